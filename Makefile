@@ -1,0 +1,33 @@
+# untrained: two commands do everything on a fresh machine, `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup demo test lint bench docs clean
+help:              ## show this list
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP)    ## create .venv and install the package, editable, with its tools
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup        ## the main job: 100 NAS-Bench-201 networks judged by Dextr, and a report
+	$(BIN)/untrained search
+
+lint: setup        ## what pre-commit runs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint         ## lint, types and tests
+	$(BIN)/pytest
+
+bench: setup       ## speed against stated baselines, as ratios from one run
+	$(BIN)/python benchmarks/dextr.py
+
+clean:             ## remove everything that setup and demo made
+	rm -rf $(VENV) runs build dist src/*.egg-info

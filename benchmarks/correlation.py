@@ -1,0 +1,85 @@
+"""How well does Dextr rank NAS-Bench-201, and which image should it look at?
+
+    python benchmarks/correlation.py TABLE --data cifar10 --samples 1000              one line a data set and proxy
+    python benchmarks/correlation.py TABLE --data noise,photos,digits,cifar10 --samples 300 --seeds 3
+
+TABLE is a CSV with columns arch_str and c10_test_200 (CIFAR-10 test accuracy after 200 epochs). The architectures are
+drawn with seed 0, the same for every data set. Prints a Markdown table; a failed architecture is counted, not dropped
+silently.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+from time import perf_counter
+
+import numpy as np
+import pandas as pd
+from scipy.stats import kendalltau, spearmanr
+
+from untrained.data import load
+from untrained.engine import ProxyEvaluator, Store
+from untrained.proxies import load_proxy
+from untrained.rng import generator
+from untrained.spaces import load_space
+from untrained.strategies.random import RandomSearch
+from untrained.types import Arch, Record
+
+PROXIES = ("dextr", "dextr_conditions", "dextr_curvature", "params", "flops")
+
+
+def main() -> None:
+    options = arguments()
+    accuracy = pd.read_csv(options.table).set_index("arch_str")["c10_test_200"]
+    space = load_space("nasbench201")
+    archs = RandomSearch(space, generator("correlation", 0)).ask(options.samples)
+    print(f"{options.samples} architectures, seed 0; {machine()}, {datetime.date.today()}\n")
+    print("| data | image seed | proxy | Spearman | Kendall | n | failed | s / arch |")
+    print("|---|---|---|---|---|---|---|---|")
+    for data in options.data.split(","):
+        for seed in range(options.seeds):
+            source = load(data, space.task, options.data_root)
+            judges = [load_proxy(name) for name in PROXIES]
+            evaluate = ProxyEvaluator(
+                lambda arch, task=source.task: space.build(arch, task), source, judges, (seed,), store=options.store
+            )
+            start = perf_counter()
+            records = [record for found in evaluate(archs) for record in found]
+            seconds = (perf_counter() - start) / len(archs)
+            for judge in judges:
+                row(data, seed, judge.label, [r for r in records if r.proxy == judge.label], accuracy, seconds)
+
+
+def row(data: str, seed: int, proxy: str, records: list[Record], accuracy: "pd.Series[float]", seconds: float) -> None:
+    scored: list[tuple[Arch, float]] = [(r.arch, r.value) for r in records if r.value is not None]
+    truth = accuracy.loc[[str(arch) for arch, _ in scored]].to_numpy()
+    scores = np.array([value for _, value in scored])
+    rho, tau = spearmanr(scores, truth).statistic, kendalltau(scores, truth).statistic
+    failed = len(records) - len(scored)
+    print(
+        f"| {data} | {seed} | {proxy} | {rho:.3f} | {tau:.3f} | {len(scored)} | {failed} | {seconds:.2f} |", flush=True
+    )
+
+
+def machine() -> str:
+    import torch
+
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}, {torch.get_num_threads()} threads"
+    )
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", help="CSV with arch_str and c10_test_200")
+    parser.add_argument("--data", default="cifar10", help="data sets, separated by commas")
+    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=1, help="how many images (and initialisations) to try")
+    parser.add_argument("--data-root", default=None)
+    parser.add_argument("--store", type=Store, default=None, help="keep records here, and resume")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

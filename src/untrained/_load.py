@@ -1,0 +1,74 @@
+"""Objects of the user's own: `./file.py:name` or `package.module:name`. Loading runs the user's code, and says so."""
+
+import importlib
+import importlib.util
+import sys
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from untrained.errors import UsageError, unknown
+
+
+class UserCodeError(UsageError):
+    """The user's own code raised; the message carries its own traceback and none of ours."""
+
+
+def names_file(name: str) -> bool:
+    """Whether `name` points into a file or a module rather than into a registry."""
+    return ":" in name and not name.startswith("|")
+
+
+def from_file(name: str) -> Any:
+    """The object called `attribute` in `where`, for a name `where:attribute`."""
+    where, _, attribute = name.rpartition(":")
+    module = _from_path(Path(where)) if where.endswith(".py") else _from_module(where)
+    if not hasattr(module, attribute):
+        raise unknown(f"object in {where}", attribute, [n for n in vars(module) if not n.startswith("_")])
+    return getattr(module, attribute)
+
+
+def _from_path(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}; give the path as you would to python, such as ./my_net.py:make_net")
+    name = f"untrained_user_{path.stem}_{sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UserCodeError(f"{path} raised while it was loaded\n{own_traceback(error)}") from error
+    return module
+
+
+def _from_module(name: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.startswith(error.name):
+            raise UsageError(
+                f"no module called {name} can be imported from here; for a file type ./{name.replace('.', '/')}.py:NAME"
+            ) from error
+        raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
+    except Exception as error:
+        raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback of the user's code: frames of this package and of the import machinery are left out."""
+    import traceback
+
+    here = str(Path(__file__).parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if not f.filename.startswith(here) and "importlib" not in f.filename]
+    lines = traceback.format_list(theirs) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()

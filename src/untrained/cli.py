@@ -1,0 +1,157 @@
+"""The command line. Bodies say what is asked and how the answer is shown; the work is done in the rooms.
+
+Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from untrained.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from untrained.types import Record
+
+app = typer.Typer(
+    help="Find neural architectures without training them.",
+    epilog="Start with `untrained search`: no option is needed, and no data. `untrained list` shows what there is.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Space = Annotated[str, typer.Option(help="A space by name, or your own: ./mine.py:mynet.")]
+Proxies = Annotated[str, typer.Option("--proxy", help="Proxies, separated by commas: dextr,params or ./mine.py:mine.")]
+Data = Annotated[str | None, typer.Option(help="noise, photos, digits, cifar10 or npz:PATH. [default: photos]")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder of data sets. [default: $UNTRAINED_DATA or the cache]")]
+Seeds = Annotated[int, typer.Option(min=1, help="Initialisations and batches to average over.")]
+RunFolder = Annotated[Path | None, typer.Option(help="Run folder; the same command resumes. [default: runs/...]")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
+
+
+@app.command()
+def search(
+    space: Space = "nasbench201",
+    proxy: Annotated[str, typer.Option(help="The proxy to search by: dextr, ./mine.py:mine, ...")] = "dextr",
+    strategy: Annotated[str, typer.Option(help="How to search; see `untrained list strategies`.")] = "random",
+    budget: Annotated[int, typer.Option(min=1, help="How many architectures to judge.")] = 100,
+    data: Data = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")] = 0,
+    seeds: Seeds = 1,
+    device: Device = "cpu",
+    run: RunFolder = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Search a space for the best architecture, and write a report.
+
+    Without options: 100 NAS-Bench-201 networks judged by Dextr on a photograph, in about a minute. Ctrl-C keeps the
+    best so far; the same command goes on.
+
+    Example: untrained search --budget 1000 --seeds 3 --run runs/mine
+    """
+    from untrained import strategies
+    from untrained._terminal import show_result, watching
+
+    options: dict[str, Any] = {"seed": seed, "seeds": seeds, "device": device, "run": run, "data_root": data_root}
+    with watching(budget, quiet=as_json) as watch:
+        found = strategies.search(space, proxy, strategy, budget, data or _default_data(), **options, watch=watch)
+    page = found.report()
+    print_json(found.records) if as_json else show_result(found, page)
+    raise typer.Exit(0 if found.ranking.standings else 1)
+
+
+@app.command()
+def score(
+    what: Annotated[
+        list[str], typer.Argument(help="Architecture strings, ./file.py:factory or package.module:factory.")
+    ],
+    proxy: Proxies = "dextr,params,flops",
+    space: Annotated[str, typer.Option(help="The space that architecture strings belong to.")] = "nasbench201",
+    input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x224x224.")] = None,
+    classes: Annotated[
+        int | None, typer.Option(min=1, help="Number of classes. [default: the network's outputs]")
+    ] = None,
+    data: Data = None,
+    seeds: Seeds = 1,
+    device: Device = "cpu",
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Judge networks at initialisation: architectures of a space, or any nn.Module of your own.
+
+    A factory is a function without arguments that returns an nn.Module; naming it runs your code.
+
+    Example: untrained score ./my_net.py:make_net --input-shape 3x224x224
+    """
+    from untrained import engine
+    from untrained._terminal import show_records
+    from untrained.proxies import split_names
+
+    shape = _shape(input_shape) if input_shape else None
+    options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
+    records = engine.score(what, split_names(proxy), data, space=space, input_shape=shape, **options)
+    print_json(records) if as_json else show_records(records)
+    raise typer.Exit(0 if any(record.value is not None for record in records) else 1)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str | None, typer.Argument(help="spaces, proxies, strategies or datasets.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what there is: spaces, proxies, strategies, datasets."""
+    from untrained._catalogue import CATALOGUE
+    from untrained._terminal import show_catalogue
+
+    if what is not None and what not in CATALOGUE:
+        raise unknown("list", what, CATALOGUE)
+    rooms = {room: CATALOGUE[room]() for room in ([what] if what else CATALOGUE)}
+    print_json(rooms[what] if what else rooms) if as_json else show_catalogue(rooms)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run folder, such as runs/mine.")], as_json: Json = False
+) -> None:
+    """Write the report of a run folder anew."""
+    from untrained import reports
+
+    page = reports.report(folder)
+    print_json({"report": str(page)}) if as_json else typer.echo(f"report: {page}")
+
+
+def _default_data() -> str:
+    from untrained.engine.score import DEFAULT_DATA
+
+    return DEFAULT_DATA
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sides = text.lower().split("x")
+    if not all(side.isdigit() and int(side) > 0 for side in sides):
+        raise UsageError(f"impossible input shape {text!r}; write channels x height x width, such as 3x224x224")
+    return tuple(int(side) for side in sides)
+
+
+def print_json(document: "Sequence[Record] | dict[str, Any] | list[Any]") -> None:
+    json.dump(document, sys.stdout, indent=1, default=lambda record: record.row())
+    sys.stdout.write("\n")
+
+
+def main() -> None:
+    """The entry point: a wrong request is answered in one line, and never with our traceback."""
+    try:
+        app()
+    except UsageError as error:
+        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+        typer.echo(str(error), err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,11 @@
+"""Data: one door, `load(name, like)`, gives a `Source` of batches. Embedded and offline: noise, photos, digits.
+
+noise   photos   digits   cifar10   npz:PATH
+"""
+
+from untrained.data import embedded, images  # noqa: F401 - they register themselves
+from untrained.data._source import SOURCES as SOURCES
+from untrained.data._source import Source as Source
+from untrained.data._source import data_root as data_root
+from untrained.data._source import from_tensors as from_tensors
+from untrained.data._source import load as load

@@ -1,0 +1,142 @@
+"""A Source hands out batches. The same seed gives the same samples, and a small batch is the head of a large one.
+
+This room knows shapes, classes and files; it knows nothing of networks.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from untrained.errors import UsageError
+from untrained.registry import Registry
+from untrained.rng import torch_generator
+from untrained.types import Batch, Task
+
+Draw = Callable[[int, torch.Generator], Batch]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Samples for a task: `draw(n, generator)` gives n of them."""
+
+    task: Task
+    draw: Draw
+
+    def batch(self, samples: int, seed: int = 0) -> Batch:
+        return self.draw(samples, torch_generator("batch", self.task.dataset, seed))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How to open one kind of data: `open(argument, like, root)`."""
+
+    about: str
+    open: Callable[[str, Task, Path], Source]
+
+
+SOURCES: Registry[Kind] = Registry("data set")
+
+
+def source(name: str, about: str) -> Callable[[Callable[[str, Task, Path], Source]], Callable[..., Source]]:
+    """Register a way to open data under `name`; `name:ARGUMENT` passes the argument on."""
+
+    def register(opener: Callable[[str, Task, Path], Source]) -> Callable[..., Source]:
+        SOURCES.add(name, Kind(about, opener))
+        return opener
+
+    return register
+
+
+def load(name: str, like: Task, root: str | Path | None = None) -> Source:
+    """The data called `name`, shaped like `like` (input size, and classes where the data have none of their own)."""
+    kind, _, argument = name.partition(":")
+    if not like.input_shape or any(n < 1 for n in like.input_shape):
+        raise UsageError(f"impossible input shape {like.input_shape}; give channels x height x width, such as 3x32x32")
+    return SOURCES[kind].open(argument, like, data_root(root))
+
+
+def data_root(root: str | Path | None = None) -> Path:
+    """Where data sets lie: `root`, else $UNTRAINED_DATA, else the user's cache folder."""
+    if root is not None:
+        return Path(root)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("UNTRAINED_DATA") or Path(cache) / "untrained")
+
+
+def fingerprint(batch: Batch) -> str:
+    """Sixteen hexadecimal digits that say which numbers were looked at."""
+    digest = sha256()
+    for tensor in (batch.inputs, batch.targets):
+        digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def from_tensors(inputs: Tensor, targets: Tensor | None, task: Task) -> Source:
+    """The user's own samples, in their own order; without targets, random ones."""
+
+    def draw(samples: int, generator: torch.Generator) -> Batch:
+        labels = random_labels(len(inputs), task.num_classes, generator) if targets is None else targets
+        return Batch(inputs[:samples], labels[:samples])
+
+    return Source(task, draw)
+
+
+def from_arrays(images: Tensor, labels: Tensor, task: Task, statistics: tuple[Tensor, Tensor] | None = None) -> Source:
+    """Images (N, H, W, C) of uint8 and their labels: random samples, resized to the task and normalised per channel."""
+
+    def draw(samples: int, generator: torch.Generator) -> Batch:
+        order = torch.randperm(len(images), generator=generator)[:samples]
+        pixels = images[order].permute(0, 3, 1, 2).float() / 255
+        mean, std = statistics or channel_statistics(images)
+        normal = (fit_channels(pixels, task) - fit_statistic(mean, task)) / fit_statistic(std, task)
+        return Batch(resize(normal, task), labels[order].long())
+
+    return Source(task, draw)
+
+
+def random_labels(samples: int, classes: int, generator: torch.Generator) -> Tensor:
+    return torch.randint(max(classes, 1), (samples,), generator=generator)
+
+
+def channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel of (N, H, W, C) uint8 images, on the scale 0 to 1."""
+    head = images[:2000].double() / 255
+    return head.mean((0, 1, 2)).float(), head.std((0, 1, 2)).clamp_min(1e-3).float()
+
+
+def fit_channels(pixels: Tensor, task: Task) -> Tensor:
+    """(N, C, H, W) with the task's number of channels: grey repeats, colour averages to grey."""
+    have, want = pixels.shape[1], task.input_shape[0]
+    if have == want:
+        return pixels
+    if have == 1:
+        return pixels.expand(-1, want, -1, -1)
+    if want == 1:
+        return pixels.mean(1, keepdim=True)
+    raise UsageError(f"images of {have} channels cannot be shown to a network of {want}; set the input shape to match")
+
+
+def fit_statistic(value: Tensor, task: Task) -> Tensor:
+    want = task.input_shape[0]
+    return (value if len(value) == want else value.mean().expand(want)).reshape(1, -1, 1, 1)
+
+
+def resize(images: Tensor, task: Task) -> Tensor:
+    size = task.input_shape[1:]
+    if tuple(images.shape[2:]) == size:
+        return images
+    return F.interpolate(images, size=size, mode="bilinear", align_corners=False, antialias=True)
+
+
+def image_task(name: str, like: Task, classes: int | None = None) -> Task:
+    """`like` for the image data called `name`."""
+    if len(like.input_shape) != 3:
+        raise UsageError(f"{name} holds images: the input shape is channels x height x width, not {like.input_shape}")
+    return replace(like, dataset=name, num_classes=classes or like.num_classes)

@@ -1,0 +1,135 @@
+"""Evaluators turn Archs into Records. This one builds the network and asks proxies; benchmark tables and trainings are
+others of the same type, so that no strategy knows whom it talks to.
+
+Failures are values: whatever goes wrong with one architecture becomes the `Failure` in its record, and the run goes on.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite, isnan
+from time import perf_counter
+from typing import ParamSpec, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+from untrained.data import Source
+from untrained.data._source import fingerprint
+from untrained.engine.store import Store, key_of
+from untrained.errors import Unscorable, UsageError
+from untrained.probe import Probe
+from untrained.proxies import Proxy
+from untrained.rng import seed_for
+from untrained.types import Arch, Batch, Failure, Record
+
+Build = Callable[[Arch], nn.Module]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Evaluator(Protocol):
+    """Anything that can judge architectures."""
+
+    def __call__(self, archs: Sequence[Arch]) -> Iterator[list[Record]]: ...
+
+
+@dataclass
+class ProxyEvaluator:
+    """Build each architecture once a seed, show it a batch, ask every proxy; read the store before, write it after."""
+
+    build: Build
+    source: Source
+    proxies: Sequence[Proxy]
+    seeds: Sequence[int] = (0,)
+    device: str = "cpu"
+    store: Store | None = None
+
+    def __call__(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
+        """The records of one architecture after the other, in the order of proxies and seeds."""
+        for arch in archs:
+            yield [record for seed in self.seeds for record in self._one(arch, seed)]
+
+    def _one(self, arch: Arch, seed: int) -> list[Record]:
+        blanks = {proxy: self._blank(arch, proxy, seed) for proxy in self.proxies}
+        known = {proxy: self.store.get(key_of(blank)) for proxy, blank in blanks.items()} if self.store else {}
+        missing = [proxy for proxy in self.proxies if known.get(proxy) is None]
+        fresh = dict(zip(missing, self._measure(arch, seed, [blanks[p] for p in missing], missing), strict=True))
+        if self.store and fresh:
+            self.store.add(fresh.values())
+        return [known.get(proxy) or fresh[proxy] for proxy in self.proxies]
+
+    def _blank(self, arch: Arch, proxy: Proxy, seed: int) -> Record:
+        """The record as far as it is known before anything is measured."""
+        _, data = self._batch(proxy.samples, seed)
+        return Record(
+            arch, proxy.measure, self.source.task, seed, 0.0, data=data, device=torch.device(self.device).type
+        )
+
+    def _measure(self, arch: Arch, seed: int, blanks: list[Record], proxies: list[Proxy]) -> list[Record]:
+        if not proxies:
+            return []
+        start = perf_counter()
+        model = attempt(self._network, arch, seed)
+        build_seconds = (perf_counter() - start) / len(proxies)
+        probes: dict[int, Probe] = {}
+        done = []
+        for blank, proxy in zip(blanks, proxies, strict=True):
+            start = perf_counter()
+            outcome = model if isinstance(model, Failure) else attempt(self._ask, proxy, model, seed, probes)
+            value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
+            seconds = perf_counter() - start
+            done.append(replace(blank, value=value, error=error, build_seconds=build_seconds, measure_seconds=seconds))
+        return done
+
+    def _ask(self, proxy: Proxy, model: nn.Module, seed: int, probes: dict[int, Probe]) -> float:
+        """The score of one proxy. Proxies that look at equally many samples share one probe."""
+        if proxy.samples not in probes:
+            batch, _ = self._batch(proxy.samples, seed)
+            probes[proxy.samples] = Probe(model, batch.to(self.device), loss=self.source.task.loss, seed=seed)
+        value = proxy(probes[proxy.samples])
+        if isnan(value):
+            raise Unscorable("nan", "the score is not a number")
+        if not isfinite(value):
+            raise Unscorable("inf", "the score is infinite")
+        return value
+
+    def _network(self, arch: Arch, seed: int) -> nn.Module:
+        """The network with weights that depend on the architecture and the seed alone."""
+        with torch.random.fork_rng():
+            torch.manual_seed(seed_for("weights", arch.space, arch, seed))
+            return self.build(arch).to(self.device)
+
+    @cached_property
+    def _batches(self) -> dict[tuple[int, int], tuple[Batch, str]]:
+        return {}
+
+    def _batch(self, samples: int, seed: int) -> tuple[Batch, str]:
+        if (samples, seed) not in self._batches:
+            batch = self.source.batch(samples, seed)
+            self._batches[samples, seed] = batch, fingerprint(batch)
+        return self._batches[samples, seed]
+
+
+def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failure:
+    """The result of `work`, or why there is none. Wrong usage and Ctrl-C are no failures of the network."""
+    try:
+        return work(*args, **kwargs)
+    except UsageError:
+        raise
+    except Unscorable as reason:
+        return Failure(reason.kind, reason.detail)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        return Failure("oom", _last_line(error))
+    except Exception as error:
+        if "out of memory" in str(error) or "can't allocate memory" in str(error):
+            return Failure("oom", _last_line(error))
+        return Failure("error", _last_line(error))
+
+
+def _last_line(error: BaseException) -> str:
+    """Type, message and the place where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    message = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {message[0] if message else ''} ({frame.name}, line {frame.lineno})"

@@ -1,0 +1,144 @@
+"""`score(...)`: judge anything. An architecture, its string, a model, a factory in somebody's file, a list."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from untrained._load import UserCodeError, from_file, names_file, own_traceback
+from untrained.data import Source, from_tensors, load
+from untrained.engine.evaluate import ProxyEvaluator
+from untrained.engine.store import Store
+from untrained.errors import UsageError
+from untrained.probe import Probe
+from untrained.proxies import Proxy, load_proxy
+from untrained.spaces import load_space
+from untrained.types import Arch, Batch, Record, Task
+
+DEFAULT_DATA = "photos"
+What = nn.Module | Arch | str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something to judge: its name as an Arch, how to build it for a task, and whether its weights follow a seed."""
+
+    arch: Arch
+    task: Task
+    build: Callable[[Task], nn.Module]
+    stored: bool  # a network of the user's own may change under its name, so it is never read from a store
+
+
+def score(
+    what: "What | Sequence[What]",
+    proxies: "str | Proxy | Sequence[str | Proxy] | Tensor" = ("dextr",),
+    data: "str | Tensor | tuple[Tensor, Tensor] | None" = None,
+    *,
+    space: str = "nasbench201",
+    input_shape: tuple[int, ...] | None = None,
+    num_classes: int | None = None,
+    seeds: int = 1,
+    device: str = "cpu",
+    store: "str | Path | Store | None" = None,
+    data_root: str | Path | None = None,
+) -> list[Record]:
+    """Judge one or many networks at initialisation: one Record a network, proxy and seed.
+
+    `score(model, inputs)` is the short form for a network of one's own: a tensor as second argument is the data. A
+    model is judged with the weights it has; architectures and factories are initialised anew for every seed.
+    """
+    if isinstance(proxies, Tensor):
+        data, proxies = proxies, ("dextr",)
+    chosen = [load_proxy(p) for p in ([proxies] if isinstance(proxies, str | Proxy) else proxies)]
+    subjects = [_subject(one, space) for one in _listed(what)]
+    opened = Store(store) if isinstance(store, str | Path) else store
+    records: list[Record] = []
+    for subject in subjects:
+        source = _source(subject, data, input_shape, num_classes, data_root)
+        evaluate = ProxyEvaluator(
+            lambda arch, s=subject, t=source.task: s.build(t),  # type: ignore[misc]
+            source,
+            chosen,
+            seeds=range(seeds),
+            device=device,
+            store=opened if subject.stored else None,
+        )
+        records.extend(record for batch in evaluate([subject.arch]) for record in batch)
+    return records
+
+
+def _listed(what: Any) -> Iterable[What]:
+    if isinstance(what, nn.Module | Arch | str):
+        return [what]
+    if not isinstance(what, Iterable):
+        raise UsageError(f"cannot score a {type(what).__name__}; give a module, an architecture, or 'file.py:factory'")
+    return what
+
+
+def _subject(what: Any, space: str) -> Subject:
+    if isinstance(what, nn.Module):
+        name = type(what).__name__
+        return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: what, stored=False)
+    if isinstance(what, str) and names_file(what):
+        arch = Arch("factory", (("factory", what),), what)
+        return Subject(arch, _OWN, lambda task: _made(what), stored=False)
+    if isinstance(what, str):
+        what = load_space(space).parse(what)
+    if not isinstance(what, Arch):
+        raise UsageError(f"cannot score a {type(what).__name__}; give a module, an architecture, or 'file.py:factory'")
+    home = load_space(what.space)
+    return Subject(what, home.task, lambda task: home.build(what, task), stored=not names_file(what.space))
+
+
+_OWN = Task("", (), 0)  # a network of the user's own: shape and classes come with the data
+
+
+def _made(name: str) -> nn.Module:
+    """Call the user's factory; what it raises is shown as theirs."""
+    factory = from_file(name)
+    if not callable(factory):
+        raise UsageError(f"{name} is a {type(factory).__name__}; it must be a function that returns an nn.Module")
+    try:
+        made = factory()
+    except Exception as error:
+        raise UserCodeError(f"{name} raised\n{own_traceback(error)}") from error
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"{name}() returned a {type(made).__name__}; it must return an nn.Module")
+    return made
+
+
+def _source(
+    subject: Subject,
+    data: Any,
+    input_shape: tuple[int, ...] | None,
+    num_classes: int | None,
+    root: str | Path | None,
+) -> Source:
+    task = subject.task
+    if isinstance(data, Tensor | tuple):
+        inputs, targets = data if isinstance(data, tuple) else (data, None)
+        classes = num_classes or task.num_classes or _outputs(subject, inputs[:1])
+        return from_tensors(
+            inputs, targets, replace(task, dataset="tensor", input_shape=tuple(inputs.shape[1:]), num_classes=classes)
+        )
+    shape = input_shape or task.input_shape
+    if not shape:
+        raise UsageError(
+            f"say what {subject.arch} takes as input: --input-shape 3x224x224 (in Python, input_shape=...)"
+        )
+    classes = num_classes or task.num_classes or _outputs(subject, torch.zeros(1, *shape))
+    return load(data or DEFAULT_DATA, replace(task, input_shape=shape, num_classes=classes), root)
+
+
+def _outputs(subject: Subject, inputs: Tensor) -> int:
+    """How many outputs the user's network has; 1 where it cannot be run (its record will say why)."""
+    try:
+        outputs = Probe(subject.build(subject.task), Batch(inputs, torch.zeros(1))).outputs
+        return int(outputs.shape[-1]) if outputs.ndim > 1 else 1
+    except UsageError:
+        raise
+    except Exception:
+        return 1

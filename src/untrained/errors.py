@@ -1,0 +1,33 @@
+"""What can go wrong, in two kinds: a question that cannot be answered, and a network that cannot be judged.
+
+`UsageError` is for the person at the keyboard: one line that says what was wrong, what was wanted and what to type
+instead. `Unscorable` is for the record: it never stops a run, it becomes the `Failure` of one architecture.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UntrainedError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class UsageError(UntrainedError):
+    """The request is wrong; the message says what to type instead."""
+
+
+class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network, not a mistake of a caller
+    """This network has no such score, for a reason that belongs in its record."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(f"{kind}: {detail}" if detail else kind)
+        self.kind = kind
+        self.detail = detail
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name nobody registered, with the near ones listed."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
+    return UsageError(f"no {what} is called {name!r}; {hint}")

@@ -1,0 +1,3 @@
+"""The Probe and what it measures; see `probe.py`."""
+
+from untrained.probe.probe import Probe as Probe

@@ -1,0 +1,75 @@
+"""How the Probe looks at a model without leaving a trace.
+
+`watching(model)` is the only door: inside it the model is in evaluation mode (no dropout, no auxiliary heads, no buffer
+updates), batch norm reads the statistics of the batch in front of it (the convention of all training-free work), and
+randomness is seeded. After it, parameters, buffers, gradients, modes, hooks and random states are what they were.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+_DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
+
+
+class _Scoring(TorchFunctionMode):
+    """Batch norm on batch statistics, dropout off; everything else as written."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is F.batch_norm:
+            return _on_batch(*args, **kwargs)
+        if func in _DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        return func(*args, **kwargs)
+
+
+def _on_batch(
+    input: torch.Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    return F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
+
+
+@contextmanager
+def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
+    """Look at `model` as scoring does; see the module's docstring."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        with _random_state(seed), _Scoring():
+            for module in modes:
+                module.training = False
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+@contextmanager
+def _random_state(seed: int) -> Iterator[None]:
+    """Seed every generator a model might draw from, and put them back."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng():
+        try:
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002 - models of strangers draw from the global state
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002

@@ -1,0 +1,90 @@
+"""Rules for functions of each entry (second-order chain rule) and for maxima (all rows follow the winner)."""
+
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from untrained.errors import Unscorable
+from untrained.probe.jets import RULES, Jet, Rule, chain, in_place, names, rule
+
+
+@rule("relu")
+def _(input: Jet, inplace: bool = False) -> Jet:
+    """The hot one: a mask for all three rows."""
+    out = input.series * (input.series[0] > 0)
+    return in_place(lambda _: Jet.of(out))(input) if inplace else Jet.of(out)
+
+
+def _pointwise(func: Any, straight: bool = False) -> Rule:
+    """Any function of each entry; f' and f'' by reverse mode, which torch has right. `straight`: piecewise linear."""
+
+    def apply(input: Jet, *args: Any, inplace: bool = False, **kwargs: Any) -> Jet:
+        with torch.enable_grad():
+            x = input.series[0].detach().requires_grad_()
+            value = func(x, *args, **kwargs)
+            (slope,) = torch.autograd.grad(value.sum(), x, create_graph=not straight)
+            bend = None if straight else torch.autograd.grad(slope.sum(), x)[0]
+        out = Jet.of(chain(input.series, slope.detach(), bend, value.detach()))
+        return in_place(lambda _: out)(input) if inplace else out
+
+    return apply
+
+
+_STRAIGHT = """
+relu6 leaky_relu prelu rrelu hardtanh threshold abs absolute clamp clip clamp_min clamp_max
+""".split()
+_BENT = """
+hardswish elu selu celu gelu silu mish softplus softsign tanhshrink sigmoid tanh logsigmoid exp exp2 expm1 log log2
+log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh cosh erf erfc pow expit special_expit
+""".split()
+for _name in (*_STRAIGHT, *_BENT):
+    _straight = _name in _STRAIGHT
+    for _f in names(_name, f"__{_name}__"):
+        RULES[_f] = _pointwise(_f, _straight)
+    for _f in names(f"{_name}_", f"__i{_name}__"):
+        RULES[_f] = in_place(_pointwise(getattr(torch, _name, None) or getattr(F, _name, _f), _straight))
+
+
+@rule("hardsigmoid")
+def _(input: Any, inplace: bool = False) -> Any:
+    """Written out: torch's own derivative holds 1/6 in float32, also for float64 inputs."""
+    out = F.relu6(input + 3) / 6
+    return in_place(lambda _: out)(input) if inplace else out
+
+
+def _max_pool(func: Any, spatial: int) -> Rule:
+    """All rows are read where the value is largest."""
+
+    def apply(input: Jet, *args: Any, return_indices: bool = False, **kwargs: Any) -> Any:
+        if return_indices:
+            raise Unscorable("unsupported", f"{func.__name__} that returns indices")
+        value, where = func(input.series[0], *args, return_indices=True, **kwargs)
+        rows = input.series.flatten(-spatial)
+        picked = rows.gather(-1, where.flatten(-spatial).expand(3, *where.shape[:-spatial], -1))
+        return Jet.of(picked.reshape(3, *value.shape))
+
+    return apply
+
+
+for _dims in (1, 2, 3):
+    for _name in (f"max_pool{_dims}d", f"adaptive_max_pool{_dims}d"):
+        RULES.update({f: _max_pool(getattr(F, _name), _dims) for f in names(_name)})
+
+
+@rule("maximum")
+def _(x: Any, y: Any) -> Any:
+    return torch.where(x > y, x, y)
+
+
+@rule("minimum")
+def _(x: Any, y: Any) -> Any:
+    return torch.where(x < y, x, y)
+
+
+@rule("amax")
+def _(x: Jet, dim: int, keepdim: bool = False) -> Any:
+    if not isinstance(dim, int):
+        raise Unscorable("unsupported", "amax over several axes")
+    out = torch.gather(x, dim, x.series[0].argmax(dim, keepdim=True))
+    return out if keepdim else out.squeeze(dim)

@@ -1,0 +1,85 @@
+"""`report(folder)`: read a run folder, sum it up, write its page. Reads Records; knows nothing of networks."""
+
+import os
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from untrained.engine.store import Store
+from untrained.errors import UsageError
+from untrained.reports.page import render
+from untrained.reports.summary import Failed, Ranked, Summary
+from untrained.spaces import Space, load_space
+from untrained.spaces._sketch import Sketch
+from untrained.strategies._run import Run
+from untrained.strategies.select import Ranking, rank
+from untrained.types import Arch, Record
+
+
+def report(folder: str | Path) -> Path:
+    """Write `report.html` of a run folder, whole or not at all, and say where it is."""
+    run = Run.read(folder)
+    with Store(run.store) as store:
+        page = render(summarise(run, list(store)))
+    partial, path = run.folder / "report.html.part", run.folder / "report.html"
+    partial.write_text(page, encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def summarise(run: Run, records: list[Record]) -> Summary:
+    """The facts of a run, ready to be shown."""
+    settings = run.settings
+    ranking = rank(records, run.measure, run.higher_is_better)
+    space = _space(settings.space)
+    return Summary(
+        title=f"{settings.space} by {settings.proxy}",
+        command=f"untrained search {run.options()}",
+        space=settings.space,
+        space_size=space.size if space else None,
+        proxy=settings.proxy,
+        proxy_about=run.about,
+        higher_is_better=run.higher_is_better,
+        ranking=tuple(_ranked(ranking, records)),
+        failed=tuple(Failed(str(arch), failure.kind, failure.detail) for arch, failure in ranking.failed),
+        drawing=_sketch(space, ranking),
+        settings={
+            "strategy": settings.strategy,
+            "data": settings.data,
+            "seed": str(settings.seed),
+            "device": settings.device,
+            "budget": f"{run.budget} architectures",
+        },
+        versions=run.versions,
+        cost={
+            "build": sum(record.build_seconds for record in records),
+            "measure": sum(record.measure_seconds for record in records),
+            "total": run.wall_seconds,
+        },
+        seeds=settings.seeds,
+        stopped_early=run.stopped_early,
+        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    )
+
+
+def _ranked(ranking: Ranking, records: Iterable[Record]) -> Iterable[Ranked]:
+    sizes: dict[tuple[Arch, str], float | None] = {
+        (record.arch, record.proxy): record.value for record in records if record.proxy in ("params", "flops")
+    }
+    for place, standing in enumerate(ranking.standings, 1):
+        params, flops = sizes.get((standing.arch, "params")), sizes.get((standing.arch, "flops"))
+        yield Ranked(place, str(standing.arch), standing.score, standing.spread, params, flops)
+
+
+def _space(name: str) -> Space | None:
+    """The space of the run, or None where a user's file has moved since."""
+    try:
+        return load_space(name)
+    except UsageError:
+        return None
+
+
+def _sketch(space: Space | None, ranking: Ranking) -> Sketch | None:
+    if space is None or space.sketch is None or not ranking.standings:
+        return None
+    return space.sketch(ranking.standings[0].arch)

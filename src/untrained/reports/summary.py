@@ -1,0 +1,51 @@
+"""What a page is made of: plain facts of a finished (or interrupted) run, ready to be shown.
+
+The page knows nothing of stores, strategies or networks; whoever writes a report fills a `Summary` first.
+"""
+
+from dataclasses import dataclass, field
+
+from untrained.spaces._sketch import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One architecture of the ranking. `spread` is the standard deviation over seeds, None with one seed."""
+
+    rank: int
+    arch: str
+    score: float
+    spread: float | None = None
+    params: float | None = None
+    flops: float | None = None  # multiply-adds
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One architecture without a score, and why."""
+
+    arch: str
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything the page of a search shows."""
+
+    title: str
+    command: str  # what to type to get (or resume) this run
+    space: str
+    space_size: int | None
+    proxy: str
+    proxy_about: str  # one sentence: what it measures, and the paper
+    higher_is_better: bool
+    ranking: tuple[Ranked, ...]  # best first
+    failed: tuple[Failed, ...] = ()
+    drawing: Cell | None = None  # of the best architecture
+    settings: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)  # seconds: build, measure, total
+    seeds: int = 1
+    stopped_early: bool = False
+    made_on: str = ""  # date and time, local

@@ -1,0 +1,184 @@
+"""NAS-Bench-201 (Dong & Yang, ICLR 2020; arXiv:2001.00326), also the topology space of NATS-Bench.
+
+A cell has four nodes; each of its six edges carries one of five operations: 15,625 cells. The network is the
+benchmark's own: stem, three stages of N cells with C, 2C, 4C channels, a residual block of stride 2 between stages,
+and only the chosen operations are built. (zero-cost-nas and its descendants score another network, with biases before
+non-affine batch norms and all unused operations registered; numbers published with it differ in detail.)
+"""
+
+import random
+from functools import cache, partial
+from itertools import product
+from typing import Any
+
+from torch import Tensor, nn
+
+from untrained.errors import UsageError
+from untrained.spaces._notation import malformed
+from untrained.spaces._sketch import Cell
+from untrained.spaces._space import SPACES, space
+from untrained.types import Arch, Genes, Task
+
+OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+EDGES = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))  # (to, from) in the order of the official string
+_NAMES = tuple(f"{to}<-{source}" for to, source in EDGES)
+
+
+class _Notation:
+    """The official string: `|nor_conv_3x3~0|+|none~0|skip_connect~1|+|...~0|...~1|...~2|`."""
+
+    def format(self, genes: Genes) -> str:
+        ops = dict(genes)
+        nodes = (
+            "".join(f"|{ops[name]}~{source}" for name, (to, source) in zip(_NAMES, EDGES, strict=True) if to == node)
+            for node in (1, 2, 3)
+        )
+        return "+".join(f"{node}|" for node in nodes)
+
+    def parse(self, text: str) -> Genes:
+        genes, at = [], 0
+
+        def expect(token: str) -> None:
+            nonlocal at
+            if not text.startswith(token, at):
+                raise malformed(text, at, repr(token))
+            at += len(token)
+
+        for name, (to, source) in zip(_NAMES, EDGES, strict=True):
+            if source == 0 and to > 1:
+                expect("|+")
+            expect("|")
+            op = next((op for op in OPS if text.startswith(f"{op}~", at)), None)
+            if op is None:
+                raise malformed(text, at, f"one of {', '.join(OPS)} and '~{source}'")
+            at += len(op)
+            expect(f"~{source}")
+            genes.append((name, op))
+        expect("|")
+        if at != len(text):
+            raise malformed(text, at, "the end")
+        return tuple(genes)
+
+
+def _sketch(arch: Arch) -> Cell:
+    edges = tuple((source, to, str(arch[name])) for name, (to, source) in zip(_NAMES, EDGES, strict=True))
+    return Cell(("input", "1", "2", "output"), edges)
+
+
+@space(task=Task("cifar10", (3, 32, 32), 10), notation=_Notation(), sketch=_sketch, size=len(OPS) ** len(EDGES))
+def nasbench201(choose: Any, task: Task, channels: int = 16, cells: int = 5) -> Any:
+    """Cells of four nodes and six edges, five operations an edge; 15,625 architectures with known accuracies."""
+    ops = [choose(name, OPS) for name in _NAMES]
+    return partial(NASBench201, ops, task, channels, cells)
+
+
+SPACES.add("nasbench201", nasbench201)
+
+
+class NASBench201(nn.Module):
+    """Stem, cells and residual blocks, head; `ops` in the order of `EDGES`."""
+
+    def __init__(self, ops: list[str], task: Task, channels: int = 16, cells: int = 5) -> None:
+        super().__init__()
+        c = channels
+        stages: list[nn.Module] = []
+        for stage in range(3):
+            if stage:
+                stages.append(_ResidualBlock(c, 2 * c))
+                c *= 2
+            stages.extend(_Cell(ops, c) for _ in range(cells))
+        self.stem = nn.Sequential(nn.Conv2d(task.input_shape[0], channels, 3, padding=1, bias=False), _norm(channels))
+        self.cells = nn.Sequential(*stages)
+        self.lastact = nn.Sequential(_norm(c), nn.ReLU())
+        self.global_pooling = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(c, task.num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.lastact(self.cells(self.stem(x)))
+        logits: Tensor = self.classifier(self.global_pooling(features).flatten(1))
+        return logits
+
+
+class _Cell(nn.Module):
+    """Node i is the sum over earlier nodes j of edge (i <- j) applied to node j; the output is node 3."""
+
+    def __init__(self, ops: list[str], channels: int) -> None:
+        super().__init__()
+        self.edges = nn.ModuleList(_operation(op, channels) for op in ops)
+
+    def forward(self, x: Tensor) -> Tensor:
+        nodes = [x]
+        for node in (1, 2, 3):
+            into = [edge(nodes[j]) for edge, (to, j) in zip(self.edges, EDGES, strict=True) if to == node]
+            nodes.append(sum(into[1:], into[0]))
+        return nodes[-1]
+
+
+def _operation(op: str, channels: int) -> nn.Module:
+    if op == "none":
+        return _Zero()
+    if op == "skip_connect":
+        return nn.Identity()
+    if op == "avg_pool_3x3":
+        return nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=False)
+    return _ReLUConvBN(channels, channels, 1 if op == "nor_conv_1x1" else 3)
+
+
+class _Zero(nn.Module):
+    """x * 0, so that a gradient still flows (as zeros) through a cut edge."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 0.0
+
+
+class _ReLUConvBN(nn.Sequential):
+    def __init__(self, cin: int, cout: int, kernel: int, stride: int = 1) -> None:
+        conv = nn.Conv2d(cin, cout, kernel, stride, padding=kernel // 2, bias=False)
+        super().__init__(nn.ReLU(), conv, _norm(cout))
+
+
+class _ResidualBlock(nn.Module):
+    """Two convolutions, the first of stride 2, beside average pooling and a 1x1 convolution without norm."""
+
+    def __init__(self, cin: int, cout: int) -> None:
+        super().__init__()
+        self.conv_a = _ReLUConvBN(cin, cout, 3, stride=2)
+        self.conv_b = _ReLUConvBN(cout, cout, 3)
+        self.downsample = nn.Sequential(nn.AvgPool2d(2, stride=2), nn.Conv2d(cin, cout, 1, bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.conv_b(self.conv_a(x)) + self.downsample(x)
+        return out
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels)
+
+
+# ------------------------------------------------------------------------------------------------- official index
+
+
+@cache
+def _official_order() -> tuple[tuple[str, ...], ...]:
+    """All cells in the order of the published benchmark: lexicographic, then shuffled with its fixed seed."""
+    cells = list(product(OPS, repeat=len(EDGES)))
+    random.Random(88).shuffle(cells)
+    return tuple(cells)
+
+
+@cache
+def _official_index() -> dict[tuple[str, ...], int]:
+    return {ops: index for index, ops in enumerate(_official_order())}
+
+
+def index_of(arch: Arch) -> int:
+    """The index of the architecture in the published benchmark."""
+    return _official_index()[tuple(str(op) for _, op in arch.genes)]
+
+
+def from_index(index: int) -> Arch:
+    """The architecture that the published benchmark lists under `index`."""
+    if not 0 <= index < len(_official_order()):
+        raise UsageError(f"NAS-Bench-201 has the indices 0 to {len(_official_order()) - 1}, not {index}")
+    genes: Genes = tuple(zip(_NAMES, _official_order()[index], strict=True))
+    return Arch("nasbench201", genes, _Notation().format(genes))

@@ -1,0 +1,118 @@
+"""The nouns that travel between rooms: Arch, Task, Batch, Failure, Record. Frozen data, no behaviour, no torch.
+
+A Strategy asks for Archs, an Evaluator turns Archs into Records, everything after reads Records.
+"""
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+Choice = int | float | str
+Genes = tuple[tuple[str, Choice], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """One point of a search space: the choices made, in order, and the notation people write it in.
+
+    `str(arch)` is the community's own notation where one exists; `load_space(arch.space).parse(str(arch)) == arch`.
+    """
+
+    space: str
+    genes: Genes
+    text: str = field(default="", compare=False)
+
+    def __getitem__(self, name: str) -> Choice:
+        return dict(self.genes)[name]
+
+    def __str__(self) -> str:
+        return self.text or ",".join(f"{name}={value}" for name, value in self.genes)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a network is for: the data it will see, their shape (channels first) and the loss."""
+
+    dataset: str
+    input_shape: tuple[int, ...]
+    num_classes: int
+    loss: str = "cross_entropy"
+
+    def __str__(self) -> str:
+        return f"{self.dataset}:{'x'.join(map(str, self.input_shape))}:{self.num_classes}:{self.loss}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Inputs and targets of some samples; the first axis counts samples."""
+
+    inputs: "torch.Tensor"
+    targets: "torch.Tensor"
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def to(self, device: str) -> "Batch":
+        return Batch(self.inputs.to(device), self.targets.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a network has no score. `kind` is one word to count by (`disconnected`, `nan`, `inf`, `unsupported`, `oom`,
+    `error`), `detail` is for reading."""
+
+    kind: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One measurement of one architecture: a value or the reason why there is none, never both, never neither."""
+
+    arch: Arch
+    measure: str  # proxy name, options and version: "dextr@1", "dextr(variant=published)@1"
+    task: Task
+    seed: int
+    value: float | None = None
+    error: Failure | None = None
+    data: str = ""  # fingerprint of the batch that was looked at
+    init: str = "default"
+    dtype: str = "float32"
+    device: str = "cpu"
+    build_seconds: float = 0.0
+    measure_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (self.error is None):
+            raise ValueError("a record holds a value or an error, one of the two")
+        if self.value is not None and not isfinite(self.value):
+            raise ValueError(f"{self.value} is not a score; record it as a failure")
+
+    @property
+    def proxy(self) -> str:
+        return self.measure.rsplit("@", 1)[0]
+
+    def row(self) -> dict[str, Any]:
+        """This record as flat, JSON-ready columns: what `--json` prints and `frame()` holds."""
+        return {
+            "space": self.arch.space,
+            "arch": str(self.arch),
+            "proxy": self.proxy,
+            "measure": self.measure,
+            "task": str(self.task),
+            "data": self.data,
+            "init": self.init,
+            "dtype": self.dtype,
+            "device": self.device,
+            "seed": self.seed,
+            "value": self.value,
+            "error": str(self.error) if self.error else None,
+            "build_seconds": self.build_seconds,
+            "measure_seconds": self.measure_seconds,
+        }

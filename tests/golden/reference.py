@@ -1,0 +1,144 @@
+"""The authors' values and the two networks they were computed on.
+
+A is the benchmark's own network: ours. F is the one of zero-cost-nas and its descendants: biases before non-affine
+batch norms inside cells, and a module tree with more containers, which the published Dextr counts. F exists for these tests
+only; it is rebuilt here from the number and order of hook calls that the golden file lists.
+"""
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tests.conftest import shared
+from untrained.spaces import load_space
+from untrained.spaces.nasbench201 import EDGES
+
+OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+
+
+@cache
+def golden() -> dict[str, Any]:
+    return json.loads(shared("golden", "nb201_golden.json").read_text())
+
+
+@cache
+def inputs() -> dict[str, Tensor]:
+    with np.load(shared("golden", "nb201_inputs.npz")) as archive:
+        return {name: torch.from_numpy(archive[name]) for name in archive.files}
+
+
+@cache
+def weights() -> dict[str, Tensor]:
+    with np.load(shared("golden", "nb201_weights.npz")) as archive:
+        return {name: torch.from_numpy(archive[name]) for name in archive.files}
+
+
+def architectures() -> list[tuple[str, dict[str, Any]]]:
+    """(official string, metrics) of the twenty golden architectures."""
+    return [(arch["arch_str"], arch["metrics"]) for arch in golden()["archs"]]
+
+
+def number(value: Any) -> float:
+    return float(value)  # NaN and Infinity are strings in the file, and float reads them
+
+
+def network_a(text: str) -> nn.Module:
+    """Our NAS-Bench-201 network with the golden weights."""
+    space = load_space("nasbench201")
+    model = space.build(space.parse(text))
+    cells = [module for module in model.cells if hasattr(module, "edges")]
+    blocks = [module for module in model.cells if not hasattr(module, "edges")]
+    with torch.no_grad():
+        model.stem[0].weight.copy_(weights()["stem.conv.weight"])
+        for k, cell in enumerate(cells):
+            for e, (edge, op) in enumerate(zip(cell.edges, operations(text), strict=True)):
+                if op.startswith("nor_conv"):
+                    edge[1].weight.copy_(weights()[f"cells.{k}.edge.{e}.{op}.weight"])
+        for j, block in enumerate(blocks):
+            for name, conv in (("conv_a", block.conv_a[1]), ("conv_b", block.conv_b[1]), ("down", block.downsample[1])):
+                conv.weight.copy_(weights()[f"red.{j}.{name}.weight"])
+        model.classifier.weight.copy_(weights()["classifier.weight"])
+        model.classifier.bias.copy_(weights()["classifier.bias"])
+    return model
+
+
+def operations(text: str) -> list[str]:
+    return [part.split("~")[0] for node in text.split("+") for part in node.strip("|").split("|")]
+
+
+class NetworkF(nn.Module):
+    """The zero-cost-nas network with the golden weights and its containers."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        ops = operations(text)
+        stem_norm = nn.BatchNorm2d(16)
+        self.stem = nn.Sequential(nn.Sequential(_conv("stem.conv", 16, 3, 3, bias=False), stem_norm))
+        stages: list[nn.Module] = []
+        for stage, channels in enumerate((16, 32, 64)):
+            if stage:
+                stages.append(_Reduction(stage - 1, channels // 2, channels))
+            stages.append(nn.Sequential(*(_CellF(5 * stage + i, ops, channels) for i in range(5))))
+        self.stages = nn.ModuleList(stages)
+        self.top = nn.Sequential(nn.Sequential(nn.BatchNorm2d(64), nn.ReLU()), nn.AdaptiveAvgPool2d(1))
+        self.classifier = nn.Linear(64, 10)
+        self.classifier.load_state_dict({n: weights()[f"classifier.{n}"] for n in ("weight", "bias")})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for stage in self.stages:
+            x = stage(x)
+        return self.classifier(self.top(x).flatten(1))
+
+
+class _CellF(nn.Module):
+    def __init__(self, k: int, ops: list[str], channels: int) -> None:
+        super().__init__()
+        self.edges = nn.ModuleList(_operation(f"cells.{k}.edge.{e}.{op}", op, channels) for e, op in enumerate(ops))
+
+    def forward(self, x: Tensor) -> Tensor:
+        nodes = [x]
+        for node in (1, 2, 3):
+            nodes.append(sum(edge(nodes[j]) for edge, (to, j) in zip(self.edges, EDGES, strict=True) if to == node))
+        return nodes[-1]
+
+
+class _Zero(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 0
+
+
+class _Reduction(nn.Module):
+    def __init__(self, j: int, cin: int, cout: int) -> None:
+        super().__init__()
+        self.conv_a = _relu_conv_bn(_conv(f"red.{j}.conv_a", cout, cin, 3, bias=False, stride=2), nn.BatchNorm2d(cout))
+        self.conv_b = _relu_conv_bn(_conv(f"red.{j}.conv_b", cout, cout, 3, bias=False), nn.BatchNorm2d(cout))
+        self.down = nn.Sequential(nn.AvgPool2d(2), _conv(f"red.{j}.down", cout, cin, 1, bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv_b(self.conv_a(x)) + self.down(x)
+
+
+def _operation(name: str, op: str, channels: int) -> nn.Module:
+    if op == "none":
+        return _Zero()
+    if op == "skip_connect":
+        return nn.Identity()
+    if op == "avg_pool_3x3":
+        return nn.Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False))
+    norm = nn.BatchNorm2d(channels, affine=False, track_running_stats=False)
+    return _relu_conv_bn(_conv(name, channels, channels, int(op[-1]), bias=True), norm)
+
+
+def _relu_conv_bn(conv: nn.Conv2d, norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Sequential(nn.ReLU(), conv, norm))
+
+
+def _conv(name: str, cout: int, cin: int, kernel: int, bias: bool, stride: int = 1) -> nn.Conv2d:
+    conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, bias=bias)
+    conv.load_state_dict({n: weights()[f"{name}.{n}"] for n in ("weight", "bias") if n == "weight" or bias})
+    return conv
