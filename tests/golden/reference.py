@@ -1,8 +1,8 @@
 """The authors' values and the two networks they were computed on.
 
 A is the benchmark's own network: ours. F is the one of zero-cost-nas and its descendants: biases before non-affine
-batch norms inside cells, and a module tree with more containers, which the published Dextr counts. F exists for these tests
-only; it is rebuilt here from the number and order of hook calls that the golden file lists.
+batch norms inside cells, and a module tree with more containers, which the published Dextr counts. F exists for these
+tests only; it is rebuilt here from the number and order of hook calls that the golden file lists.
 """
 
 import json

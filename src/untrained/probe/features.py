@@ -4,13 +4,14 @@ A module tree repeats tensors: a container returns what its last child returned.
 number of modules that returned it (`calls`), and how many of those were leaves (`leaf_calls`); proxies weigh by either.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 
 @dataclass(slots=True)
@@ -32,46 +33,48 @@ class Capture:
     """Collects the outputs of modules in call order while its hooks are on."""
 
     def __init__(self, keep_copies: bool = False) -> None:
-        self._found: dict[tuple[int, int], Feature] = {}
-        self._versions: list[tuple[Tensor, int]] = []
-        self._keep_copies = keep_copies
+        self._calls: list[tuple[Tensor, int, str, bool]] = []  # output, its version then, module, whether a leaf
+        self._copies: dict[tuple[int, int], Tensor] | None = {} if keep_copies else None
 
-    @property
-    def features(self) -> tuple[Feature, ...]:
-        return tuple(self._found.values())
+    @contextmanager
+    def on(self, model: nn.Module) -> Iterator[None]:
+        """Listen to the modules of `model` through torch's one global hook; the modules themselves stay untouched."""
+        known = {module: (name, not module._modules) for name, module in model.named_modules()}
+
+        def collect(module: nn.Module, inputs: Any, output: Any) -> None:
+            if module in known:
+                self._collect(*known[module], output)
+
+        handle = register_module_forward_hook(collect)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _collect(self, name: str, leaf: bool, output: Any) -> None:
+        tensor = output if isinstance(output, Tensor) else _first_tensor(output)
+        if tensor is not None:
+            version = tensor._version
+            self._calls.append((tensor, version, name, leaf))  # holds the tensor, so its id stays taken
+            if self._copies is not None:
+                self._copies.setdefault((id(tensor), version), tensor.clone())
 
     @property
     def overwritten(self) -> bool:
         """Whether an in-place function changed a tensor after it was collected (then collect again with copies)."""
-        return any(tensor._version != version for tensor, version in self._versions)
+        return self._copies is None and any(tensor._version != version for tensor, version, *_ in self._calls)
 
-    @contextmanager
-    def on(self, model: nn.Module) -> Iterator[None]:
-        handles = [module.register_forward_hook(self._hook(name)) for name, module in model.named_modules()]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _hook(self, name: str) -> Any:
-        def collect(module: nn.Module, inputs: Any, output: Any) -> None:
-            tensor = _first_tensor(output)
-            if tensor is None or not tensor.is_floating_point() or tensor.ndim == 0:
-                return
-            feature = self._feature(tensor, name)
-            feature.calls += 1
-            feature.leaf_calls += not any(True for _ in module.children())
-
-        return collect
-
-    def _feature(self, tensor: Tensor, name: str) -> Feature:
-        key = (id(tensor), tensor._version)
-        if key not in self._found:
-            self._versions.append((tensor, tensor._version))  # holds the tensor, so its id stays taken
-            kept = tensor.detach().clone() if self._keep_copies else tensor.detach()
-            self._found[key] = Feature(kept, name)
-        return self._found[key]
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        found: dict[tuple[int, int], Feature] = {}
+        for tensor, version, name, leaf in self._calls:
+            if tensor.is_floating_point() and tensor.ndim:
+                key = (id(tensor), version)
+                kept = tensor if self._copies is None else self._copies[key]
+                feature = found.setdefault(key, Feature(kept, name))
+                feature.calls += 1
+                feature.leaf_calls += leaf
+        return tuple(found.values())
 
 
 def _first_tensor(output: Any) -> Tensor | None:
@@ -85,8 +88,8 @@ def _first_tensor(output: Any) -> Tensor | None:
     return None
 
 
-def inverse_conditions(features: tuple[Feature, ...]) -> Tensor:
-    """sigma_min / sigma_max of each feature's matrix, float64, 0 where the matrix is zero.
+def inverse_conditions(features: Sequence[Feature]) -> Tensor:
+    """sigma_min / sigma_max of each feature's matrix, float64 on the CPU, 0 where the matrix is zero.
 
     Equal shapes go together: the eigenvalues of the float64 Gram matrices (the smaller side), whose square roots are
     the singular values. Squaring costs half the digits, which still leaves the ratio good to 1e-8.
@@ -96,13 +99,15 @@ def inverse_conditions(features: tuple[Feature, ...]) -> Tensor:
     for i, feature in enumerate(features):
         groups.setdefault(feature.matrix().shape, []).append(i)
     for members in groups.values():
-        matrices = torch.stack([features[i].matrix() for i in members]).double()
+        first = features[members[0]].matrix()
+        matrices = torch.empty(len(members), *first.shape, dtype=torch.float64, device=first.device)
+        torch.stack([features[i].matrix() for i in members], out=matrices)
         ratios[members] = _inverse_condition(matrices).cpu()
     return ratios
 
 
 def _inverse_condition(X: Tensor) -> Tensor:
-    """(k, m, n) -> (k,), sqrt of the ratio of the extreme eigenvalues of X X^T."""
+    """(k, m, n) -> (k,), square root of the ratio of the extreme eigenvalues of X X^T."""
     if X.shape[-2] > X.shape[-1]:
         X = X.mT
     if X.shape[-2] == 1:

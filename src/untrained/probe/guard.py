@@ -49,15 +49,16 @@ def _on_batch(
 @contextmanager
 def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
     """Look at `model` as scoring does; see the module's docstring."""
-    modes = {module: module.training for module in model.modules()}
+    flags = [vars(module) for module in model.modules()]  # Module.__setattr__ would cost milliseconds a look
+    modes = [flag["training"] for flag in flags]
     try:
+        for flag in flags:
+            flag["training"] = False
         with _random_state(seed), _Scoring():
-            for module in modes:
-                module.training = False
             yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
+        for flag, mode in zip(flags, modes, strict=True):
+            flag["training"] = mode
 
 
 @contextmanager

@@ -2,15 +2,17 @@
 
 A `Jet` is a tensor that knows two derivatives along a curve parameter t:
 
-    x.series : (3, *x.shape)        rows  x(t), dx/dt, d2x/dt2
+    x.value : (*shape)        x(t)
+    x.tail  : (2, *shape)     dx/dt, d2x/dt2
 
-Every function of a network maps the three rows to three rows. What a function does to them is a *rule* (`_rules.py`),
-and there are only four kinds:
+Every function of a network maps a jet to a jet. The value is always computed by the network's own call, so that it is
+the network's answer to the last bit (a ReLU further on may hang on that bit). What happens to the tail is a *rule*
+(`rules/`), and there are only four kinds:
 
-    linear      y_k = f(x_k); a constant summand (a bias) enters row 0 only
+    linear      y_k = f(x_k); a constant summand (a bias) does not move
     pointwise   y' = f'(x) x',   y'' = f''(x) x'^2 + f'(x) x''
     bilinear    (fg)' = f'g + fg',   (fg)'' = f''g + 2 f'g' + fg''
-    composed    written in terms of the others (softmax, attention, norms)
+    composed    written in terms of the others (softmax, attention), or worked out once (norms)
 
 This costs one forward pass of a batch of three, for all output coordinates at once. Nested forward mode
 (`torch.func.jvp` of `jvp`) would look simpler and is silently wrong through fused batch norm; a test pins that value.
@@ -32,15 +34,15 @@ RULES: dict[Callable[..., Any], Rule] = {}
 
 
 class Jet(torch.Tensor):
-    """A tensor (row 0) with its first two derivatives along a curve (rows 1 and 2 of `series`)."""
+    """A tensor with its first two derivatives along a curve."""
 
-    series: Tensor
+    value: Tensor  # (*shape)
+    tail: Tensor  # (2, *shape)
 
     @staticmethod
-    def of(series: Tensor) -> "Jet":
-        """The jet whose rows are `series` of shape (3, *shape)."""
-        jet = series[0].as_subclass(Jet)
-        jet.series = series
+    def of(value: Tensor, tail: Tensor) -> "Jet":
+        jet = value.as_subclass(Jet)
+        jet.value, jet.tail = value, tail
         return jet
 
     @classmethod
@@ -53,34 +55,14 @@ class Jet(torch.Tensor):
         return rule(*args, **(kwargs or {}))
 
 
-def lift(x: Any, like: Tensor) -> Tensor:
-    """The series of a jet, or of a constant: its value and two zero derivatives."""
-    if isinstance(x, Jet):
-        return x.series
-    value = torch.as_tensor(x, dtype=like.dtype, device=like.device)
-    return torch.stack([value, torch.zeros_like(value), torch.zeros_like(value)])
+def value_of(x: Any) -> Any:
+    return x.value if isinstance(x, Jet) else x
 
 
-def aligned(series: Tensor, ndim: int) -> Tensor:
-    """`series` with its tensor axes padded on the left to `ndim`, so that rows broadcast against rows."""
-    missing = ndim - (series.ndim - 1)
-    return series.reshape(3, *(1,) * missing, *series.shape[1:]) if missing > 0 else series
-
-
-def chain(x: Tensor, slope: Tensor, bend: Tensor | None, value: Tensor) -> Tensor:
-    """Second-order chain rule: rows of f(x) from f(x), f'(x) and f''(x) (None: zero everywhere)."""
-    out = x * slope
-    if bend is not None:
-        out[2].addcmul_(bend, x[1] * x[1])
-    out[0] = value
-    return out
-
-
-def leibniz(f: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-    """Product rule to second order for a bilinear `f`."""
-    first = f(x[1], y[0]) + f(x[0], y[1])
-    second = f(x[2], y[0]) + 2 * f(x[1], y[1]) + f(x[0], y[2])
-    return torch.stack([f(x[0], y[0]), first, second])
+def aligned(tail: Tensor, ndim: int) -> Tensor:
+    """`tail` with its tensor axes padded on the left to `ndim`, so that it broadcasts as the value does."""
+    missing = ndim - (tail.ndim - 1)
+    return tail.reshape(2, *(1,) * missing, *tail.shape[1:]) if missing > 0 else tail
 
 
 def names(*spellings: str) -> Iterable[Callable[..., Any]]:
@@ -109,7 +91,9 @@ def in_place(body: Rule) -> Rule:
     def overwrite(x: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(x, Jet):
             raise Unscorable("unsupported", "an in-place function writes a changing value into a constant tensor")
-        x.series.copy_(body(x, *args, **kwargs).series)
+        new = body(x, *args, **kwargs)
+        x.value.copy_(new.value)
+        x.tail.copy_(new.tail)
         return x
 
     return overwrite

@@ -6,7 +6,7 @@ A proxy reads properties; it never touches the model itself except to list its p
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -112,20 +112,17 @@ class Probe:
 
     def _plane(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Two orthonormal directions of input space, each (1, *shape)."""
-        like = self.batch.inputs
-        size = torch.Size(shape).numel()
-        gaussian = torch.randn(size, 2, generator=self.generator(f"plane {size}"), dtype=torch.float64)
-        q = torch.linalg.qr(gaussian).Q.to(like)
-        return q[:, 0].reshape(1, *shape), q[:, 1].reshape(1, *shape)
+        u1, u2 = plane(shape, self.seed).to(self.batch.inputs)
+        return u1, u2
 
     def _taylor(self, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        curve = Jet.of(torch.stack([u1, u2, -u1]))
+        curve = Jet.of(u1, torch.stack([u2, -u1]))
         with torch.no_grad(), self.watching():
             out = _logits(self.model(curve))
         if not isinstance(out, Jet):
             raise Unscorable("disconnected", "the output does not depend on the input")
-        value, velocity, acceleration = out.series.flatten(1)
-        return value, velocity, acceleration
+        velocity, acceleration = out.tail.flatten(1)
+        return out.value.flatten(), velocity, acceleration
 
     def _reverse(self, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The slower exact path. With a dummy w: d/dw of d/dt (w . h(t)) is h'(t), and once more for h''(t)."""
@@ -151,6 +148,15 @@ class Probe:
         with torch.no_grad(), self.watching(), FlopCounterMode(display=False) as counter:
             self.model(self.batch.inputs[:1])
         return int(counter.get_total_flops()) // 2
+
+
+@lru_cache(maxsize=8)
+def plane(shape: tuple[int, ...], seed: int) -> Tensor:
+    """A random pair of orthonormal inputs, (2, 1, *shape); the same for every network, so that they meet one circle."""
+    u1, u2 = torch.randn(2, 1, *shape, generator=torch_generator("plane", seed), dtype=torch.float64)
+    u1 = u1 / u1.norm()
+    u2 = u2 - (u1 * u2).sum() * u1
+    return torch.stack([u1, u2 / u2.norm()])
 
 
 def _derivative(y: Tensor, x: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ VARIANTS = ("default", "published")
 @proxy(paper=PAPER, measures="expressivity, trainability, generalisation")
 def dextr(probe: Probe, variant: str = "default") -> float:
     """Condition of the feature maps and curvature of the output, combined as in Eq. 8."""
-    A, B = conditions(probe, variant), bending(probe, variant)
+    B, A = bending(probe, variant), conditions(probe, variant)  # a disconnected network is found out first
     return A * B / (A + B)
 
 

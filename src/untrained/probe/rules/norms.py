@@ -10,35 +10,34 @@ from untrained.errors import Unscorable
 from untrained.probe.jets import Jet, rule
 
 
-def normalised(series: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
-    """(x - mean) / sqrt(var + eps) over `dims` (axes of the series): the whole of batch, layer and group norm.
+def normalised(x: Tensor, tail: Tensor, r: Tensor, mean: Tensor, weight: Tensor | None) -> Tensor:
+    """The tail of w (x - mean) / sqrt(var + eps). All norms come as x (N, M, P), normalised over N and P for each of
+    M: batch norm with M channels, layer and group norm with M groups and N = 1. tail (2, N, M, P); r, mean (M, 1).
 
-    With c = x - mean:  V = mean c^2,  V' = 2 mean c c',  V'' = 2 mean (c'^2 + c c'');
-    r = (V + eps)^(-1/2),  r' = -r^3 V'/2,  r'' = -r^3 V''/2 + 3 r^5 V'^2/4;  y = c r by Leibniz.
+    With n = (x - mean) r, r = (var + eps)^(-1/2), c', c'' the centred derivatives, <.> the mean over N and P:
+        q = r <n c'>,   s = 3 q^2 - r^2 <c' c'> - r <n c''>
+        y' = r c' - q n,   y'' = r c'' - 2 r q c' + s n
+    Since <n> = 0, centring can wait until the sums are known: <n c'> = <n x'> and <c' c'> = <x' x'> - <x'>^2.
     """
-    c = series - series.mean(dims, keepdim=True)
-    axes = tuple(d - 1 for d in dims)
-
-    def average(product: Tensor) -> Tensor:
-        return product.mean(axes, keepdim=True)
-
-    v1, v2 = 2 * average(c[0] * c[1]), 2 * average(c[1] * c[1] + c[0] * c[2])
-    r = (average(c[0] * c[0]) + eps).rsqrt()
-    r1 = -0.5 * r**3 * v1
-    r2 = -0.5 * r**3 * v2 + 0.75 * r**5 * v1 * v1
-    out = c * r
-    out[2].addcmul_(c[1], 2 * r1).addcmul_(c[0], r2)
-    out[1].addcmul_(c[0], r1)
+    n = (x - mean).mul_(r)
+    m1, m2 = tail.mean((1, 3))[..., None]
+    nx1, nx2 = torch.linalg.vecdot(tail, n).mean(1).div_(x.shape[2])[..., None]
+    xx = torch.linalg.vector_norm(tail[0], dim=(0, 2)).square().div_(len(x) * x.shape[2])[:, None]
+    q = r * nx1
+    s = 3 * q * q - r * (r * (xx - m1 * m1) + nx2)
+    wr, wq, ws = (r, q, s) if weight is None else (weight * r, weight * q, weight * s)
+    bend = -2 * wr * q
+    out = tail * wr
+    out[0].addcmul_(n, wq, value=-1).sub_(wr * m1)
+    out[1].addcmul_(tail[0], bend).addcmul_(n, ws).sub_(wr * m2 + bend * m1)
     return out
 
 
-def affine(series: Tensor, weight: Tensor | None, bias: Tensor | None, shape: tuple[int, ...]) -> Jet:
-    """Scale all rows, shift the value."""
-    if weight is not None:
-        series = series * weight.reshape(shape)
-    if bias is not None:
-        series[0] += bias.reshape(shape)
-    return Jet.of(series)
+def _grouped(x: Jet, M: int, weight: Tensor | None, eps: float) -> Tensor:
+    """The tail where M consecutive stretches of `x` are normalised each on its own."""
+    value, tail = x.value.reshape(1, M, -1), x.tail.reshape(2, 1, M, -1)
+    var, mean = torch.var_mean(value[0], 1, correction=0, keepdim=True)
+    return normalised(value, tail, (var + eps).rsqrt(), mean, weight).reshape(x.tail.shape)
 
 
 @rule("batch_norm")
@@ -53,31 +52,33 @@ def _(
     eps: float = 1e-5,
     *_cudnn: bool,
 ) -> Jet:
-    shape = (-1, *(1,) * (input.ndim - 2))
+    x, tail = input.value, input.tail
+    N, M = x.shape[:2]
+    scale = None if weight is None else weight[:, None]
     if training or running_mean is None or running_var is None:
-        if input.numel() == input.shape[1]:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
-        out = affine(normalised(input.series, (1, *range(3, input.ndim + 1)), eps), weight, bias, shape)
-        out.series[0] = F.batch_norm(input.series[0], None, None, weight, bias, True, momentum, eps)  # to the last bit
-        return out
-    series = input.series.clone()
-    series[0] -= running_mean.reshape(shape)
-    return affine(series * (running_var + eps).rsqrt().reshape(shape), weight, bias, shape)
+        if x.numel() == M:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {x.shape}")
+        value, mean, r = torch.native_batch_norm(x, weight, bias, None, None, True, momentum, eps)
+        moved = normalised(x.reshape(N, M, -1), tail.reshape(2, N, M, -1), r[:, None], mean[:, None], scale)
+    else:
+        value = F.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+        r = (running_var + eps).rsqrt()[:, None]
+        moved = tail.reshape(2, N, M, -1) * (r if scale is None else r * scale)
+    return Jet.of(value, moved.reshape(tail.shape))
 
 
 @rule("layer_norm")
 def _(input: Jet, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Jet:
-    dims = tuple(range(-len(normalized_shape), 0))
-    return affine(
-        normalised(input.series, tuple(input.ndim + 1 + d for d in dims), eps), weight, bias, normalized_shape
-    )
+    value = F.layer_norm(input.value, normalized_shape, weight, bias, eps)
+    rows = input.numel() // torch.Size(normalized_shape).numel()
+    return Jet.of(value, _grouped(input, rows, None if weight is None else weight.reshape(1, -1), eps))
 
 
 @rule("group_norm")
 def _(input: Jet, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Jet:
-    groups = input.series.reshape(3, len(input), num_groups, -1)
-    out = normalised(groups, (3,), eps).reshape(input.series.shape)
-    return affine(out, weight, bias, (-1, *(1,) * (input.ndim - 2)))
+    value = F.group_norm(input.value, num_groups, weight, bias, eps)
+    tail = _grouped(input, len(input) * num_groups, None, eps)
+    return Jet.of(value, tail if weight is None else tail * weight.reshape(-1, *(1,) * (input.ndim - 2)))
 
 
 @rule("instance_norm")
@@ -91,11 +92,11 @@ def _(
     momentum: float = 0.1,
     eps: float = 1e-5,
     *_cudnn: bool,
-) -> Jet:
+) -> Any:
+    """Group norm with one channel a group."""
     if not use_input_stats:
-        raise Unscorable("unsupported", "instance_norm with running statistics")
-    out = normalised(input.series, tuple(range(3, input.ndim + 1)), eps)
-    return affine(out, weight, bias, (-1, *(1,) * (input.ndim - 2)))
+        raise Unscorable("unsupported", "no Taylor rule for instance_norm with running statistics")
+    return F.group_norm(input, input.shape[1], weight, bias, eps)
 
 
 @rule("rms_norm")

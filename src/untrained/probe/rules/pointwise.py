@@ -1,4 +1,4 @@
-"""Rules for functions of each entry (second-order chain rule) and for maxima (all rows follow the winner)."""
+"""Rules for functions of each entry (second-order chain rule) and for maxima (derivatives follow the winner)."""
 
 from typing import Any
 
@@ -6,14 +6,15 @@ import torch
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import RULES, Jet, Rule, chain, in_place, names, rule
+from untrained.probe.jets import RULES, Jet, Rule, in_place, names, rule
 
 
 @rule("relu")
 def _(input: Jet, inplace: bool = False) -> Jet:
-    """The hot one: a mask for all three rows."""
-    out = input.series * (input.series[0] > 0)
-    return in_place(lambda _: Jet.of(out))(input) if inplace else Jet.of(out)
+    """The hot one: derivatives pass where the value is positive."""
+    passed = torch.ops.aten.threshold_backward(input.tail, input.value.expand_as(input.tail), 0)
+    out = Jet.of(F.relu(input.value), passed)
+    return in_place(lambda _: out)(input) if inplace else out
 
 
 def _pointwise(func: Any, straight: bool = False) -> Rule:
@@ -21,11 +22,14 @@ def _pointwise(func: Any, straight: bool = False) -> Rule:
 
     def apply(input: Jet, *args: Any, inplace: bool = False, **kwargs: Any) -> Jet:
         with torch.enable_grad():
-            x = input.series[0].detach().requires_grad_()
+            x = input.value.detach().requires_grad_()
             value = func(x, *args, **kwargs)
             (slope,) = torch.autograd.grad(value.sum(), x, create_graph=not straight)
             bend = None if straight else torch.autograd.grad(slope.sum(), x)[0]
-        out = Jet.of(chain(input.series, slope.detach(), bend, value.detach()))
+        tail = input.tail * slope.detach()
+        if bend is not None:
+            tail[1].addcmul_(bend, input.tail[0] ** 2)
+        out = Jet.of(value.detach(), tail)
         return in_place(lambda _: out)(input) if inplace else out
 
     return apply
@@ -54,15 +58,14 @@ def _(input: Any, inplace: bool = False) -> Any:
 
 
 def _max_pool(func: Any, spatial: int) -> Rule:
-    """All rows are read where the value is largest."""
+    """Derivatives are read where the value is largest."""
 
     def apply(input: Jet, *args: Any, return_indices: bool = False, **kwargs: Any) -> Any:
         if return_indices:
             raise Unscorable("unsupported", f"{func.__name__} that returns indices")
-        value, where = func(input.series[0], *args, return_indices=True, **kwargs)
-        rows = input.series.flatten(-spatial)
-        picked = rows.gather(-1, where.flatten(-spatial).expand(3, *where.shape[:-spatial], -1))
-        return Jet.of(picked.reshape(3, *value.shape))
+        value, where = func(input.value, *args, return_indices=True, **kwargs)
+        index = where.flatten(-spatial).expand(2, *where.shape[:-spatial], -1)
+        return Jet.of(value, input.tail.flatten(-spatial).gather(-1, index).reshape(2, *value.shape))
 
     return apply
 
@@ -86,5 +89,5 @@ def _(x: Any, y: Any) -> Any:
 def _(x: Jet, dim: int, keepdim: bool = False) -> Any:
     if not isinstance(dim, int):
         raise Unscorable("unsupported", "amax over several axes")
-    out = torch.gather(x, dim, x.series[0].argmax(dim, keepdim=True))
+    out = torch.gather(x, dim, x.value.argmax(dim, keepdim=True))
     return out if keepdim else out.squeeze(dim)

@@ -1,9 +1,10 @@
 """Rules that move rows without bending them: facts and constants, linear maps, sums and products.
 
-Legend: x, y are jets or constants; `x.series` has rows value, first, second derivative. Functions that torch exports
-under several names (method, operator, functional, in-place) share one rule; see `jets.rule`.
+Legend: x, y are jets or constants; `x.tail` holds first and second derivative of `x.value`. Functions that torch
+exports under several names (method, operator, functional, in-place) share one rule; see `jets.rule`.
 """
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import RULES, Jet, Rule, aligned, leibniz, lift, names, rule
+from untrained.probe.jets import RULES, Jet, Rule, aligned, names, rule, value_of
 
 _FACTS = """shape dtype device ndim layout is_cuda is_meta is_mps is_sparse is_quantized is_nested requires_grad grad_fn
 is_leaf itemsize nbytes""".split()
@@ -27,8 +28,7 @@ def _of_value(func: Any) -> Rule:
     """The function sees the value alone and its answer does not move with the curve."""
 
     def constant(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = tree_map(lambda a: a.series[0] if isinstance(a, Jet) else a, (args, kwargs))
-        return func(*args, **kwargs)
+        return func(*map(value_of, args), **{name: value_of(argument) for name, argument in kwargs.items()})
 
     return constant
 
@@ -48,24 +48,28 @@ _LIFTING = "cat concat concatenate stack hstack vstack dstack where".split()
 
 
 def _linear(func: Any, lifting: bool = False) -> Rule:
-    """`func` acts on the three rows alike. With `lifting`, constant tensors get rows of their own (value, 0, 0)."""
+    """`func` acts on value and derivatives alike. With `lifting`, constant tensors take part with derivative zero."""
 
     def apply(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
-        like = next(leaf for leaf in leaves if isinstance(leaf, Jet)).series
         moving = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Jet) or (lifting and _is_number(leaf))]
 
-        def on_row(*row: Tensor) -> Any:
+        def at(*row: Tensor) -> Any:
             filled = list(leaves)
             for i, value in zip(moving, row, strict=True):
                 filled[i] = value
             inner_args, inner_kwargs = tree_unflatten(filled, spec)
             return func(*inner_args, **inner_kwargs)
 
-        out = torch.vmap(on_row)(*[lift(leaves[i], like) for i in moving])
-        return tree_map(Jet.of, out)
+        value = at(*(value_of(leaves[i]) for i in moving))
+        tail = torch.vmap(at)(*(_tail(leaves[i]) for i in moving))
+        return tree_map(Jet.of, value, tail)
 
     return apply
+
+
+def _tail(x: Tensor) -> Tensor:
+    return x.tail if isinstance(x, Jet) else torch.zeros_like(x).expand(2, *x.shape)
 
 
 def _is_number(x: Any) -> bool:
@@ -83,27 +87,30 @@ RULES.update({f: _linear(F.embedding) for f in names("embedding")})
 
 
 def _batched(func: Any, spatial: int) -> Rule:
-    """A linear layer over images. The value is computed by the network's own call, so that it is the network's answer
-    bit for bit (a ReLU further on may hang on the last bit); the two derivatives join the batch axis."""
+    """A linear layer over images: the two derivatives join the batch axis."""
 
-    def apply(x: Jet, *args: Any, tail_args: tuple[Any, ...] | None = None, **kwargs: Any) -> Jet:
-        value, tail = x.series[0], x.series[1:]
-        tail = tail.flatten(0, 1) if x.ndim == spatial + 2 else tail  # of an unbatched input, the rows are the batch
-        moved = func(tail, *(args if tail_args is None else tail_args), **kwargs)
-        value = func(value, *args, **kwargs)
-        return Jet.of(torch.cat([value[None], moved.reshape(2, *value.shape)]))
+    def apply(x: Jet, *args: Any, **kwargs: Any) -> Jet:
+        value = func(x.value, *args, **kwargs)
+        tail = func(_as_batch(x, spatial), *args, **kwargs)
+        return Jet.of(value, tail.reshape(2, *value.shape))
 
     return apply
 
 
+def _as_batch(x: Jet, spatial: int) -> Tensor:
+    """The tail with one batch axis; an unbatched input has its two derivatives for a batch."""
+    return x.tail.flatten(0, 1) if x.ndim == spatial + 2 else x.tail
+
+
 def _conv(func: Any, spatial: int) -> Rule:
-    """Convolution: linear in the input, its bias enters the value row only."""
+    """Convolution: linear in the input; its bias does not move."""
 
     def apply(input: Jet, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Jet:
         if isinstance(weight, Jet) or isinstance(bias, Jet):
             raise Unscorable("unsupported", f"no Taylor rule for {func.__name__} with weights that depend on the input")
-        out: Jet = _batched(func, spatial)(input, weight, bias, *args, tail_args=(weight, None, *args), **kwargs)
-        return out
+        value = func(input.value, weight, bias, *args, **kwargs)
+        tail = func(_as_batch(input, spatial), weight, None, *args, **kwargs)
+        return Jet.of(value, tail.reshape(2, *value.shape))
 
     return apply
 
@@ -111,8 +118,37 @@ def _conv(func: Any, spatial: int) -> Rule:
 for _dims in (1, 2, 3):
     for _name in (f"conv{_dims}d", f"conv_transpose{_dims}d"):
         RULES.update({f: _conv(f, _dims) for f in names(_name)})
-    for _name in (f"avg_pool{_dims}d", f"adaptive_avg_pool{_dims}d"):
-        RULES.update({f: _batched(f, _dims) for f in names(_name)})
+    RULES.update({f: _batched(f, _dims) for f in names(f"avg_pool{_dims}d", f"adaptive_avg_pool{_dims}d")})
+
+
+@rule("avg_pool2d")
+def _avg_pool2d(
+    input: Jet,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The derivatives by adding shifted copies: on the CPU ten times as fast as torch's own kernel."""
+    options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    if ceil_mode or divisor_override is not None:
+        return _batched(F.avg_pool2d, 2)(input, *options)
+    kernel, step, border = (
+        n if isinstance(n, tuple) else (n, n) for n in (kernel_size, stride or kernel_size, padding)
+    )
+    ones = torch.ones(input.shape[-2:], dtype=input.dtype, device=input.device)
+    count = kernel[0] * kernel[1] if count_include_pad else _box_sum(ones, kernel, step, border)
+    return Jet.of(F.avg_pool2d(input.value, *options), _box_sum(input.tail, kernel, step, border) / count)
+
+
+def _box_sum(x: Tensor, kernel: Any, stride: Any, padding: Any) -> Tensor:
+    """Sum over windows of the last two axes, one axis after the other."""
+    x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    for axis in (-2, -1):
+        x = reduce(torch.add, x.unfold(axis, kernel[axis], stride[axis]).unbind(-1))
+    return x
 
 
 @rule("linear")
@@ -120,16 +156,14 @@ def _(input: Any, weight: Any, bias: Any = None) -> Any:
     if isinstance(weight, Jet) or isinstance(bias, Jet):
         out = input @ weight.mT
         return out if bias is None else out + bias
-    return Jet.of(torch.cat([F.linear(input.series[:1], weight, bias), F.linear(input.series[1:], weight)]))
+    return Jet.of(F.linear(input.value, weight, bias), F.linear(input.tail, weight))
 
 
 @rule("pad")
 def _(input: Jet, pad: Any, mode: str = "constant", value: Any = None) -> Jet:
-    constant = mode == "constant"
-    rows = [F.pad(row, pad, mode=mode, value=0.0 if constant else None) for row in input.series]
-    if constant and value:
-        rows[0] = F.pad(input.series[0], pad, value=value)
-    return Jet.of(torch.stack(rows))
+    """Whatever constant is padded with, it does not move."""
+    tail = torch.stack([F.pad(row, pad, mode=mode) for row in input.tail])
+    return Jet.of(F.pad(input.value, pad, mode=mode, value=value), tail)
 
 
 @rule("masked_fill")
@@ -145,10 +179,11 @@ def _(input: Jet, *args: Any, **kwargs: Any) -> Jet:
 
 @rule("add")
 def _add(x: Any, y: Any, *, alpha: float = 1) -> Any:
-    like = (x if isinstance(x, Jet) else y).series
-    a, b = lift(x, like), lift(y, like)
-    ndim = max(a.ndim, b.ndim) - 1
-    return Jet.of(torch.add(aligned(a, ndim), aligned(b, ndim), alpha=alpha))
+    value = torch.add(value_of(x), value_of(y), alpha=alpha)
+    if isinstance(x, Jet) and isinstance(y, Jet):
+        return Jet.of(value, torch.add(aligned(x.tail, value.ndim), aligned(y.tail, value.ndim), alpha=alpha))
+    tail = x.tail if isinstance(x, Jet) else y.tail * alpha
+    return Jet.of(value, aligned(tail, value.ndim).expand(2, *value.shape))
 
 
 @rule("sub", "subtract")
@@ -165,11 +200,13 @@ def _(x: Any, y: Any, *, alpha: float = 1) -> Any:
 def _mul(x: Any, y: Any) -> Any:
     if not isinstance(x, Jet):
         x, y = y, x
-    if not isinstance(y, Jet):
-        ndim = max(x.ndim, y.ndim if isinstance(y, Tensor) else 0)
-        return Jet.of(aligned(x.series, ndim) * y)
-    ndim = max(x.ndim, y.ndim)
-    return Jet.of(leibniz(torch.mul, aligned(x.series, ndim), aligned(y.series, ndim)))
+    value = x.value * value_of(y)
+    tail = aligned(x.tail, value.ndim) * value_of(y)
+    if isinstance(y, Jet):
+        x1, y1 = (aligned(factor.tail, value.ndim) for factor in (x, y))
+        tail = tail + x.value * y1
+        tail[1].addcmul_(x1[0], y1[0], value=2)
+    return Jet.of(value, tail)
 
 
 @rule("div", "true_divide", "divide", "truediv")
@@ -197,7 +234,10 @@ def _bilinear(func: Any) -> Rule:
             out: Tensor = func(*inner_args, **inner_kwargs)
             return out
 
-        return Jet.of(leibniz(of_two, leaves[jets[0]].series, leaves[jets[1]].series))
+        x, y = leaves[jets[0]], leaves[jets[1]]
+        first = of_two(x.tail[0], y.value) + of_two(x.value, y.tail[0])
+        second = of_two(x.tail[1], y.value) + 2 * of_two(x.tail[0], y.tail[0]) + of_two(x.value, y.tail[1])
+        return Jet.of(of_two(x.value, y.value), torch.stack([first, second]))
 
     return apply
 
