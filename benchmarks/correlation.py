@@ -1,7 +1,7 @@
 """How well does Dextr rank NAS-Bench-201, and which image should it look at?
 
     python benchmarks/correlation.py TABLE --data cifar10 --samples 1000              one line a data set and proxy
-    python benchmarks/correlation.py TABLE --data noise,photos,digits,cifar10 --samples 300 --seeds 3
+    python benchmarks/correlation.py TABLE --data noise,photos,digits,cifar10 --samples 300 --seeds 0,1,2,3
 
 TABLE is a CSV with columns arch_str and c10_test_200 (CIFAR-10 test accuracy after 200 epochs). The architectures are
 drawn with seed 0, the same for every data set. Prints a Markdown table; a failed architecture is counted, not dropped
@@ -38,7 +38,7 @@ def main() -> None:
     print("| data | image seed | proxy | Spearman | Kendall | n | failed | s / arch |")
     print("|---|---|---|---|---|---|---|---|")
     for data in options.data.split(","):
-        for seed in range(options.seeds):
+        for seed in map(int, options.seeds.split(",")):
             source = load(data, space.task, options.data_root)
             judges = [load_proxy(name) for name in PROXIES]
             evaluate = ProxyEvaluator(
@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("table", help="CSV with arch_str and c10_test_200")
     parser.add_argument("--data", default="cifar10", help="data sets, separated by commas")
     parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=1, help="how many images (and initialisations) to try")
+    parser.add_argument("--seeds", default="0", help="seeds of image and initialisation, separated by commas")
     parser.add_argument("--data-root", default=None)
     parser.add_argument("--store", type=Store, default=None, help="keep records here, and resume")
     return parser.parse_args()

@@ -1,13 +1,12 @@
 """Where the tests find real data: `../shared` beside the checkout, where it exists; else they are skipped."""
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-torch.set_num_threads(min(2, os.cpu_count() or 1))
+torch.set_num_threads(min(2, torch.get_num_threads()))  # OMP_NUM_THREADS=1 is heard
 
 
 def shared(*parts: str) -> Path:

@@ -23,7 +23,9 @@ def names_file(name: str) -> bool:
 def from_file(name: str) -> Any:
     """The object called `attribute` in `where`, for a name `where:attribute`."""
     where, _, attribute = name.rpartition(":")
-    module = _from_path(Path(where)) if where.endswith(".py") else _from_module(where)
+    if not where or not attribute:
+        raise UsageError(f"{name!r} is half a name; write ./my_net.py:make_net or package.module:make_net")
+    module = _from_path(Path(where)) if where.endswith(".py") or "/" in where else _from_module(where)
     if not hasattr(module, attribute):
         raise unknown(f"object in {where}", attribute, [n for n in vars(module) if not n.startswith("_")])
     return getattr(module, attribute)
@@ -40,6 +42,7 @@ def _from_path(path: Path) -> ModuleType:
         raise UsageError(f"{path} cannot be loaded as Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    _search(path.resolve().parent)  # as for a script: what lies beside the file can be imported
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -49,18 +52,22 @@ def _from_path(path: Path) -> ModuleType:
 
 
 def _from_module(name: str) -> ModuleType:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _search(Path.cwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and name.startswith(error.name):
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise UsageError(
                 f"no module called {name} can be imported from here; for a file type ./{name.replace('.', '/')}.py:NAME"
             ) from error
         raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
     except Exception as error:
         raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
+
+
+def _search(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def own_traceback(error: BaseException) -> str:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from untrained.strategies.search import Result, Watcher
-from untrained.types import Record
+from untrained.types import Arch, Failure, Record
 
 TOP = 10
 
@@ -22,11 +23,23 @@ def watching(budget: int, quiet: bool) -> Iterator[Watcher | None]:
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"))
-    with Progress(
+    bar = Progress(
         *columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)
-    ) as bar:
-        task = bar.add_task("scoring", total=budget)
-        yield lambda done, records: bar.update(task, completed=done)
+    )
+    task = bar.add_task("scoring", total=budget)
+
+    def watch(done: int, records: Sequence[Record]) -> None:
+        bar.start()  # not before the first call: a wrong request is answered by one line and no bar
+        bar.update(task, completed=done)
+
+    try:
+        yield watch
+    except BaseException:
+        bar.live.transient = True  # what went wrong is said in one line; an unfinished bar above it says nothing
+        raise
+    finally:
+        if bar.live.is_started:
+            bar.stop()
 
 
 def show_result(found: Result, page: Path) -> None:
@@ -38,23 +51,29 @@ def show_result(found: Result, page: Path) -> None:
     else:
         console.print("[bold]nothing could be scored[/]")
     if failed:
-        kinds = [failure.kind for _, failure in failed]
-        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-        console.print(f"{len(failed)} of {len(failed) + len(standings)} have no score: {counts}")
+        console.print(f"{len(failed)} of {len(failed) + len(standings)} have no score: {_reasons(failed)}")
     if found.run.stopped_early:
         console.print("stopped by Ctrl-C: the best so far is kept, and the same command goes on from here")
-    console.print(f"report: {page}", soft_wrap=True)
+    console.print(f"report: {escape(str(page))}", soft_wrap=True)
+
+
+def _reasons(failed: Sequence[tuple[Arch, Failure]]) -> str:
+    """How many failed of each kind, with the first reason of each."""
+    kinds = [failure.kind for _, failure in failed]
+    first = {failure.kind: failure.detail for _, failure in reversed(failed)}
+    return escape("; ".join(f"{kinds.count(kind)} {kind} ({first[kind]})" for kind in dict.fromkeys(kinds)))
 
 
 def _ranking(found: Result) -> Table:
     direction = "higher" if found.run.higher_is_better else "lower"
     settings, total = found.run.settings, len(found.ranking.standings)
+    proxy = escape(settings.proxy)
     table = Table(
-        title=f"The best {min(TOP, total)} of {total} by {settings.proxy} ({direction} is better)", title_justify="left"
+        title=f"The best {min(TOP, total)} of {total} by {proxy} ({direction} is better)", title_justify="left"
     )
     sizes = {(r.arch, r.proxy): r.value for r in found.records if r.proxy in ("params", "flops")}
     table.add_column("#", justify="right")
-    table.add_column(settings.proxy, justify="right")
+    table.add_column(proxy, justify="right")
     if settings.seeds > 1:
         table.add_column("± spread", justify="right")
     table.add_column("params", justify="right")
@@ -63,7 +82,7 @@ def _ranking(found: Result) -> Table:
     for place, standing in enumerate(found.ranking.standings[:TOP], 1):
         spread = [f"{standing.spread:.3g}"] if standing.spread is not None else []
         params, flops = (millions(sizes.get((standing.arch, name))) for name in ("params", "flops"))
-        table.add_row(str(place), f"{standing.score:.4f}", *spread, params, flops, str(standing.arch))
+        table.add_row(str(place), f"{standing.score:.4f}", *spread, params, flops, escape(str(standing.arch)))
     return table
 
 
@@ -76,8 +95,8 @@ def show_records(records: Sequence[Record]) -> None:
     for name in ("network", "proxy", "seed", "score"):
         table.add_column(name, overflow="fold", justify="right" if name in ("seed", "score") else "left")
     for record in records:
-        outcome = f"{record.value:,.6g}" if record.value is not None else f"[red]{record.error}[/]"
-        table.add_row(str(record.arch), record.proxy, str(record.seed), outcome)
+        outcome = f"{record.value:,.6g}" if record.value is not None else f"[red]{escape(str(record.error))}[/]"
+        table.add_row(escape(str(record.arch)), escape(record.proxy), str(record.seed), outcome)
     Console().print(table)
 
 
@@ -88,7 +107,7 @@ def show_catalogue(rooms: dict[str, list[dict[str, Any]]]) -> None:
         for column in rows[0]:
             table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*(_cell(value) for value in row.values()))
+            table.add_row(*(escape(_cell(value)) for value in row.values()))
         console.print(table)
         console.print()
 

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage.
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,10 +29,12 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Space = Annotated[str, typer.Option(help="A space by name, or your own: ./mine.py:mynet.")]
 Proxies = Annotated[str, typer.Option("--proxy", help="Proxies, separated by commas: dextr,params or ./mine.py:mine.")]
-Data = Annotated[str | None, typer.Option(help="noise, photos, digits, cifar10 or npz:PATH. [default: photos]")]
-DataRoot = Annotated[Path | None, typer.Option(help="Folder of data sets. [default: $UNTRAINED_DATA or the cache]")]
+Data = Annotated[str | None, typer.Option(help="noise, photos, digits, cifar10 or npz:PATH.", show_default="digits")]
+DataRoot = Annotated[
+    Path | None, typer.Option(help="Folder of data sets.", show_default="$UNTRAINED_DATA or the cache")
+]
 Seeds = Annotated[int, typer.Option(min=1, help="Initialisations and batches to average over.")]
-RunFolder = Annotated[Path | None, typer.Option(help="Run folder; the same command resumes. [default: runs/...]")]
+RunFolder = Annotated[Path | None, typer.Option(help="Run folder; the same command resumes.", show_default="runs/...")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
 
 
@@ -51,8 +54,8 @@ def search(
 ) -> None:
     """Search a space for the best architecture, and write a report.
 
-    Without options: 100 NAS-Bench-201 networks judged by Dextr on a photograph, in about a minute. Ctrl-C keeps the
-    best so far; the same command goes on.
+    Without options: 100 NAS-Bench-201 networks judged by Dextr on a handwritten digit, in about a minute.
+    Ctrl-C keeps the best so far; the same command goes on.
 
     Example: untrained search --budget 1000 --seeds 3 --run runs/mine
     """
@@ -60,7 +63,7 @@ def search(
     from untrained._terminal import show_result, watching
 
     options: dict[str, Any] = {"seed": seed, "seeds": seeds, "device": device, "run": run, "data_root": data_root}
-    with watching(budget, quiet=as_json) as watch:
+    with watching(budget, quiet=as_json) as watch, _stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, budget, data or _default_data(), **options, watch=watch)
     page = found.report()
     print_json(found.records) if as_json else show_result(found, page)
@@ -76,7 +79,7 @@ def score(
     space: Annotated[str, typer.Option(help="The space that architecture strings belong to.")] = "nasbench201",
     input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x224x224.")] = None,
     classes: Annotated[
-        int | None, typer.Option(min=1, help="Number of classes. [default: the network's outputs]")
+        int | None, typer.Option(min=1, help="Number of classes.", show_default="the network's outputs")
     ] = None,
     data: Data = None,
     seeds: Seeds = 1,
@@ -96,7 +99,8 @@ def score(
 
     shape = _shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
-    records = engine.score(what, split_names(proxy), data, space=space, input_shape=shape, **options)
+    with _stdout_kept(as_json):
+        records = engine.score(what, split_names(proxy), data, space=space, input_shape=shape, **options)
     print_json(records) if as_json else show_records(records)
     raise typer.Exit(0 if any(record.value is not None for record in records) else 1)
 
@@ -106,7 +110,10 @@ def list_(
     what: Annotated[str | None, typer.Argument(help="spaces, proxies, strategies or datasets.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List what there is: spaces, proxies, strategies, datasets."""
+    """List what there is: spaces, proxies, strategies, datasets.
+
+    Example: untrained list proxies
+    """
     from untrained._catalogue import CATALOGUE
     from untrained._terminal import show_catalogue
 
@@ -120,7 +127,10 @@ def list_(
 def report(
     folder: Annotated[Path, typer.Argument(help="A run folder, such as runs/mine.")], as_json: Json = False
 ) -> None:
-    """Write the report of a run folder anew."""
+    """Write the report of a run folder anew.
+
+    Example: untrained report runs/mine
+    """
     from untrained import reports
 
     page = reports.report(folder)
@@ -135,9 +145,14 @@ def _default_data() -> str:
 
 def _shape(text: str) -> tuple[int, ...]:
     sides = text.lower().split("x")
-    if not all(side.isdigit() and int(side) > 0 for side in sides):
+    if not all(side.isdecimal() and int(side) > 0 for side in sides):
         raise UsageError(f"impossible input shape {text!r}; write channels x height x width, such as 3x224x224")
     return tuple(int(side) for side in sides)
+
+
+def _stdout_kept(as_json: bool) -> AbstractContextManager[object]:
+    """Under --json standard output is one document: what the user's own code prints goes to the error stream."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 def print_json(document: "Sequence[Record] | dict[str, Any] | list[Any]") -> None:
@@ -149,7 +164,7 @@ def main() -> None:
     """The entry point: a wrong request is answered in one line, and never with our traceback."""
     try:
         app()
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)
         sys.exit(2)

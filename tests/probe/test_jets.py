@@ -235,6 +235,15 @@ def test_the_value_is_the_networks_answer_to_the_last_bit():
         assert torch.equal(model(jet(rows)).value, model(rows[0]))
 
 
+@pytest.mark.parametrize("options", [(3, 1, 1, False, False), (2, 2), ((2, 3), (1, 2), (1, 0)), (5, 3, 2, False, True)])
+def test_our_average_pooling_is_torchs_to_the_last_bit(options):
+    x = torch.randn(2, 5, 17, 19)
+    pooled = F.avg_pool2d(Jet.of(x, torch.stack([x, x])), *options)
+    assert isinstance(pooled, Jet)
+    assert torch.equal(pooled.value, F.avg_pool2d(x, *options))
+    assert torch.equal(pooled.tail[1], F.avg_pool2d(x, *options))
+
+
 def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
     """Why this file exists: `jvp` of `jvp` through fused batch norm gives a wrong second derivative, without a word.
 

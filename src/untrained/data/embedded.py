@@ -59,12 +59,11 @@ def digits(argument: str, like: Task, root: Path) -> Source:
 
 def _crop(task: Task, generator: torch.Generator) -> Tensor:
     """A random square of 128 to 384 pixels of one photograph, scaled to the task, normalised: (C, H, W)."""
-    photograph = _photographs()[_between(0, 1, generator)]
+    photograph, mean, std = _photographs()[_between(0, 1, generator)]
     side = _between(128, min(384, *photograph.shape[:2]), generator)
     top = _between(0, photograph.shape[0] - side, generator)
     left = _between(0, photograph.shape[1] - side, generator)
     square = photograph[top : top + side, left : left + side].permute(2, 0, 1)[None].float() / 255
-    mean, std = channel_statistics(photograph[None])
     pixels = (fit_channels(square, task) - fit_statistic(mean, task)) / fit_statistic(std, task)
     return resize(pixels, task)[0]
 
@@ -74,10 +73,11 @@ def _between(low: int, high: int, generator: torch.Generator) -> int:
 
 
 @cache
-def _photographs() -> tuple[Tensor, ...]:
-    """Both photographs, (H, W, 3) uint8."""
+def _photographs() -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
+    """Both photographs, (H, W, 3) uint8, each with mean and standard deviation of its channels."""
     files = [_bundled("images", name) for name in ("china.jpg", "flower.jpg")]
-    return tuple(torch.from_numpy(np.array(Image.open(file).convert("RGB"))) for file in files)
+    pixels = [torch.from_numpy(np.array(Image.open(file).convert("RGB"))) for file in files]
+    return tuple((photograph, *channel_statistics(photograph[None])) for photograph in pixels)
 
 
 @cache

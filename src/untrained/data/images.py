@@ -3,8 +3,10 @@
 The python batches are pickles; they are read by an unpickler that knows arrays and plain data and refuses the rest.
 """
 
+import zlib
 from functools import cache
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -61,7 +63,12 @@ def _binary(file: Path) -> tuple[Tensor, Tensor]:
 
 def _python(file: Path) -> tuple[Tensor, Tensor]:
     batch = read_pickle(file)
-    return torch.from_numpy(np.asarray(batch[b"data"], dtype=np.uint8)), torch.tensor(batch[b"labels"])
+    if not isinstance(batch, dict) or not {b"data", b"labels"} <= batch.keys():
+        raise UsageError(f"{file} is damaged: it is no dictionary of data and labels")
+    pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
+    if pixels.dtype != np.uint8 or pixels.shape != (labels.size, 3072):
+        raise UsageError(f"{file} is damaged: {pixels.dtype} data {pixels.shape} with {labels.size} labels")
+    return torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))
 
 
 @cache
@@ -69,13 +76,15 @@ def _npz(path: Path) -> tuple[Tensor, Tensor]:
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, TypeError, OSError, EOFError, BadZipFile, zlib.error) as error:
         raise UsageError(f"{path} is not a readable numpy archive: {error}") from error
     x, y = (next((arrays[n] for n in names if n in arrays), None) for names in (("x", "x_train"), ("y", "y_train")))
     if x is None or y is None:
         raise UsageError(f"{path} holds {', '.join(arrays) or 'nothing'}; it needs x and y (or x_train and y_train)")
-    if x.dtype != np.uint8 or x.ndim not in (3, 4) or len(x) != len(y) or len(x) == 0:
-        raise UsageError(f"{path}: x is {x.dtype} {x.shape}, y is {y.shape}; wanted uint8 (N, H, W[, C]) and N labels")
+    if x.dtype != np.uint8 or x.ndim not in (3, 4) or len(x) == 0:
+        raise UsageError(f"{path}: x is {x.dtype} {x.shape}; wanted uint8 (N, H, W[, C])")
+    if y.dtype.kind not in "iu" or y.size != len(x) or y.min() < 0:
+        raise UsageError(f"{path}: y is {y.dtype} {y.shape}; wanted {len(x)} whole numbers from 0 up, one an image")
     return torch.from_numpy(x if x.ndim == 4 else x[..., None]), torch.from_numpy(y.reshape(-1).astype(np.int64))

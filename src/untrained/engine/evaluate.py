@@ -4,6 +4,7 @@ others of the same type, so that no strategy knows whom it talks to.
 Failures are values: whatever goes wrong with one architecture becomes the `Failure` in its record, and the run goes on.
 """
 
+import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from untrained.data._source import fingerprint
 from untrained.engine.store import Store, key_of
 from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
+from untrained.probe.guard import random_state
 from untrained.proxies import Proxy
 from untrained.rng import seed_for
 from untrained.types import Arch, Batch, Failure, Record
@@ -46,19 +48,26 @@ class ProxyEvaluator:
     device: str = "cpu"
     store: Store | None = None
 
+    def __post_init__(self) -> None:
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"device {self.device!r} cannot be used on this machine; try cpu, cuda or mps") from error
+
     def __call__(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
         """The records of one architecture after the other, in the order of proxies and seeds."""
         for arch in archs:
             yield [record for seed in self.seeds for record in self._one(arch, seed)]
 
     def _one(self, arch: Arch, seed: int) -> list[Record]:
-        blanks = {proxy: self._blank(arch, proxy, seed) for proxy in self.proxies}
-        known = {proxy: self.store.get(key_of(blank)) for proxy, blank in blanks.items()} if self.store else {}
-        missing = [proxy for proxy in self.proxies if known.get(proxy) is None]
-        fresh = dict(zip(missing, self._measure(arch, seed, [blanks[p] for p in missing], missing), strict=True))
-        if self.store and fresh:
-            self.store.add(fresh.values())
-        return [known.get(proxy) or fresh[proxy] for proxy in self.proxies]
+        blanks = [self._blank(arch, proxy, seed) for proxy in self.proxies]
+        known = [self.store.get(key_of(blank)) if self.store is not None else None for blank in blanks]
+        missing = [place for place, record in enumerate(known) if record is None]
+        fresh = self._measure(arch, seed, [blanks[i] for i in missing], [self.proxies[i] for i in missing])
+        if self.store is not None:
+            self.store.add(fresh)
+        answers = iter(fresh)
+        return [record or next(answers) for record in known]
 
     def _blank(self, arch: Arch, proxy: Proxy, seed: int) -> Record:
         """The record as far as it is known before anything is measured."""
@@ -97,8 +106,7 @@ class ProxyEvaluator:
 
     def _network(self, arch: Arch, seed: int) -> nn.Module:
         """The network with weights that depend on the architecture and the seed alone."""
-        with torch.random.fork_rng():
-            torch.manual_seed(seed_for("weights", arch.space, arch, seed))
+        with random_state(seed_for("weights", arch.space, arch, seed)):
             return self.build(arch).to(self.device)
 
     @cached_property
@@ -107,9 +115,16 @@ class ProxyEvaluator:
 
     def _batch(self, samples: int, seed: int) -> tuple[Batch, str]:
         if (samples, seed) not in self._batches:
-            batch = self.source.batch(samples, seed)
+            batch = self._draw(samples, seed)
             self._batches[samples, seed] = batch, fingerprint(batch)
         return self._batches[samples, seed]
+
+    def _draw(self, samples: int, seed: int) -> Batch:
+        try:
+            return self.source.batch(samples, seed)
+        except (RuntimeError, MemoryError) as error:
+            why = "they do not fit into memory" if _kind(error) == "oom" else _first_line(error)
+            raise UsageError(f"no samples for {self.source.task}: {why}; choose another input shape") from error
 
 
 def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failure:
@@ -120,16 +135,27 @@ def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Fail
         raise
     except Unscorable as reason:
         return Failure(reason.kind, reason.detail)
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        return Failure("oom", _last_line(error))
     except Exception as error:
-        if "out of memory" in str(error) or "can't allocate memory" in str(error):
-            return Failure("oom", _last_line(error))
-        return Failure("error", _last_line(error))
+        return Failure(_kind(error), _last_line(error))
+
+
+def _kind(error: Exception) -> str:
+    """The one word to count by, for an exception that nobody raised on purpose."""
+    text = str(error)
+    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
+        return "oom"
+    if isinstance(error, torch.OutOfMemoryError):
+        return "oom"
+    if isinstance(error, NotImplementedError) or re.search("derivative for .* is not implemented", text):
+        return "unsupported"
+    return "error"
 
 
 def _last_line(error: BaseException) -> str:
     """Type, message and the place where it was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    message = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {message[0] if message else ''} ({frame.name}, line {frame.lineno})"
+    return f"{type(error).__name__}: {_first_line(error)} ({frame.name}, line {frame.lineno})"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

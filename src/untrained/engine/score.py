@@ -1,6 +1,8 @@
 """`score(...)`: judge anything. An architecture, its string, a model, a factory in somebody's file, a list."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,12 @@ from untrained.engine.evaluate import ProxyEvaluator
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.probe import Probe
+from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
-from untrained.spaces import load_space
+from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Record, Task
 
-DEFAULT_DATA = "photos"
+DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
 What = nn.Module | Arch | str
 
 
@@ -37,7 +40,7 @@ def score(
     proxies: "str | Proxy | Sequence[str | Proxy] | Tensor" = ("dextr",),
     data: "str | Tensor | tuple[Tensor, Tensor] | None" = None,
     *,
-    space: str = "nasbench201",
+    space: str | Space = "nasbench201",
     input_shape: tuple[int, ...] | None = None,
     num_classes: int | None = None,
     seeds: int = 1,
@@ -53,21 +56,28 @@ def score(
     if isinstance(proxies, Tensor):
         data, proxies = proxies, ("dextr",)
     chosen = [load_proxy(p) for p in ([proxies] if isinstance(proxies, str | Proxy) else proxies)]
-    subjects = [_subject(one, space) for one in _listed(what)]
-    opened = Store(store) if isinstance(store, str | Path) else store
+    if not chosen or seeds < 1:
+        raise UsageError("score needs a proxy and a seed: at least one proxy, such as dextr, and seeds at least 1")
+    subjects = [_subject(one, space, device) for one in _listed(what)]
     records: list[Record] = []
-    for subject in subjects:
-        source = _source(subject, data, input_shape, num_classes, data_root)
-        evaluate = ProxyEvaluator(
-            lambda arch, s=subject, t=source.task: s.build(t),  # type: ignore[misc]
-            source,
-            chosen,
-            seeds=range(seeds),
-            device=device,
-            store=opened if subject.stored else None,
-        )
-        records.extend(record for batch in evaluate([subject.arch]) for record in batch)
+    with _opened(store) as opened:
+        for subject in subjects:
+            source = _source(subject, data, input_shape, num_classes, data_root)
+            evaluate = ProxyEvaluator(
+                lambda arch, s=subject, t=source.task: s.build(t),  # type: ignore[misc]
+                source,
+                chosen,
+                seeds=range(seeds),
+                device=device,
+                store=opened if subject.stored else None,
+            )
+            records.extend(record for batch in evaluate([subject.arch]) for record in batch)
     return records
+
+
+def _opened(store: "str | Path | Store | None") -> AbstractContextManager[Store | None]:
+    """The store at a path, closed afterwards; one that is open already stays open."""
+    return Store(store) if isinstance(store, str | Path) else nullcontext(store)
 
 
 def _listed(what: Any) -> Iterable[What]:
@@ -78,10 +88,10 @@ def _listed(what: Any) -> Iterable[What]:
     return what
 
 
-def _subject(what: Any, space: str) -> Subject:
+def _subject(what: Any, space: str | Space, device: str) -> Subject:
     if isinstance(what, nn.Module):
         name = type(what).__name__
-        return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: what, stored=False)
+        return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: _on(what, device), stored=False)
     if isinstance(what, str) and names_file(what):
         arch = Arch("factory", (("factory", what),), what)
         return Subject(arch, _OWN, lambda task: _made(what), stored=False)
@@ -89,8 +99,26 @@ def _subject(what: Any, space: str) -> Subject:
         what = load_space(space).parse(what)
     if not isinstance(what, Arch):
         raise UsageError(f"cannot score a {type(what).__name__}; give a module, an architecture, or 'file.py:factory'")
-    home = load_space(what.space)
-    return Subject(what, home.task, lambda task: home.build(what, task), stored=not names_file(what.space))
+    home = _home(what, space)
+    known = home.name in SPACES and SPACES[home.name] is home
+    return Subject(what, home.task, lambda task: home.build(what, task), stored=known)
+
+
+def _home(arch: Arch, space: str | Space) -> Space:
+    """The space of an architecture; those of the user's own are in no catalogue and come as `space`."""
+    given = load_space(space)
+    if given.name == arch.space:
+        return given
+    if arch.space not in SPACES:
+        raise UsageError(f"{arch} is of the space {arch.space!r}; say where it is, such as space='./mine.py:mynet'")
+    return SPACES[arch.space]
+
+
+def _on(model: nn.Module, device: str) -> nn.Module:
+    """The user's model if it is on the device; otherwise a copy that is, since theirs must stay where it was."""
+    kind = torch.device(device).type
+    at_home = all(tensor.device.type == kind for tensor in (*model.parameters(), *model.buffers()))
+    return model if at_home else deepcopy(model).to(device)
 
 
 _OWN = Task("", (), 0)  # a network of the user's own: shape and classes come with the data
@@ -120,23 +148,41 @@ def _source(
     task = subject.task
     if isinstance(data, Tensor | tuple):
         inputs, targets = data if isinstance(data, tuple) else (data, None)
-        classes = num_classes or task.num_classes or _outputs(subject, inputs[:1])
+        classes = num_classes or task.num_classes or _outputs(subject, lambda: inputs[:1])
         return from_tensors(
             inputs, targets, replace(task, dataset="tensor", input_shape=tuple(inputs.shape[1:]), num_classes=classes)
         )
-    shape = input_shape or task.input_shape
+    shape = tuple(input_shape or task.input_shape)
     if not shape:
         raise UsageError(
             f"say what {subject.arch} takes as input: --input-shape 3x224x224 (in Python, input_shape=...)"
         )
-    classes = num_classes or task.num_classes or _outputs(subject, torch.zeros(1, *shape))
-    return load(data or DEFAULT_DATA, replace(task, input_shape=shape, num_classes=classes), root)
+    classes = num_classes or task.num_classes or _outputs(subject, lambda: torch.zeros(1, *shape))
+    source = load(data or _usual(shape), replace(task, input_shape=shape, num_classes=classes), root)
+    return source if data or task.num_classes else _relabelled(source, classes)
 
 
-def _outputs(subject: Subject, inputs: Tensor) -> int:
+def _usual(shape: tuple[int, ...]) -> str:
+    """Photographs for a network that takes images; noise, which comes in every shape, for any other."""
+    return DEFAULT_DATA if len(shape) == 3 and shape[0] in (1, 3) else "noise"
+
+
+def _relabelled(source: Source, classes: int) -> Source:
+    """Sample data for a network of the user's own: labels folded into as many classes as the network tells apart."""
+
+    def draw(samples: int, generator: torch.Generator) -> Batch:
+        batch = source.draw(samples, generator)
+        return Batch(batch.inputs, batch.targets % classes)
+
+    return Source(replace(source.task, num_classes=classes), draw)
+
+
+def _outputs(subject: Subject, inputs: Callable[[], Tensor]) -> int:
     """How many outputs the user's network has; 1 where it cannot be run (its record will say why)."""
     try:
-        outputs = Probe(subject.build(subject.task), Batch(inputs, torch.zeros(1))).outputs
+        with random_state(0):
+            model = subject.build(subject.task)
+        outputs = Probe(model, Batch(inputs(), torch.zeros(1))).outputs
         return int(outputs.shape[-1]) if outputs.ndim > 1 else 1
     except UsageError:
         raise

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
+from untrained.errors import Unscorable
+
 
 @dataclass(slots=True)
 class Feature:
@@ -111,7 +113,13 @@ def _inverse_condition(X: Tensor) -> Tensor:
     if X.shape[-2] > X.shape[-1]:
         X = X.mT
     if X.shape[-2] == 1:
-        return (X.abs().amax((-2, -1)) > 0).double()
-    eigenvalues = torch.linalg.eigvalsh(X @ X.mT)  # (k, m), ascending
+        high = X.abs().amax((-2, -1))
+        return torch.where(high <= 0, 0, high / high)  # NaN stays NaN
+    try:
+        eigenvalues = torch.linalg.eigvalsh(X @ X.mT)  # (k, m), ascending
+    except RuntimeError as error:  # LAPACK does not converge
+        if X.isfinite().all():
+            raise
+        raise Unscorable("nan", "a feature map is not finite") from error
     low, high = eigenvalues[:, 0].clamp_min(0), eigenvalues[:, -1]
-    return torch.where(high > 0, (low / high).sqrt(), 0)
+    return torch.where(high <= 0, 0, (low / high).sqrt())

@@ -1,8 +1,9 @@
 """How the Probe looks at a model without leaving a trace.
 
 `watching(model)` is the only door: inside it the model is in evaluation mode (no dropout, no auxiliary heads, no buffer
-updates), batch norm reads the statistics of the batch in front of it (the convention of all training-free work), and
-randomness is seeded. After it, parameters, buffers, gradients, modes, hooks and random states are what they were.
+updates), batch norm reads the statistics of the batch in front of it (the convention of all training-free work),
+randomness is seeded, and a caller's inference mode is off (its tensors know no versions, its functions are fused).
+After it, parameters, buffers, gradients, modes, hooks and random states are what they were.
 """
 
 import random
@@ -16,6 +17,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from untrained.probe.jets import Jet
+
 _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 
 
@@ -27,9 +30,11 @@ class _Scoring(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.batch_norm:
-            return _on_batch(*args, **kwargs)
-        if func in _DROPOUTS:
+            args, kwargs = _on_batch(*args, **kwargs), {}
+        elif func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
+        if Jet in types:  # straight to the rules: being asked twice costs as much as a small layer
+            return Jet.__torch_function__(func, types, args, kwargs)
         return func(*args, **kwargs)
 
 
@@ -42,8 +47,9 @@ def _on_batch(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> torch.Tensor:
-    return F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
+) -> tuple[Any, ...]:
+    """The arguments of `F.batch_norm` that make it read the batch and leave running statistics alone."""
+    return input, None, None, weight, bias, True, momentum, eps
 
 
 @contextmanager
@@ -54,7 +60,8 @@ def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
     try:
         for flag in flags:
             flag["training"] = False
-        with _random_state(seed), _Scoring():
+        grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
+        with torch.inference_mode(False), torch.set_grad_enabled(grad), random_state(seed), _Scoring():
             yield
     finally:
         for flag, mode in zip(flags, modes, strict=True):
@@ -62,7 +69,7 @@ def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def _random_state(seed: int) -> Iterator[None]:
+def random_state(seed: int) -> Iterator[None]:
     """Seed every generator a model might draw from, and put them back."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng():

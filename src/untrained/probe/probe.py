@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from untrained.errors import Unscorable
 from untrained.probe import rules  # noqa: F401 - fills the table of Taylor rules
 from untrained.probe.features import Capture, Feature, inverse_conditions
+from untrained.probe.flops import FlopCounter
 from untrained.probe.guard import watching
 from untrained.probe.jets import Jet
 from untrained.rng import seed_for, torch_generator
@@ -51,6 +51,10 @@ class Probe:
         """Inside, the model may be run as scoring does; after it nothing has changed."""
         return watching(self.model, seed_for("forward", self.seed))
 
+    def _inputs(self) -> Tensor:
+        """A copy of the inputs: a network whose first function works in place writes into what it is shown."""
+        return self.batch.inputs.clone()
+
     @cached_property
     def features(self) -> tuple[Feature, ...]:
         """Outputs of all modules, in call order, each distinct tensor once."""
@@ -62,7 +66,7 @@ class Probe:
     def _capture(self, keep_copies: bool) -> Capture:
         capture = Capture(keep_copies)
         with torch.no_grad(), self.watching(), capture.on(self.model):
-            self.__dict__["outputs"] = _logits(self.model(self.batch.inputs))
+            self.__dict__["outputs"] = _logits(self.model(self._inputs()))
         return capture
 
     @cached_property
@@ -74,7 +78,7 @@ class Probe:
     def outputs(self) -> Tensor:
         """What the network answers to the batch, (samples, outputs)."""
         with torch.no_grad(), self.watching():
-            return _logits(self.model(self.batch.inputs))
+            return _logits(self.model(self._inputs()))
 
     @cached_property
     def loss(self) -> float:
@@ -86,8 +90,10 @@ class Probe:
     def gradients(self) -> dict[str, Tensor]:
         """Gradient of the mean loss for each trainable parameter, by name; zeros where the loss does not reach."""
         named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        if not named:
+            raise Unscorable("unsupported", "the network has no trainable parameter")
         with torch.enable_grad(), self.watching():
-            loss = LOSSES[self.loss_name](_logits(self.model(self.batch.inputs)), self.batch.targets)
+            loss = LOSSES[self.loss_name](_logits(self.model(self._inputs())), self.batch.targets)
             grads = torch.autograd.grad(loss, list(named.values()), allow_unused=True, materialize_grads=True)
         self.__dict__["_loss"] = loss.detach()
         return dict(zip(named, grads, strict=True))
@@ -112,13 +118,13 @@ class Probe:
 
     def _plane(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Two orthonormal directions of input space, each (1, *shape)."""
-        u1, u2 = plane(shape, self.seed).to(self.batch.inputs)
-        return u1, u2
+        with torch.inference_mode(False):
+            u1, u2 = plane(shape, self.seed).to(self.batch.inputs, copy=True)  # in-place functions write into it
+            return u1, u2
 
     def _taylor(self, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        curve = Jet.of(u1, torch.stack([u2, -u1]))
         with torch.no_grad(), self.watching():
-            out = _logits(self.model(curve))
+            out = _logits(self.model(Jet.of(u1, torch.stack([u2, -u1]))))
         if not isinstance(out, Jet):
             raise Unscorable("disconnected", "the output does not depend on the input")
         velocity, acceleration = out.tail.flatten(1)
@@ -144,10 +150,11 @@ class Probe:
 
     @cached_property
     def macs(self) -> int:
-        """Multiply-adds of one forward pass of one sample, by torch's own counter (which counts two per pair)."""
-        with torch.no_grad(), self.watching(), FlopCounterMode(display=False) as counter:
-            self.model(self.batch.inputs[:1])
-        return int(counter.get_total_flops()) // 2
+        """Multiply-adds of one forward pass of one sample, by torch's own formulas (which count two per pair)."""
+        counter = FlopCounter()
+        with torch.no_grad(), self.watching(), sdpa_kernel(SDPBackend.MATH), counter:  # no formula for the CPU's kernel
+            self.model(self._inputs()[:1])
+        return counter.flops // 2
 
 
 @lru_cache(maxsize=8)

@@ -33,7 +33,7 @@ VARIANTS = ("default", "published")
 def dextr(probe: Probe, variant: str = "default") -> float:
     """Condition of the feature maps and curvature of the output, combined as in Eq. 8."""
     B, A = bending(probe, variant), conditions(probe, variant)  # a disconnected network is found out first
-    return A * B / (A + B)
+    return A * B / (A + B) if A + B else 0.0
 
 
 @registered

@@ -1,7 +1,5 @@
 """The spaces, one file each; `load_space` is the door. A name, or a file and a function: `./mine.py:mynet`."""
 
-from pathlib import Path
-
 from untrained._load import from_file, names_file
 from untrained.errors import UsageError
 from untrained.spaces import nasbench201  # noqa: F401 - registers itself
@@ -18,5 +16,5 @@ def load_space(name: str | Space) -> Space:
         return SPACES[name]
     found = from_file(name)
     if not isinstance(found, Space):
-        raise UsageError(f"{name} is not a space; put @untrained.space above the function in {Path(name).name}")
+        raise UsageError(f"{name} is not a space; put @untrained.space above the function")
     return found

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from untrained.errors import UsageError
+from untrained._load import UserCodeError, own_traceback
+from untrained.errors import UntrainedError, UsageError
 from untrained.registry import Registry
 from untrained.spaces._notation import Notation, Pairs
 from untrained.spaces._sketch import Sketch
@@ -59,7 +60,14 @@ class Space:
 
     def trace(self, pick: Pick, task: Task | None = None) -> tuple[Call, ...]:
         """The calls of `choose` when `pick` answers them; nothing is allocated."""
-        return self._run(pick, task or self.task, device="meta")[0]
+        try:
+            return self._run(pick, task or self.task, device="meta")[0]
+        except UntrainedError:
+            raise
+        except Exception as error:
+            raise UserCodeError(
+                f"the space {self.name} raised when asked for its choices\n{own_traceback(error)}"
+            ) from error
 
     def sample(self, rng: np.random.Generator) -> Arch:
         return self._arch(self.trace(lambda _, options: _any(options, rng)))
@@ -101,7 +109,14 @@ class Space:
     def parse(self, text: str) -> Arch:
         """The architecture that `text` names; an error marks the place where it goes wrong."""
         genes = self.notation.parse(text)
-        return self._arch(self.trace(self._replay(Arch(self.name, genes, text))))
+        arch = self._arch(self.trace(self._replay(Arch(self.name, genes, text))))
+        said, known = [name for name, _ in genes], [name for name, _ in arch.genes]
+        for name in said:
+            if name not in known:
+                raise UsageError(f"{text}: there is no choice {name!r} here, only {', '.join(known) or 'none at all'}")
+            if said.count(name) > 1:
+                raise UsageError(f"{text} says {name!r} twice; keep one of them")
+        return arch
 
     def _arch(self, calls: Sequence[Call]) -> Arch:
         genes: Genes = tuple((call.name, call.value) for call in calls)
@@ -113,10 +128,11 @@ class Space:
         def pick(name: str, options: Sequence[Choice]) -> Choice:
             if name not in genes:
                 raise UsageError(f"{arch} does not say {name!r}; it can be one of {', '.join(map(str, options))}")
-            if genes[name] not in options:
-                allowed = ", ".join(map(str, options))
-                raise UsageError(f"{arch}: {name!r} is {genes[name]!r}, but it can only be one of {allowed}")
-            return genes[name]
+            for option in options:
+                if option == genes[name] or str(option) == str(genes[name]):  # "3" is written like 3
+                    return option
+            allowed = ", ".join(map(str, options))
+            raise UsageError(f"{arch}: {name!r} is {genes[name]!r}, but it can only be one of {allowed}")
 
         return pick
 
@@ -164,7 +180,7 @@ def space(
 def space(
     network: Network | None = None,
     *,
-    task: Task = Task("photos", (3, 32, 32), 10),  # noqa: B008 - frozen
+    task: Task = Task("digits", (3, 32, 32), 10),  # noqa: B008 - frozen
     notation: Notation | None = None,
     sketch: Sketcher | None = None,
     size: int | None = None,

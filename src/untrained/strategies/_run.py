@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from untrained.engine import Store
 from untrained.errors import UsageError
 
 _PACKAGES = ("untrained", "torch", "numpy")
@@ -28,9 +29,8 @@ class Settings:
 
     def default_folder(self) -> Path:
         words = (self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device)
-        plain = (0, "x1", "cpu")
-        name = "-".join(str(word) for word in words if word not in plain)
-        return Path("runs", "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip("._"))
+        plain = ("seed0", "x1", "cpu")
+        return Path("runs", "-".join(_for_a_file(word) for word in words if word not in plain))
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,13 @@ class Run:
         asked, plain = asdict(self.settings) | {"budget": self.budget, "run": str(self.folder)}, _plain()
         return " ".join(f"--{name} {quote(str(value))}" for name, value in asked.items() if value != plain.get(name))
 
+    def begun(self) -> bool:
+        """Whether the folder holds records; a run that failed before its first has nothing to protect."""
+        if not self.store.exists():
+            return False
+        with Store(self.store) as store:
+            return len(store) > 0
+
     def resume(self) -> "Run":
         """This run, going on where an earlier sitting in the same folder stopped; other settings are refused."""
         if not (self.folder / "run.json").exists():
@@ -63,7 +70,7 @@ class Run:
         before = Run.read(self.folder)
         ours, theirs = asdict(self.settings), asdict(before.settings)
         changed = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in ours if ours[name] != theirs[name]]
-        if changed:
+        if changed and before.begun():
             raise UsageError(f"{self.folder} holds another run, with {', '.join(changed)}; choose another --run folder")
         return replace(self, wall_seconds=before.wall_seconds, versions=_versions())
 
@@ -71,10 +78,13 @@ class Run:
         """Write `run.json` whole or not at all."""
         facts = asdict(self)
         del facts["folder"]
-        self.folder.mkdir(parents=True, exist_ok=True)
         partial = self.folder / "run.json.part"
-        partial.write_text(json.dumps(facts, indent=2) + "\n")
-        os.replace(partial, self.folder / "run.json")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(facts, indent=2) + "\n")
+            os.replace(partial, self.folder / "run.json")
+        except OSError as error:
+            raise UsageError(f"{self.folder} cannot be used as a run folder: {error}") from error
         return self
 
     @staticmethod
@@ -87,8 +97,12 @@ class Run:
         try:
             facts: dict[str, Any] = json.loads(path.read_text())
             return Run(Path(folder), Settings(**facts.pop("settings")), **facts)
-        except (ValueError, TypeError) as error:
-            raise UsageError(f"{path} is damaged: {error}") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f"{path} is damaged: {error}; delete the folder, or choose another --run") from error
+
+
+def _for_a_file(word: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in word).strip("._")
 
 
 def _plain() -> dict[str, Any]:

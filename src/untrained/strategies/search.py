@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from untrained._load import names_file
 from untrained.data import load
 from untrained.engine import Evaluator, ProxyEvaluator, Store
 from untrained.engine.score import DEFAULT_DATA
@@ -78,15 +79,16 @@ def search(
     asker = STRATEGIES[strategy](home, generator("search", strategy, home.name, seed))
     source = load(data, home.task, data_root)
     named = space if isinstance(space, str) else space.name
-    settings = Settings(named, judge.label, strategy, data, seed, seeds, device)
+    asked = proxy if isinstance(proxy, str) and names_file(proxy) else judge.label  # as it can be typed again
+    settings = Settings(named, asked, strategy, data, seed, seeds, device)
+    judges = [judge, *(load_proxy(name) for name in BASELINES if name != judge.label)]
+    evaluate = ProxyEvaluator(
+        lambda arch: home.build(arch, source.task), source, judges, range(seed, seed + seeds), device
+    )
     folder = Path(run) if run else settings.default_folder()
     sitting = Run(folder, settings, judge.measure, judge.higher_is_better, judge.about, budget).resume().save()
-    judges = [judge, *(load_proxy(name) for name in BASELINES if name != judge.label)]
     with Store(sitting.store) as store:
-        evaluate = ProxyEvaluator(
-            lambda arch: home.build(arch, source.task), source, judges, range(seed, seed + seeds), device, store
-        )
-        records, stopped, seconds = drive(asker, evaluate, budget, watch)
+        records, stopped, seconds = drive(asker, replace(evaluate, store=store), budget, watch)
     done = replace(sitting, stopped_early=stopped, wall_seconds=sitting.wall_seconds + seconds).save()
     return Result(done, tuple(records), rank(records, judge.measure, judge.higher_is_better))
 
@@ -98,6 +100,8 @@ def drive(
     Ctrl-C, and seconds."""
     records: list[Record] = []
     start, done = perf_counter(), 0
+    if watch:
+        watch(done, records)
     try:
         while done < budget and (archs := strategy.ask(min(CHUNK, budget - done))):
             told: list[Record] = []

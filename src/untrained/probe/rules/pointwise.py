@@ -1,4 +1,4 @@
-"""Rules for functions of each entry (second-order chain rule) and for maxima (derivatives follow the winner)."""
+"""Rules for functions of each entry (second-order chain rule) and for maxima of two (derivatives follow the winner)."""
 
 from typing import Any
 
@@ -55,24 +55,6 @@ def _(input: Any, inplace: bool = False) -> Any:
     """Written out: torch's own derivative holds 1/6 in float32, also for float64 inputs."""
     out = F.relu6(input + 3) / 6
     return in_place(lambda _: out)(input) if inplace else out
-
-
-def _max_pool(func: Any, spatial: int) -> Rule:
-    """Derivatives are read where the value is largest."""
-
-    def apply(input: Jet, *args: Any, return_indices: bool = False, **kwargs: Any) -> Any:
-        if return_indices:
-            raise Unscorable("unsupported", f"{func.__name__} that returns indices")
-        value, where = func(input.value, *args, return_indices=True, **kwargs)
-        index = where.flatten(-spatial).expand(2, *where.shape[:-spatial], -1)
-        return Jet.of(value, input.tail.flatten(-spatial).gather(-1, index).reshape(2, *value.shape))
-
-    return apply
-
-
-for _dims in (1, 2, 3):
-    for _name in (f"max_pool{_dims}d", f"adaptive_max_pool{_dims}d"):
-        RULES.update({f: _max_pool(getattr(F, _name), _dims) for f in names(_name)})
 
 
 @rule("maximum")

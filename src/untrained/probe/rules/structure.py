@@ -4,7 +4,6 @@ Legend: x, y are jets or constants; `x.tail` holds first and second derivative o
 exports under several names (method, operator, functional, in-place) share one rule; see `jets.rule`.
 """
 
-from functools import reduce
 from typing import Any
 
 import torch
@@ -86,7 +85,7 @@ for _name in ("T", "mT"):
 RULES.update({f: _linear(F.embedding) for f in names("embedding")})
 
 
-def _batched(func: Any, spatial: int) -> Rule:
+def batched(func: Any, spatial: int) -> Rule:
     """A linear layer over images: the two derivatives join the batch axis."""
 
     def apply(x: Jet, *args: Any, **kwargs: Any) -> Jet:
@@ -118,37 +117,7 @@ def _conv(func: Any, spatial: int) -> Rule:
 for _dims in (1, 2, 3):
     for _name in (f"conv{_dims}d", f"conv_transpose{_dims}d"):
         RULES.update({f: _conv(f, _dims) for f in names(_name)})
-    RULES.update({f: _batched(f, _dims) for f in names(f"avg_pool{_dims}d", f"adaptive_avg_pool{_dims}d")})
-
-
-@rule("avg_pool2d")
-def _avg_pool2d(
-    input: Jet,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """The derivatives by adding shifted copies: on the CPU ten times as fast as torch's own kernel."""
-    options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    if ceil_mode or divisor_override is not None:
-        return _batched(F.avg_pool2d, 2)(input, *options)
-    kernel, step, border = (
-        n if isinstance(n, tuple) else (n, n) for n in (kernel_size, stride or kernel_size, padding)
-    )
-    ones = torch.ones(input.shape[-2:], dtype=input.dtype, device=input.device)
-    count = kernel[0] * kernel[1] if count_include_pad else _box_sum(ones, kernel, step, border)
-    return Jet.of(F.avg_pool2d(input.value, *options), _box_sum(input.tail, kernel, step, border) / count)
-
-
-def _box_sum(x: Tensor, kernel: Any, stride: Any, padding: Any) -> Tensor:
-    """Sum over windows of the last two axes, one axis after the other."""
-    x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
-    for axis in (-2, -1):
-        x = reduce(torch.add, x.unfold(axis, kernel[axis], stride[axis]).unbind(-1))
-    return x
+    RULES.update({f: batched(f, _dims) for f in names(f"avg_pool{_dims}d", f"adaptive_avg_pool{_dims}d")})
 
 
 @rule("linear")
