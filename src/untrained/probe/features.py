@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from untrained.errors import Unscorable
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Feature:
     """One distinct output tensor of a forward pass."""
 
@@ -36,6 +36,7 @@ class Capture:
 
     def __init__(self, keep_copies: bool = False) -> None:
         self._calls: list[tuple[Tensor, int, str, bool]] = []  # output, its version then, module, whether a leaf
+        self._rectified: dict[int, tuple[Tensor, Tensor]] = {}
         self._copies: dict[tuple[int, int], Tensor] | None = {} if keep_copies else None
 
     @contextmanager
@@ -45,7 +46,8 @@ class Capture:
 
         def collect(module: nn.Module, inputs: Any, output: Any) -> None:
             if module in known:
-                self._collect(*known[module], output)
+                name, leaf = known[module]
+                self._collect(name, leaf, self._twin(inputs[0], output) if type(module) is nn.ReLU else output)
 
         handle = register_module_forward_hook(collect)
         try:
@@ -53,18 +55,24 @@ class Capture:
         finally:
             handle.remove()
 
+    def _twin(self, source: Tensor, output: Tensor) -> Tensor:
+        """What the first ReLU made of `source`: a node that feeds several branches is rectified in each of them."""
+        if self._copies is not None:  # somebody overwrites: each output may go its own way
+            return output
+        return self._rectified.setdefault(id(source), (source, output))[1]
+
     def _collect(self, name: str, leaf: bool, output: Any) -> None:
         tensor = output if isinstance(output, Tensor) else _first_tensor(output)
         if tensor is not None:
-            version = tensor._version
+            version = 0 if self._copies is None else tensor._version  # asking goes through the function mode: dear
             self._calls.append((tensor, version, name, leaf))  # holds the tensor, so its id stays taken
             if self._copies is not None:
                 self._copies.setdefault((id(tensor), version), tensor.clone())
 
     @property
     def overwritten(self) -> bool:
-        """Whether an in-place function changed a tensor after it was collected (then collect again with copies)."""
-        return self._copies is None and any(tensor._version != version for tensor, version, *_ in self._calls)
+        """Whether an in-place function touched a collected tensor, before or after (then collect again with copies)."""
+        return self._copies is None and any(tensor._version for tensor, *_ in self._calls)
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -97,14 +105,14 @@ def inverse_conditions(features: Sequence[Feature]) -> Tensor:
     the singular values. Squaring costs half the digits, which still leaves the ratio good to 1e-8.
     """
     ratios = torch.zeros(len(features), dtype=torch.float64)
+    found = [feature.matrix() for feature in features]
     groups: dict[torch.Size, list[int]] = {}
-    for i, feature in enumerate(features):
-        groups.setdefault(feature.matrix().shape, []).append(i)
-    for members in groups.values():
-        first = features[members[0]].matrix()
-        matrices = torch.empty(len(members), *first.shape, dtype=torch.float64, device=first.device)
-        torch.stack([features[i].matrix() for i in members], out=matrices)
-        ratios[members] = _inverse_condition(matrices).cpu()
+    for i, matrix in enumerate(found):
+        groups.setdefault(matrix.shape, []).append(i)
+    for shape, members in groups.items():
+        X = torch.empty(len(members), *shape, dtype=torch.float64, device=found[members[0]].device)
+        torch.stack([found[i] for i in members], out=X)
+        ratios[members] = _inverse_condition(X).cpu()
     return ratios
 
 

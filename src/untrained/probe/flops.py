@@ -15,6 +15,11 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.flops: int = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch would import its compiler (a second and more) to shield a mode from it; nothing is compiled here."""
+        return False
+
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -4,7 +4,7 @@ The only room with hooks and autograd transforms. Whatever is measured, the mode
 A proxy reads properties; it never touches the model itself except to list its parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 
@@ -41,6 +41,7 @@ class Probe:
         self.batch = batch
         self.loss_name = loss
         self.seed = seed
+        self._ratios: dict[int, float] = {}
         self._jets: dict[tuple[int, ...], tuple[Tensor, Tensor, Tensor]] = {}
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -69,10 +70,11 @@ class Probe:
             self.__dict__["outputs"] = _logits(self.model(self._inputs()))
         return capture
 
-    @cached_property
-    def inverse_conditions(self) -> Tensor:
-        """sigma_min / sigma_max of each of `features`, float64 on the CPU."""
-        return inverse_conditions(self.features)
+    def inverse_conditions(self, features: Sequence[Feature]) -> Tensor:
+        """sigma_min / sigma_max of some of `features`, float64 on the CPU."""
+        missing = [feature for feature in features if id(feature) not in self._ratios]
+        self._ratios.update(zip(map(id, missing), inverse_conditions(missing).tolist(), strict=True))
+        return torch.tensor([self._ratios[id(feature)] for feature in features], dtype=torch.float64)
 
     @cached_property
     def outputs(self) -> Tensor:

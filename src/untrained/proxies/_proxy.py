@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from inspect import getdoc, signature
 from typing import Any
 
+from torch import Tensor
+
 from untrained.errors import UsageError, unknown
 from untrained.probe import Probe
 from untrained.registry import Registry
@@ -30,7 +32,8 @@ class Proxy:
     options: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, probe: Probe) -> float:
-        return float(self.function(probe, **dict(self.options)))
+        value = self.function(probe, **dict(self.options))
+        return float(value.detach() if isinstance(value, Tensor) else value)
 
     def configured(self, **options: Any) -> "Proxy":
         """The same proxy with other keyword arguments, such as `variant="published"`."""

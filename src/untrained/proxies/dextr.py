@@ -52,8 +52,10 @@ def dextr_curvature(probe: Probe, variant: str = "default") -> float:
 
 def conditions(probe: Probe, variant: str = "default") -> float:
     """A of Eq. 8."""
-    weights = [f.leaf_calls if _checked(variant) == "default" else f.calls for f in probe.features]
-    return float(torch.log1p(probe.inverse_conditions @ torch.tensor(weights, dtype=torch.float64)))
+    times = {f: f.leaf_calls if _checked(variant) == "default" else f.calls for f in probe.features}
+    counted = [f for f in times if times[f]]
+    r = probe.inverse_conditions(counted)
+    return float(torch.log1p(r @ torch.tensor([times[f] for f in counted], dtype=torch.float64)))
 
 
 def bending(probe: Probe, variant: str = "default") -> float:

@@ -5,9 +5,9 @@ Reads a `Summary`; computes only what a reader needs to judge the ranking: quart
 
 from collections.abc import Callable, Sequence
 from statistics import median, quantiles
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from scipy.stats import spearmanr
+import numpy as np
 
 from untrained.reports import _units
 from untrained.reports._html import cell, code, facts, paragraph, section, table
@@ -32,7 +32,14 @@ def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     """Rank correlation, or None where it says nothing: fewer than three points, or all alike."""
     if len(xs) < 3 or len(set(xs)) == 1 or len(set(ys)) == 1:
         return None
-    return float(spearmanr(xs, ys).statistic)
+    return float(np.corrcoef(_ranks(xs), _ranks(ys))[0, 1])
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """1, 2, 3, ...; equal values share the mean of their ranks. (scipy.stats takes a second to import.)"""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: np.ndarray[Any, np.dtype[np.float64]] = (np.cumsum(count) - (count - 1) / 2)[place]
+    return ranks
 
 
 def direction(summary: Summary) -> str:

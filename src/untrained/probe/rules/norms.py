@@ -15,21 +15,20 @@ def normalised(x: Tensor, tail: Tensor, r: Tensor, mean: Tensor, weight: Tensor 
     M: batch norm with M channels, layer and group norm with M groups and N = 1. tail (2, N, M, P); r, mean (M, 1).
 
     With n = (x - mean) r, r = (var + eps)^(-1/2), c', c'' the centred derivatives, <.> the mean over N and P:
-        q = r <n c'>,   s = 3 q^2 - r^2 <c' c'> - r <n c''>
+        q = r <n c'>,   s = 3 q^2 - r (r <c' c'> + <n c''>)
         y' = r c' - q n,   y'' = r c'' - 2 r q c' + s n
-    Since <n> = 0, centring can wait until the sums are known: <n c'> = <n x'> and <c' c'> = <x' x'> - <x'>^2.
     """
+    count = x.shape[0] * x.shape[2]
     n = (x - mean).mul_(r)
-    m1, m2 = tail.mean((1, 3))[..., None]
-    nx1, nx2 = torch.linalg.vecdot(tail, n).mean(1).div_(x.shape[2])[..., None]
-    xx = torch.linalg.vector_norm(tail[0], dim=(0, 2)).square().div_(len(x) * x.shape[2])[:, None]
-    q = r * nx1
-    s = 3 * q * q - r * (r * (xx - m1 * m1) + nx2)
-    wr, wq, ws = (r, q, s) if weight is None else (weight * r, weight * q, weight * s)
-    bend = -2 * wr * q
-    out = tail * wr
-    out[0].addcmul_(n, wq, value=-1).sub_(wr * m1)
-    out[1].addcmul_(tail[0], bend).addcmul_(n, ws).sub_(wr * m2 + bend * m1)
+    c = tail - tail.mean((1, 3), keepdim=True)
+    nc1, nc2 = torch.linalg.vecdot(c, n).sum(1).div_(count)[..., None]
+    cc = torch.linalg.vector_norm(c[0], dim=(0, 2)).square_().div_(count)[:, None]
+    q = r * nc1
+    s = torch.addcmul(3 * q * q, r, torch.addcmul(nc2, r, cc), value=-1)
+    r, wq, ws = (r, q, s) if weight is None else (r * weight, q * weight, s * weight)
+    out = c * r
+    out[0].addcmul_(n, wq, value=-1)
+    out[1].addcmul_(c[0], r * q, value=-2).addcmul_(n, ws)
     return out
 
 

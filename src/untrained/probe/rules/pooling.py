@@ -1,6 +1,6 @@
 """Rules for pooling: derivatives follow the winner of a maximum, and an average is linear."""
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -46,7 +46,7 @@ def _(
         return batched(F.avg_pool2d, 2)(input, kernel_size, *options)
     window = Window(_pair(kernel_size), _pair(stride or kernel_size), _pair(padding))
     count = window.area if count_include_pad else window.inside(tuple(input.shape[-2:]), input.dtype)
-    return Jet.of(window.sum(input.value) / count, window.sum(input.tail) / count)
+    return Jet.of(window.sum(input.value).div_(count), window.quick_sum(input.tail).div_(count))
 
 
 class Window(NamedTuple):
@@ -62,13 +62,20 @@ class Window(NamedTuple):
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum of each window, its entries added row by row, as torch does."""
-        x = F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
-        windows = x.unfold(-2, self.kernel[0], self.stride[0]).unfold(-2, self.kernel[1], self.stride[1])
+        windows = self._padded(x).unfold(-2, self.kernel[0], self.stride[0]).unfold(-2, self.kernel[1], self.stride[1])
         first, *others = (entry for row in windows.unbind(-2) for entry in row.unbind(-1))
         total = first.clone(memory_format=torch.contiguous_format)
         for entry in others:
             total += entry
         return total
+
+    def quick_sum(self, x: Tensor) -> Tensor:
+        """The same sums, rows first and then columns: fewer additions, in another order."""
+        rows = reduce(torch.add, self._padded(x).unfold(-2, self.kernel[0], self.stride[0]).unbind(-1))
+        return reduce(torch.add, rows.unfold(-1, self.kernel[1], self.stride[1]).unbind(-1))
+
+    def _padded(self, x: Tensor) -> Tensor:
+        return F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
 
     @lru_cache(maxsize=64)  # noqa: B019 - a window is a few numbers
     def inside(self, size: tuple[int, int], dtype: torch.dtype) -> Tensor:

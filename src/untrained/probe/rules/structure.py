@@ -107,11 +107,23 @@ def _conv(func: Any, spatial: int) -> Rule:
     def apply(input: Jet, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Jet:
         if isinstance(weight, Jet) or isinstance(bias, Jet):
             raise Unscorable("unsupported", f"no Taylor rule for {func.__name__} with weights that depend on the input")
-        value = func(input.value, weight, bias, *args, **kwargs)
-        tail = func(_as_batch(input, spatial), weight, None, *args, **kwargs)
-        return Jet.of(value, tail.reshape(2, *value.shape))
+        value, tail = func(input.value, weight, bias, *args, **kwargs), _as_batch(input, spatial)
+        if func in _CONVOLUTIONS and _is_matrix(weight, *args, **kwargs):
+            moved = torch.matmul(weight.flatten(1), tail.flatten(2))  # a third of the convolution's time on the CPU
+        else:
+            moved = func(tail, weight, None, *args, **kwargs)
+        return Jet.of(value, moved.reshape(2, *value.shape))
 
     return apply
+
+
+_CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
+
+
+def _is_matrix(weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> bool:
+    """Whether a convolution maps every position by the same matrix and does nothing else."""
+    plain = stride in (1, (1,) * (weight.ndim - 2)) and padding in (0, "valid", (0,) * (weight.ndim - 2))
+    return plain and groups == 1 and weight[0, 0].numel() == 1
 
 
 for _dims in (1, 2, 3):
