@@ -11,9 +11,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import scipy.stats
 
 from untrained.reports import _units
 from untrained.reports._axis import axis, log_ticks, nice_ticks
+from untrained.reports._evidence import spearman
 from untrained.reports._layout import separate
 from untrained.reports.charts import MOST_POINTS, histogram, scatter
 from untrained.reports.drawing import draw, family
@@ -509,3 +511,8 @@ def test_tick_labels_do_not_overlap(browser: Any, tmp_path: Path) -> None:
     assert all(len(ticks) >= 3 for ticks in rows)
     assert all(a[1] + 4 < b[0] for ticks in rows for a, b in pairwise(ticks))
     page.close()
+
+
+def test_rank_correlation_is_scipys():
+    xs, ys = [3.0, 1.0, 1.0, 5.0, 9.0, 2.0], [1.0, 4.0, 1.0, 5.0, 6.0, 6.0]
+    assert spearman(xs, ys) == pytest.approx(float(scipy.stats.spearmanr(xs, ys).statistic), abs=1e-12)

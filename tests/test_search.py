@@ -499,3 +499,14 @@ def test_from_a_space_to_a_report_in_one_call(run_folder):
     assert found.best == best.arch == untrained.load_space("nasbench201").parse(str(best.arch))
     assert all(str(standing.arch) in page.replace("<wbr>", "") for standing in found.ranking.standings)
     assert "<svg" in page
+
+
+def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path, monkeypatch):
+    """Records are filed under names; a changed file under the same name would mix two methods in one ranking."""
+    monkeypatch.chdir(tmp_path)
+    code = "import untrained as ut\n\n@ut.proxy()\ndef mine(probe):\n    return {value}\n"
+    Path("mine.py").write_text(code.format(value=1.0))
+    search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=2, run="r")
+    Path("mine.py").write_text(code.format(value=2.0))
+    with pytest.raises(UsageError, match="another run, with code"):
+        search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=3, run="r")

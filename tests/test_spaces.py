@@ -212,7 +212,20 @@ def test_configuring_leaves_the_space_itself_alone():
     small = nb201.configured(channels=8).configured(cells=1)
     assert dict(small.options) == {"channels": 8, "cells": 1}
     assert nb201.options == ()
-    assert small.parse(GOOD) == nb201.parse(GOOD)
+    assert small.name == "nasbench201(channels=8,cells=1)"
+
+
+def test_the_same_cell_in_another_configuration_is_another_architecture_and_finds_its_way_home():
+    small = load_space("nasbench201(channels=8,cells=1)")
+    arch = small.parse(GOOD)
+    assert arch != nb201.parse(GOOD)
+    assert str(arch) == GOOD
+    assert load_space(arch.space).build(arch).classifier.in_features == 4 * 8
+
+
+def test_an_unknown_configuration_is_refused():
+    with pytest.raises(UsageError, match="channels"):
+        nb201.configured(chanels=8)
 
 
 def test_a_cell_computes_its_definition():

@@ -1,7 +1,10 @@
-"""Objects of the user's own: `./file.py:name` or `package.module:name`. Loading runs the user's code, and says so."""
+"""Names as people type them: `dextr(variant=published)`, and objects of their own, `./file.py:name` or
+`package.module:name`. Loading such an object runs the user's code, and says so."""
 
+import ast
 import importlib
 import importlib.util
+import re
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +32,40 @@ def from_file(name: str) -> Any:
     if not hasattr(module, attribute):
         raise unknown(f"object in {where}", attribute, [n for n in vars(module) if not n.startswith("_")])
     return getattr(module, attribute)
+
+
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """`dextr(variant=published)` -> `dextr`, `{"variant": "published"}`."""
+    match = re.fullmatch(r"\s*(.+?)\s*(?:\((.*)\))?\s*", text)
+    if match is None:
+        raise UsageError("a name is missing; `untrained list` shows what there is")
+    base, arguments = match.groups()
+    options = {}
+    for argument in split_names(arguments or ""):
+        key, equals, value = argument.partition("=")
+        if not equals:
+            raise UsageError(f"{text!r}: write options as name=value, such as dextr(variant=published)")
+        options[key.strip()] = _literal(value.strip())
+    return base, options
+
+
+def split_names(text: str) -> list[str]:
+    """`a,b(c=1,d=2)` -> `a`, `b(c=1,d=2)`: commas inside brackets do not separate."""
+    return [part for part in re.split(r",\s*(?![^()]*\))", text.strip()) if part]
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def code_of(*names: str) -> str:
+    """A fingerprint of the user's files among `names`; empty where all are ours. A changed file is another method."""
+    files = [Path(name.rpartition(":")[0]) for name in names if names_file(name)]
+    contents = [file.read_bytes() for file in files if file.is_file()]
+    return sha256(b"".join(contents)).hexdigest()[:8] if contents else ""
 
 
 def _from_path(path: Path) -> ModuleType:

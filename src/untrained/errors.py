@@ -29,5 +29,5 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name nobody registered, with the near ones listed."""
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}"
     return UsageError(f"no {what} is called {name!r}; {hint}")

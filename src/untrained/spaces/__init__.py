@@ -1,6 +1,6 @@
 """The spaces, one file each; `load_space` is the door. A name, or a file and a function: `./mine.py:mynet`."""
 
-from untrained._load import from_file, names_file
+from untrained._load import from_file, names_file, parse_call
 from untrained.errors import UsageError
 from untrained.spaces import nasbench201  # noqa: F401 - registers itself
 from untrained.spaces._space import SPACES as SPACES
@@ -9,12 +9,11 @@ from untrained.spaces._space import space as space
 
 
 def load_space(name: str | Space) -> Space:
-    """The space called `name`, or the one a user wrote in a file: `./mine.py:mynet`."""
+    """The space called `name`, or the one a user wrote in a file; options in brackets: `nasbench201(channels=32)`."""
     if isinstance(name, Space):
         return name
-    if not names_file(name):
-        return SPACES[name]
-    found = from_file(name)
+    base, options = parse_call(name)
+    found = from_file(base) if names_file(base) else SPACES[base]
     if not isinstance(found, Space):
-        raise UsageError(f"{name} is not a space; put @untrained.space above the function")
-    return found
+        raise UsageError(f"{base} is not a space; put @untrained.space above the function")
+    return found.configured(**options) if options else found

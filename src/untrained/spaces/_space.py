@@ -7,7 +7,7 @@ mutation, enumeration, printing and parsing follow from the calls it makes. This
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from inspect import getdoc
+from inspect import getdoc, signature
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from untrained._load import UserCodeError, own_traceback
-from untrained.errors import UntrainedError, UsageError
+from untrained.errors import UntrainedError, UsageError, unknown
 from untrained.registry import Registry
 from untrained.spaces._notation import Notation, Pairs
 from untrained.spaces._sketch import Sketch
@@ -54,7 +54,13 @@ class Space:
 
     def configured(self, **options: Any) -> "Space":
         """The same space with other keyword arguments for its function, such as `channels=32`."""
-        return replace(self, options=tuple({**dict(self.options), **options}.items()))
+        known = list(signature(self.network).parameters)[2:]
+        for option in options:
+            if option not in known:
+                raise unknown(f"option of {self.name}", option, known)
+        merged = {**dict(self.options), **options}
+        written = ",".join(f"{name}={value}" for name, value in merged.items())
+        return replace(self, name=f"{self.name.partition('(')[0]}({written})", options=tuple(merged.items()))
 
     # ------------------------------------------------------------------------------------------------- choices
 

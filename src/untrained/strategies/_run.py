@@ -26,6 +26,7 @@ class Settings:
     seed: int
     seeds: int
     device: str
+    code: str = ""  # fingerprint of the user's own files
 
     def default_folder(self) -> Path:
         words = (self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device)
@@ -54,6 +55,7 @@ class Run:
     def options(self) -> str:
         """What to type after `untrained search` to get or resume this run."""
         asked, plain = asdict(self.settings) | {"budget": self.budget, "run": str(self.folder)}, _plain()
+        del asked["code"]
         return " ".join(f"--{name} {quote(str(value))}" for name, value in asked.items() if value != plain.get(name))
 
     def begun(self) -> bool:

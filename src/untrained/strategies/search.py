@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from untrained._load import names_file
+from untrained._load import code_of, names_file
 from untrained.data import load
 from untrained.engine import Evaluator, ProxyEvaluator, Store
 from untrained.engine.score import DEFAULT_DATA
@@ -80,7 +80,7 @@ def search(
     source = load(data, home.task, data_root)
     named = space if isinstance(space, str) else space.name
     asked = proxy if isinstance(proxy, str) and names_file(proxy) else judge.label  # as it can be typed again
-    settings = Settings(named, asked, strategy, data, seed, seeds, device)
+    settings = Settings(named, asked, strategy, data, seed, seeds, device, code_of(named, asked))
     judges = [judge, *(load_proxy(name) for name in BASELINES if name != judge.label)]
     evaluate = ProxyEvaluator(
         lambda arch: home.build(arch, source.task), source, judges, range(seed, seed + seeds), device
