@@ -27,7 +27,7 @@ test: lint         ## lint, types and tests
 	$(BIN)/pytest
 
 bench: setup       ## speed against stated baselines, as ratios from one run
-	$(BIN)/python benchmarks/dextr.py
+	$(BIN)/python benchmarks/dextr.py --repeats 4
 
 clean:             ## remove everything that setup and demo made
 	rm -rf $(VENV) runs build dist src/*.egg-info

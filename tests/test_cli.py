@@ -337,7 +337,7 @@ def test_a_search_that_finds_nothing_says_why(untrained_, project):
     code, out, _ = untrained_(*SEARCH, "--proxy", "./mine.py:broken")
     assert code == 1
     assert "nothing could be scored" in out
-    assert "3 of 3 have no score: 3 error (NameError: name 'proob' is not defined (broken, line" in out
+    assert "no score for 3 of 3: 3 error (NameError: name 'proob' is not defined (broken, line" in out
     assert (project / "run" / "report.html").exists()
 
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -48,10 +49,11 @@ def show_result(found: Result, page: Path) -> None:
     standings, failed = found.ranking.standings, found.ranking.failed
     if standings:
         console.print(_ranking(found))
+        console.print(f"best: {escape(str(found.best))}", soft_wrap=True)
     else:
         console.print("[bold]nothing could be scored[/]")
     if failed:
-        console.print(f"{len(failed)} of {len(failed) + len(standings)} have no score: {_reasons(failed)}")
+        console.print(f"no score for {len(failed)} of {len(failed) + len(standings)}: {_reasons(failed)}")
     if found.run.stopped_early:
         console.print("stopped by Ctrl-C: the best so far is kept, and the same command goes on from here")
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
@@ -68,9 +70,8 @@ def _ranking(found: Result) -> Table:
     direction = "higher" if found.run.higher_is_better else "lower"
     settings, total = found.run.settings, len(found.ranking.standings)
     proxy = escape(settings.proxy)
-    table = Table(
-        title=f"The best {min(TOP, total)} of {total} by {proxy} ({direction} is better)", title_justify="left"
-    )
+    title = f"The best {min(TOP, total)} of {total} by {proxy} ({direction} is better)"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     sizes = {(r.arch, r.proxy): r.value for r in found.records if r.proxy in ("params", "flops")}
     table.add_column("#", justify="right")
     table.add_column(proxy, justify="right")

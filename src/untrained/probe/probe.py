@@ -125,12 +125,13 @@ class Probe:
             return u1, u2
 
     def _taylor(self, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        with torch.no_grad(), self.watching():
+        with self.watching(), torch.inference_mode():  # thousands of small operations: microseconds count
             out = _logits(self.model(Jet.of(u1, torch.stack([u2, -u1]))))
         if not isinstance(out, Jet):
             raise Unscorable("disconnected", "the output does not depend on the input")
-        velocity, acceleration = out.tail.flatten(1)
-        return out.value.flatten(), velocity, acceleration
+        with torch.inference_mode(False):  # tensors of the ordinary kind again
+            velocity, acceleration = out.tail.flatten(1).clone()
+            return out.value.flatten().clone(), velocity, acceleration
 
     def _reverse(self, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The slower exact path. With a dummy w: d/dw of d/dt (w . h(t)) is h'(t), and once more for h''(t)."""

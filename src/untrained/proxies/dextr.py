@@ -31,7 +31,7 @@ VARIANTS = ("default", "published")
 @registered
 @proxy(paper=PAPER, measures="expressivity, trainability, generalisation")
 def dextr(probe: Probe, variant: str = "default") -> float:
-    """Condition of the feature maps and curvature of the output, combined as in Eq. 8."""
+    """How well the feature maps are conditioned and how much the output bends along a circle, in one number."""
     B, A = bending(probe, variant), conditions(probe, variant)  # a disconnected network is found out first
     return A * B / (A + B) if A + B else 0.0
 

@@ -21,8 +21,8 @@ def _pointwise(func: Any, straight: bool = False) -> Rule:
     """Any function of each entry; f' and f'' by reverse mode, which torch has right. `straight`: piecewise linear."""
 
     def apply(input: Jet, *args: Any, inplace: bool = False, **kwargs: Any) -> Jet:
-        with torch.enable_grad():
-            x = input.value.detach().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():
+            x = input.value.clone().detach().requires_grad_()
             value = func(x, *args, **kwargs)
             (slope,) = torch.autograd.grad(value.sum(), x, create_graph=not straight)
             bend = None if straight else torch.autograd.grad(slope.sum(), x)[0]
