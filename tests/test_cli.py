@@ -327,9 +327,11 @@ def test_search_shows_the_best_first_and_its_progress_on_the_other_stream(untrai
     assert "3/3" not in out
     assert "The best 3 of 3 by ./mine.py:spread (lower is better)" in out
     assert "± spread" in out
-    scores = [float(line.split("│")[2]) for line in out.splitlines() if "width=" in line]
-    assert len(scores) == 3
+    rows = [line.split() for line in out.splitlines() if "width=" in line and not line.startswith("best:")]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    scores = [float(row[1]) for row in rows]
     assert scores == sorted(scores)
+    assert f"best: {rows[0][-1]}\n" in out
     assert out.rstrip().endswith("report: run/report.html")
 
 
