@@ -1,4 +1,4 @@
-"""The report room: numbers, axes, drawings and the page, read as text and in a real browser."""
+"""The report room: numbers, axes, drawings and the page, read as text and in Chromium."""
 
 import re
 import shutil

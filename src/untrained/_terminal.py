@@ -102,14 +102,16 @@ def show_records(records: Sequence[Record]) -> None:
 
 
 def show_catalogue(rooms: dict[str, list[dict[str, Any]]]) -> None:
+    """Each member on a line with what it is; its other facts below, so that nothing is squeezed into columns."""
     console = Console()
     for room, rows in rooms.items():
-        table = Table(title=room, title_justify="left", box=None)
-        for column in rows[0]:
-            table.add_column(column, overflow="fold")
+        console.print(f"[bold]{room}[/]")
         for row in rows:
-            table.add_row(*(escape(_cell(value)) for value in row.values()))
-        console.print(table)
+            facts = ((name, _cell(value)) for name, value in row.items() if name not in ("name", "about"))
+            told = " · ".join(f"{name}: {value}" for name, value in facts if value)
+            console.print(f"  [bold cyan]{escape(row['name'])}[/]  {escape(row['about'])}", highlight=False)
+            if told:
+                console.print(f"      {escape(told)}", style="dim", highlight=False)
         console.print()
 
 

@@ -48,7 +48,7 @@ def _cifar10(root: Path) -> tuple[Tensor, Tensor]:
     raise UsageError(
         f"CIFAR-10 is not under {root}: looked for cifar-10-batches-bin/data_batch_1.bin to _5.bin and for "
         f"cifar-10-batches-py/data_batch_1 to _5. Unpack the publisher's archive there, or name another folder with "
-        f"--data-root or UNTRAINED_DATA. Without it, --data photos needs no files."
+        f"--data-root or UNTRAINED_DATA. Without it, --data digits needs no files."
     )
 
 

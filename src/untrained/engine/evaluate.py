@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite, isnan
+from pathlib import Path
 from time import perf_counter
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -152,9 +153,11 @@ def _kind(error: Exception) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """Type, message and the place where it was raised."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {_first_line(error)} ({frame.name}, line {frame.lineno})"
+    """Type, message, and the last place in code that is neither ours nor torch's, where there is one."""
+    libraries = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(libraries)]
+    place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {_first_line(error)}{place}"
 
 
 def _first_line(error: BaseException) -> str:
