@@ -1,6 +1,9 @@
 """Where the tests find real data: `../shared` beside the checkout, where it exists; else they are skipped."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,3 +23,18 @@ def shared(*parts: str) -> Path:
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium, or the test is skipped."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on the PATH")
+    quiet = ["background-networking", "component-update", "gpu", "sync"]
+    with api.sync_playwright() as play:
+        flags = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
+        chrome = play.chromium.launch(executable_path=chromium, args=flags)
+        yield chrome
+        chrome.close()

@@ -20,7 +20,7 @@ class UserCodeError(UsageError):
 
 def names_file(name: str) -> bool:
     """Whether `name` points into a file or a module rather than into a registry."""
-    return ":" in name and not name.startswith("|")
+    return ":" in name and not name.startswith("|") and not re.fullmatch(r"[\d:]+", name)  # 8:16:24:32:64 is an arch
 
 
 def from_file(name: str) -> Any:

@@ -2,8 +2,20 @@
 
 from untrained._load import from_file, names_file, parse_call
 from untrained.errors import UsageError
-from untrained.spaces import nasbench201  # noqa: F401 - registers itself
+from untrained.spaces import (  # noqa: F401 - they register themselves
+    autoformer,
+    darts,
+    mlp,
+    mobilenetv2,
+    nasbench1shot1,
+    nasbench101,
+    nasbench201,
+    nats_size,
+    transnas,
+    zen_resnet,
+)
 from untrained.spaces._space import SPACES as SPACES
+from untrained.spaces._space import Invalid as Invalid
 from untrained.spaces._space import Space as Space
 from untrained.spaces._space import space as space
 

@@ -7,16 +7,20 @@ non-affine batch norms and all unused operations registered; numbers published w
 """
 
 import random
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import product
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from untrained.errors import UsageError
+from untrained.spaces._blocks import ReLUConvBN, Zero
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Cell
 from untrained.spaces._space import SPACES, space
+from untrained.spaces._supernet import Mixture, lend, mixed, uniform
 from untrained.types import Arch, Genes, Task
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -65,31 +69,23 @@ def _sketch(arch: Arch) -> Cell:
     return Cell(("input", "1", "2", "output"), edges)
 
 
-@space(task=Task("cifar10", (3, 32, 32), 10), notation=_Notation(), sketch=_sketch, size=len(OPS) ** len(EDGES))
-def nasbench201(choose: Any, task: Task, channels: int = 16, cells: int = 5) -> Any:
-    """Cells of four nodes and six edges, five operations an edge; 15,625 architectures with known accuracies."""
-    ops = [choose(name, OPS) for name in _NAMES]
-    return partial(NASBench201, ops, task, channels, cells)
+class _Network(nn.Module):
+    """Stem, cells and residual blocks, head; `cell(channels)` makes the cells."""
 
-
-SPACES.add("nasbench201", nasbench201)
-
-
-class NASBench201(nn.Module):
-    """Stem, cells and residual blocks, head; `ops` in the order of `EDGES`."""
-
-    def __init__(self, ops: list[str], task: Task, channels: int = 16, cells: int = 5) -> None:
+    def __init__(self, cell: Callable[[int], nn.Module], task: Task, channels: int = 16, cells: int = 5) -> None:
         super().__init__()
         c = channels
         stages: list[nn.Module] = []
         for stage in range(3):
             if stage:
-                stages.append(_ResidualBlock(c, 2 * c))
+                stages.append(ResidualBlock(c, 2 * c))
                 c *= 2
-            stages.extend(_Cell(ops, c) for _ in range(cells))
-        self.stem = nn.Sequential(nn.Conv2d(task.input_shape[0], channels, 3, padding=1, bias=False), _norm(channels))
+            stages.extend(cell(c) for _ in range(cells))
+        self.stem = nn.Sequential(
+            nn.Conv2d(task.input_shape[0], channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels)
+        )
         self.cells = nn.Sequential(*stages)
-        self.lastact = nn.Sequential(_norm(c), nn.ReLU())
+        self.lastact = nn.Sequential(nn.BatchNorm2d(c), nn.ReLU())
         self.global_pooling = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(c, task.num_classes)
 
@@ -99,51 +95,91 @@ class NASBench201(nn.Module):
         return logits
 
 
+class NASBench201(_Network):
+    """The network of one architecture; `ops` in the order of `EDGES`."""
+
+    def __init__(self, ops: Sequence[str], task: Task, channels: int = 16, cells: int = 5) -> None:
+        super().__init__(partial(_Cell, ops), task, channels, cells)
+
+
+class Supernet201(_Network):
+    """All operations on every edge, weighted by `mixture`. Change entries of the mixture, do not replace it."""
+
+    def __init__(self, task: Task, channels: int = 16, cells: int = 5) -> None:
+        mixture = uniform(dict.fromkeys(_NAMES, len(OPS)))
+        super().__init__(partial(_MixedCell, mixture), task, channels, cells)
+        self.options, self.mixture = dict.fromkeys(_NAMES, OPS), mixture
+        self._task, self._shape = task, (channels, cells)
+
+    def subnet(self, arch: Arch) -> NASBench201:
+        """The network of `arch` with these very parameters."""
+        ops = [str(arch[name]) for name in _NAMES]
+        with torch.device("meta"):
+            net = NASBench201(ops, self._task, *self._shape)
+        for name, part in net.named_children():
+            if name != "cells":
+                lend(self.get_submodule(name), part)
+        for ours, theirs in zip(self.cells, net.cells, strict=True):
+            if isinstance(ours, _MixedCell):
+                ours.lend(theirs, ops)
+            else:
+                lend(ours, theirs)
+        return net.train(self.training)
+
+
 class _Cell(nn.Module):
     """Node i is the sum over earlier nodes j of edge (i <- j) applied to node j; the output is node 3."""
 
-    def __init__(self, ops: list[str], channels: int) -> None:
+    def __init__(self, ops: Sequence[str], channels: int) -> None:
         super().__init__()
         self.edges = nn.ModuleList(_operation(op, channels) for op in ops)
 
     def forward(self, x: Tensor) -> Tensor:
         nodes = [x]
         for node in (1, 2, 3):
-            into = [edge(nodes[j]) for edge, (to, j) in zip(self.edges, EDGES, strict=True) if to == node]
+            into = [self.edge(e, nodes[j]) for e, (to, j) in enumerate(EDGES) if to == node]
             nodes.append(sum(into[1:], into[0]))
         return nodes[-1]
+
+    def edge(self, edge: int, x: Tensor) -> Tensor:
+        out: Tensor = self.edges[edge](x)
+        return out
+
+
+class _MixedCell(_Cell):
+    """The same graph with a mixture of all operations on each edge."""
+
+    def __init__(self, mixture: Mixture, channels: int) -> None:
+        super().__init__((), channels)
+        self.mixture = mixture
+        self.edges.extend(nn.ModuleList(_operation(op, channels) for op in OPS) for _ in EDGES)
+
+    def edge(self, edge: int, x: Tensor) -> Tensor:
+        return mixed(self.mixture[_NAMES[edge]], list(self.edges[edge].children()), x)
+
+    def lend(self, cell: nn.Module, ops: Sequence[str]) -> None:
+        """Give the cell of these operations the weights of this one."""
+        for e, op in enumerate(ops):
+            lend(self.get_submodule(f"edges.{e}.{OPS.index(op)}"), cell.get_submodule(f"edges.{e}"))
 
 
 def _operation(op: str, channels: int) -> nn.Module:
     if op == "none":
-        return _Zero()
+        return Zero()
     if op == "skip_connect":
         return nn.Identity()
     if op == "avg_pool_3x3":
         return nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=False)
-    return _ReLUConvBN(channels, channels, 1 if op == "nor_conv_1x1" else 3)
+    return ReLUConvBN(channels, channels, 1 if op == "nor_conv_1x1" else 3)
 
 
-class _Zero(nn.Module):
-    """x * 0, so that a gradient still flows (as zeros) through a cut edge."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * 0.0
-
-
-class _ReLUConvBN(nn.Sequential):
-    def __init__(self, cin: int, cout: int, kernel: int, stride: int = 1) -> None:
-        conv = nn.Conv2d(cin, cout, kernel, stride, padding=kernel // 2, bias=False)
-        super().__init__(nn.ReLU(), conv, _norm(cout))
-
-
-class _ResidualBlock(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions, the first of stride 2, beside average pooling and a 1x1 convolution without norm."""
 
     def __init__(self, cin: int, cout: int) -> None:
         super().__init__()
-        self.conv_a = _ReLUConvBN(cin, cout, 3, stride=2)
-        self.conv_b = _ReLUConvBN(cout, cout, 3)
+        self.conv_a = ReLUConvBN(cin, cout, 3, stride=2)
+        self.conv_b = ReLUConvBN(cout, cout, 3)
         self.downsample = nn.Sequential(nn.AvgPool2d(2, stride=2), nn.Conv2d(cin, cout, 1, bias=False))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -151,8 +187,20 @@ class _ResidualBlock(nn.Module):
         return out
 
 
-def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels)
+@space(
+    task=Task("cifar10", (3, 32, 32), 10),
+    notation=_Notation(),
+    sketch=_sketch,
+    size=len(OPS) ** len(EDGES),
+    supernet=Supernet201,
+)
+def nasbench201(choose: Any, task: Task, channels: int = 16, cells: int = 5) -> Any:
+    """Cells of four nodes and six edges, five operations an edge; 15,625 architectures with known accuracies."""
+    ops = [choose(name, OPS) for name in _NAMES]
+    return partial(NASBench201, ops, task, channels, cells)
+
+
+SPACES.add("nasbench201", nasbench201)
 
 
 # ------------------------------------------------------------------------------------------------- official index

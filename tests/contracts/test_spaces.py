@@ -1,0 +1,214 @@
+"""One contract for every registered space, and for one that a user wrote: what is sampled is valid, mutation changes
+it, strings are read back, networks run at two sizes and are scored, seeds decide weights, drawings render, and subnets
+of a supernet are the networks themselves.
+
+A new space is under this contract as soon as it is registered. Spaces are made small where they offer it.
+"""
+
+from inspect import signature
+from math import isfinite
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import untrained
+from tests.test_own_space import MINE
+from untrained.reports.drawing import draw
+from untrained.spaces import SPACES, Space, load_space
+from untrained.types import Arch, Task
+
+SMALL = {"channels": 8, "cells": 3}  # options that make a network smaller, where a space has them
+SIDES = (2, 3)  # times 16 pixels, or times 32 where the usual images are large
+CLASSES = 7
+_user: dict[str, Space] = {}
+exec(MINE, _user)
+NAMES = [*SPACES, "mynet"]
+SHARING = [name for name in SPACES if SPACES[name].sharing]
+contract = pytest.mark.parametrize("name", NAMES)
+
+
+def small(name: str) -> Space:
+    space = _user[name] if name in _user else load_space(name)
+    offered = signature(space.network).parameters
+    options = {option: value for option, value in SMALL.items() if option in offered}
+    return space.configured(**options) if options else space
+
+
+def task_of(space: Space, side: int = SIDES[0]) -> Task:
+    channels, usual = space.task.input_shape[:2]
+    pixels = side * (32 if usual > 100 else 16)
+    return Task("noise", (channels, pixels, pixels), CLASSES)
+
+
+def samples(space: Space, n: int) -> list[Arch]:
+    rng = np.random.default_rng(0)
+    return [space.sample(rng) for _ in range(n)]
+
+
+def output(network: nn.Module, x: Tensor) -> Tensor:
+    out = network(x)
+    return out[0] if isinstance(out, tuple) else out
+
+
+def assert_member(space: Space, arch: Arch) -> None:
+    """It is written as it is read, and all its choices are allowed."""
+    assert arch.space == space.name
+    assert space.parse(str(arch)) == space.arch(arch.genes) == arch
+    assert str(space.parse(str(arch))) == str(arch)
+    assert "\n" not in str(arch)
+
+
+class NoMemory(torch.overrides.TorchFunctionMode):
+    """Inside it, a tensor that is not on the meta device is a failure."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        assert not isinstance(out, Tensor) or out.is_meta
+        return out
+
+
+@contract
+def test_what_is_sampled_is_valid_and_follows_the_generator(name):
+    space = small(name)
+    found = samples(space, 20)
+    for arch in found:
+        assert_member(space, arch)
+    assert samples(space, 20) == found
+    assert len(set(found)) > 5
+
+
+@contract
+def test_mutation_changes_and_stays_valid(name):
+    space, rng = small(name), np.random.default_rng(1)
+    for parent in samples(space, 5):
+        line = [parent]
+        for _ in range(5):
+            line.append(space.mutate(line[-1], rng))
+            assert line[-1] != line[-2]
+            assert_member(space, line[-1])
+    again = np.random.default_rng(2), np.random.default_rng(2)
+    assert space.mutate(parent, again[0]) == space.mutate(parent, again[1])
+
+
+@contract
+def test_children_of_two_parents_are_valid(name):
+    space, rng = small(name), np.random.default_rng(3)
+    first, *others = samples(space, 6)
+    for other in others:
+        assert_member(space, space.crossover(first, other, rng))
+    assert space.crossover(first, first, rng) == first
+
+
+@contract
+@pytest.mark.parametrize("side", SIDES)
+def test_networks_run_forward_and_backward(name, side):
+    space = small(name)
+    task = task_of(space, side)
+    torch.manual_seed(0)
+    for arch in samples(space, 2):
+        model = space.build(arch, task)
+        out = output(model, torch.randn(2, *task.input_shape))
+        assert out.shape == (2, CLASSES)
+        assert out.isfinite().all()
+        nn.functional.cross_entropy(out, torch.tensor([0, 1])).backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        assert any(gradient.abs().sum() > 0 for gradient in gradients)
+        assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+@contract
+def test_dextr_and_params_score_it(name):
+    """A network without a path from input to output has no curvature; it says so, and the next one is asked."""
+    space = small(name)
+    task = task_of(space)
+    for arch in samples(space, 5):
+        judged = {"space": space, "input_shape": task.input_shape, "num_classes": CLASSES}
+        dextr, params = untrained.score(arch, ("dextr", "params"), "noise", **judged)
+        model = space.build(arch, task, device="meta")
+        assert params.value == sum(p.numel() for p in model.parameters())
+        if dextr.value is not None:
+            assert isfinite(dextr.value)
+            return
+        assert dextr.error is not None
+        assert dextr.error.kind == "disconnected"
+    pytest.fail("dextr scored none of five")
+
+
+@contract
+def test_a_seed_decides_the_weights(name):
+    space = small(name)
+    arch, task = samples(space, 1)[0], task_of(space)
+
+    def built(seed: int) -> dict[str, Tensor]:
+        torch.manual_seed(seed)
+        return space.build(arch, task).state_dict()
+
+    first, again, other = built(0), built(0), built(1)
+    assert list(first) == list(again)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert any(not torch.equal(first[key], other[key]) for key in first)
+
+
+@contract
+def test_choices_are_listed_without_allocating(name):
+    """Where every tensor with memory is a failure, samples and mutants are still drawn; networks are not built."""
+    space, rng = small(name), np.random.default_rng(0)
+    with NoMemory():
+        arch = space.mutate(space.sample(rng), rng)
+    with NoMemory(), pytest.raises(AssertionError):
+        space.build(arch, task_of(space))
+
+
+@contract
+def test_a_drawing_renders(name):
+    space = small(name)
+    for arch in samples(space, 3):
+        root = ElementTree.fromstring(draw(space.draft(arch)))
+        assert root.tag in ("svg", "div") or root.tag.endswith("}svg")
+        assert any(text.text for text in root.iter() if text.text)
+
+
+@contract
+def test_it_says_what_it_is(name):
+    space = small(name)
+    assert space.about.endswith(".")
+    assert name in ("mynet", "mobilenetv2", "zen_resnet") or (space.size or 0) > 1
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_a_subnet_is_the_network_with_the_weights_of_the_supernet(name):
+    space = small(name)
+    task = task_of(space)
+    torch.manual_seed(0)
+    supernet = space.supernet(task)
+    x = torch.randn(2, *task.input_shape)
+    for arch in samples(space, 2):
+        subnet, built = supernet.subnet(arch).eval(), space.build(arch, task).eval()
+        built.load_state_dict(subnet.state_dict())
+        before = output(subnet, x)
+        torch.testing.assert_close(before, output(built, x))
+        with torch.no_grad():
+            for parameter in supernet.parameters():
+                parameter.mul_(1.5)
+        assert not torch.allclose(output(subnet, x), before)  # they are the supernet's own
+        torch.testing.assert_close(output(built, x), before)
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_training_a_subnet_trains_the_supernet(name):
+    space = small(name)
+    task = task_of(space)
+    torch.manual_seed(0)
+    supernet = space.supernet(task)
+    x, y = torch.randn(4, *task.input_shape), torch.arange(4)
+    arch = samples(space, 1)[0]
+    first = supernet.subnet(arch).train()
+    optimiser = torch.optim.SGD(first.parameters(), lr=0.1)
+    nn.functional.cross_entropy(output(first, x), y).backward()
+    optimiser.step()
+    for theirs, ours in zip(supernet.subnet(arch).parameters(), first.parameters(), strict=True):
+        if ours.ndim > 1:  # norms of a subnet may have weights of its own
+            torch.testing.assert_close(theirs, ours)

@@ -1,0 +1,98 @@
+"""Every space against the official code: the golden networks, the weights they were run with, and how to compare.
+
+`fill` gives a network the shape-determined weights of the golden file (its `meta.fwd`): they depend on the shape of a
+tensor alone, so neither names nor the order of layers matter, but topology, padding, pooling and norms do.
+"""
+
+import json
+from functools import cache
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tests.conftest import shared
+
+Convolution = nn.Conv2d | nn.ConvTranspose2d
+_NORMS = (nn.BatchNorm2d, nn.BatchNorm1d, nn.LayerNorm)
+
+
+@cache
+def golden() -> dict[str, Any]:
+    """The golden file; `golden()["darts"]["archs"]` and so on."""
+    return json.loads(shared("golden", "spaces_golden.json").read_text())
+
+
+def sequence(shape: tuple[int, ...], start: int = 0) -> Tensor:
+    """u(start), u(start + 1), ... in the given shape: a fixed hash of the position, in [-1, 1)."""
+    x = (np.arange(start + 1, start + 1 + prod(shape), dtype=np.uint64) * 2654435761) & 0xFFFFFFFF
+    for _ in range(2):
+        x ^= x >> np.uint64(16)
+        x = (x * 0x45D9F3B) & 0xFFFFFFFF
+    x ^= x >> np.uint64(16)
+    return torch.from_numpy(2 * x.astype(np.float64) / 2**32 - 1).reshape(shape)
+
+
+def fill(model: nn.Module) -> nn.Module:
+    """The same model in float64 and eval mode with the shape-determined weights."""
+    model.double().eval()
+    with torch.no_grad():
+        for module in model.modules():
+            for name, tensor in module.named_parameters(recurse=False):
+                tensor.copy_(_weight(module, name, tensor))
+            if isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) and module.running_mean is not None:
+                module.reset_running_stats()  # mean 0, variance 1
+    return model
+
+
+def _weight(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
+    if isinstance(module, _NORMS):
+        return torch.ones_like(tensor) if name == "weight" else torch.zeros_like(tensor)
+    if not isinstance(module, Convolution | nn.Linear):
+        return 0.02 * sequence(tuple(tensor.shape))
+    if name == "bias":
+        return torch.zeros_like(tensor)
+    return sequence(tuple(tensor.shape)) * sqrt(6 / prod(tensor.shape[1:]))
+
+
+def inputs(shape: list[int]) -> Tensor:
+    """The golden input of this shape, samples first."""
+    return sequence(tuple(shape), start=77)
+
+
+def run(model: nn.Module, x: Tensor) -> tuple[Tensor, int]:
+    """The main output, and the multiply-adds of one sample: those of every convolution and linear layer that is called
+    (transposed convolutions, attention products, biases, norms and pooling do not count)."""
+    counted = 0
+
+    def count(module: nn.Module, _: Any, out: Tensor) -> None:
+        nonlocal counted
+        counted += out.numel() * prod(module.weight.shape[1:]) // len(x)
+
+    layers = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    handles = [layer.register_forward_hook(count) for layer in layers]
+    with torch.no_grad():
+        out = model(x)
+    for handle in handles:
+        handle.remove()
+    return (out[0] if isinstance(out, tuple) else out), counted
+
+
+def check(model: nn.Module, entry: dict[str, Any], rtol: float = 1e-7) -> None:
+    """Parameters and multiply-adds equal those of the golden entry; its outputs too, within `rtol` of their norm.
+    The weights of `model` are overwritten."""
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == entry["params"]
+    out, macs = run(fill(model), inputs(entry["input_shape"]))
+    assert macs == entry["macs"]
+    assert list(out.shape) == entry["output_shape"][0]
+    if isinstance(entry.get("fwd"), dict):  # a sentence where the official network is random
+        compare(out, entry["fwd"], rtol)
+
+
+def compare(out: Tensor, fwd: dict[str, Any], rtol: float = 1e-7) -> None:
+    """The first logits, norm and mean of an output against golden ones; `rtol` is relative to the norm."""
+    ours = [*out.flatten()[: len(fwd["first"])].tolist(), out.norm().item(), out.mean().item()]
+    theirs = [*fwd["first"], fwd["l2"], fwd["mean"]]
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=rtol * fwd["l2"])

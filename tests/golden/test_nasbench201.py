@@ -1,0 +1,18 @@
+"""NAS-Bench-201's networks against the official ones."""
+
+import pytest
+
+from tests.golden.spaces import check, golden
+from untrained.spaces import load_space
+from untrained.types import Task
+
+pytestmark = pytest.mark.data
+space = load_space("nasbench201")
+
+
+def test_the_networks_are_the_official_ones():
+    entries = golden()["nats_tss_check"]["archs"]
+    assert len(entries) == 4
+    for entry in entries:
+        task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
+        check(space.build(space.parse(entry["name"]), task), entry)
