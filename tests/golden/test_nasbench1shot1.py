@@ -1,0 +1,131 @@
+"""NAS-Bench-1Shot1 against the official code and the published tables: sizes, networks, cells with known accuracies."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.conftest import shared
+from tests.golden.spaces import check, golden
+from untrained.errors import UsageError
+from untrained.spaces import load_space
+from untrained.spaces._spec101 import Spec, canonical, fingerprint
+from untrained.spaces.nasbench1shot1 import spec_of
+from untrained.spaces.nasbench101 import text_of
+from untrained.types import Task
+
+PARTS = ("S1", "S2", "S3")
+
+
+def part(name: str, **options: Any):
+    return load_space(f"nasbench1shot1_{name.lower()}").configured(**options)
+
+
+def given(entry: dict[str, Any], prefix: str = "") -> Spec:
+    return Spec(tuple(map(tuple, entry[f"{prefix}matrix"])), tuple(entry[f"{prefix}ops"]))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", PARTS)
+def test_the_listed_cells_are_the_published_ones(name):
+    info = golden()["nasbench1shot1"][name]["info"]
+    space = part(name, channels=2, cells=1)
+    archs = list(space)
+    matrices = {str(arch).split("+")[0] for arch in archs}
+    assert len(matrices) == info["adj_without_loose_ends_distinct"]
+    assert space.size == len(archs) == len(set(archs)) == info["labelled_without_loose_ends"]
+    assert len({canonical(spec_of(arch)) for arch in archs}) == info["hash_unique_without_loose_ends"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", PARTS)
+def test_the_number_of_cells_with_loose_ends(name):
+    info = golden()["nasbench1shot1"][name]["info"]
+    space = part(name, members="loose")
+    assert space.size == info["archs_with_loose_ends_labelled"]
+    if space.size < 20_000:
+        assert len(list(space)) == space.size
+
+
+@pytest.mark.parametrize(("name", "matrices", "cells"), [("S1", 66, 3_702), ("S2", 190, 12_474)])
+def test_the_number_of_all_cells_without_loose_ends(name, matrices, cells):
+    """Counted by hand in the other direction: from all cells with loose ends, those in which every node that has a
+    reader is reached from the output, with the others' parents and operations forgotten."""
+    space = part(name, members="tight")
+    archs = list(space)
+    assert space.size == len(archs) == len(set(archs)) == cells
+    assert len({str(arch).split("+")[0] for arch in archs}) == matrices
+    if name == "S1":
+        loose = part(name, members="loose")
+        used = {_reached(dict(arch.genes)) for arch in loose}
+        assert len(used) == cells
+
+
+def _reached(genes: dict[str, Any]) -> tuple[Any, ...]:
+    """What of the genes can be seen from the output."""
+    seen, todo = [], ["parents_out"]
+    while todo:
+        name = todo.pop()
+        seen += [(name, genes[name]), (name.replace("parents", "op"), genes.get(name.replace("parents", "op")))]
+        todo += [f"parents{node}" for node in genes[name].split("+") if node != "0"]
+    return tuple(sorted(set(seen)))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", PARTS)
+def test_networks_are_official(name):
+    """Cells drawn by the official sampler, which also draws cells that are not listed."""
+    entries = golden()["nasbench1shot1"][name]["archs"]
+    assert len(entries) == 11
+    for entry in entries:
+        space = part(name, members="loose" if "loose_ends=True" in entry["name"] else "tight")
+        task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
+        arch = space.parse(text_of(given(entry)))
+        assert spec_of(arch) == given(entry, "pruned_")
+        assert fingerprint(spec_of(arch)) == entry["hash"]
+        check(space.build(arch, task), entry)
+
+
+@pytest.mark.data
+def test_the_cells_with_known_accuracies_are_members():
+    table = pd.read_csv(shared("data", "nasbench101", "nb101_1shot1_spaces12.csv.gz"), dtype=str)
+    assert len(table) == 6_096
+    cells, members = set(), {"1": set(), "2": set()}
+    for number, matrix, ops in zip(table["space"], table["matrix"], table["ops"], strict=True):
+        arch = part(f"S{number}").parse(f"{matrix}+{ops}")
+        assert str(arch).split("+")[0].replace("/", "") == matrix
+        members[number].add(arch)
+        cells.add(canonical(spec_of(arch)))
+    assert [len(found) for found in members.values()] == [2_487, 3_609]
+    assert members["1"] == set(part("S1"))
+    assert len(cells) == 5_385
+
+
+def test_a_cell_that_is_not_listed_is_refused_with_the_way_to_have_it():
+    """Nodes 1 and 2 both read the input alone and feed the output: no chain."""
+    text = f"{'0110001/0000001/0000001/' + '0000000/' * 3}0000000+input,{'maxpool3x3,' * 5}output"
+    with pytest.raises(UsageError, match=r"do not form a chain.*members=tight"):
+        part("S2").parse(text)
+    assert spec_of(part("S2", members="tight").parse(text)).edges == 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("0111000/0001001/0000000/0000001/0000000/0000000/0000000", "'parents3' is '0\\+1', but it can only be one of"),
+        ("0100001/0000011/0000000/0000000/0000000/0000001/0000000", "7 vertices in use, but here a cell has 6"),
+        ("010001/000001/000000/000000/000000/000000", "'parents_out' is '0\\+1', but"),
+        ("0100/0010/0001/0000", "4 vertices in use"),
+    ],
+)
+def test_cells_of_other_spaces_are_refused(rows, says):
+    """Node 3 of space 3 has one parent, the vertex before the output of space 2 is idle, and its output has three."""
+    n = rows.count("/") + 1
+    space = part("S3" if "parents3" in says else "S2")
+    with pytest.raises(UsageError, match=says):
+        space.parse(f"{rows}+input,{'maxpool3x3,' * (n - 2)}output")
+
+
+def test_unknown_members_are_refused():
+    with pytest.raises(UsageError, match="one of listed, tight, loose, not 'all'"):
+        next(iter(part("S1", members="all")))
