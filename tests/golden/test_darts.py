@@ -1,0 +1,227 @@
+"""DARTS networks and supernets against the official ones (HNAS's copy of DARTS, Zero-Cost-PT), and published counts."""
+
+import ast
+import csv
+import gzip
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.conftest import shared
+from tests.golden.spaces import check, compare, fill, golden, inputs, run
+from untrained.spaces import load_space
+from untrained.spaces._darts_ops import OPERATIONS
+from untrained.types import Task
+
+pytestmark = pytest.mark.data
+darts = load_space("darts")
+CIFAR = darts.configured(channels=36, cells=20)
+NODES = [2, 3, 4, 5]
+IMAGENET = darts.configured(channels=48, cells=14, stem="imagenet")
+
+
+def genotype(entry: Any) -> str:
+    """The string of a genotype: that of the golden file, or the published one it names."""
+    cells = golden()["darts"]["genotypes"][entry] if isinstance(entry, str) else entry
+    edges = {kind: [tuple(edge) for edge in cells[kind]] for kind in ("normal", "reduce")}
+    return (
+        f"Genotype(normal={edges['normal']}, normal_concat={cells['normal_concat']}, "
+        f"reduce={edges['reduce']}, reduce_concat={cells['reduce_concat']})"
+    )
+
+
+def task_of(entry: dict[str, Any]) -> Task:
+    return Task("golden", tuple(entry["input_shape"][1:]), entry["output_shape"][0][1])
+
+
+def params(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+# ---------------------------------------------------------------------------------------------------------- final nets
+
+
+@pytest.mark.parametrize(
+    ("group", "stem", "count"),
+    [("cifar_C36_L20", "cifar", 14), ("imagenet_C48_L14", "imagenet", 14), ("hnas_C16_L5", "cifar", 12)],
+)
+def test_the_networks_are_the_official_ones(group: str, stem: str, count: int):
+    entries = [entry for entry in golden()["darts"][group] if not entry["auxiliary"]]
+    assert len(entries) == count
+    for entry in entries:
+        space = darts.configured(channels=entry["C"], cells=entry["cells"], stem=stem)
+        check(space.build(space.parse(genotype(entry["genotype"])), task_of(entry)), entry)
+
+
+def test_few_cells_many_cells_and_tiny_imagenet():
+    entries = golden()["darts"]["small_variants"]
+    assert len(entries) == 6
+    for entry in entries:
+        stem = "tiny_imagenet" if "TinyImageNet" in entry["name"] else "cifar"
+        space = darts.configured(channels=entry["C"], cells=entry["cells"], stem=stem)
+        model = space.build(space.parse(genotype(entry["genotype"])), task_of(entry))
+        kinds = [cell.kind for cell in model.cells]
+        if "reduction_at" in entry:
+            assert [i for i, kind in enumerate(kinds) if kind == "reduce"] == entry["reduction_at"]
+        check(model, entry)
+
+
+class Main(nn.Module):
+    """The logits of a network that answers (auxiliary logits, logits)."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.beside, logits = self.model(x)
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("group", "stem", "count"), [("cifar_C36_L20_aux", "cifar", 5), ("imagenet_C48_L14", "imagenet", 1)]
+)
+def test_the_auxiliary_tower_is_the_official_one(group: str, stem: str, count: int):
+    entries = [entry for entry in golden()["darts"][group] if entry["auxiliary"]]
+    assert len(entries) == count
+    for entry in entries:
+        space = darts.configured(channels=entry["C"], cells=entry["cells"], stem=stem, auxiliary=True)
+        model = space.build(space.parse(genotype(entry["genotype"])), task_of(entry))
+        assert params(model) == entry["params"]
+        assert params(model) - params(model.auxiliary) == entry["params_without_auxiliary"]
+        layers = [m for m in model.auxiliary.modules() if isinstance(m, nn.Conv2d | nn.BatchNorm2d | nn.Linear)]
+        assert [[type(m).__name__, list(m.weight.shape)] for m in layers] == entry["aux_layers"]
+        main = Main(fill(model))
+        with_tower(model)
+        out, macs = run(main, inputs(entry["input_shape"]))
+        assert macs == entry["macs"]
+        assert [list(out.shape), list(main.beside.shape)] == entry["output_shape"]
+        compare(out, entry["fwd"])
+
+
+def with_tower(model: nn.Module) -> None:
+    """Training mode, so that the tower is run, but norms as in evaluation, as the golden values were made."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+
+
+PUBLISHED = {  # comments in a public list of genotypes, cited in SPACES.md section 4: parameters and multiply-adds
+    "DARTS_V2": (3.3e6, 528e6),
+    "SNAS_mild": (2.66e6, 422e6),
+    "PDARTS": (3.43e6, 532e6),
+    "PCDARTS_C10": (3.63e6, 558e6),
+    "GDAS_V1": (3.36e6, 519e6),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_counts_on_cifar(name: str):
+    """Without the auxiliary tower, which published counts leave out."""
+    said, flops = PUBLISHED[name]
+    model = CIFAR.build(CIFAR.parse(genotype(name)), device="meta").eval()
+    assert params(model) == pytest.approx(said, rel=0.015)
+    assert run(model, torch.zeros(1, 3, 32, 32, device="meta"))[1] == pytest.approx(flops, rel=0.003)
+
+
+@pytest.mark.parametrize(("name", "said"), [("DARTS_V2", 4.7), ("PDARTS", 4.9), ("PCDARTS_IN1K", 5.3)])
+def test_the_published_counts_on_imagenet(name: str, said: float):
+    model = IMAGENET.build(IMAGENET.parse(genotype(name)), Task("imagenet", (3, 224, 224), 1000), device="meta")
+    assert round(params(model) / 1e6, 1) == said
+
+
+def test_the_exact_counts_of_spaces_md():
+    """SPACES.md, section 4."""
+    exact = {"DARTS_V2": 3349342, "SNAS_mild": 2661382, "PDARTS": 3433798, "PCDARTS_C10": 3634678, "GDAS_V1": 3368782}
+    assert {n: params(CIFAR.build(CIFAR.parse(genotype(n)), device="meta")) for n in exact} == exact
+    large, task = {"DARTS_V2": 4718752, "PDARTS": 4944352, "PCDARTS_IN1K": 5342464}, Task("i", (3, 224, 224), 1000)
+    assert {n: params(IMAGENET.build(IMAGENET.parse(genotype(n)), task, device="meta")) for n in large} == large
+    tower = CIFAR.configured(auxiliary=True).build(CIFAR.parse(genotype("DARTS_V2")), device="meta").auxiliary
+    assert params(tower) == 476426
+
+
+def test_the_parameters_of_nas_bench_301():
+    """1,225 cells scored by NASLib list the parameters of its network: 32 channels, 8 cells, and norms on the edges
+    without affine parameters (2 a channel fewer than ours); read here for every 25th."""
+    space = darts.configured(channels=32, cells=8)
+    with gzip.open(shared("data", "nasbench301", "nb301_zc12_acc.csv.gz"), "rt") as file:
+        rows = list(csv.DictReader(file))[::25]
+    assert len(rows) == 49
+    for row in rows:
+        normal, reduce = (
+            [(OPERATIONS[1 + op], source) for source, op in cell] for cell in ast.literal_eval(row["arch"])
+        )
+        cells = {"normal": normal, "normal_concat": NODES, "reduce": reduce, "reduce_concat": NODES}
+        model = space.build(space.parse(genotype(cells)), device="meta")
+        norms = [m for cell in model.cells for m in cell.edges.modules() if isinstance(m, nn.BatchNorm2d)]
+        assert params(model) - sum(map(params, norms)) == round(1e6 * float(row["params"]))
+
+
+def test_the_trained_genotypes_of_swap_are_parsed():
+    """1,000 random genotypes that were really trained; `none` and equal sources occur, which we never draw."""
+    with gzip.open(shared("data", "darts", "darts1000_cifar10.csv.gz"), "rt") as file:
+        rows = [row["genotype"] for row in csv.DictReader(file)]
+    assert len(rows) == 1000
+    for text in rows:
+        arch = darts.parse(text)
+        assert darts.parse(str(arch)) == arch
+        assert sorted(re.findall(r"\('\w+', \d\)", str(arch))) == sorted(re.findall(r"\('\w+', \d\)", text))
+
+
+# ------------------------------------------------------------------------------------------------------------ supernets
+
+
+def shape_of(name: str) -> dict[str, Any]:
+    """`supernet s5 nettype=imagenet C=16 L=8` -> the options of ours."""
+    found = re.search(r"C=(\d+) L=(\d+)", name)
+    channels, cells = map(int, found.groups()) if found else (16, 8)
+    return {"channels": channels, "cells": cells, "stem": "imagenet_search" if "imagenet" in name else "cifar"}
+
+
+def test_the_supernets_are_the_official_ones():
+    """Zero-Cost-PT's, with uniform weights, and one-hot ones whose other operations must not run (multiply-adds)."""
+    entries = golden()["darts_supernet"]["archs"]
+    assert len(entries) == 14
+    for entry in entries:
+        net = darts.configured(operations=entry["space"], **shape_of(entry["name"])).supernet(task_of(entry))
+        hot = re.search(r"one-hot (\w+)", entry["name"])
+        if hot:
+            net.mixture = {name: torch.tensor([float(op == hot[1]) for op in ops]) for name, ops in net.options.items()}
+        check(net, entry)
+
+
+def test_the_operations_of_every_edge_are_the_official_ones():
+    """In S1 each edge has its own pair; the file lists one list for all edges or one for each."""
+    for entry in golden()["darts_supernet"]["archs"]:
+        if "primitives_normal" not in entry:
+            continue
+        options = darts.configured(operations=entry["space"]).supernet().options
+        for kind, listed in (("normal", entry["primitives_normal"]), ("reduce", entry["primitives_reduct"])):
+            each = listed if isinstance(listed[0], list) else [listed] * 14
+            assert [list(ops) for name, ops in options.items() if name.startswith(kind)] == each
+
+
+def test_the_supernets_have_the_known_numbers_of_parameters():
+    """SPACES.md, section 4; 1.930618 M is the number that DARTS's own code prints."""
+    known = {"darts": 1930618, "darts8": 1930618, "s1": 405146, "s2": 665466, "s3": 665466, "s4": 624506, "s6": 767866}
+    assert {name: params(darts.configured(operations=name).supernet(device="meta")) for name in known} == known
+
+
+# ----------------------------------------------------------------------------------------------------------------- HNAS
+
+
+def test_hnas_never_draws_dil_conv_5x5():
+    """Its sampler gave 48,000 operations without one; all its draws are of our space `darts(operations=hnas)`."""
+    drawn = golden()["darts"]["hnas_sampler_op_counts_3000_draws_seed123"]
+    assert sum(drawn.values()) == 3000 * 16
+    hnas = darts.configured(operations="hnas")
+    calls = hnas.trace(lambda _, options: options[0])
+    assert {frozenset(call.options) for call in calls if "_op" in call.name} == {frozenset(drawn)}
+    draws = [entry["genotype"] for entry in golden()["darts"]["hnas_C16_L5"] if "draw" in entry["name"]]
+    assert len(draws) == 6
+    for draw in draws:
+        assert hnas.parse(genotype(draw)).genes == darts.parse(genotype(draw)).genes
