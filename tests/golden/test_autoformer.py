@@ -1,0 +1,277 @@
+"""AutoFormer: the official supernet's slices, AZ-NAS's stand-alone networks, published counts, sharing weights."""
+
+import random
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.golden.spaces import check, compare, fill, golden, inputs, run
+from untrained.errors import UsageError
+from untrained.probe import Probe
+from untrained.spaces import Space, load_space
+from untrained.spaces._sketch import Layers
+from untrained.spaces.autoformer import flops
+from untrained.types import Batch, Task
+
+tiny, small, base = (load_space(f"autoformer_{size}") for size in ("tiny", "small", "base"))
+SPACES = {"T": tiny, "S": small, "B": base}
+MORE = (3.0, 3.5, 4.0)  # the published AutoFormer-T has 3.0
+PUBLISHED_T = (
+    "(13, 3.5, 3.5, 3.0, 3.5, 3.0, 3.0, 4.0, 4.0, 3.5, 4.0, 3.5, 4.0, 3.5, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3, 192)"
+)
+CIFAR = Task("cifar10", (3, 32, 24), 7)
+
+
+def text(entry: dict[str, Any]) -> str:
+    return str((entry["depth"], *entry["mlp_ratio"], *entry["num_heads"], entry["embed_dim"]))
+
+
+def space_of(entry: dict[str, Any]) -> Space:
+    """The space of a slice, with the switches its name tells."""
+    options: dict[str, Any] = {}
+    if entry["supernet"] == "T" and 3.0 in entry["mlp_ratio"]:
+        options["ratios"] = MORE
+    if "no relative position" in entry["name"]:
+        options["relative_position"] = False
+    if "class token head" in entry["name"]:
+        options["class_token"] = True
+    return SPACES[entry["supernet"]].configured(**options) if options else SPACES[entry["supernet"]]
+
+
+@lru_cache(maxsize=1)  # the entries are sorted by supernet, and these are large
+def supernet(space: Space) -> Any:
+    return fill(space.supernet())
+
+
+# ------------------------------------------------------------------------------------------------ official networks
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("index", range(18))
+def test_a_slice_of_the_supernet_is_the_official_one(index):
+    entry = golden()["autoformer"]["archs"][index]
+    space = space_of(entry)
+    arch = space.parse(text(entry))
+    net = supernet(space)
+    assert sum(p.numel() for p in net.parameters()) == entry["params_supernet_instantiated"]
+    with torch.no_grad():
+        compare(net.subnet(arch)(inputs(entry["input_shape"])), entry["fwd"])
+
+
+@pytest.mark.data
+def test_the_golden_slices_are_all_of_them():
+    assert len(golden()["autoformer"]["archs"]) == 18
+    assert len(golden()["autoformer_standalone"]["archs"]) == 9
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("index", range(18))
+def test_sizes_are_the_official_ones(index):
+    """By the network itself, by torch's counter, and by our formulas; the official miscount as a variant."""
+    entry = golden()["autoformer"]["archs"][index]
+    space = space_of(entry)
+    arch = space.parse(text(entry))
+    network = space.build(arch, device="meta")
+    x = torch.zeros(entry["input_shape"], device="meta")
+    probe = Probe(network, Batch(x, torch.zeros(1, device="meta")))
+    assert probe.params == entry["params"] == entry["official_get_sampled_params_numel"]
+    assert run(network, x)[1] == entry["macs"]
+    assert probe.macs == entry["macs_with_attention"] == flops(space, arch)
+    assert flops(space, arch, variant="published") == entry["official_get_complexity_196"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("index", range(9))
+def test_a_stand_alone_network_is_that_of_aznas(index):
+    """Its attention scale is (E // heads)^(-1/2); with AutoFormer's own, 1/8, it is what we build by default."""
+    entry = golden()["autoformer_standalone"]["archs"][index]
+    home = next(space for space in (tiny, small, base) if entry["embed_dim"] in _options(space, "embed"))
+    space = home.configured(ratios=MORE)
+    network = space.build(space.parse(text(entry)))
+    check(network, entry | {"fwd": entry["fwd_with_scale_64"]})
+    theirs = space.configured(attention_scale="embed")
+    other = theirs.build(theirs.parse(text(entry)), device="meta").eval()
+    other.load_state_dict(network.state_dict(), assign=True)
+    other.distances = network.distances
+    with torch.no_grad():
+        compare(other(inputs(entry["input_shape"])), entry["fwd"])
+
+
+def _options(space: Space, name: str) -> tuple[Any, ...]:
+    return next(call.options for call in space.trace(lambda _, options: options[0]) if call.name == name)
+
+
+def test_published_counts():
+    """SPACES.md: supernets T 11,669,224, S 34,790,440 (its largest sub-network), B 80,160,360; AutoFormer-T 5,867,944
+    parameters (5,768,104 without relative positions) and 1.34 G FLOPs by the official formula."""
+    sizes = [sum(p.numel() for p in space.supernet(device="meta").parameters()) for space in (tiny, small, base)]
+    assert sizes == [11_669_224, 34_790_440, 80_160_360]
+    for options, params in (({}, 5_867_944), ({"relative_position": False}, 5_768_104)):
+        space = tiny.configured(ratios=MORE, **options)
+        network = space.build(space.parse(PUBLISHED_T), device="meta")
+        assert sum(p.numel() for p in network.parameters()) == params
+    space = tiny.configured(ratios=MORE)
+    assert round(flops(space, space.parse(PUBLISHED_T), variant="published") / 1e9, 2) == 1.34
+
+
+def test_the_parameters_follow_the_published_formula():
+    """SPACES.md: 769E + E + 197E + sum [4E + 192hE + 192h + 64hE + E + 2Ef + f + E + 7680] + 2E + 1000E + 1000."""
+    for space in (tiny, small, base):
+        shape = space.sketch(arch := space.sample(np.random.default_rng(5)))
+        E, wanted = shape.embed, 769 * shape.embed + shape.embed + 197 * shape.embed
+        for h, ratio in zip(shape.heads, shape.ratios, strict=True):
+            f = int(E * ratio)
+            wanted += 4 * E + 192 * h * E + 192 * h + 64 * h * E + E + 2 * E * f + f + E + 7680
+        wanted += 2 * E + 1000 * E + 1000
+        assert sum(p.numel() for p in space.build(arch, device="meta").parameters()) == wanted
+
+
+# -------------------------------------------------------------------------------------------------------- choices
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("family", "seed"), [("T", 784), ("S", 783), ("B", 766)])
+def test_choices_are_made_in_the_official_order(family, seed):
+    """The golden file's random slices come of python's random and the official sampler, four in a row."""
+    rng, space = random.Random(seed), SPACES[family]
+    drawn = [str(tuple(c.value for c in space.trace(lambda _, options: rng.choice(options)))) for _ in range(4)]
+    entries = [e for e in golden()["autoformer"]["archs"] if e["name"].startswith(f"{family} random")]
+    assert len(entries) == 3
+    for entry in entries:
+        assert drawn[int(entry["name"].split()[2])] == text(entry)
+
+
+def test_sizes_of_the_spaces():
+    """Widths times, for each depth, (ratios x heads)^depth."""
+    assert tiny.size == 3 * (4**12 + 4**13 + 4**14)
+    assert small.size == 3 * (9**12 + 9**13 + 9**14)
+    assert base.size == 3 * (6**14 + 6**15 + 6**16)
+    assert tiny.configured(ratios=MORE).size == 3 * (6**12 + 6**13 + 6**14)
+
+
+def test_the_published_tiny_network_is_not_in_its_own_space():
+    with pytest.raises(UsageError, match=r"'ratio2' is 3\.0, .* published AutoFormer-T has 3\.0 though its own space"):
+        tiny.parse(PUBLISHED_T)
+    more = load_space("autoformer_tiny(ratios=(3.0,3.5,4.0))")
+    assert str(more.parse(PUBLISHED_T)) == PUBLISHED_T
+    assert load_space(more.name) == more
+
+
+@pytest.mark.parametrize("space", [tiny, small, base], ids=lambda space: space.name)
+def test_strings(space):
+    arch = space.sample(np.random.default_rng(0))
+    assert space.parse(str(arch)) == arch
+    assert str(space.parse(str(arch).replace(" ", "").replace("(", "[").replace(")", "]"))) == str(arch)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("", "numbers in brackets"),
+        ("(12, 3.5", "numbers in brackets"),
+        ("12", "numbers in brackets"),
+        ("()", r"2 numbers \(1 \+ 0 \+ 0 \+ 1\), not 0"),
+        ("(2, 3.5, 4.0, 3, 192)", r"6 numbers \(1 \+ 2 \+ 2 \+ 1\), not 5"),
+        ("(1, 3.5, 3, 192)", "'depth' is 1, but it can only be one of 12, 13, 14"),
+        (str((12, *[4.0] * 12, *[5] * 12, 192)), "'heads0' is 5, but it can only be one of 3, 4"),
+        (str((12, *[4.0] * 12, *[3] * 12, 200)), "'embed' is 200"),
+    ],
+)
+def test_other_strings_are_refused(written, says):
+    with pytest.raises(UsageError, match=says):
+        tiny.parse(written)
+
+
+def test_unknown_variants_are_refused():
+    arch = tiny.sample(np.random.default_rng(0))
+    with pytest.raises(UsageError, match="published"):
+        flops(tiny, arch, variant="publisht")
+    with pytest.raises(UsageError, match="head"):
+        tiny.configured(attention_scale="heat").build(arch, device="meta")
+
+
+def test_the_drawing_is_the_architecture():
+    arch = tiny.parse(str((12, *[4.0] * 12, *[3] * 12, 216)))
+    assert tiny.sketch(arch) == Layers(216, (3,) * 12, (4.0,) * 12)
+
+
+# ------------------------------------------------------------------------------------------------- any task, sharing
+
+
+def test_images_of_any_size():
+    """31x32 pixels in patches of 8 are 3 x 4 tokens; seven rows are left over."""
+    space = tiny.configured(patch=8)
+    network = space.build(space.sample(np.random.default_rng(0)), Task("noise", (2, 31, 32), 5))
+    assert network.pos_embed.shape[1] == 1 + 3 * 4
+    assert network(torch.randn(2, 2, 31, 32)).shape == (2, 5)
+    with pytest.raises(UsageError, match="patch=4"):
+        tiny.build(tiny.sample(np.random.default_rng(0)), Task("noise", (3, 8, 8), 5))
+
+
+def test_relative_positions_of_a_grid_that_is_not_square():
+    """Two tokens of a 2 x 3 grid: (0, 0) and (1, 2) are 1 row and 2 columns apart, so 30 (15 + 1) + 15 + 2."""
+    space = tiny.configured(patch=8)
+    distances = space.build(space.sample(np.random.default_rng(0)), Task("noise", (3, 16, 24), 5)).distances
+    assert distances.shape == (7, 7)
+    assert distances[1, 6] == 30 * 16 + 17
+    assert distances[6, 1] == 30 * 14 + 13
+    assert not distances[0].any()
+    assert not distances[:, 0].any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sub_network_is_the_built_network_with_those_weights(seed):
+    space = tiny.configured(patch=8)
+    arch = space.sample(np.random.default_rng(seed))
+    torch.manual_seed(seed)
+    net = space.supernet(CIFAR)
+    for p in net.parameters():  # also the biases and norms
+        nn.init.normal_(p, std=0.1)
+    subnet, built = net.subnet(arch), space.build(arch, CIFAR)
+    built.load_state_dict(subnet.state_dict())
+    x = torch.randn(2, *CIFAR.input_shape)
+    torch.testing.assert_close(subnet(x), built(x))
+
+
+def test_a_sub_network_trains_the_supernet():
+    """Gradients reach the rows that were used, and no others: with 3 heads of 4, the first 576 rows of qkv."""
+    space = tiny.configured(patch=8)
+    net = space.supernet(CIFAR)
+    arch = space.parse(str((12, *[4.0] * 12, *[3] * 12, 192)))
+    net.subnet(arch)(torch.randn(2, *CIFAR.input_shape)).sum().backward()
+    grad = net.blocks[0].attn.qkv.weight.grad
+    assert grad[:576, :192].abs().sum(1).min() > 0
+    assert not grad[576:].any()
+    assert not grad[:, 192:].any()
+    assert net.blocks[12].fc1.weight.grad is None
+    assert all(mine is theirs for mine, theirs in zip(net.subnet(arch).parameters(), net.parameters(), strict=True))
+
+
+def test_an_architecture_larger_than_the_supernet_is_refused():
+    arch = small.sample(np.random.default_rng(0))
+    with pytest.raises(UsageError, match="larger than this supernet; ask for that of autoformer_small"):
+        tiny.supernet(device="meta").subnet(arch)
+
+
+def test_drop_path_grows_over_the_depth_of_the_supernet_and_acts_in_training_only():
+    space = tiny.configured(patch=8, drop_path=0.13)
+    network = space.build(space.parse(str((12, *[4.0] * 12, *[3] * 12, 192))), CIFAR)
+    np.testing.assert_allclose([block.drop_path for block in network.blocks], 0.01 * np.arange(12), atol=1e-12)
+    x = torch.randn(64, *CIFAR.input_shape)
+    with torch.no_grad():
+        assert not torch.equal(network(x), network(x))
+        assert torch.equal(network.eval()(x), network(x))
+
+
+def test_the_curve_goes_through_in_taylor_mode():
+    """All functions of the network have Taylor rules, and they agree with reverse mode."""
+    space = tiny.configured(patch=8)
+    network = space.build(space.sample(np.random.default_rng(0)), CIFAR).double()
+    probe = Probe(network, Batch(torch.randn(1, *CIFAR.input_shape, dtype=torch.float64), torch.zeros(1)))
+    u1, u2 = probe._plane(CIFAR.input_shape)
+    for taylor, reverse in zip(probe._taylor(u1, u2), probe._reverse(u1, u2), strict=True):
+        torch.testing.assert_close(taylor, reverse)
