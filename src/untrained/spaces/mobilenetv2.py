@@ -1,0 +1,60 @@
+"""The MobileNetV2 space of ZenNAS (arXiv:2102.01063), ZiCo (arXiv:2301.11300) and AZ-NAS, searched by Dextr too.
+
+A stem, blocks `SuperResIDWE{e}K{k}` of inverted depthwise residual units, a 1x1 convolution. A sublayer of a block is
+two units: 1x1 to e times the bottleneck, depthwise k x k, 1x1 to the bottleneck; then the same with e times the block's
+width. Each has a residual with a projection where the width changes, and ReLU after the sum.
+
+The published search starts at `INITIAL`, allows 14 layers (450 M, 600 M multiply-adds) or 16 (1 G), never changes the
+width of the last convolution, and prefers some types of blocks by accident (`_walk.py`; `variant="published"`). Widths
+have no limit there; here it is 8192. The choices make about 10^110 structures of up to 16 layers, and 10^211 of up to
+30, the default (the most of any published run); no paper states the size of this space, and a search only sees what
+lies around its start.
+"""
+
+from functools import partial
+from typing import Any
+
+from untrained.spaces._plainnet import PlainNet, Style
+from untrained.spaces._plainnet_size import flops as flops
+from untrained.spaces._plainnet_size import model_size as model_size
+from untrained.spaces._plainnet_size import num_layers as num_layers
+from untrained.spaces._space import SPACES, space
+from untrained.spaces._structure import Structures, chosen, sketch
+from untrained.spaces._walk import Walk
+from untrained.types import Task
+
+INITIAL = {
+    "imagenet": "SuperConvK3BNRELU(3,8,2,1)SuperResIDWE6K3(8,32,2,8,1)SuperResIDWE6K3(32,48,2,32,1)"
+    "SuperResIDWE6K3(48,96,2,48,1)SuperResIDWE6K3(96,128,2,96,1)SuperConvK1BNRELU(128,2048,1,1)"
+}
+KINDS = tuple(f"SuperResIDWE{e}K{k}" for k in (3, 5, 7) for e in (1, 2, 4, 6))
+WALK = Walk((KINDS,), INITIAL)
+
+
+@space(
+    task=Task("imagenet", (3, 224, 224), 1000),
+    notation=Structures(KINDS),
+    sketch=sketch,
+    mutation=WALK.mutate,
+    sampling=WALK.sample,
+)
+def mobilenetv2(
+    choose: Any,
+    task: Task,
+    *,
+    use_se: bool = False,
+    no_reslink: bool = False,
+    no_BN: bool = False,
+    max_layers: int = 30,
+    initial: str = "imagenet",
+    variant: str = "default",
+    replacements: int = 1,
+) -> Any:
+    """Inverted depthwise residual blocks with any widths, kernels and depths: MobileNetV2 as ZenNAS and ZiCo search it.
+
+    `initial`, `variant` and `replacements` decide how architectures are drawn and mutated, not what is built.
+    """
+    return partial(PlainNet, chosen(choose, KINDS, max_layers), task, Style(use_se, no_reslink, no_BN))
+
+
+SPACES.add("mobilenetv2", mobilenetv2)
