@@ -1,8 +1,6 @@
 """The report room: numbers, axes, drawings and the page, read as text and in Chromium."""
 
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -432,20 +430,6 @@ def test_an_interrupted_run_tells_how_to_go_on() -> None:
 
 
 # The page in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on the PATH")
-    quiet = ["background-networking", "component-update", "gpu", "sync"]
-    with api.sync_playwright() as play:
-        flags = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
-        chrome = play.chromium.launch(executable_path=chromium, args=flags)
-        yield chrome
-        chrome.close()
 
 
 @pytest.mark.browser

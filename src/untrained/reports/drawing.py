@@ -1,131 +1,26 @@
-"""A cell as an SVG drawing: operations as coloured pills on the wires or as coloured nodes, flowing right or down.
+"""An architecture as an SVG drawing, whatever its sketch: a cell, several cells, stages, or a transformer's layers.
 
-Colours are CSS classes (`op-skip`, `op-conv3`, ...), one per family of operations, defined in style.css.
-Knows nothing of search spaces: it reads names that the field uses and draws any other name in ink.
+Each kind has its own file; colours are CSS classes defined in style.css. Nothing here knows a search space.
 """
 
-import re
-from collections.abc import Sequence
 from html import escape
-from math import hypot
 
-from untrained.reports._curves import Point, curves
-from untrained.reports._layout import Gaps, Item, Plan, arrange
-from untrained.spaces._sketch import Cell
-
-_FAMILIES = (
-    ("none", r"none|zero|zeroize"),
-    ("skip", r".*(skip|identity|shortcut).*"),
-    ("avg", r".*(avg|average).*"),
-    ("max", r".*max.*pool.*"),
-    ("dil", r".*dil.*"),
-    ("sep", r".*(sep|depthwise|dwise|mbconv).*"),
-    ("conv1", r"(.*\D)?1x1(\D.*)?"),
-    ("conv3", r".*(conv|\dx\d).*"),
-)
-_CHAR, _LINE, _PAD = 7.5, 24.0, 11.0  # of 12.5 px monospace text: advance, height of its box, space at either end
-_NODE = 38.0  # across a node with a short name
-_MARGIN = 6.0
-_LEGIBLE = 0.75  # of the natural size; a page too narrow for that scrolls the drawing in its own box
-_HEAD = 8.0  # length of an arrow head
+from untrained.reports._cell import draw_cell
+from untrained.reports._ink import family as family
+from untrained.reports._layers import draw_layers
+from untrained.reports._stages import draw_stages
+from untrained.spaces._sketch import Cell, Cells, Layers, Sketch, Stages
 
 
-def draw(cell: Cell, *, room: float = 880) -> str:
-    """The cell as one `<svg>`: from left to right if that fits into `room` pixels, else whichever way is narrower."""
-    right = _plan(cell, down=False)
-    if _extent(right.items)[0] <= room:
-        return _svg(cell, right, down=False)
-    down = _plan(cell, down=True)
-    if _extent(down.items)[1] < _extent(right.items)[0]:
-        return _svg(cell, down, down=True)
-    return _svg(cell, right, down=False)
-
-
-def family(operation: str) -> str:
-    """The family an operation is coloured by: `conv3` for nor_conv_3x3, `none` for none, `plain` for any other name."""
-    name = operation.strip().lower()
-    return next((family for family, pattern in _FAMILIES if re.fullmatch(pattern, name)), "plain")
-
-
-def _svg(cell: Cell, plan: Plan, *, down: bool) -> str:
-    boxes = [_box(item, down) for item in plan.items]
-    left, top = (min((box[k] for box in boxes), default=0.0) - _MARGIN for k in (0, 1))
-    width, height = (side + 2 * _MARGIN for side in _turned(*_extent(plan.items), down))
-    paths = [[_turned(*point, down) for point in path] for path in curves(plan)]
-    faint_first = sorted(range(len(cell.edges)), key=lambda e: family(cell.edges[e][2]) != "none")
-    wires = [_wire(cell, e, paths[e]) for e in faint_first]
-    tags = [_pill(cell.edges[e][2], boxes[i], "tag") for e, i in enumerate(plan.labels) if i is not None]
-    nodes = [_pill(label, boxes[n], "node") for n, label in enumerate(cell.nodes)]
-    return (
-        f'<svg class="cell" viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}" '
-        f'style="max-width:{width:.0f}px;min-width:{_LEGIBLE * width:.0f}px" '
-        f'role="img" aria-label="{escape(_spoken(cell))}">'
-        f"{''.join(wires + tags + nodes)}</svg>"
-    )
-
-
-def _plan(cell: Cell, *, down: bool) -> Plan:
-    """The layout with every size turned so that `along` follows the flow."""
-    gaps = Gaps(28, across=14, wire=14) if down else Gaps(24, across=24, wire=22)
-    nodes = [_turned(max(_text(label) - 6, _NODE), _NODE, down) for label in cell.nodes]
-    edges = [(a, b, _turned(_text(label), _LINE, down) if label else None) for a, b, label in cell.edges]
-    return arrange(nodes, edges, gaps)
-
-
-def _turned(x: float, y: float, down: bool) -> tuple[float, float]:
-    """Page coordinates as (along, across), and back."""
-    return (y, x) if down else (x, y)
-
-
-def _text(label: str) -> float:
-    return _CHAR * len(label) + 2 * _PAD
-
-
-def _extent(items: Sequence[Item]) -> tuple[float, float]:
-    """Length with the flow and breadth across it."""
-    ends = [[(item.along, item.across)[k] + s * item.size[k] / 2 for item in items for s in (-1, 1)] for k in (0, 1)]
-    return max(ends[0], default=0.0) - min(ends[0], default=0.0), max(ends[1], default=0.0) - min(ends[1], default=0.0)
-
-
-def _box(item: Item, down: bool) -> tuple[float, float, float, float]:
-    """Left, top, width, height on the page."""
-    (x, y), (w, h) = _turned(item.along, item.across, down), _turned(*item.size, down)
-    return x - w / 2, y - h / 2, w, h
-
-
-def _wire(cell: Cell, edge: int, path: Sequence[Point]) -> str:
-    """The curve up to the arrow head, and the head."""
-    source, target, label = cell.edges[edge]
-    (x, y), (bx, by) = path[-1], path[-2]
-    length = hypot(x - bx, y - by) or 1.0
-    dx, dy = (x - bx) / length, (y - by) / length
-    neck = (x - _HEAD * dx, y - _HEAD * dy)
-    wings = [(neck[0] - s * 0.42 * _HEAD * dy, neck[1] + s * 0.42 * _HEAD * dx) for s in (1, -1)]
-    curve = f"M{_xy(path[0])}" + "".join(f"C{' '.join(map(_xy, path[i : i + 3]))}" for i in range(1, len(path) - 3, 3))
-    curve += f"C{' '.join(map(_xy, [path[-3], (bx - x + neck[0], by - y + neck[1]), neck]))}"
-    head = " ".join(map(_xy, [(x, y), *wings]))
-    names = [cell.nodes[n] or str(n) for n in (source, target)]
-    said = escape(f"{names[0]} \u2192 {names[1]}" + (f": {label}" if label else ""))
-    return (
-        f'<g class="wire op-{family(label)}" data-edge="{source}-{target}"><title>{said}</title>'
-        f'<path d="{curve}"/><polygon points="{head}"/></g>'
-    )
-
-
-def _pill(label: str, box: tuple[float, float, float, float], kind: str) -> str:
-    x, y, w, h = box
-    return (
-        f'<g class="{kind} op-{family(label)}"><rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" '
-        f'rx="{min(w, h) / 2:.1f}"/><text x="{x + w / 2:.1f}" y="{y + h / 2:.1f}">{escape(label)}</text></g>'
-    )
-
-
-def _xy(point: Point) -> str:
-    return f"{point[0]:.1f},{point[1]:.1f}"
-
-
-def _spoken(cell: Cell) -> str:
-    """The drawing in words, for those who cannot see it."""
-    name = [label or str(n) for n, label in enumerate(cell.nodes)]
-    wires = [f"{name[a]} to {name[b]}" + (f" by {label}" if label else "") for a, b, label in cell.edges]
-    return f"Cell of {len(cell.nodes)} nodes. " + "; ".join(wires)
+def draw(sketch: Sketch, *, room: float = 880) -> str:
+    """The sketch as one `<svg>` for a page `room` pixels wide; named cells one below the other in a `<div>`."""
+    match sketch:
+        case Cell():
+            return draw_cell(sketch, room)
+        case Cells():
+            parts = [f"<h3>{escape(name)}</h3>{draw_cell(cell, room)}" for name, cell in sketch.parts]
+            return f'<div class="cells">{"".join(parts)}</div>'
+        case Stages():
+            return draw_stages(sketch, room)
+        case Layers():
+            return draw_layers(sketch, room)

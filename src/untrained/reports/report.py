@@ -80,6 +80,4 @@ def _space(name: str) -> Space | None:
 
 
 def _sketch(space: Space | None, ranking: Ranking) -> Sketch | None:
-    if space is None or space.sketch is None or not ranking.standings:
-        return None
-    return space.sketch(ranking.standings[0].arch)
+    return space.draft(ranking.standings[0].arch) if space and ranking.standings else None

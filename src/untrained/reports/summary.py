@@ -5,7 +5,7 @@ The page knows nothing of stores, strategies or networks; whoever writes a repor
 
 from dataclasses import dataclass, field
 
-from untrained.spaces._sketch import Cell
+from untrained.spaces._sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Summary:
     higher_is_better: bool
     ranking: tuple[Ranked, ...]  # best first
     failed: tuple[Failed, ...] = ()
-    drawing: Cell | None = None  # of the best architecture
+    drawing: Sketch | None = None  # of the best architecture
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)  # seconds: build, measure, total

@@ -1,0 +1,71 @@
+"""The tutorial docs/your-own-space.md, executed as it is written."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from untrained.cli import main
+from untrained.errors import UsageError
+from untrained.spaces import Space, load_space
+
+PAGE = (Path(__file__).parents[1] / "docs" / "your-own-space.md").read_text()
+MINE, TOUR, GROUPED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(COMMAND,) = re.findall(r"```\n(untrained .*?)\n```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The reader's folder, with the reader in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "grouped.py").write_text(GROUPED)
+    return tmp_path
+
+
+def test_the_space_has_twenty_lines_with_a_loop_and_a_branch():
+    lines = [line for line in MINE.splitlines() if line.strip()]
+    assert len(lines) <= 20
+    assert re.search(r"^    for .* in range\(choose", MINE, re.MULTILINE)
+    assert re.search(r"^        if choose", MINE, re.MULTILINE)
+
+
+def test_the_command_searches_it(mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    assert COMMAND == "untrained search --space ./mine.py:mynet --data digits --budget 4"
+    monkeypatch.setattr(sys, "argv", [*shlex.split(COMMAND), "--run", "run", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    rows = [row for row in json.loads(capsys.readouterr().out) if row["proxy"] == "dextr"]
+    space: Space = load_space("./mine.py:mynet")
+    assert len({space.parse(row["arch"]) for row in rows}) == len(rows) == 4
+    assert all(row["value"] > 0 for row in rows)
+    assert "<svg" in (mine / "run" / "report.html").read_text()
+
+
+def test_the_tour_does_what_it_says(mine: Path, capsys: pytest.CaptureFixture[str]):
+    exec(compile(TOUR, "your-own-space.md", "exec"), {})
+    assert re.match(r"depth=\d,width0=\d+,kernel0=\d,kind0=\w+", capsys.readouterr().out)
+
+
+def test_choices_that_do_not_go_together(mine: Path):
+    """6 channels in 2 or 3 groups, 8 in 2 or 4."""
+    space: Space = load_space("./grouped.py:grouped")
+    valid = ["width=6,groups=2", "width=6,groups=3", "width=8,groups=2", "width=8,groups=4"]
+    assert [str(arch) for arch in space] == valid
+    rng = np.random.default_rng(0)
+    assert {str(space.sample(rng)) for _ in range(50)} == set(valid)
+    assert {str(space.mutate(space.parse(valid[1]), rng)) for _ in range(50)} <= set(valid) - {valid[1]}
+    with pytest.raises(UsageError, match="width=8,groups=3 is not in grouped: 3 groups do not divide 8 channels"):
+        space.parse("width=8,groups=3")
+
+
+def test_an_option_of_the_function_is_an_option_of_the_space(mine: Path):
+    changed = MINE.replace("(choose, task)", "(choose, task, depth=3)").replace("[1, 2, 3]", "[depth]")
+    (mine / "mine.py").write_text(changed)
+    space = load_space("./mine.py:mynet(depth=2)")
+    assert len(list(space)) == 12**2
