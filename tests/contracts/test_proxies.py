@@ -18,7 +18,7 @@ from torch.nn.modules import module as torch_module
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.probe import plane
+from untrained.probe.circle import plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
 from untrained.spaces import load_space
 from untrained.types import Batch, Task

@@ -62,7 +62,7 @@ class Capture:
         return self._rectified.setdefault(id(source), (source, output))[1]
 
     def _collect(self, name: str, leaf: bool, output: Any) -> None:
-        tensor = output if isinstance(output, Tensor) else _first_tensor(output)
+        tensor = output if isinstance(output, Tensor) else first_tensor(output)
         if tensor is not None:
             version = 0 if self._copies is None else tensor._version  # asking goes through the function mode: dear
             self._calls.append((tensor, version, name, leaf))  # holds the tensor, so its id stays taken
@@ -87,14 +87,14 @@ class Capture:
         return tuple(found.values())
 
 
-def _first_tensor(output: Any) -> Tensor | None:
+def first_tensor(output: Any) -> Tensor | None:
     """The tensor a module mainly returns: attention returns (output, weights), some models a dictionary."""
     if isinstance(output, Tensor):
         return output
     if isinstance(output, dict):
         output = list(output.values())
     if isinstance(output, list | tuple) and output:
-        return _first_tensor(output[0])
+        return first_tensor(output[0])
     return None
 
 

@@ -9,6 +9,7 @@ After it, parameters, buffers, gradients, modes, hooks and random states are wha
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,20 @@ from untrained.probe.jets import Jet
 _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 
 
+@dataclass(frozen=True)
+class Variance:
+    """What a batch norm divides by: the variance of each channel (biased), and over how many entries it was taken."""
+
+    channels: torch.Tensor
+    entries: int
+
+
 class _Scoring(TorchFunctionMode):
-    """Batch norm on batch statistics, dropout off; everything else as written."""
+    """Batch norm on batch statistics, dropout off; everything else as written. `heard` collects the variances."""
+
+    def __init__(self, heard: "list[Variance] | None" = None) -> None:
+        super().__init__()
+        self.heard = heard
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -31,6 +44,9 @@ class _Scoring(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.batch_norm:
             args, kwargs = _on_batch(*args, **kwargs), {}
+            if self.heard is not None:
+                rows = args[0].movedim(1, 0).flatten(1)
+                self.heard.append(Variance(rows.var(1, unbiased=False), rows.shape[1]))
         elif func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
         if Jet in types:  # straight to the rules: being asked twice costs as much as a small layer
@@ -53,7 +69,7 @@ def _on_batch(
 
 
 @contextmanager
-def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
+def watching(model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = None) -> Iterator[None]:
     """Look at `model` as scoring does; see the module's docstring."""
     flags = [vars(module) for module in model.modules()]  # Module.__setattr__ would cost milliseconds a look
     modes = [flag["training"] for flag in flags]
@@ -61,7 +77,7 @@ def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
         for flag in flags:
             flag["training"] = False
         grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
-        with torch.inference_mode(False), torch.set_grad_enabled(grad), random_state(seed), _Scoring():
+        with torch.inference_mode(False), torch.set_grad_enabled(grad), random_state(seed), _Scoring(heard):
             yield
     finally:
         for flag, mode in zip(flags, modes, strict=True):

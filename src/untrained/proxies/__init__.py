@@ -6,7 +6,25 @@ dextr   dextr(variant=published)   ./mine.py:my_proxy
 from untrained._load import from_file, names_file, parse_call
 from untrained._load import split_names as split_names
 from untrained.errors import UsageError
-from untrained.proxies import dextr, size  # noqa: F401 - they register themselves
+from untrained.proxies import (  # noqa: F401 - they register themselves
+    aznas,
+    combined,
+    dextr,
+    dss,
+    gradsign,
+    hnas,
+    jacobian,
+    meco,
+    nasi,
+    naswot,
+    pruning,
+    sigeo,
+    size,
+    synflow,
+    tenas,
+    zen,
+    zico,
+)
 from untrained.proxies._proxy import PROXIES as PROXIES
 from untrained.proxies._proxy import Proxy as Proxy
 from untrained.proxies._proxy import proxy as proxy

@@ -1,0 +1,179 @@
+"""Per-sample gradients and their Gram matrix, the neural tangent kernel, layer by layer.
+
+    g_i : gradient of a scalar of sample i by a parameter        K_ij = sum over parameters of g_i . g_j
+
+One forward and one backward. As the backward pass comes by a layer, the layer's per-sample gradients are made of its
+inputs and of the gradient of its outputs, added to K in float64, and let go: never are all of them held at once. A
+parameter used several times (tied weights) waits until its uses are summed.
+
+Batch norm couples the samples of a batch, so "the gradient of sample i" has three readings:
+
+    cross   one backward of the summed outputs, split by the sample whose activations it passes (HNAS's code): g_i also
+            holds what sample i does to the others through the statistics
+    fixed   the statistics of the batch are constants: each sample's own gradient, exactly, still in one backward
+    exact   each sample's own gradient also through the statistics: one backward a sample (TE-NAS's code)
+
+Without batch norm the three are equal. A parameter that is used in a way no rule knows makes the pass fall back to one
+backward a sample where that is the same thing, and fail by name where it is not.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from untrained.errors import Unscorable
+from untrained.probe.sample_gradients import SAMPLE_RULES
+from untrained.probe.tracking import FixedStatistics, Tracking
+
+Reading = Literal["cross", "fixed", "exact"]
+Network = Callable[[Tensor], Tensor]
+Scalars = Callable[[Tensor], Tensor]  # outputs -> (samples, k): K is summed over the k scalars of each sample
+
+
+@dataclass
+class Kernel:
+    """What per-sample gradients add up to. All float64 on the CPU, by parameter."""
+
+    samples: int
+    grams: dict[str, Tensor] = field(default_factory=dict)  # (samples, samples) each
+    agreement: dict[str, float] = field(default_factory=dict)  # sum over entries of |sum over samples of sign g|
+    products: dict[str, Tensor] = field(default_factory=dict)  # theta . g_i, (samples,)
+
+    def add(self, name: str, theta: Tensor, g: Tensor, signs: bool) -> None:
+        """`g`: per-sample gradients of (some rows of) a parameter, `theta`: those rows; (samples, *theta.shape)."""
+        name, G = name.partition("[")[0], g.flatten(1).double()
+        _sum(self.grams, name, (G @ G.mT).cpu())
+        _sum(self.products, name, (G @ theta.detach().flatten().double()).cpu())
+        if signs:
+            _sum(self.agreement, name, float(g.sign().sum(0).abs().sum()))
+
+    def gram(self, names: "set[str] | None" = None) -> Tensor:
+        """K over some parameters, or over all."""
+        chosen = [K for name, K in self.grams.items() if names is None or name in names]
+        return sum(chosen, torch.zeros(self.samples, self.samples, dtype=torch.float64))
+
+
+def _sum(into: dict[str, Any], name: str, value: Any) -> None:
+    into[name] = into[name] + value if name in into else value
+
+
+def kernel(
+    network: Network, inputs: Tensor, scalars: Scalars, parameters: Mapping[str, nn.Parameter], *,
+    reading: Reading = "cross", signs: bool = False,
+) -> Kernel:  # fmt: skip
+    """The kernel of `scalars(network(inputs))` over `parameters`."""
+    if reading == "exact":
+        return _one_by_one(network, inputs, scalars, parameters, signs)
+    listen = _Layers(parameters, len(inputs), signs)
+    try:
+        if reading == "fixed":
+            with FixedStatistics(), listen:
+                return listen.run(network, inputs, scalars)
+        with listen:
+            return listen.run(network, inputs, scalars)
+    except Unscorable as unknown_use:
+        if unknown_use.kind != "unsupported" or (reading == "cross" and listen.coupled):
+            raise
+        if reading == "fixed":
+            with FixedStatistics():
+                return _one_by_one(network, inputs, scalars, parameters, signs)
+        return _one_by_one(network, inputs, scalars, parameters, signs)
+
+
+def _one_by_one(
+    network: Network, inputs: Tensor, scalars: Scalars, parameters: Mapping[str, nn.Parameter], signs: bool
+) -> Kernel:
+    """One backward a sample: slower, for any function."""
+    made = Kernel(len(inputs))
+    values = list(parameters.values())
+    with torch.enable_grad():
+        for column in scalars(network(inputs.clone())).mT:
+            rows = [torch.autograd.grad(s, values, retain_graph=True, materialize_grads=True) for s in column]
+            for name, theta, *grads in zip(parameters, values, *rows, strict=True):
+                made.add(name, theta, torch.stack(grads), signs)
+    return made
+
+
+class _Layers(Tracking):
+    """Runs a network with its parameters as constants and turns gradients of outputs into per-sample gradients."""
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter], samples: int, signs: bool) -> None:
+        super().__init__(parameters)
+        self.made = Kernel(samples)
+        self.signs = signs
+        self.coupled = False  # whether batch norm was met
+        self._uses: dict[int, int] = {}
+        self._waiting: dict[tuple[int, int], tuple[Tensor, slice, Tensor]] = {}
+        self._roots: list[Tensor] = []
+
+    def run(self, network: Network, inputs: Tensor, scalars: Scalars) -> Kernel:
+        with torch.enable_grad():
+            columns = scalars(network(inputs.clone())).mT
+            if not self._roots or not columns.requires_grad:
+                raise Unscorable("disconnected", "the output does not depend on any parameter")
+            for column in columns:
+                torch.autograd.grad(column.sum(), self._roots, retain_graph=len(columns) > 1, allow_unused=True)
+                for parameter, rows, g in self._waiting.values():
+                    self.made.add(self.names[id(parameter)], parameter[rows], g, self.signs)
+                self._waiting.clear()
+        return self.made
+
+    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.coupled |= func is F.batch_norm
+        used = {id(x): x for x in _tensors((*args, *kwargs.values())) if id(x) in self.names}
+        if not used:
+            return func(*args, **kwargs)
+        if func not in SAMPLE_RULES:
+            return self._unknown(func, args, kwargs)
+        constants = {key: p.detach() for key, p in used.items()}
+        args = tuple(constants.get(id(x), x) for x in args)
+        kwargs = {key: constants.get(id(x), x) for key, x in kwargs.items()}
+        out = func(*args, **kwargs)
+        if not out.requires_grad:
+            self._roots.append(out.requires_grad_())
+        self._follow(SAMPLE_RULES[func](*args, **kwargs), {id(c): used[key] for key, c in constants.items()}, args, out)
+        return out
+
+    def _unknown(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A question about a parameter (its shape, its device) is none of our business; a function of it is."""
+        out = func(*args, **kwargs)
+        if isinstance(out, Tensor) and out.grad_fn is not None:
+            called = torch.overrides.resolve_name(func) or repr(func)
+            raise Unscorable("unsupported", f"no per-sample gradient of a parameter used by {called}")
+        return out
+
+    def _follow(self, rule: Any, owners: dict[int, Tensor], args: tuple[Any, ...], out: Tensor) -> None:
+        """As the gradient of `out` comes by, hand on the per-sample gradients that `rule` makes of it."""
+        for key in map(id, owners.values()):
+            self._uses[key] = self._uses.get(key, 0) + 1
+        versions = [(x, x._version) for x in args if isinstance(x, Tensor) and x is not out]
+
+        def arrive(grad: Tensor) -> None:
+            if len(grad) != self.made.samples:
+                raise Unscorable("unsupported", "no per-sample gradient where samples are not on the first axis")
+            if any(x._version != version for x, version in versions):
+                raise Unscorable("unsupported", "no per-sample gradient of a layer whose input is overwritten later")
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                for constant, rows, g in rule(grad):
+                    if id(constant) in owners:
+                        self._collect(owners[id(constant)], rows, g)
+
+        out.register_hook(arrive)  # type: ignore[no-untyped-call]
+
+    def _collect(self, parameter: Tensor, rows: slice, g: Tensor) -> None:
+        if self._uses[id(parameter)] == 1:
+            self.made.add(self.names[id(parameter)], parameter[rows], g, self.signs)
+        else:
+            key = id(parameter), rows.start or 0
+            before = self._waiting.get(key)
+            self._waiting[key] = parameter, rows, g if before is None else before[2] + g
+
+
+def _tensors(values: tuple[Any, ...]) -> list[Tensor]:
+    """The tensors among arguments, also inside lists such as `torch.cat` takes."""
+    flat = [x for v in values for x in (v if isinstance(v, list | tuple) else (v,))]
+    return [x for x in flat if isinstance(x, Tensor)]
