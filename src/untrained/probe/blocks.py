@@ -52,6 +52,7 @@ def block_pass(model: nn.Module, network: Callable[[Tensor], Tensor], inputs: Te
     met: list[Tensor] = []
     with torch.enable_grad(), _listening(block_modules(model), met):
         network(inputs.clone().requires_grad_() * 1)
+        met = [f for f in met if f.ndim == met[-1 if len(met) < 2 else 1].ndim]  # the pooled end is no trunk
         if len(met) < 2:
             raise Unscorable("unsupported", "the network has no block")
         passes = [_through(met[k - 1], met[k], signs(met[k], k)) for k in range(len(met) - 1, 0, -1)]
@@ -91,13 +92,14 @@ def _through(before: Tensor, after: Tensor, g_out: Tensor) -> tuple[Tensor, Tens
 
 
 def _unshuffled(g_in: Tensor, g_out: Tensor) -> Tensor:
-    """Where a block lowers the resolution, the pixels of a neighbourhood become channels."""
+    """Where a block lowers the resolution, the pixels of a neighbourhood become channels; a border left over is cut."""
     if g_in.ndim != 4 or g_in.shape[2:] == g_out.shape[2:]:
         return g_in
-    factor, rest = divmod(g_in.shape[2], g_out.shape[2])
-    if rest or g_in.shape[3] != factor * g_out.shape[3]:
-        raise Unscorable("unsupported", f"a block maps {tuple(g_in.shape[2:])} to {tuple(g_out.shape[2:])} positions")
-    return F.pixel_unshuffle(g_in, factor)
+    height, width = g_out.shape[2:]
+    factor = min(g_in.shape[2] // height, g_in.shape[3] // width)
+    if not factor:
+        raise Unscorable("unsupported", "a block raises the resolution")
+    return F.pixel_unshuffle(g_in[:, :, : factor * height, : factor * width], factor)
 
 
 def rows(feature: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ Without batch norm the three are equal. A parameter that is used in a way no rul
 backward a sample where that is the same thing, and fail by name where it is not.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -62,13 +62,19 @@ def _sum(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def kernel(
-    network: Network, inputs: Tensor, scalars: Scalars, parameters: Mapping[str, nn.Parameter], *,
-    reading: Reading = "cross", signs: bool = False,
-) -> Kernel:  # fmt: skip
-    """The kernel of `scalars(network(inputs))` over `parameters`."""
+    network: Network,
+    inputs: Tensor,
+    scalars: Scalars,
+    parameters: Mapping[str, nn.Parameter],
+    *,
+    everything: Mapping[str, nn.Parameter],
+    reading: Reading = "cross",
+    signs: bool = False,
+) -> Kernel:
+    """The kernel of `scalars(network(inputs))` over `parameters`, some of `everything` the network has."""
     if reading == "exact":
         return _one_by_one(network, inputs, scalars, parameters, signs)
-    listen = _Layers(parameters, len(inputs), signs)
+    listen = _Layers(everything, set(parameters), len(inputs), signs)
     try:
         if reading == "fixed":
             with FixedStatistics(), listen:
@@ -101,8 +107,9 @@ def _one_by_one(
 class _Layers(Tracking):
     """Runs a network with its parameters as constants and turns gradients of outputs into per-sample gradients."""
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], samples: int, signs: bool) -> None:
-        super().__init__(parameters)
+    def __init__(self, everything: Mapping[str, nn.Parameter], wanted: set[str], samples: int, signs: bool) -> None:
+        super().__init__(everything)
+        self.wanted = wanted
         self.made = Kernel(samples)
         self.signs = signs
         self.coupled = False  # whether batch norm was met
@@ -127,16 +134,23 @@ class _Layers(Tracking):
         used = {id(x): x for x in _tensors((*args, *kwargs.values())) if id(x) in self.names}
         if not used:
             return func(*args, **kwargs)
-        if func not in SAMPLE_RULES:
+        if func not in SAMPLE_RULES and any(self._wants(p) for p in used.values()):
             return self._unknown(func, args, kwargs)
         constants = {key: p.detach() for key, p in used.items()}
-        args = tuple(constants.get(id(x), x) for x in args)
-        kwargs = {key: constants.get(id(x), x) for key, x in kwargs.items()}
+        args = _replaced(args, constants)
+        kwargs = {key: _replaced((x,), constants)[0] for key, x in kwargs.items()}
         out = func(*args, **kwargs)
+        used = {key: p for key, p in used.items() if self._wants(p)}
+        if not used:
+            return out
         if not out.requires_grad:
-            self._roots.append(out.requires_grad_())
-        self._follow(SAMPLE_RULES[func](*args, **kwargs), {id(c): used[key] for key, c in constants.items()}, args, out)
+            self._roots.append(out.detach().requires_grad_())
+            out = self._roots[-1].clone()  # an in-place function further on must not meet a leaf
+        self._follow(SAMPLE_RULES[func](*args, **kwargs), {id(constants[key]): p for key, p in used.items()}, args, out)
         return out
+
+    def _wants(self, parameter: Tensor) -> bool:
+        return self.names[id(parameter)].partition("[")[0] in self.wanted
 
     def _unknown(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A question about a parameter (its shape, its device) is none of our business; a function of it is."""
@@ -160,6 +174,8 @@ class _Layers(Tracking):
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 for constant, rows, g in rule(grad):
                     if id(constant) in owners:
+                        if g is None:
+                            raise Unscorable("unsupported", "no per-sample gradient of a parameter shaped like a batch")
                         self._collect(owners[id(constant)], rows, g)
 
         out.register_hook(arrive)  # type: ignore[no-untyped-call]
@@ -171,6 +187,13 @@ class _Layers(Tracking):
             key = id(parameter), rows.start or 0
             before = self._waiting.get(key)
             self._waiting[key] = parameter, rows, g if before is None else before[2] + g
+
+
+def _replaced(values: Sequence[Any], constants: Mapping[int, Tensor]) -> tuple[Any, ...]:
+    """Arguments with parameters replaced by constants, also inside lists."""
+    return tuple(
+        type(v)(_replaced(v, constants)) if type(v) in (list, tuple) else constants.get(id(v), v) for v in values
+    )
 
 
 def _tensors(values: tuple[Any, ...]) -> list[Tensor]:

@@ -240,12 +240,16 @@ class Probe:
             if over == "layers":
                 layers = layer_parameters(self.model)
                 chosen = {name: p for name, p in chosen.items() if name in layers}
-            signs = outputs == "loss"
             with self.watching():
                 self._kernels[key] = kernel(
-                    self._network, self.batch.inputs, lambda out: self._scalars(out, outputs), chosen,
-                    reading=reading, signs=signs,
-                )  # fmt: skip
+                    self._network,
+                    self.batch.inputs,
+                    lambda out: self._scalars(out, outputs),
+                    chosen,
+                    everything=dict(self.model.named_parameters()),
+                    reading=reading,
+                    signs=outputs == "loss",
+                )
         return self._kernels[key]
 
     def _scalars(self, out: Tensor, which: Outputs) -> Tensor:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from untrained.errors import Unscorable
 from untrained.probe.jets import names
 
-Piece = tuple[Tensor, slice, Tensor]
+Piece = tuple[Tensor, slice, Tensor | None]  # None: no rule for this argument
 SampleRule = Callable[..., Callable[[Tensor], Iterator[Piece]]]
 SAMPLE_RULES: dict[Callable[..., Any], SampleRule] = {}
 PIECE = 2**24  # entries of a piece: 64 MiB in float32
@@ -199,11 +199,11 @@ def _product(x: Any, y: Any) -> Any:
     return gradients
 
 
-def _unbroadcast(grad: Tensor, parameter: Tensor) -> Tensor:
-    """Sum what broadcasting repeated: (samples, ...) -> (samples, *parameter.shape)."""
+def _unbroadcast(grad: Tensor, parameter: Tensor) -> Tensor | None:
+    """Sum what broadcasting repeated: (samples, ...) -> (samples, *parameter.shape). None for a batch itself."""
     shape = (1,) * (grad.ndim - parameter.ndim) + tuple(parameter.shape)
     if shape[0] != 1:
-        raise Unscorable("unsupported", "a parameter with an entry for every sample")
+        return None
     over = [axis for axis in range(1, grad.ndim) if shape[axis] == 1 and grad.shape[axis] != 1]
     return (grad.sum(over, keepdim=True) if over else grad).reshape(len(grad), *parameter.shape)
 

@@ -58,7 +58,7 @@ def swap(probe: Probe) -> float:
 
 @registered
 @proxy(paper="SWAP (Peng et al.)", measures="expressivity, size", samples=16, layers=LAYERS)
-def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1000.0) -> float:
+def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1e6) -> float:
     """SWAP, preferring networks of a given size.
 
         swap exp(-(P - mu)^2 / sigma),   P the number of parameters in thousands
@@ -95,4 +95,4 @@ def te_nas_regions(probe: Probe) -> float:
     """
     K = torch.stack([agreement(code.signs) for code in probe.codes]).sum(0)
     neurons = sum(code.signs.shape[1] for code in probe.codes)
-    return float(len((neurons == K).unique(dim=0)))
+    return float(len(torch.unique(neurons == K, dim=0)))
