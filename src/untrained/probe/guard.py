@@ -2,8 +2,8 @@
 
 `watching(model)` is the only door: inside it the model is in evaluation mode (no dropout, no auxiliary heads, no buffer
 updates), batch norm reads the statistics of the batch in front of it (the convention of all training-free work),
-randomness is seeded, and a caller's inference mode is off (its tensors know no versions, its functions are fused).
-After it, parameters, buffers, gradients, modes, hooks and random states are what they were.
+randomness is seeded, float32 is float32 also on a GPU, and a caller's inference mode is off (its tensors know no
+versions, its functions are fused). After it, parameters, buffers, gradients, modes, hooks and random states are what they were.
 """
 
 import random
@@ -77,11 +77,23 @@ def watching(model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = N
         for flag in flags:
             flag["training"] = False
         grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
-        with torch.inference_mode(False), torch.set_grad_enabled(grad), random_state(seed), _Scoring(heard):
+        with torch.inference_mode(False), torch.set_grad_enabled(grad), _full_precision(), random_state(seed), _Scoring(heard):
             yield
     finally:
         for flag, mode in zip(flags, modes, strict=True):
             flag["training"] = mode
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Convolutions and products on a GPU in float32 as on the CPU, not in its 19-bit format: scores must agree."""
+    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = convolutions.allow_tf32, products.allow_tf32
+    convolutions.allow_tf32 = products.allow_tf32 = False
+    try:
+        yield
+    finally:
+        convolutions.allow_tf32, products.allow_tf32 = before
 
 
 @contextmanager
