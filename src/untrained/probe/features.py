@@ -4,7 +4,7 @@ A module tree repeats tensors: a container returns what its last child returned.
 number of modules that returned it (`calls`), and how many of those were leaves (`leaf_calls`); proxies weigh by either.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -104,16 +104,20 @@ def inverse_conditions(features: Sequence[Feature]) -> Tensor:
     Equal shapes go together: the eigenvalues of the float64 Gram matrices (the smaller side), whose square roots are
     the singular values. Squaring costs half the digits, which still leaves the ratio good to 1e-8.
     """
-    ratios = torch.zeros(len(features), dtype=torch.float64)
-    found = [feature.matrix() for feature in features]
+    return by_shape([feature.matrix() for feature in features], _inverse_condition)
+
+
+def by_shape(matrices: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
+    """`function` of stacks of equal shape, (k, m, n) -> (k,) in float64: one number a matrix, on the CPU."""
+    numbers = torch.zeros(len(matrices), dtype=torch.float64)
     groups: dict[torch.Size, list[int]] = {}
-    for i, matrix in enumerate(found):
+    for i, matrix in enumerate(matrices):
         groups.setdefault(matrix.shape, []).append(i)
     for shape, members in groups.items():
-        X = torch.empty(len(members), *shape, dtype=torch.float64, device=found[members[0]].device)
-        torch.stack([found[i] for i in members], out=X)
-        ratios[members] = _inverse_condition(X).cpu()
-    return ratios
+        X = torch.empty(len(members), *shape, dtype=torch.float64, device=matrices[members[0]].device)
+        torch.stack([matrices[i] for i in members], out=X)
+        numbers[members] = function(X).cpu()
+    return numbers
 
 
 def _inverse_condition(X: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 `watching(model)` is the only door: inside it the model is in evaluation mode (no dropout, no auxiliary heads, no buffer
 updates), batch norm reads the statistics of the batch in front of it (the convention of all training-free work),
 randomness is seeded, float32 is float32 also on a GPU, and a caller's inference mode is off (its tensors know no
-versions, its functions are fused). After it, parameters, buffers, gradients, modes, hooks and random states are what they were.
+versions, its functions are fused). After it, parameters, buffers, gradients, modes, hooks and random states are what
+they were.
 """
 
 import random
@@ -49,6 +50,8 @@ class _Scoring(TorchFunctionMode):
                 self.heard.append(Variance(rows.var(1, unbiased=False), rows.shape[1]))
         elif func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
+        elif func is F.avg_pool2d and not args[0].is_contiguous():
+            args = (args[0].contiguous(), *args[1:])  # its gradient for channels last on a GPU is wrong (dev/LOG.md)
         if Jet in types:  # straight to the rules: being asked twice costs as much as a small layer
             return Jet.__torch_function__(func, types, args, kwargs)
         return func(*args, **kwargs)
@@ -77,7 +80,13 @@ def watching(model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = N
         for flag in flags:
             flag["training"] = False
         grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
-        with torch.inference_mode(False), torch.set_grad_enabled(grad), _full_precision(), random_state(seed), _Scoring(heard):
+        with (
+            torch.inference_mode(False),
+            torch.set_grad_enabled(grad),
+            _full_precision(),
+            random_state(seed),
+            _Scoring(heard),
+        ):
             yield
     finally:
         for flag, mode in zip(flags, modes, strict=True):

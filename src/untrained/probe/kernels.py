@@ -36,28 +36,30 @@ Scalars = Callable[[Tensor], Tensor]  # outputs -> (samples, k): K is summed ove
 
 @dataclass
 class Kernel:
-    """What per-sample gradients add up to. All float64 on the CPU, by parameter."""
+    """What per-sample gradients add up to, by parameter, float64."""
 
     samples: int
     grams: dict[str, Tensor] = field(default_factory=dict)  # (samples, samples) each
-    agreement: dict[str, float] = field(default_factory=dict)  # sum over entries of |sum over samples of sign g|
+    agreement: dict[str, Tensor] = field(default_factory=dict)  # sum over entries of |sum over samples of sign g|
     products: dict[str, Tensor] = field(default_factory=dict)  # theta . g_i, (samples,)
 
     def add(self, name: str, theta: Tensor, g: Tensor, signs: bool) -> None:
         """`g`: per-sample gradients of (some rows of) a parameter, `theta`: those rows; (samples, *theta.shape)."""
         name, G = name.partition("[")[0], g.flatten(1).double()
-        _sum(self.grams, name, (G @ G.mT).cpu())
-        _sum(self.products, name, (G @ theta.detach().flatten().double()).cpu())
+        _sum(self.grams, name, G @ G.mT)
+        _sum(self.products, name, G @ theta.detach().flatten().double())
         if signs:
-            _sum(self.agreement, name, float(g.sign().sum(0).abs().sum()))
+            _sum(self.agreement, name, g.sign().sum(0).abs().sum(dtype=torch.float64))
 
     def gram(self, names: "set[str] | None" = None) -> Tensor:
-        """K over some parameters, or over all."""
+        """K over some parameters, or over all; on the CPU."""
         chosen = [K for name, K in self.grams.items() if names is None or name in names]
-        return sum(chosen, torch.zeros(self.samples, self.samples, dtype=torch.float64))
+        if not chosen:
+            raise Unscorable("disconnected", "no parameter receives a gradient")
+        return torch.stack(chosen).sum(0).cpu()
 
 
-def _sum(into: dict[str, Any], name: str, value: Any) -> None:
+def _sum(into: dict[str, Tensor], name: str, value: Tensor) -> None:
     into[name] = into[name] + value if name in into else value
 
 

@@ -53,7 +53,9 @@ def depth(output: Tensor) -> int:
             todo.extend(missing)
         else:
             todo.pop()
-            longest[node] = max((longest[b] for b in behind), default=0) + any(map(_is_weight, behind))
+            longest[node] = max((longest[b] for b in behind), default=0) + (
+                not _is_weight(node) and any(map(_is_weight, behind))
+            )
     return longest[output.grad_fn] if output.grad_fn is not None else 0
 
 

@@ -39,7 +39,7 @@ class Probe:
 
     def __init__(self, model: nn.Module, batch: Batch, *, loss: str = "cross_entropy", seed: int = 0) -> None:
         self.model = model
-        self.batch = batch
+        self.batch = Batch(batch.inputs.contiguous(), batch.targets)  # see dev/LOG.md: channels last on a GPU
         self.loss_name = loss
         self.seed = seed
         self._ratios: dict[int, float] = {}
@@ -48,6 +48,7 @@ class Probe:
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
         self._views: dict[tuple[int, int], Probe] = {(0, len(batch)): self}
         self._offset = 0
+        self._seen: Tensor | None = None  # outputs of the last pass over the whole batch, whatever it was for
 
     def generator(self, purpose: str) -> torch.Generator:
         """Randomness for one purpose; the same however often and in whatever order measurements are taken."""
@@ -58,7 +59,10 @@ class Probe:
         return watching(self.model, seed_for("forward", self.seed))
 
     def _network(self, inputs: Tensor) -> Tensor:
-        return logits(self.model(inputs))
+        out = logits(self.model(inputs))
+        if len(inputs) == len(self.batch) and type(out) is Tensor:
+            self._seen = out.detach()
+        return out
 
     def _inputs(self) -> Tensor:
         """A copy of the inputs: a network whose first function works in place writes into what it is shown."""
@@ -115,9 +119,9 @@ class Probe:
             capture = self._capture(keep_copies=True)
         return capture.features
 
-    def _capture(self, keep_copies: bool) -> Capture:
+    def _capture(self, keep_copies: bool, heard: list[Variance] | None = None) -> Capture:
         capture = Capture(keep_copies)
-        with torch.no_grad(), self.watching(), capture.on(self.model):
+        with torch.no_grad(), watching(self.model, seed_for("forward", self.seed), heard), capture.on(self.model):
             self.__dict__["outputs"] = self._network(self._inputs())
         return capture
 
@@ -142,10 +146,11 @@ class Probe:
 
     @cached_property
     def norm_variances(self) -> tuple[Variance, ...]:
-        """What each batch norm divides by, in call order."""
+        """What each batch norm divides by, in call order. Features are met on the way."""
         heard: list[Variance] = []
-        with torch.no_grad(), watching(self.model, seed_for("forward", self.seed), heard):
-            self._network(self._inputs())
+        capture = self._capture(False, heard)
+        if not capture.overwritten:
+            self.__dict__.setdefault("features", capture.features)
         return tuple(heard)
 
     def inverse_conditions(self, features: Sequence[Feature]) -> Tensor:
@@ -155,14 +160,24 @@ class Probe:
         return torch.tensor([self._ratios[id(feature)] for feature in features], dtype=torch.float64)
 
     def require_connected(self) -> None:
-        """Raise the failure of a network whose output does not depend on its input."""
-        if any(bool(velocity.any()) for _, velocity, _ in self._jets.values()):
+        """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen, and runs
+        the network only where that says nothing."""
+        moved = (velocity for _, velocity, _ in self._jets.values())
+        if any(bool(v.any()) for v in moved) or any(view._tells_apart() for view in list(self._views.values())):
             return
-        outputs = self._loss_pass.outputs if "_loss_pass" in self.__dict__ else self.outputs
-        if len(outputs) < 2 or bool((self.batch.inputs == self.batch.inputs[:1]).all()):
-            outputs = self._elsewhere
-        if bool((outputs == outputs[:1]).all()):
+        if not self._tells_apart(self.outputs) and bool((self._elsewhere == self._elsewhere[:1]).all()):
             raise Unscorable("disconnected", "the output does not depend on the input")
+
+    def _tells_apart(self, outputs: Tensor | None = None) -> bool:
+        """Whether two samples were seen to have different outputs."""
+        outputs = self._seen if outputs is None else outputs
+        return outputs is not None and len(outputs) > 1 and bool((outputs != outputs[:1]).any())
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a sample has."""
+        seen = self.outputs if self._seen is None else self._seen
+        return seen[0].numel()
 
     @cached_property
     def _elsewhere(self) -> Tensor:

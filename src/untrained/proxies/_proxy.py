@@ -6,7 +6,6 @@ A proxy knows nothing of architectures, data or devices; the Probe measures, the
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from inspect import getdoc, signature
-from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from torch import Tensor
@@ -38,10 +37,13 @@ class Proxy:
     cost: float = 1  # multiply-adds, in forward passes of those samples (a backward pass is two)
     layers: str = ANY  # what a network must have for it to mean something
     options: tuple[tuple[str, Any], ...] = ()
+    parts: tuple[str, ...] = ()  # of an aggregate: the proxies whose ranks among candidates it combines
 
     def __call__(self, probe: Probe) -> float:
         """The score on the first `samples` of the probe's batch. A network cut off from its input is told apart from
         any other that has no score."""
+        if self.parts:
+            raise UsageError(f"{self.name} compares candidates by {', '.join(self.parts)}; one alone has no such score")
         probe = probe.first(self.samples)
         try:
             value = self.function(probe, **dict(self.options))
@@ -49,10 +51,8 @@ class Proxy:
             if reason.kind != "unsupported":
                 self._require_connected(probe)
             raise
-        score = float(value.detach() if isinstance(value, Tensor) else value)
-        if isfinite(score):
-            self._require_connected(probe)
-        return score
+        self._require_connected(probe)
+        return float(value.detach() if isinstance(value, Tensor) else value)
 
     def _require_connected(self, probe: Probe) -> None:
         if "data" in self.needs:
@@ -126,6 +126,23 @@ def proxy(
     def make(function: Callable[..., float]) -> Proxy:
         name = function.__name__.rstrip("_")
         return Proxy(name, function, paper, higher_is_better, measures, needs, samples, version, cost, layers)
+
+    return make
+
+
+def aggregate(*, parts: tuple[str, ...], paper: str, measures: str) -> Callable[[Callable[..., list[float]]], Proxy]:
+    """Decorator: make a `Proxy` of a function of ranks.
+
+    The function takes one list a part, rank / number of candidates (1 is best, ties averaged, a candidate without that
+    part's score is last), and returns the score of each candidate.
+    """
+    members = [PROXIES[part] for part in parts]
+
+    def make(function: Callable[..., list[float]]) -> Proxy:
+        needs = tuple(dict.fromkeys(need for member in members for need in member.needs))
+        samples, cost = max(member.samples for member in members), sum(member.cost for member in members)
+        made = Proxy(function.__name__, function, paper, True, measures, needs, samples, 1, cost)  # type: ignore[arg-type]
+        return replace(made, parts=parts)
 
     return make
 

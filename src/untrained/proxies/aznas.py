@@ -2,12 +2,11 @@
 
 f_0 enters the first block of the trunk, f_k leaves block k (see `probe/blocks.py`); on NAS-Bench-201 these are the 18
 tensors of the authors' code. The code initialises by Kaiming's law inside; ours reads the weights the network has. The
-fourth view, complexity, is `flops`; `aggregate` is the score that ranks candidates.
+fourth view, complexity, is `flops`.
 """
 
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import inf, log
+from math import log
 
 import torch
 from torch import Tensor
@@ -15,7 +14,8 @@ from torch import Tensor
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.blocks import rows
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies import size  # noqa: F401 - flops is one of the views
+from untrained.proxies._proxy import aggregate, proxy, registered
 
 PAPER = "AZ-NAS (Lee & Ham)"
 SMALL = 1e-8
@@ -24,7 +24,7 @@ VIEWS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
 
 
 @registered
-@proxy(paper=PAPER, measures="expressivity", samples=64, cost=3, layers=TRUNK)
+@proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
 def az_expressivity(probe: Probe) -> float:
     """How evenly features spread over the directions of channel space, summed over the trunk.
 
@@ -37,7 +37,7 @@ def az_expressivity(probe: Probe) -> float:
 
 
 @registered
-@proxy(paper=PAPER, measures="expressivity", samples=64, cost=3, layers=TRUNK)
+@proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
 def az_progressivity(probe: Probe) -> float:
     """The smallest growth of that spread from one block to the next.
 
@@ -48,7 +48,7 @@ def az_progressivity(probe: Probe) -> float:
 
 
 @registered
-@proxy(paper=PAPER, measures="trainability", needs=("data", "gradients"), samples=64, cost=3, layers=TRUNK)
+@proxy(paper=PAPER, measures="trainability", needs=("data", "gradients"), samples=64, cost=2, layers=TRUNK)
 def az_trainability(probe: Probe) -> float:
     """How near to 1 the spectral norm of each block's Jacobian is.
 
@@ -81,17 +81,13 @@ def _norm(g_in: Tensor, g_out: Tensor) -> float:
     return float(torch.linalg.svdvals(g_in.double().mT @ g_out.double() / len(g_out))[0])
 
 
-def aggregate(views: Mapping[str, Sequence[float | None]]) -> list[float]:
-    """The AZ-NAS score of m candidates from their views: sum over views of ln(rank / m), ties averaged.
+@registered
+@aggregate(parts=VIEWS, paper=PAPER, measures="expressivity, trainability, size")
+def az_nas(*shares: list[float]) -> list[float]:
+    """The AZ-NAS score: logarithms of the ranks among the candidates on four views, summed.
 
-    A candidate without a view (a failure) ranks below all others on it.
+        sum over views of ln(rank / m),   m candidates; ties share the mean of their ranks
+
+    Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them is last on it.
     """
-    columns = [[-inf if value is None else value for value in column] for column in views.values()]
-    ranks = [[_rank(value, column) / len(column) for value in column] for column in columns]
-    return [sum(map(log, candidate)) for candidate in zip(*ranks, strict=True)]
-
-
-def _rank(value: float, column: Sequence[float]) -> float:
-    """1 for the smallest; equal values share the mean of their places."""
-    below, equal = sum(other < value for other in column), sum(other == value for other in column)
-    return below + (equal + 1) / 2
+    return [sum(map(log, candidate)) for candidate in zip(*shares, strict=True)]

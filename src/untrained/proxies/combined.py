@@ -7,7 +7,11 @@ from untrained.proxies._proxy import PROXIES, proxy, registered
 
 @registered
 @proxy(
-    paper="Dextr (Asthana et al.), Table 4", measures="whatever its parts measure", needs=("gradients",), samples=256
+    paper="Dextr (Asthana et al.), Table 4",
+    measures="whatever its parts measure",
+    needs=("gradients",),
+    samples=256,
+    cost=2,
 )
 def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
     """Harmonic mean of two proxies: high only where both are.

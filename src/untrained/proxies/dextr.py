@@ -33,7 +33,7 @@ Variant = Literal["default", "published"]
 
 
 @registered
-@proxy(paper=PAPER, measures="expressivity, trainability, generalisation")
+@proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
 def dextr(probe: Probe, variant: Variant = "default") -> float:
     """How well the feature maps are conditioned and how much the output bends along a circle, in one number.
 
@@ -47,7 +47,7 @@ def dextr(probe: Probe, variant: Variant = "default") -> float:
 
 
 @registered
-@proxy(paper=PAPER, measures="trainability, generalisation")
+@proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
 def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
     """The condition-number half of Dextr.
 
@@ -57,7 +57,7 @@ def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
 
 
 @registered
-@proxy(paper=PAPER, measures="expressivity")
+@proxy(paper=PAPER, measures="expressivity", cost=12)
 def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
     """The curvature half of Dextr.
 
@@ -82,7 +82,7 @@ def dextr_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> 
     draw = probe.generator("channels")
     picked = [(few(feature, channels, draw), times) for feature, times in counted(probe, variant)]
     features = [Feature(matrix[None], "") for (matrix, _), _ in picked]
-    scale = torch.tensor([times * width / channels for (_, width), times in picked], dtype=torch.float64)
+    scale = torch.tensor([times * width / len(matrix) for (matrix, width), times in picked], dtype=torch.float64)
     A = float(torch.log1p(inverse_conditions(features) @ scale))
     return A * B / (A + B) if A + B else 0.0
 

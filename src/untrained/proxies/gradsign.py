@@ -1,5 +1,7 @@
 """GradSign (Zhang & Jia, ICLR 2022, arXiv:2110.08616): do the samples want to move each weight the same way?"""
 
+import torch
+
 from untrained.probe import Probe
 from untrained.probe.kernels import Reading
 from untrained.proxies._proxy import proxy, registered
@@ -17,4 +19,4 @@ def gradsign(probe: Probe, reading: Reading = "fixed") -> float:
 
     The code runs samples one by one, batch norm on running statistics; here the statistics of the batch are constants.
     """
-    return float(sum(probe.kernel("loss", "all", reading).agreement.values()))
+    return float(torch.stack(list(probe.kernel("loss", "all", reading).agreement.values())).sum())

@@ -58,7 +58,7 @@ def epe_nas(probe: Probe) -> float:
         raise Unscorable("unsupported", "epe_nas needs one class a sample")
     groups = [probe.jacobian[targets == c] for c in torch.unique(targets)]
     s = torch.stack([_closeness(group) for group in groups])
-    if probe.outputs.shape[1] <= 100:
+    if probe.num_outputs <= 100:
         return float(s.abs().sum())
     s = s / torch.tensor([len(group) for group in groups])
     return float((s[:, None] - s[None]).abs().sum() / len(s))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from untrained.probe import Probe
-from untrained.probe.features import Feature
+from untrained.probe.features import Feature, by_shape
 from untrained.proxies._proxy import proxy, registered
 
 PAPER = "MeCo (Jiang et al.)"
@@ -14,7 +14,7 @@ Variant = Literal["default", "published"]
 
 
 @registered
-@proxy(paper=PAPER, measures="trainability, generalisation")
+@proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
 def meco(probe: Probe, variant: Variant = "default") -> float:
     """Smallest eigenvalue of the correlations between channels, summed over layers.
 
@@ -24,11 +24,13 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
     containers repeat their last child: `variant=published`; ours reads leaf modules once a call. Its second version
     ignores the data and looks at noise of 64x64.
     """
-    return float(sum(times * _lowest(f.matrix()) for f, times in counted(probe, variant)))
+    features, times = zip(*counted(probe, variant), strict=True)
+    lowest = by_shape([feature.matrix() for feature in features], _lowest)
+    return float(lowest @ torch.tensor(times, dtype=torch.float64))
 
 
 @registered
-@proxy(paper=PAPER, measures="trainability, generalisation")
+@proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
 def meco_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> float:
     """MeCo on a few random channels of each layer, scaled to its width.
 
@@ -37,11 +39,9 @@ def meco_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> f
     For spaces whose layers differ in width, where more channels alone make the smallest eigenvalue smaller.
     """
     draw = probe.generator("channels")
-    total = 0.0
-    for feature, times in counted(probe, variant):
-        matrix, width = few(feature, channels, draw)
-        total += times * width / channels * float(_lowest(matrix))
-    return total
+    picked = [(*few(feature, channels, draw), times) for feature, times in counted(probe, variant)]
+    lowest = by_shape([matrix for matrix, _, _ in picked], _lowest)
+    return float(lowest @ torch.tensor([times * width / channels for _, width, times in picked], dtype=torch.float64))
 
 
 def counted(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
@@ -58,13 +58,10 @@ def few(feature: Feature, channels: int, draw: torch.Generator) -> tuple[Tensor,
 
 
 def _lowest(X: Tensor) -> Tensor:
-    """lambda_min of the correlations of the rows of X, (channels, positions), float64 on the CPU."""
-    X = X.double()
-    centred = X - X.mean(1, keepdim=True)
-    norms = centred.norm(dim=1, keepdim=True)
-    varies = norms > 1e-6 * X.norm(dim=1, keepdim=True)  # float32 leaves that much of a constant
+    """lambda_min of the correlations of rows, (k, channels, positions) -> (k,)."""
+    centred = X - X.mean(2, keepdim=True)
+    norms = centred.norm(dim=2, keepdim=True)
+    varies = norms > 1e-6 * X.norm(dim=2, keepdim=True)  # float32 leaves that much of a constant
     unit = torch.where(varies, centred / norms, 0)
-    if X.shape[1] < 2 or not bool(varies.all()):
-        return torch.zeros((), dtype=torch.float64)
-    lowest: Tensor = torch.linalg.eigvalsh(unit @ unit.mT)[0].clamp_min(0).cpu()
-    return lowest
+    lowest = torch.linalg.eigvalsh(unit @ unit.mT)[:, 0].clamp_min(0)
+    return torch.where(varies.all(1)[:, 0], lowest, 0)  # a channel without correlations is an eigenvalue 0

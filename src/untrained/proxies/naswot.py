@@ -40,8 +40,8 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
 def agreement(z: Tensor) -> Tensor:
     """z z^T + (1 - z)(1 - z)^T, float64 on the CPU; exact, since counts of neurons stay below 2^24 in float32."""
     on = z.float()
-    off = 1 - on
-    return (on @ on.mT + off @ off.mT).double().cpu()
+    both, each = (on @ on.mT).double(), on.sum(1).double()
+    return (2 * both - each[:, None] - each[None] + z.shape[1]).cpu()
 
 
 @registered

@@ -80,7 +80,6 @@ def grasp(probe: Probe) -> float:
 
     Sign and temperature as in the code of zero-cost-nas (T = 1, one iteration).
     """
-    gradients(probe)
     return -float(sum((probe.weights[name] * Hg).sum() for name, Hg in probe.hessian_gradient.items()))
 
 

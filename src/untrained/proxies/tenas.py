@@ -8,7 +8,8 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies import naswot  # noqa: F401 - te_nas_regions is one of the parts
+from untrained.proxies._proxy import aggregate, proxy, registered
 
 SINGULAR = 1e-12  # eigenvalues of a float64 Gram matrix below this share of the largest are rounding
 
@@ -41,3 +42,17 @@ def te_nas_condition(probe: Probe, variant: Literal["default", "published"] = "d
         K = probe.kernel("sum", "all", "exact")
         return condition(K.gram({name for name in K.grams if "weight" in name}))
     return condition(probe.kernel("sum", "all", "fixed").gram())
+
+
+@registered
+@aggregate(
+    parts=("te_nas_condition", "te_nas_regions"), paper="TE-NAS (Chen et al.)", measures="expressivity, trainability"
+)
+def te_nas(*shares: list[float]) -> list[float]:
+    """The TE-NAS score: ranks among the candidates by condition number and by linear regions, summed.
+
+        sum over both of rank / m,   m candidates; ties share the mean of their ranks
+
+    The paper prunes a supernet by these ranks; here they rank networks.
+    """
+    return [sum(candidate) for candidate in zip(*shares, strict=True)]

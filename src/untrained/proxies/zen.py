@@ -43,13 +43,12 @@ def _once(probe: Probe, gamma: float, variant: str, draw: torch.Generator) -> fl
 
 def amplification(here: Probe, there: Probe, variant: str = "default") -> float:
     """The score of one pair of inputs."""
+    norms = [v.channels.double().mean() for v in here.norm_variances]
+    if variant == "published":
+        norms = list(map(_running, here.norm_variances, there.norm_variances))
     delta = (here.last_map - there.last_map).flatten(1).abs().sum(1).double().mean()
     if delta == 0:
         raise Unscorable("disconnected", "the features do not move with the input")
-    norms = [
-        _running(*pair) if variant == "published" else pair[0].channels.double().mean()
-        for pair in zip(here.norm_variances, there.norm_variances, strict=True)
-    ]
     return float(delta.log() + sum(variance.log() / 2 for variance in norms if variance > 0))
 
 
