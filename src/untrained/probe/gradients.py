@@ -106,18 +106,22 @@ class _Channels(Tracking):
 
 
 def hessian_gradient(model: nn.Module, network: Network, batch: Batch, loss: str) -> dict[str, Tensor]:
-    """H g over the weights of convolutions and linear layers: g their loss gradient, H the Hessian of the loss."""
+    """H g over the weights of convolutions and linear layers: g their loss gradient, H the Hessian of the loss.
+
+    A pass of its own: under a second derivative torch takes the first by other kernels (SiLU, group norm), whose last
+    bits differ, and no score may depend on which others were asked for.
+    """
     named = {name: p for name, p in weights(model).items() if p.requires_grad}
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # the fused kernels differentiate once
         value = LOSSES[loss](network(batch.inputs.clone()), batch.targets)
         if not value.requires_grad:
             raise Unscorable("disconnected", "the loss does not depend on any weight")
         g = torch.autograd.grad(value, list(named.values()), create_graph=True, allow_unused=True)
-        reached = [(a, a.detach()) for a in g if a is not None and a.requires_grad]
+        reached = [a for a in g if a is not None and a.requires_grad]
         if not reached:
             return {name: torch.zeros_like(p) for name, p in named.items()}
         Hg = torch.autograd.grad(
-            [a for a, _ in reached], list(named.values()), [b for _, b in reached], materialize_grads=True
+            reached, list(named.values()), [a.detach() for a in reached], allow_unused=True, materialize_grads=True
         )
     return dict(zip(named, Hg, strict=True))
 

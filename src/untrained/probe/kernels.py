@@ -34,21 +34,36 @@ Network = Callable[[Tensor], Tensor]
 Scalars = Callable[[Tensor], Tensor]  # outputs -> (samples, k): K is summed over the k scalars of each sample
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What to make of per-sample gradients. Norms are always taken; the rest costs more than it looks."""
+
+    gram: bool = True
+    signs: bool = False
+    products: bool = False
+
+
 @dataclass
 class Kernel:
     """What per-sample gradients add up to, by parameter, float64."""
 
-    samples: int
-    grams: dict[str, Tensor] = field(default_factory=dict)  # (samples, samples) each
+    wanted: Wanted
+    grams: dict[str, Tensor] = field(default_factory=dict)  # g_i . g_j, (samples, samples)
+    norms: dict[str, Tensor] = field(default_factory=dict)  # ||g_i||^2, (samples,)
     agreement: dict[str, Tensor] = field(default_factory=dict)  # sum over entries of |sum over samples of sign g|
     products: dict[str, Tensor] = field(default_factory=dict)  # theta . g_i, (samples,)
 
-    def add(self, name: str, theta: Tensor, g: Tensor, signs: bool) -> None:
+    def add(self, name: str, theta: Tensor, g: Tensor) -> None:
         """`g`: per-sample gradients of (some rows of) a parameter, `theta`: those rows; (samples, *theta.shape)."""
-        name, G = name.partition("[")[0], g.flatten(1).double()
-        _sum(self.grams, name, G @ G.mT)
-        _sum(self.products, name, G @ theta.detach().flatten().double())
-        if signs:
+        name, g = name.partition("[")[0], g.flatten(1)
+        if self.wanted.gram:
+            G = g.double()
+            _sum(self.grams, name, G @ G.mT)
+        else:
+            _sum(self.norms, name, torch.linalg.vector_norm(g, dim=1).double().square())
+        if self.wanted.products:
+            _sum(self.products, name, (g @ theta.detach().flatten()).double())
+        if self.wanted.signs:
             _sum(self.agreement, name, g.sign().sum(0).abs().sum(dtype=torch.float64))
 
     def gram(self, names: "set[str] | None" = None) -> Tensor:
@@ -57,6 +72,12 @@ class Kernel:
         if not chosen:
             raise Unscorable("disconnected", "no parameter receives a gradient")
         return torch.stack(chosen).sum(0).cpu()
+
+    def trace(self) -> float:
+        """sum_i ||g_i||^2 over all parameters."""
+        if self.wanted.gram:
+            return float(self.gram().trace())
+        return float(torch.stack(list(self.norms.values())).sum())
 
 
 def _sum(into: dict[str, Tensor], name: str, value: Tensor) -> None:
@@ -71,12 +92,12 @@ def kernel(
     *,
     everything: Mapping[str, nn.Parameter],
     reading: Reading = "cross",
-    signs: bool = False,
+    wanted: Wanted = Wanted(),  # noqa: B008 - frozen
 ) -> Kernel:
     """The kernel of `scalars(network(inputs))` over `parameters`, some of `everything` the network has."""
     if reading == "exact":
-        return _one_by_one(network, inputs, scalars, parameters, signs)
-    listen = _Layers(everything, set(parameters), len(inputs), signs)
+        return _one_by_one(network, inputs, scalars, parameters, wanted)
+    listen = _Layers(everything, set(parameters), len(inputs), wanted)
     try:
         if reading == "fixed":
             with FixedStatistics(), listen:
@@ -88,32 +109,32 @@ def kernel(
             raise
         if reading == "fixed":
             with FixedStatistics():
-                return _one_by_one(network, inputs, scalars, parameters, signs)
-        return _one_by_one(network, inputs, scalars, parameters, signs)
+                return _one_by_one(network, inputs, scalars, parameters, wanted)
+        return _one_by_one(network, inputs, scalars, parameters, wanted)
 
 
 def _one_by_one(
-    network: Network, inputs: Tensor, scalars: Scalars, parameters: Mapping[str, nn.Parameter], signs: bool
+    network: Network, inputs: Tensor, scalars: Scalars, parameters: Mapping[str, nn.Parameter], wanted: Wanted
 ) -> Kernel:
     """One backward a sample: slower, for any function."""
-    made = Kernel(len(inputs))
+    made = Kernel(wanted)
     values = list(parameters.values())
     with torch.enable_grad():
         for column in scalars(network(inputs.clone())).mT:
             rows = [torch.autograd.grad(s, values, retain_graph=True, materialize_grads=True) for s in column]
             for name, theta, *grads in zip(parameters, values, *rows, strict=True):
-                made.add(name, theta, torch.stack(grads), signs)
+                made.add(name, theta, torch.stack(grads))
     return made
 
 
 class _Layers(Tracking):
     """Runs a network with its parameters as constants and turns gradients of outputs into per-sample gradients."""
 
-    def __init__(self, everything: Mapping[str, nn.Parameter], wanted: set[str], samples: int, signs: bool) -> None:
+    def __init__(self, everything: Mapping[str, nn.Parameter], names: set[str], samples: int, wanted: Wanted) -> None:
         super().__init__(everything)
-        self.wanted = wanted
-        self.made = Kernel(samples)
-        self.signs = signs
+        self.followed = names
+        self.samples = samples
+        self.made = Kernel(wanted)
         self.coupled = False  # whether batch norm was met
         self._uses: dict[int, int] = {}
         self._waiting: dict[tuple[int, int], tuple[Tensor, slice, Tensor]] = {}
@@ -127,7 +148,7 @@ class _Layers(Tracking):
             for column in columns:
                 torch.autograd.grad(column.sum(), self._roots, retain_graph=len(columns) > 1, allow_unused=True)
                 for parameter, rows, g in self._waiting.values():
-                    self.made.add(self.names[id(parameter)], parameter[rows], g, self.signs)
+                    self.made.add(self.names[id(parameter)], parameter[rows], g)
                 self._waiting.clear()
         return self.made
 
@@ -152,7 +173,7 @@ class _Layers(Tracking):
         return out
 
     def _wants(self, parameter: Tensor) -> bool:
-        return self.names[id(parameter)].partition("[")[0] in self.wanted
+        return self.names[id(parameter)].partition("[")[0] in self.followed
 
     def _unknown(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A question about a parameter (its shape, its device) is none of our business; a function of it is."""
@@ -169,7 +190,7 @@ class _Layers(Tracking):
         versions = [(x, x._version) for x in args if isinstance(x, Tensor) and x is not out]
 
         def arrive(grad: Tensor) -> None:
-            if len(grad) != self.made.samples:
+            if len(grad) != self.samples:
                 raise Unscorable("unsupported", "no per-sample gradient where samples are not on the first axis")
             if any(x._version != version for x, version in versions):
                 raise Unscorable("unsupported", "no per-sample gradient of a layer whose input is overwritten later")
@@ -184,7 +205,7 @@ class _Layers(Tracking):
 
     def _collect(self, parameter: Tensor, rows: slice, g: Tensor) -> None:
         if self._uses[id(parameter)] == 1:
-            self.made.add(self.names[id(parameter)], parameter[rows], g, self.signs)
+            self.made.add(self.names[id(parameter)], parameter[rows], g)
         else:
             key = id(parameter), rows.start or 0
             before = self._waiting.get(key)

@@ -22,12 +22,18 @@ from untrained.probe.codes import Code, Codes
 from untrained.probe.features import Capture, Feature, inverse_conditions
 from untrained.probe.flops import FlopCounter
 from untrained.probe.guard import Variance, watching
-from untrained.probe.kernels import Kernel, Reading, kernel
+from untrained.probe.kernels import Kernel, Reading, Wanted, kernel
 from untrained.probe.layers import depth, layer_parameters, weights
 from untrained.rng import seed_for, torch_generator
 from untrained.types import Batch
 
 Outputs = Literal["label", "sum", "loss", "all"]
+_WANTED = {
+    "label": Wanted(),
+    "sum": Wanted(),
+    "loss": Wanted(gram=False, signs=True, products=True),
+    "all": Wanted(gram=False),
+}
 
 
 class Probe:
@@ -42,6 +48,7 @@ class Probe:
         self.batch = Batch(batch.inputs.contiguous(), batch.targets)  # see dev/LOG.md: channels last on a GPU
         self.loss_name = loss
         self.seed = seed
+        self.scores: dict[str, float] = {}  # what proxies made of it, for proxies made of proxies
         self._ratios: dict[int, float] = {}
         self._jets: dict[tuple[int, ...], Motion] = {}
         self._kernels: dict[tuple[object, ...], Kernel] = {}
@@ -160,8 +167,8 @@ class Probe:
         return torch.tensor([self._ratios[id(feature)] for feature in features], dtype=torch.float64)
 
     def require_connected(self) -> None:
-        """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen, and runs
-        the network only where that says nothing."""
+        """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen; runs
+        the network only where they say nothing."""
         moved = (velocity for _, velocity, _ in self._jets.values())
         if any(bool(v.any()) for v in moved) or any(view._tells_apart() for view in list(self._views.values())):
             return
@@ -248,6 +255,7 @@ class Probe:
 
         Of one scalar a sample (its label's output, the sum of its outputs, its loss), or summed over all outputs. Over
         the weights and biases of convolutions and linear layers, or over all parameters. `reading`: see `kernels.py`.
+        The Gram matrix is there for "label" and "sum"; of "loss" and "all" nobody wants more than norms.
         """
         key = outputs, over, reading
         if key not in self._kernels:
@@ -263,7 +271,7 @@ class Probe:
                     chosen,
                     everything=dict(self.model.named_parameters()),
                     reading=reading,
-                    signs=outputs == "loss",
+                    wanted=_WANTED[outputs],
                 )
         return self._kernels[key]
 

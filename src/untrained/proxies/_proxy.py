@@ -45,6 +45,11 @@ class Proxy:
         if self.parts:
             raise UsageError(f"{self.name} compares candidates by {', '.join(self.parts)}; one alone has no such score")
         probe = probe.first(self.samples)
+        if self.measure not in probe.scores:
+            probe.scores[self.measure] = self._score(probe)
+        return probe.scores[self.measure]
+
+    def _score(self, probe: Probe) -> float:
         try:
             value = self.function(probe, **dict(self.options))
         except Unscorable as reason:

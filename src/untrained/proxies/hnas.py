@@ -84,7 +84,7 @@ def hnas(
     optimisation on a few short trainings; with mu = 0 it is kappa / M. The code, `variant=published`, has
     kappa / (M + 1e-6) + mu |M^2 - nu^2|.
     """
-    kappa, M = ntk_condition.function(probe), abs(PROXIES[metric].function(probe))
+    kappa, M = ntk_condition(probe), abs(PROXIES[metric](probe))
     if variant == "published":
         return float(kappa / (M + 1e-6) + mu * abs(M**2 - nu**2))
     return float(kappa / M + mu * abs(M**2 - nu))

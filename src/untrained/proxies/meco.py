@@ -41,7 +41,8 @@ def meco_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> f
     draw = probe.generator("channels")
     picked = [(*few(feature, channels, draw), times) for feature, times in counted(probe, variant)]
     lowest = by_shape([matrix for matrix, _, _ in picked], _lowest)
-    return float(lowest @ torch.tensor([times * width / channels for _, width, times in picked], dtype=torch.float64))
+    scale = torch.tensor([times * width / len(matrix) for matrix, width, times in picked], dtype=torch.float64)
+    return float(lowest @ scale)
 
 
 def counted(probe: Probe, variant: str) -> list[tuple[Feature, int]]:
