@@ -105,14 +105,17 @@ class Proxy:
     @property
     def formula(self) -> str:
         """The indented lines of the docstring."""
-        lines = (getdoc(self.function) or "").splitlines()[1:]
-        return "\n".join(line.strip() for line in lines if line.startswith("    "))
+        return "\n".join(line.strip() for line in self._told(indented=True))
 
     @property
     def notes(self) -> str:
         """What the docstring says besides: where paper and code differ, and which we follow."""
+        return " ".join(line.strip() for line in self._told(indented=False))
+
+    def _told(self, indented: bool) -> list[str]:
+        """The lines of the docstring after the first that stand further in, or those that do not."""
         lines = (getdoc(self.function) or "").splitlines()[1:]
-        return " ".join(line.strip() for line in lines if line.strip() and not line.startswith("    "))
+        return [line for line in lines if line.strip() and line.startswith(" ") == indented]
 
 
 def proxy(

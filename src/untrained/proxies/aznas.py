@@ -41,7 +41,9 @@ def az_expressivity(probe: Probe) -> float:
 def az_progressivity(probe: Probe) -> float:
     """The smallest growth of that spread from one block to the next.
 
-    min_k (s_k - s_(k-1))
+        min_k (s_k - s_(k-1))
+
+    One block that narrows the spread decides.
     """
     s = [entropy(f) for f in probe.blocks.features]
     return min(after - before for before, after in pairwise(s))

@@ -51,7 +51,9 @@ def dextr(probe: Probe, variant: Variant = "default") -> float:
 def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
     """The condition-number half of Dextr.
 
-    ln(1 + sum_l r_l),   r_l = sigma_min / sigma_max of the feature map of layer l, (channels, positions)
+        ln(1 + sum_l r_l),   r_l = sigma_min / sigma_max of the feature map of layer l, (channels, positions)
+
+    Of the first sample; not centred.
     """
     return conditions(probe, variant)
 

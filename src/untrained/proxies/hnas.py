@@ -36,7 +36,9 @@ def grad(probe: Probe) -> float:
 def trace(probe: Probe, reading: Reading = "cross") -> float:
     """Root of the mean squared norm of the gradient of a sample's label output.
 
-    sqrt(tr K / m)
+        sqrt(tr K / m)
+
+    Needs labels, since one output a sample is looked at.
     """
     return sqrt(float(probe.kernel("label", "layers", reading).gram().trace()) / len(probe.batch))
 
@@ -46,7 +48,9 @@ def trace(probe: Probe, reading: Reading = "cross") -> float:
 def knas(probe: Probe, reading: Reading = "cross") -> float:
     """Root of the mean of the tangent kernel: how much the gradients of samples point one way.
 
-    sqrt(|(1/m^2) sum_ij K_ij|)
+        sqrt(|(1/m^2) sum_ij K_ij|)
+
+    KNAS itself takes the mean without the root.
     """
     return sqrt(abs(float(probe.kernel("label", "layers", reading).gram().mean())))
 

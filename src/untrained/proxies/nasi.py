@@ -29,7 +29,9 @@ def ntk_trace(probe: Probe, reading: Reading = "fixed") -> float:
 def nasi_samples(probe: Probe, reading: Reading = "fixed") -> float:
     """Trace norm of the tangent kernel by the loss gradient of each sample.
 
-    sum_i ||g_i||_2^2,   g_i = dL(f(x_i), y_i)/dtheta                                                   (Eq. 11)
+        sum_i ||g_i||_2^2,   g_i = dL(f(x_i), y_i)/dtheta                                                   (Eq. 11)
+
+    One backward for all samples.
     """
     return probe.kernel("loss", "all", reading).trace()
 
@@ -39,6 +41,8 @@ def nasi_samples(probe: Probe, reading: Reading = "fixed") -> float:
 def nasi_batch(probe: Probe) -> float:
     """Trace norm of the tangent kernel by the loss gradient of one mini-batch.
 
-    ||(1/m) sum_i g_i||_2^2                                                                             (Eq. 12)
+        ||(1/m) sum_i g_i||_2^2                                                                             (Eq. 12)
+
+    The square of `grad`; what NASI searches by.
     """
     return float(sum(g.double().square().sum() for g in probe.gradients.values()))

@@ -34,7 +34,9 @@ def synflow(probe: Probe, norms: Literal["identity", "kept"] = "identity") -> fl
 def logsynflow(probe: Probe) -> float:
     """SynFlow with the gradients on a logarithmic scale, so that depth does not drown everything else.
 
-    sum_l sum |W_l| ln(1 + |dR/dW_l|)
+        sum_l sum |W_l| ln(1 + |dR/dW_l|)
+
+    Norms are the identity here too.
     """
     return _flowing(float(sum((W.abs() * g.abs().log1p()).sum() for W, g in probe.flow().values())))
 
