@@ -39,10 +39,15 @@ COLUMNS = ["arch", "proxy", "seed", "value", "error", "seconds"]
 def main() -> None:
     options = arguments()
     benchmark = pd.read_csv(options.benchmark).set_index("arch_str")
-    scores = pd.read_csv(options.scores, names=COLUMNS)
+    scores = read(options.scores)
     with_accuracy(scores, benchmark["c10_test_200"])
     with_each_other(scores)
-    with_third_party(pd.read_csv(options.agreement, names=COLUMNS), benchmark, pd.read_csv(options.third_party))
+    with_third_party(read(options.agreement), benchmark, pd.read_csv(options.third_party))
+
+
+def read(path: str) -> pd.DataFrame:
+    """Scores as written; a failure may be called `nan`."""
+    return pd.read_csv(path, names=COLUMNS, keep_default_na=False, na_values={"value": [""], "error": [""]})
 
 
 def with_accuracy(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> None:

@@ -6,11 +6,13 @@ side. Proxies that count sides, or divide by small differences, are given more, 
 
 import pytest
 import torch
+from torch import nn
 
-from tests.contracts.test_proxies import MODELS, batch_for, made
+from tests.contracts.models import MODELS, batch_for, made
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies import PROXIES, load_proxy
+from untrained.types import Batch
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,8 +39,22 @@ def outcome(name: str, kind: str, device: str) -> float | str:
         return reason.kind
 
 
+def test_average_pooling_of_channels_last_has_the_right_gradient():
+    """torch 2.11 gets it wrong on a GPU (dev/LOG.md); a data set of (N, H, W, C) images brings that layout along."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.AvgPool2d(3, 1, 1), nn.Conv2d(3, 4, 3), nn.AvgPool2d(3, 1, 1), nn.Flatten(), nn.Linear(256, 5)
+    )
+    images, labels = torch.randn(8, 10, 10, 3).permute(0, 3, 1, 2), torch.arange(8) % 5
+    proxy = load_proxy("grad_norm")
+    here, there = (proxy(Probe(model.to(d), Batch(images.to(d), labels.to(d)))) for d in ("cpu", "cuda"))
+    last = model.to(memory_format=torch.channels_last)
+    assert there == pytest.approx(here, rel=1e-4)
+    assert proxy(Probe(last, Batch(images.cuda(), labels.cuda()))) == pytest.approx(here, rel=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["nasbench201", "transformer"])
-@pytest.mark.parametrize("name", PROXIES)
+@pytest.mark.parametrize("name", [name for name, p in PROXIES.items() if not p.parts])
 def test_cpu_and_gpu_agree(name, kind):
     assert kind in MODELS
     here, there = outcome(name, kind, "cpu"), outcome(name, kind, "cuda")

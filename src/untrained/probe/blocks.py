@@ -85,7 +85,7 @@ def _listening(blocks: list[nn.Module], met: list[Tensor]) -> Iterator[None]:
 
 
 def _through(before: Tensor, after: Tensor, g_out: Tensor) -> tuple[Tensor, Tensor] | None:
-    if not after.requires_grad:
+    if not (before.requires_grad and after.requires_grad):
         return None
     (g_in,) = torch.autograd.grad(after, before, g_out, retain_graph=True, allow_unused=True)
     return None if g_in is None else (rows(_unshuffled(g_in, g_out)), rows(g_out))

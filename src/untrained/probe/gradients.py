@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from untrained.errors import Unscorable
-from untrained.probe.layers import weights
+from untrained.probe.layers import substitutes, weights
 from untrained.probe.tracking import Tracking, WithoutNorms
 from untrained.types import Batch
 
@@ -62,6 +62,7 @@ def loss_pass(model: nn.Module, network: Network, batch: Batch, loss: str) -> Lo
             if not value.requires_grad:
                 raise Unscorable("disconnected", "the loss does not depend on any parameter")
             grads = torch.autograd.grad(value, list(named.values()), allow_unused=True, materialize_grads=True)
+            grads = tuple(g.to_dense() if g.is_sparse else g for g in grads)
         if not watch.overwritten:
             break
     return LossPass(outputs.detach(), float(value.detach()), dict(zip(named, grads, strict=True)), tuple(watch.found))
@@ -90,6 +91,7 @@ class _Channels(Tracking):
         if func in self.axes and out.requires_grad:
             weight = args[1] if len(args) > 1 else kwargs["weight"]
             if id(weight) in self.names:
+                out = out.clone() if out._is_view() else out  # overwriting a view would take its hook out of the graph
                 self._listen(out, self.axes[func], weight.numel() // len(weight))
         return out
 
@@ -145,14 +147,11 @@ def flow(
     """(|W|, dR/d|W|) of every conv and linear weight: R sums the outputs for an input of ones when every parameter and
     buffer is replaced by its absolute value, in float64; `norms` keeps normalisations, else they are the identity."""
     matrices = weights(model)
-    state = {
-        name: tensor.detach().abs().double() if tensor.is_floating_point() else tensor.detach().clone()
-        for name, tensor in (*model.named_parameters(), *model.named_buffers())
-    }
+    state = substitutes(model, lambda t: t.detach().abs().double() if t.is_floating_point() else t.detach().clone())
     leaves = {name: state[name].requires_grad_() for name in matrices}
     ones = torch.ones(1, *shape, dtype=torch.float64, device=next(iter(state.values())).device)
     with torch.enable_grad(), nullcontext() if norms else WithoutNorms():
-        R = logits(functional_call(model, state, (ones,))).sum()
+        R = logits(functional_call(model, state, (ones,), tie_weights=False)).sum()
         if not R.requires_grad:
             raise Unscorable("disconnected", "the output does not depend on any weight")
         grads = torch.autograd.grad(R, list(leaves.values()), allow_unused=True, materialize_grads=True)

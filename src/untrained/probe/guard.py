@@ -48,6 +48,8 @@ class _Scoring(TorchFunctionMode):
             if self.heard is not None:
                 rows = args[0].movedim(1, 0).flatten(1)
                 self.heard.append(Variance(rows.var(1, unbiased=False), rows.shape[1]))
+        elif func is F.embedding:
+            args, kwargs = _on_copy(*args, **kwargs), {}
         elif func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
         elif func is F.avg_pool2d and not args[0].is_contiguous():
@@ -69,6 +71,17 @@ def _on_batch(
 ) -> tuple[Any, ...]:
     """The arguments of `F.batch_norm` that make it read the batch and leave running statistics alone."""
     return input, None, None, weight, bias, True, momentum, eps
+
+
+def _on_copy(
+    input: Any, weight: Any, padding_idx: Any = None, max_norm: float | None = None, *args: Any, **kwargs: Any
+) -> tuple[Any, ...]:
+    """The arguments of `F.embedding`; with a maximal norm it overwrites its table."""
+    more = [
+        kwargs.get(name, usual)
+        for name, usual in (("norm_type", 2.0), ("scale_grad_by_freq", False), ("sparse", False))
+    ]
+    return input, weight if max_norm is None else weight.clone(), padding_idx, max_norm, *(args or more)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class Kernel:
 
     def add(self, name: str, theta: Tensor, g: Tensor) -> None:
         """`g`: per-sample gradients of (some rows of) a parameter, `theta`: those rows; (samples, *theta.shape)."""
-        name, g = name.partition("[")[0], g.flatten(1)
+        name, g = name.partition("[")[0], g.reshape(len(g), -1)
         if self.wanted.gram:
             G = g.double()
             _sum(self.grams, name, G @ G.mT)
@@ -97,7 +97,8 @@ def kernel(
     """The kernel of `scalars(network(inputs))` over `parameters`, some of `everything` the network has."""
     if reading == "exact":
         return _one_by_one(network, inputs, scalars, parameters, wanted)
-    listen = _Layers(everything, set(parameters), len(inputs), wanted)
+    calls = _Calls.of(network, inputs, everything)
+    listen = _Layers(everything, set(parameters), wanted, calls.sample_first)
     try:
         if reading == "fixed":
             with FixedStatistics(), listen:
@@ -105,7 +106,7 @@ def kernel(
         with listen:
             return listen.run(network, inputs, scalars)
     except Unscorable as unknown_use:
-        if unknown_use.kind != "unsupported" or (reading == "cross" and listen.coupled):
+        if unknown_use.kind != "unsupported" or (reading == "cross" and calls.coupled):
             raise
         if reading == "fixed":
             with FixedStatistics():
@@ -120,24 +121,54 @@ def _one_by_one(
     made = Kernel(wanted)
     values = list(parameters.values())
     with torch.enable_grad():
-        for column in scalars(network(inputs.clone())).mT:
+        columns = scalars(network(inputs.clone())).mT
+        if not columns.requires_grad:
+            raise Unscorable("disconnected", "the output does not depend on any parameter")
+        for column in columns:
             rows = [torch.autograd.grad(s, values, retain_graph=True, materialize_grads=True) for s in column]
             for name, theta, *grads in zip(parameters, values, *rows, strict=True):
-                made.add(name, theta, torch.stack(grads))
+                made.add(name, theta, torch.stack([g.to_dense() if g.is_sparse else g for g in grads]))
     return made
+
+
+class _Calls(Tracking):
+    """What a network does to a few samples: which calls that rules know have samples on the first axis."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], samples: int) -> None:
+        super().__init__(parameters)
+        self.samples = samples
+        self.sample_first: list[bool] = []
+        self.coupled = False  # whether batch norm was met
+
+    @classmethod
+    def of(cls, network: Network, inputs: Tensor, parameters: Mapping[str, Tensor]) -> "_Calls":
+        """On another number of samples than there are: an axis that is as long by chance keeps its length."""
+        few = 2 if len(inputs) != 2 else 3
+        calls = cls(parameters, few)
+        with torch.no_grad(), torch.random.fork_rng(), calls:
+            network(inputs[torch.arange(few, device=inputs.device) % len(inputs)])
+        return calls
+
+    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = func(*args, **kwargs)
+        self.coupled |= func is F.batch_norm
+        if func in SAMPLE_RULES and any(id(x) in self.names for x in _tensors((*args, *kwargs.values()))):
+            self.sample_first.append(out.ndim > 0 and len(out) == self.samples)
+        return out
 
 
 class _Layers(Tracking):
     """Runs a network with its parameters as constants and turns gradients of outputs into per-sample gradients."""
 
-    def __init__(self, everything: Mapping[str, nn.Parameter], names: set[str], samples: int, wanted: Wanted) -> None:
+    def __init__(
+        self, everything: Mapping[str, nn.Parameter], names: set[str], wanted: Wanted, sample_first: list[bool]
+    ) -> None:
         super().__init__(everything)
         self.followed = names
-        self.samples = samples
         self.made = Kernel(wanted)
-        self.coupled = False  # whether batch norm was met
-        self._uses: dict[int, int] = {}
-        self._waiting: dict[tuple[int, int], tuple[Tensor, slice, Tensor]] = {}
+        self._sample_first = iter(sample_first)
+        self._uses: dict[str, int] = {}
+        self._waiting: dict[tuple[str, int], tuple[Tensor, slice, Tensor]] = {}
         self._roots: list[Tensor] = []
 
     def run(self, network: Network, inputs: Tensor, scalars: Scalars) -> Kernel:
@@ -148,12 +179,11 @@ class _Layers(Tracking):
             for column in columns:
                 torch.autograd.grad(column.sum(), self._roots, retain_graph=len(columns) > 1, allow_unused=True)
                 for parameter, rows, g in self._waiting.values():
-                    self.made.add(self.names[id(parameter)], parameter[rows], g)
+                    self._add(parameter, rows, g)
                 self._waiting.clear()
         return self.made
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.coupled |= func is F.batch_norm
         used = {id(x): x for x in _tensors((*args, *kwargs.values())) if id(x) in self.names}
         if not used:
             return func(*args, **kwargs)
@@ -163,12 +193,17 @@ class _Layers(Tracking):
         args = _replaced(args, constants)
         kwargs = {key: _replaced((x,), constants)[0] for key, x in kwargs.items()}
         out = func(*args, **kwargs)
+        known = func in SAMPLE_RULES and next(self._sample_first, False)
         used = {key: p for key, p in used.items() if self._wants(p)}
         if not used:
             return out
+        if not known:
+            raise Unscorable("unsupported", "no per-sample gradient where samples are not on the first axis")
         if not out.requires_grad:
             self._roots.append(out.detach().requires_grad_())
             out = self._roots[-1].clone()  # an in-place function further on must not meet a leaf
+        elif out._is_view():
+            out = out.clone()  # overwriting a view would take its hook out of the graph
         self._follow(SAMPLE_RULES[func](*args, **kwargs), {id(constants[key]): p for key, p in used.items()}, args, out)
         return out
 
@@ -178,20 +213,18 @@ class _Layers(Tracking):
     def _unknown(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A question about a parameter (its shape, its device) is none of our business; a function of it is."""
         out = func(*args, **kwargs)
-        if isinstance(out, Tensor) and out.grad_fn is not None:
+        if any(x.grad_fn is not None for x in _tensors((out,))):
             called = torch.overrides.resolve_name(func) or repr(func)
             raise Unscorable("unsupported", f"no per-sample gradient of a parameter used by {called}")
         return out
 
     def _follow(self, rule: Any, owners: dict[int, Tensor], args: tuple[Any, ...], out: Tensor) -> None:
         """As the gradient of `out` comes by, hand on the per-sample gradients that `rule` makes of it."""
-        for key in map(id, owners.values()):
+        for key in (self.names[id(p)] for p in owners.values()):
             self._uses[key] = self._uses.get(key, 0) + 1
         versions = [(x, x._version) for x in args if isinstance(x, Tensor) and x is not out]
 
         def arrive(grad: Tensor) -> None:
-            if len(grad) != self.samples:
-                raise Unscorable("unsupported", "no per-sample gradient where samples are not on the first axis")
             if any(x._version != version for x, version in versions):
                 raise Unscorable("unsupported", "no per-sample gradient of a layer whose input is overwritten later")
             with torch.no_grad(), torch._C.DisableTorchFunction():
@@ -204,12 +237,17 @@ class _Layers(Tracking):
         out.register_hook(arrive)  # type: ignore[no-untyped-call]
 
     def _collect(self, parameter: Tensor, rows: slice, g: Tensor) -> None:
-        if self._uses[id(parameter)] == 1:
-            self.made.add(self.names[id(parameter)], parameter[rows], g)
+        name = self.names[id(parameter)]
+        if self._uses[name] == 1:
+            self._add(parameter, rows, g)
         else:
-            key = id(parameter), rows.start or 0
+            key = name, rows.start or 0
             before = self._waiting.get(key)
             self._waiting[key] = parameter, rows, g if before is None else before[2] + g
+
+    def _add(self, parameter: Tensor, rows: slice, g: Tensor) -> None:
+        with torch._C.DisableTorchFunction():  # the mode is on, and would take this for a use by the network
+            self.made.add(self.names[id(parameter)], parameter[rows] if parameter.ndim else parameter, g)
 
 
 def _replaced(values: Sequence[Any], constants: Mapping[int, Tensor]) -> tuple[Any, ...]:

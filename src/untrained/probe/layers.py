@@ -4,10 +4,12 @@
 `depth` is the longest chain of them from input to output.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from torch import Tensor, nn
 from torch.autograd.graph import Node
+from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
 from untrained.errors import Unscorable
@@ -26,7 +28,10 @@ def weights(model: nn.Module) -> dict[str, nn.Parameter]:
 
 def _matrices(module: nn.Module) -> Iterator[nn.Parameter]:
     if isinstance(module, LAYERS):
-        yield module.get_parameter("weight")
+        weight = module._parameters.get("weight")
+        if weight is None:
+            raise Unscorable("unsupported", "the weight of a layer is made of other parameters, as by weight norm")
+        yield weight
     elif isinstance(module, nn.MultiheadAttention):
         packed = (module.in_proj_weight, module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
         yield from (p for p in packed if p is not None)
@@ -41,8 +46,28 @@ def layer_parameters(model: nn.Module) -> set[str]:
     return found
 
 
-def depth(output: Tensor) -> int:
-    """The largest number of weight matrices on a path of the graph behind `output`."""
+def substitutes(model: nn.Module, make: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """Other tensors in the place of parameters and buffers, for `functional_call(..., tie_weights=False)`.
+
+    Every place once: torch, tying by itself, does not find its way back from a module that is registered twice.
+    """
+    made: dict[int, Tensor] = {}
+    found: dict[str, Tensor] = {}
+    for prefix, module in model.named_modules():
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                if id(tensor) not in made:
+                    made[id(tensor)] = make(tensor)
+                found[f"{prefix}.{name}".lstrip(".")] = made[id(tensor)]
+    return found
+
+
+def depth(model: nn.Module, inputs: Tensor, logits: Callable[[Any], Tensor]) -> int:
+    """The largest number of weight matrices on a path of the graph behind the output, frozen ones included."""
+    leaves = substitutes(model, lambda t: t.detach().requires_grad_() if isinstance(t, nn.Parameter) else t)
+    by_id = {id(p): leaves[name] for name, p in model.named_parameters()}
+    matrices = {id(by_id[id(p)]) for module in model.modules() for p in _matrices(module)}
+    output = logits(functional_call(model, leaves, (inputs,), tie_weights=False))
     longest: dict[Node, int] = {}
     todo = [output.grad_fn] if output.grad_fn is not None else []
     while todo:
@@ -53,16 +78,13 @@ def depth(output: Tensor) -> int:
             todo.extend(missing)
         else:
             todo.pop()
-            longest[node] = max((longest[b] for b in behind), default=0) + (
-                not _is_weight(node) and any(map(_is_weight, behind))
-            )
+            entering = not _carries(node, matrices) and any(_carries(b, matrices) for b in behind)
+            longest[node] = max((longest[b] for b in behind), default=0) + entering
     return longest[output.grad_fn] if output.grad_fn is not None else 0
 
 
-def _is_weight(node: Node) -> bool:
-    """Whether a matrix of parameters enters here, as it is or transposed."""
-    variable = getattr(node, "variable", None)
-    if variable is not None:
-        return bool(variable.ndim >= 2 and isinstance(variable, nn.Parameter))
-    views = ("TBackward0", "TransposeBackward0", "PermuteBackward0")
-    return node.name() in views and any(_is_weight(n) for n, _ in node.next_functions if n is not None)
+def _carries(node: Node, matrices: set[int]) -> bool:
+    """Whether a weight matrix comes through here alone: as it is, transposed, or a part of it."""
+    while len(node.next_functions) == 1 and node.next_functions[0][0] is not None:
+        node = node.next_functions[0][0]
+    return id(getattr(node, "variable", None)) in matrices

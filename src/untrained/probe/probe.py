@@ -45,10 +45,11 @@ class Probe:
 
     def __init__(self, model: nn.Module, batch: Batch, *, loss: str = "cross_entropy", seed: int = 0) -> None:
         self.model = model
+        batch = _ordinary(batch)
         self.batch = Batch(batch.inputs.contiguous(), batch.targets)  # see dev/LOG.md: channels last on a GPU
         self.loss_name = loss
         self.seed = seed
-        self.scores: dict[str, float] = {}  # what proxies made of it, for proxies made of proxies
+        self.scores: dict[object, float] = {}  # what proxies made of it, for proxies made of proxies
         self._ratios: dict[int, float] = {}
         self._jets: dict[tuple[int, ...], Motion] = {}
         self._kernels: dict[tuple[object, ...], Kernel] = {}
@@ -169,6 +170,9 @@ class Probe:
     def require_connected(self) -> None:
         """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen; runs
         the network only where they say nothing."""
+        seen = [view._seen for view in self._views.values() if view._seen is not None]
+        if not all(bool(outputs.isfinite().all()) for outputs in seen):
+            raise Unscorable("nan", "the output is not finite")
         moved = (velocity for _, velocity, _ in self._jets.values())
         if any(bool(v.any()) for v in moved) or any(view._tells_apart() for view in list(self._views.values())):
             return
@@ -325,7 +329,15 @@ class Probe:
     def depth(self) -> int:
         """The longest chain of weight matrices from input to output."""
         with torch.enable_grad(), self.watching():
-            return depth(self._network(self._inputs()[:1]))
+            return depth(self.model, self._inputs()[:1], logits)
+
+
+def _ordinary(batch: Batch) -> Batch:
+    """Tensors made in a caller's inference mode take no part in autograd; copies do."""
+    if not (batch.inputs.is_inference() or batch.targets.is_inference()):
+        return batch
+    with torch.inference_mode(False):
+        return Batch(batch.inputs.clone(), batch.targets.clone())
 
 
 def logits(output: object) -> Tensor:

@@ -62,7 +62,7 @@ def _convolution(dimensions: int, transposed: bool) -> SampleRule:
         output_padding: Any = 0, dilation: Any = 1, groups: int = 1,
     ) -> Any:  # fmt: skip
         if transposed and more:
-            output_padding, groups, dilation = (*more, groups, dilation)[:3] if len(more) < 3 else more
+            output_padding, groups, dilation = [*more, *[groups, dilation][len(more) - 1 :]]
         elif more:
             dilation, groups = (*more, groups)[:2]
         if input.ndim != dimensions + 2:
@@ -165,8 +165,8 @@ def _(input: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **
 
     def gradients(grad: Tensor) -> Iterator[Piece]:
         index, g = input.reshape(len(input), -1), grad.reshape(len(grad), -1, weight.shape[1])
-        if padding_idx is not None and padding_idx >= 0:
-            g = g * (index != padding_idx)[..., None]
+        if padding_idx is not None:
+            g = g * (index != padding_idx % len(weight))[..., None]
         for rows in pieces(weight, len(g)):
             height = len(weight[rows])
             inside = (index >= rows.start) & (index < rows.start + height)
@@ -178,9 +178,9 @@ def _(input: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **
 
 
 @sample_rule("add", "__add__", "__radd__")
-def _sum(x: Any, y: Any, *, alpha: float = 1) -> Any:
+def _sum(input: Any, other: Any, *, alpha: float = 1) -> Any:
     def gradients(grad: Tensor) -> Iterator[Piece]:
-        for term, factor in ((x, 1), (y, alpha)):
+        for term, factor in ((input, 1), (other, alpha)):
             if isinstance(term, Tensor):
                 yield term, ALL, _unbroadcast(grad * factor, term)
 
@@ -188,11 +188,11 @@ def _sum(x: Any, y: Any, *, alpha: float = 1) -> Any:
 
 
 @sample_rule("mul", "__mul__", "__rmul__", "multiply")
-def _product(x: Any, y: Any) -> Any:
+def _product(input: Any, other: Any) -> Any:
     def gradients(grad: Tensor) -> Iterator[Piece]:
-        for factor, other in ((x, y), (y, x)):
+        for factor, rest in ((input, other), (other, input)):
             if isinstance(factor, Tensor):
-                yield factor, ALL, _unbroadcast(grad * other, factor)
+                yield factor, ALL, _unbroadcast(grad * rest, factor)
 
     return gradients
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from inspect import getdoc, signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
 from untrained.errors import Unscorable, UsageError, unknown
@@ -45,15 +46,15 @@ class Proxy:
         if self.parts:
             raise UsageError(f"{self.name} compares candidates by {', '.join(self.parts)}; one alone has no such score")
         probe = probe.first(self.samples)
-        if self.measure not in probe.scores:
-            probe.scores[self.measure] = self._score(probe)
-        return probe.scores[self.measure]
+        if self not in probe.scores:
+            probe.scores[self] = self._score(probe)
+        return probe.scores[self]
 
     def _score(self, probe: Probe) -> float:
         try:
             value = self.function(probe, **dict(self.options))
-        except Unscorable as reason:
-            if reason.kind != "unsupported":
+        except (Unscorable, torch.linalg.LinAlgError) as reason:  # type: ignore[attr-defined]
+            if getattr(reason, "kind", "") != "unsupported":
                 self._require_connected(probe)
             raise
         self._require_connected(probe)

@@ -9,7 +9,7 @@ from untrained.proxies._proxy import PROXIES, proxy, registered
 @proxy(
     paper="Dextr (Asthana et al.), Table 4",
     measures="whatever its parts measure",
-    needs=("gradients",),
+    needs=("data", "labels", "gradients"),
     samples=256,
     cost=2,
 )

@@ -47,6 +47,6 @@ def _fisher_rao(parts: tuple[Probe, ...]) -> float:
 
 def _published(parts: tuple[Probe, ...]) -> float:
     total = 0.0
-    for name, theta in parts[0].weights.items():
-        total += abs(float((theta * sum(gradients(part)[name] for part in parts)).sum()))
+    for name in gradients(parts[0]):
+        total += abs(float((parts[0].weights[name] * sum(gradients(part)[name] for part in parts)).sum()))
     return total + 1e-5
