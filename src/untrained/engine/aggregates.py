@@ -10,9 +10,11 @@ from untrained.types import Record
 
 
 def expanded(proxies: Iterable[Proxy]) -> list[Proxy]:
-    """Aggregates replaced by their parts, each proxy once."""
-    flat = [part for p in proxies for part in ([PROXIES[name] for name in p.parts] if p.parts else [p])]
-    return list({p.measure: p for p in flat}.values())
+    """Aggregates replaced by those of their parts that are not asked for anyway."""
+    asked = list(proxies)
+    single = [p for p in asked if not p.parts]
+    parts = {name: PROXIES[name] for p in asked for name in p.parts}
+    return single + [part for part in parts.values() if part.measure not in [p.measure for p in single]]
 
 
 def shares(values: Sequence[float | None], higher_is_better: bool) -> list[float]:

@@ -46,15 +46,16 @@ class Proxy:
         if self.parts:
             raise UsageError(f"{self.name} compares candidates by {', '.join(self.parts)}; one alone has no such score")
         probe = probe.first(self.samples)
-        if self not in probe.scores:
-            probe.scores[self] = self._score(probe)
-        return probe.scores[self]
+        key = self.function, self.label
+        if key not in probe.scores:
+            probe.scores[key] = self._score(probe)
+        return probe.scores[key]
 
     def _score(self, probe: Probe) -> float:
         try:
             value = self.function(probe, **dict(self.options))
         except (Unscorable, torch.linalg.LinAlgError) as reason:  # type: ignore[attr-defined]
-            if getattr(reason, "kind", "") != "unsupported":
+            if getattr(reason, "kind", "") not in ("unsupported", "disconnected"):
                 self._require_connected(probe)
             raise
         self._require_connected(probe)

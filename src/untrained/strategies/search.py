@@ -82,7 +82,7 @@ def search(
     named = space if isinstance(space, str) else space.name
     asked = proxy if isinstance(proxy, str) and names_file(proxy) else judge.label  # as it can be typed again
     settings = Settings(named, asked, strategy, data, seed, seeds, device, code_of(named, asked))
-    judges = expanded([judge, *map(load_proxy, BASELINES)])
+    judges = expanded([judge, *(load_proxy(name) for name in BASELINES if name != judge.label)])
     evaluate = ProxyEvaluator(
         lambda arch: home.build(arch, source.task), source, judges, range(seed, seed + seeds), device
     )
