@@ -28,6 +28,10 @@ test: lint         ## lint, types and tests
 
 bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/dextr.py --repeats 4
+	$(BIN)/python benchmarks/proxies.py --repeats 3
+
+docs: setup        ## write the pages that are made from the code
+	$(BIN)/python -m untrained._catalogue > docs/proxies.md
 
 clean:             ## remove everything that setup and demo made
 	rm -rf $(VENV) runs build dist src/*.egg-info

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from untrained.probe import Probe
+from untrained.probe.circle import taylor
 from untrained.proxies import load_proxy
 from untrained.spaces import load_space
 from untrained.types import Batch
@@ -56,7 +57,7 @@ def main() -> None:
 
 def measure(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
     batch = Batch(image, torch.zeros(1, dtype=torch.long))
-    u1, u2 = Probe(model, batch)._plane((3, SIDE, SIDE))
+    u1, u2 = Probe(model, batch).plane((3, SIDE, SIDE))
     three = torch.cat([u1, u2, -u1])
     dextr, conditions = load_proxy("dextr"), load_proxy("dextr_conditions")
 
@@ -66,7 +67,7 @@ def measure(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
 
     seconds = {
         "three": best(forward_of_three, repeats),
-        "jet": best(lambda: Probe(model, batch)._taylor(u1, u2), repeats),
+        "jet": best(lambda: jet(Probe(model, batch), u1, u2), repeats),
         "conditions": best(lambda: conditions(Probe(model, batch)), repeats),
         "whole": best(lambda: dextr(Probe(model, batch)), repeats),
         "textbook curvature": best(lambda: textbook_curvature(model, u1, u2), repeats),
@@ -74,6 +75,11 @@ def measure(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
     }
     seconds["textbook"] = seconds["textbook curvature"] + seconds["textbook conditions"]
     return seconds
+
+
+def jet(probe: Probe, u1: Tensor, u2: Tensor) -> None:
+    with probe.watching():
+        taylor(probe.model, u1, u2)
 
 
 def best(work: Callable[[], object], repeats: int) -> float:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean, stdev
 from textwrap import dedent
 from typing import Any
 
@@ -17,7 +18,7 @@ from typer.main import get_command
 import untrained
 from untrained.cli import app, main
 from untrained.engine import Store
-from untrained.proxies import split_names
+from untrained.proxies import PROXIES, split_names
 
 NONE = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
 SKIP = NONE.replace("none", "skip_connect")
@@ -222,7 +223,40 @@ def test_score_prints_a_table(untrained_):
     code, out, err = untrained_("score", SKIP, "--proxy", "params,flops")
     assert (code, err) == (0, "")
     assert SKIP in out
-    assert re.search(r"params +0 +[\d,]+", out)
+    assert re.search(r"params +[\d,]+ *\n", out)
+    assert "seeds" not in out
+
+
+def test_score_over_several_seeds_tells_mean_and_deviation(untrained_):
+    code, out, _ = untrained_("score", SKIP, "--proxy", "l2_norm,params", "--seeds", "3")
+    assert code == 0
+    (line,) = (line.split() for line in out.splitlines() if "l2_norm" in line)
+    _, rows, _ = untrained_("score", SKIP, "--proxy", "l2_norm", "--seeds", "3", "--json")
+    found = json.loads(rows)
+    values = [row["value"] for row in found]
+    assert len(set(values)) == 3  # three initialisations
+    assert [(row["mean"], row["std"], row["n"]) for row in found] == [
+        (pytest.approx(fmean(values)), pytest.approx(stdev(values)), 3)
+    ] * 3
+    assert (float(line[-3]), float(line[-2]), line[-1]) == (
+        pytest.approx(fmean(values), rel=1e-5), pytest.approx(stdev(values), rel=1e-2), "3",
+    )  # fmt: skip
+
+
+def test_all_means_every_proxy_that_judges_a_network_alone(untrained_, project):
+    _, out, _ = untrained_("score", "./mine.py:make", "--input-shape", "3x8x8", "--proxy", "all", "--json")
+    named = [row["proxy"] for row in json.loads(out)]
+    assert named == [name for name, p in PROXIES.items() if not p.parts]
+    assert len(named) > 40
+
+
+def test_an_aggregate_compares_networks(untrained_):
+    other = SKIP.replace("skip_connect~0", "nor_conv_1x1~0")
+    code, out, _ = untrained_("score", SKIP, other, "--proxy", "te_nas", "--json")
+    assert code == 0
+    assert [row["proxy"] for row in json.loads(out)][-2:] == ["te_nas", "te_nas"]
+    code, _, err = untrained_("score", SKIP, "--proxy", "te_nas")
+    assert (code, "give at least two" in err) == (2, True)
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
@@ -315,7 +349,9 @@ def test_search_prints_one_document_of_records_and_leaves_a_report(untrained_, p
     assert all(set(row) >= RECORD for row in rows)
     assert {row["proxy"] for row in rows} == {"spread", "params", "flops"}
     with Store(project / "run" / "records.sqlite") as store:
-        assert json.loads(json.dumps([record.row() for record in store])) == rows
+        kept = json.loads(json.dumps([record.row() for record in store]))
+        assert [{key: row[key] for key in kept[0]} for row in rows] == kept
+    assert all((row["mean"], row["std"], row["n"]) == (row["value"], None, 1) for row in rows)
     assert "--proxy ./mine.py:spread" in (project / "run" / "report.html").read_text()  # what can be typed again
     assert untrained_(*SEARCH, "--proxy", "./mine.py:spread", "--json") == (0, out, "")  # seconds and all: it resumed
 
@@ -326,8 +362,9 @@ def test_search_shows_the_best_first_and_its_progress_on_the_other_stream(untrai
     assert "3/3" in err
     assert "3/3" not in out
     assert "The best 3 of 3 by ./mine.py:spread (lower is better)" in out
-    assert "± spread" in out
+    assert "± 95 %" in out
     rows = [line.split() for line in out.splitlines() if "width=" in line and not line.startswith("best:")]
+    rows = [row[1:] if row[0] == "=" else row for row in rows]  # what two seeds cannot tell from the best
     assert [row[0] for row in rows] == ["1", "2", "3"]
     scores = [float(row[1]) for row in rows]
     assert scores == sorted(scores)
@@ -356,12 +393,12 @@ def test_report_writes_the_page_anew(untrained_, project):
 WRONG = {
     "list proxys": "no list is called 'proxys'; did you mean proxies?",
     "score ARCH --proxy dexter": "no proxy is called 'dexter'; did you mean dextr",
-    "score ARCH --proxy zzz": "no proxy is called 'zzz'; there are: dextr, dextr_conditions",
+    "score ARCH --proxy zzz": "no proxy is called 'zzz'; there are: az_expressivity, az_nas",
     "score ARCH --proxy ,": "at least one proxy, such as dextr",
     "score ARCH --proxy dextr(variant=fast)": "no variant 'fast'; there are: default, published",
     "score ARCH --proxy dextr(varian=published)": "no option of dextr is called 'varian'; did you mean variant?",
     "score ARCH --proxy dextr(published)": "write options as name=value, such as dextr(variant=published)",
-    "score ARCH --proxy params(x=1)": "params takes no options, so 'x' cannot be set",
+    "score ARCH --proxy params(x=1)": "no option of params is called 'x'; there are: samples",
     "score ARCH --proxy ./mine.py:make": "is not a proxy; put @untrained.proxy(...) above the function",
     "score ARCH --proxy ./mine.py:spred": "is called 'spred'; did you mean spread?",
     "score ARCH --space nasbench": "no space is called 'nasbench'; did you mean nasbench201 or nasbench101",

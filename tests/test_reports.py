@@ -408,7 +408,7 @@ def test_no_correlation_without_three_different_sizes(params: float | None) -> N
 
 
 def test_missing_numbers_are_dashes_and_empty_columns_are_left_out() -> None:
-    rows = (Ranked(1, "a", 2.0, 0.1, 1e6), Ranked(2, "b", 1.0, None, None))
+    rows = (Ranked(1, "a", 2.0, 0.1, 1e6, margin=0.2), Ranked(2, "b", 1.0, None, None))
     page = render(summary(ranking=rows, seeds=3))
     assert re.findall(r'<th scope="col" class="[^"]*">([^<]*)</th>', page)[:5] == [
         "Rank",
@@ -420,6 +420,13 @@ def test_missing_numbers_are_dashes_and_empty_columns_are_left_out() -> None:
     assert page.count("\u2013</td>") == 2
     assert "means over 3 seeds" in page
     assert "FLOPs" not in page
+
+
+def test_what_the_seeds_cannot_tell_from_the_best_is_marked() -> None:
+    rows = [Ranked(1, "a", 2.0, 0.1, margin=0.2), Ranked(2, "b", 1.9, 0.3, margin=0.7, tied=True)]
+    page = render(summary(ranking=(*rows, Ranked(3, "c", 1.0, 0.1, margin=0.2)), seeds=3))
+    assert re.findall(r'<td class="num soft">(= \d|\d)</td>', page) == ["1", "= 2", "3"]
+    assert "cannot tell from the best" in page
 
 
 def test_an_interrupted_run_tells_how_to_go_on() -> None:

@@ -24,10 +24,19 @@ def proxies() -> Rows:
             "better": "higher" if p.higher_is_better else "lower",
             "needs": list(p.needs),
             "samples": p.samples,
+            "cost": f"{p.cost:g} forwards",
+            "layers": p.layers,
+            "options": [
+                f"{name}={'|'.join(map(str, values))}" if values else name for name, values in p.choices.items()
+            ],
+            "combines": list(p.parts),
             "paper": p.paper,
+            "version": p.version,
             "about": p.about,
+            "formula": p.formula,
+            "notes": p.notes,
         }
-        for p in PROXIES.values()
+        for _, p in sorted(PROXIES.items())
     ]
 
 
@@ -49,3 +58,48 @@ CATALOGUE: dict[str, Callable[[], Rows]] = {
     "strategies": strategies,
     "datasets": datasets,
 }
+
+
+PROXY_PAGE = """# Proxies
+
+Made by `make docs` from the proxies themselves; a test keeps it so. A score never stands alone: every search also
+measures `params` and `flops`, and `random` keeps everyone honest. A network without a score is a failure with a reason.
+
+**Needs** says what of a batch is looked at, **cost** how many multiply-adds it takes, in forward passes of as many
+samples (a backward pass counts two); proxies asked for together share their passes. W_l are the weights of convolutions
+and linear layers, g their loss gradient, m the number of samples. `samples` is an option of every proxy:
+`naswot(samples=128)`. Score your network by all of them: `untrained score ... --proxy all`. How well each ranks:
+[results](results/proxies-nasbench201.md). Write your own: [in ten lines](your-own-proxy.md).
+"""
+
+
+def proxy_page() -> str:
+    """`docs/proxies.md`."""
+    rows = proxies()
+    lines = [
+        PROXY_PAGE,
+        "| proxy | measures | better | needs | samples | cost | paper |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        needs = ", ".join(row["needs"]) or "nothing"
+        facts = (row["measures"], row["better"], needs, row["samples"], row["cost"], row["paper"] or "")
+        lines.append(f"| [{row['name']}](#{row['name']}) | {' | '.join(map(str, facts))} |")
+    return "\n".join(lines + [part for row in rows for part in _proxy_entry(row)]) + "\n"
+
+
+def _proxy_entry(row: dict[str, Any]) -> list[str]:
+    """Heading, sentence, formula, options, and where paper and code differ."""
+    parts = [f"\n## {row['name']}\n", row["about"]]
+    if row["formula"]:
+        parts.append(f"\n```\n{row['formula']}\n```")
+    if row["notes"]:
+        parts.append(f"\n{row['notes']}")
+    facts = {"Layers": row["layers"], "Options": ", ".join(f"`{o}`" for o in row["options"]), "Version": row["version"]}
+    return [*parts, "\n" + ". ".join(f"{name}: {value}" for name, value in facts.items() if value) + "."]
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(proxy_page())

@@ -15,6 +15,7 @@ from untrained.strategies.search import Result, Watcher
 from untrained.types import Arch, Failure, Record
 
 TOP = 10
+_NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
 
 
 @contextmanager
@@ -49,6 +50,8 @@ def show_result(found: Result, page: Path) -> None:
     standings, failed = found.ranking.standings, found.ranking.failed
     if standings:
         console.print(_ranking(found))
+        if ties := sum(standing.tied for standing in standings):
+            console.print(f"= {found.run.settings.seeds} seeds cannot tell {ties} of the others from the best (95 %)")
         console.print(f"best: {escape(str(found.best))}", soft_wrap=True)
     else:
         console.print("[bold]nothing could be scored[/]")
@@ -76,14 +79,21 @@ def _ranking(found: Result) -> Table:
     table.add_column("#", justify="right")
     table.add_column(proxy, justify="right")
     if settings.seeds > 1:
-        table.add_column("± spread", justify="right")
+        table.add_column("± 95 %", justify="right")
     table.add_column("params", justify="right")
     table.add_column("FLOPs", justify="right")
     table.add_column("architecture", overflow="fold")
     for place, standing in enumerate(found.ranking.standings[:TOP], 1):
-        spread = [f"{standing.spread:.3g}"] if standing.spread is not None else []
+        spread = [f"{standing.margin:.3g}"] if standing.margin is not None else []
         params, flops = (millions(sizes.get((standing.arch, name))) for name in ("params", "flops"))
-        table.add_row(str(place), f"{standing.score:.4f}", *spread, params, flops, escape(str(standing.arch)))
+        table.add_row(
+            f"= {place}" if standing.tied else str(place),
+            f"{standing.score:.4f}",
+            *spread,
+            params,
+            flops,
+            escape(str(standing.arch)),
+        )
     return table
 
 
@@ -91,13 +101,21 @@ def millions(value: float | None) -> str:
     return "" if value is None else f"{value / 1e6:.3g} M"
 
 
-def show_records(records: Sequence[Record]) -> None:
+def show_records(rows: Sequence[dict[str, Any]]) -> None:
+    """One line a network and proxy: the mean over its seeds and their standard deviation, or why there is none."""
     table = Table(box=None)
-    for name in ("network", "proxy", "seed", "score"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("seed", "score") else "left")
-    for record in records:
-        outcome = f"{record.value:,.6g}" if record.value is not None else f"[red]{escape(str(record.error))}[/]"
-        table.add_row(escape(str(record.arch)), escape(record.proxy), str(record.seed), outcome)
+    for name in ("network", "proxy", "score", "± std", "seeds"):
+        table.add_column(name, overflow="fold", justify="left" if name in ("network", "proxy") else "right")
+    several = any(row["n"] > 1 for row in rows)
+    for arch, proxy in dict.fromkeys((row["arch"], row["proxy"]) for row in rows):
+        found = [row for row in rows if (row["arch"], row["proxy"]) == (arch, proxy)]
+        failure = next((row["error"] for row in found if row["error"]), None)
+        first = found[0]
+        outcome = f"[red]{escape(failure)}[/]" if failure else f"{first['mean']:,.6g}"
+        spread = "" if failure or first["std"] is None else f"{first['std']:.3g}"
+        table.add_row(escape(arch), escape(proxy), outcome, *([spread, str(first["n"])] if several else []))
+    if not several:
+        table.columns = table.columns[:3]
     Console().print(table)
 
 
@@ -107,7 +125,9 @@ def show_catalogue(rooms: dict[str, list[dict[str, Any]]]) -> None:
     for room, rows in rooms.items():
         console.print(f"[bold]{room}[/]")
         for row in rows:
-            facts = ((name, _cell(value)) for name, value in row.items() if name not in ("name", "about"))
+            facts = (
+                (name, _cell(value)) for name, value in row.items() if name not in ("name", "about", "formula", "notes")
+            )
             told = " · ".join(f"{name}: {value}" for name, value in facts if value)
             console.print(f"  [bold cyan]{escape(row['name'])}[/]  {escape(row['about'])}", highlight=False)
             if told:

@@ -5,17 +5,13 @@ Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage.
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from untrained.errors import UsageError, unknown
-
-if TYPE_CHECKING:
-    from untrained.types import Record
 
 app = typer.Typer(
     help="Find neural architectures without training them.",
@@ -28,7 +24,7 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Space = Annotated[str, typer.Option(help="A space by name, or your own: ./mine.py:mynet.")]
-Proxies = Annotated[str, typer.Option("--proxy", help="Proxies, separated by commas: dextr,params or ./mine.py:mine.")]
+Proxies = Annotated[str, typer.Option("--proxy", help="Separated by commas: dextr,params or ./mine.py:mine; or all.")]
 Data = Annotated[str | None, typer.Option(help="noise, photos, digits, cifar10 or npz:PATH.", show_default="digits")]
 DataRoot = Annotated[
     Path | None, typer.Option(help="Folder of data sets.", show_default="$UNTRAINED_DATA or the cache")
@@ -61,12 +57,13 @@ def search(
     """
     from untrained import strategies
     from untrained._terminal import show_result, watching
+    from untrained.strategies.select import rows
 
     options: dict[str, Any] = {"seed": seed, "seeds": seeds, "device": device, "run": run, "data_root": data_root}
     with watching(budget, quiet=as_json) as watch, _stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, budget, data or _default_data(), **options, watch=watch)
     page = found.report()
-    print_json(found.records) if as_json else show_result(found, page)
+    print_json(rows(found.records)) if as_json else show_result(found, page)
     raise typer.Exit(0 if found.ranking.standings else 1)
 
 
@@ -95,13 +92,14 @@ def score(
     """
     from untrained import engine
     from untrained._terminal import show_records
-    from untrained.proxies import split_names
+    from untrained.proxies import named
+    from untrained.strategies.select import rows
 
     shape = _shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
     with _stdout_kept(as_json):
-        records = engine.score(what, split_names(proxy), data, space=space, input_shape=shape, **options)
-    print_json(records) if as_json else show_records(records)
+        records = engine.score(what, named(proxy), data, space=space, input_shape=shape, **options)
+    print_json(rows(records)) if as_json else show_records(rows(records))
     raise typer.Exit(0 if any(record.value is not None for record in records) else 1)
 
 
@@ -155,8 +153,8 @@ def _stdout_kept(as_json: bool) -> AbstractContextManager[object]:
     return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
-def print_json(document: "Sequence[Record] | dict[str, Any] | list[Any]") -> None:
-    json.dump(document, sys.stdout, indent=1, default=lambda record: record.row())
+def print_json(document: dict[str, Any] | list[Any]) -> None:
+    json.dump(document, sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 

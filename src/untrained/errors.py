@@ -7,6 +7,8 @@ instead. `Unscorable` is for the record: it never stops a run, it becomes the `F
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+SHOWN = 12  # names in a message; `untrained list` shows them all
+
 
 class UntrainedError(Exception):
     """Base of every error this package raises on purpose."""
@@ -29,5 +31,6 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name nobody registered, with the near ones listed."""
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}"
+    listed = f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more" if len(names) > SHOWN + 3 else ", ".join(names)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {listed or 'none'}"
     return UsageError(f"no {what} is called {name!r}; {hint}")

@@ -61,8 +61,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a network has no score. `kind` is one word to count by (`disconnected`, `nan`, `inf`, `unsupported`, `oom`,
-    `error`), `detail` is for reading."""
+    """Why a network has no score. `kind` is one word to count by (`disconnected`, `singular`, `nan`, `inf`,
+    `unsupported`, `oom`, `error`), `detail` is for reading."""
 
     kind: str
     detail: str = ""

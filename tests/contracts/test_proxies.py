@@ -1,14 +1,12 @@
-"""One contract for every registered proxy: it leaves no trace, says the same twice, and fails by name.
-
-A new proxy is under this contract as soon as it is registered; only the last three tests know one by name.
-"""
+"""One contract for every registered proxy and each of its choices: a finite score or a stated reason, the same twice,
+whatever else was asked, and no trace. What has no score is in `test_failures.py`."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
-from itertools import chain
+from functools import cache
 from math import isfinite
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,154 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from untrained.errors import Unscorable
+from tests.contracts.models import MODELS, NAMES, REASONS, answer, answers, batch_for, batch_of, made
+from tests.contracts.trace import bits, changed, state
 from untrained.probe import Probe
-from untrained.probe.probe import plane
+from untrained.probe.circle import plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
-from untrained.spaces import load_space
-from untrained.types import Batch, Task
-
-NAMES = [*PROXIES, *(f"{name}(variant=published)" for name in ("dextr", "dextr_conditions", "dextr_curvature"))]
-GOOD = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_3x3~2|"
-
-
-# ----------------------------------------------------------------------------------------------------------- the models
-
-
-class Attention(nn.Module):
-    """A small vision transformer for 16 patches: other input sizes do not fit its positions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, 8, 8, stride=8)
-        self.positions = nn.Parameter(torch.randn(1, 16, 8))
-        self.blocks = nn.Sequential(*(nn.TransformerEncoderLayer(8, 2, 12, 0.2, batch_first=True) for _ in range(2)))
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens = self.patches(x).flatten(2).transpose(1, 2) + self.positions
-        return self.head(self.blocks(tokens).mean(1))
-
-
-class DoublesInPlace(nn.Module):
-    """Writes into the very tensor it is given."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mul_(2)
-
-
-class Noisy(nn.Module):
-    """Draws from every global generator."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * torch.rand(()) + random.random() + float(np.random.rand())  # noqa: NPY002
-
-
-def nb201(text: str = GOOD) -> nn.Module:
-    space = load_space("nasbench201").configured(channels=4, cells=1)
-    return space.build(space.parse(text), Task("noise", (3, 32, 32), 5))
-
-
-def cnn() -> nn.Module:
-    convolutions = [nn.Conv2d(3, 6, 3, stride=2), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.Dropout2d(0.5)]
-    more = [nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6, momentum=None), nn.ReLU(inplace=True)]
-    return nn.Sequential(*convolutions, *more, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(6, 5))
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 5))
-
-
-def mixed() -> nn.Module:
-    """Some modules in train mode, some in eval mode, some frozen, and hooks of the user's own."""
-    model = cnn()
-    model[1].eval()
-    model[9].eval()
-    model[0].requires_grad_(False)
-    model[4].weight.requires_grad_(False)
-    model[4].register_forward_hook(lambda module, args, output: None)
-    model[5].register_forward_pre_hook(lambda module, args: None)
-    return model
-
-
-def in_place() -> nn.Module:
-    return nn.Sequential(DoublesInPlace(), nn.ReLU(inplace=True), *cnn())
-
-
-def noisy() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 6, 3, 2), Noisy(), nn.SiLU(), nn.Flatten(2), nn.Linear(225, 1), nn.Flatten())
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "nasbench201": nb201,
-    "cnn": cnn,
-    "transformer": Attention,
-    "mlp": mlp,
-    "mixed modes": mixed,
-    "in place": in_place,
-    "noisy": noisy,
-}
-
-
-def made(kind: str) -> nn.Module:
-    """A model in train mode, unless it says otherwise, every other of whose parameters holds a gradient."""
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        model = MODELS[kind]()
-        for p in list(model.parameters())[::2]:
-            p.grad = torch.randn_like(p)
-        for name, buffer in model.named_buffers():
-            if "running_mean" in name:
-                buffer.normal_()
-    return model
-
-
-def batch_for(kind: str, proxy: Proxy) -> Batch:
-    shape = (6,) if kind == "mlp" else (3, 32, 32)
-    draw = torch.Generator().manual_seed(2)
-    samples = proxy.samples
-    return Batch(torch.randn(samples, *shape, generator=draw), torch.randint(5, (samples,), generator=draw))
-
-
-def score(name: str, kind: str, model: nn.Module, seed: int = 0) -> float:
-    proxy = load_proxy(name)
-    return proxy(Probe(model, batch_for(kind, proxy), seed=seed))
-
-
-# ------------------------------------------------------------------------------------------------------------ the trace
-
-
-def bits(tensor: Tensor | None) -> bytes | None:
-    return None if tensor is None else tensor.detach().numpy().tobytes()
-
-
-def state(model: nn.Module) -> dict[str, Any]:
-    """Everything a probe could have left behind, comparable with ==."""
-    found: dict[str, Any] = {}
-    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
-        found[f"{name}: tensor"] = (id(tensor), tensor.data_ptr(), bits(tensor), tensor._version)
-        found[f"{name}: gradient"] = (tensor.requires_grad, id(tensor.grad), bits(tensor.grad), tensor.grad_fn)
-    for name, module in model.named_modules():
-        found[f"{name}: mode"] = module.training
-        found[f"{name}: attributes"] = {key: id(value) for key, value in vars(module).items() if key != "training"}
-        found[f"{name}: hooks"] = {key: dict(hooks) for key, hooks in vars(module).items() if key.endswith("_hooks")}
-    return found | surroundings()
-
-
-def surroundings() -> dict[str, Any]:
-    """What belongs to no model: random states, torch's global hooks and modes."""
-    kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - the global state is what is looked at
-    return {
-        "torch": bits(torch.get_rng_state()),
-        "numpy": (kind, keys.tobytes(), *rest),
-        "python": random.getstate(),
-        "global hooks": {
-            n: dict(hooks) for n, hooks in vars(torch_module).items() if n.startswith("_global_") and hooks
-        },
-        "modes": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
-        "function modes": torch.overrides._len_torch_function_stack(),
-        "dispatch modes": torch._C._len_torch_dispatch_stack(),
-    }
+from untrained.types import Batch
 
 
 @pytest.fixture(autouse=True)
@@ -176,6 +32,43 @@ def seeded() -> Iterator[None]:
         yield
 
 
+@cache
+def known(kind: str) -> dict[str, float | str]:
+    """What all proxies say of a model; read only."""
+    return answers(kind, made(kind))
+
+
+# ------------------------------------------------------------------------------------------------------------ the score
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_gets_a_finite_score_or_the_stated_reason(name):
+    for kind in MODELS:
+        said, reason = known(kind)[name], REASONS.get(name, {}).get(kind)
+        if reason is None:
+            assert isinstance(said, float), f"{kind}: {said}"
+            assert isfinite(said), kind
+        else:
+            assert str(said).startswith(reason), kind
+
+
+def test_reasons_are_of_proxies_and_models_that_exist():
+    assert set(REASONS) <= set(NAMES)
+    assert {kind for kinds in REASONS.values() for kind in kinds} <= set(MODELS)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if n != "te_nas_regions"]
+)  # which counts a region a sample on all of them
+def test_a_proxy_tells_models_apart(name):
+    """One that returned a constant would keep every other promise here."""
+    scores = {known(kind)[name] for kind in MODELS if kind not in REASONS.get(name, {})}
+    assert len(scores) > 1
+
+
+# ------------------------------------------------------------------------------------------------------------ the trace
+
+
 def test_the_trace_would_be_seen():
     """The looking glass itself: an ordinary forward and backward pass of a network in train mode changes all this."""
     model = made("cnn")
@@ -185,22 +78,21 @@ def test_the_trace_would_be_seen():
     np.random.rand()  # noqa: NPY002
     model[0].register_forward_hook(lambda *_: None)
     model[3].eval()
-    changed = {key for key, value in state(model).items() if value != before[key]}
-    assert {"torch", "numpy", "python", "0: hooks", "3: mode", "0.weight: gradient"} <= changed
-    assert {"1.running_mean: tensor", "1.num_batches_tracked: tensor"} <= changed
-    assert "0.weight: tensor" not in changed
+    seen = changed(before, state(model))
+    assert {"torch", "numpy", "python", "0: hooks", "3: mode", "0.weight: gradient"} <= seen
+    assert {"1.running_mean: tensor", "1.num_batches_tracked: tensor"} <= seen
+    assert "0.weight: tensor" not in seen
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_probe_leaves_no_trace(name, kind):
-    model, proxy = made(kind), load_proxy(name)
-    batch = batch_for(kind, proxy)
+def test_a_proxy_leaves_no_trace(kind):
+    model, batch = made(kind), batch_of(kind)
     before, data = state(model), (bits(batch.inputs), bits(batch.targets))
-    value = proxy(Probe(model, batch))
-    assert isfinite(value)
-    assert state(model) == before
-    assert (bits(batch.inputs), bits(batch.targets)) == data
+    probe = Probe(model, batch)
+    for name in NAMES:
+        answer(name, probe)
+        assert changed(before, state(model)) == set(), name
+        assert (bits(batch.inputs), bits(batch.targets)) == data, name
 
 
 class Boom(Exception):  # noqa: N818 - no error of ours
@@ -217,17 +109,16 @@ class Raises(nn.Module):
 
 
 @pytest.mark.parametrize("error", [Boom, RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_network_that_raises_leaves_no_trace(name, error):
+def test_a_network_that_raises_is_heard_and_left_without_a_trace(error):
+    """Only who never runs the network has something to say of it."""
     model = made("mixed modes").insert(6, Raises(error))
-    before = state(model)
-    caught = None
-    try:
-        score(name, "cnn", model)
-    except error as raised:
-        caught = raised
-    assert load_proxy(name).needs == () or "not today" in str(caught)  # who reads data hears of it
-    assert state(model) == before
+    before, quiet = state(model), set()
+    for name in NAMES:
+        with suppress(error):
+            load_proxy(name)(Probe(model, batch_of("cnn")))
+            quiet.add(name)
+        assert changed(before, state(model)) == set(), name
+    assert quiet == {"params", "l2_norm", "random"}
     assert not torch_module._global_forward_hooks
 
 
@@ -235,122 +126,131 @@ def test_a_network_that_raises_leaves_no_trace(name, error):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("name", NAMES)
-def test_the_same_seed_gives_the_same_score(name, kind):
-    """Bit for bit, whatever was drawn from the global generators in between, and whatever was measured before."""
-    model = made(kind)
-    first = score(name, kind, model)
+def test_the_same_seed_gives_the_same_score(kind):
+    """Bit for bit, whatever was drawn from the global generators in between, and whatever mode the model came in."""
     torch.rand(7)
     random.random()
     plane.cache_clear()
-    assert score(name, kind, model) == first
-    assert score(name, kind, made(kind)) == first
-    assert score(name, kind, model.eval()) == first  # nor does the mode matter that the model came in
+    assert answers(kind, made(kind).eval()) == known(kind)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+def test_another_seed_changes_only_what_is_drawn():
+    other = answers("nasbench201", made("nasbench201"), seed=1, names=[name for name in NAMES if "exact" not in name])
+    differ = {name for name, said in other.items() if said != known("nasbench201")[name]}
+    drawing = {"dextr", "dextr_curvature", "dextr_opt", "meco_opt", "az_trainability", "zen", "harmonic_mean", "random"}
+    assert {name.partition("(")[0] for name in differ} == drawing
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
 def test_proxies_on_one_probe_do_not_disturb_each_other(kind):
-    proxies = [load_proxy(name) for name in NAMES if load_proxy(name).samples == 1]
-    batch = batch_for(kind, proxies[0])
-    alone = [proxy(Probe(made(kind), batch)) for proxy in proxies]
+    """All on one probe, in both orders, as each alone on a probe with its own number of samples, bit for bit. One
+    backward a sample is left to the small one."""
+    proxies = {name: load_proxy(name) for name in NAMES if kind == "mlp" or "exact" not in name}
+    most = max(proxy.samples for proxy in proxies.values())
+    model = made(kind)
+    alone = {name: answer(name, Probe(model, batch_for(kind, proxy))) for name, proxy in proxies.items()}
     for order in (1, -1):
-        probe = Probe(made(kind), batch)
-        assert [proxy(probe) for proxy in proxies[::order]] == alone[::order]
+        probe = Probe(model, batch_of(kind, most))
+        assert {name: answer(name, probe) for name in list(proxies)[::order]} == alone
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_caller_in_inference_mode_or_without_gradients_gets_the_same_score(name):
-    model = made("in place")
-    expected = score(name, "cnn", model)
+def test_a_caller_in_inference_mode_or_without_gradients_gets_the_same_score():
+    """The batch is made in that mode too."""
+    model, expected = made("in place"), known("in place")
     plane.cache_clear()
     with torch.inference_mode():
-        assert score(name, "cnn", model) == expected
+        assert answers("in place", model) == expected
         assert torch.is_inference_mode_enabled()
     with torch.no_grad():
-        assert score(name, "cnn", model) == expected
+        assert answers("in place", model) == expected
         assert not torch.is_grad_enabled()
-    assert score(name, "cnn", model) == expected
+    assert answers("in place", model) == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_double_precision_gives_the_same_score_twice(name):
+# ------------------------------------------------------------------------------------------------------------ precision
+
+
+def test_double_precision_gives_the_same_score_twice():
     """In the precision in which the circle is kept, an in-place network must not write into it."""
-    model, proxy = made("in place").double(), load_proxy(name)
-    batch = batch_for("cnn", proxy)
-    double = Batch(batch.inputs.double(), batch.targets)
-    assert proxy(Probe(model, double)) == proxy(Probe(model, double))
+    assert precise.__wrapped__("in place") == precise.__wrapped__("in place")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_single_and_double_precision_agree(name):
-    """On a smooth network, to 1e-4: no ReLU whose side could hang on a rounding."""
-    layers = [nn.Conv2d(3, 6, 3, 2), nn.BatchNorm2d(6), nn.SiLU(), nn.Conv2d(6, 6, 3), nn.GroupNorm(2, 6), nn.SiLU()]
-    torch.manual_seed(0)
-    single = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5))
-    proxy = load_proxy(name)
-    batch = batch_for("cnn", proxy)
-    values = (
-        proxy(Probe(single, batch)),
-        proxy(Probe(deepcopy(single).double(), Batch(batch.inputs.double(), batch.targets))),
-    )
-    assert values[0] == pytest.approx(values[1], rel=1e-4)
-    assert values[0] != 0
+@cache
+def precise(kind: str) -> dict[str, float | str]:
+    """What all proxies say of a model in float64; read only."""
+    batch = batch_of(kind)
+    probe = Probe(made(kind).double(), Batch(batch.inputs.double(), batch.targets))
+    return {name: answer(name, probe) for name in NAMES}
 
 
-# --------------------------------------------------------------------------------------------------------- the failures
-
-
-class NotANumber(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x * float("nan")
-
-
-@pytest.mark.parametrize("place", [1, 7, 10], ids=["first feature", "pooled", "output"])
-@pytest.mark.parametrize("name", [name for name in NAMES if load_proxy(name).needs])
-def test_a_network_of_nans_never_gets_a_number(name, place):
-    model = made("cnn").insert(place, NotANumber())
-    try:
-        outcome: float | str = score(name, "cnn", model)
-    except Unscorable as reason:
-        outcome = reason.kind
-    assert outcome == "nan" or not isfinite(float(outcome))  # the engine records both as a failure
-
-
-def test_every_proxy_states_its_facts():
-    for name, proxy in PROXIES.items():
-        assert proxy.name == name == proxy.function.__name__
-        assert proxy.about.endswith(".")
-        assert set(proxy.needs) <= {"data", "labels", "gradients"}
-        assert proxy.samples >= 1
-        assert proxy.measure == f"{name}@{proxy.version}"
-
-
-DISCONNECTED = {
-    "all none": "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|",
-    "output cut off": "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|none~0|none~1|none~2|",
-    "dead node": "|none~0|+|none~0|nor_conv_3x3~1|+|none~0|skip_connect~1|nor_conv_1x1~2|",
+LOOSER = {  # relative difference allowed, and why
+    "gradsign": (1e-2, "counts signs, some of them of gradients that are rounding: a bias before a norm"),
+    "zico": (1e-2, "two batches: divides by |g1 - g2| / 2, which may be rounding"),
+    "harmonic_mean": (1e-2, "holds zico"),
 }
 
 
-@pytest.mark.parametrize("text", DISCONNECTED.values(), ids=DISCONNECTED)
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if name.startswith(("dextr(", "dextr_curv")) or name == "dextr"]
-)
-def test_a_disconnected_network_is_said_to_be_one(name, text):
-    with pytest.raises(Unscorable) as caught:
-        score(name, "cnn", nb201(text))
-    assert caught.value.kind == "disconnected"
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])  # which is drawn by the bits of weights
+def test_single_and_double_precision_agree(name):
+    """On networks without ReLU, to 1e-4 relative: elsewhere a rounding may put a neuron on the other side."""
+    tolerance, _ = LOOSER.get(name.partition("(")[0], (1e-4, ""))
+    for kind in ("smooth", "vit"):
+        single, double = known(kind)[name], precise(kind)[name]
+        assert single == (pytest.approx(double, rel=tolerance) if isinstance(double, float) else double), kind
+        assert single != 0
 
 
-def test_an_output_without_any_input_is_disconnected():
-    class Constant(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.ones(len(x), 5)
-
-    with pytest.raises(Unscorable, match="disconnected"):
-        score("dextr", "cnn", Constant())
+# -------------------------------------------------------------------------------------------------------------- samples
 
 
-def test_another_seed_is_another_circle():
+def test_every_proxy_looks_at_as_many_samples_as_it_says():
+    """With more than it says, or with all it says, it gives the same; `samples` says otherwise."""
+    model, batch = made("smooth"), batch_of("smooth", 9)
+    for name in (name for name in NAMES if "smooth" not in REASONS.get(name, {})):
+        proxy = load_proxy(name)
+        few = proxy.configured(samples=9)
+        value = few(Probe(model, batch))
+        assert value == few(Probe(model, batch_of("smooth", 11))), name
+        assert few.samples == 9
+        assert ("samples=9" in few.label) == (proxy.samples != 9)
+        if proxy.samples > 9:
+            assert value == proxy(Probe(model, batch)), name  # asking for more than the data hold gives all of them
+
+
+def test_a_number_of_samples_written_in_the_name_is_heard():
+    found = load_proxy("naswot(samples=5,variant=published)")
+    assert (found.samples, dict(found.options)) == (5, {"variant": "published"})
     model = made("cnn")
-    assert score("dextr_curvature", "cnn", model, seed=0) != score("dextr_curvature", "cnn", model, seed=1)
+    assert found(Probe(model, batch_of("cnn"))) == load_proxy("naswot(variant=published)")(
+        Probe(model, batch_of("cnn", 5))
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- facts
+
+
+@pytest.mark.parametrize("proxy", PROXIES.values(), ids=list(PROXIES))
+def test_every_proxy_states_its_facts(proxy: Proxy):
+    assert proxy.name == proxy.function.__name__.rstrip("_")
+    assert proxy.about.endswith(".")
+    assert "\n" not in proxy.about
+    assert proxy.measures
+    assert set(proxy.needs) <= {"data", "labels", "gradients"}
+    assert proxy.samples >= 1
+    assert proxy.cost >= 0
+    assert proxy.layers
+    assert proxy.measure == f"{proxy.name}@{proxy.version}"
+    assert proxy.formula or proxy.measures in ("size", "nothing")
+
+
+def test_a_proxy_that_needs_no_labels_does_not_read_them():
+    """Other labels, the same score; and who says it needs them hears of it."""
+    model, batch = made("cnn"), batch_of("cnn")
+    other = Probe(model, Batch(batch.inputs, batch.targets.roll(1)))
+    for name in NAMES:
+        said = answer(name, other)
+        assert (said != known("cnn")[name]) == ("labels" in load_proxy(name).needs), name
+
+
+def test_copies_of_a_model_score_as_the_model():
+    assert answers("vit", deepcopy(made("vit"))) == known("vit")

@@ -4,6 +4,7 @@ The authors' network is F; the two halves of the published score are compared th
 with an independent computation: singular values by SVD of hooked outputs, derivatives by reverse-over-reverse autograd.
 """
 
+from collections.abc import Callable
 from math import isnan, log1p
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from tests.golden.reference import NetworkF, architectures, inputs, network_a, number
 from untrained.errors import Unscorable
 from untrained.probe import Probe
+from untrained.probe.circle import Motion, reverse, taylor
 from untrained.probe.jets import Jet
 from untrained.proxies import dextr, load_proxy
 from untrained.types import Batch
@@ -35,11 +37,16 @@ def golden_plane(side: int) -> tuple[Tensor, Tensor]:
     return basis[:, 0].reshape(1, 3, side, side), basis[:, 1].reshape(1, 3, side, side)
 
 
+def moved(how: Callable[..., Motion], probe: Probe, circle: tuple[Tensor, Tensor]) -> Motion:
+    with probe.watching():
+        return how(probe.model, *circle)
+
+
 @pytest.mark.parametrize(("text", "metrics"), CASES, ids=ids)
 def test_the_sum_of_inverse_conditions_is_the_authors(text, metrics):
     probe = Probe(NetworkF(text), one_image())
     assert sum(f.calls for f in probe.features) == metrics["F.dextr.script_n_hook_calls"]
-    A = load_proxy("dextr_conditions(variant=published)")(probe)
+    A = dextr.conditions(probe, "published")  # a number for disconnected networks too, as theirs
     assert pytest.approx(log1p(metrics["F.dextr.script_sum_inv_cond"]), rel=1e-3) == A
 
 
@@ -51,13 +58,13 @@ def test_the_curvature_is_the_authors(text, metrics, side, key):
     reverse mode, which is their method, reproduces it here."""
     probe = Probe(NetworkF(text), one_image())
     expected, ten = number(metrics[key]), inputs()["coords"]
-    _, v, a = probe._taylor(*golden_plane(side))
+    _, v, a = moved(taylor, probe, golden_plane(side))
     if isnan(expected):
         with pytest.raises(Unscorable, match="disconnected"):
             dextr.curvature(v[ten], a[ten])
         return
     ours = float(dextr.curvature(v[ten], a[ten]))
-    _, v, a = probe._reverse(*golden_plane(side))
+    _, v, a = moved(reverse, probe, golden_plane(side))
     here = float(dextr.curvature(v[ten], a[ten]))
     assert ours == pytest.approx(here, rel=1e-3)
     if here != pytest.approx(expected, rel=1e-3):
@@ -71,11 +78,11 @@ def test_on_our_network_both_halves_agree_with_independent_computations(text, me
     batch = Batch(inputs()["x"][:1].double(), inputs()["y"][:1])
     probe = Probe(model, batch)
     ratios = svd_ratios(model, batch.inputs)
-    assert load_proxy("dextr_conditions(variant=published)")(probe) == pytest.approx(log1p(sum(ratios)), rel=1e-6)
+    assert dextr.conditions(probe, "published") == pytest.approx(log1p(sum(ratios)), rel=1e-6)
     u1, u2 = (u.double() for u in golden_plane(32))
     some = [0, 4, 9]
     v, a = reverse_over_reverse(model, u1, u2, some)
-    _, ours_v, ours_a = (row[some] for row in probe._taylor(u1, u2))
+    _, ours_v, ours_a = (row[some] for row in moved(taylor, probe, (u1, u2)))
     torch.testing.assert_close(ours_v, v, rtol=1e-9, atol=1e-9 * float(v.norm()))
     torch.testing.assert_close(ours_a, a, rtol=1e-8, atol=1e-8 * float(a.norm()))
 

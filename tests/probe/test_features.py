@@ -311,7 +311,7 @@ def test_logits_are_found_in_what_a_model_returns(wrap):
     torch.testing.assert_close(probe.outputs, logits.detach())
     assert probe.loss == pytest.approx(float(F.cross_entropy(logits, batch.targets).detach()), rel=1e-6)
     _, velocity, _ = probe.circle_jet((4,))
-    torch.testing.assert_close(velocity, (model.layer.weight @ probe._plane((4,))[1][0]).detach())
+    torch.testing.assert_close(velocity, (model.layer.weight @ probe.plane((4,))[1][0]).detach())
 
 
 @pytest.mark.parametrize("answer", [None, "text", (), {"scores": torch.zeros(1)}, [torch.zeros(1), None]])

@@ -299,7 +299,7 @@ def test_a_network_with_an_unknown_function_takes_the_slower_exact_path():
 
     x = torch.randn(1, 3, 2, 2, dtype=D)
     probe = Probe(Bessel(), Batch(x, torch.zeros(1)))
-    u1, u2 = probe._plane((3, 2, 2))
+    u1, u2 = probe.plane((3, 2, 2))
     theirs = reference(lambda x: Bessel()(x), torch.stack([u1, u2, -u1]))
     for ours, expected in zip(probe.circle_jet((3, 2, 2)), theirs, strict=True):
         torch.testing.assert_close(ours, expected.flatten(), rtol=1e-9, atol=1e-12)

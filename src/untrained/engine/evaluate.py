@@ -83,7 +83,7 @@ class ProxyEvaluator:
         start = perf_counter()
         model = attempt(self._network, arch, seed)
         build_seconds = (perf_counter() - start) / len(proxies)
-        probes: dict[int, Probe] = {}
+        probes: list[Probe] = []  # one at most, made when first asked for
         done = []
         for blank, proxy in zip(blanks, proxies, strict=True):
             start = perf_counter()
@@ -93,12 +93,13 @@ class ProxyEvaluator:
             done.append(replace(blank, value=value, error=error, build_seconds=build_seconds, measure_seconds=seconds))
         return done
 
-    def _ask(self, proxy: Proxy, model: nn.Module, seed: int, probes: dict[int, Probe]) -> float:
-        """The score of one proxy. Proxies that look at equally many samples share one probe."""
-        if proxy.samples not in probes:
-            batch, _ = self._batch(proxy.samples, seed)
-            probes[proxy.samples] = Probe(model, batch.to(self.device), loss=self.source.task.loss, seed=seed)
-        value = proxy(probes[proxy.samples])
+    def _ask(self, proxy: Proxy, model: nn.Module, seed: int, probes: list[Probe]) -> float:
+        """The score of one proxy. All share one probe of the largest batch, of which each sees its first samples; a
+        small batch is the head of a large one, so no record depends on which other proxies were asked."""
+        if not probes:
+            batch, _ = self._batch(max(p.samples for p in self.proxies), seed)
+            probes.append(Probe(model, batch.to(self.device), loss=self.source.task.loss, seed=seed))
+        value = proxy(probes[0])
         if isnan(value):
             raise Unscorable("nan", "the score is not a number")
         if not isfinite(value):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from untrained._load import UserCodeError, from_file, names_file, own_traceback
 from untrained.data import Source, from_tensors, load
+from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
 from untrained.engine.store import Store
 from untrained.errors import UsageError
@@ -59,6 +60,8 @@ def score(
     if not chosen or seeds < 1:
         raise UsageError("score needs a proxy and a seed: at least one proxy, such as dextr, and seeds at least 1")
     subjects = [_subject(one, space, device) for one in _listed(what)]
+    if len(subjects) < 2 and (lonely := next((p for p in chosen if p.parts), None)):
+        raise UsageError(f"{lonely.name} compares networks with each other; give at least two")
     records: list[Record] = []
     with _opened(store) as opened:
         for subject in subjects:
@@ -66,13 +69,13 @@ def score(
             evaluate = ProxyEvaluator(
                 lambda arch, s=subject, t=source.task: s.build(t),  # type: ignore[misc]
                 source,
-                chosen,
+                expanded(chosen),
                 seeds=range(seeds),
                 device=device,
                 store=opened if subject.stored else None,
             )
             records.extend(record for batch in evaluate([subject.arch]) for record in batch)
-    return records
+    return records + [record for judge in chosen if judge.parts for record in aggregated(records, judge)]
 
 
 def _opened(store: "str | Path | Store | None") -> AbstractContextManager[Store | None]:

@@ -4,7 +4,7 @@ A module tree repeats tensors: a container returns what its last child returned.
 number of modules that returned it (`calls`), and how many of those were leaves (`leaf_calls`); proxies weigh by either.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +62,7 @@ class Capture:
         return self._rectified.setdefault(id(source), (source, output))[1]
 
     def _collect(self, name: str, leaf: bool, output: Any) -> None:
-        tensor = output if isinstance(output, Tensor) else _first_tensor(output)
+        tensor = output if isinstance(output, Tensor) else first_tensor(output)
         if tensor is not None:
             version = 0 if self._copies is None else tensor._version  # asking goes through the function mode: dear
             self._calls.append((tensor, version, name, leaf))  # holds the tensor, so its id stays taken
@@ -87,14 +87,14 @@ class Capture:
         return tuple(found.values())
 
 
-def _first_tensor(output: Any) -> Tensor | None:
+def first_tensor(output: Any) -> Tensor | None:
     """The tensor a module mainly returns: attention returns (output, weights), some models a dictionary."""
     if isinstance(output, Tensor):
         return output
     if isinstance(output, dict):
         output = list(output.values())
     if isinstance(output, list | tuple) and output:
-        return _first_tensor(output[0])
+        return first_tensor(output[0])
     return None
 
 
@@ -104,16 +104,20 @@ def inverse_conditions(features: Sequence[Feature]) -> Tensor:
     Equal shapes go together: the eigenvalues of the float64 Gram matrices (the smaller side), whose square roots are
     the singular values. Squaring costs half the digits, which still leaves the ratio good to 1e-8.
     """
-    ratios = torch.zeros(len(features), dtype=torch.float64)
-    found = [feature.matrix() for feature in features]
+    return by_shape([feature.matrix() for feature in features], _inverse_condition)
+
+
+def by_shape(matrices: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
+    """`function` of stacks of equal shape, (k, m, n) -> (k,) in float64: one number a matrix, on the CPU."""
+    numbers = torch.zeros(len(matrices), dtype=torch.float64)
     groups: dict[torch.Size, list[int]] = {}
-    for i, matrix in enumerate(found):
+    for i, matrix in enumerate(matrices):
         groups.setdefault(matrix.shape, []).append(i)
     for shape, members in groups.items():
-        X = torch.empty(len(members), *shape, dtype=torch.float64, device=found[members[0]].device)
-        torch.stack([found[i] for i in members], out=X)
-        ratios[members] = _inverse_condition(X).cpu()
-    return ratios
+        X = torch.empty(len(members), *shape, dtype=torch.float64, device=matrices[members[0]].device)
+        torch.stack([matrices[i] for i in members], out=X)
+        numbers[members] = function(X).cpu()
+    return numbers
 
 
 def _inverse_condition(X: Tensor) -> Tensor:

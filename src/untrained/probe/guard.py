@@ -2,13 +2,15 @@
 
 `watching(model)` is the only door: inside it the model is in evaluation mode (no dropout, no auxiliary heads, no buffer
 updates), batch norm reads the statistics of the batch in front of it (the convention of all training-free work),
-randomness is seeded, and a caller's inference mode is off (its tensors know no versions, its functions are fused).
-After it, parameters, buffers, gradients, modes, hooks and random states are what they were.
+randomness is seeded, float32 is float32 also on a GPU, and a caller's inference mode is off (its tensors know no
+versions, its functions are fused). After it, parameters, buffers, gradients, modes, hooks and random states are what
+they were.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,20 @@ from untrained.probe.jets import Jet
 _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 
 
+@dataclass(frozen=True)
+class Variance:
+    """What a batch norm divides by: the variance of each channel (biased), and over how many entries it was taken."""
+
+    channels: torch.Tensor
+    entries: int
+
+
 class _Scoring(TorchFunctionMode):
-    """Batch norm on batch statistics, dropout off; everything else as written."""
+    """Batch norm on batch statistics, dropout off; everything else as written. `heard` collects the variances."""
+
+    def __init__(self, heard: "list[Variance] | None" = None) -> None:
+        super().__init__()
+        self.heard = heard
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -31,8 +45,15 @@ class _Scoring(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.batch_norm:
             args, kwargs = _on_batch(*args, **kwargs), {}
+            if self.heard is not None:
+                rows = args[0].movedim(1, 0).flatten(1)
+                self.heard.append(Variance(rows.var(1, unbiased=False), rows.shape[1]))
+        elif func is F.embedding:
+            args, kwargs = _on_copy(*args, **kwargs), {}
         elif func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
+        elif func is F.avg_pool2d and not args[0].is_contiguous():
+            args = (args[0].contiguous(), *args[1:])  # its gradient for channels last on a GPU is wrong (dev/LOG.md)
         if Jet in types:  # straight to the rules: being asked twice costs as much as a small layer
             return Jet.__torch_function__(func, types, args, kwargs)
         return func(*args, **kwargs)
@@ -52,8 +73,19 @@ def _on_batch(
     return input, None, None, weight, bias, True, momentum, eps
 
 
+def _on_copy(
+    input: Any, weight: Any, padding_idx: Any = None, max_norm: float | None = None, *args: Any, **kwargs: Any
+) -> tuple[Any, ...]:
+    """The arguments of `F.embedding`; with a maximal norm it overwrites its table."""
+    more = [
+        kwargs.get(name, usual)
+        for name, usual in (("norm_type", 2.0), ("scale_grad_by_freq", False), ("sparse", False))
+    ]
+    return input, weight if max_norm is None else weight.clone(), padding_idx, max_norm, *(args or more)
+
+
 @contextmanager
-def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
+def watching(model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = None) -> Iterator[None]:
     """Look at `model` as scoring does; see the module's docstring."""
     flags = [vars(module) for module in model.modules()]  # Module.__setattr__ would cost milliseconds a look
     modes = [flag["training"] for flag in flags]
@@ -61,11 +93,29 @@ def watching(model: nn.Module, seed: int = 0) -> Iterator[None]:
         for flag in flags:
             flag["training"] = False
         grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
-        with torch.inference_mode(False), torch.set_grad_enabled(grad), random_state(seed), _Scoring():
+        with (
+            torch.inference_mode(False),
+            torch.set_grad_enabled(grad),
+            _full_precision(),
+            random_state(seed),
+            _Scoring(heard),
+        ):
             yield
     finally:
         for flag, mode in zip(flags, modes, strict=True):
             flag["training"] = mode
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Convolutions and products on a GPU in float32 as on the CPU, not in its 19-bit format: scores must agree."""
+    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = convolutions.allow_tf32, products.allow_tf32
+    convolutions.allow_tf32 = products.allow_tf32 = False
+    try:
+        yield
+    finally:
+        convolutions.allow_tf32, products.allow_tf32 = before
 
 
 @contextmanager

@@ -4,33 +4,40 @@ The only room with hooks and autograd transforms. Whatever is measured, the mode
 A proxy reads properties; it never touches the model itself except to list its parameters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property, lru_cache
+from copy import deepcopy
+from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from untrained.errors import Unscorable
-from untrained.probe import rules  # noqa: F401 - fills the table of Taylor rules
+from untrained.probe import gradients as derivatives
+from untrained.probe.blocks import Blocks, block_pass
+from untrained.probe.circle import Motion, motion, plane
+from untrained.probe.codes import Code, Codes
 from untrained.probe.features import Capture, Feature, inverse_conditions
 from untrained.probe.flops import FlopCounter
-from untrained.probe.guard import watching
-from untrained.probe.jets import Jet
+from untrained.probe.guard import Variance, watching
+from untrained.probe.kernels import Kernel, Reading, Wanted, kernel
+from untrained.probe.layers import depth, layer_parameters, weights
 from untrained.rng import seed_for, torch_generator
 from untrained.types import Batch
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cross_entropy": F.cross_entropy,
-    "mse": F.mse_loss,
-    "bce": F.binary_cross_entropy_with_logits,
+Outputs = Literal["label", "sum", "loss", "all"]
+_WANTED = {
+    "label": Wanted(),
+    "sum": Wanted(),
+    "loss": Wanted(gram=False, signs=True, products=True),
+    "all": Wanted(gram=False),
 }
 
 
 class Probe:
-    """`Probe(model, batch)`; then `probe.outputs`, `probe.features`, `probe.gradients`, `probe.circle_jet(...)`.
+    """`Probe(model, batch)`; then `probe.outputs`, `probe.features`, `probe.gradients`, `probe.kernel(...)`, and so on.
 
     `seed` decides every random choice a measurement makes (the plane of the circle, sampled channels), so that two
     probes with equal arguments measure equal numbers.
@@ -38,11 +45,18 @@ class Probe:
 
     def __init__(self, model: nn.Module, batch: Batch, *, loss: str = "cross_entropy", seed: int = 0) -> None:
         self.model = model
-        self.batch = batch
+        batch = _ordinary(batch)
+        self.batch = Batch(batch.inputs.contiguous(), batch.targets)  # see dev/LOG.md: channels last on a GPU
         self.loss_name = loss
         self.seed = seed
+        self.scores: dict[object, float] = {}  # what proxies made of it, for proxies made of proxies
         self._ratios: dict[int, float] = {}
-        self._jets: dict[tuple[int, ...], tuple[Tensor, Tensor, Tensor]] = {}
+        self._jets: dict[tuple[int, ...], Motion] = {}
+        self._kernels: dict[tuple[object, ...], Kernel] = {}
+        self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
+        self._views: dict[tuple[int, int], Probe] = {(0, len(batch)): self}
+        self._offset = 0
+        self._seen: Tensor | None = None  # outputs of the last pass over the whole batch, whatever it was for
 
     def generator(self, purpose: str) -> torch.Generator:
         """Randomness for one purpose; the same however often and in whatever order measurements are taken."""
@@ -52,9 +66,58 @@ class Probe:
         """Inside, the model may be run as scoring does; after it nothing has changed."""
         return watching(self.model, seed_for("forward", self.seed))
 
+    def _network(self, inputs: Tensor) -> Tensor:
+        out = logits(self.model(inputs))
+        if len(inputs) == len(self.batch) and type(out) is Tensor:
+            self._seen = out.detach()
+        return out
+
     def _inputs(self) -> Tensor:
         """A copy of the inputs: a network whose first function works in place writes into what it is shown."""
         return self.batch.inputs.clone()
+
+    # ------------------------------------------------------------------------------------------- parts of the batch
+
+    def first(self, samples: int) -> "Probe":
+        """The same network on the first samples of the batch. Whoever asks for the same rows shares the work."""
+        return self._rows(0, min(samples, len(self.batch)))
+
+    def parts(self, count: int) -> tuple["Probe", ...]:
+        """The batch cut into `count` batches of equal size."""
+        size = len(self.batch) // count
+        if not size:
+            raise Unscorable("unsupported", f"{count} batches need {count} samples, and there are {len(self.batch)}")
+        return tuple(self._rows(k * size, (k + 1) * size) for k in range(count))
+
+    def _rows(self, start: int, stop: int) -> "Probe":
+        place = self._offset + start, self._offset + stop
+        if place not in self._views:
+            rows = Batch(self.batch.inputs[start:stop], self.batch.targets[start:stop])
+            view = Probe(self.model, rows, loss=self.loss_name, seed=self.seed)
+            view._views, view._offset = self._views, place[0]
+            self._views[place] = view
+        return self._views[place]
+
+    def on(self, inputs: Tensor) -> "Probe":
+        """The same network on other inputs, without targets."""
+        return Probe(self.model, Batch(inputs, inputs.new_zeros(len(inputs)).long()), seed=self.seed)
+
+    def reinitialised(self, draw: torch.Generator) -> "Probe":
+        """A copy of the network with weights of convolutions and linear layers from N(0, 1), biases 0."""
+        model = deepcopy(self.model)
+        with torch.no_grad():
+            for name in sorted(layer_parameters(model)):
+                p = model.get_parameter(name)
+                p.copy_(torch.randn(p.shape, generator=draw) if p.ndim > 1 else torch.zeros(p.shape))
+        return Probe(model, self.batch, loss=self.loss_name, seed=self.seed)
+
+    # ------------------------------------------------------------------------------------------------------ forward
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        """What the network answers to the batch, (samples, outputs)."""
+        with torch.no_grad(), self.watching():
+            return self._network(self._inputs())
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
@@ -64,11 +127,39 @@ class Probe:
             capture = self._capture(keep_copies=True)
         return capture.features
 
-    def _capture(self, keep_copies: bool) -> Capture:
+    def _capture(self, keep_copies: bool, heard: list[Variance] | None = None) -> Capture:
         capture = Capture(keep_copies)
-        with torch.no_grad(), self.watching(), capture.on(self.model):
-            self.__dict__["outputs"] = _logits(self.model(self._inputs()))
+        with torch.no_grad(), watching(self.model, seed_for("forward", self.seed), heard), capture.on(self.model):
+            self.__dict__["outputs"] = self._network(self._inputs())
         return capture
+
+    @cached_property
+    def last_map(self) -> Tensor:
+        """The last feature with more than one position: what is pooled and classified. Of an MLP, the last hidden."""
+        maps = [f.tensor for f in self.features if f.tensor.ndim > 2 and f.tensor[0, 0].numel() > 1]
+        if maps:
+            return maps[-1]
+        hidden = [f.tensor for f in self.features if f.tensor is not self.outputs]
+        return hidden[-1] if hidden else self.outputs
+
+    @cached_property
+    def codes(self) -> tuple[Code, ...]:
+        """Signs of what enters every pointwise nonlinearity, in call order."""
+        listen = Codes()
+        with torch.no_grad(), self.watching(), listen.on(self.model):
+            self.__dict__["outputs"] = self._network(self._inputs())
+        if not listen.found:
+            raise Unscorable("unsupported", "the network has no pointwise nonlinearity")
+        return tuple(listen.found)
+
+    @cached_property
+    def norm_variances(self) -> tuple[Variance, ...]:
+        """What each batch norm divides by, in call order. Features are met on the way."""
+        heard: list[Variance] = []
+        capture = self._capture(False, heard)
+        if not capture.overwritten:
+            self.__dict__.setdefault("features", capture.features)
+        return tuple(heard)
 
     def inverse_conditions(self, features: Sequence[Feature]) -> Tensor:
         """sigma_min / sigma_max of some of `features`, float64 on the CPU."""
@@ -76,75 +167,150 @@ class Probe:
         self._ratios.update(zip(map(id, missing), inverse_conditions(missing).tolist(), strict=True))
         return torch.tensor([self._ratios[id(feature)] for feature in features], dtype=torch.float64)
 
-    @cached_property
-    def outputs(self) -> Tensor:
-        """What the network answers to the batch, (samples, outputs)."""
-        with torch.no_grad(), self.watching():
-            return _logits(self.model(self._inputs()))
+    def require_connected(self) -> None:
+        """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen; runs
+        the network only where they say nothing."""
+        seen = [view._seen for view in self._views.values() if view._seen is not None]
+        if not all(bool(outputs.isfinite().all()) for outputs in seen):
+            raise Unscorable("nan", "the output is not finite")
+        moved = (velocity for _, velocity, _ in self._jets.values())
+        if any(bool(v.any()) for v in moved) or any(view._tells_apart() for view in list(self._views.values())):
+            return
+        if not self._tells_apart(self.outputs) and bool((self._elsewhere == self._elsewhere[:1]).all()):
+            raise Unscorable("disconnected", "the output does not depend on the input")
+
+    def _tells_apart(self, outputs: Tensor | None = None) -> bool:
+        """Whether two samples were seen to have different outputs."""
+        outputs = self._seen if outputs is None else outputs
+        return outputs is not None and len(outputs) > 1 and bool((outputs != outputs[:1]).any())
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a sample has."""
+        seen = self.outputs if self._seen is None else self._seen
+        return seen[0].numel()
 
     @cached_property
+    def _elsewhere(self) -> Tensor:
+        """Answers to the first sample and to another one, for a batch that holds no two different samples."""
+        first = self.batch.inputs[:1]
+        draw = torch.randn(first.shape, generator=self.generator("elsewhere"))
+        other = draw.to(first) if first.is_floating_point() else first.flip(-1)
+        with torch.no_grad(), self.watching():
+            return self._network(torch.cat([first, other]))
+
+    # ----------------------------------------------------------------------------------------------------- backward
+
+    @cached_property
+    def _loss_pass(self) -> derivatives.LossPass:
+        with self.watching():
+            return derivatives.loss_pass(self.model, self._network, self.batch, self.loss_name)
+
+    @property
     def loss(self) -> float:
         """Mean loss on the batch."""
-        self.gradients  # noqa: B018 - the loss is taken on the way
-        return float(self.__dict__["_loss"])
+        return self._loss_pass.loss
 
-    @cached_property
+    @property
     def gradients(self) -> dict[str, Tensor]:
         """Gradient of the mean loss for each trainable parameter, by name; zeros where the loss does not reach."""
-        named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-        if not named:
-            raise Unscorable("unsupported", "the network has no trainable parameter")
-        with torch.enable_grad(), self.watching():
-            loss = LOSSES[self.loss_name](_logits(self.model(self._inputs())), self.batch.targets)
-            grads = torch.autograd.grad(loss, list(named.values()), allow_unused=True, materialize_grads=True)
-        self.__dict__["_loss"] = loss.detach()
-        return dict(zip(named, grads, strict=True))
+        return self._loss_pass.gradients
 
-    def circle_jet(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    @property
+    def channels(self) -> tuple[derivatives.Channels, ...]:
+        """Activation times loss gradient of every call of a convolution or linear layer."""
+        return self._loss_pass.channels
+
+    @cached_property
+    def hessian_gradient(self) -> dict[str, Tensor]:
+        """H g over `weights`: the Hessian of the loss times its gradient."""
+        with self.watching():
+            return derivatives.hessian_gradient(self.model, self._network, self.batch, self.loss_name)
+
+    @cached_property
+    def jacobian(self) -> Tensor:
+        """Gradient of the sum of all outputs by the inputs, (samples, entries of an input)."""
+        with self.watching():
+            return derivatives.jacobian(self._network, self.batch.inputs)
+
+    def flow(self, norms: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
+        """|W| and dR/d|W| of every weight when the network is made positive and shown ones (SynFlow), float64."""
+        if norms not in self._flows:
+            if not self.batch.inputs.is_floating_point():
+                raise Unscorable("unsupported", "an input of ones needs real-valued inputs")
+            with self.watching():
+                shape = tuple(self.batch.inputs.shape[1:])
+                self._flows[norms] = derivatives.flow(self.model, logits, shape, norms)
+        return self._flows[norms]
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Features of the trunk and random gradients sent through each of its blocks."""
+        draw = self.generator("signs")
+
+        def signs(feature: Tensor, place: int) -> Tensor:
+            return (torch.randint(2, feature.shape, generator=draw) * 2.0 - 1).to(feature)
+
+        with self.watching():
+            return block_pass(self.model, self._network, self.batch.inputs, signs)
+
+    def kernel(self, outputs: Outputs, over: Literal["layers", "all"] = "layers", reading: Reading = "cross") -> Kernel:
+        """Per-sample gradients and their Gram matrix.
+
+        Of one scalar a sample (its label's output, the sum of its outputs, its loss), or summed over all outputs. Over
+        the weights and biases of convolutions and linear layers, or over all parameters. `reading`: see `kernels.py`.
+        The Gram matrix is there for "label" and "sum"; of "loss" and "all" nobody wants more than norms.
+        """
+        key = outputs, over, reading
+        if key not in self._kernels:
+            chosen = derivatives.trainable(self.model)
+            if over == "layers":
+                layers = layer_parameters(self.model)
+                chosen = {name: p for name, p in chosen.items() if name in layers}
+            with self.watching():
+                self._kernels[key] = kernel(
+                    self._network,
+                    self.batch.inputs,
+                    lambda out: self._scalars(out, outputs),
+                    chosen,
+                    everything=dict(self.model.named_parameters()),
+                    reading=reading,
+                    wanted=_WANTED[outputs],
+                )
+        return self._kernels[key]
+
+    def _scalars(self, out: Tensor, which: Outputs) -> Tensor:
+        """(samples, 1), or (samples, outputs) for all."""
+        if which == "loss":
+            return derivatives.losses(self.loss_name, out, self.batch.targets)[:, None]
+        if which == "label" and self.loss_name == "cross_entropy":
+            return out.gather(1, self.batch.targets[:, None])
+        return out.flatten(1) if which == "all" else out.flatten(1).sum(1, keepdim=True)
+
+    def circle_jet(self, shape: tuple[int, ...]) -> Motion:
         """Value, velocity and acceleration of the output at theta = 0 of the unit circle u1 cos theta + u2 sin theta.
 
         u1, u2: random orthonormal inputs of the given shape. All output coordinates, each of shape (outputs,).
-        Taylor mode; a network with a function that has no Taylor rule is measured by reverse mode instead.
         """
         if not self.batch.inputs.is_floating_point():
             raise Unscorable("unsupported", "a circle in input space needs real-valued inputs")
         if shape not in self._jets:
-            u1, u2 = self._plane(shape)
-            try:
-                self._jets[shape] = self._taylor(u1, u2)
-            except Unscorable as missing_rule:
-                if missing_rule.kind != "unsupported":
-                    raise
-                self._jets[shape] = self._reverse(u1, u2)
+            with self.watching():
+                self._jets[shape] = motion(self._network, *self.plane(shape))
         return self._jets[shape]
 
-    def _plane(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    def plane(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Two orthonormal directions of input space, each (1, *shape)."""
         with torch.inference_mode(False):
             u1, u2 = plane(shape, self.seed).to(self.batch.inputs, copy=True)  # in-place functions write into it
             return u1, u2
 
-    def _taylor(self, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        with self.watching(), torch.inference_mode():  # thousands of small operations: microseconds count
-            out = _logits(self.model(Jet.of(u1, torch.stack([u2, -u1]))))
-        if not isinstance(out, Jet):
-            raise Unscorable("disconnected", "the output does not depend on the input")
-        with torch.inference_mode(False):  # tensors of the ordinary kind again
-            velocity, acceleration = out.tail.flatten(1).clone()
-            return out.value.flatten().clone(), velocity, acceleration
+    # --------------------------------------------------------------------------------------------------------- size
 
-    def _reverse(self, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The slower exact path. With a dummy w: d/dw of d/dt (w . h(t)) is h'(t), and once more for h''(t)."""
-        with torch.enable_grad(), self.watching(), sdpa_kernel(SDPBackend.MATH):  # the fused kernels differentiate once
-            t = torch.zeros((), dtype=u1.dtype, device=u1.device, requires_grad=True)
-            h = _logits(self.model(u1 * t.cos() + u2 * t.sin())).flatten()
-            if not h.requires_grad:
-                raise Unscorable("disconnected", "the output does not depend on the input")
-            w = torch.ones_like(h, requires_grad=True)
-            wh1 = _derivative(h @ w, t)
-            wh2 = _derivative(wh1, t)
-            velocity, acceleration = _derivative(wh1, w), _derivative(wh2, w)
-        return h.detach(), velocity.detach(), acceleration.detach()
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """Weights of convolutions, linear layers and attention projections, by name."""
+        return {name: p.detach() for name, p in weights(self.model).items()}
 
     @cached_property
     def params(self) -> int:
@@ -159,22 +325,22 @@ class Probe:
             self.model(self._inputs()[:1])
         return counter.flops // 2
 
-
-@lru_cache(maxsize=8)
-def plane(shape: tuple[int, ...], seed: int) -> Tensor:
-    """A random pair of orthonormal inputs, (2, 1, *shape); the same for every network, so that they meet one circle."""
-    u1, u2 = torch.randn(2, 1, *shape, generator=torch_generator("plane", seed), dtype=torch.float64)
-    u1 = u1 / u1.norm()
-    u2 = u2 - (u1 * u2).sum() * u1
-    return torch.stack([u1, u2 / u2.norm()])
+    @cached_property
+    def depth(self) -> int:
+        """The longest chain of weight matrices from input to output."""
+        with torch.enable_grad(), self.watching():
+            return depth(self.model, self._inputs()[:1], logits)
 
 
-def _derivative(y: Tensor, x: Tensor) -> Tensor:
-    (out,) = torch.autograd.grad(y, x, create_graph=True, allow_unused=True, materialize_grads=True)
-    return out
+def _ordinary(batch: Batch) -> Batch:
+    """Tensors made in a caller's inference mode take no part in autograd; copies do."""
+    if not (batch.inputs.is_inference() or batch.targets.is_inference()):
+        return batch
+    with torch.inference_mode(False):
+        return Batch(batch.inputs.clone(), batch.targets.clone())
 
 
-def _logits(output: object) -> Tensor:
+def logits(output: object) -> Tensor:
     """The tensor a model means by its output: itself, the last of (features, logits), or the `logits` of a record."""
     if isinstance(output, Tensor):
         return output
@@ -182,6 +348,6 @@ def _logits(output: object) -> Tensor:
         return output[-1]
     for source in (output, vars(output) if hasattr(output, "__dict__") else None):
         if isinstance(source, dict) and isinstance(source.get("logits"), Tensor):
-            logits: Tensor = source["logits"]
-            return logits
+            found: Tensor = source["logits"]
+            return found
     raise Unscorable("unsupported", f"the model returns {type(output).__name__}, from which no logits can be read")

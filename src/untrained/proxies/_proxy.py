@@ -6,20 +6,26 @@ A proxy knows nothing of architectures, data or devices; the Probe measures, the
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from inspect import getdoc, signature
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
-from untrained.errors import UsageError, unknown
+from untrained.errors import Unscorable, UsageError, unknown
 from untrained.probe import Probe
 from untrained.registry import Registry
 
 PROXIES: Registry["Proxy"] = Registry("proxy")
+ANY = "any"
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """A scoring function and the facts a user needs before trusting it."""
+    """A scoring function and the facts a user needs before trusting it.
+
+    The function's docstring tells the rest: what it is in one line, its formula (the indented lines), and where the
+    paper and the authors' code differ.
+    """
 
     name: str
     function: Callable[..., float]
@@ -29,29 +35,65 @@ class Proxy:
     needs: tuple[str, ...]  # of: data, labels, gradients
     samples: int  # how many samples it looks at
     version: int
+    cost: float = 1  # multiply-adds, in forward passes of those samples (a backward pass is two)
+    layers: str = ANY  # what a network must have for it to mean something
     options: tuple[tuple[str, Any], ...] = ()
+    parts: tuple[str, ...] = ()  # of an aggregate: the proxies whose ranks among candidates it combines
 
     def __call__(self, probe: Probe) -> float:
-        value = self.function(probe, **dict(self.options))
+        """The score on the first `samples` of the probe's batch. A network cut off from its input is told apart from
+        any other that has no score."""
+        if self.parts:
+            raise UsageError(f"{self.name} compares candidates by {', '.join(self.parts)}; one alone has no such score")
+        probe = probe.first(self.samples)
+        key = self.function, self.label
+        if key not in probe.scores:
+            probe.scores[key] = self._score(probe)
+        return probe.scores[key]
+
+    def _score(self, probe: Probe) -> float:
+        try:
+            value = self.function(probe, **dict(self.options))
+        except (Unscorable, torch.linalg.LinAlgError) as reason:  # type: ignore[attr-defined]
+            if getattr(reason, "kind", "") not in ("unsupported", "disconnected"):
+                self._require_connected(probe)
+            raise
+        self._require_connected(probe)
         return float(value.detach() if isinstance(value, Tensor) else value)
 
+    def _require_connected(self, probe: Probe) -> None:
+        if "data" in self.needs:
+            probe.require_connected()
+
     def configured(self, **options: Any) -> "Proxy":
-        """The same proxy with other keyword arguments, such as `variant="published"`."""
-        known = list(signature(self.function).parameters)[1:]
-        for option in options:
-            if option not in known:
-                raise (
-                    unknown(f"option of {self.name}", option, known)
-                    if known
-                    else UsageError(f"{self.name} takes no options, so {option!r} cannot be set")
-                )
-        return replace(self, options=tuple(sorted({**dict(self.options), **options}.items())))
+        """The same proxy with other keyword arguments, such as `variant="published"`; every proxy takes `samples`."""
+        samples = options.pop("samples", self.samples)
+        for option, value in options.items():
+            if option not in self.choices:
+                known = [*self.choices, "samples"]
+                raise unknown(f"option of {self.name}", option, known)
+            allowed = self.choices[option]
+            if allowed and value not in allowed:
+                raise UsageError(f"{self.name} has no {option} {value!r}; there are: {', '.join(map(str, allowed))}")
+        if not isinstance(samples, int) or samples < 1:
+            raise UsageError(f"{self.name}(samples={samples}): the number of samples is a whole number from 1 up")
+        chosen = {**dict(self.options), **options}
+        return replace(self, options=tuple(sorted(chosen.items())), samples=samples)
+
+    @property
+    def choices(self) -> dict[str, tuple[Any, ...]]:
+        """The function's options and what each may be; empty where any value goes."""
+        hints = get_type_hints(self.function)
+        own = list(signature(self.function).parameters)[1:]
+        return {name: get_args(hints[name]) if get_origin(hints.get(name)) is Literal else () for name in own}
 
     @property
     def label(self) -> str:
         """Name and options: `dextr(variant=published)`."""
-        chosen = ",".join(f"{name}={value}" for name, value in self.options)
-        return f"{self.name}({chosen})" if chosen else self.name
+        usual = PROXIES[self.name].samples if self.name in PROXIES else self.samples
+        chosen = dict(self.options) | ({"samples": self.samples} if self.samples != usual else {})
+        written = ",".join(f"{name}={value}" for name, value in chosen.items())
+        return f"{self.name}({written})" if written else self.name
 
     @property
     def measure(self) -> str:
@@ -62,6 +104,21 @@ class Proxy:
     def about(self) -> str:
         return (getdoc(self.function) or "").partition("\n")[0]
 
+    @property
+    def formula(self) -> str:
+        """The indented lines of the docstring."""
+        return "\n".join(line.strip() for line in self._told(indented=True))
+
+    @property
+    def notes(self) -> str:
+        """What the docstring says besides: where paper and code differ, and which we follow."""
+        return " ".join(line.strip() for line in self._told(indented=False))
+
+    def _told(self, indented: bool) -> list[str]:
+        """The lines of the docstring after the first that stand further in, or those that do not."""
+        lines = (getdoc(self.function) or "").splitlines()[1:]
+        return [line for line in lines if line.strip() and line.startswith(" ") == indented]
+
 
 def proxy(
     *,
@@ -71,11 +128,31 @@ def proxy(
     needs: tuple[str, ...] = ("data",),
     samples: int = 1,
     version: int = 1,
+    cost: float = 1,
+    layers: str = ANY,
 ) -> Callable[[Callable[..., float]], Proxy]:
     """Decorator: make a `Proxy` of a function `(probe, **options) -> float`. Its name is the function's name."""
 
     def make(function: Callable[..., float]) -> Proxy:
-        return Proxy(function.__name__, function, paper, higher_is_better, measures, needs, samples, version)
+        name = function.__name__.rstrip("_")
+        return Proxy(name, function, paper, higher_is_better, measures, needs, samples, version, cost, layers)
+
+    return make
+
+
+def aggregate(*, parts: tuple[str, ...], paper: str, measures: str) -> Callable[[Callable[..., list[float]]], Proxy]:
+    """Decorator: make a `Proxy` of a function of ranks.
+
+    The function takes one list a part, rank / number of candidates (1 is best, ties averaged, a candidate without that
+    part's score is last), and returns the score of each candidate.
+    """
+    members = [PROXIES[part] for part in parts]
+
+    def make(function: Callable[..., list[float]]) -> Proxy:
+        needs = tuple(dict.fromkeys(need for member in members for need in member.needs))
+        samples, cost = max(member.samples for member in members), sum(member.cost for member in members)
+        made = Proxy(function.__name__, function, paper, True, measures, needs, samples, 1, cost)  # type: ignore[arg-type]
+        return replace(made, parts=parts)
 
     return make
 

@@ -17,51 +17,89 @@ Where the paper and the authors' code differ, and what we do:
   on another scale. We combine in float64, clamp the determinant at zero, and report v = 0 as `disconnected`.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Unscorable
 from untrained.probe import Probe
+from untrained.probe.features import Feature, inverse_conditions
 from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.meco import counted, few
 
 PAPER = "Dextr (Asthana et al.)"
-VARIANTS = ("default", "published")
+Variant = Literal["default", "published"]
 
 
 @registered
-@proxy(paper=PAPER, measures="expressivity, trainability, generalisation")
-def dextr(probe: Probe, variant: str = "default") -> float:
-    """How well the feature maps are conditioned and how much the output bends along a circle, in one number."""
+@proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
+def dextr(probe: Probe, variant: Variant = "default") -> float:
+    """How well the feature maps are conditioned and how much the output bends along a circle, in one number.
+
+        A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                                           (Eq. 8)
+
+    Default: leaf modules once a call, all output coordinates, float64. The code reads every module, also containers,
+    and ten random coordinates (`variant=published`), and returns A alone where kappa is undefined; ours is a failure.
+    """
     B, A = bending(probe, variant), conditions(probe, variant)  # a disconnected network is found out first
     return A * B / (A + B) if A + B else 0.0
 
 
 @registered
-@proxy(paper=PAPER, measures="trainability, generalisation")
-def dextr_conditions(probe: Probe, variant: str = "default") -> float:
-    """The condition-number half of Dextr, A = ln(1 + sum of inverse condition numbers)."""
+@proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
+def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
+    """The condition-number half of Dextr.
+
+        ln(1 + sum_l r_l),   r_l = sigma_min / sigma_max of the feature map of layer l, (channels, positions)
+
+    Of the first sample; not centred.
+    """
     return conditions(probe, variant)
 
 
 @registered
-@proxy(paper=PAPER, measures="expressivity")
-def dextr_curvature(probe: Probe, variant: str = "default") -> float:
-    """The curvature half of Dextr, B = ln(1 + extrinsic curvature of the output along a circle)."""
+@proxy(paper=PAPER, measures="expressivity", cost=12)
+def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
+    """The curvature half of Dextr.
+
+        ln(1 + kappa),   kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                                      (Eq. 5)
+
+    The paper integrates over the circle; the code, and ours, take the single point theta = 0.
+    """
     return bending(probe, variant)
 
 
-def conditions(probe: Probe, variant: str = "default") -> float:
+@registered
+@proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
+def dextr_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> float:
+    """Dextr on a few random channels of each layer, scaled to its width.
+
+        A B / (A + B),   A = ln(1 + sum_l (alpha_l / beta) r'_l)                                             (Eq. 22)
+
+    For spaces whose layers differ in width: r'_l on beta = `channels` random channels, alpha_l channels in all. The
+    paper does not say how many it samples; eight, as in MeCo's code, from which the idea comes.
+    """
+    B = bending(probe, variant)
+    draw = probe.generator("channels")
+    picked = [(few(feature, channels, draw), times) for feature, times in counted(probe, variant)]
+    features = [Feature(matrix[None], "") for (matrix, _), _ in picked]
+    scale = torch.tensor([times * width / len(matrix) for (matrix, width), times in picked], dtype=torch.float64)
+    A = float(torch.log1p(inverse_conditions(features) @ scale))
+    return A * B / (A + B) if A + B else 0.0
+
+
+def conditions(probe: Probe, variant: Variant = "default") -> float:
     """A of Eq. 8."""
-    times = {f: f.leaf_calls if _checked(variant) == "default" else f.calls for f in probe.features}
-    counted = [f for f in times if times[f]]
-    r = probe.inverse_conditions(counted)
-    return float(torch.log1p(r @ torch.tensor([times[f] for f in counted], dtype=torch.float64)))
+    features, times = zip(*counted(probe, variant), strict=True)
+    r = probe.inverse_conditions(features)
+    return float(torch.log1p(r @ torch.tensor(times, dtype=torch.float64)))
 
 
-def bending(probe: Probe, variant: str = "default") -> float:
+def bending(probe: Probe, variant: Variant = "default") -> float:
     """B of Eq. 8."""
     _, v, a = _jet(probe)
-    if _checked(variant) == "published":
+    if variant == "published":
         ten = torch.randint(len(v), (10,), generator=probe.generator("coordinates"))
         v, a = v[ten], a[ten]
     return float(torch.log1p(curvature(v, a)))
@@ -74,12 +112,6 @@ def curvature(v: Tensor, a: Tensor) -> Tensor:
     if vv == 0:
         raise Unscorable("disconnected", "the output does not move with the input")
     return vv**-1.5 * (vv * aa - va * va).clamp_min(0).sqrt()
-
-
-def _checked(variant: str) -> str:
-    if variant not in VARIANTS:
-        raise UsageError(f"dextr has no variant {variant!r}; there are: {', '.join(VARIANTS)}")
-    return variant
 
 
 def _jet(probe: Probe) -> tuple[Tensor, Tensor, Tensor]:

@@ -53,7 +53,9 @@ def ranking(summary: Summary) -> str:
         return section("Ranking", paragraph("There is nothing to rank."))
     notes = [f"Best first; {direction(summary)}."]
     if _spreads(rows):
-        notes.append(f"Scores are means over {summary.seeds} seeds, \u00b1 is their standard deviation.")
+        notes.append(f"Scores are means over {summary.seeds} seeds, \u00b1 is the 95 % interval of the mean.")
+        if any(row.tied for row in rows):
+            notes.append("= marks what the seeds cannot tell from the best.")
     if "multiply-adds" in _measured(rows):
         notes.append("FLOPs count multiply-adds.")
     parts = [paragraph(" ".join(notes), "note"), _rank_table(rows, rows[:SHOWN])]
@@ -67,12 +69,12 @@ def _rank_table(everything: Sequence[Ranked], rows: Sequence[Ranked]) -> str:
     """Number formats and columns follow the whole ranking; a column that no row fills is left out."""
     score, spread = _units.column([row.score for row in everything]), _units.column(_spreads(everything), digits=2)
     columns = [
-        _Column("num soft", "Rank", lambda row: str(row.rank)),
+        _Column("num soft", "Rank", lambda row: f"= {row.rank}" if row.tied else str(row.rank)),
         _Column("arch", "Architecture", lambda row: code(row.arch)),
         _Column("num score", "Score", lambda row: score(row.score)),
     ]
     if _spreads(everything):
-        columns.append(_Column("num soft", "\u00b1", lambda row: _or_dash(row.spread, spread)))
+        columns.append(_Column("num soft", "\u00b1", lambda row: _or_dash(row.margin, spread)))
     columns += [_size_column(_HEADS[name], of) for name, of in _measured(everything).items()]
     lines = ["".join(cell(column.text(row), column.kind) for column in columns) for row in rows]
     kinds = [' class="first"' if row is everything[0] else "" for row in rows]

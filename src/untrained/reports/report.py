@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
+from untrained.engine.aggregates import aggregated
 from untrained.engine.store import Store
 from untrained.errors import UsageError
+from untrained.proxies import PROXIES
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Ranked, Summary
 from untrained.spaces import Space, load_space
@@ -30,6 +32,8 @@ def report(folder: str | Path) -> Path:
 def summarise(run: Run, records: list[Record]) -> Summary:
     """The facts of a run, ready to be shown."""
     settings = run.settings
+    if settings.proxy in PROXIES and PROXIES[settings.proxy].parts:
+        records = records + aggregated(records, PROXIES[settings.proxy])
     ranking = rank(records, run.measure, run.higher_is_better)
     space = _space(settings.space)
     return Summary(
@@ -68,7 +72,9 @@ def _ranked(ranking: Ranking, records: Iterable[Record]) -> Iterable[Ranked]:
     }
     for place, standing in enumerate(ranking.standings, 1):
         params, flops = sizes.get((standing.arch, "params")), sizes.get((standing.arch, "flops"))
-        yield Ranked(place, str(standing.arch), standing.score, standing.spread, params, flops)
+        yield Ranked(
+            place, str(standing.arch), standing.score, standing.spread, params, flops, standing.margin, standing.tied
+        )
 
 
 def _space(name: str) -> Space | None:

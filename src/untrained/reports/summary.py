@@ -18,6 +18,8 @@ class Ranked:
     spread: float | None = None
     params: float | None = None
     flops: float | None = None  # multiply-adds
+    margin: float | None = None  # half-width of the 95 % interval of the mean
+    tied: bool = False  # the seeds cannot tell it from the best
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from untrained._load import code_of, names_file
 from untrained.data import load
 from untrained.engine import Evaluator, ProxyEvaluator, Store
+from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
@@ -20,7 +21,7 @@ from untrained.rng import generator
 from untrained.spaces import Space, load_space
 from untrained.strategies._run import Run, Settings
 from untrained.strategies._strategy import STRATEGIES, Strategy
-from untrained.strategies.select import Ranking, rank
+from untrained.strategies.select import Ranking, rank, rows
 from untrained.types import Arch, Record
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ class Result:
         return self.ranking.standings[0].arch
 
     def frame(self) -> "pd.DataFrame":
-        """All records as a pandas table, one row a record."""
+        """All records as a pandas table, one row a record, with mean, deviation and number over its seeds."""
         import pandas as pd
 
-        return pd.DataFrame([record.row() for record in self.records])
+        return pd.DataFrame(rows(self.records))
 
     def report(self) -> Path:
         """Write `report.html` in the run folder, and say where it is."""
@@ -81,7 +82,7 @@ def search(
     named = space if isinstance(space, str) else space.name
     asked = proxy if isinstance(proxy, str) and names_file(proxy) else judge.label  # as it can be typed again
     settings = Settings(named, asked, strategy, data, seed, seeds, device, code_of(named, asked))
-    judges = [judge, *(load_proxy(name) for name in BASELINES if name != judge.label)]
+    judges = expanded([judge, *(load_proxy(name) for name in BASELINES if name != judge.label)])
     evaluate = ProxyEvaluator(
         lambda arch: home.build(arch, source.task), source, judges, range(seed, seed + seeds), device
     )
@@ -90,6 +91,8 @@ def search(
     with Store(sitting.store) as store:
         records, stopped, seconds = drive(asker, replace(evaluate, store=store), budget, watch)
     done = replace(sitting, stopped_early=stopped, wall_seconds=sitting.wall_seconds + seconds).save()
+    if judge.parts:
+        records += aggregated(records, judge)
     return Result(done, tuple(records), rank(records, judge.measure, judge.higher_is_better))
 
 

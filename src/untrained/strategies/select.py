@@ -1,20 +1,28 @@
 """From records to a ranking. The only file that knows directions: everywhere else a score is just a number."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
 from statistics import fmean, stdev
+from typing import Any
 
 from untrained.types import Arch, Failure, Record
+
+# Student's t, 97.5 %, for 1, 2, ... degrees of freedom; beyond the table 2.0 is near enough
+_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An architecture's place: mean score over its seeds, standard deviation (None with one seed)."""
+    """An architecture's place: mean score over its seeds, their standard deviation and the half-width of the 95 %
+    interval of the mean (None with one seed), and whether seeds cannot tell it from the best."""
 
     arch: Arch
     score: float
     spread: float | None
     seeds: int
+    margin: float | None = None
+    tied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,44 @@ def rank(records: Iterable[Record], measure: str, higher_is_better: bool) -> Ran
             failed.append((arch, failure))
         else:
             spread = stdev(values) if len(values) > 1 else None
-            standings.append(Standing(arch, fmean(values), spread, len(values)))
+            standings.append(Standing(arch, fmean(values), spread, len(values), margin(values)))
     best_first = sorted(standings, key=lambda s: -s.score if higher_is_better else s.score)
-    return Ranking(tuple(best_first), tuple(failed))
+    best = scores(by_arch[best_first[0].arch]) if best_first else {}
+    marked = (replace(s, tied=i > 0 and tied(best, scores(by_arch[s.arch]))) for i, s in enumerate(best_first))
+    return Ranking(tuple(marked), tuple(failed))
+
+
+def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Records as flat rows, each with mean, standard deviation and number of the scores over its seeds."""
+    kept = list(records)
+    groups: dict[tuple[Arch, str], list[float]] = {}
+    for r in kept:
+        groups.setdefault((r.arch, r.measure), []).extend([r.value] if r.value is not None else [])
+    return [r.row() | _spread(groups[r.arch, r.measure]) for r in kept]
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    return {
+        "mean": fmean(values) if values else None,
+        "std": stdev(values) if len(values) > 1 else None,
+        "n": len(values),
+    }
+
+
+def scores(records: Iterable[Record]) -> dict[int, float]:
+    """Values by seed."""
+    return {r.seed: r.value for r in records if r.value is not None}
+
+
+def margin(values: Sequence[float]) -> float | None:
+    """Half-width of the 95 % interval of the mean; None with one value."""
+    n = len(values)
+    return None if n < 2 else (_T[n - 2] if n - 2 < len(_T) else 2.0) * stdev(values) / sqrt(n)
+
+
+def tied(best: dict[int, float], other: dict[int, float]) -> bool:
+    """Whether the seeds cannot tell two architectures apart: the 95 % interval of their difference, seed by seed, holds
+    zero. With one seed nothing is known, and nothing is marked."""
+    differences = [best[seed] - other[seed] for seed in best if seed in other]
+    half = margin(differences)
+    return half is not None and abs(fmean(differences)) <= half

@@ -77,7 +77,7 @@ def _weights(query: Any, key: Any, mask: Any, scale: float | None = None) -> Any
 
 
 @rule("multi_head_attention_forward")
-def _(
+def attention(
     query: Any,
     key: Any,
     value: Any,
@@ -113,11 +113,12 @@ def _(
     biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
 
     def heads(x: Any, matrix: Any, bias: Any) -> Any:  # (L, N, E) -> (N, heads, L, E / heads)
-        return F.linear(x, matrix, bias).reshape(*x.shape[:2], num_heads, -1).permute(1, 2, 0, 3)
+        x = x.transpose(0, 1)  # whoever listens finds samples on the first axis, as everywhere
+        return F.linear(x, matrix, bias).reshape(*x.shape[:2], num_heads, -1).permute(0, 2, 1, 3)
 
     q, k, v = (heads(*parts) for parts in zip((query, key, value), matrices, biases, strict=True))
     weights = _weights(q, k, _mask(attn_mask, key_padding_mask, num_heads, q.dtype))
-    out = F.linear((weights @ v).permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
+    out = F.linear((weights @ v).permute(0, 2, 1, 3).flatten(2), out_proj_weight, out_proj_bias).transpose(0, 1)
     if not need_weights:
         return out, None
     return out, weights.mean(1) if average_attn_weights else weights

@@ -1,0 +1,157 @@
+"""Speed of the proxies, as ratios from one run on this machine.
+
+    python benchmarks/proxies.py [--repeats 3] [--archs 0:18]
+
+1. All proxies on one probe against the sum of each alone on a fresh probe. Same networks, same 256 images.
+2. The tangent kernel of 64 samples (`trace` and `ntk_condition`) against a loop of one backward a sample: through the
+   graph of the whole batch, as TE-NAS does, and of one sample at a time with the statistics of batch norm held
+   constant, the cheapest loop there is. That one is the kernel of `reading=fixed`; the run checks it in float64.
+3. Peak memory of a process that computes the kernel of 64 samples for the network of 1.5 million parameters.
+
+Building is left out. Medians over architectures; of each, the best of `repeats`.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import subprocess
+import sys
+from contextlib import suppress
+from copy import deepcopy
+from statistics import median
+
+import torch
+from dextr import CELLS, best, official  # the script beside this one
+from torch import Tensor, nn
+
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.proxies import PROXIES, load_proxy
+from untrained.spaces import load_space
+from untrained.types import Batch
+
+NAMES = [name for name, p in PROXIES.items() if not p.parts and name != "dss"]  # dss is for transformers
+KERNEL = ("trace", "ntk_condition")
+
+
+def main() -> None:
+    options = arguments()
+    if options.memory:
+        print(peak())
+        return
+    start, _, stop = options.archs.partition(":")
+    rows = []
+    for cell in CELLS[int(start) : int(stop)]:
+        row = kernel(network(cell), options.repeats) | together(network(cell), options.repeats)
+        rows.append(row)
+        print(cell, {key: round(value, 3) for key, value in row.items()}, flush=True)
+    print(f"{len(rows)} NAS-Bench-201 networks, {os.cpu_count()} cores ({platform.machine()}), "
+          f"torch {torch.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
+    for title, slow, fast in (
+        (f"{len(NAMES)} proxies one by one / together", "alone", "together"),
+        ("kernel, one backward a sample through the batch / ours", "loop through the batch", "kernel"),
+        ("kernel, one sample at a time / ours", "loop of samples", "fixed kernel"),
+    ):
+        ratios = sorted(row[slow] / row[fast] for row in rows)
+        print(f"{title:<60} {median(ratios):6.1f}   ({ratios[0]:.1f} to {ratios[-1]:.1f})")
+    memory = subprocess.run([sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True)
+    print(f"peak memory, kernel of 64 samples, 1.5 M parameters: {float(memory.stdout):.0f} MiB")
+
+
+def network(cell: str) -> nn.Module:
+    space = load_space("nasbench201")
+    torch.manual_seed(0)
+    return space.build(space.parse(official(cell)))
+
+
+def images(samples: int) -> Batch:
+    draw = torch.Generator().manual_seed(0)
+    return Batch(torch.randn(samples, 3, 32, 32, generator=draw), torch.randint(10, (samples,), generator=draw))
+
+
+def together(model: nn.Module, repeats: int) -> dict[str, float]:
+    batch = images(256)
+    alone = sum(best(lambda name=name: ask([name], model, batch), repeats) for name in NAMES)  # type: ignore[misc]
+    return {"alone": alone, "together": best(lambda: ask(NAMES, model, batch), repeats)}
+
+
+def ask(names: list[str], model: nn.Module, batch: Batch) -> None:
+    probe = Probe(model, batch)
+    for name in names:
+        with suppress(Unscorable):  # a reason is an answer too
+            load_proxy(name)(probe)
+
+
+def kernel(model: nn.Module, repeats: int) -> dict[str, float]:
+    check(deepcopy(model).double(), images(8))
+    batch = images(64)
+    return {
+        "kernel": best(lambda: ask(list(KERNEL), model, batch), repeats),
+        "fixed kernel": best(lambda: Probe(model, batch).kernel("label", "layers", "fixed"), repeats),
+        "loop through the batch": best(lambda: through_the_batch(model, batch), 1),
+        "loop of samples": best(lambda: one_by_one(model, batch), repeats),
+    }
+
+
+def check(model: nn.Module, batch: Batch) -> None:
+    """Ours is the loop's kernel: in float64, where no ReLU falls on the other side by a rounding."""
+    double = Batch(batch.inputs.double(), batch.targets)
+    K = Probe(model, double).kernel("label", "layers", "fixed").gram()
+    torch.testing.assert_close(K, one_by_one(model, double), rtol=1e-8, atol=1e-8 * float(K.diag().mean()))
+
+
+def layers(model: nn.Module) -> list[nn.Parameter]:
+    return [p for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear) for p in m.parameters()]
+
+
+def through_the_batch(model: nn.Module, batch: Batch) -> Tensor:
+    """Jacobian rows of the batch function, one backward each."""
+    chosen = layers(model)
+    out = model.train()(batch.inputs).gather(1, batch.targets[:, None])[:, 0]
+    return gram([torch.autograd.grad(one, chosen, retain_graph=True, allow_unused=True) for one in out])
+
+
+def one_by_one(model: nn.Module, batch: Batch) -> Tensor:
+    """Each sample alone, batch norms in evaluation mode with the statistics of the batch."""
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    handles = [norm.register_forward_pre_hook(remember) for norm in norms]
+    with torch.no_grad():
+        model.train()(batch.inputs)
+    for handle in handles:
+        handle.remove()
+    model.eval()
+    rows = []
+    for x, y in zip(batch.inputs, batch.targets, strict=True):
+        rows.append(torch.autograd.grad(model(x[None])[0, y], layers(model), allow_unused=True))
+    model.train()
+    return gram(rows)
+
+
+def remember(norm: nn.Module, args: tuple[Tensor]) -> None:
+    """Make the running statistics those of this batch."""
+    norm.momentum = 0.0
+    variance, mean = torch.var_mean(args[0], (0, 2, 3), unbiased=False)
+    norm.running_mean, norm.running_var = mean, variance
+
+
+def gram(rows: list[tuple[Tensor | None, ...]]) -> Tensor:
+    G = torch.stack([torch.cat([g.flatten() for g in row if g is not None]) for row in rows]).double()
+    return G @ G.mT
+
+
+def peak() -> float:
+    ask(list(KERNEL), network("333333"), images(64))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--archs", default=f"0:{len(CELLS)}", help="which of the architectures, from:to")
+    parser.add_argument("--memory", action="store_true", help="only print this process's peak, in MiB")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

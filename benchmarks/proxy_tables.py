@@ -1,0 +1,109 @@
+"""Three tables from scores that `benchmarks/scores.py` wrote, as Markdown.
+
+    python benchmarks/proxy_tables.py BENCHMARK.csv.gz --scores rand.csv --agreement agree.csv --third-party ZC12.csv.gz
+
+1. Rank correlation of every proxy with CIFAR-10 test accuracy.
+2. HNAS, Table 4: rank correlation between any two of its metrics, the paper's beside ours.
+3. Agreement with a third party's scores of the same architectures (NAS-Bench-Suite-Zero), beside that party's agreement
+   with itself: it scored some architectures in several runs, each with its own random batch and initialisation.
+"""
+
+import argparse
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from scipy.stats import kendalltau, spearmanr
+
+from untrained.proxies import PROXIES
+
+PAPER = {  # HNAS, Table 4, NAS-Bench-201, Spearman
+    ("grad", "snip"): 1.00,
+    ("grad", "grasp"): 0.92,
+    ("grad", "trace"): 0.97,
+    ("snip", "grasp"): 0.92,
+    ("snip", "trace"): 0.96,
+    ("grasp", "trace"): 0.89,
+    ("grad", "knas"): 0.94,
+    ("snip", "knas"): 0.94,
+    ("grasp", "knas"): 0.87,
+    ("trace", "knas"): 0.97,
+    ("fisher", "trace"): 0.78,
+    ("synflow", "trace"): 0.49,
+    ("naswot", "trace"): 0.32,
+}
+THEIR_NAMES = {"jacob_cov": "jacov", "naswot": "nwot"}  # where the third party's differ
+COLUMNS = ["arch", "proxy", "seed", "value", "error", "seconds"]
+
+
+def main() -> None:
+    options = arguments()
+    benchmark = pd.read_csv(options.benchmark).set_index("arch_str")
+    scores = read(options.scores)
+    with_accuracy(scores, benchmark["c10_test_200"])
+    with_each_other(scores)
+    with_third_party(read(options.agreement), benchmark, pd.read_csv(options.third_party))
+
+
+def read(path: str) -> pd.DataFrame:
+    """Scores as written; a failure may be called `nan`."""
+    return pd.read_csv(path, names=COLUMNS, keep_default_na=False, na_values={"value": [""], "error": [""]})
+
+
+def with_accuracy(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> None:
+    print(f"## With test accuracy: {scores.arch.nunique()} random architectures\n")
+    print("| proxy | Spearman | Kendall | n | failed |\n|---|---|---|---|---|")
+    rows = []
+    for name, found in scores.groupby("proxy"):
+        good = found.dropna(subset=["value"])
+        sign = 1 if PROXIES[str(name)].higher_is_better else -1
+        truth = accuracy.loc[good.arch].to_numpy()
+        rho, tau = (sign * f(good.value, truth).statistic for f in (spearmanr, kendalltau))
+        reasons = ", ".join(f"{n} {kind}" for kind, n in found.error.value_counts().items())
+        rows.append((rho, f"| {name} | {rho:.3f} | {tau:.3f} | {len(good)} | {reasons} |"))
+    print("\n".join(line for _, line in sorted(rows, key=lambda row: -np.nan_to_num(row[0], nan=-1))), end="\n\n")
+
+
+def with_each_other(scores: pd.DataFrame) -> None:
+    """GraSP by its absolute value, as HNAS defines it; grad over all parameters and, as in its code, by layer."""
+    table = scores.pivot(index="arch", columns="proxy", values="value")
+    table["grasp"] = table["grasp"].abs()
+    print("## HNAS, Table 4: Spearman between two metrics, NAS-Bench-201\n")
+    print("| | | ours | ours, grad_norm for grad | paper |\n|---|---|---|---|---|")
+    for (a, b), paper in PAPER.items():
+        ours = _spearman(table[a], table[b])
+        layered = f"{_spearman(table['grad_norm'], table[b]):.2f}" if a == "grad" else ""
+        print(f"| {a} | {b} | {ours:.2f} | {layered} | {paper:.2f} |")
+    print()
+
+
+def with_third_party(ours: pd.DataFrame, benchmark: pd.DataFrame, theirs: pd.DataFrame) -> None:
+    theirs = theirs[theirs.task == "cifar10"].replace(-1e8, np.nan)
+    table = ours.pivot(index="arch", columns="proxy", values="value")
+    table.index = benchmark.loc[table.index, "index"]
+    print(f"## With a third party's scores: {len(table)} architectures\n")
+    print("| proxy | ours with theirs | n | theirs with themselves | n | gap |\n|---|---|---|---|---|---|")
+    for name in table:
+        column = THEIR_NAMES.get(name, name)
+        known = theirs[["index", "run", column]].dropna()
+        both = known.merge(table[name].rename("ours"), left_on="index", right_index=True).dropna()
+        runs = known.pivot_table(index="index", columns="run", values=column)
+        pairs = pd.concat([runs[[a, b]].dropna().set_axis(["x", "y"], axis=1) for a, b in combinations(runs, 2)])
+        rho, own = _spearman(both.ours, both[column]), _spearman(pairs.x, pairs.y)
+        print(f"| {name} | {rho:.3f} | {len(both)} | {own:.3f} | {len(pairs)} | {own - rho:+.3f} |")
+
+
+def _spearman(x: "pd.Series[float]", y: "pd.Series[float]") -> float:
+    return float(spearmanr(x, y, nan_policy="omit").statistic)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("benchmark", help="CSV with arch_str, index, c10_test_200")
+    for name in ("scores", "agreement", "third-party"):
+        parser.add_argument(f"--{name}", required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Score many NAS-Bench-201 networks by many proxies, one line a network and proxy, as CSV on standard output.
+
+    python benchmarks/scores.py TABLE --archs agreement --device cuda --shard 0/8 > scores_0.csv
+
+TABLE is the benchmark's CSV with columns index and arch_str. `--archs agreement` are the architectures of a second CSV
+with a column index (`--indices`), `--archs random:500` are drawn with seed 0. Shards share the work among processes.
+"""
+
+import argparse
+import csv
+import sys
+
+import pandas as pd
+import torch
+
+from untrained.data import load
+from untrained.engine import ProxyEvaluator
+from untrained.proxies import PROXIES, load_proxy, split_names
+from untrained.rng import generator
+from untrained.spaces import load_space
+from untrained.strategies.random import RandomSearch
+from untrained.types import Arch
+
+
+def main() -> None:
+    options = arguments()
+    torch.set_num_threads(options.threads)
+    space = load_space("nasbench201")
+    names = [name for name in PROXIES if name != "dss"] if options.proxy == "all" else split_names(options.proxy)
+    source = load(options.data, space.task, options.data_root)
+    evaluate = ProxyEvaluator(
+        lambda arch: space.build(arch, source.task),
+        source,
+        [load_proxy(name) for name in names],
+        seeds=[options.seed],
+        device=options.device,
+    )
+    part, parts = map(int, options.shard.split("/"))
+    out = csv.writer(sys.stdout)
+    for records in evaluate(architectures(options)[part::parts]):
+        for r in records:
+            seconds = round(r.measure_seconds, 4)
+            out.writerow([str(r.arch), r.proxy, r.seed, r.value, r.error and r.error.kind, seconds])
+
+
+def architectures(options: argparse.Namespace) -> list[Arch]:
+    """Known cells by index, or random ones."""
+    space = load_space("nasbench201")
+    kind, _, count = options.archs.partition(":")
+    if kind == "random":
+        return list(RandomSearch(space, generator("correlation", 0)).ask(int(count)))
+    strings = pd.read_csv(options.table).set_index("index")["arch_str"]
+    return [space.parse(strings[i]) for i in sorted(pd.read_csv(options.indices)["index"].unique())]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table")
+    parser.add_argument("--archs", default="random:500", help="agreement, or random:N")
+    parser.add_argument("--indices", help="CSV with a column index")
+    parser.add_argument("--proxy", default="all")
+    parser.add_argument("--data", default="cifar10")
+    parser.add_argument("--data-root", default=None)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--shard", default="0/1")
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

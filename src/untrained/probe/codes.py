@@ -1,0 +1,72 @@
+"""Sign codes: on which side of zero every neuron of every pointwise nonlinearity stands, for every sample.
+
+For a ReLU the code says which linear region of the network a sample lies in. Any other nonlinearity (GELU, SiLU, tanh)
+is read the same way, by the sign of what enters it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from untrained.probe.jets import names
+
+_FUNCTIONS = """
+relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu mish hardswish hardtanh hardsigmoid sigmoid tanh softplus
+softsign tanhshrink softshrink hardshrink logsigmoid threshold
+""".split()
+NONLINEARITIES = frozenset(f for name in _FUNCTIONS for f in names(name, f"{name}_"))
+
+
+@dataclass(slots=True, eq=False)
+class Code:
+    """The signs of one call of a nonlinearity: (samples, neurons), True where the pre-activation is positive."""
+
+    signs: Tensor
+    images: bool  # whether the pre-activation was a feature map, (samples, channels, height, width)
+    named: int = 0  # how many enclosing modules carry ReLU in the name of their class and take the same input
+
+
+class Codes(TorchFunctionMode):
+    """While it is on, collects the codes of all calls in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Code] = []
+        self._entered: list[tuple[Tensor, str]] = []  # inputs of modules whose class is called after a ReLU
+
+    @contextmanager
+    def on(self, model: nn.Module) -> Iterator[None]:
+        """Listen to functions through this mode and to modules through torch's one global hook."""
+        known = {module for module in model.modules() if "ReLU" in type(module).__name__}
+
+        def enter(module: nn.Module, inputs: Any) -> None:
+            if module in known and inputs:
+                self._entered.append((inputs[0], type(module).__name__))
+
+        handle = register_module_forward_pre_hook(enter)
+        try:
+            with self:
+                yield
+        finally:
+            handle.remove()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in NONLINEARITIES:
+            self._read(args[0] if args else kwargs["input"])
+        return func(*args, **kwargs)
+
+    def _read(self, before: Tensor) -> None:
+        with torch._C.DisableTorchFunction():
+            signs = (before.detach() > 0).flatten(1) if before.ndim > 1 else (before.detach() > 0)[:, None]
+            named = sum(entered is before for entered, _ in self._entered)
+            self._entered.clear()
+            self.found.append(Code(signs, before.ndim == 4, named))

@@ -1,0 +1,95 @@
+"""AZ-NAS (Lee & Ham, CVPR 2024, arXiv:2403.19232): four views of a network, put together by rank among candidates.
+
+f_0 enters the first block of the trunk, f_k leaves block k (see `probe/blocks.py`); on NAS-Bench-201 these are the 18
+tensors of the authors' code. The code initialises by Kaiming's law inside; ours reads the weights the network has. The
+fourth view, complexity, is `flops`.
+"""
+
+from itertools import pairwise
+from math import log
+
+import torch
+from torch import Tensor
+
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.probe.blocks import rows
+from untrained.proxies import size  # noqa: F401 - flops is one of the views
+from untrained.proxies._proxy import aggregate, proxy, registered
+
+PAPER = "AZ-NAS (Lee & Ham)"
+SMALL = 1e-8
+TRUNK = "a trunk of blocks"
+VIEWS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
+
+
+@registered
+@proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
+def az_expressivity(probe: Probe) -> float:
+    """How evenly features spread over the directions of channel space, summed over the trunk.
+
+        sum_k s_k,   s_k = - sum_c p_c ln p_c,   p the normalised eigenvalues of the channel covariance of f_k
+
+    The code's float32 eigenvalues may come out negative, whose logarithm makes low-rank networks NaN, then -infinity;
+    ours are float64 and clamped at zero.
+    """
+    return sum(entropy(f) for f in probe.blocks.features)
+
+
+@registered
+@proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
+def az_progressivity(probe: Probe) -> float:
+    """The smallest growth of that spread from one block to the next.
+
+        min_k (s_k - s_(k-1))
+
+    One block that narrows the spread decides.
+    """
+    s = [entropy(f) for f in probe.blocks.features]
+    return min(after - before for before, after in pairwise(s))
+
+
+@registered
+@proxy(paper=PAPER, measures="trainability", needs=("data", "gradients"), samples=64, cost=2, layers=TRUNK)
+def az_trainability(probe: Probe) -> float:
+    """How near to 1 the spectral norm of each block's Jacobian is.
+
+        mean_k (2 - sigma_k - 1/sigma_k),   sigma_k the largest singular value of g_in^T g_out / positions
+
+    g_out: random +-1 at the output of block k, g_in: what they become at its input. A block that passes its input on
+    unchanged has sigma = 1 and would be perfect; it is a failure here and -infinity in the code.
+    """
+    passes = probe.blocks.passes
+    if any(pair is not None and _same(*pair) for pair in passes):
+        raise Unscorable("unsupported", "a block hands on its input unchanged: its Jacobian says nothing")
+    sigma = torch.tensor([_norm(*pair) if pair is not None else 0.0 for pair in passes], dtype=torch.float64)
+    return float((2 - sigma - 1 / (sigma + 1e-6)).mean())
+
+
+def entropy(feature: Tensor) -> float:
+    """s_k; float64 on the CPU."""
+    X = rows(feature).double()
+    centred = X - X.mean(0)
+    eigenvalues = torch.linalg.eigvalsh(centred.mT @ centred / len(X)).clamp_min(0)
+    p = eigenvalues / eigenvalues.sum()
+    return -float((p * (p + SMALL).log()).sum())
+
+
+def _same(g_in: Tensor, g_out: Tensor) -> bool:
+    return g_in.shape == g_out.shape and bool((g_in == g_out).all())
+
+
+def _norm(g_in: Tensor, g_out: Tensor) -> float:
+    return float(torch.linalg.svdvals(g_in.double().mT @ g_out.double() / len(g_out))[0])
+
+
+@registered
+@aggregate(parts=VIEWS, paper=PAPER, measures="expressivity, trainability, size")
+def az_nas(*shares: list[float]) -> list[float]:
+    """The AZ-NAS score: logarithms of the ranks among the candidates on four views, summed.
+
+        sum over views of ln(rank / m),   m candidates; ties share the mean of their ranks
+
+    Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them is last on it.
+    """
+    return [sum(map(log, candidate)) for candidate in zip(*shares, strict=True)]

@@ -1,0 +1,68 @@
+"""Input Jacobians: how differently a network reacts to different samples.
+
+J_i is the gradient of the sum of all outputs by input i; batch norm reads the batch, so J_i also holds what input i
+does to the others. R is the correlation matrix of the rows J_i.
+"""
+
+import torch
+from torch import Tensor
+
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.proxies._proxy import proxy, registered
+
+SMALL = 1e-5
+
+
+def correlations(rows: Tensor) -> Tensor:
+    """Pearson correlation of rows, float64; a constant row has none."""
+    centred = rows.double() - rows.double().mean(1, keepdim=True)
+    norms = centred.norm(dim=1, keepdim=True)
+    if bool((norms == 0).any()):
+        raise Unscorable("disconnected", "the gradient by an input is constant")
+    unit = centred / norms
+    R: Tensor = (unit @ unit.mT).cpu()
+    return R
+
+
+@registered
+@proxy(
+    paper="Jacobian covariance (Mellor et al. 2020), zero-cost-nas form", measures="expressivity",
+    needs=("data", "gradients"), samples=64, cost=2,
+)  # fmt: skip
+def jacob_cov(probe: Probe) -> float:
+    """How little the gradients by different inputs resemble each other.
+
+        - sum_i [ln(v_i + k) + 1 / (v_i + k)],   v_i the eigenvalues of R, k = 1e-5
+
+    The code solves the general eigenvalue problem; ours the symmetric one.
+    """
+    v = torch.linalg.eigvalsh(correlations(probe.jacobian)).clamp_min(0)
+    return -float(((v + SMALL).log() + 1 / (v + SMALL)).sum())
+
+
+@registered
+@proxy(
+    paper="EPE-NAS (Lopes et al.)", measures="expressivity", needs=("data", "labels", "gradients"), samples=64, cost=2,
+)  # fmt: skip
+def epe_nas(probe: Probe) -> float:
+    """How little the gradients by inputs of one class resemble each other.
+
+        sum_c |s_c|,   s_c = sum_ij ln(|R_ij| + k) over the samples i, j of class c, k = 1e-5
+
+    With more than a hundred classes: s_c is divided by the number of samples of c, and the score is the mean over
+    classes of sum_c' |s_c - s_c'|.
+    """
+    targets = probe.batch.targets
+    if targets.ndim != 1 or targets.is_floating_point():
+        raise Unscorable("unsupported", "epe_nas needs one class a sample")
+    groups = [probe.jacobian[targets == c] for c in torch.unique(targets)]
+    s = torch.stack([_closeness(group) for group in groups])
+    if probe.num_outputs <= 100:
+        return float(s.abs().sum())
+    s = s / torch.tensor([len(group) for group in groups])
+    return float((s[:, None] - s[None]).abs().sum() / len(s))
+
+
+def _closeness(rows: Tensor) -> Tensor:
+    return (correlations(rows).abs() + SMALL).log().sum()

@@ -1,0 +1,47 @@
+"""SynFlow (Tanaka et al., NeurIPS 2020, arXiv:2006.05467): the flow through a network made positive; no data.
+
+R is the sum of the outputs for an input of ones when every parameter is replaced by its absolute value and norms are
+the identity, in float64.
+"""
+
+from typing import Literal
+
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.proxies._proxy import proxy, registered
+
+LAYERS = "convolutions, linear layers"
+
+
+@registered
+@proxy(paper="SynFlow (Tanaka et al.)", measures="expressivity", needs=("gradients",), cost=3, layers=LAYERS)
+def synflow(probe: Probe, norms: Literal["identity", "kept"] = "identity") -> float:
+    """The flow that passes each weight of the network made positive, summed.
+
+        sum_l sum |W_l dR/dW_l|
+
+    zero-cost-nas takes batch norm out of its NAS-Bench-201 network except in the two residual blocks, which do not get
+    the flag; ours takes out all normalisations. `norms=kept` is its `synflow_bn`.
+    """
+    flow = probe.flow(norms == "kept")
+    return _flowing(float(sum((W * g).abs().sum() for W, g in flow.values())))
+
+
+@registered
+@proxy(
+    paper="LogSynFlow (Cavagnero et al., FreeREA)", measures="expressivity", needs=("gradients",), cost=3, layers=LAYERS
+)
+def logsynflow(probe: Probe) -> float:
+    """SynFlow with the gradients on a logarithmic scale, so that depth does not drown everything else.
+
+        sum_l sum |W_l| ln(1 + |dR/dW_l|)
+
+    Norms are the identity here too.
+    """
+    return _flowing(float(sum((W.abs() * g.abs().log1p()).sum() for W, g in probe.flow().values())))
+
+
+def _flowing(total: float) -> float:
+    if total == 0:
+        raise Unscorable("disconnected", "nothing flows from input to output")
+    return total

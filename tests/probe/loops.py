@@ -1,0 +1,200 @@
+"""Per-sample gradients the textbook way: one sample at a time, or one copy of every parameter for every sample.
+
+Independent of the code under test: plain autograd on plain modules in float64, no function modes, no hooks on tensors.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+from untrained.probe import Probe
+from untrained.probe.kernels import Kernel
+from untrained.types import Batch
+
+D = torch.float64
+Rows = dict[str, Tensor]  # per-sample gradients by parameter, (samples, *shape)
+Scalars = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> (samples,)
+
+
+class Net(nn.Module):
+    """A network written in one line: `Net(lambda net, x: net.a(x).tanh(), a=nn.Linear(3, 4))`."""
+
+    def __init__(self, does: Callable[[Any, Tensor], Tensor], **parts: nn.Module | nn.Parameter) -> None:
+        super().__init__()
+        self.does = does
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.does(self, x)
+
+
+def summed(outputs: Tensor, targets: Tensor) -> Tensor:
+    return outputs.flatten(1).sum(1)
+
+
+def labelled(outputs: Tensor, targets: Tensor) -> Tensor:
+    return outputs[torch.arange(len(outputs)), targets]
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return -outputs.log_softmax(1)[torch.arange(len(outputs)), targets]
+
+
+def made(model: nn.Module, seed: int = 0) -> nn.Module:
+    """The network in float64 with every parameter drawn anew, so that norms have no weights of 1 and biases of 0."""
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in model.double().parameters():
+            p.copy_(torch.randn(p.shape, generator=draw, dtype=D) * 0.4 + 0.1)
+    return model
+
+
+def batch(*shape: int, classes: int = 3, seed: int = 1) -> Batch:
+    draw = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(*shape, generator=draw, dtype=D)
+    return Batch(inputs, torch.randint(classes, shape[:1], generator=draw))
+
+
+def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def by_sample(model: nn.Module, scalars: Tensor) -> Rows:
+    """One backward a sample."""
+    named = trained_by(model)
+    rows = [torch.autograd.grad(s, list(named.values()), retain_graph=True, materialize_grads=True) for s in scalars]
+    return {name: torch.stack(grads) for name, *grads in zip(named, *rows, strict=True)}
+
+
+def alone(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
+    """Every sample is a batch of its own; for networks without batch norm."""
+    model = deepcopy(model).eval()
+    parts = zip(data.inputs.split(1), data.targets.split(1), strict=True)
+    return by_sample(model, torch.cat([scalars(model(x.clone()), y) for x, y in parts]))
+
+
+def on_batch(model: nn.Module) -> nn.Module:
+    """A copy whose batch norms are in train mode, and nothing else."""
+    model = deepcopy(model).eval()
+    for norm in norms(model):
+        norm.train()
+    return model
+
+
+def exact(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
+    """Through the statistics of batch norm in train mode."""
+    model = on_batch(model)
+    return by_sample(model, scalars(model(data.inputs.clone()), data.targets))
+
+
+def fixed(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
+    """On a copy in evaluation mode whose running statistics are those of the batch; each sample alone."""
+    model = on_batch(model)
+    for norm in norms(model):
+        norm.register_forward_pre_hook(_remember)
+    with torch.no_grad():
+        model(data.inputs.clone())
+    for norm in norms(model):
+        norm._forward_pre_hooks.clear()
+    return alone(model, data, scalars)
+
+
+def _remember(norm: _BatchNorm, args: tuple[Tensor]) -> None:
+    channels = args[0].movedim(1, 0).flatten(1)
+    norm.found = channels.mean(1), channels.var(1, unbiased=False)
+    norm.register_forward_hook(_keep)
+
+
+def _keep(norm: _BatchNorm, args: tuple[Tensor], output: Tensor) -> None:
+    """After the pass, which itself moves running statistics."""
+    norm.running_mean, norm.running_var = norm.found
+    norm._forward_hooks.clear()
+
+
+def norms(model: nn.Module) -> list[_BatchNorm]:
+    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+
+
+def cross(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
+    """Give every sample its own copy of the parameters of every layer, and differentiate the summed scalars by each."""
+    model = on_batch(model)
+    copies: dict[str, Tensor] = {}
+    for name, module in list(model.named_modules()):
+        if isinstance(module, (_ConvNd, nn.Linear, _BatchNorm)) and trained_by(module):
+            own = {
+                key: p.detach().expand(len(data), *p.shape).clone().requires_grad_()
+                for key, p in module.named_parameters()
+            }
+            module.forward = _PerSample(deepcopy(module), own)
+            copies |= {f"{name}.{key}": p for key, p in own.items()}
+    assert set(copies) == set(trained_by(model)), "a parameter outside of the layers this loop knows"
+    total = scalars(model(data.inputs.clone()), data.targets).sum()
+    return dict(zip(copies, torch.autograd.grad(total, list(copies.values()), materialize_grads=True), strict=True))
+
+
+class _PerSample:
+    """A layer that lets sample i pass copy i of its parameters."""
+
+    def __init__(self, layer: nn.Module, copies: dict[str, Tensor]) -> None:
+        self.layer = layer
+        self.copies = copies
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if isinstance(self.layer, _BatchNorm):
+            x = F.batch_norm(x, None, None, training=True, eps=self.layer.eps)
+            weight, bias = (p.reshape(*p.shape, *(1,) * (x.ndim - 2)) for p in self.copies.values())
+            return x * weight + bias
+        return torch.cat([self._one(x, i) for i in range(len(x))])
+
+    def _one(self, x: Tensor, i: int) -> Tensor:
+        return functional_call(self.layer, {name: p[i] for name, p in self.copies.items()}, (x[i : i + 1],))
+
+
+LOOPS: dict[str, Callable[..., Rows]] = {"cross": cross, "fixed": fixed, "exact": exact}
+
+
+def squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    return ((outputs - targets) ** 2).flatten(1).mean(1)
+
+
+def check(model: nn.Module, data: Batch, reading: str = "cross", loop: Callable[..., Rows] = alone) -> None:
+    """Per-sample gradients of a network are those of a loop: Gram matrices by the summed outputs, norms and products
+    by a squared loss."""
+    compare(Probe(model, data).kernel("sum", "all", reading), loop(model, data, summed), model)
+    with torch.no_grad():
+        targets = on_batch(model)(data.inputs.clone()).cos()
+    data = Batch(data.inputs, targets)
+    compare(Probe(model, data, loss="mse").kernel("loss", "all", reading), loop(model, data, squared), model)
+
+
+def compare(kernel: Kernel, rows: Rows, model: nn.Module) -> None:
+    """To 1e-10; what never receives a gradient may be absent; nothing is left over."""
+    thetas = {name: p.detach().flatten() for name, p in model.named_parameters()}
+    flat = {name: g.reshape(len(g), -1) for name, g in rows.items()}
+    assert set(kernel.grams) | set(kernel.norms) | set(kernel.products) <= set(rows)
+    assert kernel.grams or kernel.norms
+    for name, G in flat.items():
+        scale, nothing = float(G.square().sum(1).max()), torch.zeros(len(G), dtype=D)
+        if kernel.grams:
+            _close(name, kernel.grams.get(name, nothing.expand(len(G), -1)), G @ G.mT, scale)
+        else:
+            _close(name, kernel.norms.get(name, nothing), G.square().sum(1), scale)
+        if kernel.products:
+            product, scale = G @ thetas[name], float((G.abs() @ thetas[name].abs()).max())
+            _close(name, kernel.products.get(name, nothing), product, scale)
+    total = sum(float(G.square().sum()) for G in flat.values())
+    assert abs(kernel.trace() - total) <= 1e-10 * total
+
+
+def _close(name: str, ours: Tensor, expected: Tensor, scale: float) -> None:
+    """`scale`: what a sum would be if nothing in it cancelled."""
+    assert ours.dtype == D
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-10 * scale + 1e-25, msg=lambda m: f"{name}: {m}")

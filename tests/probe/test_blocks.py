@@ -1,0 +1,323 @@
+"""The trunk of a network: which modules are its blocks, how gradients pass them, and how deep it is."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.probe.loops import D, Net, batch, made, on_batch
+from tests.probe.networks import FLAT, IMAGES, TOKENS, frozen
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.probe.blocks import Blocks, block_modules, block_pass, rows
+from untrained.spaces import load_space
+from untrained.types import Batch
+
+CELL = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_3x3~2|"
+
+
+class Basic(nn.Module):
+    """A residual block as torchvision writes it: what is left overwrites itself in place."""
+
+    def __init__(self, cin: int, cout: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(cout)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(cout, cout, 3, padding=1, bias=False)
+        self.down = nn.Sequential(nn.Conv2d(cin, cout, 1, stride), nn.BatchNorm2d(cout)) if stride > 1 else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.conv2(self.relu(self.bn1(self.conv1(x))))
+        out += x if self.down is None else self.down(x)
+        return self.relu(out)
+
+
+class ResNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+        self.layer1 = nn.Sequential(Basic(4, 4), Basic(4, 4))
+        self.layer2 = nn.Sequential(Basic(4, 6, 2), Basic(6, 6))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer2(self.layer1(self.stem(x))).mean((2, 3)))
+
+
+class PreActivated(nn.Sequential):
+    """Its first function writes into what the block before hands on."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.ELU(inplace=True), nn.Conv2d(3, 3, 3, padding=1))
+
+
+class Transformer(nn.Module):
+    def __init__(self, layers: int = 2) -> None:
+        super().__init__()
+        self.embed = nn.Linear(6, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 12, 0.1, batch_first=True, activation="gelu")
+        self.encoder = nn.TransformerEncoder(layer, layers)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.encoder(self.embed(x)).mean(1))
+
+
+def nasbench201(cells: int = 1) -> nn.Module:
+    space = load_space("nasbench201").configured(channels=4, cells=cells)
+    return space.build(space.parse(CELL))
+
+
+def plain() -> nn.Module:
+    layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3), nn.Tanh()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (nasbench201(2), [f"cells.{i}" for i in range(8)]),  # 2 cells, block, 2 cells, block, 2 cells
+        (ResNet(), ["layer1.0", "layer1.1", "layer2.0", "layer2.1"]),
+        (Transformer(3), [f"encoder.layers.{i}" for i in range(3)]),
+        (plain(), ["0", "3", "7"]),
+        (mlp(), ["0", "2", "4"]),
+        (nn.Sequential(nn.Sequential(nn.Linear(6, 6)), nn.Sequential(nn.Linear(6, 6), nn.ReLU())), ["0", "1"]),
+        (nn.Sequential(nn.Sequential(PreActivated(), PreActivated())), ["0.0", "0.1"]),
+        (nn.Tanh(), []),
+    ],
+    ids=["nasbench201", "resnet", "transformer", "plain", "mlp", "stack of stacks", "stack alone", "nothing"],
+)
+def test_blocks_are_the_members_of_the_outermost_stacks(model, names):
+    found = {module: name for name, module in model.named_modules()}
+    assert [found[block] for block in block_modules(model)] == names
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+
+
+def signs(feature: Tensor, place: int) -> Tensor:
+    """Other signs at every place."""
+    draw = torch.Generator().manual_seed(place)
+    return (torch.randint(2, feature.shape, generator=draw) * 2 - 1).to(feature)
+
+
+def passed(model: nn.Module, data: Batch) -> Blocks:
+    with Probe(model, data).watching():
+        return block_pass(model, model, data.inputs, signs)
+
+
+def met(model: nn.Module, data: Batch) -> tuple[list[nn.Module], list[Tensor]]:
+    """Blocks of a copy, what enters the first and what each returns, cloned before anything is overwritten."""
+    copy = on_batch(model)
+    blocks, seen = block_modules(copy), []
+    blocks[0].register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+    for block in blocks:
+        block.register_forward_hook(lambda module, args, output: seen.append(output.clone()))
+    with torch.no_grad():
+        copy(data.inputs.clone())
+    for block in blocks:
+        block._forward_hooks.clear()
+        block._forward_pre_hooks.clear()
+    return blocks, seen
+
+
+def by_position(feature: Tensor) -> Tensor:
+    """(positions, channels): of images (n, c, h, w) and of tokens (n, t, c)."""
+    if feature.ndim == 4:
+        return feature.permute(0, 2, 3, 1).reshape(-1, feature.shape[1])
+    return feature.reshape(-1, feature.shape[-1])
+
+
+NETWORKS = {
+    "nasbench201": (nasbench201, (2, 3, 8, 8)),
+    "resnet": (ResNet, (2, 3, 8, 8)),
+    "overwriting": (lambda: nn.Sequential(PreActivated(), PreActivated(), PreActivated()), IMAGES),
+    "transformer": (Transformer, TOKENS),
+    "mlp": (mlp, FLAT),
+}
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_features_are_those_that_blocks_hand_on(case):
+    make, shape = NETWORKS[case]
+    model, data = made(make()), batch(*shape)
+    _, seen = met(model, data)
+    found = passed(model, data).features
+    assert len(found) == len(seen)
+    for ours, theirs in zip(found, seen, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+        assert not ours.requires_grad
+
+
+@pytest.mark.parametrize("case", ["nasbench201", "resnet", "overwriting", "transformer"])
+def test_gradients_pass_each_block_as_autograd_says(case):
+    """Each block alone: its own input, random signs at its output, and the gradient at its input."""
+    make, shape = NETWORKS[case]
+    model, data = made(make()), batch(*shape)
+    blocks, seen = met(model, data)
+    found = passed(model, data)
+    for k, (block, pair) in enumerate(zip(blocks, found.passes, strict=True), start=1):
+        x = seen[k - 1].clone().requires_grad_()
+        g_out = signs(seen[k], k)
+        (g_in,) = torch.autograd.grad(block(x * 1), x, g_out)
+        ours_in, ours_out = pair
+        torch.testing.assert_close(ours_out, by_position(g_out))
+        torch.testing.assert_close(ours_in, _pixels_as_channels(g_in, g_out), rtol=1e-10, atol=1e-12)
+
+
+def _pixels_as_channels(g_in: Tensor, g_out: Tensor) -> Tensor:
+    """Where the block halves the resolution, the four pixels behind an output pixel lie beside each other, by channel,
+    then row, then column."""
+    if g_in.ndim != 4 or g_in.shape[2:] == g_out.shape[2:]:
+        return by_position(g_in)
+    n, c, h, w = g_in.shape
+    return g_in.reshape(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5).reshape(n * h * w // 4, 4 * c)
+
+
+def test_a_border_left_over_is_cut():
+    """Stride 2 without padding on 7x7 gives 3x3: factor 2, the last row and column of the gradient are left out."""
+    model = made(nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.Tanh(), nn.Conv2d(4, 4, 1)))
+    data = batch(*IMAGES)
+    first = passed(model, data).passes[0]
+    x = data.inputs.clone().requires_grad_()
+    out = model[0](x)
+    (g_in,) = torch.autograd.grad(out, x, signs(out, 1))
+    torch.testing.assert_close(first[0], _pixels_as_channels(g_in[:, :, :6, :6], out))
+
+
+def test_a_block_cut_off_from_its_input_passes_nothing():
+    """Whether by a zero that keeps the graph alive, by a constant, or by a detached copy."""
+    for cut, alive in ((lambda x: x * 0, True), (torch.zeros_like, False), (Tensor.detach, False)):
+        middle = Net(lambda net, x, cut=cut: net.a(cut(x)), a=nn.Linear(6, 6))
+        model = made(nn.Sequential(*(nn.Sequential(block) for block in (nn.Linear(6, 6), middle, nn.Linear(6, 6)))))
+        first, second, third = passed(model, batch(*FLAT)).passes
+        assert first is not None
+        assert third is not None
+        assert not second[0].any() if alive else second is None
+
+
+def test_a_block_that_is_constant_passes_nothing():
+    constant = Net(lambda net, x: torch.ones_like(x), a=nn.Identity())
+    model = made(nn.Sequential(*(nn.Sequential(block) for block in (nn.Linear(6, 6), constant, nn.Linear(6, 6)))))
+    first, second, third = passed(model, batch(*FLAT)).passes
+    assert first is not None
+    assert second is None
+    assert third is None
+
+
+def test_a_block_that_raises_the_resolution_fails_by_name():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Upsample(scale_factor=4), nn.Conv2d(4, 4, 3)).double()
+    with pytest.raises(Unscorable, match="unsupported: a block raises the resolution"):
+        passed(model, batch(*IMAGES))
+
+
+def test_the_pooled_end_is_no_part_of_the_trunk():
+    """Of a plain CNN the two convolutions, not the classifier."""
+    found = passed(made(plain()), batch(*IMAGES))
+    assert [f.shape for f in found.features] == [(4, 3, 7, 7), (4, 4, 5, 5), (4, 4, 3, 3)]
+    assert len(found.passes) == 2
+
+
+def test_a_network_without_blocks_says_so():
+    with pytest.raises(Unscorable, match="unsupported: the network has no block"):
+        passed(nn.Tanh(), batch(*FLAT))
+
+
+def test_random_signs_of_a_probe_come_from_its_seed():
+    model, data = made(mlp()), batch(*FLAT)
+    first, again, other = (Probe(model, data, seed=seed).blocks.passes for seed in (0, 0, 1))
+    for (a_in, a_out), (b_in, b_out), (_, c_out) in zip(first, again, other, strict=True):
+        assert set(a_out.unique().tolist()) == {-1.0, 1.0}
+        assert torch.equal(a_in, b_in)
+        assert torch.equal(a_out, b_out)
+        assert not torch.equal(a_out, c_out)
+
+
+def test_rows_are_positions_and_columns_channels():
+    x = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    assert rows(x).shape == (2 * 4 * 5, 3)
+    assert rows(x)[1].tolist() == x[0, :, 0, 1].tolist()
+    assert rows(x[0]).tolist() == x[0].reshape(12, 5).tolist()
+    assert rows(x[0, 0]).tolist() == x[0, 0].tolist()
+
+
+# ------------------------------------------------------------------------------------------------------------- last map
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "name"),
+    [
+        (nasbench201(), (2, 3, 8, 8), "lastact"),
+        (ResNet(), (2, 3, 8, 8), "layer2"),
+        (Transformer(), TOKENS, "encoder"),
+        (plain(), IMAGES, "4"),
+        (mlp(), FLAT, "3"),
+    ],
+    ids=["nasbench201", "resnet", "transformer", "plain", "mlp"],
+)
+def test_the_last_map_is_what_is_pooled_and_classified(model, shape, name):
+    model, data, seen = made(model), batch(*shape), []
+    ours = Probe(model, data).last_map
+    copy = on_batch(model)
+    copy.get_submodule(name).register_forward_hook(lambda module, args, output: seen.append(output.clone()))
+    copy(data.inputs)
+    torch.testing.assert_close(ours, seen[0].detach(), rtol=1e-10, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------------------- depth
+
+
+def token_and_positions(net: Any, x: Tensor) -> Tensor:
+    x = torch.cat([net.token.expand(len(x), -1, -1), x], 1) + net.positions
+    return net.head(x + net.scale * net.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "depth"),
+    [
+        (nn.Linear(6, 3), FLAT, 1),
+        (nn.Linear(6, 3, bias=False), FLAT, 1),
+        (nn.Linear(6, 3), TOKENS, 1),
+        (mlp(), FLAT, 3),
+        (mlp(), TOKENS, 3),
+        (plain(), IMAGES, 3),
+        (nn.Conv1d(4, 3, 1), TOKENS, 1),
+        (ResNet(), (2, 3, 8, 8), 1 + 2 * 2 + 2 * 2 + 1),
+        (nasbench201(), (2, 3, 8, 8), 1 + 3 * 3 + 2 * 2 + 1),  # a cell is a chain of three convolutions, a block of two
+        (Transformer(), TOKENS, 1 + 2 * 4 + 1),  # a layer: projection in and out, two of the feed-forward
+        (Net(lambda net, x: net.a(net.a(net.a(x))), a=nn.Linear(6, 6)), FLAT, 3),
+        (
+            Net(lambda net, x: net.a(x) + net.b(net.c(x)), a=nn.Linear(6, 3), b=nn.Linear(6, 3), c=nn.Linear(6, 6)),
+            FLAT,
+            2,
+        ),
+        (Net(lambda net, x: net.a(x, x.cos(), x)[0], a=nn.MultiheadAttention(6, 2, batch_first=True)), TOKENS, 2),
+        (
+            Net(
+                token_and_positions,
+                token=nn.Parameter(torch.zeros(1, 1, 6)),
+                positions=nn.Parameter(torch.zeros(1, 5, 6)),
+                scale=nn.Parameter(torch.ones(1, 1, 6)),
+                layer=nn.Linear(6, 6),
+                head=nn.Linear(6, 3),
+            ),
+            TOKENS,
+            2,
+        ),
+        (nn.Tanh(), FLAT, 0),
+    ],
+)
+def test_depth_is_the_longest_chain_of_weight_matrices(model, shape, depth):
+    """Tied weights count as often as they are passed; positions, tokens, scales and norms not at all."""
+    assert Probe(model.double(), batch(*shape)).depth == depth
+
+
+def test_freezing_layers_does_not_make_a_network_shallower():
+    model = frozen(mlp().to(D), "0.weight", "0.bias", "2.weight")
+    assert Probe(model, batch(*FLAT)).depth == 3

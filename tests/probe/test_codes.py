@@ -1,0 +1,149 @@
+"""Sign codes: every pointwise nonlinearity is read once a call, by the signs of what enters it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tests.probe.loops import Net, batch
+from tests.probe.networks import FLAT, IMAGES, TOKENS
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.probe.codes import NONLINEARITIES, Code
+from untrained.spaces import load_space
+from untrained.types import Batch
+
+MODULES = [
+    nn.ReLU(), nn.ReLU(inplace=True), nn.ReLU6(), nn.LeakyReLU(), nn.PReLU(), nn.RReLU(), nn.ELU(), nn.SELU(),
+    nn.CELU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU(), nn.SiLU(inplace=True), nn.Mish(), nn.Hardswish(), nn.Hardtanh(),
+    nn.Hardsigmoid(), nn.Sigmoid(), nn.Tanh(), nn.Softplus(), nn.Softsign(), nn.Tanhshrink(), nn.Softshrink(),
+    nn.Hardshrink(), nn.LogSigmoid(), nn.Threshold(0.1, 0.0),
+]  # fmt: skip
+FUNCTIONS = [
+    F.relu, torch.relu, Tensor.relu, Tensor.relu_, lambda x: F.relu(x, inplace=True), lambda x: F.relu(input=x),
+    F.leaky_relu, F.gelu, F.silu, lambda x: F.silu(x, inplace=True), torch.sigmoid, Tensor.sigmoid_, Tensor.tanh,
+    torch.tanh_, F.elu, F.elu_, F.hardtanh, F.softplus, F.mish, F.logsigmoid,
+]  # fmt: skip
+
+
+def codes(model: nn.Module, data: Batch) -> tuple[Code, ...]:
+    return Probe(model, data).codes
+
+
+@pytest.mark.parametrize("activation", MODULES, ids=str)
+def test_a_module_is_read_once_by_the_signs_of_what_enters_it(activation):
+    data = batch(*IMAGES)
+    (code,) = codes(nn.Sequential(nn.Identity(), activation.double(), nn.AvgPool2d(2)), data)
+    assert torch.equal(code.signs, data.inputs.flatten(1) > 0)
+    assert code.signs.any()
+    assert not code.signs.all()
+    assert code.images
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_is_read_once_by_the_signs_of_what_enters_it(function):
+    data = batch(*FLAT)
+    (code,) = codes(Net(lambda net, x: function(x * 1)), data)
+    assert torch.equal(code.signs, data.inputs > 0)
+    assert not code.images
+    assert code.named == 0
+
+
+def test_calls_come_in_order_and_their_inputs_before_they_are_overwritten():
+    def does(net: Any, x: Tensor) -> Tensor:
+        x = torch.relu_(x - 0.5)
+        return net.act((net.act(x - 0.1) * 3).sub_(1)).flatten(1)
+
+    data = batch(*TOKENS)
+    x = data.inputs
+    first = (x - 0.5).clamp_min(0)
+    second = first - 0.1
+    third = 3 * F.gelu(second) - 1
+    found = codes(Net(does, act=nn.GELU()), data)
+    assert len(found) == 3
+    for code, before in zip(found, (x - 0.5, second, third), strict=True):
+        assert torch.equal(code.signs, before.flatten(1) > 0)
+
+
+def test_zero_is_not_positive_and_samples_of_one_number_are_samples():
+    (code,) = codes(nn.Tanh(), Batch(torch.tensor([-1.0, 0.0, 2.0]), torch.zeros(3, dtype=torch.long)))
+    assert code.signs.tolist() == [[False], [False], [True]]
+
+
+def test_a_transformer_is_read_in_its_feed_forward_layers():
+    """Softmax, sine and multiplication are not pointwise nonlinearities of neurons."""
+    layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True, activation="gelu", norm_first=True).double()
+    data, entered = batch(*TOKENS), []
+    layer.linear1.register_forward_hook(lambda module, args, output: entered.append(output.detach()))
+    (code,) = codes(nn.Sequential(layer, nn.Softmax(-1)), data)
+    assert torch.equal(code.signs, entered[0].flatten(1) > 0)
+
+
+def test_batch_norm_before_a_nonlinearity_reads_the_batch():
+    data = batch(*FLAT)
+    (code,) = codes(nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()).double().eval(), data)
+    assert torch.equal(code.signs, data.inputs > data.inputs.mean(0))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [nn.Linear(6, 3), nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)), Net(lambda net, x: x.softmax(1) * x.sin())],
+)
+def test_a_network_without_any_says_so(model):
+    with pytest.raises(Unscorable, match="unsupported: the network has no pointwise nonlinearity"):
+        codes(model.double(), batch(*FLAT))
+
+
+# --------------------------------------------------------------------------------------- modules with ReLU in the name
+
+
+class ReLUThen(nn.Sequential):
+    """As NAS-Bench-201's ReLUConvBN: the class carries ReLU in its name, and so does its first child."""
+
+
+class ThenReLU(nn.Sequential):
+    """Its input is not what its ReLU takes."""
+
+
+class FunctionalReLU(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (nn.Sequential(nn.Linear(6, 6), nn.ReLU()), [1]),
+        (ReLUThen(nn.ReLU(), nn.Linear(6, 6)), [2]),
+        (ReLUThen(ReLUThen(nn.LeakyReLU()), nn.Linear(6, 6)), [3]),
+        (ThenReLU(nn.Linear(6, 6), nn.ReLU()), [1]),
+        (nn.Sequential(FunctionalReLU(), nn.Linear(6, 6), nn.GELU(), nn.PReLU()), [1, 0, 1]),
+        (ReLUThen(nn.ReLU(), nn.ReLU()), [2, 1]),
+        (Net(lambda net, x: net.a(x) + net.b(x), a=nn.ReLU(), b=ReLUThen(nn.ReLU())), [1, 2]),
+        (nn.Sequential(nn.Tanh(), ReLUThen(nn.Linear(6, 6), nn.Tanh()), nn.ReLU(inplace=True)), [0, 0, 1]),
+    ],
+)
+def test_modules_named_after_a_relu_that_take_the_same_input_are_counted(model, named):
+    assert [code.named for code in codes(model.double(), batch(*FLAT))] == named
+
+
+def test_in_nasbench201_the_relu_of_an_edge_is_counted_twice_and_the_last_once():
+    """ReLUConvBN and its ReLU; the last activation stands alone in its Sequential."""
+    space = load_space("nasbench201").configured(channels=4, cells=1)
+    conv = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|none~1|none~2|"
+    found = codes(space.build(space.parse(conv)), batch_32())
+    edges, blocks = 3 * 2, 2 * 2
+    assert sorted(code.named for code in found) == [1] + [2] * (edges + blocks)
+
+
+def batch_32() -> Batch:
+    data = batch(2, 3, 32, 32)
+    return Batch(data.inputs.float(), data.targets)
+
+
+def test_every_nonlinearity_is_known_in_all_its_spellings():
+    for f in (F.relu, torch.relu, Tensor.relu, Tensor.relu_, torch.relu_, F.relu_, F.gelu, F.silu, Tensor.tanh_):
+        assert f in NONLINEARITIES
+    assert not {torch.softmax, F.softmax, torch.mul, torch.sin, F.dropout, Tensor.exp} & NONLINEARITIES

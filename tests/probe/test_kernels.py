@@ -1,0 +1,224 @@
+"""Per-sample gradients of whole networks and their Gram matrices against the loops of `loops.py`, in float64.
+
+Without batch norm the three readings are one thing: the gradient of each sample as if it were alone.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tests.probe.loops import (
+    LOOPS,
+    Net,
+    alone,
+    batch,
+    by_sample,
+    check,
+    compare,
+    cross_entropy,
+    labelled,
+    made,
+    norms,
+    summed,
+)
+from tests.probe.networks import (
+    FALLBACKS,
+    FLAT,
+    IMAGES,
+    NETWORKS,
+    NORMED,
+    TOKENS,
+    frozen,
+    normed,
+    standard,
+    transformer,
+)
+from untrained.errors import Unscorable
+from untrained.probe import Probe, kernels
+from untrained.probe.kernels import Kernel
+from untrained.types import Batch
+
+P = nn.Parameter
+READINGS = ["cross", "fixed", "exact"]
+
+
+@pytest.fixture
+def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for every pass of one backward a sample."""
+    seen: list[int] = []
+    usual = kernels._one_by_one
+
+    def counted(*args: Any) -> Kernel:
+        seen.append(1)
+        return usual(*args)
+
+    monkeypatch.setattr(kernels, "_one_by_one", counted)
+    return seen
+
+
+def kernel(model: nn.Module, data: Batch, reading: str = "cross", outputs: str = "sum", over: str = "all") -> Kernel:
+    return Probe(model, data).kernel(outputs, over, reading)
+
+
+# ---------------------------------------------------------------------------------------------------- in one backward
+
+
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("case", NETWORKS)
+def test_without_batch_norm_every_reading_is_the_gradient_of_each_sample_alone(case, reading, fallbacks):
+    make, shape = NETWORKS[case]
+    model, data = made(make()), batch(*shape)
+    check(model, data, reading)
+    assert len(fallbacks) == (2 if reading == "exact" else 0)
+
+
+@pytest.mark.parametrize("padding_idx", [None, 0])
+@pytest.mark.parametrize("reading", READINGS)
+def test_an_embedding_may_be_tied_with_the_head(reading, padding_idx, fallbacks):
+    """The row of the padding gets no gradient from the table, yet one from the head."""
+
+    def does(net: Any, x: Tensor) -> Tensor:
+        return F.linear(net.table(x).cumsum(1).tanh(), net.table.weight, net.bias).sum(1)
+
+    model = made(Net(does, table=nn.Embedding(7, 5, padding_idx), bias=P(torch.empty(7))))
+    index = torch.tensor([[0, 3, 3], [2, 0, 5], [6, 5, 1]])
+    data = Batch(index, torch.zeros(3, dtype=torch.long))
+    check(model, data, reading)
+    assert len(fallbacks) == (2 if reading == "exact" else 0)
+
+
+def test_only_layers_may_be_asked_for():
+    """Weights and biases of convolutions, linear layers and attention; neither norms nor positions."""
+    model, data = made(transformer()), batch(*TOKENS)
+    rows = alone(model, data)
+    parts = ("self_attn.in_proj_", "self_attn.out_proj.", "linear1.", "linear2.")
+    names = {f"layer.{part}{kind}" for part in parts for kind in ("weight", "bias")} | {"head.weight", "head.bias"}
+    assert len(rows) > len(names)
+    K = kernel(model, data, "fixed", over="layers")
+    compare(K, {name: rows[name] for name in names}, model)
+    G = torch.cat([rows[name].flatten(1) for name in ("head.weight", "layer.linear1.bias")], 1)
+    torch.testing.assert_close(K.gram({"head.weight", "layer.linear1.bias"}), G @ G.mT)
+
+
+# ------------------------------------------------------------------------------------------------------------- fallback
+
+
+@pytest.mark.parametrize("reading", ["cross", "fixed"])
+@pytest.mark.parametrize("case", FALLBACKS)
+def test_what_no_rule_knows_is_looped_over_and_right(case, reading, fallbacks):
+    make, shape = FALLBACKS[case]
+    model, data = made(make()), batch(*shape)
+    check(model, data, reading)
+    assert fallbacks == [1, 1]
+
+
+def test_with_batch_norm_what_no_rule_knows_fails_by_name_in_reading_cross(fallbacks):
+    model, data = made(standard(nn.BatchNorm2d(4))), batch(*IMAGES)
+    with pytest.raises(
+        Unscorable, match=r"unsupported: no per-sample gradient of a parameter used by .*(mean|__sub__)"
+    ):
+        kernel(model, data, "cross")
+    assert not fallbacks
+    for reading in ("fixed", "exact"):
+        check(model, data, reading, LOOPS[reading])
+    assert fallbacks == [1] * 4
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_an_output_that_no_parameter_reaches_is_disconnected(reading):
+    cut = made(Net(lambda net, x: net.a(x).detach() + x, a=nn.Linear(6, 6)))
+    with pytest.raises(Unscorable, match="disconnected"):
+        kernel(cut, batch(*FLAT), reading)
+    with pytest.raises(Unscorable, match="no trainable parameter"):
+        kernel(frozen(made(nn.Linear(6, 3)), "weight", "bias"), batch(*FLAT), reading)
+
+
+# --------------------------------------------------------------------------------------------- readings of batch norm
+
+
+@pytest.mark.parametrize("outputs", ["sum", "label", "loss"])
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("case", NORMED)
+def test_with_batch_norm_each_reading_is_what_it_says(case, reading, outputs, fallbacks):
+    make, shape = NORMED[case]
+    model, data = made(make()), batch(*shape)
+    scalars = {"sum": summed, "label": labelled, "loss": cross_entropy}[outputs]
+    compare(kernel(model, data, reading, outputs), LOOPS[reading](model, data, scalars), model)
+    assert len(fallbacks) == (reading == "exact")
+
+
+def test_the_readings_differ_where_batch_norm_couples_samples():
+    """So the test above does not compare one thing three times. `fixed` leaves part of the gradient out."""
+    model, data = made(normed()), batch(*IMAGES)
+    rows = {reading: loop(model, data) for reading, loop in LOOPS.items()}
+    first = {reading: found["0.weight"].flatten(1) for reading, found in rows.items()}
+    for a, b in (("cross", "fixed"), ("fixed", "exact"), ("exact", "cross")):
+        assert float((first[a] - first[b]).norm() / first[a].norm()) > 1e-2
+    torch.testing.assert_close(first["cross"].sum(0), first["exact"].sum(0))
+
+
+def test_the_mode_a_network_comes_in_does_not_matter():
+    model, data = made(normed()), batch(*IMAGES)
+    for module in norms(model):
+        module.running_mean.normal_(generator=torch.Generator().manual_seed(3))
+    for reading in READINGS:
+        trained, evaluated = (kernel(model.train(mode), data, reading).gram() for mode in (True, False))
+        assert torch.equal(trained, evaluated)
+
+
+# -------------------------------------------------------------------------------------------------------------- scalars
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_all_outputs_are_the_sum_over_outputs(reading):
+    model, data = made(normed()), batch(*IMAGES)
+    K = kernel(model, data, reading, "all")
+    loops = [LOOPS[reading](model, data, lambda out, _, o=o: out[:, o]) for o in range(3)]
+    for name, found in K.norms.items():
+        torch.testing.assert_close(found, sum(rows[name].flatten(1).square().sum(1) for rows in loops))
+    assert K.trace() == pytest.approx(sum(float(g.square().sum()) for rows in loops for g in rows.values()), rel=1e-10)
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_agreement_counts_how_often_signs_of_loss_gradients_agree(reading):
+    """sum over entries of |sum over samples of sign g|"""
+    model, data = made(normed()), batch(*IMAGES)
+    rows = LOOPS[reading](model, data, cross_entropy)
+    expected = {name: float(g.sign().sum(0).abs().sum()) for name, g in rows.items()}
+    assert {name: float(n) for name, n in kernel(model, data, reading, "loss").agreement.items()} == expected
+    assert len({total / rows[name][0].numel() for name, total in expected.items()}) > 3  # neither none nor all agree
+    assert kernel(model, data, reading, "sum").agreement == {}
+
+
+@pytest.mark.parametrize("loss", ["mse", "bce"])
+def test_the_loss_of_a_sample_is_that_of_its_entries(loss):
+    model, data = made(nn.Sequential(nn.Linear(6, 3), nn.Tanh(), nn.Linear(3, 2))), batch(*FLAT)
+    data = Batch(data.inputs, torch.rand(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
+
+    def scalars(out: Tensor, y: Tensor) -> Tensor:
+        entries = (out - y) ** 2 if loss == "mse" else -(y * out.sigmoid().log() + (1 - y) * (1 - out.sigmoid()).log())
+        return entries.mean(1)
+
+    compare(Probe(model, data, loss=loss).kernel("loss", "all", "fixed"), alone(model, data, scalars), model)
+
+
+def test_a_kernel_is_made_once():
+    model, data = made(normed()), batch(*IMAGES)
+    probe, calls = Probe(model, data), []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    first = [probe.kernel("label", "layers", reading) for reading in READINGS]
+    before = len(calls)
+    assert all(probe.kernel("label", "layers", reading) is K for reading, K in zip(READINGS, first, strict=True))
+    assert len(calls) == before >= 3
+
+
+def test_by_sample_is_the_jacobian():
+    """The loop itself, once against a formula: of the outputs tanh(W x), g_i = (1 - tanh^2) x_i^T."""
+    W, x = torch.randn(2, 3, dtype=torch.float64), batch(4, 3).inputs
+    model = nn.Linear(3, 2, bias=False, dtype=torch.float64)
+    model.weight = P(W)
+    rows = by_sample(model, model(x).tanh().sum(1))["weight"]
+    torch.testing.assert_close(rows, (1 - (x @ W.T).tanh() ** 2)[:, :, None] * x[:, None])

@@ -1,0 +1,84 @@
+"""Pages that show code are run, and pages made from the code are as `make docs` writes them."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from untrained import _catalogue
+from untrained.cli import app
+from untrained.probe import Probe
+from untrained.probe.flops import FlopCounter
+from untrained.proxies import PROXIES, load_proxy
+from untrained.spaces import load_space
+from untrained.types import Batch
+
+DOCS = Path(__file__).parents[1] / "docs"
+CELL = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|nor_conv_3x3~0|avg_pool_3x3~1|nor_conv_3x3~2|"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in one language; "" for commands."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [content for kind, content in fenced if kind == language]
+
+
+def test_the_page_of_proxies_is_as_the_proxies_say():
+    assert (DOCS / "proxies.md").read_text() == _catalogue.proxy_page(), "run `make docs`"
+
+
+def test_every_proxy_has_a_line_and_most_a_formula():
+    for row in _catalogue.proxies():
+        assert row["about"].endswith("."), row["name"]
+        told = row["formula"] and row["notes"]  # a formula alone would lose its indentation
+        assert told or row["name"] in ("params", "flops", "depth", "random"), row["name"]
+        assert row["paper"] or row["measures"] in ("size", "nothing"), row["name"]
+
+
+def test_the_page_on_a_proxy_of_ones_own_works_as_written(tmp_path, monkeypatch, capsys):
+    """Its file, and its commands (a search of 3 instead of 20)."""
+    (tmp_path / "mine.py").write_text(blocks("your-own-proxy.md", "python")[0])
+    monkeypatch.chdir(tmp_path)
+    for command in blocks("your-own-proxy.md", "")[0].splitlines():
+        words = re.findall(r"'[^']*'|\S+", command.replace("--budget 20", "--budget 3"))
+        assert words.pop(0) == "untrained"
+        with pytest.raises(SystemExit) as left:
+            app([word.strip("'") for word in words])
+        assert left.value.code == 0, command
+    shown = capsys.readouterr().out
+    assert "quiet_layers" in shown
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_what_the_page_says_a_probe_measures_is_there():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    probe = Probe(model, Batch(torch.randn(8, 3, 8, 8), torch.arange(8) % 3))
+    named = re.findall(r"`(probe\.[^`]+)`", (DOCS / "your-own-proxy.md").read_text())
+    assert len(named) > 15
+    for expression in named:
+        assert eval(expression, {"probe": probe, "shape": (3, 8, 8)}) is not None, expression
+
+
+# Taylor mode runs in inference mode, where torch's counter sees nothing; and its formula for the backward pass of a
+# convolution does not know groups, with which per-sample gradients are made.
+UNCOUNTED = """
+dextr dextr_curvature dextr_opt gradsign hnas knas nasi_samples ntk_condition ntk_trace te_nas_condition trace
+""".split()
+COUNTED = [name for name, p in PROXIES.items() if not p.parts and name not in (*UNCOUNTED, "dss")]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_the_stated_cost_is_the_counted_one(name):
+    """Multiply-adds by torch's counter, in forward passes of as many samples; half a pass of other products is free."""
+    space, proxy = load_space("nasbench201(cells=1)"), load_proxy(name)
+    torch.manual_seed(0)
+    model = space.build(space.parse(CELL))
+    draw = torch.Generator().manual_seed(0)
+    batch = Batch(torch.randn(proxy.samples, 3, 32, 32, generator=draw), torch.arange(proxy.samples) % 10)
+    counter = FlopCounter()
+    with counter:
+        proxy(Probe(model, batch))
+    forward = 2 * Probe(model, batch).macs * proxy.samples
+    assert counter.flops / forward == pytest.approx(proxy.cost, abs=0.55)

@@ -1,0 +1,335 @@
+"""Proxies that read forward passes, blocks and size, on networks small enough to work out: expected values from numpy.
+
+Those that read gradients are in `test_proxies_gradients.py`; the authors' values on real networks in `golden/`.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import exp, log, pi, sqrt
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import kstest, rankdata
+from torch import Tensor, nn
+
+from untrained.engine.aggregates import aggregated
+from untrained.errors import Unscorable, UsageError
+from untrained.probe import Probe
+from untrained.proxies import aznas, load_proxy
+from untrained.proxies.zen import amplification
+from untrained.types import Arch, Batch, Failure, Record, Task
+
+Array = NDArray[np.float64]
+
+
+def score(name: str, model: nn.Module, inputs: Tensor, seed: int = 0) -> float:
+    return load_proxy(name)(Probe(model, Batch(inputs, torch.zeros(len(inputs), dtype=torch.long)), seed=seed))
+
+
+def images(samples: int, channels: int = 3, side: int = 4) -> Tensor:
+    return torch.randn(samples, channels, side, side, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+
+
+def seeded(*layers: nn.Module) -> nn.Sequential:
+    """A network of float64 with its own random weights."""
+    model, draw = nn.Sequential(*layers).double(), torch.Generator().manual_seed(9)
+    for p in model.parameters():
+        p.data = torch.randn(p.shape, generator=draw, dtype=torch.float64)
+    return model
+
+
+HEAD = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 3))
+
+
+# ----------------------------------------------------------------------------------------------------- activation codes
+
+
+def two_layers() -> tuple[nn.Module, Tensor, list[Array]]:
+    """A convolution and a linear layer, each with a ReLU behind; the codes of six samples."""
+    model = seeded(nn.Conv2d(3, 5, 1), nn.ReLU(), nn.Flatten(), nn.Linear(80, 4), nn.ReLU(), nn.Linear(4, 3))
+    x = images(6)
+    W1, b1, W2, b2 = (p.detach().numpy() for p in list(model.parameters())[:4])
+    first = np.einsum("oi,nihw->nohw", W1[:, :, 0, 0], x.numpy()) + b1[:, None, None]
+    second = np.maximum(first, 0).reshape(6, -1) @ W2.T + b2
+    return model, x, [first.reshape(6, -1) > 0, second > 0]
+
+
+def test_naswot_counts_the_neurons_on_which_two_samples_agree():
+    model, x, codes = two_layers()
+    z = np.concatenate(codes, 1)
+    K = (z[:, None] == z[None]).sum(-1)
+    assert score("naswot", model, x) == pytest.approx(np.linalg.slogdet(K)[1], rel=1e-12)
+    assert K[0, 0] == 84
+
+
+def test_naswot_reads_the_sign_before_any_nonlinearity():
+    model, x, _ = two_layers()
+    expected = score("naswot", model, x)
+    model[4] = nn.Tanh()
+    assert score("naswot", model, x) == expected
+    model[4] = nn.GELU()
+    assert score("naswot", model, x) == expected
+
+
+def test_swap_counts_patterns_of_neurons_of_feature_maps_across_samples():
+    model, x, codes = two_layers()
+    patterns = len(np.unique(codes[0].T, axis=0))  # the linear layer is no feature map
+    assert patterns < len(np.unique(np.concatenate(codes, 1).T, axis=0))
+    assert score("swap", model, x) == patterns
+    assert score("swap", model[3:], torch.rand(6, 80).double()) <= 4  # of all where there are none
+
+
+def test_swap_reg_prefers_networks_of_a_size():
+    model, x, codes = two_layers()
+    thousands = (3 * 5 + 5 + 80 * 4 + 4 + 4 * 3 + 3) / 1000
+    expected = len(np.unique(codes[0].T, axis=0)) * exp(-((thousands - 0.5) ** 2) / 0.02)
+    assert score("swap_reg(mu=0.5,sigma=0.02)", model, x) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(Unscorable, match="unsupported"):
+        score("swap_reg(mu=1000.0,sigma=1.0)", model, x)
+
+
+def test_te_nas_regions_counts_samples_with_different_codes():
+    model = seeded(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2))
+    with torch.no_grad():  # kinks at -1 and 1: three linear regions
+        model[0].weight.copy_(torch.tensor([[1.0], [1.0]]))
+        model[0].bias.copy_(torch.tensor([1.0, -1.0]))
+    x = torch.tensor([[-3.0], [-2.0], [-0.5], [0.0], [0.5], [4.0]], dtype=torch.float64)
+    assert score("te_nas_regions", model, x) == 3
+    assert score("te_nas_regions", model, x[:4]) == 2
+    with pytest.raises(Unscorable, match="singular"):
+        score("naswot", model, x)
+
+
+# ------------------------------------------------------------------------------------------------------------- channels
+
+
+def correlations(matrix: Array) -> float:
+    return float(np.linalg.eigvalsh(np.corrcoef(matrix))[0])
+
+
+def conv_net() -> tuple[nn.Module, Tensor]:
+    return seeded(nn.Conv2d(3, 5, 3, padding=1), nn.BatchNorm2d(5), nn.GELU(), *HEAD), images(1)
+
+
+def test_meco_sums_the_smallest_eigenvalues_of_channel_correlations():
+    model, x = conv_net()
+    with torch.no_grad():
+        maps = [model.train()[: k + 1](x)[0].reshape(5, -1).numpy() for k in range(3)]
+    lowest = [correlations(m) for m in maps]
+    assert lowest[0] == pytest.approx(lowest[1])  # a norm changes no correlation
+    assert score("meco", model, x) == pytest.approx(sum(lowest), rel=1e-9)
+    assert score("meco", nn.Sequential(model[:3], *model[3:]), x) == pytest.approx(sum(lowest), rel=1e-9)
+    repeated = score("meco(variant=published)", nn.Sequential(model[:3], *model[3:]), x)
+    assert repeated == pytest.approx(sum(lowest) + lowest[2], rel=1e-9)  # a container repeats its last child
+
+
+def test_a_constant_channel_has_no_correlation_with_any():
+    model, x = conv_net()
+    with torch.no_grad():
+        model[0].weight[2] = 0
+    assert score("meco", model, x) == 0
+
+
+@pytest.mark.parametrize("channels", [5, 8, 64])
+def test_with_all_channels_the_sampled_forms_are_the_full_ones(channels):
+    """Layers of five channels, outputs of three: nothing is left out, so nothing is scaled."""
+    model, x = conv_net()
+    for sampled, full in (("meco_opt", "meco"), ("dextr_opt", "dextr")):
+        assert score(f"{sampled}(channels={channels})", model, x) == pytest.approx(score(full, model, x), rel=1e-9)
+
+
+@pytest.mark.parametrize("channels", [2, 4, 8])
+def test_meco_opt_scales_by_width_over_sampled_channels(channels):
+    """Uncorrelated channels: any of them have the correlation matrix I, so a layer is worth C / c."""
+    hadamard = np.array([[(-1) ** (i & j).bit_count() for j in range(16)] for i in range(16)])
+    x = torch.from_numpy(hadamard[1:9].reshape(1, 8, 4, 4)).double()  # rows of mean zero
+    model = nn.Sequential(nn.Identity(), nn.Identity(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    assert score("meco", model, x) == pytest.approx(2)
+    assert score(f"meco_opt(channels={channels})", model, x) == pytest.approx(2 * 8 / channels)
+
+
+def test_dextr_opt_scales_by_width_over_sampled_channels():
+    """Orthogonal channels of one norm: r = 1 for any of them, A = ln(1 + sum_l C / c), and B as in Dextr."""
+    x = torch.eye(16, dtype=torch.float64)[:8].reshape(1, 8, 4, 4)
+    model = nn.Sequential(nn.Identity(), nn.Identity(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), Wave())
+    B = score("dextr_curvature", model, x)
+    A = log(1 + 2 * 8 / 4 + 3 * 8 / 4)  # two maps; then columns, pooled, flat and waved: r = 1
+    assert score("dextr_opt(channels=4)", model, x) == pytest.approx(A * B / (A + B), rel=1e-9)
+
+
+class Wave(nn.Module):
+    """Bends, so that the output has a curvature."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.sin(x)
+
+
+# ------------------------------------------------------------------------------------------------------------------ zen
+
+
+def norm_net() -> nn.Module:
+    return seeded(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.BatchNorm2d(5), *HEAD)
+
+
+@pytest.mark.parametrize("variant", ["default", "published"])
+def test_zen_multiplies_back_what_norms_divide_away(variant):
+    """Torch's own batch norm tells both: what it divides by, and its running variance after the two inputs."""
+    model, x = norm_net(), images(8)
+    there = x + 0.01 * images(8).flip(0)
+    ours = amplification(Probe(model, Batch(x, x)).on(x), Probe(model, Batch(x, x)).on(there), variant)
+    trunk = model[:5].train()
+    with torch.no_grad():
+        first, here = model[0](x), trunk(x)
+        second = model[3](model[2](nn.functional.batch_norm(first, None, None, *model[1].parameters(), training=True)))
+        delta = (here - trunk(there)).abs().sum((1, 2, 3)).mean()
+    divided = [map_.var((0, 2, 3), unbiased=False).mean() for map_ in (first, second)]
+    running = [norm.running_var.mean() for norm in (model[1], model[4])]
+    scale = sum(0.5 * float(v.log()) for v in (divided if variant == "default" else running))
+    assert ours == pytest.approx(float(delta.log()) + scale, rel=1e-9)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.1])
+def test_zen_draws_gaussian_weights_and_inputs(gamma):
+    """One channel behind a norm: the norm cancels, and what stays is gamma sum over positions of |w . e|, which for
+    Gaussian w of n entries is gamma P sqrt(n) sqrt(2 / pi), P positions."""
+    n, P = 2000, 16
+    model = nn.Sequential(nn.Conv2d(n, 1, 1), nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    x = torch.zeros(16, n, 4, 4)
+    found = score(f"zen(gamma={gamma},repeats=4)", model, x)
+    assert found == pytest.approx(log(gamma * P * sqrt(n) * sqrt(2 / pi)), abs=0.05)
+    with torch.no_grad():
+        model[0].weight.mul_(100)
+    assert score(f"zen(gamma={gamma},repeats=4)", model, x + 1) == found  # neither weights nor inputs are read
+    assert score(f"zen(gamma={gamma},repeats=4)", model, x, seed=1) != found
+
+
+# --------------------------------------------------------------------------------------------------------------- blocks
+
+
+def two_blocks(*factors: float) -> nn.Module:
+    """1x1 convolutions whose matrices are multiples of a rotation; each a block of its own."""
+    rotation = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
+    convs = [nn.Conv2d(4, 4, 1, bias=False).double() for _ in factors]
+    for conv, factor in zip(convs, factors, strict=True):
+        conv.weight.data = factor * rotation[:, :, None, None]
+    trunk = nn.Sequential(*(nn.Sequential(conv, nn.Identity()) for conv in convs))
+    return nn.Sequential(trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def entropies(maps: Sequence[Tensor]) -> list[float]:
+    found = []
+    for f in maps:
+        covariance = np.cov(f.movedim(1, -1).reshape(-1, f.shape[1]).numpy().T, bias=True)
+        p = np.linalg.eigvalsh(covariance) / np.trace(covariance)
+        found.append(float(-(p * np.log(p + 1e-8)).sum()))
+    return found
+
+
+def test_az_expressivity_and_progressivity_are_entropies_of_channel_covariances():
+    mixed = seeded(nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU()), nn.Sequential(nn.Conv2d(5, 6, 1), nn.ReLU()))
+    model, x = nn.Sequential(mixed, nn.AdaptiveAvgPool2d(1), nn.Flatten()), images(7)
+    with torch.no_grad():
+        s = entropies([x, mixed[0](x), mixed(x)])
+    assert score("az_expressivity", model, x) == pytest.approx(sum(s), rel=1e-9)
+    assert score("az_progressivity", model, x) == pytest.approx(min(b - a for a, b in pairwise(s)), rel=1e-9)
+
+
+@pytest.mark.parametrize("factors", [(1.5, 1.5), (0.25, 3.0), (1.0, 1.0)])
+def test_az_trainability_is_how_far_spectral_norms_are_from_one(factors):
+    """g_in^T g_out / P = W^T (g_out^T g_out / P), and the second factor tends to I: P = 16,384 random signs."""
+    expected = np.mean([2 - c - 1 / c for c in factors])
+    assert score("az_trainability", two_blocks(*factors), images(16, 4, 32)) == pytest.approx(expected, abs=0.05)
+
+
+def test_a_block_that_hands_on_its_input_is_no_perfect_block():
+    model = two_blocks(2.0, 2.0)
+    model[0][1] = nn.Sequential(nn.Identity(), nn.Identity())
+    with pytest.raises(Unscorable, match="unsupported"):
+        score("az_trainability", model, images(16, 4, 8))
+
+
+def test_the_az_nas_score_is_the_sum_of_log_ranks():
+    views = with_ties(aznas.VIEWS)
+    expected = sum(np.log(rankdata(column) / 12) for column in views.values())
+    np.testing.assert_allclose(ranked("az_nas", views), expected, rtol=1e-12)
+    failed = {**views, "az_trainability": [None, None, *views["az_trainability"][2:]]}  # below all others
+    lowest = {**views, "az_trainability": [-1.0, -1.0, *views["az_trainability"][2:]]}
+    np.testing.assert_allclose(ranked("az_nas", failed), ranked("az_nas", lowest), rtol=1e-12)
+
+
+def test_the_te_nas_score_is_the_sum_of_ranks_where_a_low_condition_number_is_good():
+    views = with_ties(("te_nas_condition", "te_nas_regions"))
+    condition, regions = (np.array(column) for column in views.values())
+    expected = (rankdata(-condition) + rankdata(regions)) / 12
+    np.testing.assert_allclose(ranked("te_nas", views), expected, rtol=1e-12)
+
+
+def with_ties(names: Sequence[str]) -> dict[str, list[float | None]]:
+    """Twelve candidates, six values."""
+    draw = np.random.default_rng(0)
+    return {name: draw.integers(0, 6, 12).astype(float).tolist() for name in names}
+
+
+def ranked(name: str, views: dict[str, list[float | None]]) -> list[float | None]:
+    task, records = Task("noise", (3, 8, 8), 5), []
+    for part, column in views.items():
+        for i, value in enumerate(column):
+            arch, error = Arch("made up", (("i", i),), str(i)), Failure("unsupported") if value is None else None
+            records.append(Record(arch, load_proxy(part).measure, task, 0, value, error))
+    return [record.value for record in aggregated(records, load_proxy(name))]
+
+
+# ------------------------------------------------------------------------------------------------ size, sums and chance
+
+
+class Branches(nn.Module):
+    """Two ways from the input to the sum, of one and of `longer` layers; a third leads nowhere."""
+
+    def __init__(self, longer: int) -> None:
+        super().__init__()
+        self.short = nn.Linear(4, 4)
+        self.long = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(longer)))
+        self.nowhere = nn.Sequential(*(nn.Linear(4, 4) for _ in range(9)))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.nowhere(x)
+        return self.head(self.short(x) + self.long(x))
+
+
+@pytest.mark.parametrize("longer", [0, 1, 3])
+def test_depth_is_the_longest_way(longer):
+    assert score("depth", Branches(longer), torch.randn(2, 4)) == max(1, longer) + 1
+
+
+def test_depth_counts_matrices_not_norms_or_functions():
+    assert score("depth", norm_net(), images(2)) == 3
+    assert score("depth", nn.Sequential(nn.ReLU(), nn.Flatten()), images(2)) == 0
+    shared = nn.Linear(3, 3)
+    assert score("depth", nn.Sequential(shared, nn.ReLU(), shared), torch.randn(2, 3)) == 2  # used twice, passed twice
+
+
+def test_harmonic_mean_is_high_where_both_are():
+    """A linear layer 5 -> 3: 18 parameters, 15 multiply-adds."""
+    layer, x = nn.Linear(5, 3), torch.randn(2, 5)
+    assert score("harmonic_mean(a=params,b=flops)", layer, x) == pytest.approx(2 * 18 * 15 / (18 + 15))
+    assert score("harmonic_mean(a=flops,b=flops)", layer, x) == pytest.approx(15)
+    with pytest.raises(UsageError, match="more is better"):
+        score("harmonic_mean(a=params,b=ntk_condition)", layer, x)
+    with pytest.raises(Unscorable, match="positive"):
+        score("harmonic_mean(a=params,b=depth)", nn.Sequential(nn.Flatten(), nn.PReLU()), x)
+
+
+def test_random_knows_nothing_but_the_network():
+    x = torch.randn(2, 3)
+    drawn = []
+    for seed in range(200):
+        torch.manual_seed(seed)
+        model = nn.Linear(3, 2)
+        drawn.append(score("random", model, x))
+        assert score("random", model, x) == drawn[-1]
+    assert len(set(drawn)) == 200
+    assert kstest(drawn, "uniform").pvalue > 0.01
+    assert score("random", model, x, seed=1) != drawn[-1]

@@ -1,0 +1,299 @@
+"""Proxies that read gradients, on networks small enough to differentiate by hand: expected values come from numpy.
+
+f(x) = W x + b with cross entropy: with p = softmax(f(x)) and e the label's unit vector, sample i has the loss gradient
+g_i = (p_i - e_i) (x_i, 1)^T, the Jacobian I (x) (x_i, 1)^T, and the Hessian by which `hessian_gradient` multiplies.
+"""
+
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.proxies import load_proxy
+from untrained.types import Batch
+
+Array = NDArray[np.float64]
+INPUTS, CLASSES, SAMPLES = 5, 3, 8
+
+
+def score(name: str, model: nn.Module, batch: Batch, loss: str = "cross_entropy") -> float:
+    return load_proxy(name)(Probe(model, batch, loss=loss))
+
+
+def random_batch(samples: int = SAMPLES, inputs: int = INPUTS, classes: int = CLASSES) -> Batch:
+    draw = torch.Generator().manual_seed(3)
+    x = torch.randn(samples, inputs, generator=draw, dtype=torch.float64)
+    return Batch(x, torch.arange(samples) * 7 % classes)
+
+
+# ----------------------------------------------------------------------------------------------------- one linear layer
+
+
+@dataclass
+class Softmax:
+    """The linear model on a batch, worked out in numpy."""
+
+    W: Array
+    b: Array
+    x: Array
+    y: NDArray[np.int64]
+
+    @property
+    def p(self) -> Array:
+        exp = np.exp(self.x @ self.W.T + self.b)
+        return exp / exp.sum(1, keepdims=True)
+
+    @property
+    def residual(self) -> Array:
+        """p - e, (samples, classes)"""
+        return self.p - np.eye(len(self.W))[self.y]
+
+    @property
+    def g(self) -> Array:
+        """Loss gradients by (W, b), (samples, classes, inputs + 1)."""
+        return self.residual[:, :, None] * np.append(self.x, np.ones((len(self.x), 1)), 1)[:, None]
+
+    @property
+    def gw(self) -> Array:
+        """Gradient of the mean loss by W."""
+        return self.g.mean(0)[:, :-1]
+
+    @property
+    def theta(self) -> Array:
+        return np.append(self.W, self.b[:, None], 1)
+
+    @property
+    def loss(self) -> float:
+        return float(-np.log(self.p[np.arange(len(self.y)), self.y]).mean())
+
+    @property
+    def kernel(self) -> Array:
+        """Tangent kernel of the label outputs: samples of one class meet in (x, 1), others have no weight in common."""
+        return (self.y[:, None] == self.y) * (self.x @ self.x.T + 1)
+
+    def hessian_gradient(self) -> Array:
+        """H g over W: the derivative of gw along gw."""
+        moved = self.x @ self.gw.T  # (samples, classes): how the outputs move
+        dp = self.p * moved - self.p * (self.p * moved).sum(1, keepdims=True)
+        return dp.T @ self.x / len(self.x)
+
+    def part(self, start: int, stop: int) -> "Softmax":
+        return Softmax(self.W, self.b, self.x[start:stop], self.y[start:stop])
+
+
+@pytest.fixture
+def linear() -> tuple[nn.Module, Batch, Softmax]:
+    torch.manual_seed(5)
+    model, batch = nn.Linear(INPUTS, CLASSES).double(), random_batch()
+    W, b = (p.detach().numpy() for p in model.parameters())
+    return model, batch, Softmax(W, b, batch.inputs.numpy(), batch.targets.numpy())
+
+
+def norm(x: Array) -> float:
+    return float(np.linalg.norm(x))
+
+
+def condition(K: Array) -> float:
+    eigenvalues = np.linalg.eigvalsh(K)
+    return float(eigenvalues[-1] / eigenvalues[0])
+
+
+CLOSED_FORMS = {
+    "grad_norm": lambda s: norm(s.gw),
+    "grad": lambda s: norm(s.g.mean(0)),
+    "snip": lambda s: np.abs(s.W * s.gw).sum(),
+    "snip(variant=per_sample)": lambda s: np.abs((s.g * s.theta).sum((1, 2))).mean(),
+    "plain": lambda s: (s.W * s.gw).sum(),
+    "grasp": lambda s: -(s.W * s.hessian_gradient()).sum(),
+    "fisher": lambda s: INPUTS * (((s.x @ s.W.T + s.b) * s.residual / SAMPLES) ** 2).mean(0).sum() / 2,
+    "l2_norm": lambda s: norm(s.W),
+    "nasi_batch": lambda s: (s.g.mean(0) ** 2).sum(),
+    "nasi_samples": lambda s: (s.g**2).sum(),
+    "ntk_trace": lambda s: CLASSES * ((s.x**2).sum(1) + 1).sum(),
+    "trace": lambda s: sqrt(((s.x**2).sum(1) + 1).mean()),
+    "knas": lambda s: sqrt(abs(s.kernel.mean())),
+    "ntk_condition": lambda s: condition(s.kernel),
+    "gradsign": lambda s: np.abs(np.sign(s.g).sum(0)).sum(),
+    "te_nas_condition(samples=4)": lambda s: condition(s.x[:4] @ s.x[:4].T + 1),
+    "te_nas_condition(variant=published,samples=4)": lambda s: condition(s.x[:4] @ s.x[:4].T),  # no "weight" in a bias
+    "synflow": lambda s: np.abs(s.W).sum(),  # dR/dW is the input, ones
+    "logsynflow": lambda s: np.abs(s.W).sum() * log(2),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED_FORMS)
+def test_on_a_linear_layer_the_score_is_its_closed_form(name, linear):
+    model, batch, by_hand = linear
+    assert score(name, model, batch) == pytest.approx(float(CLOSED_FORMS[name](by_hand)), rel=1e-9)
+
+
+def zico_by_hand(parts: list[Softmax]) -> float:
+    g = np.stack([part.gw for part in parts])
+    return float(np.log((np.abs(g).mean(0) / g.std(0)).sum()))
+
+
+def test_zico_is_mean_over_spread_of_the_batches(linear):
+    model, batch, s = linear
+    assert score("zico", model, batch) == pytest.approx(zico_by_hand([s.part(0, 4), s.part(4, 8)]), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "l1", "l2", "l3"),
+    [("", 1, 1, 0), ("l2=0.0", 1, 0, 0), ("l2=50.0,l3=1.0", 1, 50, 1), ("l1=0.5,l2=2.0,l3=3.0", 0.5, 2, 3)],
+)
+def test_sigeo_is_equation_7(linear, options, l1, l2, l3):
+    model, batch, s = linear
+    parts = [s.part(2 * k, 2 * k + 2) for k in range(4)]
+    fisher_rao = np.mean([(s.W * part.gw).sum() ** 2 for part in parts])
+    expected = l1 * zico_by_hand(parts) + l2 * log(fisher_rao) - l3 * parts[-1].loss
+    assert score(f"sigeo({options})" if options else "sigeo", model, batch) == pytest.approx(expected, rel=1e-9)
+
+
+def test_published_sigeo_sums_the_gradients_before_it_takes_the_absolute_value_of_a_layer(linear):
+    model, batch, s = linear
+    parts = [s.part(4 * k, 4 * k + 4) for k in range(2)]
+    fisher_rao = abs((s.W * sum(part.gw for part in parts)).sum()) + 1e-5
+    expected = zico_by_hand(parts) + log(fisher_rao)
+    assert score("sigeo(variant=published,batches=2)", model, batch) == pytest.approx(expected, rel=1e-9)
+
+
+METRICS = ("grad", "grad_norm", "snip", "grasp", "trace", "knas", "fisher", "synflow")
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_hnas_is_condition_over_metric_plus_the_distance_from_a_target(linear, metric):
+    model, batch, s = linear
+    kappa, M = condition(s.kernel), abs(float(CLOSED_FORMS[metric](s)))
+    mu, nu = 0.3, 0.7
+    values = {
+        f"hnas(metric={metric})": kappa / M,
+        f"hnas(metric={metric},mu={mu},nu={nu})": kappa / M + mu * abs(M**2 - nu),
+        f"hnas(metric={metric},mu={mu},nu={nu},variant=published)": kappa / (M + 1e-6) + mu * abs(M**2 - nu**2),
+    }
+    for name, expected in values.items():
+        assert score(name, model, batch) == pytest.approx(expected, rel=1e-9)
+
+
+def test_other_losses_have_their_own_gradients(linear):
+    """Mean squared error, (1 / classes) sum_c (f_c - t_c)^2, has the residual 2 (f - t) / classes."""
+    model, batch, s = linear
+    t = np.linspace(-1, 1, SAMPLES * CLASSES).reshape(SAMPLES, CLASSES)
+    r = 2 * (s.x @ s.W.T + s.b - t) / CLASSES
+    g = r[:, :, None] * np.append(s.x, np.ones((SAMPLES, 1)), 1)[:, None]
+    real = Batch(batch.inputs, torch.from_numpy(t))
+    assert score("nasi_batch", model, real, "mse") == pytest.approx((g.mean(0) ** 2).sum(), rel=1e-9)
+    assert score("nasi_samples", model, real, "mse") == pytest.approx((g**2).sum(), rel=1e-9)
+    assert score("trace", model, real, "mse") == pytest.approx(  # no label: the sum of the outputs
+        sqrt(CLASSES * ((s.x**2).sum(1) + 1).mean()), rel=1e-9
+    )
+
+
+def test_a_singular_kernel_is_a_failure(linear):
+    model, batch, _ = linear
+    twice = Batch(batch.inputs[[0, 1, 0]], batch.targets[[0, 1, 0]])
+    for name in ("ntk_condition", "te_nas_condition", "hnas"):
+        with pytest.raises(Unscorable, match="singular"):
+            score(name, model, twice)
+
+
+# ----------------------------------------------------------------------------------------------------- one hidden layer
+
+
+def mlp(classes: int, hidden: int = 7) -> tuple[nn.Module, Array, Array, Array, Array]:
+    torch.manual_seed(8)
+    model = nn.Sequential(nn.Linear(INPUTS, hidden), nn.ReLU(), nn.Linear(hidden, classes)).double()
+    return model, *(p.detach().numpy() for p in model.parameters())
+
+
+def input_gradients(W1: Array, b1: Array, W2: Array, x: Array) -> Array:
+    """Of the summed outputs: 1^T W2 diag(W1 x + b1 > 0) W1, a row a sample."""
+    return (W2.sum(0) * (x @ W1.T + b1 > 0)) @ W1
+
+
+def test_jacob_cov_reads_the_eigenvalues_of_correlations_of_input_gradients():
+    model, W1, b1, W2, _ = mlp(CLASSES)
+    batch = random_batch(4)
+    v = np.linalg.eigvalsh(np.corrcoef(input_gradients(W1, b1, W2, batch.inputs.numpy())))
+    expected = -(np.log(v + 1e-5) + 1 / (v + 1e-5)).sum()
+    assert score("jacob_cov", model, batch) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("classes", [3, 100, 101])
+def test_epe_nas_compares_input_gradients_within_a_class(classes):
+    """Up to a hundred classes: the sum of |s_c|; more: all differences, each s_c divided by its number of samples."""
+    model, W1, b1, W2, _ = mlp(classes)
+    batch = random_batch(9, classes=3)
+    rows, y = input_gradients(W1, b1, W2, batch.inputs.numpy()), batch.targets.numpy()
+    counts = np.array([(y == c).sum() for c in range(3)])
+    s = np.array([np.log(np.abs(np.corrcoef(rows[y == c])) + 1e-5).sum() for c in range(3)])
+    many = sum(abs(a - b) for a in s / counts for b in s / counts) / 3
+    assert score("epe_nas", model, batch) == pytest.approx(np.abs(s).sum() if classes <= 100 else many, rel=1e-9)
+
+
+def test_fisher_weighs_each_channel_by_its_fan_in():
+    model, W1, b1, W2, b2 = mlp(CLASSES)
+    batch = random_batch()
+    a1 = batch.inputs.numpy() @ W1.T + b1
+    a2 = np.maximum(a1, 0) @ W2.T + b2
+    d2 = Softmax(W2, b2, np.maximum(a1, 0), batch.targets.numpy()).residual / SAMPLES
+    d1 = (d2 @ W2) * (a1 > 0)
+    expected = INPUTS * ((a1 * d1) ** 2).mean(0).sum() / 2 + 7 * ((a2 * d2) ** 2).mean(0).sum() / 2
+    assert score("fisher", model, batch) == pytest.approx(expected, rel=1e-9)
+
+
+def test_per_sample_proxies_read_all_parameters_and_all_outputs():
+    """Also the weights of norms; one plain backward a sample, or a sample and output."""
+    model, *_ = mlp(CLASSES)
+    model.insert(1, nn.LayerNorm(7).double())
+    batch = random_batch()
+    outputs = model(batch.inputs)
+    losses = nn.functional.cross_entropy(outputs, batch.targets, reduction="none")
+    theta = nn.utils.parameters_to_vector(model.parameters())
+
+    def gradients(values: Tensor) -> Tensor:
+        rows = [torch.autograd.grad(value, list(model.parameters()), retain_graph=True) for value in values]
+        return torch.stack([nn.utils.parameters_to_vector(row) for row in rows])
+
+    g = gradients(losses)
+    expected = {
+        "nasi_samples": g.square().sum(),
+        "nasi_batch": g.mean(0).square().sum(),
+        "gradsign": g.sign().sum(0).abs().sum(),
+        "snip(variant=per_sample)": (g @ theta).abs().mean(),
+        "ntk_trace": gradients(outputs.flatten()).square().sum(),
+    }
+    for name, value in expected.items():
+        assert score(name, model, batch) == pytest.approx(value.item(), rel=1e-9), name
+
+
+# -------------------------------------------------------------------------------------------------------- a convolution
+
+
+def test_gradients_of_a_convolution_are_sums_over_positions():
+    """One 1x1 convolution, pooled: f = W mean(x) is the linear layer on the mean of the positions."""
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Conv2d(INPUTS, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()).double()
+    x = torch.randn(SAMPLES, INPUTS, 2, 2, dtype=torch.float64)
+    y = random_batch().targets
+    W, b = (p.detach().numpy() for p in model.parameters())
+    s = Softmax(W.reshape(CLASSES, INPUTS), b, x.mean((2, 3)).numpy(), y.numpy())
+    same = (
+        "grad_norm",
+        "grad",
+        "snip",
+        "grasp",
+        "nasi_samples",
+        "trace",
+        "ntk_condition",
+        "gradsign",
+        "synflow",
+        "fisher",
+    )
+    for name in same:
+        assert score(name, model, Batch(x, y)) == pytest.approx(float(CLOSED_FORMS[name](s)), rel=1e-9), name

@@ -1,0 +1,95 @@
+"""From records to a ranking: seeds, intervals, ties, and scores that exist among candidates only."""
+
+from math import log, sqrt
+from statistics import fmean, stdev
+
+import pytest
+from scipy import stats
+
+from untrained.engine.aggregates import aggregated, expanded, shares
+from untrained.proxies import PROXIES, load_proxy
+from untrained.strategies.select import _T, margin, rank, rows, tied
+from untrained.types import Arch, Failure, Record, Task
+
+TASK = Task("noise", (3, 8, 8), 4)
+
+
+def record(arch: str, value: float | Failure, measure: str = "m@1", seed: int = 0) -> Record:
+    failed = isinstance(value, Failure)
+    return Record(Arch("s", (("a", arch),)), measure, TASK, seed, None if failed else value, value if failed else None)
+
+
+def test_the_table_of_students_t_is_students():
+    for freedom, t in enumerate(_T, 1):
+        assert t == pytest.approx(stats.t.ppf(0.975, freedom), rel=5e-4)
+
+
+def test_the_interval_of_a_mean_is_students():
+    values = [1.0, 2.0, 4.0, 4.5]
+    low, high = stats.t.interval(0.95, 3, loc=fmean(values), scale=stdev(values) / sqrt(4))
+    assert margin(values) == pytest.approx((high - low) / 2, rel=1e-3)
+    assert margin([1.0]) is None
+
+
+def test_ties_are_decided_seed_by_seed():
+    """Both go up and down together with the batch; their difference hardly moves, and is told from zero."""
+    best, other = {0: 10.0, 1: 20.0, 2: 30.0}, {0: 9.0, 1: 19.1, 2: 28.9}
+    assert not tied(best, other)
+    assert tied(best, {0: 11.0, 1: 12.0, 2: 29.0})
+    assert not tied({0: 2.0}, {0: 1.0})  # one seed knows nothing, and marks nothing
+
+
+def test_the_ranking_marks_what_seeds_cannot_tell_from_the_best():
+    scores = {"best": (3.0, 3.2, 2.8), "close": (2.9, 3.3, 2.6), "far": (1.0, 1.1, 0.9)}
+    records = [record(a, v, seed=s) for a, values in scores.items() for s, v in enumerate(values)]
+    best, close, far = rank(records, "m@1", higher_is_better=True).standings
+    assert [s.arch["a"] for s in (best, close, far)] == ["best", "close", "far"]
+    assert (best.tied, close.tied, far.tied) == (False, True, False)
+    assert best.margin == pytest.approx(4.303 * stdev(scores["best"]) / sqrt(3))
+    assert not any(s.tied for s in rank(records[::3], "m@1", higher_is_better=True).standings)
+
+
+def test_rows_carry_mean_deviation_and_number():
+    found = rows([record("a", 1.0, seed=0), record("a", 3.0, seed=1), record("b", Failure("nan"), seed=0)])
+    assert [(r["mean"], r["std"], r["n"]) for r in found] == [(2.0, sqrt(2), 2)] * 2 + [(None, None, 0)]
+
+
+def test_shares_are_ranks_with_ties_averaged():
+    values = [3.0, 1.0, 3.0, None, 2.0]
+    expected = stats.rankdata([3.0, 1.0, 3.0, -99.0, 2.0]) / 5
+    assert shares(values, higher_is_better=True) == pytest.approx(expected)
+    assert shares(values, higher_is_better=False)[1] == 1.0
+    assert shares(values, higher_is_better=False)[3] == 0.2  # without a value is last, whatever the direction
+
+
+def test_az_nas_is_the_sum_of_the_logarithms_of_four_ranks():
+    judge = load_proxy("az_nas")
+    table = {"x": (9.0, 0.2, -1.0, 5e6), "y": (8.0, 0.3, -2.0, 9e6), "z": (7.0, 0.1, Failure("unsupported"), 1e6)}
+    parts = [PROXIES[name].measure for name in judge.parts]
+    records = [record(a, v, m) for a, values in table.items() for m, v in zip(parts, values, strict=True)]
+    scores = {r.arch["a"]: r.value for r in aggregated(records, judge)}
+    expected = {"x": (3, 2, 3, 2), "y": (2, 3, 2, 3), "z": (1, 1, 1, 1)}
+    for arch, ranks in expected.items():
+        assert scores[arch] == pytest.approx(sum(log(r / 3) for r in ranks))
+
+
+def test_te_nas_adds_ranks_and_turns_the_condition_number_around():
+    judge = load_proxy("te_nas")
+    condition, regions = (PROXIES[name].measure for name in judge.parts)
+    values = {"low": (10.0, 50.0), "high": (100.0, 60.0)}
+    records = [record(a, v, m) for a, pair in values.items() for m, v in zip((condition, regions), pair, strict=True)]
+    assert [r.value for r in aggregated(records, judge)] == [1.0 + 0.5, 0.5 + 1.0]
+
+
+def test_a_candidate_cut_off_from_its_input_takes_no_part_in_an_aggregate():
+    judge = load_proxy("te_nas")
+    cut = Failure("disconnected", "no path")
+    parts = [PROXIES[name].measure for name in judge.parts]
+    records = [record("cut", cut, m) for m in parts] + [record("good", 5.0, m) for m in parts]
+    failed, good = aggregated(records, judge)
+    assert (failed.error, good.value) == (cut, 2.0)
+
+
+def test_aggregates_are_measured_by_their_parts_each_once():
+    asked = [load_proxy(name) for name in ("te_nas", "te_nas_regions", "params")]
+    assert [p.name for p in expanded(asked)] == ["te_nas_regions", "params", "te_nas_condition"]
