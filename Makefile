@@ -31,7 +31,8 @@ bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/proxies.py --repeats 3
 
 docs: setup        ## write the pages that are made from the code
-	$(BIN)/python -m untrained._catalogue > docs/proxies.md
+	$(BIN)/python -m untrained._catalogue proxies > docs/proxies.md
+	$(BIN)/python -m untrained._catalogue spaces > docs/spaces.md
 
 clean:             ## remove everything that setup and demo made
 	rm -rf $(VENV) runs build dist src/*.egg-info

@@ -29,6 +29,10 @@ def test_the_page_of_proxies_is_as_the_proxies_say():
     assert (DOCS / "proxies.md").read_text() == _catalogue.proxy_page(), "run `make docs`"
 
 
+def test_the_page_of_spaces_is_as_the_spaces_say():
+    assert (DOCS / "spaces.md").read_text() == _catalogue.space_page(), "run `make docs`"
+
+
 def test_every_proxy_has_a_line_and_most_a_formula():
     for row in _catalogue.proxies():
         assert row["about"].endswith("."), row["name"]

@@ -7,10 +7,20 @@ Rows = list[dict[str, Any]]
 
 
 def spaces() -> Rows:
+    from inspect import signature
+
     from untrained.spaces import SPACES
 
     return [
-        {"name": s.name, "size": s.size, "input": list(s.task.input_shape), "about": s.about} for s in SPACES.values()
+        {
+            "name": s.name,
+            "size": s.size,
+            "input": list(s.task.input_shape),
+            "options": list(signature(s.network).parameters)[2:],
+            "supernet": "yes" if s.sharing else "",
+            "about": s.about,
+        }
+        for s in SPACES.values()
     ]
 
 
@@ -99,7 +109,37 @@ def _proxy_entry(row: dict[str, Any]) -> list[str]:
     return [*parts, "\n" + ". ".join(f"{name}: {value}" for name, value in facts.items() if value) + "."]
 
 
+SPACE_PAGE = """# Search spaces
+
+Made by `make docs` from the spaces themselves; a test keeps it so. `untrained search --space NAME`; options go in
+brackets, `nasbench201(channels=32)`. Every network equals its official code on the reference set: parameters,
+multiply-adds and outputs. Write your own: [in twenty lines](your-own-space.md).
+
+**FLOPs.** What this field calls FLOPs are multiply-adds, and so they are here: `flops` counts one a pair of
+multiplication and addition, in convolutions, linear layers and attention, of one sample. torch's own counter
+(`torch.utils.flop_counter`) counts two a pair; ours is half of it. Published tables may add more: NAS-Bench-201 adds
+2 for every entry of a norm, 1 for every ReLU, k^2 for every pooled entry and 1 for every bias of the head; AutoFormer
+and ZenNAS have formulas of their own, which `autoformer.flops(..., variant="published")` and the counts in
+`_plainnet_size.py` give.
+"""
+
+
+def space_page() -> str:
+    """`docs/spaces.md`."""
+    from untrained.rng import generator
+    from untrained.spaces import SPACES
+
+    lines = [SPACE_PAGE, "| space | architectures | input | supernet | options |", "|---" * 5 + "|"]
+    for row in spaces():
+        size, shape = f"{row['size']:,}" if row["size"] else "", "x".join(map(str, row["input"]))
+        lines.append(f"| {row['name']} | {size} | {shape} | {row['supernet']} | {', '.join(row['options'])} |")
+    for row in spaces():
+        example = SPACES[row["name"]].sample(generator("docs", row["name"]))
+        lines.append(f"\n## {row['name']}\n\n{row['about']}\n\n```\n{example}\n```")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
     import sys
 
-    sys.stdout.write(proxy_page())
+    sys.stdout.write({"proxies": proxy_page, "spaces": space_page}[sys.argv[1]]())
