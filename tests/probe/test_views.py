@@ -1,6 +1,8 @@
 """One probe, shared work: views of the first samples and of parts measure once what several proxies ask for."""
 
+import gc
 from collections.abc import Callable
+from weakref import ref
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from tests.probe.loops import Net, batch, made
 from tests.probe.networks import FLAT, frozen, normed, transformer
 from untrained.errors import Unscorable
 from untrained.probe import Probe
+from untrained.proxies import load_proxy
 from untrained.types import Batch
 
 DATA = batch(12, 3, 7, 7)
@@ -210,3 +213,18 @@ def test_a_probe_on_other_inputs_has_the_same_network():
     probe = Probe(model, batch(*FLAT), seed=5).on(torch.zeros(2, 6, dtype=torch.float64))
     assert (probe.model, probe.seed) == (model, 5)
     torch.testing.assert_close(probe.outputs, model.bias.detach().expand(2, 3))
+
+
+def test_a_probe_is_gone_when_nobody_holds_it():
+    """It holds activations of whole batches; a ring of references would keep them until Python looks for rings."""
+    model, batch = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(8, 3, 2, 2)
+    probe = Probe(model, Batch(batch, torch.arange(8) % 3))
+    for name in ("grad_norm", "zico(samples=8)", "trace", "az_expressivity", "dextr", "grasp"):
+        load_proxy(name)(probe)
+    gone = [ref(probe), ref(probe.parts(2)[1])]
+    gc.disable()
+    try:
+        del probe
+        assert [there() for there in gone] == [None, None]
+    finally:
+        gc.enable()

@@ -4,11 +4,12 @@ The only room with hooks and autograd transforms. Whatever is measured, the mode
 A proxy reads properties; it never touches the model itself except to list its parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import cached_property
 from typing import Literal
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,8 @@ class Probe:
         self._jets: dict[tuple[int, ...], Motion] = {}
         self._kernels: dict[tuple[object, ...], Kernel] = {}
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
-        self._views: dict[tuple[int, int], Probe] = {(0, len(batch)): self}
+        self._views: dict[tuple[int, int], Probe] = {}
+        self._whole: Callable[[], Probe | None] = lambda: None  # whose view this is; weak, so that nothing lingers
         self._offset = 0
         self._seen: Tensor | None = None  # outputs of the last pass over the whole batch, whatever it was for
 
@@ -90,13 +92,22 @@ class Probe:
         return tuple(self._rows(k * size, (k + 1) * size) for k in range(count))
 
     def _rows(self, start: int, stop: int) -> "Probe":
+        whole = self._whole() or self
         place = self._offset + start, self._offset + stop
-        if place not in self._views:
+        if place == (self._offset, self._offset + len(self.batch)):
+            return self
+        if place not in whole._views:
             rows = Batch(self.batch.inputs[start:stop], self.batch.targets[start:stop])
             view = Probe(self.model, rows, loss=self.loss_name, seed=self.seed)
-            view._views, view._offset = self._views, place[0]
-            self._views[place] = view
-        return self._views[place]
+            view._whole, view._offset = ref(whole), place[0]
+            whole._views[place] = view
+        return whole._views[place]
+
+    @property
+    def _family(self) -> list["Probe"]:
+        """The probe of the whole batch and all views of it."""
+        whole = self._whole() or self
+        return [whole, *whole._views.values()]
 
     def on(self, inputs: Tensor) -> "Probe":
         """The same network on other inputs, without targets."""
@@ -170,11 +181,11 @@ class Probe:
     def require_connected(self) -> None:
         """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen; runs
         the network only where they say nothing."""
-        seen = [view._seen for view in self._views.values() if view._seen is not None]
+        seen = [view._seen for view in self._family if view._seen is not None]
         if not all(bool(outputs.isfinite().all()) for outputs in seen):
             raise Unscorable("nan", "the output is not finite")
         moved = (velocity for _, velocity, _ in self._jets.values())
-        if any(bool(v.any()) for v in moved) or any(view._tells_apart() for view in list(self._views.values())):
+        if any(bool(v.any()) for v in moved) or any(view._tells_apart() for view in self._family):
             return
         if not self._tells_apart(self.outputs) and bool((self._elsewhere == self._elsewhere[:1]).all()):
             raise Unscorable("disconnected", "the output does not depend on the input")
