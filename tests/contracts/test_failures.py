@@ -160,3 +160,10 @@ def test_a_score_among_candidates_is_no_score_of_one(name):
     with pytest.raises(UsageError, match="compares candidates"):
         load_proxy(name)(Probe(made("cnn"), batch_of("cnn")))
     assert set(PROXIES[name].parts) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", ["dextr", "meco", "grad_norm", "trace"])
+def test_a_batch_norm_with_nothing_to_average_is_named(name):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 5))
+    with pytest.raises(Unscorable, match="one value a channel: show more samples"):
+        load_proxy(name)(Probe(model, Batch(torch.randn(1, 3, 32, 32), torch.zeros(1).long())))

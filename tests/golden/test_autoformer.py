@@ -12,6 +12,7 @@ from torch import nn
 from tests.golden.spaces import check, compare, fill, golden, inputs, run
 from untrained.errors import UsageError
 from untrained.probe import Probe
+from untrained.probe.circle import reverse, taylor
 from untrained.spaces import Space, load_space
 from untrained.spaces._sketch import Layers
 from untrained.spaces.autoformer import flops
@@ -272,6 +273,7 @@ def test_the_curve_goes_through_in_taylor_mode():
     space = tiny.configured(patch=8)
     network = space.build(space.sample(np.random.default_rng(0)), CIFAR).double()
     probe = Probe(network, Batch(torch.randn(1, *CIFAR.input_shape, dtype=torch.float64), torch.zeros(1)))
-    u1, u2 = probe._plane(CIFAR.input_shape)
-    for taylor, reverse in zip(probe._taylor(u1, u2), probe._reverse(u1, u2), strict=True):
-        torch.testing.assert_close(taylor, reverse)
+    u1, u2 = probe.plane(CIFAR.input_shape)
+    with probe.watching():
+        for ours, theirs in zip(taylor(network, u1, u2), reverse(network, u1, u2), strict=True):
+            torch.testing.assert_close(ours, theirs)

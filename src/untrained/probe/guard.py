@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from untrained.errors import Unscorable
 from untrained.probe.jets import Jet
 
 _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
@@ -70,6 +71,9 @@ def _on_batch(
     eps: float = 1e-5,
 ) -> tuple[Any, ...]:
     """The arguments of `F.batch_norm` that make it read the batch and leave running statistics alone."""
+    seen = input.value if isinstance(input, Jet) else input
+    if seen.numel() == seen.shape[1]:
+        raise Unscorable("unsupported", "a batch norm sees one value a channel: show more samples or larger inputs")
     return input, None, None, weight, bias, True, momentum, eps
 
 

@@ -55,11 +55,20 @@ class Proxy:
         try:
             value = self.function(probe, **dict(self.options))
         except (Unscorable, torch.linalg.LinAlgError) as reason:  # type: ignore[attr-defined]
-            if getattr(reason, "kind", "") not in ("unsupported", "disconnected"):
-                self._require_connected(probe)
+            kind = getattr(reason, "kind", "")
+            if kind != "unsupported":
+                self._look_closer(probe, kind)
             raise
         self._require_connected(probe)
         return float(value.detach() if isinstance(value, Tensor) else value)
+
+    def _look_closer(self, probe: Probe, kind: str) -> None:
+        """Raise what is behind a failure, where that is of another kind: NaNs, or no path from input to output."""
+        try:
+            self._require_connected(probe)
+        except Unscorable as cause:
+            if cause.kind != kind:
+                raise
 
     def _require_connected(self, probe: Probe) -> None:
         if "data" in self.needs:
