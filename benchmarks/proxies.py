@@ -19,6 +19,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -141,7 +142,11 @@ def gram(rows: list[tuple[Tensor | None, ...]]) -> Tensor:
 
 
 def peak() -> float:
+    """Where Linux tells, by /proc: what getrusage says of a child holds what its parent had when it forked."""
     ask(list(KERNEL), network("333333"), images(64))
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
