@@ -168,14 +168,14 @@ def squared(outputs: Tensor, targets: Tensor) -> Tensor:
 def check(model: nn.Module, data: Batch, reading: str = "cross", loop: Callable[..., Rows] = alone) -> None:
     """Per-sample gradients of a network are those of a loop: Gram matrices by the summed outputs, norms and products
     by a squared loss."""
-    compare(Probe(model, data).kernel("sum", "all", reading), loop(model, data, summed), model)
+    assert_same_kernel(Probe(model, data).kernel("sum", "all", reading), loop(model, data, summed), model)
     with torch.no_grad():
         targets = on_batch(model)(data.inputs.clone()).cos()
     data = Batch(data.inputs, targets)
-    compare(Probe(model, data, loss="mse").kernel("loss", "all", reading), loop(model, data, squared), model)
+    assert_same_kernel(Probe(model, data, loss="mse").kernel("loss", "all", reading), loop(model, data, squared), model)
 
 
-def compare(kernel: Kernel, rows: Rows, model: nn.Module) -> None:
+def assert_same_kernel(kernel: Kernel, rows: Rows, model: nn.Module) -> None:
     """To 1e-10; what never receives a gradient may be absent; nothing is left over."""
     thetas = {name: p.detach().flatten() for name, p in model.named_parameters()}
     flat = {name: g.reshape(len(g), -1) for name, g in rows.items()}

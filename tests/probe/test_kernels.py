@@ -14,10 +14,10 @@ from tests.probe.loops import (
     LOOPS,
     Net,
     alone,
+    assert_same_kernel,
     batch,
     by_sample,
     check,
-    compare,
     cross_entropy,
     labelled,
     made,
@@ -98,7 +98,7 @@ def test_only_layers_may_be_asked_for():
     names = {f"layer.{part}{kind}" for part in parts for kind in ("weight", "bias")} | {"head.weight", "head.bias"}
     assert len(rows) > len(names)
     K = kernel(model, data, "fixed", over="layers")
-    compare(K, {name: rows[name] for name in names}, model)
+    assert_same_kernel(K, {name: rows[name] for name in names}, model)
     G = torch.cat([rows[name].flatten(1) for name in ("head.weight", "layer.linear1.bias")], 1)
     torch.testing.assert_close(K.gram({"head.weight", "layer.linear1.bias"}), G @ G.mT)
 
@@ -146,12 +146,12 @@ def test_with_batch_norm_each_reading_is_what_it_says(case, reading, outputs, fa
     make, shape = NORMED[case]
     model, data = made(make()), batch(*shape)
     scalars = {"sum": summed, "label": labelled, "loss": cross_entropy}[outputs]
-    compare(kernel(model, data, reading, outputs), LOOPS[reading](model, data, scalars), model)
+    assert_same_kernel(kernel(model, data, reading, outputs), LOOPS[reading](model, data, scalars), model)
     assert len(fallbacks) == (reading == "exact")
 
 
 def test_the_readings_differ_where_batch_norm_couples_samples():
-    """So the test above does not compare one thing three times. `fixed` leaves part of the gradient out."""
+    """So the test above does not assert_same_kernel one thing three times. `fixed` leaves part of the gradient out."""
     model, data = made(normed()), batch(*IMAGES)
     rows = {reading: loop(model, data) for reading, loop in LOOPS.items()}
     first = {reading: found["0.weight"].flatten(1) for reading, found in rows.items()}
@@ -202,7 +202,7 @@ def test_the_loss_of_a_sample_is_that_of_its_entries(loss):
         entries = (out - y) ** 2 if loss == "mse" else -(y * out.sigmoid().log() + (1 - y) * (1 - out.sigmoid()).log())
         return entries.mean(1)
 
-    compare(Probe(model, data, loss=loss).kernel("loss", "all", "fixed"), alone(model, data, scalars), model)
+    assert_same_kernel(Probe(model, data, loss=loss).kernel("loss", "all", "fixed"), alone(model, data, scalars), model)
 
 
 def test_a_kernel_is_made_once():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.probe.loops import Net, alone, batch, check, compare, made
+from tests.probe.loops import Net, alone, assert_same_kernel, batch, check, made
 from untrained.probe import Probe, kernels, sample_gradients
 from untrained.types import Batch
 
@@ -173,7 +173,7 @@ def test_single_words_are_samples_too():
     c = torch.linspace(-1, 2, 5, dtype=W.dtype)
     for i, word in enumerate(WORDS[:, 1]):
         rows[i, word] = (c * (1 - W[word].cumsum(0).tanh() ** 2)).flip(0).cumsum(0).flip(0)
-    compare(Probe(model, words(WORDS[:, 1])).kernel("sum", "all"), {"table.weight": rows}, model)
+    assert_same_kernel(Probe(model, words(WORDS[:, 1])).kernel("sum", "all"), {"table.weight": rows}, model)
 
 
 # -------------------------------------------------------------------------------------------------- parameters by hand

@@ -155,7 +155,9 @@ def test_a_network_that_ignores_its_input_is_disconnected(does, samples):
 def test_equal_samples_do_not_make_a_network_disconnected(inputs):
     """A batch of one sample, of copies, or of words: another input is drawn."""
     model = nn.Linear(6, 3) if inputs.is_floating_point() else nn.Sequential(nn.Embedding(7, 2), nn.Flatten())
+    seen = counted(model)
     Probe(model, Batch(inputs, torch.zeros(len(inputs), dtype=torch.long))).require_connected()
+    assert seen[-1] == 2  # the first sample, and another
 
 
 def test_a_moving_circle_is_proof_enough():

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class _Scoring(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.batch_norm:
-            args, kwargs = _on_batch(*args, **kwargs), {}
+            args, kwargs = _on_batch(norm_call(*args, **kwargs)), {}
             if self.heard is not None:
                 rows = args[0].movedim(1, 0).flatten(1)
                 self.heard.append(Variance(rows.var(1, unbiased=False), rows.shape[1]))
@@ -60,8 +60,17 @@ class _Scoring(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _on_batch(
-    input: torch.Tensor,
+class Norm(NamedTuple):
+    """A call of `F.batch_norm` as scoring reads it: on the batch, without running statistics."""
+
+    input: Any
+    weight: Any
+    bias: Any
+    eps: float
+
+
+def norm_call(
+    input: Any,
     running_mean: Any,
     running_var: Any,
     weight: Any = None,
@@ -69,12 +78,17 @@ def _on_batch(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> tuple[Any, ...]:
-    """The arguments of `F.batch_norm` that make it read the batch and leave running statistics alone."""
-    seen = input.value if isinstance(input, Jet) else input
+) -> Norm:
+    """The arguments of `F.batch_norm`, whose signature this is."""
+    return Norm(input, weight, bias, eps)
+
+
+def _on_batch(call: Norm) -> tuple[Any, ...]:
+    """The arguments that make `F.batch_norm` read the batch and leave running statistics alone."""
+    seen = call.input.value if isinstance(call.input, Jet) else call.input
     if seen.numel() == seen.shape[1]:
         raise Unscorable("unsupported", "a batch norm sees one value a channel: show more samples or larger inputs")
-    return input, None, None, weight, bias, True, momentum, eps
+    return call.input, None, None, call.weight, call.bias, True, 0.0, call.eps
 
 
 def _on_copy(

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
+from untrained.probe.guard import norm_call
 from untrained.probe.jets import names
 
 Piece = tuple[Tensor, slice, Tensor | None]  # None: no rule for this argument
@@ -108,17 +109,14 @@ for _d in (1, 2, 3):
 
 
 @sample_rule("batch_norm")
-def _(
-    input: Tensor, mean: Any = None, var: Any = None, weight: Any = None, bias: Any = None, *_: Any, eps: float = 1e-5,
-    **__: Any,
-) -> Any:  # fmt: skip
+def _(*args: Any, **kwargs: Any) -> Any:
     """On the statistics of the batch."""
-    eps = _[2] if len(_) > 2 else eps
+    x, weight, bias, eps = norm_call(*args, **kwargs)
 
     def normal() -> Tensor:
-        return F.batch_norm(input, None, None, training=True, eps=eps)
+        return F.batch_norm(x, None, None, training=True, eps=eps)
 
-    return lambda grad: _affine(weight, bias, grad, normal, tuple(range(2, input.ndim)))
+    return lambda grad: _affine(weight, bias, grad, normal, tuple(range(2, x.ndim)))
 
 
 @sample_rule("layer_norm")

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from untrained.probe.guard import Norm, norm_call
 from untrained.probe.jets import names
 from untrained.probe.rules.attention import attention
 
@@ -64,22 +65,14 @@ class FixedStatistics(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.batch_norm:
-            return _fixed(*args, **(kwargs or {}))
+            return _fixed(norm_call(*args, **(kwargs or {})))
         return func(*args, **(kwargs or {}))
 
 
-def _fixed(
-    input: Tensor,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
+def _fixed(call: Norm) -> Tensor:
     """By the builtin below `F.batch_norm`, which the scoring mode would turn back to the batch. A forward pass of the
     plain norm is the quickest way to its moments."""
-    _, mean, scale = torch.native_batch_norm(input.detach(), None, None, None, None, True, 0.0, eps)
+    x, weight, bias, eps = call
+    _, mean, scale = torch.native_batch_norm(x.detach(), None, None, None, None, True, 0.0, eps)
     variance = scale.square().reciprocal() - eps
-    return torch.batch_norm(input, weight, bias, mean, variance, False, 0.0, eps, torch.backends.cudnn.enabled)
+    return torch.batch_norm(x, weight, bias, mean, variance, False, 0.0, eps, torch.backends.cudnn.enabled)
