@@ -21,7 +21,7 @@ def home(text: str, head: str) -> Space:
     return (macro if text.endswith("basic") else micro).configured(head=head)
 
 
-def rebuilt(entry: dict[str, Any], text: str, task: str) -> None:
+def assert_rebuilt(entry: dict[str, Any], text: str, task: str) -> None:
     head = HEADS.get(task, task)
     space = home(text, head)
     arch = space.parse(text)
@@ -39,21 +39,21 @@ def rebuilt(entry: dict[str, Any], text: str, task: str) -> None:
 @pytest.mark.parametrize("index", range(21))
 def test_a_micro_network_is_the_official_one(index):
     entry = golden()["transnas"]["micro"][index]
-    rebuilt(entry, entry["string"], entry["task"])
+    assert_rebuilt(entry, entry["string"], entry["task"])
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(12))
 def test_a_macro_network_is_the_official_one(index):
     entry = golden()["transnas"]["macro"][index]
-    rebuilt(entry, entry["string"], entry["task"])
+    assert_rebuilt(entry, entry["string"], entry["task"])
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(9))
 def test_a_network_at_224_pixels_is_the_official_one(index):
     entry = golden()["transnas"]["full"][index]  # the last has defaults of its own: 75 classes
-    rebuilt(entry, entry.get("string", entry["name"].split(" ")[0]), entry.get("task", "class_object"))
+    assert_rebuilt(entry, entry.get("string", entry["name"].split(" ")[0]), entry.get("task", "class_object"))
 
 
 @pytest.mark.data

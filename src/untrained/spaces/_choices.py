@@ -4,6 +4,7 @@ This file knows nothing of networks, names or notations; `_space.py` puts a Spac
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,12 +110,8 @@ def every(trace: Callable[[Pick], tuple[Call, ...]]) -> Iterator[tuple[Call, ...
             taken.append((index, len(options)))
             return options[index]
 
-        try:
-            calls = trace(pick)
-        except Invalid:
-            pass
-        else:
-            yield calls
+        with suppress(Invalid):  # passed over, as said
+            yield trace(pick)
         while taken and taken[-1][0] + 1 == taken[-1][1]:
             taken.pop()
         if not taken:

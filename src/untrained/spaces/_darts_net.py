@@ -6,6 +6,7 @@ reduction. Only the edges from these two have a stride. Where DARTS's code needs
 positions, an auxiliary tower on 8x8 maps) we average over what is there, which is the same at that size.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,7 @@ class Place:
     stride: int  # of the edges from its inputs
 
 
-class Cell(nn.Module):
+class Cell(nn.Module, ABC):
     """Two inputs, nodes, and the concatenation of some nodes; a subclass says what a node is."""
 
     def __init__(self, place: Place, concat: tuple[int, ...], *, search: bool = False) -> None:
@@ -79,8 +80,9 @@ class Cell(nn.Module):
             states.append(self.node(node, states, how))
         return torch.cat([states[i] for i in self.concat], 1)
 
+    @abstractmethod
     def node(self, node: int, states: list[Tensor], how: Any) -> Tensor:
-        raise NotImplementedError
+        """The state of a node, made of earlier states."""
 
 
 class WiredCell(Cell):
@@ -105,7 +107,7 @@ class WiredCell(Cell):
         return drop_path(out, how) if how and not isinstance(op, nn.Identity) else out
 
 
-class CellNetwork(nn.Module):
+class CellNetwork(nn.Module, ABC):
     """Stem, the cells that `make` makes, head. In training mode with an auxiliary tower: (auxiliary logits, logits)."""
 
     def __init__(self, task: Task, plan: Plan, make: Callable[[Place], Cell]) -> None:
@@ -137,9 +139,9 @@ class CellNetwork(nn.Module):
         logits: Tensor = self.classifier(self.global_pooling(newer).flatten(1))
         return (self.auxiliary(beside), logits) if self.plan.auxiliary and self.training else logits
 
+    @abstractmethod
     def how(self) -> Any:
         """What the cells want to know at this moment."""
-        raise NotImplementedError
 
 
 class Network(CellNetwork):

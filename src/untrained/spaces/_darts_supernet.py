@@ -7,6 +7,7 @@ affine parameters and one follows each pooling. `subnet(arch)` is the final net 
 the norms after pooling, and with affine parameters of its own, which begin at 1 and 0.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -53,9 +54,9 @@ class SharedCell(Cell):
                 raise UsageError(f"the supernet has no {op} at {choice}, only {', '.join(known)}")
             lend(self.branches[choice].get_submodule(str(known.index(op))), cell.edges[i])
 
+    @abstractmethod
     def choice(self, node: int, source: int) -> str:
         """The name of the choice whose operations work on the edge from `source` to `node`."""
-        raise NotImplementedError
 
 
 class EdgeCell(SharedCell):

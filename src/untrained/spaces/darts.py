@@ -15,6 +15,7 @@ Built networks are final nets: affine norms, no norm after pooling. The supernet
 with an auxiliary tower the answer is (auxiliary logits, logits), otherwise logits.
 """
 
+from collections.abc import Callable
 from functools import partial
 from math import comb, prod
 from typing import Any
@@ -23,7 +24,7 @@ from untrained.spaces._darts_net import Network, Plan
 from untrained.spaces._darts_ops import candidates
 from untrained.spaces._darts_supernet import NODES, DartsSupernet, EdgeCell, NodeCell
 from untrained.spaces._genotype import KINDS, Genotype, GenotypeNotation, choices, sketch
-from untrained.spaces._space import SPACES, space
+from untrained.spaces._space import SPACES, Space, space
 from untrained.types import Arch, Genes, Task
 
 _TASK = Task("cifar10", (3, 32, 32), 10)
@@ -48,14 +49,13 @@ def _supernet(task: Task, *, operations: str = "darts", **plan: Any) -> DartsSup
     return DartsSupernet(task, Plan(**plan), EdgeCell, operations)
 
 
-@space(
-    task=_TASK,
-    notation=GenotypeNotation(),
-    canonical=_canonical,
-    sketch=_sketch,
-    size=_size,
-    supernet=_supernet,
-)
+def _of_genotypes(size: Callable[..., int], supernet: Callable[..., DartsSupernet]) -> Callable[..., Space]:
+    """What all spaces of genotypes have in common."""
+    strings = GenotypeNotation()
+    return space(task=_TASK, notation=strings, canonical=_canonical, sketch=_sketch, size=size, supernet=supernet)
+
+
+@_of_genotypes(size=_size, supernet=_supernet)
 def darts(
     choose: Any,
     task: Task,
@@ -86,14 +86,7 @@ def _nasi_supernet(task: Task, *, pooled: bool = True, **plan: Any) -> DartsSupe
     return DartsSupernet(task, Plan(pooled=pooled, **plan), NodeCell, "darts")
 
 
-@space(
-    task=_TASK,
-    notation=GenotypeNotation(),
-    canonical=_canonical,
-    sketch=_sketch,
-    size=_nasi_size,
-    supernet=_nasi_supernet,
-)
+@_of_genotypes(size=_nasi_size, supernet=_nasi_supernet)
 def darts_nasi(
     choose: Any,
     task: Task,

@@ -11,15 +11,10 @@ have no limit there; here it is 8192. The choices make about 10^110 structures o
 lies around its start.
 """
 
-from functools import partial
-from typing import Any
-
-from untrained.spaces._plainnet import PlainNet, Style
 from untrained.spaces._plainnet_size import flops as flops
 from untrained.spaces._plainnet_size import model_size as model_size
 from untrained.spaces._plainnet_size import num_layers as num_layers
-from untrained.spaces._space import SPACES, space
-from untrained.spaces._structure import Structures, chosen, sketch
+from untrained.spaces._plainspace import plain_space
 from untrained.spaces._walk import Walk
 from untrained.types import Task
 
@@ -30,31 +25,10 @@ INITIAL = {
 KINDS = tuple(f"SuperResIDWE{e}K{k}" for k in (3, 5, 7) for e in (1, 2, 4, 6))
 WALK = Walk((KINDS,), INITIAL)
 
-
-@space(
-    task=Task("imagenet", (3, 224, 224), 1000),
-    notation=Structures(KINDS),
-    sketch=sketch,
-    mutation=WALK.mutate,
-    sampling=WALK.sample,
+mobilenetv2 = plain_space(
+    "mobilenetv2",
+    "Inverted depthwise residual blocks with any widths, kernels and depths: MobileNetV2 as ZenNAS and ZiCo search it.",
+    WALK,
+    Task("imagenet", (3, 224, 224), 1000),
+    start="imagenet",
 )
-def mobilenetv2(
-    choose: Any,
-    task: Task,
-    *,
-    use_se: bool = False,
-    no_reslink: bool = False,
-    no_BN: bool = False,
-    max_layers: int = 30,
-    initial: str = "imagenet",
-    variant: str = "default",
-    replacements: int = 1,
-) -> Any:
-    """Inverted depthwise residual blocks with any widths, kernels and depths: MobileNetV2 as ZenNAS and ZiCo search it.
-
-    `initial`, `variant` and `replacements` decide how architectures are drawn and mutated, not what is built.
-    """
-    return partial(PlainNet, chosen(choose, KINDS, max_layers), task, Style(use_se, no_reslink, no_BN))
-
-
-SPACES.add("mobilenetv2", mobilenetv2)

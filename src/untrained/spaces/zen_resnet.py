@@ -11,15 +11,10 @@ Types of blocks are not drawn evenly there (`_walk.py`; `variant="published"`). 
 of up to 30 layers; no paper states the size of this space, and a search only sees what lies around its start.
 """
 
-from functools import partial
-from typing import Any
-
-from untrained.spaces._plainnet import PlainNet, Style
 from untrained.spaces._plainnet_size import flops as flops
 from untrained.spaces._plainnet_size import model_size as model_size
 from untrained.spaces._plainnet_size import num_layers as num_layers
-from untrained.spaces._space import SPACES, space
-from untrained.spaces._structure import Structures, chosen, sketch
+from untrained.spaces._plainspace import plain_space
 from untrained.spaces._walk import Walk
 from untrained.types import Task
 
@@ -32,31 +27,10 @@ INITIAL = {
 FAMILIES = tuple(tuple(name.format(k) for k in (3, 5, 7)) for name in ("SuperResK1K{0}K1", "SuperResK{0}K{0}"))
 WALK = Walk(FAMILIES, INITIAL, widest=2048, last_changes=True)
 
-
-@space(
-    task=Task("cifar10", (3, 32, 32), 10),
-    notation=Structures(WALK.kinds),
-    sketch=sketch,
-    mutation=WALK.mutate,
-    sampling=WALK.sample,
+zen_resnet = plain_space(
+    "zen_resnet",
+    "Residual and bottleneck blocks with any widths, kernels and depths: ResNet as ZenNAS searches it.",
+    WALK,
+    Task("cifar10", (3, 32, 32), 10),
+    start="cifar",
 )
-def zen_resnet(
-    choose: Any,
-    task: Task,
-    *,
-    use_se: bool = False,
-    no_reslink: bool = False,
-    no_BN: bool = False,
-    max_layers: int = 30,
-    initial: str = "cifar",
-    variant: str = "default",
-    replacements: int = 1,
-) -> Any:
-    """Residual and bottleneck blocks with any widths, kernels and depths: ResNet as ZenNAS searches it.
-
-    `initial`, `variant` and `replacements` decide how architectures are drawn and mutated, not what is built.
-    """
-    return partial(PlainNet, chosen(choose, WALK.kinds, max_layers), task, Style(use_se, no_reslink, no_BN))
-
-
-SPACES.add("zen_resnet", zen_resnet)
