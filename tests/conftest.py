@@ -1,10 +1,12 @@
-"""Where the tests find real data: `../shared` beside the checkout, where it exists; else they are skipped."""
+"""What tests share: known random states, a browser, and `../shared` beside the checkout, where it exists."""
 
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +20,16 @@ def shared(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"reference data not here: shared/{'/'.join(parts)}")
     return path
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    """Every test starts from known random states, so that none passes or fails by chance."""
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        random.seed(11)
+        np.random.seed(11)  # noqa: NPY002
+        yield
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 whatever else was asked, and no trace. What has no score is in `test_failures.py`."""
 
 import random
-from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
@@ -20,16 +19,6 @@ from untrained.probe import Probe
 from untrained.probe.circle import plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
 from untrained.types import Batch
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
-    """Start from known random states; the tests compare what comes after with what was before."""
-    with torch.random.fork_rng():
-        torch.manual_seed(11)
-        random.seed(11)
-        np.random.seed(11)  # noqa: NPY002
-        yield
 
 
 @cache

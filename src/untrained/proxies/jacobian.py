@@ -19,7 +19,7 @@ def correlations(rows: Tensor) -> Tensor:
     centred = rows.double() - rows.double().mean(1, keepdim=True)
     norms = centred.norm(dim=1, keepdim=True)
     if bool((norms == 0).any()):
-        raise Unscorable("disconnected", "the gradient by an input is constant")
+        raise Unscorable("singular", "the gradient by one of the inputs is constant")
     unit = centred / norms
     R: Tensor = (unit @ unit.mT).cpu()
     return R
