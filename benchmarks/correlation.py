@@ -41,7 +41,7 @@ def main() -> None:
         for seed in map(int, options.seeds.split(",")):
             source = load(data, space.task, options.data_root)
             judges = [load_proxy(name) for name in PROXIES]
-            evaluate = ProxyEvaluator(
+            evaluate = ProxyEvaluator.here(
                 lambda arch, task=source.task: space.build(arch, task), source, judges, (seed,), store=options.store
             )
             start = perf_counter()

@@ -28,7 +28,7 @@ def main() -> None:
     space = load_space("nasbench201")
     names = [name for name in PROXIES if name != "dss"] if options.proxy == "all" else split_names(options.proxy)
     source = load(options.data, space.task, options.data_root)
-    evaluate = ProxyEvaluator(
+    evaluate = ProxyEvaluator.here(
         lambda arch: space.build(arch, source.task),
         source,
         [load_proxy(name) for name in names],

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 import scipy.stats
 
-from untrained.reports import _units
+from untrained import _numbers as _units
 from untrained.reports._axis import axis, log_ticks, nice_ticks
 from untrained.reports._evidence import spearman
 from untrained.reports._layout import separate

@@ -23,6 +23,13 @@ def names_file(name: str) -> bool:
     return ":" in name and not name.startswith("|") and not re.fullmatch(r"[\d:]+", name)  # 8:16:24:32:64 is an arch
 
 
+def absolute(name: str) -> str:
+    """The same name for a process that works in another folder."""
+    where, colon, attribute = name.rpartition(":")
+    is_path = names_file(name) and (where.endswith(".py") or "/" in where)
+    return f"{Path(where).resolve()}{colon}{attribute}" if is_path else name
+
+
 def from_file(name: str) -> Any:
     """The object called `attribute` in `where`, for a name `where:attribute`."""
     where, _, attribute = name.rpartition(":")

@@ -3,24 +3,38 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
+from untrained._numbers import duration
+from untrained.strategies._run import Run
+from untrained.strategies.search import Progress as Search
 from untrained.strategies.search import Result, Watcher
-from untrained.types import Arch, Failure, Record
+from untrained.types import Arch, Failure
 
 TOP = 10
+TIMED = 4  # architectures a worker before the whole is estimated
 _NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
 
 
 @contextmanager
-def watching(budget: int, quiet: bool) -> Iterator[Watcher | None]:
-    """A progress bar on the error stream that names the best score so far."""
+def watching(quiet: bool, seconds: float | None = None) -> Iterator[Watcher | None]:
+    """A progress bar on the error stream, with an estimate of the whole as soon as a few architectures are timed.
+    `seconds` is how long the search may take."""
     if quiet:
         yield None
         return
@@ -28,11 +42,16 @@ def watching(budget: int, quiet: bool) -> Iterator[Watcher | None]:
     bar = Progress(
         *columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)
     )
-    task = bar.add_task("scoring", total=budget)
+    stages: dict[str, TaskID] = {}
+    estimate = Estimate(seconds)
 
-    def watch(done: int, records: Sequence[Record]) -> None:
+    def watch(at: Search) -> None:
         bar.start()  # not before the first call: a wrong request is answered by one line and no bar
-        bar.update(task, completed=done)
+        if at.stage not in stages:
+            stages[at.stage] = bar.add_task(at.stage, total=at.total)
+        bar.update(stages[at.stage], completed=at.done)
+        if told := estimate.after(at, perf_counter()):
+            bar.console.print(told, highlight=False)
 
     try:
         yield watch
@@ -44,22 +63,72 @@ def watching(budget: int, quiet: bool) -> Iterator[Watcher | None]:
             bar.stop()
 
 
+class Estimate:
+    """What the whole will take, said once in each stage, from a few architectures a worker that had to be measured.
+    What comes before the first of them, such as starting workers, is not counted."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = seconds
+        self._first: dict[str, tuple[int, float]] = {}  # by stage: measured by then, and when
+        self._said: set[str] = set()
+
+    def after(self, at: Search, now: float) -> str:
+        if not at.measured or at.stage in self._said:
+            return ""
+        measured, since = self._first.setdefault(at.stage, (at.measured, now))
+        timed = at.measured - measured
+        if timed < TIMED * at.workers or now <= since:
+            return ""
+        self._said.add(at.stage)
+        rate, who = timed / (now - since), f"{at.workers} worker{'s' * (at.workers > 1)}"
+        if at.total is not None:
+            return f"about {duration(at.total / rate)} for {at.total:,} architectures on {who}"
+        if self._seconds:
+            return f"about {rate * self._seconds:,.0f} architectures in {duration(self._seconds)} on {who}"
+        return f"about {rate:.3g} architectures a second on {who}"
+
+
+_ENDS = {
+    "time": "stopped because the time is up: the same command goes on from here",
+    "stable": "stopped because the best {top} have not changed for {stable} architectures",
+    "exhausted": "every architecture that there is to find has been judged",
+    "interrupted": "stopped by Ctrl-C: the best so far is kept, and the same command goes on from here",
+}
+
+
 def show_result(found: Result, page: Path) -> None:
-    """The ten best, what failed, and where the report is."""
-    console = Console()
+    """The ten best, what failed, what it cost, and where the report is."""
+    console, run = Console(), found.run
     standings, failed = found.ranking.standings, found.ranking.failed
     if standings:
         console.print(_ranking(found))
         if ties := sum(standing.tied for standing in standings):
-            console.print(f"= {found.run.settings.seeds} seeds cannot tell {ties} of the others from the best (95 %)")
+            console.print(f"= {run.settings.seeds} seeds cannot tell {ties} of the others from the best (95 %)")
         console.print(f"best: {escape(str(found.best))}", soft_wrap=True)
     else:
         console.print("[bold]nothing could be scored[/]")
+    if run.settings.screen:
+        pool = len({record.arch for record in found.records})
+        console.print(f"screened {pool:,} by {escape(run.settings.screen)}: kept {len(failed) + len(standings):,}")
     if failed:
         console.print(f"no score for {len(failed)} of {len(failed) + len(standings)}: {_reasons(failed)}")
-    if found.run.stopped_early:
-        console.print("stopped by Ctrl-C: the best so far is kept, and the same command goes on from here")
+    if noted := [record for record in found.records if record.note]:
+        console.print(f"{len(noted)} scores come with a note, such as: {escape(noted[0].note)}")
+    if run.ended in _ENDS and not (run.ended == "exhausted" and run.settings.screen):
+        console.print(_ENDS[run.ended].format(top=run.top, stable=run.stable))
+    console.print(f"cost: {_cost(run)}", highlight=False)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
+
+
+def _cost(run: Run) -> str:
+    """Where the time went: `31 s; building 5 s, measuring 22 s, idle 4 s on 2 workers`."""
+    names = {"build": "building", "transfer": "moving", "measure": "measuring", "idle": "idle"}
+    sums = {told: sum(row[name] for row in run.workers) for name, told in names.items()}
+    spent = ", ".join(f"{told} {duration(seconds)}" for told, seconds in sums.items() if seconds >= 0.01)
+    deaths = sum(row["deaths"] for row in run.workers)
+    who = f" by {len(run.workers)} workers" if len(run.workers) > 1 else ""
+    died = f"; {deaths} workers died and were replaced" if deaths else ""
+    return f"{duration(run.wall_seconds)}{f' ({spent}{who})' if spent else ''}{died}"
 
 
 def _reasons(failed: Sequence[tuple[Arch, Failure]]) -> str:
@@ -139,3 +208,13 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return "x".join(map(str, value)) if value and isinstance(value[0], int) else ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value if value is not None else "")
+
+
+def show_facts(facts: dict[str, Any]) -> None:
+    """Names and values, one a line; counts of several things are joined."""
+    console = Console()
+    for name, value in facts.items():
+        told = (
+            ", ".join(f"{key} {count:,}" for key, count in value.items()) if isinstance(value, dict) else _cell(value)
+        )
+        console.print(f"[bold]{name}[/]  {escape(told or 'none')}", soft_wrap=True, highlight=False)

@@ -39,11 +39,23 @@ def search(
     space: Space = "nasbench201",
     proxy: Annotated[str, typer.Option(help="The proxy to search by: dextr, ./mine.py:mine, ...")] = "dextr",
     strategy: Annotated[str, typer.Option(help="How to search; see `untrained list strategies`.")] = "random",
-    budget: Annotated[int, typer.Option(min=1, help="How many architectures to judge.")] = 100,
+    budget: Annotated[int | None, typer.Option(min=1, help="Architectures to judge.", show_default="100")] = None,
+    time: Annotated[str | None, typer.Option(help="Stop after this long: 10m, 1h30m.")] = None,
+    stable: Annotated[
+        int | None, typer.Option(min=1, help="Stop when the best have not changed for so many architectures.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many of the best must be stable.")] = 10,
+    screen: Annotated[str, typer.Option(help="Cheap proxies that decide who is judged: params,naswot.")] = "",
+    keep: Annotated[str, typer.Option(help="The share that the screen lets pass.")] = "20%",
     data: Data = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")] = 0,
     seeds: Seeds = 1,
     device: Device = "cpu",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes.", show_default="one a core, or one a GPU")
+    ] = None,
+    ray: Annotated[str | None, typer.Option(help="Work on a Ray cluster: local, or its address.")] = None,
+    time_limit: Annotated[str | None, typer.Option(help="Fail an architecture that takes longer: 30s.")] = None,
     run: RunFolder = None,
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -51,17 +63,22 @@ def search(
     """Search a space for the best architecture, and write a report.
 
     Without options: 100 NAS-Bench-201 networks judged by Dextr on a handwritten digit, in about a minute.
-    Ctrl-C keeps the best so far; the same command goes on.
+    Ctrl-C keeps the best so far; the same command goes on, also with other workers.
 
     Example: untrained search --budget 1000 --seeds 3 --run runs/mine
+
+    Example: untrained search --budget 5000 --screen params,naswot --keep 10%
     """
     from untrained import strategies
+    from untrained._quantities import seconds
     from untrained._terminal import show_result, watching
     from untrained.strategies.select import rows
 
-    options: dict[str, Any] = {"seed": seed, "seeds": seeds, "device": device, "run": run, "data_root": data_root}
-    with watching(budget, quiet=as_json) as watch, _stdout_kept(as_json):
-        found = strategies.search(space, proxy, strategy, budget, data or _default_data(), **options, watch=watch)
+    enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
+    chance = {"seed": seed, "seeds": seeds, "data": data or _default_data(), "data_root": data_root}
+    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run}
+    with watching(as_json, seconds(time) if time else None) as watch, _stdout_kept(as_json):
+        found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, watch=watch)  # type: ignore[arg-type]
     page = found.report()
     print_json(rows(found.records)) if as_json else show_result(found, page)
     raise typer.Exit(0 if found.ranking.standings else 1)
@@ -133,6 +150,56 @@ def report(
 
     page = reports.report(folder)
     print_json({"report": str(page)}) if as_json else typer.echo(f"report: {page}")
+
+
+store = typer.Typer(help="Look into a store of records, take it elsewhere, put two together.", no_args_is_help=True)
+app.add_typer(store, name="store")
+Where = Annotated[Path, typer.Argument(help="A run folder, or the SQLite file in it.")]
+
+
+@store.command()
+def info(where: Where, as_json: Json = False) -> None:
+    """Say what a store holds: architectures, records, failures, measures.
+
+    Example: untrained store info runs/mine
+    """
+    from untrained._terminal import show_facts
+    from untrained.engine import stores
+
+    facts = stores.info(where)
+    print_json(facts) if as_json else show_facts(facts)
+
+
+@store.command()
+def export(
+    where: Where,
+    out: Annotated[Path, typer.Argument(help="A file that ends in .parquet or .csv.")],
+    as_json: Json = False,
+) -> None:
+    """Write all records of a store as a table.
+
+    Example: untrained store export runs/mine records.parquet
+    """
+    from untrained.engine import stores
+
+    rows = stores.export(where, out)
+    print_json({"rows": rows, "file": str(out)}) if as_json else typer.echo(f"{rows:,} records: {out}")
+
+
+@store.command()
+def merge(
+    into: Where,
+    others: Annotated[list[Path], typer.Argument(help="Stores to read from; they are left as they are.")],
+    as_json: Json = False,
+) -> None:
+    """Add to one store what others know and it does not.
+
+    Example: untrained store merge runs/mine runs/yours
+    """
+    from untrained.engine import stores
+
+    added = stores.merge(into, others)
+    print_json({"added": added, "store": str(into)}) if as_json else typer.echo(f"{added:,} records added to {into}")
 
 
 def _default_data() -> str:

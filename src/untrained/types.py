@@ -59,13 +59,22 @@ class Batch:
         return Batch(self.inputs.to(device), self.targets.to(device))
 
 
+PASSING = ("crashed", "oom", "timeout")
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a network has no score. `kind` is one word to count by (`disconnected`, `singular`, `nan`, `inf`,
-    `unsupported`, `oom`, `error`), `detail` is for reading."""
+    `unsupported`, `oom`, `timeout`, `crashed`, `error`), `detail` is for reading, `trace` for whoever mends it."""
 
     kind: str
     detail: str = ""
+    trace: str = field(default="", compare=False)
+
+    @property
+    def passing(self) -> bool:
+        """Whether the machine failed and not the network: another sitting tries again."""
+        return self.kind in PASSING
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
@@ -85,8 +94,11 @@ class Record:
     init: str = "default"
     dtype: str = "float32"
     device: str = "cpu"
+    note: str = ""  # what a reader of the value must know, such as that it was measured on fewer samples
     build_seconds: float = 0.0
+    transfer_seconds: float = 0.0  # moving network and samples to the device
     measure_seconds: float = 0.0
+    peak_bytes: int | None = None  # of the device, while this network was there; None where that cannot be told
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.error is None):
@@ -113,6 +125,9 @@ class Record:
             "seed": self.seed,
             "value": self.value,
             "error": str(self.error) if self.error else None,
+            "note": self.note,
             "build_seconds": self.build_seconds,
+            "transfer_seconds": self.transfer_seconds,
             "measure_seconds": self.measure_seconds,
+            "peak_bytes": self.peak_bytes,
         }

@@ -2,5 +2,10 @@
 
 from untrained.engine.evaluate import Evaluator as Evaluator
 from untrained.engine.evaluate import ProxyEvaluator as ProxyEvaluator
+from untrained.engine.evaluate import Samples as Samples
+from untrained.engine.executor import Cost as Cost
+from untrained.engine.hire import hired as hired
+from untrained.engine.measure import Examiner as Examiner
+from untrained.engine.measure import Job as Job
 from untrained.engine.score import score as score
 from untrained.engine.store import Store as Store

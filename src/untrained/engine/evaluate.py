@@ -1,121 +1,118 @@
-"""Evaluators turn Archs into Records. This one builds the network and asks proxies; benchmark tables and trainings are
-others of the same type, so that no strategy knows whom it talks to.
+"""Evaluators turn Archs into Records. This one asks proxies, through whatever executor; benchmark tables and trainings
+are others of the same type, so that no strategy knows whom it talks to.
 
-Failures are values: whatever goes wrong with one architecture becomes the `Failure` in its record, and the run goes on.
+What the store knows is not asked again; what arrives is stored at once, by this process alone.
 """
 
-import re
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import isfinite, isnan
-from pathlib import Path
-from time import perf_counter
-from typing import ParamSpec, Protocol, TypeVar
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
-from torch import nn
 
 from untrained.data import Source
 from untrained.data._source import fingerprint
-from untrained.engine.store import Store, key_of
-from untrained.errors import Unscorable, UsageError
-from untrained.probe import Probe
-from untrained.probe.guard import random_state
+from untrained.engine.executor import Executor, Inline
+from untrained.engine.faults import first_line, kind_of
+from untrained.engine.measure import Blanks, Build, Examiner
+from untrained.engine.store import Key, Store, key_of
+from untrained.errors import UsageError
 from untrained.proxies import Proxy
-from untrained.rng import seed_for
-from untrained.types import Arch, Batch, Failure, Record
-
-Build = Callable[[Arch], nn.Module]
-P = ParamSpec("P")
-T = TypeVar("T")
+from untrained.types import Arch, Batch, Record
 
 
 class Evaluator(Protocol):
     """Anything that can judge architectures."""
 
-    def __call__(self, archs: Sequence[Arch]) -> Iterator[list[Record]]: ...
+    def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]: ...
 
 
 @dataclass
 class ProxyEvaluator:
-    """Build each architecture once a seed, show it a batch, ask every proxy; read the store before, write it after."""
+    """Ask every proxy about every architecture, once a seed."""
 
-    build: Build
-    source: Source
+    samples: "Samples"
     proxies: Sequence[Proxy]
-    seeds: Sequence[int] = (0,)
+    executor: Executor
     device: str = "cpu"
     store: Store | None = None
+    measured: int = 0  # architectures of which the store did not know everything
 
-    def __post_init__(self) -> None:
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise UsageError(f"device {self.device!r} cannot be used on this machine; try cpu, cuda or mps") from error
+    @staticmethod
+    def here(
+        build: Build,
+        source: Source,
+        proxies: Sequence[Proxy],
+        seeds: Sequence[int] = (0,),
+        device: str = "cpu",
+        store: Store | None = None,
+        alike: bool = True,
+    ) -> "ProxyEvaluator":
+        """Asks in this process; `build` may be any function."""
+        samples = Samples.of(source, proxies, seeds)
+        examiner = Examiner(build, proxies, source.task.loss, samples.largest(), device)
+        return ProxyEvaluator(samples, proxies, Inline(examiner, alike), device, store)
 
-    def __call__(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
-        """The records of one architecture after the other, in the order of proxies and seeds."""
-        for arch in archs:
-            yield [record for seed in self.seeds for record in self._one(arch, seed)]
+    def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
+        """The records of one architecture after the other, in the order in which they were asked for, and for each in
+        the order of seeds and proxies. They are stored in the order in which they come."""
+        wanted = {arch: [blank for seed in self.samples.seeds for blank in self._blanks(arch, seed)] for arch in archs}
+        found = self._known([blank for blanks in wanted.values() for blank in blanks])
+        questions: dict[tuple[Arch, int], list[Record]] = {}
+        for blank in (blank for blanks in wanted.values() for blank in blanks if key_of(blank) not in found):
+            questions.setdefault((blank.arch, blank.seed), []).append(blank)
+        unknown = {arch for arch, _ in questions}
+        waiting = deque(archs)
+        with closing(self._answers(list(questions.values()))) as answers:
+            for records in answers:
+                found.update((key_of(record), record) for record in records)
+                while waiting and all(key_of(blank) in found for blank in wanted[waiting[0]]):
+                    arch = waiting.popleft()
+                    self.measured += arch in unknown
+                    yield [found[key_of(blank)] for blank in wanted[arch]]
 
-    def _one(self, arch: Arch, seed: int) -> list[Record]:
-        blanks = [self._blank(arch, proxy, seed) for proxy in self.proxies]
-        known = [self.store.get(key_of(blank)) if self.store is not None else None for blank in blanks]
-        missing = [place for place, record in enumerate(known) if record is None]
-        fresh = self._measure(arch, seed, [blanks[i] for i in missing], [self.proxies[i] for i in missing])
-        if self.store is not None:
-            self.store.add(fresh)
-        answers = iter(fresh)
-        return [record or next(answers) for record in known]
+    def _answers(self, questions: Sequence[Blanks]) -> Generator[list[Record]]:
+        """Nothing at first, so that what is known already can be told; then the answers as they come, stored."""
+        yield []
+        for _, records in self.executor.map(questions):
+            if self.store is not None:
+                self.store.add(records)
+            yield records
 
-    def _blank(self, arch: Arch, proxy: Proxy, seed: int) -> Record:
-        """The record as far as it is known before anything is measured."""
-        _, data = self._batch(proxy.samples, seed)
-        return Record(
-            arch, proxy.measure, self.source.task, seed, 0.0, data=data, device=torch.device(self.device).type
-        )
+    def _known(self, blanks: Blanks) -> dict[Key, Record]:
+        """What the store has; a failure of the machine counts as nothing."""
+        found = {key_of(blank): self.store.get(key_of(blank)) for blank in blanks} if self.store is not None else {}
+        return {key: r for key, r in found.items() if r is not None and not (r.error and r.error.passing)}
 
-    def _measure(self, arch: Arch, seed: int, blanks: list[Record], proxies: list[Proxy]) -> list[Record]:
-        if not proxies:
-            return []
-        start = perf_counter()
-        model = attempt(self._network, arch, seed)
-        build_seconds = (perf_counter() - start) / len(proxies)
-        probes: list[Probe] = []  # one at most, made when first asked for
-        done = []
-        for blank, proxy in zip(blanks, proxies, strict=True):
-            start = perf_counter()
-            outcome = model if isinstance(model, Failure) else attempt(self._ask, proxy, model, seed, probes)
-            value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
-            seconds = perf_counter() - start
-            done.append(replace(blank, value=value, error=error, build_seconds=build_seconds, measure_seconds=seconds))
-        return done
+    def _blanks(self, arch: Arch, seed: int) -> list[Record]:
+        """The records as far as they are known before anything is measured."""
+        kind = torch.device(self.device).type
+        task, data = self.samples.source.task, self.samples.fingerprint
+        return [Record(arch, p.measure, task, seed, 0.0, data=data(p.samples, seed), device=kind) for p in self.proxies]
 
-    def _ask(self, proxy: Proxy, model: nn.Module, seed: int, probes: list[Probe]) -> float:
-        """The score of one proxy. All share one probe of the largest batch, of which each sees its first samples; a
-        small batch is the head of a large one, so no record depends on which other proxies were asked."""
-        if not probes:
-            batch, _ = self._batch(max(p.samples for p in self.proxies), seed)
-            probes.append(Probe(model, batch.to(self.device), loss=self.source.task.loss, seed=seed))
-        value = proxy(probes[0])
-        if isnan(value):
-            raise Unscorable("nan", "the score is not a number")
-        if not isfinite(value):
-            raise Unscorable("inf", "the score is infinite")
-        return value
 
-    def _network(self, arch: Arch, seed: int) -> nn.Module:
-        """The network with weights that depend on the architecture and the seed alone."""
-        with random_state(seed_for("weights", arch.space, arch, seed)):
-            return self.build(arch).to(self.device)
+@dataclass(frozen=True)
+class Samples:
+    """The batches of a run: one a seed, large enough for every proxy, each of which sees its first samples."""
 
-    @cached_property
-    def _batches(self) -> dict[tuple[int, int], tuple[Batch, str]]:
-        return {}
+    source: Source
+    seeds: Sequence[int]
+    most: int
+    _batches: dict[tuple[int, int], tuple[Batch, str]] = field(default_factory=dict)
 
-    def _batch(self, samples: int, seed: int) -> tuple[Batch, str]:
+    @staticmethod
+    def of(source: Source, proxies: Sequence[Proxy], seeds: Sequence[int]) -> "Samples":
+        return Samples(source, seeds, max(proxy.samples for proxy in proxies))
+
+    def largest(self) -> dict[int, Batch]:
+        return {seed: self._drawn(self.most, seed)[0] for seed in self.seeds}
+
+    def fingerprint(self, samples: int, seed: int) -> str:
+        return self._drawn(samples, seed)[1]
+
+    def _drawn(self, samples: int, seed: int) -> tuple[Batch, str]:
         if (samples, seed) not in self._batches:
             batch = self._draw(samples, seed)
             self._batches[samples, seed] = batch, fingerprint(batch)
@@ -125,41 +122,5 @@ class ProxyEvaluator:
         try:
             return self.source.batch(samples, seed)
         except (RuntimeError, MemoryError) as error:
-            why = "they do not fit into memory" if _kind(error) == "oom" else _first_line(error)
+            why = "they do not fit into memory" if kind_of(error) == "oom" else first_line(error)
             raise UsageError(f"no samples for {self.source.task}: {why}; choose another input shape") from error
-
-
-def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failure:
-    """The result of `work`, or why there is none. Wrong usage and Ctrl-C are no failures of the network."""
-    try:
-        return work(*args, **kwargs)
-    except UsageError:
-        raise
-    except Unscorable as reason:
-        return Failure(reason.kind, reason.detail)
-    except Exception as error:
-        return Failure(_kind(error), _last_line(error))
-
-
-def _kind(error: Exception) -> str:
-    """The one word to count by, for an exception that nobody raised on purpose."""
-    text = str(error)
-    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
-        return "oom"
-    if isinstance(error, torch.OutOfMemoryError):
-        return "oom"
-    if isinstance(error, NotImplementedError) or re.search("derivative for .* is not implemented", text):
-        return "unsupported"
-    return "error"
-
-
-def _last_line(error: BaseException) -> str:
-    """Type, message, and the last place in code that is neither ours nor torch's, where there is one."""
-    libraries = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(libraries)]
-    place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {_first_line(error)}{place}"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

@@ -66,13 +66,14 @@ def score(
     with _opened(store) as opened:
         for subject in subjects:
             source = _source(subject, data, input_shape, num_classes, data_root)
-            evaluate = ProxyEvaluator(
+            evaluate = ProxyEvaluator.here(
                 lambda arch, s=subject, t=source.task: s.build(t),  # type: ignore[misc]
                 source,
                 expanded(chosen),
-                seeds=range(seeds),
-                device=device,
-                store=opened if subject.stored else None,
+                range(seeds),
+                device,
+                opened if subject.stored else None,
+                alike=False,  # all threads for one network
             )
             records.extend(record for batch in evaluate([subject.arch]) for record in batch)
     return records + [record for judge in chosen if judge.parts for record in aggregated(records, judge)]
@@ -104,7 +105,7 @@ def _subject(what: Any, space: str | Space, device: str) -> Subject:
         raise UsageError(f"cannot score a {type(what).__name__}; give a module, an architecture, or 'file.py:factory'")
     home = _home(what, space)
     known = home.name in SPACES and SPACES[home.name] is home
-    return Subject(what, home.task, lambda task: home.build(what, task), stored=known)
+    return Subject(what, home.task, lambda task: home.build(what, task, device), stored=known)
 
 
 def _home(arch: Arch, space: str | Space) -> Space:

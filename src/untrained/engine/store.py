@@ -1,32 +1,32 @@
 """The store: a SQLite file that is cache, resume and data set in one. Keyed by everything that determines a value.
 
-A record is written once and for all when it is finished; a killed process loses only what it was working on. The store
-knows nothing of scoring: it keeps Records and gives them back.
+A record is written once and for all when it is finished; a killed process loses only what it was working on. Many may
+read while one writes. The store knows nothing of scoring: it keeps Records and gives them back.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from untrained.engine._schema import COLUMNS, KEY, OUTCOME, SETTING, STEPS, VERSION
 from untrained.errors import UsageError
-from untrained.types import Arch, Failure, Record, Task
+from untrained.types import PASSING, Arch, Failure, Record, Task
 
-VERSION = 1
-_KEY = "space, arch, measure, task, data, init, dtype, device, seed"
-_SCHEMA = f"""
-CREATE TABLE records (
-    space TEXT NOT NULL, arch TEXT NOT NULL, measure TEXT NOT NULL, task TEXT NOT NULL, data TEXT NOT NULL,
-    init TEXT NOT NULL, dtype TEXT NOT NULL, device TEXT NOT NULL, seed INTEGER NOT NULL,
-    genes TEXT NOT NULL, value REAL, error TEXT, detail TEXT,
-    build_seconds REAL NOT NULL, measure_seconds REAL NOT NULL,
-    CHECK ((value IS NULL) != (error IS NULL)),
-    PRIMARY KEY ({_KEY})
-)
+PATIENCE = 30.0  # seconds to wait for another writer
+
+_FLAT = f"SELECT {', '.join(COLUMNS)} FROM flat"
+_ONE = f"{_FLAT} WHERE {' AND '.join(f'{column} = ?' for column in KEY)}"
+_PASSING = ", ".join(f"'{kind}'" for kind in PASSING)
+_INSERT = f"""
+INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME)}) VALUES (?, ?, {", ".join("?" * len(OUTCOME))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUTCOME)} WHERE error IN ({_PASSING})
 """
-_COLUMNS = f"{_KEY}, genes, value, error, detail, build_seconds, measure_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,44 +61,60 @@ def key_of(record: Record) -> Key:
 class Store:
     """`store.add(records)`, `store.get(key)`, iteration over everything in order of writing."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, existing: bool = False) -> None:
+        """Open a store, or begin one unless it must exist already. One of an earlier version is brought up to date."""
         self.path = Path(path)
-        try:
+        if existing and not self.path.is_file():
+            raise UsageError(f"there is no store at {self.path}; a run folder holds one called records.sqlite")
+        with self._named("cannot be used as a store"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, timeout=30)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._prepare()
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise UsageError(f"{self.path} cannot be used as a store: {error}") from error
+            self._db = sqlite3.connect(self.path, timeout=PATIENCE)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+        self._settings: dict[tuple[object, ...], int] = {}
 
     def _prepare(self) -> None:
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                self._db.execute(_SCHEMA)
-                self._db.execute(f"PRAGMA user_version = {VERSION}")
-            elif version != VERSION:
-                raise UsageError(f"{self.path} has store version {version}; this program reads {VERSION}")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise UsageError(f"{self.path} has store version {version}; this program reads up to {VERSION}: update it")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        if version < VERSION:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                (version,) = self._db.execute("PRAGMA user_version").fetchone()
+                if version < VERSION:  # nobody else has done it meanwhile
+                    STEPS[version](self._db)
+                    self._db.execute(f"PRAGMA user_version = {VERSION}")
 
     def add(self, records: Iterable[Record]) -> None:
-        """Write records, all or none. One that is already there stays as it is."""
-        rows = [_row(record) for record in records]
-        with self._db:
-            self._db.executemany(f"INSERT OR IGNORE INTO records ({_COLUMNS}) VALUES ({','.join('?' * 15)})", rows)
+        """Write records, all or none. One that is already there stays as it is, unless only the machine had failed."""
+        try:
+            with self._named("cannot be written"), self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for record in records:
+                    self._db.execute(_INSERT, (self._arch(record), self._setting(record), *_outcome(record)))
+        except BaseException:
+            self._settings.clear()  # their numbers were taken back with everything else
+            raise
 
     def get(self, key: Key) -> Record | None:
-        where = " AND ".join(f"{column} = ?" for column in _KEY.split(", "))
-        row = self._db.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", astuple(key)).fetchone()
+        with self._named("cannot be read"):
+            row = self._db.execute(_ONE, astuple(key)).fetchone()
         return None if row is None else _record(row)
 
     def __iter__(self) -> Iterator[Record]:
-        return (_record(row) for row in self._db.execute(f"SELECT {_COLUMNS} FROM records ORDER BY rowid"))
+        with self._named("cannot be read"):
+            for row in self._db.execute(f"{_FLAT} ORDER BY place"):
+                yield _record(row)
 
     def __len__(self) -> int:
-        (count,) = self._db.execute("SELECT count(*) FROM records").fetchone()
-        return int(count)
+        with self._named("cannot be read"):
+            (count,) = self._db.execute("SELECT count(*) FROM records").fetchone()
+            return int(count)
 
     def close(self) -> None:
         self._db.close()
@@ -111,39 +127,76 @@ class Store:
     ) -> None:
         self.close()
 
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """Whatever the disk or SQLite says comes with the name of the file."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(f"{self.path} {what}: {error}{_advice(str(error))}") from error
 
+    def _arch(self, record: Record) -> int:
+        name = record.arch.space, str(record.arch)
+        self._db.execute(
+            "INSERT INTO archs (space, arch, genes) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (*name, json.dumps(record.arch.genes)),
+        )
+        (number,) = self._db.execute("SELECT id FROM archs WHERE space = ? AND arch = ?", name).fetchone()
+        return int(number)
+
+    def _setting(self, record: Record) -> int:
+        """There are few of them, so they are remembered."""
+        setting = astuple(key_of(record))[2:]
+        if setting not in self._settings:
+            marks, same = ", ".join("?" * len(SETTING)), " AND ".join(f"{name} = ?" for name in SETTING)
+            names = ", ".join(SETTING)
+            self._db.execute(f"INSERT INTO settings ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING", setting)
+            (number,) = self._db.execute(f"SELECT id FROM settings WHERE {same}", setting).fetchone()
+            self._settings[setting] = int(number)
+        return self._settings[setting]
+
+
+def _advice(said: str) -> str:
+    if "locked" in said:
+        return "; another program is writing it: wait for it, or choose another folder"
+    if "disk is full" in said or "No space left" in said:
+        return "; what was finished is kept: make room and type the same command again"
+    if "malformed" in said or "not a database" in said:
+        return "; it is damaged or no store: it was left as it is, choose another folder"
+    return ""
+
+
+@cache
 def _task_text(task: Task) -> str:
     return json.dumps([task.dataset, list(task.input_shape), task.num_classes, task.loss])
 
 
-def _row(record: Record) -> tuple[object, ...]:
+def _outcome(record: Record) -> tuple[object, ...]:
     error = record.error
-    return (
-        *astuple(key_of(record)),
-        json.dumps(record.arch.genes),
-        record.value,
-        error.kind if error else None,
-        error.detail if error else None,
-        record.build_seconds,
-        record.measure_seconds,
-    )
+    told = (error.kind, error.detail, error.trace) if error else (None, None, None)
+    costs = record.build_seconds, record.transfer_seconds, record.measure_seconds, record.peak_bytes
+    return record.value, *told, record.note, *costs
 
 
-def _record(row: tuple[object, ...]) -> Record:
-    key = Key(*row[:9])  # type: ignore[arg-type]
-    genes, value, error, detail, build, measure = row[9:]
+def _record(row: tuple[Any, ...]) -> Record:
+    key = Key(*row[: len(KEY)])
+    found = dict(zip(COLUMNS, row, strict=True))
     dataset, shape, classes, loss = json.loads(key.task)
+    error = Failure(found["error"], found["detail"] or "", found["trace"] or "") if found["error"] else None
     return Record(
-        arch=Arch(key.space, tuple((name, choice) for name, choice in json.loads(str(genes))), key.arch),
+        arch=Arch(key.space, tuple((name, choice) for name, choice in json.loads(found["genes"])), key.arch),
         measure=key.measure,
         task=Task(dataset, tuple(shape), classes, loss),
         seed=key.seed,
-        value=None if value is None else float(value),  # type: ignore[arg-type]
-        error=None if error is None else Failure(str(error), str(detail or "")),
+        value=found["value"],
+        error=error,
         data=key.data,
         init=key.init,
         dtype=key.dtype,
         device=key.device,
-        build_seconds=float(build),  # type: ignore[arg-type]
-        measure_seconds=float(measure),  # type: ignore[arg-type]
+        note=found["note"],
+        build_seconds=found["build_seconds"],
+        transfer_seconds=found["transfer_seconds"],
+        measure_seconds=found["measure_seconds"],
+        peak_bytes=found["peak_bytes"],
     )

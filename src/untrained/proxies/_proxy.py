@@ -37,6 +37,7 @@ class Proxy:
     version: int
     cost: float = 1  # multiply-adds, in forward passes of those samples (a backward pass is two)
     layers: str = ANY  # what a network must have for it to mean something
+    averages: bool = False  # a mean over samples: fewer of them estimate the same number
     options: tuple[tuple[str, Any], ...] = ()
     parts: tuple[str, ...] = ()  # of an aggregate: the proxies whose ranks among candidates it combines
 
@@ -139,12 +140,13 @@ def proxy(
     version: int = 1,
     cost: float = 1,
     layers: str = ANY,
+    averages: bool = False,
 ) -> Callable[[Callable[..., float]], Proxy]:
     """Decorator: make a `Proxy` of a function `(probe, **options) -> float`. Its name is the function's name."""
 
     def make(function: Callable[..., float]) -> Proxy:
         name = function.__name__.rstrip("_")
-        return Proxy(name, function, paper, higher_is_better, measures, needs, samples, version, cost, layers)
+        return Proxy(name, function, paper, higher_is_better, measures, needs, samples, version, cost, layers, averages)
 
     return make
 

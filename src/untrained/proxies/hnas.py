@@ -32,7 +32,7 @@ def grad(probe: Probe) -> float:
 
 
 @registered
-@proxy(paper=PAPER, measures="trainability", needs=FAMILY, samples=64, cost=3, layers=LAYERS)
+@proxy(paper=PAPER, measures="trainability", needs=FAMILY, samples=64, cost=3, layers=LAYERS, averages=True)
 def trace(probe: Probe, reading: Reading = "cross") -> float:
     """Root of the mean squared norm of the gradient of a sample's label output.
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untrained.reports import _units
+from untrained import _numbers as _units
 from untrained.reports._html import cell, code, facts, paragraph, section, table
 from untrained.reports.charts import TOP, histogram, scatter, thinned
 from untrained.reports.summary import Failed, Ranked, Summary

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, log10, sqrt
 
-from untrained.reports import _units
+from untrained import _numbers as _units
 from untrained.reports._axis import Axis, axis, nice_step, nice_ticks
 from untrained.reports.summary import Ranked
 

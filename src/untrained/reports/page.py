@@ -7,7 +7,7 @@ import re
 from html import escape
 from importlib.resources import files
 
-from untrained.reports import _units
+from untrained import _numbers as _units
 from untrained.reports._evidence import SIZES, direction, distribution, failures, ranking, size
 from untrained.reports._html import copyable, facts, paragraph, section
 from untrained.reports.drawing import draw

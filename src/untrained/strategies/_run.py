@@ -3,14 +3,16 @@
 import json
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from untrained.engine import Store
+from untrained.engine import Cost, Store
 from untrained.errors import UsageError
+from untrained.strategies.budget import USUAL
 
 _PACKAGES = ("untrained", "torch", "numpy")
 
@@ -27,9 +29,12 @@ class Settings:
     seeds: int
     device: str
     code: str = ""  # fingerprint of the user's own files
+    screen: str = ""  # cheap proxies that decide who is judged
+    keep: str = ""  # and the share that they let pass
 
     def default_folder(self) -> Path:
-        words = (self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device)
+        words = [self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device]
+        words += [f"{self.screen}-{self.keep}"] if self.screen else []
         plain = ("seed0", "x1", "cpu")
         return Path("runs", "-".join(_for_a_file(word) for word in words if word not in plain))
 
@@ -43,10 +48,18 @@ class Run:
     measure: str
     higher_is_better: bool
     about: str
-    budget: int
+    budget: int | None
+    time: str | None = None
+    stable: int | None = None
+    top: int = 10
     wall_seconds: float = 0.0  # of all sittings together
-    stopped_early: bool = False
+    ended: str = ""  # why the last sitting ended
+    workers: list[dict[str, Any]] = field(default_factory=list)  # what each did with its time, all sittings together
     versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stopped_early(self) -> bool:
+        return self.ended == "interrupted"
 
     @property
     def store(self) -> Path:
@@ -54,9 +67,11 @@ class Run:
 
     def options(self) -> str:
         """What to type after `untrained search` to get or resume this run."""
-        asked, plain = asdict(self.settings) | {"budget": self.budget, "run": str(self.folder)}, _plain()
+        enough = {"budget": self.budget, "time": self.time, "stable": self.stable, "top": self.top}
+        asked, plain = asdict(self.settings) | enough | {"run": str(self.folder)}, _plain()
         del asked["code"]
-        return " ".join(f"--{name} {quote(str(value))}" for name, value in asked.items() if value != plain.get(name))
+        told = {name: value for name, value in asked.items() if value not in ("", None, plain.get(name))}
+        return " ".join(f"--{name} {quote(str(value))}" for name, value in told.items())
 
     def begun(self) -> bool:
         """Whether the folder holds records; a run that failed before its first has nothing to protect."""
@@ -74,7 +89,15 @@ class Run:
         changed = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in ours if ours[name] != theirs[name]]
         if changed and before.begun():
             raise UsageError(f"{self.folder} holds another run, with {', '.join(changed)}; choose another --run folder")
-        return replace(self, wall_seconds=before.wall_seconds, versions=_versions())
+        return replace(self, wall_seconds=before.wall_seconds, workers=before.workers, versions=_versions())
+
+    def account(self, costs: Iterable[Cost], seconds: float, ended: str) -> "Run":
+        """This run after a sitting that took so many seconds."""
+        rows = {row["worker"]: row for row in self.workers}
+        for row in (cost.row() for cost in costs):
+            former = rows.get(row["worker"], {})
+            rows[row["worker"]] = {k: v if k == "worker" else v + former.get(k, 0) for k, v in row.items()}
+        return replace(self, wall_seconds=self.wall_seconds + seconds, workers=list(rows.values()), ended=ended)
 
     def save(self) -> "Run":
         """Write `run.json` whole or not at all."""
@@ -98,7 +121,8 @@ class Run:
             )
         try:
             facts: dict[str, Any] = json.loads(path.read_text())
-            return Run(Path(folder), Settings(**facts.pop("settings")), **facts)
+            known = {name: value for name, value in facts.items() if name in Run.__dataclass_fields__}
+            return Run(**known | {"folder": Path(folder), "settings": Settings(**facts["settings"])})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"{path} is damaged: {error}; delete the folder, or choose another --run") from error
 
@@ -113,7 +137,7 @@ def _plain() -> dict[str, Any]:
 
     from untrained.strategies.search import search
 
-    return {name: parameter.default for name, parameter in signature(search).parameters.items()}
+    return {name: parameter.default for name, parameter in signature(search).parameters.items()} | {"budget": USUAL}
 
 
 def _versions() -> dict[str, str]:

@@ -71,6 +71,23 @@ def _spread(values: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def fitness(records: Iterable[Record], measure: str, higher_is_better: bool) -> float | None:
+    """The mean score of one architecture over its seeds, turned so that higher is better; None where one failed."""
+    values = [record.value for record in records if record.measure == measure]
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return fmean(known) if higher_is_better else -fmean(known)
+
+
+def fitnesses(records: Iterable[Record], measure: str, higher_is_better: bool) -> dict[Arch, float | None]:
+    """The fitness of every architecture."""
+    by_arch: dict[Arch, list[Record]] = {}
+    for record in records:
+        by_arch.setdefault(record.arch, []).append(record)
+    return {arch: fitness(found, measure, higher_is_better) for arch, found in by_arch.items()}
+
+
 def scores(records: Iterable[Record]) -> dict[int, float]:
     """Values by seed."""
     return {r.seed: r.value for r in records if r.value is not None}

@@ -1,0 +1,54 @@
+"""The program of a worker process: `python -m untrained.engine._worker`. Reads its job and then questions from standard
+input, writes answers to standard output, and ends when nobody is there to ask any more."""
+
+import os
+import pickle
+import signal
+import sys
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, Any
+
+from untrained.engine.measure import Blanks, Job
+from untrained.errors import UsageError
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the user's code prints must not get among the answers
+
+    def say(kind: str, what: Any) -> None:
+        pickle.dump((kind, what), answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+    try:
+        work(pickle.load(sys.stdin.buffer), sys.stdin.buffer, say)
+    except UsageError as error:
+        say("refused", str(error))
+
+
+def work(job: Job, questions: IO[bytes], say: Any) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    examine = job.open()
+    inbox: SimpleQueue[list[Blanks]] = SimpleQueue()
+    Thread(target=_listen, args=(questions, inbox), daemon=True).start()
+    say("ready", None)
+    while True:
+        for blanks in inbox.get():
+            say("answer", examine(blanks))
+
+
+def _listen(questions: IO[bytes], inbox: "SimpleQueue[list[Blanks]]") -> None:
+    """Take questions while others are being answered. When the asking process is gone, so is this one, at once."""
+    try:
+        while True:
+            inbox.put(pickle.load(questions))
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Failures are values: whatever goes wrong with one architecture becomes the `Failure` in its record, and the run goes
+on."""
+
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import torch
+
+from untrained.errors import Unscorable, UsageError
+from untrained.types import Failure
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failure:
+    """The result of `work`, or why there is none. Wrong usage and Ctrl-C are no failures of the network."""
+    try:
+        return work(*args, **kwargs)
+    except UsageError:
+        raise
+    except Unscorable as reason:
+        return Failure(reason.kind, reason.detail)
+    except Exception as error:
+        return Failure(kind_of(error), _last_line(error), _trace(error))
+
+
+def kind_of(error: Exception) -> str:
+    """The one word to count by, for an exception that nobody raised on purpose."""
+    text = str(error)
+    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
+        return "oom"
+    if isinstance(error, torch.OutOfMemoryError):
+        return "oom"
+    if isinstance(error, NotImplementedError) or re.search("derivative for .* is not implemented", text):
+        return "unsupported"
+    return "error"
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _last_line(error: BaseException) -> str:
+    """Type, message, and the last place in code that is neither ours nor torch's, where there is one."""
+    libraries = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(libraries)]
+    place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {first_line(error)}{place}"
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback from the first line below this file on."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()

@@ -1,0 +1,106 @@
+"""What one does with finished stores: look into one, take it elsewhere, put two together."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from untrained.engine.store import Store
+from untrained.errors import UsageError
+from untrained.types import Record
+
+_AT_ONCE = 10_000  # records in memory
+
+
+def opened(where: str | Path) -> Store:
+    """The store of a run folder, or the file itself; it must exist."""
+    path = Path(where)
+    return Store(path / "records.sqlite" if path.is_dir() else path, existing=True)
+
+
+def info(where: str | Path) -> dict[str, Any]:
+    """What a store holds, in numbers."""
+    archs: set[str] = set()
+    measures: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    with opened(where) as store:
+        for record in store:
+            archs.add(f"{record.arch.space} {record.arch}")
+            measures[record.measure] += 1
+            failures.update([record.error.kind] if record.error else [])
+        return {
+            "store": str(store.path),
+            "bytes": store.path.stat().st_size,
+            "architectures": len(archs),
+            "records": measures.total(),
+            "measures": dict(measures),
+            "failures": dict(failures),
+        }
+
+
+def export(where: str | Path, out: str | Path) -> int:
+    """Write all records as parquet or CSV, whole or not at all; how many there are."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    path, written = Path(out), 0
+    if path.suffix not in (".parquet", ".csv"):
+        raise UsageError(f"{out} says no format; end it in .parquet or .csv")
+    part = path.with_suffix(f"{path.suffix}.part")
+    with opened(where) as store:
+        schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _TYPES.items()])
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            writer = (parquet.ParquetWriter if path.suffix == ".parquet" else csv.CSVWriter)(part, schema)
+            with writer:
+                for records in _batches(store):
+                    writer.write_table(pa.Table.from_pylist([r.row() for r in records], schema))
+                    written += len(records)
+            os.replace(part, path)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error}") from error
+        finally:
+            part.unlink(missing_ok=True)
+    return written
+
+
+def merge(into: str | Path, others: Sequence[str | Path]) -> int:
+    """Add what other stores know and this one does not; how many records that is. The others are left as they are."""
+    with opened(into) as store:
+        before = len(store)
+        for other in others:
+            with opened(other) as source:
+                if source.path.resolve() == store.path.resolve():
+                    raise UsageError(f"{other} is the store to merge into; name another one")
+                for records in _batches(source):
+                    store.add(records)
+        return len(store) - before
+
+
+def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    left = iter(records)
+    while batch := list(islice(left, _AT_ONCE)):
+        yield batch
+
+
+_TYPES = {
+    "space": "string",
+    "arch": "string",
+    "proxy": "string",
+    "measure": "string",
+    "task": "string",
+    "data": "string",
+    "init": "string",
+    "dtype": "string",
+    "device": "string",
+    "seed": "int64",
+    "value": "float64",
+    "error": "string",
+    "note": "string",
+    "build_seconds": "float64",
+    "transfer_seconds": "float64",
+    "measure_seconds": "float64",
+    "peak_bytes": "int64",
+}
