@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.golden.reference import NetworkF, architectures, inputs, network_a, number
+from tests.golden.reference import NetworkF, inputs, network_a, number
+from tests.golden.scores import CASES, MARKS
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.circle import Motion, reverse, taylor
@@ -19,12 +20,7 @@ from untrained.probe.jets import Jet
 from untrained.proxies import dextr, load_proxy
 from untrained.types import Batch
 
-pytestmark = pytest.mark.data
-try:
-    CASES = architectures()
-except pytest.skip.Exception as absent:
-    CASES = []
-    pytestmark = [pytest.mark.data, pytest.mark.skip(reason=str(absent))]
+pytestmark = MARKS
 ids = [text for text, _ in CASES]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untrained import _numbers as _units
+from untrained import _numbers
 from untrained.reports._html import cell, code, facts, paragraph, section, table
 from untrained.reports.charts import TOP, histogram, scatter, thinned
 from untrained.reports.summary import Failed, Ranked, Summary
@@ -67,7 +67,7 @@ def ranking(summary: Summary) -> str:
 
 def _rank_table(everything: Sequence[Ranked], rows: Sequence[Ranked]) -> str:
     """Number formats and columns follow the whole ranking; a column that no row fills is left out."""
-    score, spread = _units.column([row.score for row in everything]), _units.column(_spreads(everything), digits=2)
+    score, spread = _numbers.column([row.score for row in everything]), _numbers.column(_spreads(everything), digits=2)
     columns = [
         _Column("num soft", "Rank", lambda row: f"= {row.rank}" if row.tied else str(row.rank)),
         _Column("arch", "Architecture", lambda row: code(row.arch)),
@@ -83,7 +83,7 @@ def _rank_table(everything: Sequence[Ranked], rows: Sequence[Ranked]) -> str:
 
 
 def _size_column(name: str, of: Size) -> _Column:
-    return _Column("num", name, lambda row: _or_dash(of(row), _units.quantity))
+    return _Column("num", name, lambda row: _or_dash(of(row), _numbers.quantity))
 
 
 def distribution(summary: Summary) -> str:
@@ -92,12 +92,12 @@ def distribution(summary: Summary) -> str:
     if len(rows) < 2:
         return ""
     scores = [row.score for row in rows]
-    text = _units.column(scores)
+    text = _numbers.column(scores)
     low, middle, high = quantiles(scores, n=4, method="inclusive")
     told = {"Best": text(scores[0]), "Median": text(middle), "Worst": text(scores[-1])}
     told["Middle half"] = f"{text(low)} to {text(high)}"
     if spreads := _spreads(rows):
-        told["Typical \u00b1 over seeds"] = _units.column(spreads, digits=2)(median(spreads))
+        told["Typical \u00b1 over seeds"] = _numbers.column(spreads, digits=2)(median(spreads))
     chart = histogram(rows, higher_is_better=summary.higher_is_better)
     return section("Scores", f'<div class="pair"><figure>{chart}{_caption("", rows)}</figure>{facts(told)}</div>')
 
@@ -127,7 +127,7 @@ def _correlations(rows: Sequence[Ranked], measured: dict[str, Size]) -> str:
             found[name] = rho
     if not found:
         return ""
-    told = ", ".join(f"{_units.fixed(rho, 2)} with {name}" for name, rho in found.items())
+    told = ", ".join(f"{_numbers.fixed(rho, 2)} with {name}" for name, rho in found.items())
     return f"Spearman rank correlation of the score: {told}. {_verdict(max(map(abs, found.values())))}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, log10, sqrt
 
-from untrained import _numbers as _units
+from untrained import _numbers
 from untrained.reports._axis import Axis, axis, nice_step, nice_ticks
 from untrained.reports.summary import Ranked
 
@@ -45,11 +45,11 @@ def histogram(ranking: Sequence[Ranked], *, higher_is_better: bool = True) -> st
     ticks = axis([edges[0], edges[-1]], decades=_WIDE_SCORES).ticks if log else nice_ticks(edges[0], edges[-1], 6)
     x = Axis(edges[0], edges[-1], log, tuple(tick for tick in ticks if edges[0] <= tick <= edges[-1]))
     y = Axis(0.0, max(counts) * 1.05, False, _whole_ticks(max(counts)))
-    y_labels = _units.ticks(y.ticks, units=False)
+    y_labels = _numbers.ticks(y.ticks, units=False)
     frame = _Frame(x, y, y_labels)
     bars = [_bar(frame, edges[i : i + 2], counts[i], best[i]) for i in range(len(counts)) if counts[i]]
     title = _axis_title("score", x, _direction(higher_is_better))
-    parts = [_axes(frame, _units.ticks(x.ticks, units=False), y_labels, title, "architectures"), *bars]
+    parts = [_axes(frame, _numbers.ticks(x.ticks, units=False), y_labels, title, "architectures"), *bars]
     return _svg(f"Histogram of {len(ranking)} scores", parts)
 
 
@@ -62,7 +62,7 @@ def scatter(
         return ""
     x = axis([value for _, value in rows], decades=1.0)
     y = axis([row.score for row, _ in rows], decades=_WIDE_SCORES)
-    y_labels = _units.ticks(y.ticks, units=False)
+    y_labels = _numbers.ticks(y.ticks, units=False)
     frame = _Frame(x, y, y_labels)
     title = _axis_title("score", y, _direction(higher_is_better))
     dots = [_dot(frame, row, value, name) for row, value in reversed(rows)]
@@ -71,7 +71,7 @@ def scatter(
         for row, v in rows
         if row.rank == ranking[0].rank
     ]
-    axes = _axes(frame, _units.ticks(x.ticks, units=True), y_labels, _axis_title(name, x), title)
+    axes = _axes(frame, _numbers.ticks(x.ticks, units=True), y_labels, _axis_title(name, x), title)
     return _svg(
         f"Score against {name} of {len(rows)} architectures", [axes, f'<g class="dots">{"".join(dots)}</g>', *ring]
     )
@@ -111,7 +111,7 @@ def _whole_ticks(most: int) -> tuple[float, ...]:
 
 def _bar(frame: _Frame, edges: Sequence[float], count: int, best: int) -> str:
     left, right = frame.across(edges[0]) + 0.75, frame.across(edges[1]) - 0.75
-    said = f"{_units.significant(edges[0])} to {_units.significant(edges[1])}: {count}" + (
+    said = f"{_numbers.significant(edges[0])} to {_numbers.significant(edges[1])}: {count}" + (
         f", {best} of them among the best {TOP}" if best else ""
     )
     rect = '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>'
@@ -126,7 +126,7 @@ def _bar(frame: _Frame, edges: Sequence[float], count: int, best: int) -> str:
 
 def _dot(frame: _Frame, row: Ranked, value: float, name: str) -> str:
     kind, radius = (' class="top"', 4.5) if row.rank <= TOP else ("", 3.5)
-    said = f"{row.rank}. {row.arch}\nscore {_units.significant(row.score, 4)}, {_units.quantity(value)} {name}"
+    said = f"{row.rank}. {row.arch}\nscore {_numbers.significant(row.score, 4)}, {_numbers.quantity(value)} {name}"
     return (
         f'<circle{kind} cx="{frame.across(value):.1f}" cy="{frame.up(row.score):.1f}" r="{radius}">'
         f"<title>{escape(said)}</title></circle>"

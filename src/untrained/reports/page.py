@@ -7,7 +7,7 @@ import re
 from html import escape
 from importlib.resources import files
 
-from untrained import _numbers as _units
+from untrained import _numbers
 from untrained.reports._evidence import SIZES, direction, distribution, failures, ranking, size
 from untrained.reports._html import copyable, facts, paragraph, section
 from untrained.reports.drawing import draw
@@ -62,8 +62,8 @@ def headline(summary: Summary) -> str:
         tried = len(summary.failed)
         return f"No architecture has a score: {tried} tried, {tried} failed." if tried else "Nothing was scored."
     best = summary.ranking[0]
-    told = [f"score {_units.significant(best.score)}"]
-    told += [f"{_units.quantity(value)} {name}" for name, of in SIZES.items() if (value := of(best)) is not None]
+    told = [f"score {_numbers.significant(best.score)}"]
+    told += [f"{_numbers.quantity(value)} {name}" for name, of in SIZES.items() if (value := of(best)) is not None]
     return f"Best of {len(summary.ranking):,}: {', '.join(told)}."
 
 
@@ -108,10 +108,10 @@ def _cost(summary: Summary) -> str:
     if not summary.cost:
         return section("Cost", paragraph("Not recorded."))
     names = [*(name for name in _COSTS if name in summary.cost), *(name for name in summary.cost if name not in _COSTS)]
-    told = {_COSTS.get(name, name): _units.duration(summary.cost[name]) for name in names}
+    told = {_COSTS.get(name, name): _numbers.duration(summary.cost[name]) for name in names}
     tried = len(summary.ranking) + len(summary.failed)
     if tried and "total" in summary.cost:
-        told["Per architecture"] = f"{_units.duration(summary.cost['total'] / tried)} ({tried:,} tried)"
+        told["Per architecture"] = f"{_numbers.duration(summary.cost['total'] / tried)} ({tried:,} tried)"
     return section("Cost", facts(told))
 
 

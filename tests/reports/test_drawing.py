@@ -1,4 +1,4 @@
-"""Drawings of stages, layers and several cells; single cells are tested with the page in test_reports.py."""
+"""Drawings of stages, layers and several cells; single cells: test_cells.py."""
 
 from itertools import combinations, pairwise
 from math import sqrt
@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.test_reports import CELLS, boxes, overlap, summary
-from untrained.reports.drawing import draw, family
+from tests.reports.examples import CELLS, boxes, drawn, opened, overlap, rooms, summary
+from untrained.reports.drawing import family
 from untrained.reports.page import render
 from untrained.spaces._sketch import Cells, Layers, Sketch, Stage, Stages
 
@@ -26,11 +26,6 @@ MLP = Stages((Stage("linear", 128), Stage("linear", 512)))
 TINY = Layers(192, (3, 4, 3), (3.5, 4.0, 3.5))
 BASE = Layers(624, (9, 10) * 8, (3.0, 3.5, 4.0, 3.0) * 4)
 LISTS: dict[str, Sketch] = {"mobile": MOBILE, "mlp": MLP, "tiny": TINY, "base": BASE}
-rooms = pytest.mark.parametrize("room", [880, 350])
-
-
-def drawn(sketch: Sketch, room: float = 880) -> ElementTree.Element:
-    return ElementTree.fromstring(draw(sketch, room=room))
 
 
 def texts(root: ElementTree.Element) -> list[str]:
@@ -172,10 +167,7 @@ def test_a_page_shows_it(name: str) -> None:
 def test_texts_of_a_row_keep_apart_in_a_browser(
     browser: Any, tmp_path: Path, name: str, width: int, shown: str
 ) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(render(summary(drawing=LISTS[name])), encoding="utf-8")
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.goto(file.as_uri())
+    page = opened(browser, tmp_path, summary(drawing=LISTS[name]), width)
     found = page.evaluate(
         f"""[...document.querySelectorAll(".{shown} .list")].map(svg => [...svg.querySelectorAll("g.row")].map(row =>
         [...row.querySelectorAll("text, rect")].map(mark => {{ const box = mark.getBoundingClientRect();

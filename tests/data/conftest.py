@@ -1,0 +1,15 @@
+"""A data root with tiny data sets in it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.data.tiny import write_binary, write_npz
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_binary(folder)
+    write_npz(folder / "tiny.npz")
+    return folder

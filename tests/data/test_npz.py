@@ -1,0 +1,80 @@
+"""Archives of numpy: what is read, and that complaints say what is wanted."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.data.tiny import RGB, Attack, write_npz
+from untrained.data import load
+from untrained.errors import UsageError
+from untrained.types import Task
+
+
+def test_npz_are_the_images_and_labels_of_the_file(root):
+    with np.load(root / "tiny.npz") as archive:
+        x, y = torch.from_numpy(archive["x"]), archive["y"]
+    source = load(f"npz:{root}/tiny.npz", Task("any", (3, 9, 11), 99))
+    assert source.task == Task("npz:tiny.npz", (3, 9, 11), 4)
+    batch = source.batch(12)
+    scaled = x.double() / 255
+    known = ((scaled - scaled.mean((0, 1, 2))) / scaled.std((0, 1, 2))).permute(0, 3, 1, 2).float()
+    distance, which = torch.cdist(batch.inputs.flatten(1), known.flatten(1)).min(1)
+    assert float(distance.max()) < 1e-2
+    assert sorted(which.tolist()) == list(range(12))
+    assert batch.targets.tolist() == y[which.numpy()].tolist()
+
+
+def test_npz_of_grey_images_under_the_other_names(tmp_path):
+    np.savez(tmp_path / "g.npz", x_train=np.arange(64, dtype=np.uint8).reshape(4, 4, 4), y_train=np.ones((4, 1), int))
+    source = load(f"npz:{tmp_path}/g.npz", RGB)
+    batch = source.batch(4)
+    assert source.task.num_classes == 2
+    assert batch.targets.tolist() == [1] * 4
+    assert torch.equal(batch.inputs[:, 0], batch.inputs[:, 2])
+
+
+GOOD = np.zeros((4, 5, 5, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"a": GOOD}, "holds a; it needs x and y"),
+        ({}, "holds nothing"),
+        ({"x": GOOD}, "needs x and y"),
+        ({"x": GOOD.astype(float), "y": np.arange(4)}, "x is float64"),
+        ({"x": GOOD[0, 0], "y": np.arange(5)}, r"wanted uint8 \(N, H, W\[, C\]\)"),
+        ({"x": GOOD[:0], "y": np.arange(0)}, r"x is uint8 \(0, 5, 5, 3\)"),
+        ({"x": GOOD, "y": np.arange(3)}, r"y is int64 \(3,\); wanted 4 whole numbers"),
+        ({"x": GOOD, "y": np.eye(4, dtype=int)}, r"y is int64 \(4, 4\)"),
+        ({"x": GOOD, "y": np.array(["cat"] * 4)}, "y is <U3"),
+        ({"x": GOOD, "y": np.array([0, 1, -1, 2])}, "from 0 up"),
+    ],
+)
+def test_a_wrong_npz_says_what_is_wanted(arrays, says, tmp_path):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(UsageError, match=says):
+        load(f"npz:{tmp_path}/bad.npz", RGB)
+
+
+def test_an_npz_that_cannot_be_read(tmp_path):
+    with pytest.raises(UsageError, match="say which file"):
+        load("npz", RGB)
+    with pytest.raises(UsageError, match="there is no file"):
+        load(f"npz:{tmp_path}/none.npz", RGB)
+    whole = write_npz(tmp_path / "whole.npz").read_bytes()
+    for name, content in {"text": b"hello", "cut": whole[:200], "empty": b""}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match="not a readable numpy archive"):
+            load(f"npz:{tmp_path}/{name}", RGB)
+    np.save(tmp_path / "single.npy", GOOD)
+    with pytest.raises(UsageError, match="not a readable numpy archive"):
+        load(f"npz:{tmp_path}/single.npy", RGB)
+
+
+def test_an_npz_with_a_hostile_object_is_refused_and_not_run(tmp_path):
+    target = tmp_path / "attacked"
+    np.savez(tmp_path / "bad.npz", x=np.array([Attack(target)], dtype=object), y=np.arange(1))
+    with pytest.raises(UsageError, match="allow_pickle=False"):
+        load(f"npz:{tmp_path}/bad.npz", RGB)
+    assert not target.exists()

@@ -1,0 +1,70 @@
+"""The page of a report in Chromium: nothing is too wide, overlaps, complains or asks the network."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reports.examples import CELLS, opened, summary
+from untrained.reports.page import render
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
+    long = replace(summary().ranking[0], arch="x" * 400, spread=0.25)
+    rows = (long, *summary().ranking[1:])
+    file = tmp_path / "report.html"
+    file.write_text(render(summary(ranking=rows, seeds=3, stopped_early=True)), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("requestfailed", lambda request: complaints.append(request.url))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    assert complaints == []
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    for box in ("html", ".rank", ".copy pre", ".drawing.wide", ".drawing.narrow"):
+        beyond = "element => element.scrollWidth - element.clientWidth"
+        assert page.locator(box).first.evaluate(beyond) <= 0, f"{box} is too wide"
+    drawn = page.evaluate(
+        """[...document.querySelectorAll("svg")].map(svg => [svg, svg.getBoundingClientRect()]).map(([svg, box]) =>
+        [svg.getAttribute("class"), box.width, box.height, svg.querySelectorAll("circle, rect").length])
+        .filter(row => row[1] > 0)"""
+    )
+    assert [kind for kind, *_ in drawn] == ["cell", "chart", "chart", "chart"], "one drawing of two is shown"
+    assert all(w > 250 and h > 100 and marks >= 10 for _, w, h, marks in drawn)
+    assert [marks for *_, marks in drawn][2:] == [95, 95]
+    assert page.locator("button:visible").count() == 2
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["mixed", "101 chain"])
+def test_labels_fit_their_boxes(browser: Any, tmp_path: Path, name: str) -> None:
+    page = opened(browser, tmp_path, summary(drawing=CELLS[name]), 1280)
+    slack = page.evaluate(
+        """[...document.querySelectorAll(".wide .tag, .wide .node")].map(group => {
+        const [box, text] = ["rect", "text"].map(tag => group.querySelector(tag).getBoundingClientRect());
+        return Math.min(text.left - box.left, box.right - text.right, text.top - box.top, box.bottom - text.bottom);
+        })"""
+    )
+    assert len(slack) == len(CELLS[name].nodes) + sum(bool(label) for *_, label in CELLS[name].edges)
+    assert min(slack) > 1
+    page.close()
+
+
+@pytest.mark.browser
+def test_tick_labels_do_not_overlap(browser: Any, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, summary(), 390)
+    rows = page.evaluate(
+        """[...document.querySelectorAll(".chart")].map(chart => [...chart.querySelectorAll(".tick")].map(tick => {
+        const box = tick.getBoundingClientRect(); return [box.left, box.right]; }))"""
+    )
+    assert all(len(ticks) >= 3 for ticks in rows)
+    assert all(a[1] + 4 < b[0] for ticks in rows for a, b in pairwise(ticks))
+    page.close()

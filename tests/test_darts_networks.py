@@ -1,0 +1,135 @@
+"""Networks of DARTS genotypes without reference data: any input size, blocks, drop path."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.genotypes import CONVS, SKIPS, TASK, alike, darts, small
+from untrained.errors import UsageError
+from untrained.probe import Probe
+from untrained.spaces import Space, load_space
+from untrained.spaces._blocks import FactorizedReduce, Zero, drop_path
+from untrained.spaces._darts_net import Place, WiredCell
+from untrained.spaces._genotype import Wiring
+from untrained.types import Batch, Task
+
+
+def build(space: Space, text: str = CONVS, task: Task = TASK) -> nn.Module:
+    torch.manual_seed(0)
+    return space.build(space.parse(text), task)
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 17, 23), (4, 8, 9)])
+@pytest.mark.parametrize("stem", ["cifar", "tiny_imagenet", "imagenet", "imagenet_search"])
+@pytest.mark.parametrize("name", ["darts", "darts_nasi"])
+def test_any_input_size(name: str, stem: str, shape: tuple[int, ...]):
+    space = load_space(f"{name}(channels=4,cells=4,stem={stem},auxiliary=True)")
+    x, task = torch.randn(2, *shape), Task("noise", shape, 7)
+    for model in (build(space, SKIPS, task), space.supernet(task)):
+        beside, logits = model(x)
+        assert beside.shape == logits.shape == (2, 7)
+        (beside.sum() + logits.sum()).backward()
+        assert model.eval()(x).shape == (2, 7)
+
+
+def test_a_probe_reads_the_main_logits_of_a_network_with_a_tower():
+    model = build(small.configured(auxiliary=True))
+    batch = Batch(torch.randn(4, 3, 8, 8), torch.zeros(4, dtype=torch.long))
+    with torch.no_grad():
+        beside, logits = model(batch.inputs)
+    assert torch.equal(Probe(model, batch).outputs, logits)
+    assert not torch.equal(beside, logits)
+
+
+@pytest.mark.parametrize("options", ["pooled=True", "pooled=False"])
+def test_maps_are_halved_by_pooling_or_by_strides(options: str):
+    sizes = []
+    model = build(load_space(f"darts_nasi(channels=4,cells=3,{options})"))
+    for part in model.cells:
+        part.register_forward_hook(lambda _, __, out: sizes.append(out.shape[1:]))
+    model(torch.randn(2, 3, 8, 8))
+    assert sizes == [(16, 8, 8), (32, 4, 4), (64, 2, 2)]
+
+
+def test_the_factorised_reduction_is_that_of_darts_where_sizes_are_even():
+    block, x = FactorizedReduce(6, 4).eval(), torch.randn(2, 6, 8, 10)
+    even, odd = (
+        F.conv2d(part, conv.weight, stride=2)
+        for part, conv in ((x.relu(), block.conv_1), (x.relu()[:, :, 1:, 1:], block.conv_2))
+    )
+    torch.testing.assert_close(block(x), torch.cat([even, odd], 1) / (1 + 1e-5) ** 0.5)
+    assert block(torch.randn(2, 6, 7, 5)).shape == (2, 4, 4, 3)
+
+
+def test_a_cut_edge_keeps_the_gradient():
+    x = torch.randn(2, 3, 5, 5, requires_grad=True)
+    out = Zero(2)(x)
+    assert out.shape == (2, 3, 3, 3)
+    out.sum().backward()
+    assert not out.any()
+    assert not x.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"stem": "cifra"}, "no stem is called 'cifra'; did you mean cifar"),
+        ({"operations": "s7"}, "no set of operations is called 's7'"),
+        ({"cells": 0}, "at least 2 channels and 1 cell"),
+        ({"drop_path": 1.0}, "drop_path is from 0 to below 1"),
+    ],
+)
+def test_options_that_make_no_network_are_refused(options: dict[str, object], says: str):
+    with pytest.raises(UsageError, match=says):
+        darts.configured(**options).sample(np.random.default_rng(0))
+
+
+# ------------------------------------------------------------------------------------------------------------ drop path
+
+
+def test_drop_path_keeps_the_mean_and_drops_whole_samples():
+    torch.manual_seed(0)
+    out = drop_path(torch.ones(4000, 2, 3, 3), 0.25)
+    assert out.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert torch.equal(out, out[:, :1, :1, :1].expand_as(out))
+    assert out.mean().item() == pytest.approx(1, abs=0.05)
+
+
+def cell(op: str) -> WiredCell:
+    place = Place((6, 6), 6, "normal", after_reduction=False, stride=1)
+    return WiredCell(Wiring(tuple(alike(op)), (2,)), place).eval()
+
+
+def test_drop_path_acts_on_each_edge_by_itself():
+    """Node 2 is the sum of two pooled inputs a and b, each zero or doubled: 0, 2a, 2b or 2a + 2b in every sample."""
+    torch.manual_seed(0)
+    pooling, s0, s1 = cell("avg_pool_3x3"), torch.randn(64, 6, 4, 4), torch.randn(64, 6, 4, 4)
+    with torch.no_grad():
+        a, b = pooling.edges[0](pooling.preprocess0(s0)), pooling.edges[1](pooling.preprocess1(s1))
+        torch.testing.assert_close(pooling(s0, s1, 0.0), a + b)
+        out = pooling(s0, s1, 0.5)
+    seen = set()
+    for i in range(64):
+        (kind,) = (k for k in product((0, 2), repeat=2) if torch.allclose(out[i], k[0] * a[i] + k[1] * b[i], atol=1e-6))
+        seen.add(kind)
+    assert len(seen) == 4
+
+
+def test_drop_path_spares_identities():
+    skipping, s0, s1 = cell("skip_connect"), torch.randn(8, 6, 4, 4), torch.randn(8, 6, 4, 4)
+    assert torch.equal(skipping(s0, s1, 0.9), skipping(s0, s1, 0.0))
+
+
+def test_drop_path_is_for_training_only_and_can_be_raised():
+    model, x = build(small.configured(drop_path=0.5)), torch.randn(8, 3, 8, 8)
+    assert not torch.equal(model(x), model(x))
+    model.drop_path = 0.0
+    assert torch.equal(model(x), model(x))
+    model.drop_path = 0.9
+    plain = build(small)
+    plain.load_state_dict(model.state_dict())
+    assert torch.equal(model.eval()(x), plain.eval()(x))

@@ -1,0 +1,108 @@
+"""Supernets of DARTS and NASI: what a subnet and a mixture are. Official values: golden/test_darts.py."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tests.genotypes import CONVS, ENAS_LIKE, TASK, nasi, small
+from untrained.errors import UsageError
+from untrained.spaces import Space, load_space
+from untrained.types import Arch
+
+
+def network(space: Space) -> nn.Module:
+    torch.manual_seed(1)
+    net = space.supernet(TASK)
+    for _ in range(2):
+        net(torch.randn(8, 3, 8, 8))  # statistics that are not those of a new network
+    return net
+
+
+@pytest.mark.parametrize("options", ["channels=4,cells=3", "channels=4,cells=3,stem=imagenet,auxiliary=True"])
+@pytest.mark.parametrize("name", ["darts", "darts_nasi"])
+def test_a_subnet_is_the_built_network_with_shared_weights(name: str, options: str):
+    space = load_space(f"{name}({options})")
+    net, x, rng = network(space), torch.randn(4, 3, 8, 8), np.random.default_rng(0)
+    own = {id(tensor) for tensor in (*net.parameters(), *net.buffers())}
+    for arch in (space.sample(rng) for _ in range(3)):
+        state = torch.get_rng_state()
+        sub = net.subnet(arch)
+        assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn
+        built = space.build(arch, TASK)
+        built.load_state_dict(sub.state_dict())
+        assert torch.equal(logits(sub.eval(), x), logits(built.eval(), x))
+        convs = [m.weight for m in sub.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+        assert {id(tensor) for tensor in (*convs, *sub.buffers())} <= own
+        with torch.no_grad():
+            net.classifier.weight.mul_(2)
+        assert not torch.equal(logits(sub, x), logits(built, x))
+
+
+def logits(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return model(x)
+
+
+def test_a_subnet_is_the_mixture_that_has_it_alone():
+    """Without pooling (whose norms only the supernet has) a one-hot mixture and the subnet are the same function."""
+    net, rng, x = network(small).eval(), np.random.default_rng(0), torch.randn(4, 3, 8, 8)
+    convs = small.configured(operations="s2")
+    for arch in (convs.sample(rng) for _ in range(3)):
+        net.mixture = one_hot(net.options, arch)
+        torch.testing.assert_close(logits(net, x), logits(net.subnet(arch), x))
+
+
+def one_hot(options: dict[str, tuple[str, ...]], arch: Arch) -> dict[str, Tensor]:
+    chosen = {
+        (f"{kind}{node}<-{source}", arch[f"{kind}{node}_op{i}"])
+        for kind in ("normal", "reduce")
+        for node in range(2, 6)
+        for i, source in enumerate(str(arch[f"{kind}{node}_inputs"]).split(","))
+    }
+    return {name: torch.tensor([float((name, op) in chosen) for op in ops]) for name, ops in options.items()}
+
+
+def test_a_node_without_edges_is_zero():
+    net = network(small).eval()
+    net.mixture = {name: torch.zeros(len(ops)) for name, ops in net.options.items()}
+    x = torch.randn(2, 3, 8, 8)
+    torch.testing.assert_close(logits(net, x), net.classifier.bias.detach().expand(2, 5))
+
+
+def test_weights_of_zero_get_a_gradient_where_it_is_asked_for():
+    net = network(small)
+    hot = {name: F.one_hot(torch.tensor(0), len(ops)).double() for name, ops in net.options.items()}
+    hot["normal5<-4"] = torch.zeros(7)  # an edge that is cut
+    net.mixture = {name: weight.requires_grad_() for name, weight in hot.items()}
+    net(torch.randn(4, 3, 8, 8)).square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.count_nonzero() == len(weight) for weight in hot.values())
+
+
+def test_nasi_has_an_operation_and_an_input_a_node():
+    """All nodes take state 0 and skip: the cell's output is four times its older input, brought to its width."""
+    net = network(nasi.configured(channels=4, cells=3)).eval()
+    assert len(net.options) == 2 * (4 + 4)
+    assert [len(net.options[f"normal{node}_input"]) for node in range(2, 6)] == [2, 3, 4, 5]
+    net.mixture = {
+        name: torch.tensor([float(option in ("skip_connect", "0")) for option in options])
+        for name, options in net.options.items()
+    }
+    first, s0, s1 = net.cells[0], torch.randn(2, 12, 4, 4), torch.randn(2, 12, 4, 4)
+    torch.testing.assert_close(first(s0, s1, net.how()), torch.cat([first.preprocess0(s0)] * 4, 1))
+    assert not any(m.stride in (2, (2, 2)) for m in net.cells.modules() if isinstance(m, nn.Conv2d | nn.MaxPool2d))
+
+
+def test_noise_is_noise_in_evaluation_too():
+    net, x = network(small.configured(operations="s4")).eval(), torch.randn(2, 3, 8, 8)
+    assert not torch.equal(logits(net, x), logits(net, x))
+
+
+def test_what_a_supernet_does_not_hold_is_refused():
+    with pytest.raises(UsageError, match=r"no sep_conv_3x3 at normal2<-0, only sep_conv_5x5"):
+        network(small.configured(operations="s6")).subnet(small.parse(CONVS))
+    with pytest.raises(UsageError, match="cells of four nodes that are all joined"):
+        network(small).subnet(small.parse(ENAS_LIKE))
+    with pytest.raises(UsageError, match="leave pooled=False out"):
+        nasi.configured(pooled=False).supernet()

@@ -1,0 +1,84 @@
+"""Numbers of a report and their axes: units, digits, ticks."""
+
+import pytest
+
+from untrained import _numbers
+from untrained.reports._axis import axis, log_ticks, nice_ticks
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (12, "12"),
+        (732, "732"),
+        (73_306, "73.3 k"),
+        (999_900, "1.00 M"),
+        (1_073_466, "1.07 M"),
+        (153.6e6, "154 M"),
+    ],
+)
+def test_quantities_have_three_digits_and_a_unit(value: float, text: str) -> None:
+    assert _numbers.quantity(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (0.0042, "4.2 ms"), (0.12, "0.12 s"), (48.7, "49 s"), (59.7, "1 min"), (72, "1 min 12 s"),
+        (7530, "2 h 5 min"), (97_200, "1 d 3 h"),
+    ],
+)  # fmt: skip
+def test_durations_are_told_in_two_units(seconds: float, text: str) -> None:
+    assert _numbers.duration(seconds) == text
+
+
+def test_scores_of_a_column_line_up() -> None:
+    text = _numbers.column([3.9124, 2.5, -0.25])
+    assert [text(value) for value in (3.9124, 2.5, -0.25)] == ["3.912", "2.500", "\u22120.250"]
+    assert _numbers.column([4e12, 3e9])(4e12) == "4.000e12"
+    assert _numbers.column([])(0.0) == "0.000"
+
+
+@pytest.mark.parametrize(
+    ("values", "units", "labels"),
+    [
+        ((0, 500_000, 1e6, 1.5e6), True, ["0", "0.5M", "1M", "1.5M"]),
+        ((1e5, 2e5, 5e5, 1e6), True, ["0.1M", "0.2M", "0.5M", "1M"]),
+        ((5e7, 1e8), True, ["50M", "100M"]),
+        ((1e2, 1e4, 1e6), True, ["100", "10k", "1M"]),
+        ((3, 3.5, 4), False, ["3.0", "3.5", "4.0"]),
+        ((-2, 0, 2), False, ["\u22122", "0", "2"]),
+        ((0, 2e7), False, ["0", "2e7"]),
+    ],
+)
+def test_tick_labels_share_unit_and_decimals(values: tuple[float, ...], units: bool, labels: list[str]) -> None:
+    assert _numbers.ticks(values, units=units) == labels
+
+
+# Axes
+
+
+def test_ticks_are_round_and_inside() -> None:
+    assert nice_ticks(0.0, 1.0, 5) == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    assert nice_ticks(1.7, 3.52, 5) == (2.0, 2.5, 3.0, 3.5)
+    assert log_ticks(0.07e6, 1.5e6) == pytest.approx((1e5, 2e5, 5e5, 1e6))
+    assert len(log_ticks(1e-20, 1e20)) <= 7
+
+
+def test_an_axis_turns_logarithmic_beyond_a_decade() -> None:
+    assert not axis([1.0, 9.0]).log
+    assert axis([1.0, 11.0]).log
+    assert not axis([0.0, 1e6]).log, "zero has no place on a log scale"
+    scale = axis([10.0, 1000.0])
+    assert scale.at(100.0) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("values", [[0.0], [5.0, 5.0], [-3.0], [1e-12, 1e-12], [1e30]])
+def test_an_axis_of_equal_values_has_room_and_ticks(values: list[float]) -> None:
+    scale = axis(values)
+    assert scale.low < values[0] < scale.high
+    assert scale.ticks
+    assert 0 < scale.at(values[0]) < 1
