@@ -116,7 +116,7 @@ def show_result(found: Result, page: Path) -> None:
         console.print(f"{len(noted)} scores come with a note, such as: {escape(noted[0].note)}")
     if run.ended in _ENDS and not (run.ended == "exhausted" and run.settings.screen):
         console.print(_ENDS[run.ended].format(top=run.top, stable=run.stable))
-    console.print(f"cost: {_cost(run)}", highlight=False)
+    console.print(f"cost: {_cost(run)}", highlight=False, soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
 
 
