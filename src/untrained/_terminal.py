@@ -88,14 +88,6 @@ class Estimate:
         return f"about {rate:.3g} architectures a second on {who}"
 
 
-_ENDS = {
-    "time": "stopped because the time is up: the same command goes on from here",
-    "stable": "stopped because the best {top} have not changed for {stable} architectures",
-    "exhausted": "every architecture that there is to find has been judged",
-    "interrupted": "stopped by Ctrl-C: the best so far is kept, and the same command goes on from here",
-}
-
-
 def show_result(found: Result, page: Path) -> None:
     """The ten best, what failed, what it cost, and where the report is."""
     console, run = Console(), found.run
@@ -108,14 +100,14 @@ def show_result(found: Result, page: Path) -> None:
     else:
         console.print("[bold]nothing could be scored[/]")
     if run.settings.screen:
-        pool = len({record.arch for record in found.records})
-        console.print(f"screened {pool:,} by {escape(run.settings.screen)}: kept {len(failed) + len(standings):,}")
+        told = run.screened(len({record.arch for record in found.records}), len(failed) + len(standings))
+        console.print(escape(told), highlight=False)
     if failed:
         console.print(f"no score for {len(failed)} of {len(failed) + len(standings)}: {_reasons(failed)}")
     if noted := [record for record in found.records if record.note]:
         console.print(f"{len(noted)} scores come with a note, such as: {escape(noted[0].note)}")
-    if run.ended in _ENDS and not (run.ended == "exhausted" and run.settings.screen):
-        console.print(_ENDS[run.ended].format(top=run.top, stable=run.stable))
+    if run.ending:
+        console.print(run.ending, highlight=False)
     console.print(f"cost: {_cost(run)}", highlight=False, soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
 

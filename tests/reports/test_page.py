@@ -10,7 +10,7 @@ import scipy.stats
 from tests.reports.examples import summary
 from untrained.reports._evidence import spearman
 from untrained.reports.page import headline, render
-from untrained.reports.summary import Failed, Ranked
+from untrained.reports.summary import Failed, Ranked, Worker
 from untrained.spaces._sketch import Cell
 
 
@@ -145,7 +145,42 @@ def test_what_the_seeds_cannot_tell_from_the_best_is_marked() -> None:
 
 
 def test_an_interrupted_run_tells_how_to_go_on() -> None:
-    early, whole = body_of(render(summary(stopped_early=True))), body_of(render(summary()))
-    assert "Stopped early" in early
+    early = body_of(render(summary(stopped_early=True, ending="Stopped by Ctrl-C: go on.")))
+    whole = body_of(render(summary()))
+    assert "Stopped by Ctrl-C: go on." in early
     assert "To go on" in early
-    assert "Stopped early" not in whole
+    assert "Stopped" not in whole
+    assert "To do it again" in whole
+
+
+def test_the_first_trace_of_each_kind_of_failure_is_there_and_safe_to_show() -> None:
+    kinds = [("error", ""), ("error", "File <a>, line 3\nValueError"), ("error", "another"), ("nan", "")]
+    failed = tuple(Failed(f"arch{i}", kind, "why", trace) for i, (kind, trace) in enumerate(kinds))
+    page = render(summary(failed=failed))
+    assert re.findall(r"<pre>(File[^<]*)</pre>", page) == ["File &lt;a&gt;, line 3\nValueError"]
+    assert "another" not in page
+
+
+def test_workers_are_shown_where_there_were_several_or_one_died() -> None:
+    first, second = (
+        Worker("process 1", 60, 3.0, 0.5, 20.0, 1.25),
+        Worker("process 2", 40, 2.0, 0.0, 21.0, 0.0, deaths=2),
+    )
+    page = render(summary(workers=(first, second)))
+    rows = [
+        re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr><td class=\"\">process.*?</tr>", page)
+    ]
+    assert rows == [
+        ["process 1", "60", "3 s", "1 s", "20 s", "6 s", "0"],
+        ["process 2", "40", "2 s", "0 s", "21 s", "0 s", "2"],
+    ]
+    assert "process 1" not in render(summary(workers=(first,)))
+    assert "process 2" in render(summary(workers=(second,)))
+
+
+def test_what_was_screened_and_what_must_be_said_of_scores() -> None:
+    seen = body_of(render(summary(screened="Screened 500 by params and kept 100.", notes=("measured on 32",))))
+    assert "Screened 500 by params and kept 100. Tried 100 of 15,625 architectures" in seen
+    assert "Of some scores must be said: measured on 32." in seen
+    assert "Most GPU memory" not in seen
+    assert "<dt>Most GPU memory</dt><dd>3 MiB</dd>" in render(summary(peak_bytes=3 * 2**20))

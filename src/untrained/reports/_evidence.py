@@ -4,6 +4,7 @@ Reads a `Summary`; computes only what a reader needs to judge the ranking: quart
 """
 
 from collections.abc import Callable, Sequence
+from html import escape
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
@@ -58,6 +59,7 @@ def ranking(summary: Summary) -> str:
             notes.append("= marks what the seeds cannot tell from the best.")
     if "multiply-adds" in _measured(rows):
         notes.append("FLOPs count multiply-adds.")
+    notes += [f"Of some scores must be said: {note}." for note in summary.notes]
     parts = [paragraph(" ".join(notes), "note"), _rank_table(rows, rows[:SHOWN])]
     if len(rows) > SHOWN:
         rest = _rank_table(rows, rows[SHOWN:])
@@ -148,12 +150,18 @@ def failures(summary: Summary) -> str:
         kinds.setdefault(failed.kind, []).append(failed)
     lines = []
     for kind, group in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        example = paragraph(group[0].detail or "No detail was recorded.") + code(group[0].arch)
+        example = paragraph(group[0].detail or "No detail was recorded.") + code(group[0].arch) + _trace(group)
         lines.append(f"<tr>{cell(code(kind), '')}{cell(f'{len(group):,}', 'num')}{cell(example, 'example')}</tr>")
     total = len(summary.failed) + len(summary.ranking)
     note = f"{len(summary.failed):,} of {total:,} architectures have no score, and take no part in the ranking."
     head = [("", "Reason"), ("num", "Count"), ("", "First example")]
     return section("What failed", paragraph(note, "note"), table("kinds", head, lines))
+
+
+def _trace(group: Sequence[Failed]) -> str:
+    """The first trace of these failures, folded away."""
+    first = next((failed.trace for failed in group if failed.trace), "")
+    return f"<details><summary>Trace</summary><pre>{escape(first)}</pre></details>" if first else ""
 
 
 def _measured(rows: Sequence[Ranked]) -> dict[str, Size]:

@@ -4,17 +4,18 @@ Reads a `Summary` and turns it into text. Knows nothing of stores, strategies or
 """
 
 import re
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
 from untrained import _numbers
 from untrained.reports._evidence import SIZES, direction, distribution, failures, ranking, size
-from untrained.reports._html import copyable, facts, paragraph, section
+from untrained.reports._html import cell, copyable, facts, paragraph, section, table
 from untrained.reports.drawing import draw
-from untrained.reports.summary import Summary
+from untrained.reports.summary import Summary, Worker
 
 _PHONE = 350  # pixels that a drawing has on a narrow page
-_COSTS = {"build": "Building networks", "measure": "Measuring", "total": "Total"}
+_COSTS = {"build": "Building networks", "transfer": "Moving to the device", "measure": "Measuring", "total": "Total"}
 _SCRIPT = """
 if (navigator.clipboard) for (const button of document.querySelectorAll("button[data-copy]")) {
   button.hidden = false;
@@ -79,9 +80,8 @@ def _header(summary: Summary) -> str:
         f"<p>The score is <b>{escape(summary.proxy)}</b>{escape(f': {about}' if about else '')}. "
         f"<b>{direction(summary).capitalize()}.</b> {escape(_searched(summary))}</p>",
     ]
-    if summary.stopped_early:
-        early = "Stopped early: this is the best so far. The command at the end of the page goes on where it stopped."
-        parts.append(paragraph(early, "warn"))
+    if summary.ending:
+        parts.append(paragraph(summary.ending, "warn" if summary.stopped_early else "note"))
     return f"<header>{''.join(parts)}</header>\n"
 
 
@@ -90,7 +90,8 @@ def _searched(summary: Summary) -> str:
     of = f" of {summary.space_size:,}" if summary.space_size else ""
     tried, failed = len(summary.ranking) + len(summary.failed), len(summary.failed)
     without = f"; {failed:,} of them {'has' if failed == 1 else 'have'} no score" if failed else ""
-    return f"Tried {tried:,}{of} architectures of the space {summary.space}{without}."
+    told = f"Tried {tried:,}{of} architectures of the space {summary.space}{without}."
+    return f"{summary.screened} {told}" if summary.screened else told
 
 
 def _best(summary: Summary) -> str:
@@ -112,7 +113,23 @@ def _cost(summary: Summary) -> str:
     tried = len(summary.ranking) + len(summary.failed)
     if tried and "total" in summary.cost:
         told["Per architecture"] = f"{_numbers.duration(summary.cost['total'] / tried)} ({tried:,} tried)"
-    return section("Cost", facts(told))
+    if summary.peak_bytes:
+        told["Most GPU memory"] = f"{summary.peak_bytes / 2**20:,.0f} MiB"
+    return section("Cost", facts(told), _workers(summary.workers))
+
+
+def _workers(workers: Sequence[Worker]) -> str:
+    """Who did what; left out where there was only one who never died."""
+    if len(workers) < 2 and not any(worker.deaths for worker in workers):
+        return ""
+    head = ["Worker", "Networks", "Building", "Moving", "Measuring", "Idle", "Deaths"]
+    lines = []
+    for worker in workers:
+        times = (worker.build, worker.transfer, worker.measure, worker.idle)
+        values = [f"{worker.networks:,}", *map(_numbers.duration, times), str(worker.deaths)]
+        lines.append(f"<tr>{cell(escape(worker.name), '')}{''.join(cell(v, 'num') for v in values)}</tr>")
+    note = "A worker is idle while it starts and while it waits for the next architecture."
+    return table("", [("num" if i else "", name) for i, name in enumerate(head)], lines) + paragraph(note, "note")
 
 
 def _settings(summary: Summary) -> str:

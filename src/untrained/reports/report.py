@@ -4,13 +4,14 @@ import os
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from untrained.engine.aggregates import aggregated
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.proxies import PROXIES
 from untrained.reports.page import render
-from untrained.reports.summary import Failed, Ranked, Summary
+from untrained.reports.summary import Failed, Ranked, Summary, Worker
 from untrained.spaces import Space, load_space
 from untrained.spaces._sketch import Sketch
 from untrained.strategies._run import Run
@@ -45,23 +46,29 @@ def summarise(run: Run, records: list[Record]) -> Summary:
         proxy_about=run.about,
         higher_is_better=run.higher_is_better,
         ranking=tuple(_ranked(ranking, records)),
-        failed=tuple(Failed(str(arch), failure.kind, failure.detail) for arch, failure in ranking.failed),
+        failed=tuple(Failed(str(arch), why.kind, why.detail, why.trace) for arch, why in ranking.failed),
         drawing=_sketch(space, ranking),
         settings={
             "strategy": settings.strategy,
             "data": settings.data,
             "seed": str(settings.seed),
             "device": settings.device,
-            "budget": f"{run.budget} architectures",
+            "budget": run.asked(),
         },
         versions=run.versions,
         cost={
             "build": sum(record.build_seconds for record in records),
+            "transfer": sum(record.transfer_seconds for record in records),
             "measure": sum(record.measure_seconds for record in records),
             "total": run.wall_seconds,
         },
+        workers=tuple(_worker(row) for row in run.workers),
+        peak_bytes=max((record.peak_bytes for record in records if record.peak_bytes), default=None),
+        notes=tuple(dict.fromkeys(record.note for record in records if record.note)),
+        screened=run.screened(len({r.arch for r in records}), len(ranking.standings) + len(ranking.failed)),
         seeds=settings.seeds,
         stopped_early=run.stopped_early,
+        ending=run.ending,
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     )
 
@@ -75,6 +82,11 @@ def _ranked(ranking: Ranking, records: Iterable[Record]) -> Iterable[Ranked]:
         yield Ranked(
             place, str(standing.arch), standing.score, standing.spread, params, flops, standing.margin, standing.tied
         )
+
+
+def _worker(row: dict[str, Any]) -> Worker:
+    names = ("networks", "build", "transfer", "measure", "idle", "deaths")
+    return Worker(row["worker"], **{name: row[name] for name in names})
 
 
 def _space(name: str) -> Space | None:

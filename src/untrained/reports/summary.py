@@ -29,6 +29,20 @@ class Failed:
     arch: str
     kind: str
     detail: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What one worker did, in seconds."""
+
+    name: str
+    networks: int
+    build: float
+    transfer: float
+    measure: float
+    idle: float
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,12 @@ class Summary:
     drawing: Sketch | None = None  # of the best architecture
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    cost: dict[str, float] = field(default_factory=dict)  # seconds: build, measure, total
+    cost: dict[str, float] = field(default_factory=dict)  # seconds: build, transfer, measure, total
+    workers: tuple[Worker, ...] = ()
+    peak_bytes: int | None = None  # the most memory of a GPU that one architecture took
+    notes: tuple[str, ...] = ()  # what must be said of some of the scores, once each
+    screened: str = ""  # what was sieved out before, in a sentence
     seeds: int = 1
     stopped_early: bool = False
+    ending: str = ""  # why it stopped, in a sentence
     made_on: str = ""  # date and time, local

@@ -59,7 +59,28 @@ class Run:
 
     @property
     def stopped_early(self) -> bool:
-        return self.ended == "interrupted"
+        return self.ended in ("interrupted", "time")
+
+    @property
+    def ending(self) -> str:
+        """Why the last sitting ended, in a sentence; empty where it did what was asked."""
+        said = {
+            "time": f"Stopped after {self.time}: the best so far is kept, and the same command goes on from here.",
+            "stable": f"Stopped because the best {self.top} have not changed for {self.stable} new architectures.",
+            "interrupted": "Stopped by Ctrl-C: the best so far is kept, and the same command goes on from here.",
+        }
+        return said.get(self.ended, "")
+
+    def asked(self) -> str:
+        """When to stop, in words."""
+        count = [f"{self.budget:,} architectures"] if self.budget else []
+        stable = [f"until the best {self.top} are stable for {self.stable:,} architectures"] if self.stable else []
+        return ", ".join(count + ([self.time] if self.time else []) + stable)
+
+    def screened(self, pool: int, kept: int) -> str:
+        """What the screen did, in a sentence; empty where there was none."""
+        by = f"Screened {pool:,} architectures by {self.settings.screen} and kept the best {kept:,}."
+        return by if self.settings.screen else ""
 
     @property
     def store(self) -> Path:
