@@ -47,6 +47,7 @@ def search(
     top: Annotated[int, typer.Option(min=1, help="How many of the best must be stable.")] = 10,
     screen: Annotated[str, typer.Option(help="Cheap proxies that decide who is judged: params,naswot.")] = "",
     keep: Annotated[str, typer.Option(help="The share that the screen lets pass.")] = "20%",
+    beside: Annotated[str, typer.Option(help="More proxies to record; they decide nothing: zico,naswot.")] = "",
     data: Data = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")] = 0,
     seeds: Seeds = 1,
@@ -76,7 +77,7 @@ def search(
 
     enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
     chance = {"seed": seed, "seeds": seeds, "data": data or _default_data(), "data_root": data_root}
-    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run}
+    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
     with watching(as_json, seconds(time) if time else None) as watch, _stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, watch=watch)  # type: ignore[arg-type]
     page = found.report()

@@ -162,10 +162,8 @@ def test_the_first_trace_of_each_kind_of_failure_is_there_and_safe_to_show() -> 
 
 
 def test_workers_are_shown_where_there_were_several_or_one_died() -> None:
-    first, second = (
-        Worker("process 1", 60, 3.0, 0.5, 20.0, 1.25),
-        Worker("process 2", 40, 2.0, 0.0, 21.0, 0.0, deaths=2),
-    )
+    first = Worker("process 1", 60, 3.0, 1.0, 20.0, 6.0)
+    second = Worker("process 2", 40, 2.0, 0.0, 21.0, 0.0, deaths=2)
     page = render(summary(workers=(first, second)))
     rows = [
         re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr><td class=\"\">process.*?</tr>", page)

@@ -52,6 +52,7 @@ class Run:
     time: str | None = None
     stable: int | None = None
     top: int = 10
+    beside: str = ""  # proxies that are recorded and decide nothing
     wall_seconds: float = 0.0  # of all sittings together
     ended: str = ""  # why the last sitting ended
     workers: list[dict[str, Any]] = field(default_factory=list)  # what each did with its time, all sittings together
@@ -88,7 +89,13 @@ class Run:
 
     def options(self) -> str:
         """What to type after `untrained search` to get or resume this run."""
-        enough = {"budget": self.budget, "time": self.time, "stable": self.stable, "top": self.top}
+        enough = {
+            "budget": self.budget,
+            "time": self.time,
+            "stable": self.stable,
+            "top": self.top,
+            "beside": self.beside,
+        }
         asked, plain = asdict(self.settings) | enough | {"run": str(self.folder)}, _plain()
         del asked["code"]
         told = {name: value for name, value in asked.items() if value not in ("", None, plain.get(name))}

@@ -10,7 +10,7 @@ from math import ceil
 from untrained._quantities import share
 from untrained.engine.aggregates import shares
 from untrained.errors import UsageError
-from untrained.proxies import Proxy, load_proxy, named
+from untrained.proxies import Proxy, load_proxy, split_names
 from untrained.strategies.budget import Budget
 from untrained.strategies.select import fitnesses
 from untrained.types import Arch, Record
@@ -22,15 +22,17 @@ class Screen:
 
     proxies: tuple[Proxy, ...]
     keep: float
+    names: tuple[str, ...] = ()  # as they were typed
 
     @staticmethod
     def parse(names: str, keep: str, budget: Budget) -> "Screen":
-        proxies = tuple(load_proxy(name) for name in named(names))
+        typed = tuple(split_names(names))
+        proxies = tuple(load_proxy(name) for name in typed)
         if not proxies or any(proxy.parts for proxy in proxies):
             raise UsageError(f"--screen {names!r}: name proxies that judge a network alone, such as params,naswot")
         if budget.total is None:
             raise UsageError("--screen ranks a pool of known size; give --budget instead of --time or --stable")
-        return Screen(proxies, share(keep))
+        return Screen(proxies, share(keep), typed)
 
     def survivors(self, records: Sequence[Record]) -> list[Arch]:
         """The best share of the architectures in `records`, best first."""

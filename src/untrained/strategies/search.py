@@ -8,18 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from untrained._load import absolute, code_of, names_file, split_names
+from untrained._load import code_of
 from untrained._quantities import seconds
 from untrained.data import load
-from untrained.engine import Examiner, Job, ProxyEvaluator, Samples, Store, hired
-from untrained.engine.aggregates import aggregated, expanded
+from untrained.engine import ProxyEvaluator, Samples, Store, hired
+from untrained.engine.aggregates import aggregated
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
-from untrained.proxies import Proxy, load_proxy
+from untrained.proxies import Proxy
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
+from untrained.strategies._panel import Panel
 from untrained.strategies._run import Run, Settings
 from untrained.strategies._strategy import STRATEGIES, Strategy
 from untrained.strategies.budget import Budget, Fitness
@@ -30,8 +31,6 @@ from untrained.types import Arch, Record
 
 if TYPE_CHECKING:
     import pandas as pd
-
-BASELINES = ("params", "flops")
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,7 @@ def search(
     top: int = 10,
     screen: str = "",
     keep: str = "20%",
+    beside: str = "",
     seed: int = 0,
     seeds: int = 1,
     device: str = "cpu",
@@ -103,41 +103,29 @@ def search(
 
     Enough is `budget` architectures (100), `time` ("10m"), or that the best `top` have not changed for `stable` new
     architectures. `screen` names cheap proxies: only the share `keep` that ranks best by them is judged by `proxy`.
+    Proxies `beside` it are recorded for the same architectures and decide nothing; parameters and FLOPs always are.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
     cluster. An architecture that takes longer than `time_limit` is a failure, and the search goes on.
     """
     if seeds < 1:
         raise UsageError("seeds must be at least 1")
     enough = Budget(budget, seconds(time) if time else None, stable, top)
-    home, judge = load_space(space), load_proxy(proxy)
+    sieve = Screen.parse(screen, keep, enough) if screen else None
+    panel, home = Panel.of(proxy, beside, sieve), load_space(space)
+    judge = panel.judge
     if judge.parts and stable:
         raise UsageError(f"{judge.name} compares all candidates, so its ranking never settles; give a --budget")
-    sieve = Screen.parse(screen, keep, enough) if screen else None
     asker = STRATEGIES[strategy](home, generator("search", strategy, home.name, seed))
     source = load(data, home.task, data_root)
     named = space if isinstance(space, str) else space.name
-    asked = proxy if isinstance(proxy, str) and names_file(proxy) else judge.label  # as it can be typed again
-    settings = Settings(
-        named, asked, strategy, data, seed, seeds, device, code_of(named, asked), screen, keep if screen else ""
-    )
-    begun = Run(
-        Path(run) if run else settings.default_folder(),
-        settings,
-        judge.measure,
-        judge.higher_is_better,
-        judge.about,
-        enough.total,
-        time,
-        stable,
-        top,
-    )
-    judges = expanded([judge, *(load_proxy(name) for name in BASELINES if name != judge.label)])
-    cheap = sieve.proxies if sieve else ()
-    everybody = list({p.measure: p for p in (*judges, *cheap)}.values())
-    samples = Samples.of(source, everybody, range(seed, seed + seeds))
-    typed = {load_proxy(p).measure: p for p in (proxy, *split_names(screen)) if isinstance(p, str)}
-    job = _job(space, [typed.get(p.measure, p) for p in everybody], samples, device)
-    with hired(job, workers, ray, seconds(time_limit) if time_limit else None, enough.total) as executor:
+    code, kept = code_of(named, panel.asked), keep if screen else ""
+    settings = Settings(named, panel.asked, strategy, data, seed, seeds, device, code, screen, kept)
+    folder = Path(run) if run else settings.default_folder()
+    facts = judge.measure, judge.higher_is_better, judge.about
+    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside)
+    samples = Samples.of(source, panel.everybody, range(seed, seed + seeds))
+    limit = seconds(time_limit) if time_limit else None
+    with hired(panel.job(space, samples, device), workers, ray, limit, enough.total) as executor:
         sitting = begun.resume().save()
         with Store(sitting.store) as store:
 
@@ -152,35 +140,13 @@ def search(
 
             pool = Drive()
             if sieve:
-                pool = stage("screening", asker, cheap, enough, lambda records: None)
+                pool = stage("screening", asker, sieve.proxies, enough, lambda records: None)
                 survivors = sieve.survivors(pool.records)
                 asker, enough = Listed(survivors), Budget(max(1, len(survivors)))
             fit = partial(fitness, measure=judge.measure, higher_is_better=judge.higher_is_better)
-            done = pool if pool.ended == "interrupted" else stage("scoring", asker, judges, enough, fit)
+            done = pool if pool.ended == "interrupted" else stage("scoring", asker, panel.judges, enough, fit)
         sitting = sitting.account(executor.costs(), pool.seconds + done.seconds, done.ended).save()
     records = list(dict.fromkeys(pool.records + done.records))
     if judge.parts:
         records += aggregated(records, judge)
     return Result(sitting, tuple(records), rank(records, judge.measure, judge.higher_is_better))
-
-
-def _job(space: str | Space, proxies: Sequence[str | Proxy], samples: Samples, device: str) -> Job | Examiner:
-    """What workers do, in names where everything has one, so that other processes can do it too."""
-    task, batches = samples.source.task, samples.largest()
-    names = [_name(space, load_space), *(_name(p, load_proxy) for p in proxies)]
-    if all(names):
-        home, *judges = (name for name in names if name)
-        return Job(home, tuple(judges), task, batches, device)
-    built, loaded = load_space(space), [load_proxy(p) for p in proxies]
-    return Examiner(lambda arch: built.build(arch, task, device), loaded, task.loss, batches, device)
-
-
-def _name(what: "str | Space | Proxy", load: Callable[[Any], object]) -> str | None:
-    """What to type for this in another process; None for an object that no name leads to."""
-    if isinstance(what, str):
-        return absolute(what)
-    name = what.label if isinstance(what, Proxy) else what.name
-    try:
-        return name if load(name) == what else None
-    except UsageError:
-        return None
