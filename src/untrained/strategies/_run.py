@@ -10,11 +10,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from untrained import __version__
 from untrained.engine import Cost, Store
 from untrained.errors import UsageError
 from untrained.strategies.budget import USUAL
 
-_PACKAGES = ("untrained", "torch", "numpy")
+_PACKAGES = ("torch", "numpy")
 
 
 @dataclass(frozen=True)
@@ -169,4 +170,8 @@ def _plain() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
+    return {
+        "python": platform.python_version(),
+        "untrained": __version__,
+        **{name: version(name) for name in _PACKAGES},
+    }
