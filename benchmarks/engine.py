@@ -58,6 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--networks", type=int, default=200)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--proxies", default="dextr,params,flops,naswot")
+    parser.add_argument("--data", default="digits")
     return parser.parse_args()
 
 
@@ -70,7 +71,7 @@ def drawn(count: int) -> list[Arch]:
 
 def workers(options: argparse.Namespace) -> None:
     archs, proxies = drawn(options.networks + 8), [load_proxy("dextr")]
-    samples = Samples.of(load("digits", SPACE.task), proxies, (0,))
+    samples = Samples.of(load(options.data, SPACE.task), proxies, (0,))
     job = Job("nasbench201", ("dextr",), samples.source.task, samples.largest())
     crews: dict[str, Callable[[], Executor]] = {
         "here, one thread": lambda: Inline(job.open()),
@@ -89,7 +90,8 @@ def workers(options: argparse.Namespace) -> None:
                      for records in evaluate(archs[8:]) for r in records]  # fmt: skip
             seconds[name] = perf_counter() - ready
         first = first or found
-        print(f"{name:<20} {options.networks / seconds[name]:6.2f} networks / s, after {ready - start:.1f} s of starting; "
+        rate = options.networks / seconds[name]
+        print(f"{name:<20} {rate:6.2f} networks / s, after {ready - start:.1f} s of starting; "
               f"records equal: {found == first}", flush=True)  # fmt: skip
     one = seconds["one process"]
     print(f"two processes / one: {one / seconds['two processes']:.2f}; two Ray actors / one process: "
@@ -120,8 +122,8 @@ def long(options: argparse.Namespace) -> None:
     early, late = (times[stop] - times[start] for start, stop in ((100, 1100), (4000, 5000)))
     print(f"driver: {memory[1000]:.0f} MiB after 1,000, {memory[size]:.0f} MiB after {size:,} architectures "
           f"({memory[size] / memory[1000] - 1:+.1%})")  # fmt: skip
-    print(f"an architecture: {early:.2f} ms from the 100th to the 1,100th, {late:.2f} ms from the 4,000th to the 5,000th "
-          f"({late / early - 1:+.1%}); all {size:,} in {times[-1] - times[0]:.0f} s")  # fmt: skip
+    print(f"an architecture: {early:.2f} ms from the 100th to the 1,100th, {late:.2f} ms from the 4,000th to the "
+          f"5,000th ({late / early - 1:+.1%}); all {size:,} in {times[-1] - times[0]:.0f} s")  # fmt: skip
 
 
 def resident() -> float:
@@ -188,7 +190,7 @@ def devices(options: argparse.Namespace) -> None:
     from scipy.stats import spearmanr
 
     archs, proxies = drawn(options.networks), [load_proxy(name) for name in split_names(options.proxies)]
-    source = load("digits", SPACE.task)
+    source = load(options.data, SPACE.task)
 
     def values(build: Build, device: str) -> dict[str, list[float | None]]:
         evaluate = ProxyEvaluator.here(build, source, proxies, device=device)
