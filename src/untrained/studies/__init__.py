@@ -1,0 +1,2 @@
+"""Studies: questions whose answer is a table. `bench` asks how far proxies can be trusted on a benchmark, `calibrate`
+asks it on a space of your own."""
