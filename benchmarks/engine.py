@@ -152,8 +152,8 @@ def store(options: argparse.Namespace) -> None:
         one = timed(lambda: kept.add(made(options.records + some, options.records + some + 3)))
         size = kept.path.stat().st_size
     total = options.records
-    print(f"{total:,} records in {whole:.0f} s, {size / total:.0f} bytes each; at the end {some:,} more in {added:.2f} s, "
-          f"three in {1000 * one:.1f} ms")  # fmt: skip
+    print(f"{total:,} records in {whole:.0f} s, {size / total:.0f} bytes each; at the end {some:,} more "
+          f"in {added:.2f} s, three in {1000 * one:.1f} ms")  # fmt: skip
     print(f"a look-up: {1e6 * early / some:.0f} us among {some:,}, {1e6 * late / some:.0f} us among {total:,}")
 
 
