@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from untrained._load import code_of
 from untrained._quantities import seconds
 from untrained.data import load
-from untrained.engine import ProxyEvaluator, Samples, Store, hired
+from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
@@ -125,7 +125,8 @@ def search(
     begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside)
     samples = Samples.of(source, panel.everybody, range(seed, seed + seeds))
     limit = seconds(time_limit) if time_limit else None
-    with hired(panel.job(space, samples, device), workers, ray, limit, enough.total) as executor:
+    job = job_for(space, panel.everybody, samples, device, panel.typed)
+    with hired(job, workers, ray, limit, enough.total) as executor:
         sitting = begun.resume().save()
         with Store(sitting.store) as store:
 
