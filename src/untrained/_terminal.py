@@ -24,6 +24,7 @@ from untrained._numbers import duration
 from untrained.strategies._run import Run
 from untrained.strategies.search import Progress as Search
 from untrained.strategies.search import Result, Watcher
+from untrained.studies.trust import Judged, Trust
 from untrained.types import Arch, Failure
 
 TOP = 10
@@ -210,3 +211,34 @@ def show_facts(facts: dict[str, Any]) -> None:
             ", ".join(f"{key} {count:,}" for key, count in value.items()) if isinstance(value, dict) else _cell(value)
         )
         console.print(f"[bold]{name}[/]  {escape(told or 'none')}", soft_wrap=True, highlight=False)
+
+
+def show_trust(found: Trust, page: Path) -> None:
+    """Proxies, best first: rank correlation with its interval, the others' statistics, and what failed."""
+    console = Console()
+    title = f"Rank correlation with {found.truth_about} ({len(found.archs):,} architectures)"
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
+    for name in ("proxy", "Spearman", "95 %", "Kendall", "top 10 %", "regret", "n", "failed", "forwards"):
+        table.add_column(name, justify="left" if name == "proxy" else "right")
+    for row in found.judged:
+        main = row.statistics["spearman"]
+        between = (
+            f"{main.low:.2f} to {main.high:.2f}" if main and main.low is not None and main.high is not None else ""
+        )
+        told = [_told(row, name, digits) for name, digits in (("kendall", 3), ("top_overlap", 2), ("regret", 2))]
+        cost = "" if row.cost is None else f"{row.cost:g}"
+        style = "bold" if row.kind == "baseline" else None
+        failed = str(row.failed) if row.failed else ""
+        table.add_row(
+            escape(row.proxy), _told(row, "spearman", 3), between, *told, f"{row.n:,}", failed, cost, style=style
+        )
+    console.print(table)
+    for note in (*found.notes, found.advice, found.following):
+        if note:
+            console.print(escape(note), highlight=False)
+    console.print(f"report: {escape(str(page))}", soft_wrap=True)
+
+
+def _told(row: Judged, name: str, digits: int) -> str:
+    estimate = row.statistics.get(name)
+    return "" if estimate is None else f"{estimate.value:.{digits}f}"

@@ -33,6 +33,10 @@ Seeds = Annotated[int, typer.Option(min=1, help="Initialisations and batches to 
 RunFolder = Annotated[Path | None, typer.Option(help="Run folder; the same command resumes.", show_default="runs/...")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
 
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one a core, or one a GPU")]
+Ray = Annotated[str | None, typer.Option(help="Work on a Ray cluster: local, or its address.")]
+TimeLimit = Annotated[str | None, typer.Option(help="Fail an architecture that takes longer: 30s.")]
+
 
 @app.command()
 def search(
@@ -52,11 +56,9 @@ def search(
     seed: Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")] = 0,
     seeds: Seeds = 1,
     device: Device = "cpu",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes.", show_default="one a core, or one a GPU")
-    ] = None,
-    ray: Annotated[str | None, typer.Option(help="Work on a Ray cluster: local, or its address.")] = None,
-    time_limit: Annotated[str | None, typer.Option(help="Fail an architecture that takes longer: 30s.")] = None,
+    workers: Workers = None,
+    ray: Ray = None,
+    time_limit: TimeLimit = None,
     run: RunFolder = None,
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -151,6 +153,80 @@ def report(
 
     page = reports.report(folder)
     print_json({"report": str(page)}) if as_json else typer.echo(f"report: {page}")
+
+
+@app.command()
+def bench(
+    space: Annotated[str, typer.Option(help="The space whose known results are the truth.")] = "nasbench201",
+    dataset: Annotated[str | None, typer.Option(help="Accuracy on what: cifar10, cifar100, ...")] = None,
+    proxy: Proxies = "all",
+    samples: Annotated[int, typer.Option(min=3, help="How many architectures of the table.")] = 1000,
+    seeds: Seeds = 1,
+    benchmark: Annotated[str | None, typer.Option(help="A table; see `untrained list benchmarks`.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Another truth, by its full name: cifar10_val_12.")] = None,
+    scores: Annotated[str, typer.Option(help="Scores of others in the table: table:synflow,table:nwot.")] = "",
+    data: Annotated[
+        str | None, typer.Option(help="What networks look at.", show_default="the data set, or digits")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")] = 0,
+    device: Device = "cpu",
+    workers: Workers = None,
+    ray: Ray = None,
+    time_limit: TimeLimit = None,
+    run: RunFolder = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """How far can each proxy be trusted? Rank correlation with known accuracies, with intervals and baselines.
+
+    The tables of known results are made once by `untrained data import`.
+
+    Example: untrained bench --space nasbench201 --dataset cifar10 --samples 1000 --proxy dextr,zico
+    """
+    from untrained import reports, studies
+    from untrained._terminal import show_trust, watching
+    from untrained.studies.trust import Trust
+
+    what = {"benchmark": benchmark, "metric": metric, "samples": samples, "scores": scores, "data": data, "run": run}
+    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "data_root": data_root}
+    with watching(as_json) as watch, _stdout_kept(as_json):
+        found: Trust = studies.bench(space, proxy, dataset, seed=seed, seeds=seeds, watch=watch, **what, **crew)  # type: ignore[arg-type]
+    page = reports.report(found.folder)
+    print_json(found.rows()) if as_json else show_trust(found, page)
+
+
+@app.command()
+def calibrate(
+    space: Space = "nasbench201",
+    data: Data = None,
+    proxy: Proxies = "all",
+    trainings: Annotated[int, typer.Option(min=4, help="How many architectures to train.")] = 12,
+    epochs: Annotated[int, typer.Option(min=1, help="How long to train each.")] = 3,
+    samples: Annotated[int, typer.Option(min=10, help="How many samples to learn from and be judged on.")] = 1500,
+    seed: Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")] = 0,
+    device: Device = "cpu",
+    workers: Workers = None,
+    ray: Ray = None,
+    time_limit: TimeLimit = None,
+    run: RunFolder = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Which proxy works on MY space? Trains a few architectures briefly and holds every proxy against them.
+
+    `untrained search --proxy auto` then goes by the best of them.
+
+    Example: untrained calibrate --space ./mine.py:mynet --data digits --trainings 12 --epochs 3
+    """
+    from untrained import reports, studies
+    from untrained._terminal import show_trust, watching
+
+    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run}
+    effort = {"trainings": trainings, "epochs": epochs, "samples": samples, "seed": seed, "data_root": data_root}
+    with watching(as_json) as watch, _stdout_kept(as_json):
+        found = studies.calibrate(space, proxy, data or _default_data(), watch=watch, **effort, **crew)  # type: ignore[arg-type]
+    page = reports.report(found.folder)
+    print_json(found.rows()) if as_json else show_trust(found, page)
 
 
 store = typer.Typer(help="Look into a store of records, take it elsewhere, put two together.", no_args_is_help=True)

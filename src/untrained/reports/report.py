@@ -10,24 +10,30 @@ from untrained.engine.aggregates import aggregated
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.proxies import PROXIES
+from untrained.reports import trust_page
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Ranked, Summary, Worker
 from untrained.spaces import Space, load_space
 from untrained.spaces._sketch import Sketch
 from untrained.strategies._run import Run
 from untrained.strategies.select import Ranking, rank
+from untrained.studies.trust import FILE, Trust
 from untrained.types import Arch, Record
 
 
 def report(folder: str | Path) -> Path:
-    """Write `report.html` of a run folder, whole or not at all, and say where it is."""
-    run = Run.read(folder)
-    with Store(run.store) as store:
-        page = render(summarise(run, list(store)))
-    partial, path = run.folder / "report.html.part", run.folder / "report.html"
+    """Write `report.html` of a folder that a search or a study made, whole or not at all, and say where it is."""
+    page = trust_page.render(Trust.read(folder)) if Path(folder, FILE).is_file() else _search_page(folder)
+    partial, path = Path(folder, "report.html.part"), Path(folder, "report.html")
     partial.write_text(page, encoding="utf-8")
     os.replace(partial, path)
     return path
+
+
+def _search_page(folder: str | Path) -> str:
+    run = Run.read(folder)
+    with Store(run.store) as store:
+        return render(summarise(run, list(store)))
 
 
 def summarise(run: Run, records: list[Record]) -> Summary:

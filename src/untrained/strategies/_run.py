@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from untrained import __version__
+from untrained._typed import options
 from untrained.engine import Cost, Store
 from untrained.errors import UsageError
 from untrained.strategies.budget import USUAL
 
+STORE = "records.sqlite"
 _PACKAGES = ("torch", "numpy")
 
 
@@ -37,7 +38,7 @@ class Settings:
         words = [self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device]
         words += [f"{self.screen}-{self.keep}"] if self.screen else []
         plain = ("seed0", "x1", "cpu")
-        return Path("runs", "-".join(_for_a_file(word) for word in words if word not in plain))
+        return Path("runs", "-".join(for_a_file(word) for word in words if word not in plain))
 
 
 @dataclass(frozen=True)
@@ -86,21 +87,18 @@ class Run:
 
     @property
     def store(self) -> Path:
-        return self.folder / "records.sqlite"
+        return self.folder / STORE
 
     def options(self) -> str:
         """What to type after `untrained search` to get or resume this run."""
-        enough = {
-            "budget": self.budget,
-            "time": self.time,
-            "stable": self.stable,
-            "top": self.top,
-            "beside": self.beside,
-        }
-        asked, plain = asdict(self.settings) | enough | {"run": str(self.folder)}, _plain()
+        from untrained.strategies.search import search
+
+        own = {name: getattr(self, name) for name in ("budget", "time", "stable", "top", "beside")}
+        asked = asdict(self.settings) | own | {"run": str(self.folder)}
         del asked["code"]
-        told = {name: value for name, value in asked.items() if value not in ("", None, plain.get(name))}
-        return " ".join(f"--{name} {quote(str(value))}" for name, value in told.items())
+        if self.budget == USUAL:
+            del asked["budget"]
+        return options(search, asked)
 
     def begun(self) -> bool:
         """Whether the folder holds records; a run that failed before its first has nothing to protect."""
@@ -112,13 +110,13 @@ class Run:
     def resume(self) -> "Run":
         """This run, going on where an earlier sitting in the same folder stopped; other settings are refused."""
         if not (self.folder / "run.json").exists():
-            return replace(self, versions=_versions())
+            return replace(self, versions=versions())
         before = Run.read(self.folder)
         ours, theirs = asdict(self.settings), asdict(before.settings)
         changed = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in ours if ours[name] != theirs[name]]
         if changed and before.begun():
             raise UsageError(f"{self.folder} holds another run, with {', '.join(changed)}; choose another --run folder")
-        return replace(self, wall_seconds=before.wall_seconds, workers=before.workers, versions=_versions())
+        return replace(self, wall_seconds=before.wall_seconds, workers=before.workers, versions=versions())
 
     def account(self, costs: Iterable[Cost], seconds: float, ended: str) -> "Run":
         """This run after a sitting that took so many seconds."""
@@ -156,20 +154,13 @@ class Run:
             raise UsageError(f"{path} is damaged: {error}; delete the folder, or choose another --run") from error
 
 
-def _for_a_file(word: str) -> str:
+def for_a_file(word: str) -> str:
+    """A word that may be part of the name of a folder."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in word).strip("._")
 
 
-def _plain() -> dict[str, Any]:
-    """The defaults of `search`, which need not be typed."""
-    from inspect import signature
-
-    from untrained.strategies.search import search
-
-    return {name: parameter.default for name, parameter in signature(search).parameters.items()} | {"budget": USUAL}
-
-
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of what has a say in the numbers."""
     return {
         "python": platform.python_version(),
         "untrained": __version__,

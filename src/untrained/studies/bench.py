@@ -1,27 +1,108 @@
 """`bench(...)`: proxies against known results. The same architectures for all of them, failures counted, baselines
 always beside, and every statistic with its interval.
 
-The records lie in a run folder, so that the same call resumes, and a larger one asks only for what is new.
+Records lie in a run folder: the same call resumes, and a larger one measures only what is new.
 """
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from datetime import datetime
+from math import isnan
 from pathlib import Path
-from statistics import fmean, stdev
-
-import numpy as np
+from typing import Any
 
 from untrained._load import split_names
-from untrained.benchmarks import BENCHMARKS, Metric, Table, open_table
-from untrained.benchmarks.statistics import STATISTICS, Statistic, interval
-from untrained.data import Source, load
-from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
-from untrained.engine.aggregates import aggregated, expanded
+from untrained._typed import options
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy, named
-from untrained.rng import generator
-from untrained.spaces import Space, load_space
-from untrained.studies.trust import Estimate, Judged, Trust
-from untrained.types import Arch, Record, Task
+from untrained.strategies._run import STORE, for_a_file, versions
+from untrained.strategies.search import Watcher
+from untrained.studies._judge import Column, Scores, best_first, column, judged
+from untrained.studies._scores import Crew, scored
+from untrained.studies._truth import Truth, known, looked_at
+from untrained.studies.trust import Trust
+
+BASELINES = ("params", "flops", "random")
+
+
+def bench(
+    space: str = "nasbench201",
+    proxy: str = "all",
+    dataset: str | None = None,
+    *,
+    benchmark: str | None = None,
+    metric: str | None = None,
+    samples: int = 1000,
+    seed: int = 0,
+    seeds: int = 1,
+    scores: str = "",
+    data: str | None = None,
+    device: str = "cpu",
+    workers: int | None = None,
+    ray: str | None = None,
+    time_limit: str | None = None,
+    run: str | Path | None = None,
+    data_root: str | Path | None = None,
+    watch: Watcher | None = None,
+) -> Trust:
+    """How far each proxy can be trusted on architectures whose accuracy is known.
+
+    The truth is test accuracy after the longest training on `dataset` where the table has it, or the `metric` of that
+    name. `samples` architectures of the table are drawn by `seed` and judged with `seeds` initialisations and batches.
+    `scores` names proxies of others that the table holds: table:synflow.
+    """
+    if samples < 3 or seeds < 1:
+        raise UsageError("a rank correlation needs at least 3 samples, and at least 1 seed")
+    truth = known(space, benchmark, dataset, metric, samples, seed, data_root)
+    seen, source, note = looked_at(data, truth, data_root)
+    typed = {load_proxy(name).measure: name for name in named(proxy)}
+    judges = list({p.measure: p for p in map(load_proxy, (*named(proxy), *BASELINES))}.values())
+    folder = Path(run) if run else _folder(truth, seen, seed, device)
+    chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit)
+    done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch)
+    columns = [judged_column(judge, *column(done.records, judge.measure, truth.archs, chances)) for judge in judges]
+    columns += [_others(truth, name) for name in split_names(scores)]
+    asked: dict[str, Any] = {
+        "space": space,
+        "proxy": proxy,
+        "dataset": dataset,
+        "benchmark": benchmark,
+        "metric": metric,
+    }
+    asked |= {"samples": samples, "seed": seed, "seeds": seeds, "scores": scores, "data": data, "device": device}
+    trust = Trust(
+        title=f"{truth.table.name}: {truth.about}",
+        command=f"untrained bench {options(bench, asked | {'device': device, 'run': str(folder)})}",
+        space=truth.space,
+        truth_about=f"{truth.about}, {truth.table.name}",
+        truth_unit=truth.metric.unit,
+        archs=tuple(map(str, truth.archs)),
+        truth=truth.values,
+        judged=best_first(judged(each, truth.values) for each in columns),
+        notes=tuple(filter(None, (f"The table holds {truth.table.about}.", note))),
+        settings={"samples": f"{len(truth.archs):,}", "data": seen, "seed": str(seed), "device": device},
+        versions=versions(),
+        cost={"total": done.seconds},
+        seeds=seeds,
+        folder=str(folder),
+        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    )
+    return trust.save()
+
+
+def judged_column(proxy: Proxy, by_seed: tuple[Scores, ...], failures: dict[str, int]) -> Column:
+    kind = "baseline" if proxy.name in BASELINES else "combination" if proxy.parts else "proxy"
+    return Column(proxy.label, proxy.about, kind, proxy.higher_is_better, by_seed, proxy.cost, failures)
+
+
+def _others(truth: Truth, name: str) -> Column:
+    """The scores of somebody else, run by run where there are several: their spread is that of seeds."""
+    table, proxy = truth.table, name.removeprefix("table:")
+    found = [s for s in table.scores if s.proxy == proxy and s.dataset == truth.metric.dataset] or [table.score(proxy)]
+    runs = [table.values(truth.archs, score) for score in found]
+    by_seed = tuple(tuple(None if isnan(value) else float(value) for value in run) for run in runs)
+    about = f"{proxy} by {found[0].source or 'others'}, as the table has it"
+    return Column(f"table:{proxy}", about, "other", found[0].higher_is_better, by_seed, partial=True)
+
+
+def _folder(truth: Truth, data: str, seed: int, device: str) -> Path:
+    words = ("bench", truth.table.name, truth.metric.name, data, f"seed{seed}", device)
+    return Path("runs", "-".join(for_a_file(word) for word in words if word not in ("seed0", "cpu")))

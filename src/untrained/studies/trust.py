@@ -3,8 +3,17 @@
 Knows nothing of networks, tables or how anything was measured.
 """
 
-from dataclasses import dataclass, field
+import csv
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from io import StringIO
+from pathlib import Path
 from typing import Any
+
+from untrained.errors import UsageError
+
+FILE = "trust.json"
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,51 @@ class Trust:
     cost: dict[str, float] = field(default_factory=dict)  # seconds
     seeds: int = 1
     made_on: str = ""
+    folder: str = ""  # where it is kept
+    advice: str = ""  # what to do, in a sentence
+    following: str = ""  # and the command that does it
+    recommended: str = ""  # the proxy to go by
 
     def rows(self) -> list[dict[str, Any]]:
         return [judged.row() for judged in self.judged]
+
+    def save(self) -> "Trust":
+        """Write `trust.json`, whole or not at all, and the rows as `trust.csv`."""
+        folder = Path(self.folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / FILE, json.dumps(asdict(self), indent=1))
+            _write(folder / "trust.csv", _csv(self.rows()))
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be used as a run folder: {error}") from error
+        return self
+
+    @staticmethod
+    def read(folder: str | Path) -> "Trust":
+        path = Path(folder, FILE)
+        try:
+            facts: dict[str, Any] = json.loads(path.read_text())
+            judged = tuple(_judged(**row) for row in facts["judged"])
+            tuples = {name: tuple(facts[name]) for name in ("archs", "truth", "notes")}
+            return Trust(**facts | tuples | {"judged": judged, "folder": str(folder)})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f"{path} cannot be read: {error}; the command that made it makes it anew") from error
+
+
+def _judged(statistics: dict[str, dict[str, Any] | None], scores: list[float | None], **facts: Any) -> Judged:
+    estimates = {name: Estimate(**estimate) if estimate else None for name, estimate in statistics.items()}
+    return Judged(statistics=estimates, scores=tuple(scores), **facts)
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    os.replace(part, path)
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    out = StringIO()
+    table = csv.DictWriter(out, list(rows[0]))
+    table.writeheader()
+    table.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,61 @@
+"""Score a list of architectures by a list of proxies, in a folder that remembers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from untrained._quantities import seconds
+from untrained.data import Source
+from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
+from untrained.engine.aggregates import aggregated, expanded
+from untrained.errors import UsageError
+from untrained.proxies import Proxy
+from untrained.spaces import Space
+from untrained.strategies.budget import Budget
+from untrained.strategies.drive import Drive, drive
+from untrained.strategies.screen import Listed
+from untrained.strategies.search import Progress, Watcher
+from untrained.types import Arch, Record
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who does the work, as in `search`."""
+
+    device: str = "cpu"
+    workers: int | None = None
+    ray: str | None = None
+    time_limit: str | None = None
+
+
+def scored(
+    space: str | Space,
+    archs: Sequence[Arch],
+    proxies: Sequence[Proxy],
+    source: Source,
+    seeds: Sequence[int],
+    crew: Crew,
+    store_at: Path,
+    typed: Mapping[str, str] | None = None,
+    watch: Watcher | None = None,
+    stage: str = "scoring",
+) -> Drive:
+    """All records, aggregates too. Ctrl-C ends it: what was measured is kept, and the same call goes on."""
+    single = expanded(proxies)
+    samples = Samples.of(source, single, seeds)
+    job = job_for(space, single, samples, crew.device, typed)
+    limit = seconds(crew.time_limit) if crew.time_limit else None
+    with hired(job, crew.workers, crew.ray, limit, len(archs)) as executor, Store(store_at) as store:
+        evaluate = ProxyEvaluator(samples, single, executor, crew.device, store)
+
+        def tell(done: int, records: Sequence[Record]) -> None:
+            if watch:
+                watch(Progress(stage, done, len(archs), evaluate.measured, executor.workers, records))
+
+        done = drive(Listed(archs), evaluate, Budget(len(archs)), lambda records: None, tell)
+    if done.ended == "interrupted":
+        raise UsageError(f"stopped by Ctrl-C; what was measured is in {store_at}, and the same command goes on")
+    for proxy in proxies:
+        if proxy.parts:
+            done.records += aggregated(done.records, proxy)
+    return done

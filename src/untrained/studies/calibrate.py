@@ -1,0 +1,152 @@
+"""`calibrate(...)`: which proxy should rank my space? A few architectures, spread over its sizes, are trained briefly on
+the user's data, and every proxy is held against what they reach.
+
+A dozen trainings cannot tell good proxies apart, and the answer says so. What it can tell is a proxy that fails here.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from untrained._typed import options
+from untrained.data import load
+from untrained.engine.score import DEFAULT_DATA
+from untrained.errors import UsageError
+from untrained.proxies import load_proxy, named
+from untrained.rng import generator
+from untrained.spaces import load_space
+from untrained.strategies._run import STORE, for_a_file, versions
+from untrained.strategies.random import RandomSearch
+from untrained.strategies.search import Watcher
+from untrained.studies._judge import best_first, column, judged
+from untrained.studies._scores import Crew, scored
+from untrained.studies.bench import BASELINES, judged_column
+from untrained.studies.trust import Judged, Trust
+from untrained.training.brief import NAME
+from untrained.types import Arch, Record
+
+POOL = 8  # architectures drawn for each that is trained
+
+
+def calibrate(
+    space: str = "nasbench201",
+    proxy: str = "all",
+    data: str = DEFAULT_DATA,
+    *,
+    trainings: int = 12,
+    epochs: int = 3,
+    samples: int = 1500,
+    seed: int = 0,
+    device: str = "cpu",
+    workers: int | None = None,
+    ray: str | None = None,
+    time_limit: str | None = None,
+    run: str | Path | None = None,
+    data_root: str | Path | None = None,
+    watch: Watcher | None = None,
+) -> Trust:
+    """Train `trainings` architectures of `space` for `epochs` on `samples` samples of `data`, and say which proxies rank
+    them as they turn out. `search(..., proxy="auto")` goes by the best of them."""
+    if trainings < 4 or epochs < 1 or samples < 10:
+        raise UsageError("a calibration needs at least 4 trainings, 1 epoch and 10 samples")
+    home, crew = load_space(space), Crew(device, workers, ray, time_limit)
+    source, folder = load(data, home.task, data_root), Path(run) if run else default_folder(space, data)
+    training = load_proxy(f"{NAME}(epochs={epochs},samples={samples})")
+    judges = list({p.measure: p for p in map(load_proxy, (*named(proxy), *BASELINES))}.values())
+    typed = {load_proxy(name).measure: name for name in named(proxy)}
+    typed[training.measure] = f"{NAME}(epochs={epochs},samples={samples})"
+    work = (crew, folder / STORE, typed, watch)
+    pool = RandomSearch(home, generator("calibrate", home.name, seed)).ask(POOL * trainings)
+    sized = scored(space, pool, [load_proxy("params")], source, (seed,), *work, stage="sizing")
+    archs = _spread(sized.records, trainings)
+    trained = scored(space, archs, [training], source, (seed,), *work, stage="training")
+    reached = {r.arch: r.value for r in trained.records if r.value is not None}
+    archs = [arch for arch in archs if arch in reached]
+    if len(archs) < 3:
+        first = next(str(r.error) for r in trained.records if r.error)
+        raise UsageError(f"only {len(archs)} of {trainings} trainings came to an end, the first failed by {first}")
+    done = scored(space, archs, judges, source, (seed,), *work)
+    truth = [100 * reached[arch] for arch in archs]
+    rows = best_first(judged(judged_column(p, *column(done.records, p.measure, archs, (seed,))), truth) for p in judges)
+    asked: dict[str, Any] = {"space": space, "proxy": proxy, "data": data, "trainings": trainings, "epochs": epochs}
+    asked |= {"samples": samples, "seed": seed, "device": device, "run": str(folder)}
+    chosen = recommended(rows)
+    return Trust(
+        title=f"{space} on {data}: which proxy?",
+        command=f"untrained calibrate {options(calibrate, asked)}",
+        space=space,
+        truth_about=f"held-out accuracy on {data} after {epochs} epochs",
+        truth_unit="%",
+        archs=tuple(map(str, archs)),
+        truth=tuple(truth),
+        judged=rows,
+        notes=(
+            f"{len(archs)} architectures, spread over the sizes of the space, were trained for {epochs} epochs on "
+            f"{min(samples, len(source.batch(samples)))} samples, a fifth of them held out.",
+            _caution(rows, len(archs)),
+        ),
+        advice=f"Search by {chosen}: it ranked these architectures best.",
+        following=f"untrained search --space {space} --data {data} --proxy auto",
+        settings={
+            "trainings": str(trainings),
+            "epochs": str(epochs),
+            "data": data,
+            "seed": str(seed),
+            "device": device,
+        },
+        versions=versions(),
+        cost={"total": sized.seconds + trained.seconds + done.seconds, "training": trained.seconds},
+        recommended=chosen,
+        folder=str(folder),
+        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    ).save()
+
+
+def recommended(rows: Sequence[Judged]) -> str:
+    """The best by rank correlation of those that judged everybody; the cheapest of equals. Parameters where nothing
+    ranks better than chance would."""
+    whole = [row for row in rows if not row.failed and row.statistics["spearman"] and row.proxy != "random"]
+    best = max(whole, key=lambda row: (round(_rho(row), 3), -(row.cost or 0)), default=None)
+    return best.proxy if best and _rho(best) > 0 else "params"
+
+
+def default_folder(space: str, data: str) -> Path:
+    return Path("runs", "-".join(for_a_file(word) for word in ("calibrate", space, data)))
+
+
+def automatic(space: str, data: str) -> str:
+    """The proxy that a calibration of this space on these data recommends; `search --proxy auto` asks for it."""
+    folder = default_folder(space, data)
+    if not (folder / "trust.json").exists():
+        said = options(calibrate, {"space": space, "data": data})
+        raise UsageError(
+            f"--proxy auto goes by a calibration, and there is none at {folder}: `untrained calibrate {said}`"
+        )
+    return Trust.read(folder).recommended
+
+
+def _rho(row: Judged) -> float:
+    estimate = row.statistics["spearman"]
+    return estimate.value if estimate else -1.0
+
+
+def _spread(records: Sequence[Record], count: int) -> list[Arch]:
+    """Architectures at equal steps of the ranking by size, the smallest and the largest among them."""
+    sized = sorted((r for r in records if r.value is not None), key=lambda r: (r.value, str(r.arch)))
+    if len(sized) <= count:
+        return [r.arch for r in sized]
+    return [sized[round(i * (len(sized) - 1) / (count - 1))].arch for i in range(count)]
+
+
+def _caution(rows: Sequence[Judged], n: int) -> str:
+    """What so few trainings can tell: who is not excluded as the best."""
+    best = next((row for row in rows if row.statistics["spearman"]), None)
+    if best is None:
+        return "All trainings came to the same accuracy, so nothing can be told: train longer, or on harder data."
+    low = best.statistics["spearman"].low  # type: ignore[union-attr]
+    alike = [row for row in rows if low is not None and _rho(row) >= low and row is not best]
+    return (
+        f"With {n} trainings the intervals are wide: {len(alike)} of the other {len(rows) - 1} lie within that of "
+        f"{best.proxy}. What stands far below is not to be trusted here; what stands above is only not refuted."
+    )

@@ -1,0 +1,1 @@
+"""Training: the one room where weights change."""
