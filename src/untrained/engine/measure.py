@@ -61,6 +61,10 @@ class Examiner:
 
     def __post_init__(self) -> None:
         usable(self.device)
+        judges: dict[str, Proxy] = {}
+        for proxy in self.proxies:
+            if judges.setdefault(proxy.measure, proxy) != proxy:
+                raise UsageError(f"two different proxies are called {proxy.label}; give one of them another name")
 
     def __call__(self, blanks: Blanks) -> list[Record]:
         """The records that the blanks ask for. The network is built once, and all proxies share one probe of the
@@ -100,7 +104,11 @@ class _Sitting:
 
     def ask(self, proxy: Proxy, blank: Record) -> Record:
         start = perf_counter()
-        outcome, note = (self.subject, "") if isinstance(self.subject, Failure) else self._score(proxy, *self.subject)
+        if isinstance(self.subject, Failure):
+            outcome, note = self.subject, ""
+        else:
+            with random_state(seed_for("score", blank.measure, blank.arch, blank.seed)):  # a proxy may draw at random
+                outcome, note = self._score(proxy, *self.subject)
         value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
         return replace(blank, value=value, error=error, note=note, measure_seconds=perf_counter() - start)
 

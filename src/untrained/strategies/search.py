@@ -103,12 +103,17 @@ def search(
 
     Enough is `budget` architectures (100), `time` ("10m"), or that the best `top` have not changed for `stable` new
     architectures. `screen` names cheap proxies: only the share `keep` that ranks best by them is judged by `proxy`.
-    Proxies `beside` it are recorded for the same architectures and decide nothing; parameters and FLOPs always are.
+    The proxy "auto" is the one that a calibration of this space on these data recommends. Proxies `beside` it are
+    recorded for the same architectures and decide nothing; parameters and FLOPs always are.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
     cluster. An architecture that takes longer than `time_limit` is a failure, and the search goes on.
     """
     if seeds < 1:
         raise UsageError("seeds must be at least 1")
+    if proxy == "auto":
+        from untrained.studies.calibrate import automatic  # a study is made of searches, so it cannot come first
+
+        proxy = automatic(space if isinstance(space, str) else space.name, data)
     enough = Budget(budget, seconds(time) if time else None, stable, top)
     sieve = Screen.parse(screen, keep, enough) if screen else None
     panel, home = Panel.of(proxy, beside, sieve), load_space(space)

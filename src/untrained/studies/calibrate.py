@@ -1,5 +1,5 @@
-"""`calibrate(...)`: which proxy should rank my space? A few architectures, spread over its sizes, are trained briefly on
-the user's data, and every proxy is held against what they reach.
+"""`calibrate(...)`: which proxy should rank my space? A few architectures, spread over its sizes, are trained briefly
+on the user's data, and every proxy is held against what they reach.
 
 A dozen trainings cannot tell good proxies apart, and the answer says so. What it can tell is a proxy that fails here.
 """
@@ -46,8 +46,8 @@ def calibrate(
     data_root: str | Path | None = None,
     watch: Watcher | None = None,
 ) -> Trust:
-    """Train `trainings` architectures of `space` for `epochs` on `samples` samples of `data`, and say which proxies rank
-    them as they turn out. `search(..., proxy="auto")` goes by the best of them."""
+    """Which proxies rank `trainings` architectures of `space` as they turn out after `epochs` on `samples` samples of
+    `data`. `search(..., proxy="auto")` goes by the best of them."""
     if trainings < 4 or epochs < 1 or samples < 10:
         raise UsageError("a calibration needs at least 4 trainings, 1 epoch and 10 samples")
     home, crew = load_space(space), Crew(device, workers, ray, time_limit)

@@ -50,12 +50,12 @@ def fit(model: nn.Module, data: Batch, epochs: int, rate: float, batch: int, ord
     with torch.enable_grad():
         for _ in range(epochs):
             places = torch.randperm(len(data), generator=order).to(data.inputs.device)
-            for rows in places.split(min(batch, len(data)))[: steps // epochs]:
+            for rows in places.split(min(batch, len(data)))[: steps // epochs]:  # type: ignore[no-untyped-call]
                 loss = F.cross_entropy(logits(model(data.inputs[rows])), data.targets[rows])
                 if not torch.isfinite(loss):
                     raise Unscorable("nan", "the training diverged")
                 optimiser.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(model.parameters(), 5.0)
                 optimiser.step()
                 schedule.step()
@@ -65,6 +65,6 @@ def fit(model: nn.Module, data: Batch, epochs: int, rate: float, batch: int, ord
 def correct(model: nn.Module, data: Batch, batch: int) -> float:
     """The share of samples that the model gets right."""
     model.eval()
-    parts = zip(data.inputs.split(batch), data.targets.split(batch), strict=True)
+    parts = zip(data.inputs.split(batch), data.targets.split(batch), strict=True)  # type: ignore[no-untyped-call]
     hits = sum(int((logits(model(inputs)).argmax(1) == targets).sum()) for inputs, targets in parts)
     return hits / len(data)
