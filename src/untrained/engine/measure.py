@@ -104,6 +104,7 @@ class _Sitting:
 
     def ask(self, proxy: Proxy, blank: Record) -> Record:
         start = perf_counter()
+        outcome: float | Failure
         if isinstance(self.subject, Failure):
             outcome, note = self.subject, ""
         else:
