@@ -62,11 +62,31 @@ def datasets() -> Rows:
     return [{"name": name, "about": kind.about} for name, kind in SOURCES.items()]
 
 
+def benchmarks() -> Rows:
+    from untrained.benchmarks import BENCHMARKS, open_table
+    from untrained.errors import UsageError
+
+    def state(name: str) -> dict[str, Any]:
+        try:
+            table = open_table(name)
+        except UsageError as error:
+            return {"rows": None, "metrics": [], "scores": [], "file": "", "missing": str(error)}
+        scores = list(dict.fromkeys(score.proxy for score in table.scores))
+        metrics = [metric.name for metric in table.metrics]
+        return {"rows": len(table), "metrics": metrics, "scores": scores, "file": str(table.path), "missing": ""}
+
+    return [
+        {"name": b.name, "about": b.about, "space": b.space, "size": b.size, **state(b.name)}
+        for b in BENCHMARKS.values()
+    ]
+
+
 CATALOGUE: dict[str, Callable[[], Rows]] = {
     "spaces": spaces,
     "proxies": proxies,
     "strategies": strategies,
     "datasets": datasets,
+    "benchmarks": benchmarks,
 }
 
 

@@ -22,6 +22,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+data_app = typer.Typer(help="Tables of known results: import them.", no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(data_app, name="data")
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Space = Annotated[str, typer.Option(help="A space by name, or your own: ./mine.py:mynet.")]
 Proxies = Annotated[str, typer.Option("--proxy", help="Separated by commas: dextr,params or ./mine.py:mine; or all.")]
@@ -125,10 +128,10 @@ def score(
 
 @app.command("list")
 def list_(
-    what: Annotated[str | None, typer.Argument(help="spaces, proxies, strategies or datasets.")] = None,
+    what: Annotated[str | None, typer.Argument(help="spaces, proxies, strategies, datasets or benchmarks.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List what there is: spaces, proxies, strategies, datasets.
+    """List what there is: spaces, proxies, strategies, datasets, benchmarks.
 
     Example: untrained list proxies
     """
@@ -277,6 +280,24 @@ def merge(
 
     added = stores.merge(into, others)
     print_json({"added": added, "store": str(into)}) if as_json else typer.echo(f"{added:,} records added to {into}")
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="The benchmark; see `untrained list benchmarks`.")],
+    path: Annotated[Path, typer.Argument(help="A file or folder of its publishers.")],
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Make the table of a benchmark from its publishers' files; what is there already stays.
+
+    Example: untrained data import nasbench201 ~/NATS-tss-v1_0-3ffb9-simple
+    """
+    from untrained.benchmarks import import_benchmark
+
+    table = import_benchmark(name, path, data_root)
+    row = {"name": name, "file": str(table.path), "rows": len(table), "about": table.about}
+    print_json(row) if as_json else typer.echo(f"{table.path}: {table.about}")
 
 
 def _default_data() -> str:

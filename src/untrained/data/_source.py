@@ -3,7 +3,6 @@
 This room knows shapes, classes and files; it knows nothing of networks.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from untrained._root import data_root as data_root
 from untrained.errors import UsageError
 from untrained.registry import Registry
 from untrained.rng import torch_generator
@@ -59,14 +59,6 @@ def load(name: str, like: Task, root: str | Path | None = None) -> Source:
     if not like.input_shape or any(n < 1 for n in like.input_shape):
         raise UsageError(f"impossible input shape {like.input_shape}; give channels x height x width, such as 3x32x32")
     return SOURCES[kind].open(argument, like, data_root(root))
-
-
-def data_root(root: str | Path | None = None) -> Path:
-    """Where data sets lie: `root`, else $UNTRAINED_DATA, else the user's cache folder."""
-    if root is not None:
-        return Path(root)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("UNTRAINED_DATA") or Path(cache) / "untrained")
 
 
 def fingerprint(batch: Batch) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrained.data._pickle import read_pickle
+from untrained._unpickle import read_pickle
 from untrained.data._source import Source, from_arrays, image_task, source
 from untrained.errors import UsageError
 from untrained.types import Task

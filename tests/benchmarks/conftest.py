@@ -1,0 +1,21 @@
+"""The tables of all benchmarks, made once from our data folder."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import shared
+from untrained.benchmarks import Table, import_benchmark
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("root")
+
+
+@pytest.fixture(scope="session")
+def known(data_root: Path) -> Callable[[str], Table]:
+    """The table of a benchmark; the test that asks for one is skipped where the data are absent."""
+    return cache(lambda name: import_benchmark(name, shared("data"), data_root))

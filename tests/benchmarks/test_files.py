@@ -1,0 +1,224 @@
+"""A table as a file: what is asked of it, what is missing, and what is no table."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from untrained.benchmarks import BENCHMARKS, Metric, Score, Table, import_benchmark, open_table
+from untrained.benchmarks._rows import Rows
+from untrained.errors import UsageError
+from untrained.spaces import load_space
+
+CELLS = ("64-41414-0_12_301", "64-41414-3_33_333", "64-41414-1_11_111")
+ROWS = {
+    "(0, 1, 2, 3, 0, 1)": {"zen": {"score": 1.5, "time": 1}, "val_accuracy": 51.0},
+    "(3, 3, 3, 3, 3, 3)": {"zen": {"score": -1e8, "time": 1}, "val_accuracy": 52.0},
+    "(1, 1, 1, 1, 1, 1)": {"zen": {"score": float("nan"), "time": 1}, "val_accuracy": 53.0},
+}
+
+
+@pytest.fixture
+def table(tmp_path) -> Table:
+    for file in ("first.json", "second.json"):
+        one = {"(1, 1, 1, 1, 1, 1)": {"zen": 2.5, "val_accuracy": 90.0}}
+        (tmp_path / file).write_text(json.dumps({"class_scene": ROWS, "jigsaw": one}))
+        table = import_benchmark("transnas", tmp_path / file, tmp_path)
+    return table
+
+
+def contents(table: Table) -> bytes:
+    """Everything in it."""
+    return repr([table.archs(), *(table.column(column).tolist() for column in table.columns)]).encode()
+
+
+def refusal(root: Path, name: str = "transnas") -> str:
+    """Why the table cannot be read, in one line that names the file and the command."""
+    with pytest.raises(UsageError) as error:
+        contents(open_table(name, root))
+    said = str(error.value)
+    assert "\n" not in said
+    assert str(root / "benchmarks" / f"{name}.parquet") in said
+    assert f"`untrained data import {name} PATH` makes it" in said
+    return said
+
+
+# ------------------------------------------------------------------------------------------------------------ asking
+
+
+def test_a_table_says_what_it_holds(table):
+    assert (table.name, table.space, len(table)) == ("transnas", "transnas_micro", 3)
+    assert table.about == "3 of 4,096 architectures, 2 metrics, 4 scores by proxies of others"
+    assert table.archs() == CELLS
+    assert [source.file for source in table.sources] == ["second.json", "first.json"]
+    assert all(len(source.sha256) == 64 for source in table.sources)
+
+
+def test_values_are_found_by_architecture(table):
+    metric = table.metric(dataset="class_scene", split="val")
+    arch = load_space("transnas_micro").parse(CELLS[1])
+    assert table.value(arch, metric) == table.value(CELLS[1], "class_scene_val_suite_zero") == 52
+    assert table.value("64-41414-0_00_000", metric) is None
+    assert table.value(CELLS[0], "jigsaw_val_suite_zero") is None
+    assert table.count(metric) == 3
+    assert table.count("jigsaw_val_suite_zero") == 1
+    found = table.values([CELLS[2], "unheard of", arch], metric)
+    assert found.tolist()[::2] == [53, 52]
+    assert np.isnan(found[1])
+    assert table.values([], metric).shape == (0,)
+    with pytest.raises(ValueError, match="read-only"):
+        table.column(metric)[0] = 99
+
+
+def test_sentinels_are_missing_and_runs_are_apart(table):
+    """-1e8 and NaN are no scores; the two files are two runs."""
+    score = table.score("zen", dataset="class_scene", run="first")
+    assert table.values(CELLS, score).tolist()[0] == 1.5
+    assert table.count(score) == 1
+    assert table.value(CELLS[1], score) is None
+    assert table.value(CELLS[2], score) is None
+    assert table.score("zen/class_scene/first") == score
+    assert {s.run for s in table.scores} == {"first", "second"}
+    assert not {s.name for s in table.scores} & {m.name for m in table.metrics}
+
+
+def test_the_usual_metric_comes_before_its_variants_and_the_split_must_be_said():
+    def accuracy(split: str, variant: str = "") -> Metric:
+        return Metric("accuracy", "%", True, "cifar10", split, 200, variant)
+
+    metrics = (accuracy("val", "seed0"), accuracy("test", "seed0"), accuracy("test"), Metric("latency", "ms", False))
+    counts = {metric.name: 1 for metric in metrics}
+    table = Table("some", "nasbench201", Path(), 1, 2, metrics, (Score("zen", "cifar10", "a"),), counts, ())
+    assert table.metric(dataset="cifar10", split="test", epochs=200).name == "cifar10_test_200"
+    assert table.metric(split="val").name == "cifar10_val_200_seed0"  # the only one
+    assert table.metric("cifar10_test_200_seed0").variant == "seed0"
+    with pytest.raises(UsageError, match=r"say which accuracy of some: split='val' or split='test', or a full name"):
+        table.metric(dataset="cifar10", epochs=200)
+    with pytest.raises(UsageError, match=r"no columns with dataset='cifar10', split='test', epochs=12; name one:"):
+        table.metric(dataset="cifar10", split="test", epochs=12)
+    with pytest.raises(UsageError, match="no metric of some is called 'cifar10_tset_200'; did you mean cifar10_test"):
+        table.metric("cifar10_tset_200")
+    with pytest.raises(UsageError, match="no score in some is called 'zem'; did you mean zen"):
+        table.score("zem")
+    with pytest.raises(UsageError, match="no column of some is called 'latency_x'; did you mean latency"):
+        table.value("a", "latency_x")
+    with pytest.raises(TypeError):
+        table.metric("cifar10", "test", 200)
+
+
+def test_which_of_several_runs_must_be_said(table):
+    with pytest.raises(UsageError, match=r"4 columns with proxy='zen'; name one: zen/class_scene/second, zen/jigsaw"):
+        table.score("zen")
+    with pytest.raises(UsageError, match=r"no columns with proxy='zen', dataset='mars'; name one: zen/class_scene"):
+        table.score("zen", dataset="mars")
+
+
+def test_contradicting_rows_are_refused():
+    rows, metric = Rows(), Metric("accuracy", "%", True, "cifar10", "test")
+    rows.put("a", metric, 93.123456)
+    rows.put("a", metric, 93.1235)  # the same, with fewer digits
+    with pytest.raises(UsageError, match=r"two rows of a disagree on cifar10_test: 93\.1235 and 92"):
+        rows.put("a", metric, 92.0)
+    score = Score("zen", "cifar10", "run")
+    rows.put("a", score, 1.0)
+    rows.put("a", score, 2.0)
+    rows.put("b", score, None)
+    assert rows.columns()[score].tolist()[0] == 1.0
+    assert np.isnan(rows.columns()[score][1])
+
+
+def test_every_benchmark_names_its_space_and_its_size():
+    for benchmark in BENCHMARKS.values():
+        assert benchmark.size == load_space(benchmark.space).size
+        assert benchmark.about.endswith(".")
+
+
+# --------------------------------------------------------------------------------------------------- what is no table
+
+
+def test_an_absent_table_says_what_it_can_be_made_from(tmp_path):
+    said = refusal(tmp_path)
+    assert "a folder with tnb101_micro_full.csv.gz or transnas-bench_v10141024.pth or zc_transbench101" in said
+    with pytest.raises(UsageError, match="no benchmark is called 'nasbench202'; did you mean nasbench201"):
+        open_table("nasbench202", tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PAR1", b"PAR1" + b"x" * 50 + b"PAR1"])
+def test_what_is_no_parquet_is_refused(tmp_path, table, content):
+    table.path.write_bytes(content)
+    assert "is no readable parquet file" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_table_is_refused(tmp_path, table, kept):
+    whole = table.path.read_bytes()
+    table.path.write_bytes(whole[: int(kept * len(whole))])
+    assert "is no readable parquet file" in refusal(tmp_path)
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path, table):
+    """Pages have checksums; in their headers, or in the footer, it may fall on something that nobody reads."""
+    whole, expected = table.path.read_bytes(), contents(table)
+    pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    refused = []
+    for at in [*range(4, pages, 5), *range(pages, len(whole), 41)]:
+        table.path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
+        try:
+            assert contents(open_table("transnas", tmp_path)) == expected, at
+        except UsageError as error:
+            refused.append(str(error))
+    assert len(refused) > 100
+    assert not any("\n" in said for said in refused)
+
+
+def test_a_table_of_another_benchmark_is_refused(tmp_path, table):
+    shutil.copy(table.path, table.path.with_name("nasbench201.parquet"))
+    said = refusal(tmp_path, "nasbench201")
+    assert "is the table of transnas, not of nasbench201: give it its name back, or else" in said
+
+
+def rewritten(table: Table, **changes: object) -> None:
+    """The same file with another header."""
+    content = pq.read_table(table.path)
+    header = json.loads(content.schema.metadata[b"untrained"]) | changes
+    pq.write_table(content.replace_schema_metadata({b"untrained": json.dumps(header)}), table.path)
+
+
+def test_a_table_of_a_newer_version_is_refused(tmp_path, table):
+    rewritten(table, schema=2)
+    assert "newer untrained (schema 2, this one reads 1): update untrained, or else" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rows": 4}, "has 3 rows where its header says 4"),
+        ({"metrics": [{"name": "x"}]}, "has a header that cannot be read"),
+        ({"scores": None}, "has a header that cannot be read"),
+        ({"schema": "new"}, "no table of ours"),
+        ({"counts": {"gone": 3}, "metrics": []}, "no column of transnas is called"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused(tmp_path, table, changes, says):
+    rewritten(table, **changes)
+    if "counts" in changes:
+        with pytest.raises(UsageError, match="is damaged"):
+            open_table("transnas", tmp_path).column("gone")
+    else:
+        assert says in refusal(tmp_path)
+
+
+def test_somebody_elses_parquet_is_refused(tmp_path, table):
+    pq.write_table(pa.table({"arch": ["a"], "x": [1.0]}), table.path)
+    assert "is a parquet file, but no table of ours" in refusal(tmp_path)
+
+
+def test_a_damaged_table_is_made_anew(tmp_path, table):
+    table.path.write_bytes(b"hello")
+    again = import_benchmark("transnas", tmp_path / "first.json", tmp_path)
+    assert len(again) == 3
+    assert [path.name for path in table.path.parent.iterdir()] == ["transnas.parquet"]

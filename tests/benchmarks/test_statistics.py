@@ -1,0 +1,220 @@
+"""Statistics: against scipy, against cases worked out by hand, and intervals against a truth that is known."""
+
+from math import asin, pi
+from time import process_time
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from untrained.benchmarks.statistics import (
+    STATISTICS,
+    Statistic,
+    _Sample,
+    interval,
+    kendall,
+    pearson,
+    precision_at,
+    regret,
+    spearman,
+    top_overlap,
+)
+
+each = pytest.mark.parametrize("statistic", STATISTICS, ids=lambda statistic: statistic.name)
+
+
+def samples() -> list[tuple[np.ndarray, np.ndarray]]:
+    """With and without ties, few and many, strongly and weakly related, on very different scales."""
+    rng = np.random.default_rng(0)
+    found = []
+    for n in (3, 4, 10, 57, 300):
+        x = rng.normal(size=n)
+        y = x + rng.normal(size=n)
+        found += [(x, y), (x.round(), y), (x.round(), y.round()), (1e9 + x, 1e-9 * y), (np.exp(20 * x), y), (-x, y)]
+    return [(x, y) for x, y in found if np.ptp(x) > 0 and np.ptp(y) > 0]
+
+
+@pytest.mark.parametrize(("x", "y"), samples())
+def test_correlations_are_those_of_scipy(x, y):
+    assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
+    assert kendall(x, y) == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
+    assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-6 if x.max() > 1e8 else 1e-12)
+
+
+def test_kendall_of_many_is_counted_in_blocks(monkeypatch):
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(50, size=(2, 400)).astype(float)
+    monkeypatch.setattr("untrained.benchmarks.statistics._BLOCK", 999)
+    assert kendall(x, y) == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
+
+
+@pytest.mark.parametrize("statistic", [spearman, kendall])
+def test_ranks_alone_matter(statistic):
+    x, y = np.random.default_rng(2).normal(size=(2, 40))
+    assert statistic(np.exp(5 * x), y**3) == pytest.approx(statistic(x, y), abs=1e-12)
+    assert statistic(-x, y) == pytest.approx(-statistic(x, y), abs=1e-12)
+
+
+def test_correlations_worked_out_by_hand():
+    """Ranks 1 2 3 4 against 1 2 4 3: 1 - 6 * 2 / (4 * 15); five pairs agree, one does not."""
+    x, y = [1, 2, 3, 4], [10, 20, 40, 30]
+    assert spearman(x, y) == pytest.approx(1 - 12 / 60)
+    assert kendall(x, y) == pytest.approx((5 - 1) / 6)
+    assert pearson(x, y) == pytest.approx(0.8)  # as these values are equally spaced
+
+
+def test_tau_b_worked_out_by_hand():
+    """Of six pairs one is tied in x and another one in y, so five are untied in each; four are untied in both."""
+    assert kendall([1, 1, 2, 3], [1, 2, 3, 3]) == pytest.approx(4 / 5)  # all four agree
+    assert kendall([1, 1, 2, 3], [2, 3, 3, 1]) == pytest.approx((1 - 3) / 5)
+
+
+# ----------------------------------------------------------------------------------------------------------- the best
+
+
+def test_the_share_of_the_best_tenth():
+    """Twenty architectures, the best two of each: one of them is the same."""
+    truth = np.arange(20.0)
+    scores = truth.copy()
+    scores[18], scores[3] = 0.5, 100  # the second best looks bad, a bad one looks best
+    assert top_overlap(scores, truth) == pytest.approx(1 / 2)
+    assert top_overlap(truth, truth) == 1
+    assert top_overlap(-truth, truth) == 0
+
+
+def test_ties_at_the_edge_share_their_places():
+    """Two of twenty are best; by score one is ahead and four share the next place, one of which belongs there."""
+    truth = np.arange(20.0)
+    scores = np.where(truth >= 15, 1.0, 0.0)
+    scores[19] = 2
+    assert top_overlap(scores, truth) == pytest.approx((1 + 1 / 4) / 2)
+    by_luck = np.append(np.zeros(19), -1.0)  # 19 share two places, one of the two best is among them
+    assert top_overlap(by_luck, truth) == pytest.approx(2 / 19 / 2)
+
+
+def test_precision_at_k():
+    """Of 30 architectures the best tenth are three."""
+    truth = np.arange(30.0)
+    scores = np.zeros(30)
+    scores[[29, 27, 5, 6]] = [4, 2, 3, 1]
+    assert precision_at(1)(scores, truth) == 1
+    assert precision_at(2)(scores, truth) == pytest.approx(1 / 2)
+    assert precision_at(4)(scores, truth) == pytest.approx(2 / 4)
+    assert precision_at(100)(scores, truth) == pytest.approx(3 / 30)
+    assert precision_at(4, top=0.9)(scores, truth) == 1
+
+
+def test_regret_is_what_the_choice_falls_short_of_the_best():
+    assert regret([1, 2, 3, 0], [90, 94, 91.5, 80]) == pytest.approx(94 - 91.5)
+    assert regret([1, 4, 3, 0], [90, 94, 91.5, 80]) == 0
+    assert regret([1, 3, 3, 0], [90, 94, 91, 80]) == pytest.approx(94 - (94 + 91) / 2)  # a tie is broken by chance
+
+
+def test_by_chance_a_tenth_of_the_best_tenth_is_found():
+    rng = np.random.default_rng(3)
+    found = [top_overlap(*rng.normal(size=(2, 200))) for _ in range(200)]
+    assert np.mean(found) == pytest.approx(0.1, abs=4 * np.std(found) / 200**0.5)
+
+
+# ------------------------------------------------------------------------------------------------------- not defined
+
+
+@each
+@pytest.mark.parametrize(("x", "y"), [([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3], [5, 5, 5]), ([1, 2], [1, 2]), ([], [])])
+def test_what_is_not_defined_is_none(statistic, x, y):
+    assert statistic(x, y) is None
+    assert interval(statistic, x, y, np.random.default_rng(0)) is None
+
+
+@each
+@pytest.mark.parametrize("hole", [np.nan, np.inf])
+def test_a_missing_number_is_the_callers_mistake(statistic, hole):
+    with pytest.raises(ValueError, match="leave failures out, and count them"):
+        statistic([1, 2, hole, 4], [1, 2, 3, 4])
+    with pytest.raises(ValueError, match="3 scores and 4 truths"):
+        statistic([1, 2, 3], [1, 2, 3, 4])
+
+
+# --------------------------------------------------------------------------------------------------------- intervals
+
+
+def resampled(statistic: Statistic, x: np.ndarray, y: np.ndarray, resamples: int) -> np.ndarray:
+    """The bootstrap as it is told: draw architectures again and again, and measure each time."""
+    rng = np.random.default_rng(5)
+    draws = (rng.integers(len(x), size=len(x)) for _ in range(resamples))
+    found = (statistic(x[drawn], y[drawn]) for drawn in draws)
+    return np.quantile([value for value in found if value is not None], (0.025, 0.975))
+
+
+@each
+def test_an_interval_is_that_of_a_plain_loop(statistic):
+    """Both are estimates from 2,000 resamples; they differ by the noise of a quantile."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=60).round(1)
+    y = (x + rng.normal(size=60)).round(1)
+    ours = interval(statistic, x, y, np.random.default_rng(6), resamples=2000)
+    assert ours == pytest.approx(resampled(statistic, x, y, 2000), abs=0.06)
+    assert ours[0] <= statistic(x, y) <= ours[1]
+
+
+@pytest.mark.parametrize("statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name)
+def test_a_resample_of_one_architecture_has_no_correlation(statistic):
+    """Also where rounding leaves a little spread between a value and the mean of its copies."""
+    x, y = np.random.default_rng(10).normal(size=(2, 49))
+    assert np.isnan(statistic.weighted(_Sample.of(x, y), 49 * np.eye(49))).all()
+
+
+@each
+def test_every_resample_of_few_architectures(statistic):
+    """Of 3^3 draws from three architectures three have no spread. The values of the others can all be listed."""
+    x, y = np.array([1.0, 2.5, 7.0]), np.array([1.0, 3.7, 2.0])
+    draws = [[i, j, k] for i in range(3) for j in range(3) for k in range(3)]
+    found = [statistic(x[draw], y[draw]) for draw in draws]
+    assert sum(value is None for value in found) == 3
+    low, high = interval(statistic, x, y, np.random.default_rng(0), resamples=4000)
+    values = [value for value in found if value is not None]
+    assert {round(low, 9), round(high, 9)} <= {round(value, 9) for value in values}
+    assert (low, high) == (pytest.approx(min(values)), pytest.approx(max(values)))
+
+
+def test_the_same_generator_gives_the_same_interval_and_blocks_do_not_matter(monkeypatch):
+    x, y = np.random.default_rng(7).normal(size=(2, 50))
+    first = interval(spearman, x, y, np.random.default_rng(1))
+    assert interval(spearman, x, y, np.random.default_rng(1)) == first
+    assert interval(spearman, x, y, np.random.default_rng(2)) != first
+    monkeypatch.setattr("untrained.benchmarks.statistics._BLOCK", 50 * 300)
+    assert interval(spearman, x, y, np.random.default_rng(1)) == pytest.approx(first, abs=0.05)
+
+
+@pytest.mark.parametrize("statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name)
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_nominal_95_percent_cover_the_truth_in_90_to_98_of_100_samples(statistic, rho):
+    """Normal pairs with correlation rho have known rank correlations."""
+    truth = {"spearman": 6 / pi * asin(rho / 2), "kendall": 2 / pi * asin(rho), "pearson": rho}[statistic.name]
+    rng = np.random.default_rng(8)
+    covered = 0
+    for _ in range(400):
+        x, noise = rng.normal(size=(2, 100))
+        low, high = interval(statistic, x, rho * x + (1 - rho**2) ** 0.5 * noise, rng, resamples=400)
+        covered += low <= truth <= high
+    assert 0.90 <= covered / 400 <= 0.98
+
+
+def test_six_intervals_of_a_thousand_architectures_take_a_second():
+    """So that 44 proxies take seconds; in processor time."""
+    rng = np.random.default_rng(9)
+    y = rng.normal(size=1000)
+    x = y + rng.normal(size=1000)
+    start = process_time()
+    for statistic in STATISTICS:
+        low, high = interval(statistic, x, y, rng)
+        assert low < high
+    assert process_time() - start < 3
+
+
+def test_names_and_directions():
+    assert [s.name for s in STATISTICS] == [
+        "spearman", "kendall", "pearson", "top_overlap", "regret", "precision_at_10",
+    ]  # fmt: skip
+    assert [s.name for s in STATISTICS if not s.higher_is_better] == ["regret"]
+    assert all(s.about.endswith(".") for s in STATISTICS)

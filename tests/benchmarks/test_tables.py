@@ -1,0 +1,299 @@
+"""The tables themselves: published optima, validation and test apart, row counts, every key a member of its space."""
+
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch import nn
+
+from tests.conftest import shared
+from untrained.benchmarks import BENCHMARKS, Table
+from untrained.benchmarks.importers.suite_zero import WRITTEN
+from untrained.spaces import load_space
+from untrained.spaces.nasbench201 import from_index, index_of
+
+pytestmark = pytest.mark.data
+ROWS = {
+    "nasbench201": 15_625,
+    "nasbench101": 5_385 + 236,  # 1Shot1's cells, and those of the 500 that are not among them
+    "nasbench1shot1_s1": 2_487,
+    "nasbench1shot1_s2": 3_609,
+    "nasbench301": 1_218,
+    "darts1000": 1_000,
+    "transnas": 4_096,
+}
+DIGITS = {"ops": str, "arch": str, "matrix": str}
+
+
+def csv(*parts: str) -> pd.DataFrame:
+    return pd.read_csv(shared("data", *parts), dtype=DIGITS)
+
+
+def best(table: Table, **asked: object) -> tuple[float, str]:
+    numbers = table.column(table.metric(**asked))
+    return float(np.nanmax(numbers)), table.archs()[int(np.nanargmax(numbers))]
+
+
+# ---------------------------------------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_how_many_architectures_there_are(known, name):
+    table = known(name)
+    assert len(table) == len(table.archs()) == len(set(table.archs())) == ROWS[name]
+    assert table.about.startswith(f"{ROWS[name]:,} of ")
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_key_is_what_its_space_prints(known, name):
+    """All of a small table, 300 of a large one."""
+    table = known(name)
+    space = load_space(table.space)
+    archs = table.archs()
+    some = np.random.default_rng(0).choice(len(archs), min(300, len(archs)), replace=False)
+    for place in some:
+        arch = space.parse(archs[place])
+        assert str(arch) == archs[place]
+        assert table.value(arch, table.metrics[0]) == table.column(table.metrics[0])[place]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_metric_says_what_it_is(known, name):
+    table = known(name)
+    for metric in table.metrics:
+        assert metric.source, metric.name
+        assert (metric.split is None) == (not metric.higher_is_better), (
+            metric.name
+        )  # costs, and only costs, are judged by nothing
+        assert table.count(metric) == np.isfinite(table.column(metric)).sum() > 0
+    for score in table.scores:
+        assert score.source, score.name
+        assert table.column(score)[np.isfinite(table.column(score))].min() > -1e7, score.name  # no sentinel
+    assert len({column.name for column in table.columns}) == len(table.columns)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_sources_are_named_with_their_digests(known, name):
+    for source in known(name).sources:
+        (file,) = shared("data").rglob(source.file)
+        assert sha256(file.read_bytes()).hexdigest() == source.sha256
+
+
+# --------------------------------------------------------------------------------------------------- NAS-Bench-201
+
+
+@pytest.mark.parametrize(
+    ("dataset", "optimum", "index"),
+    [("cifar10", 94.37, 6111), ("cifar100", 73.51, 9930), ("ImageNet16-120", 47.31, 857)],
+)
+def test_nasbench201_has_its_published_optima(known, dataset, optimum, index):
+    value, arch = best(known("nasbench201"), dataset=dataset, split="test", epochs=200)
+    assert round(value, 2) == optimum
+    assert arch == str(from_index(index))
+    other, _ = best(known("nasbench201"), dataset=dataset, split="val", epochs=200)
+    assert abs(other - optimum) > 0.01
+
+
+def test_nasbench201_validation_and_test_are_the_columns_they_say(known):
+    """The best mean validation accuracy on CIFAR-10 is published as 91.61; all others are compared with the source."""
+    table, source = known("nasbench201"), csv("nasbench201", "nb201_full.csv.gz").set_index("arch_str")
+    assert best(table, dataset="cifar10", split="val", epochs=200) == (
+        pytest.approx(91.61, abs=0.005),
+        str(from_index(6111)),
+    )
+    columns = {
+        ("cifar10", "val", 200): "c10_val_200_mean", ("cifar10", "test", 200): "c10_test_200",
+        ("cifar100", "val", 200): "c100_val_200", ("cifar100", "test", 200): "c100_test_200",
+        ("ImageNet16-120", "val", 200): "in16_val_200", ("ImageNet16-120", "test", 200): "in16_test_200",
+        ("cifar10", "val", 12): "c10_val_12", ("cifar10", "test", 12): "c10_test_12",
+        ("cifar100", "val", 12): "c100_val_12", ("cifar100", "test", 12): "c100_test_12",
+        ("ImageNet16-120", "val", 12): "in16_val_12", ("ImageNet16-120", "test", 12): "in16_test_12",
+    }  # fmt: skip
+    for (dataset, split, epochs), column in columns.items():
+        metric = table.metric(dataset=dataset, split=split, epochs=epochs)
+        assert (metric.dataset, metric.split, metric.epochs, metric.kind) == (dataset, split, epochs, "accuracy")
+        assert np.array_equal(table.values(source.index, metric), source[column])
+
+
+def test_nasbench201_costs_latencies_and_first_thousand(known):
+    table = known("nasbench201")
+    arch = from_index(1)
+    assert index_of(arch) == 1
+    assert table.value(arch, "cifar10_params") == pytest.approx(0.802426)
+    assert table.value(arch, "cifar10_flops") == pytest.approx(116.692672)
+    assert table.value(arch, "cifar10_seconds_12") == pytest.approx(130.178483)
+    devices = [metric for metric in table.metrics if metric.kind == "latency"]
+    assert len(devices) == 27
+    assert {(m.unit, m.higher_is_better, table.count(m)) for m in devices} == {("ms", False, 15_625)}
+    assert table.value(arch, "latency_raspi4") == pytest.approx(54.777)
+    assert table.value(arch, table.metric(dataset="cifar10", split="train", epochs=12)) == pytest.approx(91.694)
+    assert table.value(from_index(1000), "cifar10_train_12") is None
+    assert table.value(arch, "cifar10_seconds_200_whole") == pytest.approx(4339.282751)
+    assert table.value(arch, "cifar10_test_200_seed1") == pytest.approx(93.62)
+
+
+def test_nasbench201_scores_of_others_run_by_run(known):
+    table, source = known("nasbench201"), csv("nasbench201", "nb201_zc12_subset.csv.gz")
+    rows = source[(source["task"] == "cifar100") & (source["run"] == "json_725")]
+    score = table.score("synflow", dataset="cifar100", run="json_725")
+    archs = [from_index(index) for index in rows["index"]]
+    assert np.allclose(table.values(archs, score), rows["synflow"], equal_nan=True)
+    assert table.count(score) == rows["synflow"].notna().sum() == 725
+    assert len({s.run for s in table.scores if s.proxy == "synflow"}) == 10
+    assert (source["jacov"] == -1e8).sum() > 0
+    assert table.score("epsinas", dataset="ImageNet16-120").run == "authors"
+
+
+# ------------------------------------------------------------------------------------------ NAS-Bench-101 and 1Shot1
+
+
+def seeds(split: str) -> list[str]:
+    return [f"{split}_acc_{k}" for k in range(3)]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_1shot1_has_the_means_over_its_seeds(known, number):
+    table, source = known(f"nasbench1shot1_s{number}"), csv("nasbench101", "nb101_1shot1_spaces12.csv.gz")
+    source = source[source["space"] == number]
+    space = load_space(table.space)
+    archs = [space.parse(f"{matrix}+{ops}") for matrix, ops in zip(source["matrix"], source["ops"], strict=True)]
+    for split in ("val", "test"):
+        metric = table.metric(dataset="cifar10", split=split, epochs=108)
+        assert np.allclose(table.values(archs, metric), source[seeds(split)].mean(axis=1))
+        assert best(table, split=split, epochs=108)[0] == pytest.approx(source[seeds(split)].mean(axis=1).max())
+        assert np.array_equal(table.values(archs, f"cifar10_{split}_108_seed2"), source[f"{split}_acc_2"])
+    assert best(table, split="val")[0] > best(table, split="test")[0] + 0.3
+
+
+def test_nasbench101_joins_both_tables(known):
+    table, source = known("nasbench101"), csv("nasbench101", "nb101_1shot1_spaces12.csv.gz")
+    assert (table.count("cifar10_val_108"), table.count("cifar10_test_108")) == (5_621, 5_385)
+    for split in ("val", "test"):
+        assert best(table, split=split)[0] == pytest.approx(source[seeds(split)].mean(axis=1).max())
+    space, suite = load_space("nasbench101"), csv("nasbench101", "nb101_zc11_acc_500.csv.gz")
+    archs = [space.parse(f"{matrix}+{ops}") for matrix, ops in zip(suite["matrix"], suite["ops"], strict=True)]
+    of_seeds = np.stack([table.values(archs, f"cifar10_val_108_seed{k}") for k in range(3)])
+    shared_cells = np.isfinite(of_seeds[0])
+    assert shared_cells.sum() == 125
+    given = suite["val_accuracy"].to_numpy()
+    assert np.isclose(of_seeds, given, atol=2e-5).any(0)[shared_cells].all()  # one of the three seeds
+    suite = suite.assign(arch=[str(arch) for arch in archs], known=table.values(archs, "cifar10_val_108"))
+    for _, rows in suite[~shared_cells].groupby("arch"):
+        assert rows["known"].iloc[0] == pytest.approx(np.mean(rows["val_accuracy"].unique()))
+    first = table.score("synflow")
+    assert table.count(first) == len({str(arch) for arch in archs}) == 292
+    assert table.value(archs[0], first) == pytest.approx(88.08498)
+
+
+# --------------------------------------------------------------------------------------------------- DARTS, TransNAS
+
+
+def test_darts_tables(known):
+    trained, source = known("darts1000"), csv("darts", "darts1000_cifar10.csv.gz")
+    space = load_space("darts")
+    metric = trained.metric(dataset="cifar10", split="val", epochs=200)
+    archs = [space.parse(genotype) for genotype in source["genotype"]]
+    assert np.array_equal(trained.values(archs, metric), source["val_acc"])
+    surrogate, source = known("nasbench301"), csv("nasbench301", "nb301_zc12_acc.csv.gz")
+    assert best(surrogate, split="val")[0] == source["val_accuracy"].max()
+    means = source.groupby("arch")["val_accuracy"].mean()
+    assert sorted(surrogate.column(surrogate.metric(split="val"))) == pytest.approx(sorted(means))
+    first = (
+        "Genotype(normal=[('sep_conv_5x5', 0), ('sep_conv_3x3', 1), ('skip_connect', 0), ('sep_conv_3x3', 2), "
+        "('sep_conv_3x3', 2), ('sep_conv_3x3', 0), ('dil_conv_5x5', 2), ('dil_conv_3x3', 3)], "
+        "normal_concat=range(2, 6), reduce=[('sep_conv_3x3', 0), ('sep_conv_3x3', 1), ('avg_pool_3x3', 1), "
+        "('dil_conv_3x3', 0), ('sep_conv_3x3', 2), ('skip_connect', 0), ('sep_conv_5x5', 4), ('avg_pool_3x3', 3)], "
+        "reduce_concat=range(2, 6))"
+    )  # the first row, by the codes of the data folder: 4 is sep_conv_5x5, 6 is dil_conv_5x5, and so on
+    runs = [surrogate.score("synflow", run=run) for run in ("json_500", "json_725")]
+    assert [surrogate.value(space.parse(first), run) for run in runs] == pytest.approx([95.08836, 95.33777])
+
+
+def test_nasbench301_cells_are_those_that_others_have_counted(known):
+    """NASLib's networks have 32 channels and norms without parameters in operations; all else must be the same."""
+    table, space = known("nasbench301"), load_space("darts(channels=32,cells=8)")
+    score = table.score("params", run="json_725")
+    archs = [arch for arch in table.archs() if table.value(arch, score) is not None][::25]
+    differences = set()
+    for arch in archs:
+        modules = space.build(space.parse(arch), device="meta").modules()
+        ours = sum(p.numel() for m in modules if isinstance(m, nn.Conv2d | nn.Linear) for p in m.parameters())
+        differences.add(round(1e6 * table.value(arch, score)) - ours)
+    assert len(archs) == 29
+    assert len(differences) == 1  # the norms outside operations
+
+
+def test_transnas_has_its_best_values(known):
+    table = known("transnas")
+    for task, value in {"class_scene": 54.94, "class_object": 45.59, "jigsaw": 95.37}.items():
+        assert round(best(table, dataset=task, split="val")[0], 2) == value
+    assert len({metric.dataset for metric in table.metrics}) == 7
+    assert table.metric(dataset="room_layout", split="val").kind == "negative loss"
+    assert all(metric.higher_is_better for metric in table.metrics)
+
+
+def test_transnas_cells_without_a_path_are_the_worst(known):
+    """169 cells are disconnected, and no other is as bad at telling scenes."""
+    table = known("transnas")
+    metric = table.metric(dataset="class_scene", split="val")
+    order = np.argsort(table.column(metric))
+    worst, rest = order[:169], order[169:]
+    assert table.column(metric)[worst].max() < 7.5
+    assert table.column(metric)[rest].min() > 17.4
+    for place in worst:
+        a, b, c, d, e, f = (digit != "0" for digit in table.archs()[place].removeprefix("64-41414-").replace("_", ""))
+        assert not any((d, a and e, b and f, a and c and f))  # 3<-0, or over 1, over 2, over both
+    zen = table.score("zen", dataset="class_scene", run="zip")
+    assert np.isnan(table.column(zen)[worst]).all()  # the source says -1e8
+    assert table.count(zen) == 4096 - 169
+
+
+# ------------------------------------------------------------------------------------------------------- publishers
+
+PUBLISHED = [  # rows of the published zc_nasbench201.json (cifar100) and zc_transbench101_micro.json (class_scene)
+    ("nasbench201", "cifar100_val_200_suite_zero", (4, 2, 3, 2, 0, 1), 63.73999999389648),
+    ("nasbench201", "cifar100_val_200_suite_zero", (2, 0, 1, 1, 3, 1), 64.81999997558594),
+    ("nasbench201", "cifar100_val_200_suite_zero", (1, 4, 1, 3, 4, 4), 38.380000003051755),
+    ("nasbench201", "cifar100_val_200_suite_zero", (0, 3, 1, 2, 1, 0), 67.92000004882813),
+    ("transnas", "class_scene_val_earlier", (1, 0, 0, 2, 2, 3), 35.04180145263672),
+    ("transnas", "class_scene_val_earlier", (2, 1, 3, 1, 2, 1), 51.22909927368164),
+]
+
+
+@pytest.mark.parametrize(("name", "metric", "written", "value"), PUBLISHED)
+def test_cells_are_written_as_the_publishers_write_them(known, name, metric, written, value):
+    space, notation = WRITTEN[name]
+    assert known(name).value(load_space(space).parse(notation(written)), metric) == pytest.approx(value, abs=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------------------- light
+
+MEASURE = """
+import sys, time
+start = time.process_time()
+from untrained.benchmarks import open_table
+table = open_table("nasbench201", sys.argv[1])
+arch = table.archs()[6111]
+values = [table.value(arch, metric) for metric in table.metrics]
+seconds = time.process_time() - start
+peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(seconds, peak, *sys.modules)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_a_table_opens_in_a_second_and_300_mb(known, data_root):
+    """The largest, with all its metrics, 27 latencies among them; in a process of its own, in processor time."""
+    assert len(known("nasbench201").metrics) == 63
+    command = [sys.executable, "-c", MEASURE, str(data_root)]
+    for _ in range(3):
+        seconds, peak, *loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        assert int(peak) < 300_000  # kB
+        assert not {"torch", "pandas", "scipy", "sklearn"} & set(loaded)
+        if float(seconds) < 1:
+            return
+    pytest.fail(f"{seconds} seconds")
