@@ -15,6 +15,7 @@ from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy, named
 from untrained.strategies._run import STORE, for_a_file, versions
 from untrained.strategies.search import Watcher
+from untrained.studies._combine import combinations
 from untrained.studies._judge import Column, Scores, best_first, column, judged
 from untrained.studies._scores import Crew, scored
 from untrained.studies._truth import Truth, known, looked_at
@@ -59,7 +60,7 @@ def bench(
     chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit)
     done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch)
     columns = [judged_column(judge, *column(done.records, judge.measure, truth.archs, chances)) for judge in judges]
-    columns += [_others(truth, name) for name in split_names(scores)]
+    columns += [*combinations(columns), *(_others(truth, name) for name in split_names(scores))]
     asked: dict[str, Any] = {
         "space": space,
         "proxy": proxy,
