@@ -4,7 +4,7 @@ A proxy knows nothing of architectures, data or devices; the Probe measures, the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import getdoc, signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -40,6 +40,7 @@ class Proxy:
     averages: bool = False  # a mean over samples: fewer of them estimate the same number
     options: tuple[tuple[str, Any], ...] = ()
     parts: tuple[str, ...] = ()  # of an aggregate: the proxies whose ranks among candidates it combines
+    usual: int | None = field(default=None, compare=False)  # how many samples it looks at unless asked otherwise
 
     def __call__(self, probe: Probe) -> float:
         """The score on the first `samples` of the probe's batch. A network cut off from its input is told apart from
@@ -88,7 +89,7 @@ class Proxy:
         if not isinstance(samples, int) or samples < 1:
             raise UsageError(f"{self.name}(samples={samples}): the number of samples is a whole number from 1 up")
         chosen = {**dict(self.options), **options}
-        return replace(self, options=tuple(sorted(chosen.items())), samples=samples)
+        return replace(self, options=tuple(sorted(chosen.items())), samples=samples, usual=self.usual or self.samples)
 
     @property
     def choices(self) -> dict[str, tuple[Any, ...]]:
@@ -100,8 +101,7 @@ class Proxy:
     @property
     def label(self) -> str:
         """Name and options: `dextr(variant=published)`."""
-        usual = PROXIES[self.name].samples if self.name in PROXIES else self.samples
-        chosen = dict(self.options) | ({"samples": self.samples} if self.samples != usual else {})
+        chosen = dict(self.options) | ({} if self.usual in (None, self.samples) else {"samples": self.samples})
         written = ",".join(f"{name}={value}" for name, value in chosen.items())
         return f"{self.name}({written})" if written else self.name
 
