@@ -1,0 +1,81 @@
+"""Which proxy works on a space of the user's own."""
+
+from pathlib import Path
+
+import pytest
+
+from untrained import search
+from untrained.engine import Store
+from untrained.errors import UsageError
+from untrained.studies import calibrate
+from untrained.studies._judge import Column, judged
+from untrained.studies.calibrate import _caution, _spread, recommended
+from untrained.types import Arch, Record, Task
+
+TRUTH = (1.0, 2.0, 3.0, 4.0)
+
+
+def row(name: str, scores: tuple[float | None, ...], cost: float = 1.0, kind: str = "proxy"):
+    failures = {"nan": 1} if None in scores else {}
+    return judged(Column(name, "", kind, True, (scores,), cost, failures), TRUTH)
+
+
+def test_architectures_are_spread_over_sizes():
+    records = [Record(Arch("s", (("n", n),)), "params@1", Task("d", (1,), 2), 0, float(n)) for n in (5, 1, 9, 3, 7)]
+    assert [arch["n"] for arch in _spread(records, 3)] == [1, 5, 9]
+    assert [arch["n"] for arch in _spread(records, 9)] == [1, 3, 5, 7, 9]
+
+
+def test_the_best_of_those_that_judged_everybody_is_recommended():
+    best, good = row("best", (1.0, 2.0, 3.0, None)), row("good", (1.0, 3.0, 2.0, 4.0))
+    bad = row("bad", (4.0, 3.0, 2.0, 1.0))
+    assert recommended([best, good, bad]) == "good"
+    assert recommended([good, row("cheap", (1.0, 3.0, 2.0, 4.0), cost=0.5)]) == "cheap"
+    assert recommended([bad]) == "params"
+    assert recommended([row("random", (1.0, 2.0, 3.0, 4.0), kind="baseline"), bad]) == "params"
+
+
+def test_caution_says_how_many_cannot_be_told_from_the_best():
+    rows = [row("best", (1.0, 2.0, 3.0, 4.0)), row("next", (1.0, 2.0, 3.0, 4.0)), row("bad", (4.0, 3.0, 2.0, 1.0))]
+    assert "1 of the other 2 lie within that of best" in _caution(rows, 4)
+    assert "nothing can be told" in _caution([row("flat", (1.0, 1.0, 1.0, 1.0))], 4)
+
+
+def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(mine):
+    ask = {"trainings": 5, "epochs": 1, "samples": 120, "workers": 1}
+    found = calibrate(mine, "grad_norm,naswot", "digits", **ask)
+    assert len(found.archs) == len(found.truth) == 5
+    assert {"grad_norm", "naswot", "params", "flops", "random"} <= {r.proxy for r in found.judged}
+    assert all(0 <= accuracy <= 100 for accuracy in found.truth)
+    assert found.following == f"untrained search --space {mine} --data digits --proxy auto"
+    with Store(Path(found.folder) / "records.sqlite") as store:
+        before = len(store)
+    again = calibrate(mine, "grad_norm,naswot", "digits", **ask)
+    assert (again.truth, again.judged) == (found.truth, found.judged)
+    with Store(Path(found.folder) / "records.sqlite") as store:
+        assert len(store) == before
+    result = search(mine, "auto", budget=3, run="run", workers=1)
+    assert result.run.settings.proxy == found.recommended
+
+
+def test_auto_without_a_calibration_says_what_to_type(mine):
+    with pytest.raises(UsageError, match=r"untrained calibrate --space ./mine.py:mynet"):
+        search(mine, "auto", budget=3, run="run")
+    assert not Path("run").exists()
+
+
+def test_trainings_that_fail_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "import untrained as ut\nfrom torch import nn\n\n@ut.space\ndef net(choose, task):\n"
+    text += "    choose('n', list(range(9)))\n    return nn.Sequential(nn.Flatten(), nn.Linear(7, task.num_classes))\n"
+    Path("bad.py").write_text(text)
+    with pytest.raises(
+        UsageError, match=r"only 0 of 4 trainings came to an end, the first failed by error: RuntimeError"
+    ):
+        calibrate("./bad.py:net", "params", "digits", trainings=4, epochs=1, samples=50, workers=1)
+
+
+@pytest.mark.parametrize("ask", [{"trainings": 3}, {"epochs": 0}, {"samples": 9}])
+def test_too_little_effort_is_refused(ask):
+    with pytest.raises(UsageError, match="at least 4 trainings, 1 epoch and 10 samples"):
+        calibrate("nasbench201", "params", **ask)
