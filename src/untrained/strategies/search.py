@@ -153,6 +153,8 @@ def search(
                 asker, enough = Listed(survivors), Budget(max(1, len(survivors)))
             fit = partial(fitness, measure=judge.measure, higher_is_better=judge.higher_is_better)
             done = pool if pool.ended == "interrupted" else stage("scoring", asker, panel.judges, enough, fit)
+            if done.ended == "interrupted":
+                done.records = list(store)  # some may have come out of turn, and are not told yet
         sitting = sitting.account(executor.costs(), pool.seconds + done.seconds, done.ended).save()
     records = list(dict.fromkeys(pool.records + done.records))
     if judge.parts:
