@@ -23,6 +23,11 @@ def fixed(value: float, decimals: int) -> str:
     return _minus(f"{value:.{decimals}f}")
 
 
+def between(low: float | None, high: float | None, text: Callable[[float], str]) -> str:
+    """`0.893 to 0.925`, never apart; nothing where an end is missing."""
+    return "" if low is None or high is None else f"{text(low)}\u00a0to\u00a0{text(high)}"
+
+
 def quantity(value: float) -> str:
     """A count with three significant digits and a unit: 732, 73.3 k, 1.07 M, 154 M."""
     for scale, unit in _SCALES:

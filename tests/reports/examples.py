@@ -1,16 +1,20 @@
-"""Cells and a run to report on, how they are drawn, where the boxes of a drawing lie, and a page in a browser."""
+"""Cells, a run and a study to report on, how cells are drawn, where boxes of a drawing lie, a page in a browser."""
 
 from pathlib import Path
 from random import Random
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from scipy import stats
 
+from untrained.reports import trust_page
 from untrained.reports.drawing import draw
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Ranked, Summary
 from untrained.spaces._sketch import Cell, Sketch
+from untrained.studies.trust import Estimate, Judged, Trust
 
 CONV3, CONV1, SKIP, NONE, POOL = "nor_conv_3x3", "nor_conv_1x1", "skip_connect", "none", "avg_pool_3x3"
 PAIRS = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -70,6 +74,79 @@ def summary(count: int = 94, failures: int = 6, **changes: Any) -> Summary:
     return Summary(**(fields | changes))
 
 
+PLAIN, WIDE, SIGNED, FLAT = (lambda z: z), (lambda z: np.exp(9 * z)), (lambda z: 1e3 * z**9), (lambda z: 64 + 0 * z)
+PROXIES: dict[str, tuple[str, float, float | None, Any]] = {  # kind, correlation, cost, from a normal number to a score
+    "mean of ranks": ("combination", 0.94, 16, PLAIN), "meco": ("proxy", 0.92, 3, PLAIN),
+    "dextr(variant=published)": ("proxy", 0.91, 13, PLAIN), "swap": ("proxy", 0.82, 1, PLAIN),
+    "synflow": ("proxy", 0.78, 3, WIDE), "synflow/cifar10/0": ("other", 0.77, None, WIDE),
+    "naswot": ("proxy", 0.77, 1, PLAIN), "zico": ("proxy", 0.76, 3, PLAIN), "flops": ("baseline", 0.71, 1, WIDE),
+    "params": ("baseline", 0.7, 0, WIDE), "jacob_cov": ("proxy", 0.69, 2, SIGNED),
+    "ntk_condition": ("proxy", -0.65, 3, WIDE), "snip": ("proxy", 0.6, 3, WIDE), "grad_norm": ("proxy", 0.6, 3, WIDE),
+    "fisher": ("proxy", 0.52, 3, WIDE),
+    "grasp": ("proxy", 0.5, 9, SIGNED), "zen": ("proxy", 0.4, 2, PLAIN), "random": ("baseline", 0.0, 0, PLAIN),
+    "plain": ("proxy", -0.25, 3, SIGNED), "te_nas_regions": ("proxy", 0.0, 1, FLAT),
+}  # fmt: skip
+
+
+def estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | None]:
+    """By scipy, with intervals of a normal sample; the rest by their definitions."""
+    if np.ptp(scores) == 0 or np.ptp(truth) == 0:
+        return dict.fromkeys(("spearman", "kendall", "pearson", "top_overlap", "precision_at_10", "regret"))
+    x, k = sign * scores, max(1, round(len(scores) / 10))
+    by_score, by_truth = np.argsort(-x), set(np.argsort(-truth)[:k].tolist())
+    rho = float(stats.spearmanr(x, truth).statistic)
+    low, high = (float(np.tanh(np.arctanh(rho) + s * 1.96 / np.sqrt(len(x) - 3))) for s in (-1, 1))
+    shares = [float(np.mean([i in by_truth for i in by_score[:m].tolist()])) for m in (k, 10)]
+    return {
+        "spearman": Estimate(rho, low, high, 0.012),
+        "kendall": Estimate(float(stats.kendalltau(x, truth).statistic)),
+        "pearson": Estimate(float(stats.pearsonr(x, truth).statistic)),
+        "top_overlap": Estimate(shares[0], 0.5 * shares[0], min(1.0, 1.2 * shares[0])),
+        "precision_at_10": Estimate(shares[1]),
+        "regret": Estimate(float(truth.max() - truth[by_score[0]])),
+    }
+
+
+def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> Trust:
+    """A realistic study: one quality behind all scores, one more that the gradient proxies share."""
+    rng, random = np.random.default_rng(0), Random(0)
+    quality, gradient = rng.standard_normal((2, archs))
+    truth = np.where(quality < -2, 10.0, 94.4 - 4 * np.exp(-1.2 * quality))
+    judged = []
+    for name, (kind, rho, cost, made) in list(PROXIES.items())[:proxies]:
+        shared = 0.8 if name in ("snip", "grad_norm", "fisher", "grasp") else 0.2
+        noise = shared * gradient + np.sqrt(1 - shared**2) * rng.standard_normal(archs)
+        scores = made((rho * quality + np.sqrt(1 - rho**2) * noise) / 3)
+        missing = (quality < -1.9) & (kind == "proxy")
+        sign = -1 if name == "ntk_condition" else 1
+        kinds = {"disconnected": int(missing.sum()) - (name == "zen"), "nan": int(name == "zen")}
+        judged.append(
+            Judged(
+                name, f"What {name} measures.", kind, sign == 1, cost, int((~missing).sum()),
+                {k: n for k, n in kinds.items() if n > 0}, estimates(scores[~missing], truth[~missing], sign),
+                tuple(None if gone else float(s) for s, gone in zip(scores, missing, strict=True)),
+            )
+        )  # fmt: skip
+    judged.sort(key=lambda row: -estimate.value if (estimate := row.statistics["spearman"]) else 2.0)
+    fields: dict[str, Any] = {
+        "title": "nasbench201: test accuracy on CIFAR-10",
+        "command": "untrained bench --space nasbench201 --dataset cifar10 --proxy all --samples 300 --seeds 3",
+        "space": "nasbench201",
+        "truth_about": "test accuracy on CIFAR-10 after 200 epochs, nasbench201",
+        "truth_unit": "%",
+        "archs": tuple(arch(random) for _ in range(archs)),
+        "truth": tuple(truth.tolist()),
+        "judged": tuple(judged),
+        "notes": ("The table holds 15,625 of 15,625 architectures.",),
+        "settings": {"samples": "300", "data": "cifar10"},
+        "versions": {"torch": "2.13.0"},
+        "cost": {"total": 912.0},
+        "seeds": 3,
+        "made_on": "31 January 2025, 14:05",
+    }
+    return Trust(**(fields | changes))
+
+
 def drawn(sketch: Sketch, room: float = 880) -> ElementTree.Element:
     return ElementTree.fromstring(draw(sketch, room=room))
 
@@ -83,10 +160,24 @@ def overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, 
     return all(a[k] < b[k] + b[k + 2] and b[k] < a[k] + a[k + 2] for k in (0, 1))
 
 
-def opened(browser: Any, folder: Path, run: Summary, width: int) -> Any:
-    """The report of a run in a browser window of some width."""
+def opened(browser: Any, folder: Path, run: Summary | Trust, width: int, scheme: str = "light") -> Any:
+    """The report of a run in a browser window of some width, which must not complain nor ask for another file."""
     file = folder / "report.html"
-    file.write_text(render(run), encoding="utf-8")
-    page = browser.new_page(viewport={"width": width, "height": 900})
+    file.write_text(render(run) if isinstance(run, Summary) else trust_page.render(run), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("requestfailed", lambda request: complaints.append(request.url))
+    page.on("request", lambda request: asked.append(request.url))
     page.goto(file.as_uri())
+    assert complaints == []
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
     return page
+
+
+def too_wide(page: Any, *boxes: str) -> list[str]:
+    """Which of the boxes hold more than they are wide."""
+    beyond = "elements => elements.some(element => element.scrollWidth > element.clientWidth)"
+    return [box for box in boxes if page.locator(box).evaluate_all(beyond)]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.reports.examples import CELLS, opened, summary
-from untrained.reports.page import render
+from tests.reports.examples import CELLS, opened, summary, too_wide
 
 
 @pytest.mark.browser
@@ -16,21 +15,8 @@ from untrained.reports.page import render
 def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
     long = replace(summary().ranking[0], arch="x" * 400, spread=0.25)
     rows = (long, *summary().ranking[1:])
-    file = tmp_path / "report.html"
-    file.write_text(render(summary(ranking=rows, seeds=3, stopped_early=True)), encoding="utf-8")
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    complaints: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda request: complaints.append(request.url))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(file.as_uri())
-    assert complaints == []
-    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
-    for box in ("html", ".rank", ".copy pre", ".drawing.wide", ".drawing.narrow"):
-        beyond = "element => element.scrollWidth - element.clientWidth"
-        assert page.locator(box).first.evaluate(beyond) <= 0, f"{box} is too wide"
+    page = opened(browser, tmp_path, summary(ranking=rows, seeds=3, stopped_early=True), width, scheme)
+    assert too_wide(page, "html", ".rank", ".copy pre", ".drawing.wide", ".drawing.narrow") == []
     drawn = page.evaluate(
         """[...document.querySelectorAll("svg")].map(svg => [svg, svg.getBoundingClientRect()]).map(([svg, box]) =>
         [svg.getAttribute("class"), box.width, box.height, svg.querySelectorAll("circle, rect").length])

@@ -5,10 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import scipy.stats
 
 from tests.reports.examples import summary
-from untrained.reports._evidence import spearman
 from untrained.reports.page import headline, render
 from untrained.reports.summary import Failed, Ranked, Worker
 from untrained.spaces._sketch import Cell
@@ -107,11 +105,6 @@ def test_the_correlation_with_size_is_told(size: Any, correlation: str, verdict:
     )
     assert verdict in seen
     assert "with multiply-adds" not in seen
-
-
-def test_rank_correlation_is_scipys():
-    xs, ys = [3.0, 1.0, 1.0, 5.0, 9.0, 2.0], [1.0, 4.0, 1.0, 5.0, 6.0, 6.0]
-    assert spearman(xs, ys) == pytest.approx(float(scipy.stats.spearmanr(xs, ys).statistic), abs=1e-12)
 
 
 @pytest.mark.parametrize("params", [None, 1e6])

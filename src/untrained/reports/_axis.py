@@ -26,7 +26,7 @@ def axis(values: Sequence[float], *, decades: float = 1.0, count: int = 5) -> Ax
     low, high = min(values), max(values)
     if low > 0 and high / low > 10**decades:
         pad = (high / low) ** 0.04
-        return Axis(low / pad, high * pad, True, log_ticks(low / pad, high * pad))
+        return Axis(low / pad, high * pad, True, log_ticks(low / pad, high * pad, count + 2))
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         low, high = low - (abs(low) / 10 or 1.0), high + (abs(high) / 10 or 1.0)
     pad = 0.04 * (high - low)

@@ -6,12 +6,12 @@ Reads a `Summary`; computes only what a reader needs to judge the ranking: quart
 from collections.abc import Callable, Sequence
 from html import escape
 from statistics import median, quantiles
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from untrained import _numbers
 from untrained.reports._html import cell, code, facts, paragraph, section, table
+from untrained.reports._plot import direction
+from untrained.reports._ranks import spearman
 from untrained.reports.charts import TOP, histogram, scatter, thinned
 from untrained.reports.summary import Failed, Ranked, Summary
 
@@ -29,30 +29,12 @@ class _Column(NamedTuple):
     text: Callable[[Ranked], str]
 
 
-def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Rank correlation, or None where it says nothing: fewer than three points, or all alike."""
-    if len(xs) < 3 or len(set(xs)) == 1 or len(set(ys)) == 1:
-        return None
-    return float(np.corrcoef(_ranks(xs), _ranks(ys))[0, 1])
-
-
-def _ranks(values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """1, 2, 3, ...; equal values share the mean of their ranks. (scipy.stats takes a second to import.)"""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: np.ndarray[Any, np.dtype[np.float64]] = (np.cumsum(count) - (count - 1) / 2)[place]
-    return ranks
-
-
-def direction(summary: Summary) -> str:
-    return "higher is better" if summary.higher_is_better else "lower is better"
-
-
 def ranking(summary: Summary) -> str:
     """The first fifty in plain sight, the others folded away."""
     rows = summary.ranking
     if not rows:
         return section("Ranking", paragraph("There is nothing to rank."))
-    notes = [f"Best first; {direction(summary)}."]
+    notes = [f"Best first; {direction(summary.higher_is_better)}."]
     if _spreads(rows):
         notes.append(f"Scores are means over {summary.seeds} seeds, \u00b1 is the 95 % interval of the mean.")
         if any(row.tied for row in rows):

@@ -1,8 +1,10 @@
 """Pieces of HTML that sections are made of. Texts that come in are escaped here; knows nothing of runs or scores."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+
+_ROOMS = {"wide": 880.0, "narrow": 350.0}
 
 
 def section(title: str, *parts: str) -> str:
@@ -44,6 +46,11 @@ def table(kind: str, head: Sequence[tuple[str, str]], rows: Sequence[str]) -> st
 def cell(content: str, kind: str) -> str:
     """A table cell of ready-made HTML."""
     return f'<td class="{kind}">{content}</td>'
+
+
+def either(draw: Callable[[float], str]) -> str:
+    """Two drawings of one thing, of which a page shows the one that it has room for, in pixels."""
+    return "".join(f'<div class="scroll drawing {kind}">{draw(room)}</div>' for kind, room in _ROOMS.items())
 
 
 def _breakable(text: str) -> str:

@@ -55,6 +55,17 @@ def words(text: str, x: float, y: float, kind: str = "") -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
 
+def sans(text: str) -> float:
+    """Pixels of 12 px text in the page's own letters, rather too many than too few."""
+    return 7.0 * len(text)
+
+
+def fitted(text: str, room: float) -> str:
+    """The text, or as much of it as `room` pixels hold."""
+    most = max(int(room / sans("x")), 2)
+    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
+
+
 def frame(kind: str, box: Box, spoken: str, parts: Sequence[str]) -> str:
     """The drawing as one `<svg>` with a margin around `box`; `spoken` is for those who cannot see it."""
     left, top = box[0] - MARGIN, box[1] - MARGIN

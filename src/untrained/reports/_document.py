@@ -1,0 +1,81 @@
+"""What every page has: one self-contained HTML file around its sections, the header, and the sections that end it.
+
+The file asks the network for nothing and is complete without scripts. Knows nothing of what a page is about.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+
+from untrained import _numbers
+from untrained.reports._html import copyable, facts, paragraph, section
+
+_COSTS = {"build": "Building networks", "transfer": "Moving to the device", "measure": "Measuring", "total": "Total"}
+_SCRIPT = """
+if (navigator.clipboard) for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.hidden = false;
+  button.onclick = () => navigator.clipboard.writeText(button.dataset.copy).then(() => {
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+}
+"""
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<meta name="description" content="{headline}">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def document(title: str, headline: str, sections: Sequence[str]) -> str:
+    """The whole page."""
+    return _PAGE.format(
+        headline=escape(headline),
+        title=escape(title),
+        style=files("untrained.reports").joinpath("style.css").read_text("utf-8"),
+        body="".join(sections),
+        script=_SCRIPT,
+    )
+
+
+def header(kind: str, made_on: str, title: str, lead: str, *parts: str) -> str:
+    """What the page is, its title, the result in a sentence, and ready-made HTML below."""
+    over = " \u00b7 ".join(part for part in ("untrained", kind, made_on) if part)
+    whole = re.sub(r"(\d) (\w) ", "\\1\u00a0\\2\u00a0", lead)  # a number stays with its unit
+    head = [paragraph(over, "over"), f"<h1>{escape(title)}</h1>", paragraph(whole, "lead")]
+    return f"<header>{''.join([*head, *parts])}</header>\n"
+
+
+def cost(seconds: Mapping[str, float], tried: int, more: Mapping[str, str], *parts: str) -> str:
+    """Seconds as recorded, the total shared out over all that were tried, and more facts."""
+    if not seconds:
+        return section("Cost", paragraph("Not recorded."))
+    names = [*(name for name in _COSTS if name in seconds), *(name for name in seconds if name not in _COSTS)]
+    told = {_COSTS.get(name, name): _numbers.duration(seconds[name]) for name in names}
+    if tried and "total" in seconds:
+        told["Per architecture"] = f"{_numbers.duration(seconds['total'] / tried)} ({tried:,} tried)"
+    return section("Cost", facts({**told, **more}), *parts)
+
+
+def settings(run: Mapping[str, str], versions: Mapping[str, str]) -> str:
+    used = f"<div><h3>Versions</h3>{facts(versions)}</div>" if versions else ""
+    return section("Settings", f'<div class="pair"><div><h3>Run</h3>{facts(run)}</div>{used}</div>')
+
+
+def again(command: str, said: str, title: str = "To do it again") -> str:
+    """The command to type."""
+    return section(title, copyable(command), paragraph(said, "note"))
