@@ -267,3 +267,11 @@ def test_an_empty_study_is_a_page() -> None:
     page = render(trust(archs=0, proxies=0))
     assert page.count("No proxy was judged.") == 3
     assert "<svg" not in page
+
+
+def test_advice_and_the_command_that_follows_it_stand_in_the_header() -> None:
+    page = render(trust(advice="Search by meco.", following="untrained search --proxy auto"))
+    head = page[: page.index("</header>")]
+    assert "Search by meco." in head
+    assert 'data-copy="untrained search --proxy auto"' in head
+    assert "data-copy" not in render(trust()).split("</header>")[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from untrained import _numbers
 from untrained.reports._document import again, cost, document, header, settings
-from untrained.reports._html import paragraph
+from untrained.reports._html import copyable, paragraph
 from untrained.reports._trust_pictures import alike, best, clouds, correlations, spearman, worth
 from untrained.reports._trust_table import correlation, failed, judgement
 from untrained.studies.trust import Estimate, Judged, Trust
@@ -79,8 +79,11 @@ def _header(trust: Trust) -> str:
         f"{len(trust.judged):,} proxies and baselines on {len(trust.archs):,} architectures of the space {trust.space}"
         f"{seeds}. The truth is {trust.truth_about}."
     )
-    notes = (paragraph(note, "note") for note in trust.notes)
-    return header("trust report", trust.made_on, trust.title, verdict(trust), paragraph(what), *notes)
+    notes = [paragraph(note, "note") for note in trust.notes]
+    advice = [paragraph(trust.advice)] if trust.advice else []
+    following = [copyable(trust.following)] if trust.following else []
+    parts = (paragraph(what), *notes, *advice, *following)
+    return header("trust report", trust.made_on, trust.title, verdict(trust), *parts)
 
 
 def _cost(trust: Trust) -> str:

@@ -17,8 +17,8 @@ def combinations(columns: Sequence[Column]) -> list[Column]:
         return []
     diverse = weakly_correlated({member.proxy: _oriented(member.by_seed[0], member) for member in members})
     chosen = [member for member in members if member.proxy in diverse]
-    whole = _mean_rank("mean rank of all", members)
-    return [whole, _mean_rank("mean rank of the diverse", chosen)] if FEWEST <= len(chosen) < len(members) else [whole]
+    whole = _mean_rank("mean rank, all", members)
+    return [whole, _mean_rank("mean rank, diverse", chosen)] if FEWEST <= len(chosen) < len(members) else [whole]
 
 
 def _mean_rank(name: str, members: Sequence[Column]) -> Column:
