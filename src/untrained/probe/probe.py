@@ -21,7 +21,7 @@ from untrained.probe.blocks import Blocks, block_pass
 from untrained.probe.circle import Motion, motion, plane
 from untrained.probe.codes import Code, Codes
 from untrained.probe.features import Capture, Feature, inverse_conditions
-from untrained.probe.flops import FlopCounter
+from untrained.probe.flops import FlopCounter, Operation
 from untrained.probe.guard import Variance, watching
 from untrained.probe.kernels import Kernel, Reading, Wanted, kernel
 from untrained.probe.layers import depth, layer_parameters, weights
@@ -329,12 +329,24 @@ class Probe:
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
     @cached_property
-    def macs(self) -> int:
-        """Multiply-adds of one forward pass of one sample, by torch's own formulas (which count two per pair)."""
+    def operations(self) -> tuple[Operation, ...]:
+        """Every call of a torch function in one forward pass of one sample; also of a network on the meta device."""
         counter = FlopCounter()
         with torch.no_grad(), self.watching(), sdpa_kernel(SDPBackend.MATH), counter:  # no formula for the CPU's kernel
             self.model(self._inputs()[:1])
-        return counter.flops // 2
+        return tuple(counter.operations)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one forward pass of one sample, by torch's own formulas (which count two per pair)."""
+        return sum(operation.flops for operation in self.operations) // 2
+
+    @property
+    def memory(self) -> int:
+        """Bytes of parameters and buffers, and of all that one forward pass of one sample makes: what training on one
+        sample holds on to. Inference, which frees activations on its way, needs less."""
+        held = sum(t.numel() * t.element_size() for t in (*self.model.parameters(), *self.model.buffers()))
+        return held + sum(operation.bytes for operation in self.operations)
 
     @cached_property
     def depth(self) -> int:

@@ -7,7 +7,7 @@ the authors'). The family's SNIP and GraSP are `snip` and `grasp`: the authors' 
 """
 
 from math import sqrt
-from typing import Literal
+from typing import Any, Literal
 
 from untrained.probe import Probe
 from untrained.probe.kernels import Reading
@@ -88,7 +88,11 @@ def hnas(
     optimisation on a few short trainings; with mu = 0 it is kappa / M. The code, `variant=published`, has
     kappa / (M + 1e-6) + mu |M^2 - nu^2|.
     """
-    kappa, M = ntk_condition(probe), abs(PROXIES[metric](probe))
+    return float(bound(abs(PROXIES[metric](probe)), ntk_condition(probe), mu, nu, variant))
+
+
+def bound(M: Any, kappa: Any, mu: float, nu: float, variant: str = "default") -> Any:
+    """Eq. 7 of one architecture, or of many as arrays; lower is better."""
     if variant == "published":
-        return float(kappa / (M + 1e-6) + mu * abs(M**2 - nu**2))
-    return float(kappa / M + mu * abs(M**2 - nu))
+        return kappa / (M + 1e-6) + mu * abs(M**2 - nu**2)
+    return kappa / M + mu * abs(M**2 - nu)

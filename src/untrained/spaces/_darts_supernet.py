@@ -8,8 +8,9 @@ the norms after pooling, and with affine parameters of its own, which begin at 1
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -18,8 +19,8 @@ from torch import Tensor, nn
 from untrained.errors import UsageError
 from untrained.spaces._darts_net import Cell, CellNetwork, Network, Place, Plan, WiredCell
 from untrained.spaces._darts_ops import candidates, operation
-from untrained.spaces._genotype import KINDS, Genotype
-from untrained.spaces._supernet import Mixture, lend, mixed, uniform
+from untrained.spaces._genotype import KINDS, Edge, Genotype, cell_genes, node_genes
+from untrained.spaces._supernet import Forms, Mixture, Scores, descending, lend, mixed, uniform
 from untrained.types import Arch, Task
 
 NODES = range(2, 6)
@@ -58,6 +59,11 @@ class SharedCell(Cell):
     def choice(self, node: int, source: int) -> str:
         """The name of the choice whose operations work on the edge from `source` to `node`."""
 
+    @staticmethod
+    @abstractmethod
+    def pairs(options: Options, scores: Scores, kind: str, node: int) -> "Iterator[tuple[float, Edge, Edge]]":
+        """The pairs of edges that a node can keep, and how wanted each is."""
+
 
 class EdgeCell(SharedCell):
     """DARTS: a mixture of operations on the edge from every earlier state. Choices: `normal2<-0`, `normal2<-1`, ..."""
@@ -78,6 +84,18 @@ class EdgeCell(SharedCell):
             return torch.zeros_like(states[0][:, :, :: self.stride, :: self.stride])
         return sum(into[1:], into[0])
 
+    @staticmethod
+    def pairs(options: Options, scores: Scores, kind: str, node: int) -> Iterator[tuple[float, Edge, Edge]]:
+        """As DARTS keeps them: the two edges whose best operations weigh most among the operations of their edge."""
+        edges: list[tuple[float, Edge]] = []
+        for source in range(node):
+            name = f"{kind}{node}<-{source}"
+            weights = torch.tensor(scores[name], dtype=torch.float64).softmax(0).tolist()
+            edges += [(w, (op, source)) for op, w in zip(options[name], weights, strict=True) if op != "none"]
+        for (v, a), (w, b) in combinations(edges, 2):
+            if a[1] != b[1]:
+                yield v + w, a, b
+
 
 class NodeCell(SharedCell):
     """NASI: a node is a mixture of operations on a mixture of earlier states, so operations belong to nodes and all
@@ -97,6 +115,18 @@ class NodeCell(SharedCell):
         x = sum((w * state for w, state in zip(weights, states, strict=True)), torch.zeros_like(states[0]))
         return self.mixed(self.choice(node, 0), x, how)
 
+    @staticmethod
+    def pairs(options: Options, scores: Scores, kind: str, node: int) -> Iterator[tuple[float, Edge, Edge]]:
+        """As NASI keeps them: two operations and two inputs. The paper does not say which goes with which; the more
+        wanted operation gets the more wanted input."""
+        ops, inputs = (
+            sorted(zip(scores[name], options[name], strict=True), key=lambda one: -one[0])
+            for name in (f"{kind}{node}_op", f"{kind}{node}_input")
+        )
+        for (v, a), (w, b) in combinations(ops, 2):
+            for (x, first), (y, second) in combinations(inputs, 2):
+                yield v + w + x + y, (a, int(first)), (b, int(second))
+
 
 class DartsSupernet(CellNetwork):
     """A network of `EdgeCell`s, or of `NodeCell`s. Drop path is for its subnets; an auxiliary tower is shared."""
@@ -106,7 +136,7 @@ class DartsSupernet(CellNetwork):
             raise UsageError("NASI's supernet has no strides: leave pooled=False out")
         options = cell.choices(operations)
         super().__init__(task, plan, partial(cell, options))
-        self.task, self.options = task, options
+        self.task, self.options, self._pairs = task, options, partial(cell.pairs, options)
         self.mixture = uniform({name: len(choices) for name, choices in options.items()})
 
     def how(self) -> Mixture:
@@ -127,6 +157,13 @@ class DartsSupernet(CellNetwork):
             ours.lend(theirs)
         _own_affine(network)
         return network.train(self.training)
+
+    def decoded(self, scores: Scores) -> Iterator[Forms]:
+        """For every node the most wanted pair of edges, then what is nearly as wanted."""
+        nodes = [(kind, node) for kind in KINDS for node in NODES]
+        pairs = ([(s, node_genes(*place, edges)) for s, *edges in self._pairs(scores, *place)] for place in nodes)
+        whole = [[(0.0, cell_genes(kind, NODES))] for kind in KINDS]
+        return ((genes,) for genes in descending([*whole, *pairs]))
 
 
 def _own_affine(network: nn.Module) -> None:

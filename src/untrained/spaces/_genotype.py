@@ -96,12 +96,23 @@ def _wiring(kind: str, said: dict[str, str]) -> Wiring:
 
 
 def _genes(kind: str, wiring: Wiring) -> Iterator[tuple[str, Choice]]:
-    yield f"{kind}_nodes", len(wiring.nodes)
+    nodes, concat = cell_genes(kind, wiring.nodes, sorted(wiring.concat))
+    yield nodes
     for node in wiring.nodes:
-        edges = _ordered(wiring.into(node))
-        yield f"{kind}{node}_inputs", _written(source for _, source in edges)
-        yield from ((f"{kind}{node}_op{i}", op) for i, (op, _) in enumerate(edges))
-    yield f"{kind}_concat", _written(sorted(wiring.concat))
+        yield from node_genes(kind, node, wiring.into(node))
+    yield concat
+
+
+def cell_genes(kind: str, nodes: range, concat: Sequence[int] | None = None) -> Genes:
+    """How many nodes a cell has, and which of them are joined to its output; all, unless told otherwise."""
+    return (f"{kind}_nodes", len(nodes)), (f"{kind}_concat", _written(nodes if concat is None else concat))
+
+
+def node_genes(kind: str, node: int, edges: Sequence[Edge]) -> Genes:
+    """The two edges of a node."""
+    ordered = _ordered(edges)
+    inputs = f"{kind}{node}_inputs", _written(source for _, source in ordered)
+    return (inputs, *((f"{kind}{node}_op{i}", op) for i, (op, _) in enumerate(ordered)))
 
 
 def _ordered(edges: Any) -> list[Edge]:

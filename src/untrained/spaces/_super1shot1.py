@@ -5,7 +5,7 @@ the network of the cell with all edges: nodes concatenated, as in the authors' o
 follow. It is a relaxation: with one-hot weights its nodes are thinner than those of the subnet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -15,8 +15,8 @@ from torch.func import functional_call
 from untrained.spaces import _spec101 as graphs
 from untrained.spaces._net101 import Cell101, ConvBNReLU, NASBench101, Skeleton101, operation
 from untrained.spaces._spec101 import OPS, Spec
-from untrained.spaces._supernet import Mixture, lend, mixed, uniform
-from untrained.types import Arch, Task
+from untrained.spaces._supernet import Forms, Mixture, Scores, descending, lend, mixed, plain, uniform
+from untrained.types import Arch, Choice, Genes, Task
 
 Parents = dict[
     str, tuple[str, ...]
@@ -31,7 +31,7 @@ class Supernet1Shot1(Skeleton101):
         mixture = uniform({name: len(some) for name, some in options.items()})
         super().__init__(partial(_SuperCell, parents, mixture), task, **shape)
         self.options, self.mixture = options, mixture
-        self._cell, self._task, self._shape = cell, task, shape
+        self._cell, self._task, self._shape, self._parents = cell, task, shape, tuple(parents)
 
     def subnet(self, arch: Arch) -> NASBench101:
         """The network of `arch`, with the leading channels of these weights."""
@@ -45,6 +45,19 @@ class Supernet1Shot1(Skeleton101):
                 lend(full, small)
         lend(self.classifier, net.classifier)
         return net.train(self.training)
+
+    def decoded(self, scores: Scores) -> Iterator[Forms]:
+        """The most wanted parents and operations, then what is nearly as wanted; each with all nodes, as a space with
+        loose ends has it, and without the nodes that nobody reads."""
+        return ((genes, self._tight(dict(genes))) for genes in descending(plain(self.options, scores)))
+
+    def _tight(self, chosen: dict[str, Choice]) -> Genes:
+        used, kept = {str(len(self._parents))}, []
+        for node, name in reversed(list(enumerate(self._parents, 1))):
+            if str(node) in used:
+                used |= set(str(chosen[name]).split("+"))
+                kept += [name] if node == len(self._parents) else [name, f"op{node}"]
+        return tuple((name, chosen[name]) for name in kept)
 
 
 class _SuperCell(nn.Module):

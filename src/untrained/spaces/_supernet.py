@@ -2,15 +2,61 @@
 
 A supernet has `options`, what can be chosen by the name of the choice, and `mixture`, the weights of these options:
 uniform at first, one-hot for a single architecture, anything in between for a search by gradients. Its forward pass is
-that mixture. Its `subnet(arch)` is an ordinary network that uses the supernet's weights: `lend` gives them to it.
+that mixture. Its `subnet(arch)` is an ordinary network that uses the supernet's weights: `lend` gives them to it. Its
+`decoded(scores)` tells which architectures are meant when the options of every choice have scores, such as logits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from untrained.types import Arch, Genes
+
 Mixture = dict[str, Tensor]
+Scores = Mapping[str, Sequence[float]]  # of the options of every choice, higher is more wanted
+Forms = tuple[Genes, ...]  # the ways to write one architecture, of which a space knows one
+Variant = tuple[float, Genes]  # a way to take a decision: its score, and the genes it stands for
+
+
+class Supernet(Protocol):
+    """What a search by a mixture wants of a supernet, which is a module too."""
+
+    options: dict[str, tuple[str, ...]]
+    mixture: Mixture
+
+    def subnet(self, arch: Arch) -> nn.Module: ...
+
+    def decoded(self, scores: Scores) -> Iterator[Forms]:
+        """Architectures from the most wanted on; some may lie outside of the space."""
+        ...
+
+    def __call__(self, x: Tensor) -> Any: ...
+
+
+def plain(options: Mapping[str, Sequence[str]], scores: Scores) -> list[list[Variant]]:
+    """Every choice a decision of its own: one option, one gene."""
+    return [
+        [(score, ((name, option),)) for option, score in zip(some, scores[name], strict=True)]
+        for name, some in options.items()
+    ]
+
+
+def descending(decisions: Sequence[Sequence[Variant]]) -> Iterator[Genes]:
+    """The genes of every combination, from the highest sum of scores down; equals in the order of their variants."""
+    ranked = [sorted(variants, key=lambda variant: -variant[0]) for variants in decisions]
+    first = (0,) * len(ranked)
+    heap, met = [(0.0, first)], {first}  # what a combination loses against the first, and its places
+    while heap:
+        lost, places = heappop(heap)
+        yield tuple(gene for variants, n in zip(ranked, places, strict=True) for gene in variants[n][1])
+        for i, (variants, n) in enumerate(zip(ranked, places, strict=True)):
+            following = (*places[:i], n + 1, *places[i + 1 :])
+            if n + 1 < len(variants) and following not in met:
+                met.add(following)
+                heappush(heap, (lost + variants[n][0] - variants[n + 1][0], following))
 
 
 def uniform(options: dict[str, int]) -> Mixture:

@@ -7,7 +7,7 @@ non-affine batch norms and all unused operations registered; numbers published w
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -20,7 +20,7 @@ from untrained.spaces._blocks import ReLUConvBN, Zero
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Cell
 from untrained.spaces._space import SPACES, space
-from untrained.spaces._supernet import Mixture, lend, mixed, uniform
+from untrained.spaces._supernet import Forms, Mixture, Scores, descending, lend, mixed, plain, uniform
 from untrained.types import Arch, Genes, Task
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -125,6 +125,10 @@ class Supernet201(_Network):
             else:
                 lend(ours, theirs)
         return net.train(self.training)
+
+    def decoded(self, scores: Scores) -> Iterator[Forms]:
+        """The most wanted operation on every edge, then what is nearly as wanted."""
+        return ((genes,) for genes in descending(plain(self.options, scores)))
 
 
 class _Cell(nn.Module):

@@ -1,26 +1,142 @@
 """What a strategy is: two methods. It knows nothing of networks, data or devices, and depends only on its seed and on
-what it was told, so that a search resumes by asking again and reading the answers from the store."""
+what it was told, so that a search resumes by asking again and reading the answers from the store.
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+A strategy is made by `STRATEGIES[name](space, rng, fitness, **options)`. Its `needs` name options that it cannot do
+without: `source` (samples to look at), `judge` (an Evaluator of its own, for a pool).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from untrained.registry import Registry
-from untrained.spaces import Space
 from untrained.types import Arch, Record
+
+T = TypeVar("T")
+Fitness = Callable[[Sequence[Record]], float | None]  # of one architecture's records: higher is better, None: failed
+Judge = Callable[[Sequence[Arch]], Iterable[list[Record]]]  # the records of one architecture after the other
+_PATIENCE = 1000  # samples without anything new before a space counts as exhausted
+_NEAR = 100  # and mutations, before all around a parent counts as known
+
+
+class SpaceLike(Protocol):
+    """What a strategy wants of a space: `Space` itself, or `Feasible`, which keeps to limits."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int | None: ...
+
+    def sample(self, rng: np.random.Generator) -> Arch: ...
+
+    def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch: ...
+
+    def crossover(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch: ...
 
 
 class Strategy(Protocol):
-    """Proposes architectures and hears how they fared."""
+    """Proposes architectures and hears how they fared. Nothing is proposed twice."""
+
+    needs: ClassVar[tuple[str, ...]]
 
     def ask(self, n: int) -> list[Arch]:
-        """At most n new architectures; none when the space is exhausted."""
+        """At most n new architectures; none when the space is exhausted or the strategy has ended, nor as long as it
+        must hear of others first."""
         ...
 
     def tell(self, records: Sequence[Record]) -> None:
-        """The records of architectures that were asked for."""
+        """The records of architectures that were asked for, all records of an architecture at once."""
         ...
 
 
-STRATEGIES: Registry[Callable[[Space, np.random.Generator], Strategy]] = Registry("strategy")
+STRATEGIES: Registry[type[Any]] = Registry("strategy")  # of classes that are a Strategy
+
+
+class Unseen:
+    """Remembers what was proposed, and finds what was not."""
+
+    def __init__(self, space: SpaceLike) -> None:
+        self._space = space
+        self._seen: set[Arch] = set()
+
+    def samples(self, n: int, rng: np.random.Generator) -> list[Arch]:
+        """Up to n new architectures at random, fewer where the space has no more."""
+        return self._several(n, lambda: self._space.sample(rng), _PATIENCE)
+
+    def children(self, n: int, child: Callable[[], Arch]) -> list[Arch]:
+        """Up to n new architectures from `child`, fewer where it finds no more."""
+        return self._several(n, child, _NEAR)
+
+    def _several(self, n: int, draw: Callable[[], Arch], patience: int) -> list[Arch]:
+        found: list[Arch] = []
+        in_vain = 0
+        while len(found) < n and in_vain < patience and len(self._seen) != self._space.size:
+            arch = draw()
+            in_vain = 0 if self.add(arch) else in_vain + 1
+            found += [] if in_vain else [arch]
+        return found
+
+    def add(self, arch: Arch) -> bool:
+        """Whether the architecture is new; from now on it is not."""
+        new = arch not in self._seen
+        self._seen.add(arch)
+        return new
+
+
+def by_arch(records: Iterable[Record]) -> dict[Arch, list[Record]]:
+    """Records by architecture, in the order of their first."""
+    found: dict[Arch, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.arch, []).append(record)
+    return found
+
+
+class Generations(ABC, Generic[T]):
+    """A strategy that proposes a generation, hears of all of it, learns, and proposes the next.
+
+    A generation is handed out in portions, and learned from in the order in which it was proposed: so nothing depends
+    on how many are asked for at a time, nor on the order of the answers. `value` is what a subclass learns of one
+    architecture's records; what failed is never learned from.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self, space: SpaceLike, rng: np.random.Generator, value: Callable[[Sequence[Record]], T | None]
+    ) -> None:
+        self.space, self.rng, self.value = space, rng, value
+        self.unseen = Unseen(space)
+        self._waiting: list[Arch] = []  # of this generation: not handed out yet
+        self._answers: dict[Arch, list[Record] | None] = {}  # of this generation: what was told, None before
+
+    def ask(self, n: int) -> list[Arch]:
+        if not self._answers:
+            self._waiting = self.propose()
+            self._answers = dict.fromkeys(self._waiting)
+        handed, self._waiting = self._waiting[:n], self._waiting[n:]
+        return handed
+
+    def tell(self, records: Sequence[Record]) -> None:
+        for arch, found in by_arch(records).items():
+            if arch in self._answers:
+                self._answers[arch] = found
+        told = {arch: found for arch, found in self._answers.items() if found is not None}
+        if told and len(told) == len(self._answers):
+            self._answers = {}
+            values = {arch: self.value(found) for arch, found in told.items()}
+            self.learn({arch: value for arch, value in values.items() if value is not None})
+
+    @abstractmethod
+    def propose(self) -> list[Arch]:
+        """The next generation, of new architectures; empty at the end."""
+
+    @abstractmethod
+    def learn(self, found: dict[Arch, T]) -> None:
+        """The values of a generation, in the order of the proposal; without those that failed."""
+
+    def samples(self, n: int) -> list[Arch]:
+        """Up to n new architectures at random."""
+        return self.unseen.samples(n, self.rng)

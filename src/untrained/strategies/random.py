@@ -1,33 +1,24 @@
 """Random search: every architecture once, in random order. The baseline every other strategy has to beat."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from untrained.spaces import Space
-from untrained.strategies._strategy import STRATEGIES
+from untrained.strategies._strategy import STRATEGIES, Fitness, SpaceLike, Unseen
 from untrained.types import Arch, Record
-
-_PATIENCE = 1000  # draws without anything new before the space counts as exhausted
 
 
 class RandomSearch:
     """Uniform samples of the space without repetition."""
 
-    def __init__(self, space: Space, rng: np.random.Generator) -> None:
-        self._space, self._rng = space, rng
-        self._seen: set[Arch] = set()
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, space: SpaceLike, rng: np.random.Generator, fitness: Fitness | None = None) -> None:
+        self._rng, self._unseen = rng, Unseen(space)
 
     def ask(self, n: int) -> list[Arch]:
-        found: list[Arch] = []
-        stale = 0
-        while len(found) < n and stale < _PATIENCE and len(self._seen) != self._space.size:
-            arch = self._space.sample(self._rng)
-            stale = stale + 1 if arch in self._seen else 0
-            if not stale:
-                self._seen.add(arch)
-                found.append(arch)
-        return found
+        return self._unseen.samples(n, self._rng)
 
     def tell(self, records: Sequence[Record]) -> None:
         """Random search does not learn."""

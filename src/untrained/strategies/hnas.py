@@ -1,0 +1,230 @@
+"""HNAS (Shu et al., NeurIPS 2022; arXiv:2201.09785), Algorithm 1, and the plain hybrid `screen`.
+
+Both judge a pool by proxies, and ask for few architectures, whose records come from something dearer: a short training,
+or a table's validation accuracy. `judge` is the Evaluator of the pool; `fitness` reads the dear records.
+
+    M, kappa    a gradient metric and the condition number of the tangent kernel, of every architecture of the pool
+    step        (mu, nu) by Bayesian optimisation; add random architectures to the pool; ask for the one that minimises
+                kappa / M + mu |M^2 - nu| (Eq. 7; `proxies/hnas.py`) among those not asked before; hear its accuracy
+
+The first quarter of the steps tries nu evenly at the middle of mu's range, which is logarithmic. Where `scale`, the
+largest nu, is not given, it is the 99 % quantile of M^2 in the first pool. Presets, with the authors' formula
+(mu |M^2 - nu^2|):
+
+    nasbench201    20 steps, 2000 more architectures each, nu up to 5000, mu from 10^-4 to 1, expected improvement
+    darts          25 steps, one pool of 60,000, nu up to 100, mu from 10^-4 to 10, upper confidence bound
+
+The training-free variant fixes mu and nu: that is a proxy, `untrained search --proxy "hnas(mu=0.01,nu=100)"`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from untrained.errors import UsageError, unknown
+from untrained.proxies.hnas import bound
+from untrained.strategies import _bayes
+from untrained.strategies._strategy import STRATEGIES, Fitness, Judge, SpaceLike, Unseen, by_arch
+from untrained.types import Arch, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to look for (mu, nu)."""
+
+    metric: str = "trace"
+    steps: int = 20
+    pool: int = 2000  # architectures judged before the first step
+    more: int = 2000  # and before every other
+    lowest: float = -4.0  # of log10 mu
+    highest: float = 0.0
+    scale: float | None = None  # the largest nu
+    acquisition: str = "ei"
+    variant: str = "default"
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.pool) < 1 or self.more < 0 or self.lowest > self.highest:
+            raise UsageError("hnas takes steps and pool from 1 up, more from 0 up, and lowest not above highest")
+        if self.acquisition not in _bayes.ACQUISITIONS:
+            raise unknown("acquisition", self.acquisition, _bayes.ACQUISITIONS)
+        if self.variant not in ("default", "published"):
+            raise unknown("variant of hnas", self.variant, ("default", "published"))
+
+    @property
+    def probes(self) -> int:
+        """Steps before anything is learned."""
+        return max(self.steps // 4, 1)
+
+
+PRESETS = {
+    "": Plan(),
+    "nasbench201": Plan(scale=5e3, variant="published"),
+    "darts": Plan(
+        steps=25, pool=60_000, more=0, highest=1.0, scale=1e2, acquisition="ucb", variant="published"
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One step: where in the square (log mu, nu) it was, what was asked for, and what came of it; None: failed."""
+
+    point: tuple[float, float]  # in [0, 1]^2: nu / scale, and the place of log10 mu in its range
+    mu: float
+    nu: float
+    arch: Arch
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What the Gaussian process believes on a grid of points: mean and standard deviation of the value."""
+
+    points: tuple[tuple[float, float], ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class HNAS:
+    """Bayesian optimisation of the two weights of HNAS's bound, on a few trainings or table look-ups."""
+
+    needs: ClassVar[tuple[str, ...]] = ("judge",)
+
+    def __init__(
+        self,
+        space: SpaceLike,
+        rng: np.random.Generator,
+        fitness: Fitness,
+        *,
+        judge: Judge,
+        preset: str = "",
+        **plan: Any,
+    ) -> None:
+        if preset not in PRESETS:
+            raise unknown("preset of hnas", preset, filter(None, PRESETS))
+        if wrong := next((name for name in plan if name not in Plan.__slots__), None):
+            raise unknown("option of hnas", wrong, Plan.__slots__)
+        self._rng, self._fitness, self._judge = rng, fitness, judge
+        self.plan = replace(PRESETS[preset], **plan)
+        self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa) of what has both
+        self.trace: list[Query] = []
+        self._unseen = Unseen(space)
+        self._scale = self.plan.scale
+        self._open: Query | None = None  # asked and not told yet
+
+    def ask(self, n: int) -> list[Arch]:
+        """The architecture of the next step; one at a time, since the step after it depends on its value."""
+        if n < 1 or self._open is not None or len(self.trace) == self.plan.steps:
+            return []
+        self._grow(self.plan.more if self.trace else self.plan.pool)
+        asked = {query.arch for query in self.trace}
+        left = [arch for arch in self.pool if arch not in asked]
+        if not left:
+            return []
+        nu, place = point = self._next_point()
+        mu = 10 ** (self.plan.lowest + place * (self.plan.highest - self.plan.lowest))
+        M, kappa = np.array([self.pool[arch] for arch in left]).T
+        chosen = left[int(np.argmin(bound(M, kappa, mu, nu * self.scale, self.plan.variant)))]
+        self._open = Query(point, mu, nu * self.scale, chosen)
+        return [chosen]
+
+    def tell(self, records: Sequence[Record]) -> None:
+        found = by_arch(records)
+        if self._open is not None and self._open.arch in found:
+            self.trace.append(replace(self._open, value=self._fitness(found[self._open.arch])))
+            self._open = None
+
+    def belief(self, side: int = 25) -> Belief | None:
+        """What is believed of the square now, for a picture; None before anything was told."""
+        X, y = self._seen()
+        if not len(y):
+            return None
+        ticks = np.linspace(0, 1, side)
+        grid = np.array([(nu, mu) for nu in ticks for mu in ticks])
+        mean, std = _bayes.fitted(X, y)(grid)
+        return Belief(tuple(map(tuple, grid.tolist())), tuple(mean.tolist()), tuple(std.tolist()))
+
+    @property
+    def scale(self) -> float:
+        """The largest nu that is tried."""
+        if self._scale is None:
+            largest = float(np.quantile([M for M, _ in self.pool.values()], 0.99))
+            self._scale = largest if self.plan.variant == "published" else largest**2
+        return self._scale
+
+    def _next_point(self) -> tuple[float, float]:
+        step, probes = len(self.trace), self.plan.probes
+        X, y = self._seen()
+        if step < probes or not len(y):
+            return float(np.linspace(0, 1, probes)[step % probes]), 0.5
+        nu, mu = _bayes.suggest(X, y, self.plan.acquisition, self._rng)
+        return float(nu), float(mu)
+
+    def _seen(self) -> tuple[_bayes.Array, _bayes.Array]:
+        told = [query for query in self.trace if query.value is not None]
+        return np.array([query.point for query in told]), np.array([query.value for query in told], dtype=float)
+
+    def _grow(self, n: int) -> None:
+        """Judge up to n more random architectures; one without M or kappa is left out."""
+        new = self._unseen.samples(n, self._rng)
+        for arch, records in zip(new, self._judge(new), strict=True):
+            M, kappa = (_mean(records, proxy) for proxy in (self.plan.metric, "ntk_condition"))
+            if M and kappa is not None:
+                self.pool[arch] = abs(M), kappa
+
+
+def _mean(records: Sequence[Record], proxy: str) -> float | None:
+    """The mean over seeds of what this proxy says; None if it failed on any, or was not asked."""
+    values = [record.value for record in records if record.proxy == proxy]
+    known = [value for value in values if value is not None]
+    if not values:
+        raise UsageError(f"hnas needs a judge that measures {proxy}; it measured {_measured(records)}")
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def _measured(records: Sequence[Record]) -> str:
+    return ", ".join(dict.fromkeys(record.proxy for record in records)) or "nothing"
+
+
+class Screen:
+    """The best of a pool by any proxy, for a dearer judgement: a short training, or a table."""
+
+    needs: ClassVar[tuple[str, ...]] = ("judge", "by")
+
+    def __init__(
+        self,
+        space: SpaceLike,
+        rng: np.random.Generator,
+        fitness: Fitness | None = None,
+        *,
+        judge: Judge,
+        by: Fitness,
+        pool: int = 600,
+        top: int = 20,
+    ) -> None:
+        """`by` reads the judge's records; the `top` architectures of the pool are asked for, best first."""
+        if not 1 <= top <= pool:
+            raise UsageError(f"screen takes the top of a pool: top from 1 to {pool}, not {top}")
+        self._space, self._rng, self._judge, self._by = space, rng, judge, by
+        self._size, self._top = pool, top
+        self._handed = 0
+        self.pool: dict[Arch, float] | None = None  # best first, without what failed
+
+    def ask(self, n: int) -> list[Arch]:
+        if self.pool is None:
+            new = Unseen(self._space).samples(self._size, self._rng)
+            found = {arch: self._by(records) for arch, records in zip(new, self._judge(new), strict=True)}
+            known = {arch: value for arch, value in found.items() if value is not None}
+            self.pool = dict(sorted(known.items(), key=lambda item: -item[1]))
+        best = list(self.pool)[: self._top][self._handed : self._handed + n]
+        self._handed += len(best)
+        return best
+
+    def tell(self, records: Sequence[Record]) -> None:
+        """The records are the judgement; nothing is learned from them."""
+
+
+STRATEGIES.add("hnas", HNAS)
+STRATEGIES.add("screen", Screen)

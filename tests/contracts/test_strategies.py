@@ -1,0 +1,188 @@
+"""One contract for every registered strategy: the seed and the answers decide the questions, however they are portioned
+and in whatever order answers come; nothing is asked twice; limits and failures are respected; a strategy that was
+killed asks the same again; any space will do, unless it needs a supernet, and then it says so.
+
+A new strategy is under this contract as soon as it is registered. Answers are made up, so that nothing is built.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.strategies.toys import TASK, drive, fitness, record, ten, twelve
+from untrained.data import load
+from untrained.errors import UsageError
+from untrained.rng import generator
+from untrained.spaces import Space, load_space
+from untrained.strategies import STRATEGIES, Strategy
+from untrained.strategies.limits import Feasible, Limits, Size
+from untrained.types import Arch, Record
+
+ON_SUPERNETS = ("nasi", "zerocost_pt")
+SMALL: dict[str, dict[str, Any]] = {  # options that make a strategy quick
+    "evolution": {"population": 8, "tournament": 4, "children": 4},
+    "nsga2": {"population": 8},
+    "nasi": {"steps": 1, "batch": 2, "nu0": 1e9},
+    "zerocost_pt": {"proposals": 2, "operations": "naswot(samples=4)"},
+    "hnas": {"pool": 30, "more": 5},
+    "screen": {"pool": 60, "top": 40},
+}
+contract = pytest.mark.parametrize("name", STRATEGIES)
+budgets = {name: 2 if name in ON_SUPERNETS else 40 for name in STRATEGIES}
+shared_net = load_space("nasbench201(channels=2,cells=1)")
+
+
+def judge(archs: Sequence[Arch]) -> Any:
+    for arch in archs:
+        M, kappa = generator("M", arch).random() + 1, generator("kappa", arch).random() + 1
+        yield [record(arch, M, "trace@1"), record(arch, kappa, "ntk_condition@1"), record(arch, M, "toy@1")]
+
+
+def home(name: str) -> Space:
+    return shared_net if name in ON_SUPERNETS else ten
+
+
+def made(name: str, seed: int = 0, space: Any = None, **options: Any) -> Strategy:
+    needs = {"source": load("noise", TASK), "judge": judge, "by": fitness}
+    given = {need: needs[need] for need in STRATEGIES[name].needs}
+    return STRATEGIES[name](space or home(name), np.random.default_rng(seed), fitness, **given, **SMALL.get(name, {}))
+
+
+def answer(arch: Arch) -> float | None:
+    """Any number, the same for the same architecture; a fifth of them fail."""
+    value = float(generator("answer", arch).random())
+    return None if value < 0.2 else value
+
+
+def asked(name: str, seed: int = 0, portion: int = 5, **options: Any) -> list[Arch]:
+    return list(drive(made(name, seed, **options), answer, budgets[name], portion))
+
+
+@contract
+def test_the_seed_decides_the_questions(name):
+    first = asked(name)
+    assert first
+    assert asked(name) == first
+    others = {tuple(asked(name, seed)) for seed in range(1, 4)}
+    assert others != {tuple(first)}
+
+
+@contract
+def test_portions_do_not_matter(name):
+    assert asked(name, portion=1) == asked(name, portion=7) == asked(name, portion=10**6)
+
+
+@contract
+def test_the_order_of_answers_does_not_matter(name):
+    strategy, found = made(name), []
+    while len(found) < budgets[name] and (archs := strategy.ask(min(5, budgets[name] - len(found)))):
+        found += archs
+        strategy.tell([record(arch, answer(arch)) for arch in reversed(archs)])
+    assert found == asked(name)
+
+
+@contract
+def test_answers_that_come_one_by_one_are_the_same_answers(name):
+    strategy, found = made(name), []
+    while len(found) < budgets[name] and (archs := strategy.ask(min(5, budgets[name] - len(found)))):
+        found += archs
+        for arch in archs:
+            strategy.tell([record(arch, answer(arch))])
+    assert found == asked(name)
+
+
+@contract
+def test_killed_at_any_point_it_asks_the_same_again(name):
+    """The store answers what was answered before; then the search goes on where it was."""
+    whole = asked(name)
+    store: dict[Arch, float | None] = {}
+
+    class Killed(Exception):  # noqa: N818 - not an error
+        pass
+
+    def remembered(arch: Arch) -> float | None:
+        if arch not in store:
+            if len(store) in stops:
+                stops.remove(len(store))
+                raise Killed
+            store[arch] = answer(arch)
+        return store[arch]
+
+    stops = {int(stop) for stop in np.random.default_rng(7).integers(0, len(whole), 3)}
+    for _ in range(len(stops)):
+        with pytest.raises(Killed):
+            drive(made(name), remembered, budgets[name])
+    assert list(drive(made(name), remembered, budgets[name])) == whole
+    assert list(store) == whole
+
+
+@contract
+def test_nothing_is_asked_twice_and_a_small_space_ends(name):
+    """The driver asserts that nothing comes twice."""
+    space = shared_net if name in ON_SUPERNETS else twelve
+    found = drive(made(name, space=space), lambda arch: 1.0, 8 if name == "nasi" else 10**6)
+    assert 0 < len(found) <= space.size
+    if name not in ON_SUPERNETS:
+        assert made(name, space=space).ask(0) == []
+
+
+@contract
+def test_every_question_keeps_to_the_limits(name):
+    space = home(name)
+    free = [Size(space, arch, TASK).params for arch in asked(name)]
+    limit = sorted(free)[len(free) // 2]
+    limited = Feasible(space, Limits(max_params=limit), TASK)
+    found = asked(name, space=limited)
+    assert found
+    assert all(Size(space, arch, TASK).params <= limit for arch in found)
+
+
+@contract
+def test_if_all_fail_it_ends_or_goes_on_but_does_not_break(name):
+    assert drive(made(name), lambda arch: None, budgets[name])
+
+
+@contract
+def test_it_learns_of_records_through_fitness_alone(name):
+    """More records than one, of other measures and seeds, tell it nothing else."""
+
+    def told(arch: Arch) -> list[Record]:
+        return [record(arch, answer(arch)), record(arch, 1e9, "flops@1"), record(arch, None, "params@1")]
+
+    strategy, found = made(name), []
+    while len(found) < budgets[name] and (archs := strategy.ask(min(5, budgets[name] - len(found)))):
+        found += archs
+        strategy.tell([r for arch in archs for r in told(arch)])
+    assert found == asked(name)
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in ON_SUPERNETS])
+def test_a_users_own_space_will_do(name):
+    from tests.contracts.test_spaces import _user
+
+    space = _user["mynet"]
+    found = asked(name, space=space)
+    assert all(space.parse(str(arch)) == arch for arch in found)
+
+
+@pytest.mark.parametrize("name", ON_SUPERNETS)
+def test_without_a_supernet_it_says_so_in_one_line(name):
+    with pytest.raises(UsageError, match=f"{name} needs a supernet, and ten has none") as caught:
+        made(name, space=ten).ask(1)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in ON_SUPERNETS])
+def test_the_random_score_works_with_it(name):
+    chance = {arch: float(generator("chance", arch).random()) for arch in asked(name)}
+    found = drive(made(name), lambda arch: chance.get(arch, 0.5), budgets[name])
+    assert len(found) >= min(budgets[name], 20)
+
+
+@contract
+def test_a_strategy_is_described_in_one_line(name):
+    about = (STRATEGIES[name].__doc__ or "").partition("\n")[0]
+    assert 20 < len(about) <= 120
+    assert about.endswith(".")

@@ -1,0 +1,51 @@
+"""A supernet small enough for pencil and paper: two edges in a row, each multiplies by a number, then by theta = 1/2.
+
+f(x) = s x / 2, s the product of what the edges multiply by. Shown x = 1 and y = 0 with squared error, the loss is
+(s / 2)^2, its gradient by theta is s^2, and so t = s^4.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import untrained
+from untrained.data import Source
+from untrained.spaces._supernet import Forms, Scores, descending, mixed, plain, uniform
+from untrained.types import Arch, Batch, Task
+
+TASK = Task("ones", (1,), 1, "mse")
+FACTORS = {"a": {"one": 1.0, "two": 2.0}, "b": {"half": 0.5, "three": 3.0}}
+
+
+class TwoEdges(nn.Module):
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.options = {name: tuple(factors) for name, factors in FACTORS.items()}
+        self.mixture = uniform({name: len(some) for name, some in self.options.items()})
+        self.theta = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for name, factors in FACTORS.items():
+            x = mixed(self.mixture[name], [lambda x, k=k: k * x for k in factors.values()], x)
+        return self.theta * x
+
+    def subnet(self, arch: Arch) -> nn.Module:
+        raise NotImplementedError
+
+    def decoded(self, scores: Scores) -> Iterator[Forms]:
+        return ((genes,) for genes in descending(plain(self.options, scores)))
+
+
+@untrained.space(task=TASK, size=4, supernet=TwoEdges)
+def two_edges(choose: Any, task: Task) -> Any:
+    chosen = [choose(name, tuple(factors)) for name, factors in FACTORS.items()]
+    return lambda: nn.Linear(1, len(chosen))
+
+
+def ones(samples: int, generator: torch.Generator) -> Batch:
+    return Batch(torch.ones(samples, 1), torch.zeros(samples, 1))
+
+
+SOURCE = Source(TASK, ones)

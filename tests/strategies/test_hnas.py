@@ -1,0 +1,257 @@
+"""HNAS: the Gaussian process against scikit-learn's, Algorithm 1 on synthetic tables, and the plain hybrid `screen`."""
+
+from math import erf, exp, pi, sqrt
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern, WhiteKernel
+
+from tests.strategies.toys import TASK, best, drive, fitness, record, ten, total, twelve
+from untrained.errors import UsageError
+from untrained.proxies.hnas import bound
+from untrained.strategies import _bayes
+from untrained.strategies.hnas import HNAS, PRESETS, Screen
+from untrained.strategies.random import RandomSearch
+from untrained.types import Arch, Failure, Record
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+# ------------------------------------------------------------------------------------------------ Gaussian process
+
+
+def test_the_posterior_is_that_of_scikit_learn():
+    X, Z = rng(0).random((12, 2)), rng(1).random((30, 2))
+    y = np.sin(5 * X[:, 0]) + X[:, 1] + 70
+    ours = _bayes.fitted(X, y)
+    kernel = ours.scale**2 * Matern(ours.length, nu=2.5) + WhiteKernel(ours.scale**2 * ours.noise)
+    theirs = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-15, normalize_y=True).fit(X, y)
+    mean, std = theirs.predict(Z, return_std=True)
+    np.testing.assert_allclose(ours(Z)[0], mean, rtol=1e-5)
+    np.testing.assert_allclose(ours(Z)[1], std, rtol=1e-3)
+    grid = [GaussianProcessRegressor(Matern(length, nu=2.5) + WhiteKernel(noise), optimizer=None, alpha=1e-15) for
+            length in _bayes.LENGTHS for noise in _bayes.NOISES]  # fmt: skip
+    standard = (y - y.mean()) / y.std()
+    for process in grid:  # none explains the data better, whatever its variance
+        process.fit(X, standard)
+        assert _likelihood(X, standard, ours.length, ours.noise) >= _profile(process, X, standard) - 1e-6
+
+
+def _profile(process, X, y) -> float:
+    """The likelihood of a fitted process at its best variance, from scikit-learn's own factor of its matrix."""
+    L = process.L_
+    variance = y @ np.linalg.solve(L @ L.T, y) / len(y)
+    return float(-0.5 * (len(y) * np.log(variance) + 2 * np.log(np.diag(L)).sum()))
+
+
+def _likelihood(X, y, length: float, noise: float) -> float:
+    kernel = Matern(length, nu=2.5) + WhiteKernel(noise)
+    return _profile(GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-15).fit(X, y), X, y)
+
+
+def test_acquisitions_worked_out_by_hand():
+    mean, std, top = np.array([1.0, 2.0]), np.array([0.5, 2.0]), 1.5
+
+    def below(z: float) -> float:
+        return (1 + erf(z / sqrt(2))) / 2
+
+    for i, (m, s) in enumerate(zip(mean, std, strict=True)):
+        z = (m - top) / s
+        improvement = (m - top) * below(z) + s * exp(-z * z / 2) / sqrt(2 * pi)
+        assert _bayes.ACQUISITIONS["ei"](mean, std, top)[i] == pytest.approx(improvement)
+        assert _bayes.ACQUISITIONS["poi"](mean, std, top)[i] == pytest.approx(below(z))
+        assert _bayes.ACQUISITIONS["ucb"](mean, std, top)[i] == pytest.approx(m + 2.576 * s)
+
+
+@pytest.mark.parametrize("acquisition", _bayes.ACQUISITIONS)
+def test_bayesian_optimisation_finds_the_top_of_a_hill(acquisition):
+    """-|x - (0.3, 0.7)|^2, from the four corners: in 16 steps nearer to the top than 20 random points."""
+    top = np.array([0.3, 0.7])
+    for seed in range(3):
+        X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+        for _ in range(16):
+            y = -((X - top) ** 2).sum(1)
+            X = np.vstack([X, _bayes.suggest(X, y, acquisition, rng(seed + len(X)))])
+        assert np.linalg.norm(X - top, axis=1).min() < 0.08
+    assert np.isfinite(_bayes.suggest(X, np.ones(len(X)), acquisition, rng())).all()  # nothing to tell apart
+
+
+# ----------------------------------------------------------------------------------------------------- Algorithm 1
+
+
+def metric(arch: Arch) -> float:
+    """M from 1 to 31."""
+    return 1 + total(arch)
+
+
+def kappa(arch: Arch) -> float:
+    return 2.0 + int(arch["c0"])
+
+
+def judge(archs):
+    for arch in archs:
+        yield [record(arch, metric(arch), "trace@1"), record(arch, kappa(arch), "ntk_condition@1")]
+
+
+def accuracy(arch: Arch) -> float:
+    """Best where M^2 is 400, that is M = 20, and then slightly better with a larger c9."""
+    return 90 - abs(metric(arch) ** 2 - 400) / 20 + int(arch["c9"]) / 10
+
+
+def test_it_finds_the_region_of_the_best_nu():
+    """Where mu weighs, the pool's answer is the architecture with M^2 nearest to nu: so nu = 400 is best."""
+    for seed in range(5):
+        strategy = HNAS(ten, rng(seed), fitness, judge=judge, pool=500, more=100)
+        found = drive(strategy, accuracy, 100)
+        assert len(found) == 20
+        top = max(strategy.trace, key=lambda query: query.value)
+        assert top.value >= 89.9
+        assert abs(metric(top.arch) ** 2 - 400) <= 40
+        later = [query for query in strategy.trace[5:] if query.mu > 1e-3]
+        assert np.median([abs(query.nu - 400) for query in later]) < 0.15 * strategy.scale
+
+
+def test_a_query_minimises_the_bound_among_what_was_not_asked():
+    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=50, more=10, steps=8)
+    asked: list[Arch] = []
+    while archs := strategy.ask(5):
+        (arch,) = archs
+        assert strategy.ask(5) == []  # one at a time
+        strategy.tell([record(arch, accuracy(arch))])
+        query = strategy.trace[-1]
+        left = [other for other in strategy.pool if other not in asked]
+        values = {other: kappa(other) / metric(other) + query.mu * abs(metric(other) ** 2 - query.nu) for other in left}
+        assert values[arch] == pytest.approx(min(values.values()))
+        assert len(strategy.pool) == 50 + 10 * len(asked)
+        asked.append(arch)
+    assert len(asked) == 8
+
+
+def test_the_first_quarter_tries_nu_evenly_at_the_middle_of_mu():
+    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=50, more=0, steps=20, preset="nasbench201")
+    drive(strategy, accuracy, 100)
+    first = strategy.trace[:5]
+    assert [query.nu for query in first] == pytest.approx([0, 1250, 2500, 3750, 5000])
+    assert [query.mu for query in first] == pytest.approx([1e-2] * 5)
+    rest = strategy.trace[5:]
+    assert len({query.mu for query in rest}) == 15
+    assert all(1e-4 <= query.mu <= 1 and 0 <= query.nu <= 5000 for query in rest)
+
+
+def test_the_published_formula():
+    M, k = np.array([2.0, 5.0]), np.array([10.0, 20.0])
+    assert bound(M, k, 0.1, 3.0, "published") == pytest.approx([10 / (2 + 1e-6) + 0.1 * 5, 20 / (5 + 1e-6) + 0.1 * 16])
+    assert bound(M, k, 0.1, 3.0) == pytest.approx([5 + 0.1 * 1, 4 + 0.1 * 22])
+    plan = PRESETS["darts"]
+    assert (plan.steps, plan.probes, plan.pool, plan.more, plan.acquisition) == (25, 6, 60_000, 0, "ucb")
+    assert (plan.scale, plan.lowest, plan.highest, plan.variant) == (100, -4, 1, "published")
+
+
+def test_nu_reaches_the_upper_end_of_the_metric_unless_told():
+    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=300, steps=1)
+    strategy.ask(1)
+    squares = [M**2 for M, _ in strategy.pool.values()]
+    assert np.quantile(squares, 0.97) <= strategy.scale <= max(squares)
+    published = HNAS(ten, rng(), fitness, judge=judge, pool=300, steps=1, variant="published")
+    published.ask(1)
+    assert published.scale == pytest.approx(strategy.scale**0.5)
+    assert HNAS(ten, rng(), fitness, judge=judge, scale=7.0).scale == 7
+
+
+def test_what_has_no_metric_is_not_in_the_pool_and_a_failed_query_teaches_nothing():
+    def partly(archs):
+        for arch in archs:
+            failed = Record(arch, "ntk_condition@1", TASK, 0, error=Failure("singular"))
+            yield [record(arch, metric(arch), "trace@1"),
+                   failed if int(arch["c1"]) == 3 else record(arch, 2.0, "ntk_condition@1")]  # fmt: skip
+
+    strategy = HNAS(ten, rng(), fitness, judge=partly, pool=100, more=0, steps=10)
+    drive(strategy, lambda arch: None if int(arch["c2"]) == 0 else accuracy(arch), 100)
+    assert 50 < len(strategy.pool) < 100
+    assert all(int(arch["c1"]) != 3 for arch in strategy.pool)
+    assert {query.value is None for query in strategy.trace} == {True, False}
+    everything_failed = HNAS(ten, rng(), fitness, judge=judge, pool=30, more=0, steps=10)
+    assert len(drive(everything_failed, lambda arch: None, 100)) == 10
+    assert everything_failed.belief() is None
+
+
+def test_the_mean_of_a_judges_seeds_counts():
+    def seeds(archs):
+        for arch in archs:
+            yield [
+                Record(arch, m, TASK, s, v + s) for m, v in (("trace@1", 5.0), ("ntk_condition@1", 7.0)) for s in (0, 1)
+            ]
+
+    strategy = HNAS(ten, rng(), fitness, judge=seeds, pool=3, steps=1)
+    strategy.ask(1)
+    assert set(strategy.pool.values()) == {(5.5, 7.5)}
+
+
+def test_what_it_believes_is_plain_data():
+    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=300, more=0)
+    drive(strategy, accuracy, 100)
+    belief = strategy.belief(side=11)
+    assert len(belief.points) == len(belief.mean) == len(belief.std) == 121
+    nu, _ = belief.points[int(np.argmax(belief.mean))]
+    assert abs(nu * strategy.scale - 400) < 0.2 * strategy.scale
+    assert min(belief.std) > 0
+
+
+def test_wrong_requests():
+    for options, message in (
+        ({"preset": "nasbench"}, "did you mean nasbench201"),
+        ({"acquisition": "thompson"}, "ei, poi, ucb"),
+        ({"step": 3}, "did you mean steps"),
+        ({"steps": 0}, "from 1 up"),
+        ({"variant": "publish"}, "did you mean published"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            HNAS(ten, rng(), fitness, judge=judge, **options)
+    with pytest.raises(UsageError, match="a judge that measures grad; it measured trace, ntk_condition"):
+        HNAS(ten, rng(), fitness, judge=judge, metric="grad").ask(1)
+
+
+# ---------------------------------------------------------------------------------------------------------- screen
+
+
+def test_screen_asks_for_the_top_of_a_pool_best_first():
+    judged = []
+
+    def scored(archs):
+        judged.extend(archs)
+        return ([record(arch, None if total(arch) == 20 else total(arch))] for arch in archs)
+
+    strategy = Screen(ten, rng(), judge=scored, by=fitness, pool=200, top=7)
+    asked = [*strategy.ask(3), *strategy.ask(100)]
+    assert strategy.ask(1) == []
+    assert len(set(judged)) == 200
+    usable = [arch for arch in judged if total(arch) != 20]
+    assert [total(arch) for arch in asked] == sorted(map(total, usable), reverse=True)[:7]
+    assert judged == RandomSearch(ten, rng()).ask(200)
+    assert list(strategy.pool)[:7] == asked
+
+
+def test_screening_by_a_noisy_proxy_beats_random_queries():
+    noise = {}
+
+    def noisy(archs):
+        for arch in archs:
+            yield [record(arch, total(arch) + 3 * noise.setdefault(arch, rng(len(noise)).normal()))]
+
+    for seed in range(5):
+        screened = best(drive(Screen(ten, rng(seed), judge=noisy, by=fitness), total, 20))
+        assert screened > best(drive(RandomSearch(ten, rng(seed)), total, 20))
+
+
+def test_screen_of_a_small_space_and_of_nothing():
+    everything = Screen(
+        twelve, rng(), judge=lambda archs: ([record(a, 1.0)] for a in archs), by=fitness, pool=50, top=20
+    )
+    assert len(everything.ask(99)) == 12
+    nothing = Screen(twelve, rng(), judge=lambda archs: ([record(a, None)] for a in archs), by=fitness)
+    assert nothing.ask(5) == []
+    with pytest.raises(UsageError, match="top from 1 to 10, not 20"):
+        Screen(twelve, rng(), judge=judge, by=fitness, pool=10)

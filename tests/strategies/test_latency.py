@@ -1,0 +1,209 @@
+"""Latency: that a stopwatch tells slow from fast and says how it measured, and that a model spares measurements."""
+
+import csv
+import gzip
+import time
+from functools import cache
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+
+from tests.conftest import shared
+from tests.strategies.toys import TASK, ten
+from untrained.errors import UsageError
+from untrained.probe.flops import Operation
+from untrained.spaces import load_space
+from untrained.spaces.nasbench201 import from_index
+from untrained.strategies.latency import Gauge, Latency, LatencyModel, Stopwatch, _left_out, verified
+from untrained.strategies.limits import Feasible, Limits, Pace, Size
+from untrained.types import Arch
+
+
+class Slow(nn.Module):
+    """Sleeps; every tenth call sleeps ten times as long, and the first calls longer still."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds, self.calls, self.seen = seconds, 0, set()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.seen.add((tuple(x.shape), self.training, torch.get_num_threads(), torch.is_inference_mode_enabled()))
+        time.sleep(self.seconds * (20 if self.calls <= 3 else 10 if self.calls % 10 == 0 else 1))
+        return x
+
+
+# ------------------------------------------------------------------------------------------------------- measuring
+
+
+def test_the_median_after_a_warm_up_is_measured_and_it_says_how():
+    network, threads = Slow(0.002), torch.get_num_threads()
+    found = Stopwatch(batch=4, threads=1, runs=20, warm_up=3)(network, (3, 5))
+    assert network.calls == 23
+    assert network.seen == {((4, 3, 5), False, 1, True)}
+    assert 0.002 <= found.seconds < 0.01  # neither the slow first calls nor every tenth
+    assert found == Latency(found.seconds, batch=4, threads=1, device="cpu", runtime="torch", runs=20, warm_up=3)
+    assert torch.get_num_threads() == threads
+    assert Stopwatch().threads == threads
+
+
+def test_a_larger_network_takes_longer():
+    small, large = (nn.Sequential(*(nn.Conv2d(8, 8, 3, padding=1) for _ in range(n))) for n in (1, 30))
+    watch = Stopwatch(threads=1, runs=10)
+    assert watch(small, (8, 16, 16)).seconds * 3 < watch(large, (8, 16, 16)).seconds
+
+
+def test_wrong_requests():
+    with pytest.raises(UsageError, match="measure with torch or onnx"):
+        Stopwatch(runtime="tensorrt")
+    with pytest.raises(UsageError, match="on the CPU"):
+        Stopwatch(runtime="onnx", device="cuda")
+
+
+@pytest.mark.skipif(find_spec("onnxruntime") is not None, reason="ONNX Runtime is installed")
+def test_without_onnx_runtime_it_says_what_to_install():
+    with pytest.raises(UsageError, match="pip install onnx onnxscript onnxruntime"):
+        Stopwatch(runtime="onnx")(nn.Linear(3, 2), (3,))
+
+
+@pytest.mark.skipif(find_spec("onnxruntime") is None, reason="ONNX Runtime is not installed")
+def test_onnx_runtime_measures_too():
+    found = Stopwatch(runtime="onnx", threads=1, runs=5)(nn.Conv2d(3, 4, 3), (3, 8, 8))
+    assert (found.runtime, found.seconds > 0) == ("onnx", True)
+
+
+# ------------------------------------------------------------------------------------------------------ predicting
+
+
+def counted(arch: Arch) -> list[Operation]:
+    """As many cheap and dear operations as the choices of `ten` say."""
+    cheap, dear = sum(v for _, v in arch.genes[:5]), sum(v for _, v in arch.genes[5:])
+    return [Operation("cheap", 0, 8)] * cheap + [Operation("dear", 1000, 8)] * dear
+
+
+def seconds(arch: Arch) -> float:
+    """2 ms whatever is run, 0.1 ms a cheap and 1 ms a dear one."""
+    return 2e-3 + 1e-4 * sum(v for _, v in arch.genes[:5]) + 1e-3 * sum(v for _, v in arch.genes[5:])
+
+
+def samples(n: int, seed: int = 0) -> list[Arch]:
+    rng = np.random.default_rng(seed)
+    return [ten.sample(rng) for _ in range(n)]
+
+
+def test_a_linear_law_is_found_from_a_few_measurements():
+    model = LatencyModel(counted)
+    assert model.predict(samples(1)[0]) is None
+    for arch in samples(8):
+        model.observe(arch, seconds(arch))
+    for arch in samples(20, seed=1):
+        assert model.predict(arch) == pytest.approx(seconds(arch), rel=1e-3)
+    assert model.error < 1e-3
+
+
+def test_noise_is_averaged_away_and_the_error_tells_of_it():
+    rng = np.random.default_rng(0)
+    noisy = {arch: seconds(arch) * (1 + 0.1 * rng.normal()) for arch in samples(40)}
+    model = LatencyModel(counted)
+    for arch, value in noisy.items():
+        model.observe(arch, value)
+    assert 0.06 < model.error < 0.15
+    fresh = [model.predict(arch) / seconds(arch) - 1 for arch in samples(50, seed=1)]
+    assert np.sqrt(np.mean(np.square(fresh))) < 0.06
+
+
+@pytest.mark.parametrize("penalty", [1e-6, 0.1, 10.0])
+def test_the_error_of_leaving_one_out_is_that_of_fitting_without_it(penalty):
+    A = np.random.default_rng(0).random((9, 4))
+    residuals = []
+    for i in range(9):
+        rest = np.delete(A, i, 0)
+        w = np.linalg.solve(rest.T @ rest + penalty * np.eye(4), rest.T @ np.ones(8))
+        residuals.append(1 - A[i] @ w)
+    U, s, _ = np.linalg.svd(A, full_matrices=False)
+    assert _left_out(U, s, penalty) == pytest.approx(np.sqrt(np.mean(np.square(residuals))))
+
+
+def test_what_was_never_measured_is_not_guessed():
+    model = LatencyModel(lambda arch: [*counted(arch), *([Operation("new", 1, 1)] if arch["c0"] == 3 else [])])
+    for arch in samples(20):
+        if arch["c0"] != 3:
+            model.observe(arch, seconds(arch))
+    known, unknown = (next(a for a in samples(50, seed=2) if (a["c0"] == 3) is new) for new in (False, True))
+    assert model.predict(known) is not None
+    assert model.predict(unknown) is None
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("device", ["1080ti_1", "gold_6226", "fpga"])
+def test_thirty_measurements_on_a_real_device_predict_the_others(device):
+    """The table of NAS-Bench-201's latencies, 30 to learn from and 30 to judge by."""
+    ours, theirs = _predictions(device)
+    assert np.sqrt(np.mean((ours / theirs - 1) ** 2)) < 0.08
+    assert spearmanr(ours, theirs).statistic > 0.95
+
+
+@cache
+def _operations(arch: Arch):
+    space = load_space("nasbench201")
+    return Size(space, arch, space.task).probe.operations
+
+
+def _predictions(device: str):
+    with gzip.open(shared("data", "nasbench201", "nb201_latency_ms.csv.gz"), "rt") as file:
+        rows = {int(row["index"]): float(row[device]) for row in csv.DictReader(file)}
+    chosen = np.random.default_rng(0).choice(sorted(rows), 60, replace=False).tolist()
+    model = LatencyModel(_operations)
+    for index in chosen[:30]:
+        model.observe(from_index(index), rows[index])
+    found = [model.predict(from_index(index)) for index in chosen[30:]]
+    return np.array(found), np.array([rows[index] for index in chosen[30:]])
+
+
+# -------------------------------------------------------------------------------------------------- under a limit
+
+
+def test_measurements_are_spared_far_from_the_limit_and_no_decision_is_wrong():
+    rng, spent = np.random.default_rng(0), []
+
+    def measure(arch: Arch) -> float:
+        spent.append(arch)
+        return seconds(arch) * (1 + 0.01 * rng.normal())
+
+    limit = Pace(9e-3)
+    gauge = Gauge(LatencyModel(counted), measure, limit)
+    space = Feasible(ten, Limits(max_latency=limit), TASK, latency=gauge)
+    found = [space.sample(rng) for _ in range(300)]
+    assert all(seconds(arch) <= 1.05 * limit.seconds for arch in found)
+    assert gauge.measured == len(spent) == len(set(spent))
+    assert 16 <= gauge.measured < 0.3 * (gauge.measured + gauge.predicted)
+    near = [arch for arch in spent[16:] if abs(seconds(arch) / limit.seconds - 1) < 0.1]
+    assert len(near) > 0.8 * len(spent[16:])  # after the first, those in doubt
+
+
+def test_a_measured_architecture_is_not_measured_again():
+    spent = []
+    gauge = Gauge(LatencyModel(counted), lambda arch: spent.append(arch) or seconds(arch), Pace(0.01))
+    arch = samples(1)[0]
+    assert gauge(arch) == gauge(arch) == seconds(arch)
+    assert spent == [arch]
+
+
+def test_winners_are_measured_in_turn_and_only_those_within_the_limit_are_returned():
+    spent = []
+
+    def measure(arch: Arch) -> Latency:
+        spent.append(arch)
+        return Latency(seconds(arch), 1, 1, "cpu", "torch", 1, 0)
+
+    ranked = samples(30)
+    limit = Pace(float(np.median([seconds(arch) for arch in ranked])))
+    good = [arch for arch in ranked if seconds(arch) <= limit.seconds]
+    winner, latency = next(verified(ranked, measure, limit))
+    assert (winner, latency.seconds) == (good[0], seconds(good[0]))
+    assert spent == ranked[: ranked.index(good[0]) + 1]
+    assert [arch for arch, _ in verified(ranked, measure, limit)] == good
