@@ -6,6 +6,7 @@ Each cheap proxy ranks all candidates; their mean rank decides. Who has no score
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from untrained._quantities import share
 from untrained.engine.aggregates import shares
@@ -46,6 +47,8 @@ class Screen:
 
 class Listed:
     """A strategy that asks for what it was given."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, archs: Sequence[Arch]) -> None:
         self._left = list(archs)
