@@ -5,7 +5,7 @@ were answered before. This file knows nothing of networks or devices.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from untrained._quantities import seconds
 from untrained.data import load
 from untrained.engine import Examiner, Job, ProxyEvaluator, Samples, Store, hired
 from untrained.engine.aggregates import aggregated, expanded
+from untrained.engine.measure import told_apart
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
@@ -133,7 +134,7 @@ def search(
     )
     judges = expanded([judge, *(load_proxy(name) for name in BASELINES if name != judge.label)])
     cheap = sieve.proxies if sieve else ()
-    everybody = list({p.measure: p for p in (*judges, *cheap)}.values())
+    everybody = list(told_apart([*judges, *cheap]).values())
     samples = Samples.of(source, everybody, range(seed, seed + seeds))
     typed = {load_proxy(p).measure: p for p in (proxy, *split_names(screen)) if isinstance(p, str)}
     job = _job(space, [typed.get(p.measure, p) for p in everybody], samples, device)
@@ -152,9 +153,10 @@ def search(
 
             pool = Drive()
             if sieve:
-                pool = stage("screening", asker, cheap, enough, lambda records: None)
+                pool = stage("screening", asker, cheap, replace(enough, stable=None), lambda records: None)
                 survivors = sieve.survivors(pool.records)
-                asker, enough = Listed(survivors), Budget(max(1, len(survivors)))
+                left = enough.seconds and enough.seconds - pool.seconds
+                asker, enough = Listed(survivors), replace(enough, count=max(1, len(survivors)), seconds=left)
             fit = partial(fitness, measure=judge.measure, higher_is_better=judge.higher_is_better)
             done = pool if pool.ended == "interrupted" else stage("scoring", asker, judges, enough, fit)
         sitting = sitting.account(executor.costs(), pool.seconds + done.seconds, done.ended).save()
