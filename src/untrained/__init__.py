@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from untrained.spaces import load_space as load_space
     from untrained.spaces import space as space
     from untrained.strategies import search as search
+    from untrained.studies import bench as bench
+    from untrained.studies import calibrate as calibrate
     from untrained.types import Arch as Arch
     from untrained.types import Batch as Batch
     from untrained.types import Record as Record
@@ -24,6 +26,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "score": "engine",
     "search": "strategies",
+    "bench": "studies",
+    "calibrate": "studies",
     "report": "reports",
     "load_space": "spaces",
     "space": "spaces",

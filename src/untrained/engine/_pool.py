@@ -102,10 +102,12 @@ class Pool:
         self._fresh, self._again, self._strikes = iter(enumerate(questions)), deque(), Counter()
         try:
             while self._feed():
+                answers: list[Answer] = []  # all is taken in before any is told: a listener may be slow, or stop
                 for event in self.crew.events(min(GLANCE, self._patience())):
                     if event.worker in self._staff:  # the last words of somebody dismissed are not heard
-                        yield from self._hear(event)
-                yield from self._overdue()
+                        answers += self._hear(event)
+                answers += self._overdue()
+                yield from answers
         finally:
             for number in [number for number, worker in self._staff.items() if worker.held]:
                 self._dismiss(number)  # nobody waits for their answers any more

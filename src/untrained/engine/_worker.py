@@ -4,7 +4,6 @@ input, writes answers to standard output, and ends when nobody is there to ask a
 import os
 import pickle
 import signal
-import sys
 from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any
@@ -15,15 +14,16 @@ from untrained.errors import UsageError
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the user's code prints must not get among the answers
+    answers, questions = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
+    os.dup2(2, 1)  # what the user's code prints must not get among the answers,
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # and what it reads must not be our questions
 
     def say(kind: str, what: Any) -> None:
         pickle.dump((kind, what), answers, pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
     try:
-        work(pickle.load(sys.stdin.buffer), sys.stdin.buffer, say)
+        work(pickle.load(questions), questions, say)
     except UsageError as error:
         say("refused", str(error))
 

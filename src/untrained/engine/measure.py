@@ -5,7 +5,7 @@ A question is a list of blank records of one architecture and seed; the answer i
 """
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, isnan
 from time import perf_counter
@@ -61,16 +61,13 @@ class Examiner:
 
     def __post_init__(self) -> None:
         usable(self.device)
-        judges: dict[str, Proxy] = {}
-        for proxy in self.proxies:
-            if judges.setdefault(proxy.measure, proxy) != proxy:
-                raise UsageError(f"two different proxies are called {proxy.label}; give one of them another name")
+        told_apart(self.proxies)
 
     def __call__(self, blanks: Blanks) -> list[Record]:
         """The records that the blanks ask for. The network is built once, and all proxies share one probe of the
         largest batch; a small batch is the head of a large one, so no record depends on what else was asked."""
         sitting = _Sitting(self, blanks[0].arch, blanks[0].seed)
-        judges = {proxy.measure: proxy for proxy in self.proxies}
+        judges = told_apart(self.proxies)
         answers = [sitting.ask(judges[blank.measure], blank) for blank in blanks]
         return sitting.closed(answers)
 
@@ -146,6 +143,15 @@ class _Sitting:
 
     def _look(self, model: nn.Module, batch: Batch) -> Probe:
         return Probe(model, batch, loss=self.examiner.loss, seed=self.seed)
+
+
+def told_apart(proxies: Iterable[Proxy]) -> dict[str, Proxy]:
+    """Proxies by what their records are filed under. Two under one name would get each other's scores."""
+    found: dict[str, Proxy] = {}
+    for proxy in proxies:
+        if found.setdefault(proxy.measure, proxy) != proxy:
+            raise UsageError(f"two different proxies are called {proxy.label}; rename one of them")
+    return found
 
 
 def _finite(value: float) -> float:

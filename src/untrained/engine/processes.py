@@ -43,7 +43,7 @@ class ProcessCrew:
         Thread(target=self._listen, args=(worker, process, self._job.on(slot), said), daemon=True).start()
 
     def give(self, worker: int, questions: list[Blanks]) -> None:
-        with suppress(OSError):  # it may have died: whoever listens will say so
+        with suppress(OSError, ValueError):  # it may have died, its pipe may be closed: whoever listens will say so
             _send(self._people[worker].stdin, questions)
 
     def events(self, timeout: float) -> Iterable[Event]:
@@ -99,6 +99,6 @@ def _cause(code: int) -> str:
     """Why a worker ended, in words."""
     if code >= 0:
         return f"its worker ended with exit code {code}"
-    name = signal.Signals(-code).name
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     hint = "; was the machine out of memory?" if -code == signal.SIGKILL else ""
     return f"its worker was killed by {name}{hint}"

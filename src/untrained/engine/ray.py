@@ -79,6 +79,8 @@ class RayCrew:
     def events(self, timeout: float) -> Iterable[Event]:
         heads = {due[0]: worker for worker, due in self._due.items() if due}
         kept, _ = ray.wait(list(heads), num_returns=1, timeout=timeout) if heads else ([], [])
+        if kept:  # and who else has answered meanwhile
+            kept, _ = ray.wait(list(heads), num_returns=len(heads), timeout=0)
         return [self._event(heads[promise], promise) for promise in kept]
 
     def _event(self, worker: int, promise: Any) -> Event:

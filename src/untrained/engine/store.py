@@ -80,6 +80,8 @@ class Store:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
             raise UsageError(f"{self.path} has store version {version}; this program reads up to {VERSION}: update it")
+        if version < 0:
+            raise sqlite3.DatabaseError(f"malformed version {version}")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         if version < VERSION:
@@ -104,12 +106,12 @@ class Store:
     def get(self, key: Key) -> Record | None:
         with self._named("cannot be read"):
             row = self._db.execute(_ONE, astuple(key)).fetchone()
-        return None if row is None else _record(row)
+            return None if row is None else _read(row)
 
     def __iter__(self) -> Iterator[Record]:
         with self._named("cannot be read"):
             for row in self._db.execute(f"{_FLAT} ORDER BY place"):
-                yield _record(row)
+                yield _read(row)
 
     def __len__(self) -> int:
         with self._named("cannot be read"):
@@ -132,7 +134,7 @@ class Store:
         """Whatever the disk or SQLite says comes with the name of the file."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last where SQLite quotes damaged bytes
             raise UsageError(f"{self.path} {what}: {error}{_advice(str(error))}") from error
 
     def _arch(self, record: Record) -> int:
@@ -161,7 +163,7 @@ def _advice(said: str) -> str:
         return "; another program is writing it: wait for it, or choose another folder"
     if "disk is full" in said or "No space left" in said:
         return "; what was finished is kept: make room and type the same command again"
-    if "malformed" in said or "not a database" in said:
+    if any(word in said for word in ("malformed", "not a database", "decode")):
         return "; it is damaged or no store: it was left as it is, choose another folder"
     return ""
 
@@ -176,6 +178,13 @@ def _outcome(record: Record) -> tuple[object, ...]:
     told = (error.kind, error.detail, error.trace) if error else (None, None, None)
     costs = record.build_seconds, record.transfer_seconds, record.measure_seconds, record.peak_bytes
     return record.value, *told, record.note, *costs
+
+
+def _read(row: tuple[Any, ...]) -> Record:
+    try:
+        return _record(row)
+    except (ValueError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"malformed record: {error}") from error
 
 
 def _record(row: tuple[Any, ...]) -> Record:

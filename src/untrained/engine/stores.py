@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ def export(where: str | Path, out: str | Path) -> int:
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error}") from error
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):  # it is not there, or nothing could be there
+                part.unlink()
     return written
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from untrained._load import names_file, split_names
 from untrained.engine.aggregates import expanded
+from untrained.engine.measure import told_apart
 from untrained.proxies import Proxy, load_proxy
 from untrained.strategies.screen import Screen
 
@@ -26,12 +27,13 @@ class Panel:
         judges = expanded([judge, *(other for other in others if other.measure != judge.measure)])
         names = [proxy] if isinstance(proxy, str) else []
         names += [*split_names(beside), *(sieve.names if sieve else ())]
-        once = tuple({judge.measure: judge for judge in judges}.values())
-        return Panel(judge, once, sieve, {load_proxy(name).measure: name for name in names})
+        return Panel(
+            judge, tuple(told_apart(judges).values()), sieve, {load_proxy(name).measure: name for name in names}
+        )
 
     @property
     def everybody(self) -> list[Proxy]:
-        return list({p.measure: p for p in (*self.judges, *(self.sieve.proxies if self.sieve else ()))}.values())
+        return list(told_apart((*self.judges, *(self.sieve.proxies if self.sieve else ()))).values())
 
     @property
     def asked(self) -> str:

@@ -5,7 +5,7 @@ were answered before. This file knows nothing of networks or devices.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,9 +148,10 @@ def search(
 
             pool = Drive()
             if sieve:
-                pool = stage("screening", asker, sieve.proxies, enough, lambda records: None)
+                pool = stage("screening", asker, sieve.proxies, replace(enough, stable=None), lambda records: None)
                 survivors = sieve.survivors(pool.records)
-                asker, enough = Listed(survivors), Budget(max(1, len(survivors)))
+                left = enough.seconds and enough.seconds - pool.seconds
+                asker, enough = Listed(survivors), replace(enough, count=max(1, len(survivors)), seconds=left)
             fit = partial(fitness, measure=judge.measure, higher_is_better=judge.higher_is_better)
             done = pool if pool.ended == "interrupted" else stage("scoring", asker, panel.judges, enough, fit)
             if done.ended == "interrupted":

@@ -11,6 +11,7 @@ from typing import Any
 
 from untrained._load import split_names
 from untrained._typed import options
+from untrained.engine.measure import told_apart
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy, named
 from untrained.strategies._run import STORE, for_a_file, versions
@@ -55,7 +56,7 @@ def bench(
     truth = known(space, benchmark, dataset, metric, samples, seed, data_root)
     seen, source, note = looked_at(data, truth, data_root)
     typed = {load_proxy(name).measure: name for name in named(proxy)}
-    judges = list({p.measure: p for p in map(load_proxy, (*named(proxy), *BASELINES))}.values())
+    judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
     folder = Path(run) if run else _folder(truth, seen, seed, device)
     chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit)
     done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch)

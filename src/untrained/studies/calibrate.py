@@ -11,6 +11,7 @@ from typing import Any
 
 from untrained._typed import options
 from untrained.data import load
+from untrained.engine.measure import told_apart
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy, named
@@ -53,7 +54,7 @@ def calibrate(
     home, crew = load_space(space), Crew(device, workers, ray, time_limit)
     source, folder = load(data, home.task, data_root), Path(run) if run else default_folder(space, data)
     training = load_proxy(f"{NAME}(epochs={epochs},samples={samples})")
-    judges = list({p.measure: p for p in map(load_proxy, (*named(proxy), *BASELINES))}.values())
+    judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
     typed = {load_proxy(name).measure: name for name in named(proxy)}
     typed[training.measure] = f"{NAME}(epochs={epochs},samples={samples})"
     work = (crew, folder / STORE, typed, watch)

@@ -1,0 +1,73 @@
+"""What a user types, what their file holds, and how a wrong request is answered."""
+
+NONE = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
+SKIP = NONE.replace("none", "skip_connect")
+MINE = """
+    from torch import nn
+    import untrained
+
+    @untrained.space(task=untrained.Task("noise", (3, 8, 8), 4))
+    def mynet(choose, task):
+        width = choose("width", (2, 3, 4))
+        return nn.Sequential(nn.Conv2d(3, width, 3), nn.Tanh(), nn.Flatten(), nn.Linear(width * 36, task.num_classes))
+
+    @untrained.proxy(higher_is_better=False)
+    def spread(probe, times=1, plus=0):
+        \"\"\"How far the outputs lie apart.\"\"\"
+        return times * float(probe.outputs.max() - probe.outputs.min()) + plus
+
+    @untrained.proxy()
+    def broken(probe):
+        return proob.outputs
+
+    def make():
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+
+    def boom():
+        raise ValueError("no weights here")
+
+    def stop():
+        raise KeyboardInterrupt
+
+    class Fussy(nn.Module):
+        def forward(self, x):
+            raise ValueError("[/bold] wants [batch, channels]")
+
+    @untrained.space
+    def faulty(choose, task):
+        return nn.Linear(choose("width", (2, 3)), 1 / 0)
+"""
+CHATTY = "print('loading')\nfrom mine import make as quiet\ndef make():\n    print('making')\n    return quiet()\n"
+Answer = tuple[int, str, str]
+
+
+def wrong(answer: Answer) -> str:
+    """The one line that answers a wrong request."""
+    code, out, err = answer
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+COMMANDS = {
+    "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --data "
+    "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
+    "score": "what --proxy --space --input-shape --classes --data --seeds --device --data-root --json",
+    "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
+    "--workers --ray --time-limit --run --data-root --json",
+    "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
+    "--run --data-root --json",
+    "data import": "name path --data-root --json",
+    "list": "what --json",
+    "report": "folder --json",
+    "store info": "where --json",
+    "store export": "where out --json",
+    "store merge": "into others --json",
+}
+
+
+RECORD = {"arch", "proxy", "value", "error", "seed", "space", "measure", "task", "data", "build_seconds"}
+
+
+SEARCH = ("search", "--space", "./mine.py:mynet", "--data", "noise", "--budget", "3", "--run", "run")

@@ -1,0 +1,107 @@
+"""What the terminal says of the time: an estimate from a few timed architectures, and the account afterwards."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.cli.helpers import SEARCH
+from untrained._terminal import TIMED, Estimate, _cost
+from untrained.engine import Cost
+from untrained.strategies._run import Run, Settings
+from untrained.strategies.search import Progress
+
+RUN = Run("run", Settings("s", "p", "random", "noise", 0, 1, "cpu"), "p@1", True, "", 100)
+
+
+def told(estimate: Estimate, total: int | None, workers: int, moments: list[float], known: int = 0) -> list[str]:
+    """What is said after each architecture, the first `known` of which were in the store."""
+    said = []
+    for done, now in enumerate(moments):
+        at = Progress("scoring", done, total, max(0, done - known), workers)
+        said.append(estimate.after(at, now))
+    return said
+
+
+def test_the_whole_is_estimated_once_from_four_that_were_timed():
+    """Workers start for ten seconds, then half a second each: 1000 take 500 s, and starting is not counted."""
+    moments = [0.0, 10.0, *(10.0 + 0.5 * i for i in range(1, 10))]
+    said = told(Estimate(), 1000, 1, moments)
+    assert said.index("about 8 min 20 s for 1,000 architectures on 1 worker") == 1 + TIMED == 5
+    assert [text for text in said if text] == ["about 8 min 20 s for 1,000 architectures on 1 worker"]
+
+
+def test_four_of_each_worker_are_timed():
+    """Four a second on two workers: eight after the first, and 360 take 90 s."""
+    said = told(Estimate(), 360, 2, [0.25 * i for i in range(15)])
+    assert [(i, text) for i, text in enumerate(said) if text] == [
+        (9, "about 1 min 30 s for 360 architectures on 2 workers")
+    ]
+
+
+def test_what_the_store_knew_is_not_timed():
+    """Twenty come at once, then one a second."""
+    said = told(Estimate(), 100, 1, [0.0] * 21 + [float(i) for i in range(1, 10)], known=20)
+    assert [(i, text) for i, text in enumerate(said) if text] == [
+        (25, "about 1 min 40 s for 100 architectures on 1 worker")
+    ]
+    assert not any(told(Estimate(), 100, 1, [float(i) for i in range(50)], known=100))
+
+
+def test_with_a_limit_of_time_the_number_of_architectures_is_estimated():
+    said = told(Estimate(600.0), None, 2, [0.25 * i for i in range(15)])
+    assert [text for text in said if text] == ["about 2,400 architectures in 10 min on 2 workers"]
+
+
+def test_without_any_end_the_rate_is_told():
+    said = told(Estimate(), None, 1, [0.25 * i for i in range(15)])
+    assert [text for text in said if text] == ["about 4 architectures a second on 1 worker"]
+
+
+def test_each_stage_has_its_estimate():
+    estimate = Estimate()
+    told(estimate, 100, 1, [0.1 * i for i in range(9)])
+    later = [estimate.after(Progress("other", i, 10, i, 1), 50.0 + i) for i in range(9)]
+    assert [text for text in later if text] == ["about 10 s for 10 architectures on 1 worker"]
+
+
+def test_a_clock_that_stands_still_is_waited_for():
+    assert not any(told(Estimate(), 100, 1, [5.0] * 30))
+
+
+def test_the_account_says_where_the_time_went():
+    rows = [
+        Cost("process 1", 40, build=5.0, transfer=0.0, measure=20.0, alive=30.0).row(),
+        Cost("process 2", 38, build=4.0, transfer=2.0, measure=19.0, alive=30.0, deaths=3).row(),
+    ]
+    run = replace(RUN, wall_seconds=31.0, workers=rows)
+    assert _cost(run) == (
+        "31 s (building 9 s, moving 2 s, measuring 39 s, idle 10 s by 2 workers); 3 workers died and were replaced"
+    )
+    alone = replace(RUN, wall_seconds=2.0, workers=[Cost("this process", 4, measure=1.5, alive=1.5).row()])
+    assert _cost(alone) == "2 s (measuring 1.5 s)"
+    assert _cost(RUN) == "0 s"
+
+
+ENDS = {
+    ("--time", "1ms"): "stopped because the time is up: the same command goes on from here",
+    ("--stable", "1", "--top", "1"): "stopped because the best 1 have not changed for 1 architectures",
+    ("--budget", "50"): "every architecture that there is to find has been judged",
+}
+
+
+@pytest.mark.parametrize("options", ENDS)
+def test_why_a_search_ended_is_told(untrained_, options):
+    line = [word for word in SEARCH if word not in ("--budget", "3")]
+    code, out, _ = untrained_(*line, "--proxy", "params", *options, "--workers", "1")
+    assert code == 0
+    assert ENDS[options] in out
+    assert [other for other in ENDS.values() if other in out] == [ENDS[options]]
+
+
+def test_a_screened_search_says_how_many_were_kept(untrained_):
+    code, out, err = untrained_(*SEARCH, "--proxy", "./mine.py:spread", "--screen", "params,flops", "--keep", "60%")
+    assert code == 0
+    assert "screened 3 by params,flops: kept 2\n" in out
+    assert "The best 2 of 2 by ./mine.py:spread" in out
+    assert "cost: " in out
+    assert ("screening" in err, "scoring" in err) == (True, True)

@@ -1,0 +1,125 @@
+"""What is wrong is said in one line, and never with our traceback."""
+
+import re
+
+import pytest
+
+from tests.cli.helpers import SEARCH, SKIP, wrong
+
+WRONG = {
+    "list proxys": "no list is called 'proxys'; did you mean proxies?",
+    "score ARCH --proxy dexter": "no proxy is called 'dexter'; did you mean dextr",
+    "score ARCH --proxy zzz": "no proxy is called 'zzz'; there are: az_expressivity, az_nas",
+    "score ARCH --proxy ,": "at least one proxy, such as dextr",
+    "score ARCH --proxy dextr(variant=fast)": "no variant 'fast'; there are: default, published",
+    "score ARCH --proxy dextr(varian=published)": "no option of dextr is called 'varian'; did you mean variant?",
+    "score ARCH --proxy dextr(published)": "write options as name=value, such as dextr(variant=published)",
+    "score ARCH --proxy params(x=1)": "no option of params is called 'x'; there are: samples",
+    "score ARCH --proxy ./mine.py:make": "is not a proxy; put @untrained.proxy(...) above the function",
+    "score ARCH --proxy ./mine.py:spred": "is called 'spred'; did you mean spread?",
+    "score ARCH --space nasbench": "no space is called 'nasbench'; did you mean nasbench201 or nasbench101",
+    "score ARCH --data cifar": "no data set is called 'cifar'; did you mean cifar10?",
+    "score ARCH --device gpu": "device 'gpu' cannot be used on this machine; try cpu",
+    "score ./mine.py:make": "say what ./mine.py:make takes as input: --input-shape 3x224x224",
+    "score ./mine.py:make --input-shape 3,32,32": "impossible input shape '3,32,32'; write channels x height x width",
+    "score ./mine.py:make --input-shape 3x0x32": "impossible input shape '3x0x32'",
+    "score ./mine.py:make --input-shape 3x-1x32": "impossible input shape '3x-1x32'",
+    "score ./mine.py:make --input-shape ³x32": "impossible input shape '³x32'",
+    "score ./mine.py:make --input-shape 3x9999999x9999999": "do not fit into memory",
+    "score ./yours.py:make --input-shape 3x8x8": "there is no file yours.py",
+    "score width=9 --space ./mine.py:mynet": "'width' is 9, but it can only be one of 2, 3, 4",
+    "search --space nasbench202": "no space is called 'nasbench202'; did you mean nasbench201 or ",
+    "search --space ./mine.py:make": "is not a space; put @untrained.space above the function",
+    "search --proxy dextre": "no proxy is called 'dextre'; did you mean dextr",
+    "search --strategy randm": "no strategy is called 'randm'; did you mean random?",
+    "search --data nois": "no data set is called 'nois'; did you mean noise?",
+    "search --data npz:": "say which file: npz:PATH",
+    "search --data npz:./absent.npz": "there is no file absent.npz",
+    "search --device cuda:77": "device 'cuda:77' cannot be used on this machine; try cpu",
+    "search --time soon": "impossible duration 'soon'; write 90s, 10m or 1h30m",
+    "search --time-limit 3y": "no unit of time is called 'y'",
+    "search --screen te_nas": "--screen 'te_nas': name proxies that judge a network alone, such as params,naswot",
+    "search --screen parms": "no proxy is called 'parms'; did you mean params",
+    "search --screen params --keep 200%": "a share is more than nothing and at most 100%, not '200%'",
+    "search --screen params --keep most": "impossible share 'most'; write 20% or 0.2",
+    "search --screen params --time 5m": "--screen ranks a pool of known size; give --budget",
+    "search --proxy az_nas --stable 5": "az_nas compares all candidates, so its ranking never settles; give a --budget",
+    "search --run mine.py": "mine.py cannot be used as a run folder",
+    "report absent": "absent is not a run folder: it has no run.json; `untrained search --run absent` makes one",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_request_is_answered_in_one_line_that_says_what_to_type(untrained_, project, line):
+    assert WRONG[line] in wrong(untrained_(*(word.replace("ARCH", SKIP) for word in line.split())))
+    assert {path.name for path in project.iterdir()} <= {"mine.py", "__pycache__"}  # and nothing was begun
+
+
+UNFIT = ["--budget 0", "--seeds 0", "--workers 0", "--stable 0", "--top 0", "--colour red", "--budget many"]
+
+
+@pytest.mark.parametrize("line", ["serch", "score", *(f"search {option}" for option in UNFIT)])
+def test_options_that_do_not_exist_or_do_not_fit_are_exit_code_2(untrained_, line):
+    code, out, err = untrained_(*line.split())
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        (SKIP.replace("skip_connect~2", "skip_conect~2"), "skip_conect~2"),
+        (SKIP.replace("skip_connect~1|+", "conv~1|+"), "conv~1"),
+        (SKIP[:-1], None),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_the_place_where_an_architecture_goes_wrong_is_marked(untrained_, text, at):
+    code, out, err = untrained_("score", text)
+    assert (code, out) == (2, "")
+    first, second, arrow = err.splitlines()
+    place = text.index(at) if at else len(text)
+    assert first.startswith("error: malformed architecture: expected")
+    assert first.endswith(f"at position {place}")
+    assert second == f"  {text}"
+    assert arrow == " " * (2 + place) + "^"
+
+
+def test_missing_data_say_which_file_where_and_what_to_do(untrained_, project):
+    answer = wrong(untrained_("search", "--data", "cifar10", "--data-root", str(project)))
+    for part in (f"not under {project}", "data_batch_1.bin", "cifar-10-batches-py", "--data-root", "UNTRAINED_DATA"):
+        assert part in answer
+
+
+@pytest.mark.parametrize(
+    ("line", "last"),
+    [
+        ("score ./mine.py:boom --input-shape 3x8x8", "ValueError: no weights here"),
+        ("score width=2 --space ./mine.py:faulty", "ZeroDivisionError: division by zero"),
+        ("search --space ./mine.py:faulty --data noise --run run", "ZeroDivisionError: division by zero"),
+        ("score ./worse.py:make --input-shape 3x8x8", "RuntimeError: worse"),
+        ("search --proxy ./worse.py:make", "RuntimeError: worse"),
+    ],
+)
+def test_what_the_users_own_code_raises_is_shown_without_our_frames(untrained_, project, line, last):
+    (project / "worse.py").write_text("raise RuntimeError('worse')\n")
+    code, _, err = untrained_(*line.split())
+    assert code == 2
+    said = err[err.index("error: ") :].splitlines()
+    assert "raised" in said[0]
+    assert said[-1] == last
+    assert re.search(r'File ".*/(mine|worse)\.py", line \d+', err)
+    assert not any(ours in err for ours in ("src/untrained", "untrained/engine", "untrained/cli", "importlib"))
+
+
+def test_a_page_that_cannot_be_written_is_named(untrained_, project):
+    untrained_(*SEARCH, "--proxy", "params")
+    (project / "run" / "report.html.part").mkdir()
+    assert "report.html.part" in wrong(untrained_("report", "run"))
+
+
+def test_ctrl_c_before_anything_is_scored_is_the_shells_exit_code(untrained_):
+    code, out, err = untrained_("score", "./mine.py:stop", "--input-shape", "3x8x8", "--json")
+    assert code == 130
+    assert out == ""
+    assert "Traceback" not in err

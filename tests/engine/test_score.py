@@ -1,0 +1,146 @@
+"""`score` takes anything: a model, an architecture, a string, a list; and refuses what it cannot."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import untrained
+from tests.engine.helpers import ARCH, CONV, NONE, judge, nb201, tiny, value
+from untrained import Batch, Probe, score
+from untrained.errors import UsageError
+from untrained.proxies import load_proxy
+
+
+def cnn() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(4, 5))
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.encoder(tokens).mean(1))
+
+
+def transformer() -> nn.Module:
+    torch.manual_seed(0)
+    return Transformer()
+
+
+@pytest.mark.parametrize(("make", "shape"), [(cnn, (2, 3, 16, 16)), (transformer, (2, 5, 8))])
+def test_the_short_form_judges_the_weights_a_model_has(make, shape):
+    model, inputs = make(), torch.randn(shape)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    (record,) = score(model, inputs)
+    expected = load_proxy("dextr")(Probe(model, Batch(inputs[:1], torch.zeros(1))))
+    assert (record.value, record.proxy) == (expected, "dextr")
+    assert record.value > 0
+    assert record.task.input_shape == shape[1:]
+    assert record.task.num_classes == list(model.modules())[-1].out_features
+    assert model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    with torch.no_grad():
+        next(model.parameters()).mul_(3)
+    assert value(score(model, inputs)) != expected
+
+
+def test_the_size_of_a_transformer_is_counted_by_hand():
+    """Attention: three 8x8 matrices in, one out; feed-forward 8x16 and 16x8; two norms; head 8x3; all with biases."""
+    params = value(score(transformer(), "params", torch.zeros(1, 5, 8)))
+    assert params == 4 * (64 + 8) + (128 + 16) + (128 + 8) + 2 * 16 + 27
+
+
+def test_inputs_and_targets_are_what_the_proxy_sees():
+    model, inputs, targets = nn.Linear(6, 4), torch.randn(5, 6), torch.tensor([3, 1, 0, 2, 2])
+    loss = judge(lambda probe: probe.loss, samples=5)
+    expected = float(F.cross_entropy(model(inputs), targets).detach())
+    assert value(score(model, loss, (inputs, targets))) == pytest.approx(expected, rel=1e-6)
+    assert value(score(model, loss, (inputs, targets.flip(0)))) != pytest.approx(expected, rel=1e-3)
+
+
+def test_targets_are_drawn_where_there_are_none_and_stay_within_the_outputs():
+    seen = []
+    judge_ = judge(lambda probe: seen.append(probe.batch.targets) or 1.0, samples=64)
+    score(nn.Linear(6, 3), judge_, torch.randn(64, 6))
+    score(nn.Linear(6, 3), judge_, torch.randn(64, 6))
+    assert set(seen[0].tolist()) == {0, 1, 2}
+    assert torch.equal(seen[0], seen[1])
+
+
+def test_a_list_may_mix_everything(user_file):
+    what = [nn.Sequential(nn.Flatten(), nn.Linear(3072, 2)), nb201(*[NONE] * 6), f"{user_file}:make", cnn()]
+    records = score(what, "params", "noise", input_shape=(3, 32, 32))
+    assert [str(r.arch) for r in records] == ["Sequential", nb201(*[NONE] * 6), f"{user_file}:make", "Sequential"]
+    assert [records[i].value for i in (0, 2, 3)] == [3073 * 2, 112 + 25, 112 + 8 + 25]
+    assert [r.task.num_classes for r in records] == [2, 10, 5, 5]
+    assert score([], "params") == []
+
+
+def test_a_model_stays_on_its_device():
+    model = nn.Linear(6, 4)
+    score(model, "params", torch.zeros(1, 6), device="meta")
+    assert {p.device.type for p in model.parameters()} == {"cpu"}
+
+
+def test_an_architecture_of_the_users_own_space_needs_that_space():
+    assert value(score(ARCH, "params", data="noise", space=tiny)) == value(
+        score(str(ARCH), "params", data="noise", space=tiny)
+    )
+    with pytest.raises(UsageError, match=r"space 'tiny'; say where it is"):
+        score(ARCH, "params")
+
+
+def test_an_architecture_knows_its_own_space_whatever_the_strings_are():
+    arch = untrained.load_space("nasbench201").parse(nb201(*[CONV] * 6))
+    first, second = score([arch, "width=2,kernel=3"], "params", data="noise", space=tiny)
+    assert first.arch.space == "nasbench201"
+    assert second.value == 572
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [
+        (None, r"say what .* takes as input: --input-shape"),
+        ((), r"say what .* takes as input: --input-shape"),
+        ((3, 0, 8), "impossible input shape"),
+        ((3, -1, 8), "impossible input shape"),
+        ((3, 10**7, 10**7), "do not fit into memory"),
+    ],
+)
+def test_impossible_shapes(user_file, shape, wanted):
+    with pytest.raises(UsageError, match=wanted) as caught:
+        score(f"{user_file}:make", "params", input_shape=shape)
+    assert "\n" not in str(caught.value)
+
+
+def test_images_of_the_wrong_kind_for_the_data_are_refused():
+    with pytest.raises(UsageError, match="channels"):
+        score(nb201(*[CONV] * 6), "params", "photos", input_shape=(5, 32, 32))
+    with pytest.raises(UsageError, match="channels x height x width"):
+        score(nb201(*[CONV] * 6), "params", "photos", input_shape=(3, 32))
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
+def test_a_device_that_is_not_there(device):
+    with pytest.raises(UsageError, match="cannot be used on this machine; try cpu") as caught:
+        score(ARCH, "params", data="noise", space=tiny, device=device)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("what", "wanted"), [(3, "cannot score a int"), ([3.5], "cannot score a float")])
+def test_what_cannot_be_scored(what, wanted):
+    with pytest.raises(UsageError, match=wanted):
+        score(what, "params")
+
+
+@pytest.mark.parametrize(("proxies", "seeds"), [((), 1), ("params", 0), ("params", -1)])
+def test_nothing_to_ask_for_is_wrong_usage_and_no_empty_answer(proxies, seeds):
+    with pytest.raises(UsageError, match="at least one"):
+        score(ARCH, proxies, data="noise", space=tiny, seeds=seeds)

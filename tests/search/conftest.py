@@ -1,0 +1,14 @@
+"""The folder of a user, with a space and a proxy of their own."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.search.helpers import MINE
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    (tmp_path / "mine.py").write_text(dedent(MINE))
+    return tmp_path

@@ -1,0 +1,213 @@
+"""A run folder: what it remembers, whom it refuses, and what is wrong with it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+import untrained
+from tests.engine.test_store_versions import written_by_1
+from tests.search.helpers import MINE, contents, find, four, odd, timeless, tiny
+from untrained import load_space, report, search
+from untrained.data import load
+from untrained.engine import Cost, Examiner, Job, Samples
+from untrained.errors import UsageError
+from untrained.proxies import load_proxy
+from untrained.strategies._run import Run, Settings
+from untrained.strategies.search import _job
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "proxy 'params' (now 'flops')": {"proxy": "flops"},
+    "seed 0 (now 3)": {"seed": 3},
+    "seeds 1 (now 2)": {"seeds": 2},
+    "data 'noise' (now 'photos')": {"data": "photos"},
+    "space 'tiny' (now 'four')": {"space": four},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_other_settings_in_the_same_folder_are_refused_by_name(run_folder, what):
+    find(run_folder, budget=2)
+    before, facts = contents(run_folder), (run_folder / "run.json").read_text()
+    with pytest.raises(UsageError) as caught:
+        find(run_folder, **{"budget": 2} | OTHERS[what])
+    assert what in str(caught.value)
+    assert str(caught.value).count("(now") == 1
+    assert "choose another --run folder" in str(caught.value)
+    assert (contents(run_folder), (run_folder / "run.json").read_text()) == (before, facts)
+
+
+def test_a_request_that_failed_before_its_first_record_does_not_occupy_the_folder(run_folder):
+    with pytest.raises(UsageError, match="no variant"):
+        find(run_folder, "dextr(variant=wrong)", budget=2)
+    assert len(find(run_folder, "dextr", budget=2).ranking.standings) == 2
+
+
+def test_wrong_requests_leave_no_folder(run_folder):
+    wrong: list[dict[str, Any]] = [
+        {"proxy": "dexter"}, {"space": "nasbench"}, {"strategy": "rand"}, {"data": "cifar"},
+        {"device": "gpu"}, {"budget": 0}, {"seeds": 0},
+    ]  # fmt: skip
+    for options in wrong:
+        with pytest.raises(UsageError):
+            find(run_folder, **options)
+        assert not run_folder.exists()
+
+
+def test_the_default_folder_says_what_was_asked_and_what_can_be_typed_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(dedent(MINE))
+    plain = search("./mine.py:mynet", "params", budget=1, data="noise")
+    other = search("./mine.py:mynet", "./mine.py:small", budget=1, data="noise", seed=3, seeds=2)
+    assert (plain.run.folder.parts[0], plain.run.folder != other.run.folder) == ("runs", True)
+    assert all(part.isascii() and not set(part) & set("/:()' ") for part in other.run.folder.parts)
+    assert other.run.options().startswith(
+        "--space ./mine.py:mynet --proxy ./mine.py:small --data noise --seed 3 --seeds 2 --budget 1 --run runs/"
+    )
+    assert timeless(search("./mine.py:mynet", "params", budget=1, data="noise").records) == timeless(plain.records)
+
+
+def test_a_report_can_be_written_anew(run_folder):
+    found = find(run_folder, odd, budget=16)
+    page = report(run_folder)
+    assert page == run_folder / "report.html"
+    text = page.read_text()
+    assert str(found.best) in text
+    assert "nan" in text
+    page.unlink()
+    assert found.report() == page
+    assert page.exists()
+    assert sorted(p.name for p in run_folder.iterdir()) == ["records.sqlite", "report.html", "run.json"]
+
+
+def test_a_folder_that_is_no_run_says_how_to_make_one(tmp_path):
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UsageError, match=r"has no run\.json; `untrained search --run .*` makes one"):
+            report(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _without(name: str) -> str:
+    facts = {"settings": {}, "measure": "m@1", "higher_is_better": True, "about": "", "budget": 1}
+    return json.dumps({key: value for key, value in facts.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", "null", "{}", '{"settings": 3}', _without("settings"), _without("budget"), "\x00\xff"]
+)
+def test_a_damaged_run_file_is_named(run_folder, text):
+    find(run_folder, budget=1)
+    (run_folder / "run.json").write_text(text)
+    for again in (lambda: report(run_folder), lambda: find(run_folder, budget=1)):
+        with pytest.raises(UsageError, match=r"run\.json is damaged") as caught:
+            again()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_run_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UsageError, match="cannot be used as a run folder") as caught:
+            find(folder)
+        assert str(folder) in str(caught.value)
+
+
+def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path, monkeypatch):
+    """Records are filed under names; a changed file under the same name would mix two methods in one ranking."""
+    monkeypatch.chdir(tmp_path)
+    code = "import untrained as ut\n\n@ut.proxy()\ndef mine(probe):\n    return {value}\n"
+    Path("mine.py").write_text(code.format(value=1.0))
+    search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=2, run="r")
+    Path("mine.py").write_text(code.format(value=2.0))
+    with pytest.raises(UsageError, match="another run, with code"):
+        search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=3, run="r")
+
+
+# --------------------------------------------------------------------------------------------- workers and their cost
+
+
+def test_a_space_without_a_name_works_here_and_is_refused_elsewhere_with_a_hint(run_folder):
+    assert find(run_folder, budget=40).run.workers[0]["worker"] == "this process"
+    for wish in ({"workers": 2}, {"time_limit": "9s"}, {"ray": "local"}):
+        with pytest.raises(UsageError, match=r"put it in a file and give \./mine\.py:NAME"):
+            find(run_folder / "other", **wish)
+    assert not (run_folder / "other").exists()
+
+
+def test_so_is_a_proxy_without_a_name(run_folder):
+    mine = untrained.proxy()(lambda probe: 1.0)
+    with pytest.raises(UsageError, match=r"put it in a file and give \./mine\.py:NAME"):
+        find(run_folder, mine, space="nasbench201(channels=2,cells=1)", workers=2)
+
+
+def test_an_object_that_a_name_leads_to_is_as_good_as_the_name():
+    space, mine = load_space("nasbench201(channels=2,cells=1)"), load_proxy("dextr(variant=published)")
+    samples = Samples.of(load("noise", space.task), [mine], (0,))
+    job = _job(space, [mine, load_proxy("params")], samples, "cpu")
+    assert isinstance(job, Job)
+    assert (job.space, job.proxies) == ("nasbench201(channels=2,cells=1)", ("dextr(variant=published)", "params"))
+    assert isinstance(_job(tiny, [mine], samples, "cpu"), Examiner)
+    assert isinstance(_job(space, [odd], samples, "cpu"), Examiner)
+    changed = replace(space, count=3)  # the name leads to another one
+    assert isinstance(_job(changed, [mine], samples, "cpu"), Examiner)
+
+
+def test_the_account_adds_up_over_sittings(run_folder):
+    run = Run(run_folder, Settings("s", "p", "random", "noise", 0, 1, "cpu"), "p@1", True, "", 5)
+    one = Cost("process 1", 3, build=1.0, transfer=0.5, measure=2.0, alive=5.0, deaths=1)
+    two = Cost("process 2", 2, build=0.5, measure=1.0, alive=5.0)
+    first = run.account([one, two], 6.0, "time")
+    second = first.save().resume().account([one, Cost("ray actor 1", 7, measure=4.0, alive=4.5)], 4.0, "budget")
+    assert (first.wall_seconds, second.wall_seconds, second.ended) == (6.0, 10.0, "budget")
+    assert {row["worker"]: row for row in second.workers} == {
+        "process 1": {"worker": "process 1", "networks": 6, "build": 2.0, "transfer": 1.0, "measure": 4.0,
+                      "alive": 10.0, "deaths": 2, "idle": 3.0},
+        "process 2": two.row() | {"idle": 3.5},
+        "ray actor 1": {"worker": "ray actor 1", "networks": 7, "build": 0.0, "transfer": 0.0, "measure": 4.0,
+                        "alive": 4.5, "deaths": 0, "idle": 0.5},
+    }  # fmt: skip
+    assert Run.read(second.save().folder) == second
+
+
+def test_what_a_run_cost_is_what_its_records_cost(run_folder):
+    found = find(run_folder, budget=3)
+    again = find(run_folder, budget=6)
+    (row,) = again.run.workers
+    assert row["networks"] == 6
+    for name in ("build", "transfer", "measure"):
+        assert row[name] == pytest.approx(sum(getattr(r, f"{name}_seconds") for r in again.records))
+    assert row["alive"] <= again.run.wall_seconds
+    assert found.run.workers[0]["networks"] == 3
+
+
+FORMER = {
+    "settings": {
+        "space": "tiny", "proxy": "params", "strategy": "random", "data": "noise", "seed": 0, "seeds": 1,
+        "device": "cpu", "code": "",
+    },
+    "measure": "params@1", "higher_is_better": True, "about": "Number of parameters.", "budget": 4,
+    "wall_seconds": 100.0, "stopped_early": True, "versions": {"python": "3.11.7"},
+}  # fmt: skip
+
+
+def test_a_run_of_the_former_version_goes_on(tmp_path):
+    """Its facts knew `stopped_early` and neither `ended` nor workers; its store had one table."""
+    whole = find(tmp_path / "whole", budget=6)
+    folder = tmp_path / "former"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(FORMER))
+    known = [replace(r, build_seconds=7.0) for r in timeless(whole.records)[:8]]
+    written_by_1(folder / "records.sqlite", known)
+    assert (Run.read(folder).ended, Run.read(folder).budget) == ("", 4)
+    found = find(folder, budget=6)
+    assert list(found.records[:8]) == known  # read, not measured again
+    assert timeless(found.records)[8:] == timeless(whole.records)[8:]
+    assert 100 < found.run.wall_seconds < 160
+    assert (found.run.ended, found.run.workers[0]["networks"]) == ("budget", 2)
+    assert "stopped_early" not in json.loads((folder / "run.json").read_text())
+    assert report(folder).exists()
+    with pytest.raises(UsageError, match=r"another run, with seeds 1 \(now 2\)"):
+        find(folder, seeds=2)
