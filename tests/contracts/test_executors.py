@@ -14,7 +14,7 @@ import pytest
 from tests.search.helpers import timeless
 from untrained import Arch, Record
 from untrained.data import load
-from untrained.engine import Job, ProxyEvaluator, Samples, Store
+from untrained.engine import Job, ProxyEvaluator, Samples, Store, job_for
 from untrained.engine._pool import Crew, Pool
 from untrained.engine.executor import Executor, Inline
 from untrained.engine.measure import Blanks
@@ -23,7 +23,6 @@ from untrained.engine.store import key_of
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import load_space
-from untrained.strategies.search import _job
 
 MINE = """
     import sys
@@ -76,7 +75,8 @@ class Office:
         self.space = load_space("./mine.py:nets")
         self.proxies: list[Proxy] = [load_proxy(name) for name in PROXIES]
         self.samples = Samples.of(load("digits", self.space.task), self.proxies, SEEDS)
-        job = _job("./mine.py:nets", PROXIES, self.samples, "cpu")
+        typed = {proxy.measure: name for proxy, name in zip(self.proxies, PROXIES, strict=True)}
+        job = job_for("./mine.py:nets", self.proxies, self.samples, "cpu", typed)
         assert isinstance(job, Job)
         self.job, self.archs = job, list(self.space)
 

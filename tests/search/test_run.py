@@ -13,11 +13,10 @@ from tests.engine.test_store_versions import written_by_1
 from tests.search.helpers import MINE, contents, find, four, odd, timeless, tiny
 from untrained import load_space, report, search
 from untrained.data import load
-from untrained.engine import Cost, Examiner, Job, Samples
+from untrained.engine import Cost, Examiner, Job, Samples, job_for
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.strategies._run import Run, Settings
-from untrained.strategies.search import _job
 
 OTHERS: dict[str, dict[str, Any]] = {
     "proxy 'params' (now 'flops')": {"proxy": "flops"},
@@ -146,13 +145,13 @@ def test_so_is_a_proxy_without_a_name(run_folder):
 def test_an_object_that_a_name_leads_to_is_as_good_as_the_name():
     space, mine = load_space("nasbench201(channels=2,cells=1)"), load_proxy("dextr(variant=published)")
     samples = Samples.of(load("noise", space.task), [mine], (0,))
-    job = _job(space, [mine, load_proxy("params")], samples, "cpu")
+    job = job_for(space, [mine, load_proxy("params")], samples, "cpu")
     assert isinstance(job, Job)
     assert (job.space, job.proxies) == ("nasbench201(channels=2,cells=1)", ("dextr(variant=published)", "params"))
-    assert isinstance(_job(tiny, [mine], samples, "cpu"), Examiner)
-    assert isinstance(_job(space, [odd], samples, "cpu"), Examiner)
+    assert isinstance(job_for(tiny, [mine], samples, "cpu"), Examiner)
+    assert isinstance(job_for(space, [odd], samples, "cpu"), Examiner)
     changed = replace(space, count=3)  # the name leads to another one
-    assert isinstance(_job(changed, [mine], samples, "cpu"), Examiner)
+    assert isinstance(job_for(changed, [mine], samples, "cpu"), Examiner)
 
 
 def test_the_account_adds_up_over_sittings(run_folder):

@@ -5,16 +5,16 @@ import json
 import pytest
 
 from tests.benchmarks import publishers
-from tests.test_cli import project, untrained_, wrong  # noqa: F401 - fixtures
+from tests.cli.helpers import wrong
 from untrained.benchmarks import BENCHMARKS, open_table
 
 
 @pytest.fixture
-def file(project):  # noqa: F811
+def file(project):
     return publishers.transnas(project / "transnas-bench_v10141024.pth", ["64-41414-3_33_333"])
 
 
-def test_import_makes_a_table_and_says_what_it_holds(untrained_, project, file):  # noqa: F811
+def test_import_makes_a_table_and_says_what_it_holds(untrained_, project, file):
     code, out, err = untrained_("data", "import", "transnas", str(file), "--data-root", "root")
     assert (code, err) == (0, "")
     held = "1 of 4,096 architectures, 28 metrics, 0 scores by proxies of others"
@@ -25,7 +25,7 @@ def test_import_makes_a_table_and_says_what_it_holds(untrained_, project, file):
     assert (row["name"], row["rows"], row["file"]) == ("transnas", 1, "root/benchmarks/transnas.parquet")
 
 
-def test_list_says_what_is_there_and_how_to_get_the_rest(untrained_, project, file, monkeypatch):  # noqa: F811
+def test_list_says_what_is_there_and_how_to_get_the_rest(untrained_, project, file, monkeypatch):
     monkeypatch.setenv("UNTRAINED_DATA", str(project))
     untrained_("data", "import", "transnas", str(file))
     rows = {row["name"]: row for row in json.loads(untrained_("list", "benchmarks", "--json")[1])}
@@ -52,7 +52,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_import_is_answered_in_one_line(untrained_, project, file, line):  # noqa: F811
+def test_a_wrong_import_is_answered_in_one_line(untrained_, project, file, line):
     words = line.replace("FILE", str(file)).split()
     assert WRONG[line] in wrong(untrained_(*words, "--data-root", "root"))
     assert not (project / "root").exists()
