@@ -83,9 +83,9 @@ def test_the_account_says_where_the_time_went():
 
 
 ENDS = {
-    ("--time", "1ms"): "stopped because the time is up: the same command goes on from here",
-    ("--stable", "1", "--top", "1"): "stopped because the best 1 have not changed for 1 architectures",
-    ("--budget", "50"): "every architecture that there is to find has been judged",
+    ("--time", "1ms"): "Stopped after 1ms: the best so far is kept, and the same command goes on from here.",
+    ("--stable", "1", "--top", "1"): "Stopped because the best 1 have not changed for 1 new architectures.",
+    ("--budget", "50"): "Every architecture that there is to find has been judged.",
 }
 
 
@@ -94,14 +94,14 @@ def test_why_a_search_ended_is_told(untrained_, options):
     line = [word for word in SEARCH if word not in ("--budget", "3")]
     code, out, _ = untrained_(*line, "--proxy", "params", *options, "--workers", "1")
     assert code == 0
-    assert ENDS[options] in out
-    assert [other for other in ENDS.values() if other in out] == [ENDS[options]]
+    told = " ".join(out.split())
+    assert [end for end in ENDS.values() if end in told] == [ENDS[options]]
 
 
 def test_a_screened_search_says_how_many_were_kept(untrained_):
     code, out, err = untrained_(*SEARCH, "--proxy", "./mine.py:spread", "--screen", "params,flops", "--keep", "60%")
     assert code == 0
-    assert "screened 3 by params,flops: kept 2\n" in out
+    assert "Screened 3 architectures by params,flops and kept the best 2.\n" in out
     assert "The best 2 of 2 by ./mine.py:spread" in out
     assert "cost: " in out
     assert ("screening" in err, "scoring" in err) == (True, True)

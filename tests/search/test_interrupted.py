@@ -46,7 +46,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_same_command_goes_on(project):
     code, out, err = finished(process)
     assert code == 0, err
     assert "Traceback" not in out + err
-    assert "stopped by Ctrl-C" in out
+    assert "Stopped by Ctrl-C" in out
     assert "report: run/report.html" in out
     assert (project / "run" / "report.html").stat().st_size > 1000
     assert json.loads((project / "run" / "run.json").read_text())["ended"] == "interrupted"
@@ -54,7 +54,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_same_command_goes_on(project):
     assert seen <= len(before) < 40 * 3
     code, out, err = finished(started(project, "run"))
     assert code == 0, err
-    assert "stopped by Ctrl-C" not in out
+    assert "Stopped by Ctrl-C" not in out
     after = contents(project / "run")
     assert before.items() <= after.items()
     assert len(after) == 40 * 3

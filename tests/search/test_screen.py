@@ -217,9 +217,11 @@ def test_other_screens_are_other_runs(run_folder):
         find(run_folder, proxy(), budget=4, screen="params", keep="30%")
 
 
-def test_a_screen_by_the_proxy_of_the_search_measures_nothing_twice(run_folder):
-    find(run_folder, "params", budget=10, screen="params", keep="50%")
-    assert len(contents(run_folder)) == 10 + 5  # FLOPs of the survivors only
+def test_a_proxy_cannot_screen_for_itself(run_folder):
+    """Everybody would have its score, and so be ranked, also who was sieved out."""
+    with pytest.raises(UsageError, match="params cannot screen for itself; screen by something cheaper"):
+        find(run_folder, "params", budget=10, screen="params", keep="50%")
+    assert not run_folder.exists()
 
 
 def test_a_proxy_of_the_users_own_is_not_taken_for_one_of_its_name_in_the_screen(run_folder):

@@ -193,7 +193,6 @@ class Pool:
             else:
                 yield place, [replace(blank, value=None, error=failure) for blank in blanks]
         self._again.extend(held)
-        held.clear()
         self._dismiss(number)
         self._fill()
 

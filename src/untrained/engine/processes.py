@@ -17,6 +17,7 @@ from untrained.engine._pool import Answered, Died, Event, Ready, Refused
 from untrained.engine.measure import Blanks, Job
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_LAST_WILL = {"PYTHONFAULTHANDLER": "1"}  # a worker that crashes says where
 _LAST_WORDS = 2000  # characters of what a dead worker said
 
 
@@ -33,11 +34,11 @@ class ProcessCrew:
     def hire(self, worker: int, slot: int) -> None:
         said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever listens
         process = subprocess.Popen(
-            [sys.executable, "-m", "untrained.engine._worker"],
+            [sys.executable, "-P", "-m", "untrained.engine._worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
-            env=os.environ | _ONE_THREAD,
+            env=os.environ | _ONE_THREAD | _LAST_WILL,
         )
         self._people[worker] = process
         Thread(target=self._listen, args=(worker, process, self._job.on(slot), said), daemon=True).start()

@@ -62,6 +62,10 @@ class RayCrew:
             except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
                 first = (str(error).strip().splitlines() or [""])[0]
                 raise UsageError(f"no Ray cluster at {address!r}: {first}; `--ray local` starts one here") from error
+        room = int(ray.cluster_resources().get("CPU", 0))
+        if workers > room and not job.device.startswith("cuda"):
+            self.close()
+            raise UsageError(f"the Ray cluster at {address!r} has room for {room} workers: --workers {max(room, 1)}")
         self._job = ray.put(job)
         share = min(1.0, ray.cluster_resources().get("GPU", 0.0) / workers)  # Ray shows each actor its own GPU
         needs = {"num_gpus": share} if job.device.startswith("cuda") else {"num_cpus": 1}

@@ -70,6 +70,7 @@ class Run:
         said = {
             "time": f"Stopped after {self.time}: the best so far is kept, and the same command goes on from here.",
             "stable": f"Stopped because the best {self.top} have not changed for {self.stable} new architectures.",
+            "exhausted": "Every architecture that there is to find has been judged.",
             "interrupted": "Stopped by Ctrl-C: the best so far is kept, and the same command goes on from here.",
         }
         return said.get(self.ended, "")

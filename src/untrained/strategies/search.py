@@ -120,7 +120,7 @@ def search(
     judge = panel.judge
     if judge.parts and stable:
         raise UsageError(f"{judge.name} compares all candidates, so its ranking never settles; give a --budget")
-    if sieve and judge.measure in [cheap.measure for cheap in sieve.proxies]:
+    if sieve and judge in sieve.proxies:
         raise UsageError(f"{judge.label} cannot screen for itself; screen by something cheaper, such as params")
     asker = STRATEGIES[strategy](home, generator("search", strategy, home.name, seed))
     source = load(data, home.task, data_root)
