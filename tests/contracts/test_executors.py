@@ -205,3 +205,17 @@ def test_a_job_that_cannot_be_opened_is_refused_in_one_line(office, kind):
         assert "\n" not in str(caught.value)
     finally:
         pool.close()
+
+
+def test_more_ray_workers_than_there_is_room_for_are_refused(office):
+    """They would wait for ever, and say nothing."""
+    ray = pytest.importorskip("ray", reason="ray is an extra")
+    from untrained.engine.ray import RayCrew
+
+    if not ray.is_initialized():
+        ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        with pytest.raises(UsageError, match=r"has room for \d workers: --workers \d"):
+            RayCrew(office.job, "local", 99)
+    finally:
+        ray.shutdown()
