@@ -212,10 +212,12 @@ def test_more_ray_workers_than_there_is_room_for_are_refused(office):
     ray = pytest.importorskip("ray", reason="ray is an extra")
     from untrained.engine.ray import RayCrew
 
-    if not ray.is_initialized():
+    running = ray.is_initialized()  # for the tests above
+    if not running:
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         with pytest.raises(UsageError, match=r"has room for \d workers: --workers \d"):
             RayCrew(office.job, "local", 99)
     finally:
-        ray.shutdown()
+        if not running:
+            ray.shutdown()
