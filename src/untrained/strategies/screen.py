@@ -42,7 +42,7 @@ class Screen:
         judged = [arch for arch in pool if all(column[arch] is not None for column in found)]
         ranks = [shares([column[arch] for arch in judged], higher_is_better=True) for column in found]
         together = dict(zip(judged, map(sum, zip(*ranks, strict=True)), strict=True))
-        return sorted(judged, key=lambda arch: -together[arch])[: ceil(self.keep * len(pool))]
+        return sorted(judged, key=lambda arch: -together[arch])[: ceil(round(self.keep * len(pool), 9))]
 
 
 class Listed:
