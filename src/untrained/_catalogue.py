@@ -52,8 +52,17 @@ def proxies() -> Rows:
 
 def strategies() -> Rows:
     from untrained.strategies import STRATEGIES
+    from untrained.strategies._make import NEEDS, options_of
 
-    return [{"name": name, "about": (made.__doc__ or "").partition("\n")[0]} for name, made in STRATEGIES.items()]
+    return [
+        {
+            "name": name,
+            "about": (made.__doc__ or "").partition("\n")[0],
+            "needs": [NEEDS[need] for need in made.needs if need in NEEDS],
+            "options": [str(option) for option in options_of(made).values()],
+        }
+        for name, made in STRATEGIES.items()
+    ]
 
 
 def datasets() -> Rows:

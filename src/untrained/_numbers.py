@@ -36,6 +36,13 @@ def quantity(value: float) -> str:
     return fixed(value, 0)
 
 
+def measured(limit: str, value: float) -> str:
+    """What is limited by `max_params`, `max_memory`, `max_latency`: 732 k, 12.3 MB, 4.1 ms."""
+    if limit == "max_latency":
+        return f"{significant(1000 * value)} ms"
+    return f"{quantity(value)}B" if limit == "max_memory" else quantity(value)
+
+
 def duration(seconds: float) -> str:
     """Seconds in the two largest units that matter: 4 ms, 0.12 s, 45 s, 1 min 12 s, 2 h 5 min."""
     if seconds <= 0:

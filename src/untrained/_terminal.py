@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from untrained._numbers import duration
+from untrained._numbers import duration, measured
 from untrained.strategies._run import Run
 from untrained.strategies.search import Progress as Search
 from untrained.strategies.search import Result, Watcher
@@ -50,7 +50,7 @@ def watching(quiet: bool, seconds: float | None = None) -> Iterator[Watcher | No
         bar.start()  # not before the first call: a wrong request is answered by one line and no bar
         if at.stage not in stages:
             stages[at.stage] = bar.add_task(at.stage, total=at.total)
-        bar.update(stages[at.stage], completed=at.done)
+        bar.update(stages[at.stage], completed=at.done, total=at.total)
         if told := estimate.after(at, perf_counter()):
             bar.console.print(told, highlight=False)
 
@@ -105,12 +105,20 @@ def show_result(found: Result, page: Path) -> None:
         console.print(escape(told), highlight=False)
     if failed:
         console.print(f"no score for {len(failed)} of {len(failed) + len(standings)}: {_reasons(failed)}")
+    for row in run.limits:
+        console.print(escape(kept(row)), highlight=False)
     if noted := [record for record in found.records if record.note]:
         console.print(f"{len(noted)} scores come with a note, such as: {escape(noted[0].note)}")
     if run.ending:
         console.print(run.ending, highlight=False)
     console.print(f"cost: {_cost(run)}", highlight=False, soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
+
+
+def kept(row: dict[str, Any]) -> str:
+    """`max_params 1M: the best has 732 k; turned down 12 that were drawn`."""
+    has = "" if row["value"] is None else f"the best has {measured(row['limit'], row['value'])}; "
+    return f"{row['limit']} {row['asked']}: {has}turned down {row['rejected']:,} that were drawn"
 
 
 def _cost(run: Run) -> str:
@@ -134,7 +142,7 @@ def _reasons(failed: Sequence[tuple[Arch, Failure]]) -> str:
 def _ranking(found: Result) -> Table:
     direction = "higher" if found.run.higher_is_better else "lower"
     settings, total = found.run.settings, len(found.ranking.standings)
-    proxy = escape(settings.proxy)
+    proxy = escape(settings.score)
     title = f"The best {min(TOP, total)} of {total} by {proxy} ({direction} is better)"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     sizes = {(r.arch, r.proxy): r.value for r in found.records if r.proxy in ("params", "flops")}

@@ -45,7 +45,9 @@ TimeLimit = Annotated[str | None, typer.Option(help="Fail an architecture that t
 def search(
     space: Space = "nasbench201",
     proxy: Annotated[str, typer.Option(help="The proxy to search by: dextr, ./mine.py:mine, ...")] = "dextr",
-    strategy: Annotated[str, typer.Option(help="How to search; see `untrained list strategies`.")] = "random",
+    strategy: Annotated[
+        str, typer.Option(help="How to search: evolution, local(neighbours=4); see `untrained list strategies`.")
+    ] = "random",
     budget: Annotated[int | None, typer.Option(min=1, help="Architectures to judge.", show_default="100")] = None,
     time: Annotated[str | None, typer.Option(help="Stop after this long: 10m, 1h30m.")] = None,
     stable: Annotated[
@@ -54,7 +56,21 @@ def search(
     top: Annotated[int, typer.Option(min=1, help="How many of the best must be stable.")] = 10,
     screen: Annotated[str, typer.Option(help="Cheap proxies that decide who is judged: params,naswot.")] = "",
     keep: Annotated[str, typer.Option(help="The share that the screen lets pass.")] = "20%",
-    beside: Annotated[str, typer.Option(help="More proxies to record; they decide nothing: zico,naswot.")] = "",
+    beside: Annotated[
+        str, typer.Option(help="More proxies to record: zico,naswot. Only nsga2 goes by them; of sizes less is better.")
+    ] = "",
+    validate: Annotated[
+        str, typer.Option(help="The last word of hnas and screen: table:cifar10_val_12 or training(epochs=3).")
+    ] = "",
+    max_params: Annotated[str | None, typer.Option(help="Nothing with more parameters: 1M.")] = None,
+    min_params: Annotated[str | None, typer.Option(help="Nothing with fewer parameters: 100k.")] = None,
+    max_flops: Annotated[str | None, typer.Option(help="Nothing with more multiply-adds: 150M.")] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Weights and activations of one sample, in float32: 300MB.")
+    ] = None,
+    max_latency: Annotated[
+        str | None, typer.Option(help="One sample on this machine, measured: 5ms, 5ms@cpu, 1ms@cuda.")
+    ] = None,
     data: Data = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")] = 0,
     seeds: Seeds = 1,
@@ -74,6 +90,10 @@ def search(
     Example: untrained search --budget 1000 --seeds 3 --run runs/mine
 
     Example: untrained search --budget 5000 --screen params,naswot --keep 10%
+
+    Example: untrained search --strategy evolution --max-params 1M --max-flops 150M
+
+    Example: untrained search --strategy "screen(pool=600,top=20)" --validate "training(epochs=3,samples=1500)"
     """
     from untrained import strategies
     from untrained._quantities import seconds
@@ -83,8 +103,10 @@ def search(
     enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
     chance = {"seed": seed, "seeds": seeds, "data": data or _default_data(), "data_root": data_root}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
+    limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
+    limits |= {"max_latency": max_latency, "validate": validate}
     with watching(as_json, seconds(time) if time else None) as watch, _stdout_kept(as_json):
-        found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, watch=watch)  # type: ignore[arg-type]
+        found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
     page = found.report()
     print_json(rows(found.records)) if as_json else show_result(found, page)
     raise typer.Exit(0 if found.ranking.standings else 1)

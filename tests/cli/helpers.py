@@ -51,7 +51,8 @@ def wrong(answer: Answer) -> str:
 
 
 COMMANDS = {
-    "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --data "
+    "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate "
+    "--max-params --min-params --max-flops --max-memory --max-latency --data "
     "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
     "score": "what --proxy --space --input-shape --classes --data --seeds --device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "

@@ -2,21 +2,29 @@
 and in whatever order answers come; nothing is asked twice; limits and failures are respected; a strategy that was
 killed asks the same again; any space will do, unless it needs a supernet, and then it says so.
 
-A new strategy is under this contract as soon as it is registered. Answers are made up, so that nothing is built.
+A new strategy is under this contract as soon as it is registered. Answers are made up, so that nothing is built; at the
+end every strategy goes through `search`, on small networks.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from math import nan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import untrained
 from tests.strategies.toys import TASK, drive, fitness, record, ten, twelve
+from untrained import Probe, search
 from untrained.data import load
 from untrained.errors import UsageError
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
-from untrained.strategies import STRATEGIES, Strategy
+from untrained.strategies import STRATEGIES, Result, Strategy
 from untrained.strategies.limits import Feasible, Limits, Size
 from untrained.types import Arch, Record
 
@@ -45,7 +53,7 @@ def home(name: str) -> Space:
 
 
 def made(name: str, seed: int = 0, space: Any = None, **options: Any) -> Strategy:
-    needs = {"source": load("noise", TASK), "judge": judge, "by": fitness}
+    needs = {"source": load("noise", TASK), "judge": judge, "by": fitness, "beside": ()}
     given = {need: needs[need] for need in STRATEGIES[name].needs}
     return STRATEGIES[name](space or home(name), np.random.default_rng(seed), fitness, **given, **SMALL.get(name, {}))
 
@@ -186,3 +194,82 @@ def test_a_strategy_is_described_in_one_line(name):
     about = (STRATEGIES[name].__doc__ or "").partition("\n")[0]
     assert 20 < len(about) <= 120
     assert about.endswith(".")
+
+
+# ------------------------------------------------------------------------------------------------- through `search`
+
+SEARCHED = {"hnas": {"steps": 3, "pool": 12, "more": 2}, "screen": {"pool": 12, "top": 6}}
+MORE: dict[str, dict[str, Any]] = {  # what a strategy needs beside its options
+    "nsga2": {"beside": "params"},
+    "hnas": {"validate": "training(epochs=1,samples=20)", "proxy": "trace"},
+    "screen": {"validate": "training(epochs=1,samples=20)"},
+}
+Searched = Callable[..., Result]
+
+
+@untrained.proxy(needs=())
+def picky(probe: Probe) -> float:
+    """The number of parameters; nothing for about a fifth of the networks."""
+    return nan if probe.params % 5 == 0 else probe.params
+
+
+def find(name: str, folder: Path, seed: int = 0, **options: Any) -> Result:
+    small = SEARCHED.get(name) or SMALL.get(name, {})
+    text = f"{name}({','.join(f'{option}={value}' for option, value in small.items())})"
+    budget = None if name in SEARCHED else 2 if name in ON_SUPERNETS else 14
+    asked = {"proxy": picky, **MORE.get(name, {}), **options}
+    return search(home(name), strategy=text, budget=budget, data="noise", seed=seed, run=folder, **asked)
+
+
+def found(result: Result) -> tuple[Any, ...]:
+    """What must not depend on chance or clocks: records, ranking, and what the strategy believed."""
+    untimed = {replace(r, build_seconds=0.0, transfer_seconds=0.0, measure_seconds=0.0) for r in result.records}
+    trace = result.run.folder / "trace.json"
+    return untimed, result.ranking, json.loads(trace.read_text()) if trace.exists() else None
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
+    """A finished search, made once."""
+    return cache(lambda name: find(name, tmp_path_factory.mktemp(name)))
+
+
+@contract
+def test_a_search_finds_the_same_again_and_something_else_by_another_seed(name, searched, tmp_path):
+    first = searched(name)
+    assert found(find(name, tmp_path / "again")) == found(first)
+    assert {r.arch for r in find(name, tmp_path / "other", seed=1).records} != {r.arch for r in first.records}
+
+
+@contract
+def test_a_search_that_was_stopped_goes_on_to_the_same_end(name, searched, tmp_path):
+    calls: list[int] = []
+    find(name, tmp_path / "counted", watch=lambda at: calls.append(at.done))
+
+    def stop(at: Any) -> None:
+        calls.append(at.done)
+        if len(calls) > half and at.done:
+            raise KeyboardInterrupt
+
+    half, calls = len(calls) // 2, []
+    stopped = find(name, tmp_path / "stopped", watch=stop)
+    assert stopped.run.ended == "interrupted"
+    assert len(calls) > half
+    assert found(find(name, tmp_path / "stopped")) == found(searched(name))
+
+
+@contract
+def test_a_search_returns_nothing_beyond_its_limits_and_nothing_that_failed(name, searched, tmp_path):
+    space = home(name)
+    free = sorted(Size(space, s.arch, space.task).params for s in searched(name).ranking.standings)
+    limit = int(free[len(free) // 2])
+    limited = find(name, tmp_path, max_params=str(limit))
+    assert limited.ranking.standings
+    for standing in limited.ranking.standings:
+        assert Size(space, standing.arch, space.task).params <= limit
+        decisive = [r for r in limited.records if r.arch == standing.arch and r.measure == limited.run.measure]
+        assert decisive
+        assert all(r.value is not None for r in decisive)
+    (kept,) = limited.run.limits
+    assert (kept["limit"], kept["value"]) == ("max_params", Size(space, limited.best, space.task).params)
+    assert limited.report().is_file()

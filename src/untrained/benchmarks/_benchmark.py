@@ -50,6 +50,16 @@ class Benchmark:
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark")
 
 
+def benchmark_of(space: str) -> str:
+    """The first table of a space."""
+    base = space.partition("(")[0]
+    found = [name for name, known in BENCHMARKS.items() if known.space == base]
+    if not found:
+        spaces = ", ".join(dict.fromkeys(known.space for known in BENCHMARKS.values()))
+        raise UsageError(f"no table of known results is about {space}; there are tables for {spaces}")
+    return found[0]
+
+
 def open_table(name: str, root: str | Path | None = None) -> Table:
     """The table of a benchmark under the data root; its numbers are read when they are asked for."""
     benchmark = BENCHMARKS[name]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from html import escape
 
 from untrained import _numbers
+from untrained.reports._beliefs import beliefs
+from untrained.reports._course import course, front, limits
 from untrained.reports._document import again, cost, document, header, settings
 from untrained.reports._evidence import SIZES, distribution, failures, ranking, size
 from untrained.reports._html import cell, copyable, either, paragraph, section, table
@@ -17,7 +19,8 @@ from untrained.reports.summary import Summary, Worker
 
 def render(summary: Summary) -> str:
     """The whole page."""
-    parts = (_header, _best, ranking, distribution, size, failures, _cost, _settings, _again)
+    found = (_best, limits, ranking, front, course, distribution, size, failures, beliefs)
+    parts = (_header, *found, _cost, _settings, _again)
     return document(summary.title, headline(summary), [part(summary) for part in parts])
 
 

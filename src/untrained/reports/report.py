@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,18 @@ from typing import Any
 from untrained.engine.aggregates import aggregated
 from untrained.engine.store import Store
 from untrained.errors import UsageError
-from untrained.proxies import PROXIES
+from untrained.proxies import PROXIES, load_proxy, split_names
 from untrained.reports import trust_page
 from untrained.reports.page import render
-from untrained.reports.summary import Failed, Ranked, Summary, Worker
+from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
 from untrained.spaces import Space, load_space
 from untrained.spaces._sketch import Sketch
+from untrained.strategies import _trace
+from untrained.strategies._bounds import ranked
+from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run
-from untrained.strategies.select import Ranking, rank
+from untrained.strategies.nsga2 import pareto_front
+from untrained.strategies.select import Ranking, fitnesses
 from untrained.studies.trust import FILE, Trust
 from untrained.types import Arch, Record
 
@@ -33,7 +38,7 @@ def report(folder: str | Path) -> Path:
 def _search_page(folder: str | Path) -> str:
     run = Run.read(folder)
     with Store(run.store) as store:
-        return render(summarise(run, list(store)))
+        return render(replace(summarise(run, list(store)), trace=tuple(_trace.read(folder))))
 
 
 def summarise(run: Run, records: list[Record]) -> Summary:
@@ -41,14 +46,14 @@ def summarise(run: Run, records: list[Record]) -> Summary:
     settings = run.settings
     if settings.proxy in PROXIES and PROXIES[settings.proxy].parts:
         records = records + aggregated(records, PROXIES[settings.proxy])
-    ranking = rank(records, run.measure, run.higher_is_better)
+    ranking = ranked(records, run.measure, run.higher_is_better, settings.max_latency)
     space = _space(settings.space)
     return Summary(
-        title=f"{settings.space} by {settings.proxy}",
+        title=f"{settings.space} by {settings.score}",
         command=f"untrained search {run.options()}",
         space=settings.space,
         space_size=space.size if space else None,
-        proxy=settings.proxy,
+        proxy=settings.score,
         proxy_about=run.about,
         higher_is_better=run.higher_is_better,
         ranking=tuple(_ranked(ranking, records)),
@@ -72,6 +77,9 @@ def summarise(run: Run, records: list[Record]) -> Summary:
         peak_bytes=max((record.peak_bytes for record in records if record.peak_bytes), default=None),
         notes=tuple(dict.fromkeys(record.note for record in records if record.note)),
         screened=run.screened(len({r.arch for r in records}), len(ranking.standings) + len(ranking.failed)),
+        course=tuple(_course(ranking, records, run.measure)),
+        tradeoff=_tradeoff(run, ranking, records),
+        limits=tuple(Limit(row["limit"], row["asked"], row["rejected"], row["value"]) for row in run.limits),
         seeds=settings.seeds,
         stopped_early=run.stopped_early,
         ending=run.ending,
@@ -88,6 +96,34 @@ def _ranked(ranking: Ranking, records: Iterable[Record]) -> Iterable[Ranked]:
         yield Ranked(
             place, str(standing.arch), standing.score, standing.spread, params, flops, standing.margin, standing.tied
         )
+
+
+def _course(ranking: Ranking, records: Iterable[Record], measure: str) -> Iterable[float]:
+    """Scores in the order in which their architectures were first judged."""
+    scores = {standing.arch: standing.score for standing in ranking.standings}
+    judged = dict.fromkeys(record.arch for record in records if record.measure == measure)
+    return (scores[arch] for arch in judged if arch in scores)
+
+
+def _tradeoff(run: Run, ranking: Ranking, records: list[Record]) -> Tradeoff | None:
+    """The score against the first of the other objectives; the front is that of all of them."""
+    others = [load_proxy(name) for name in split_names(run.settings.objectives)]
+    if not others:
+        return None
+    found = {other.measure: fitnesses(records, other.measure, wanted_high(other)) for other in others}
+    sign = 1 if run.higher_is_better else -1
+    points = [
+        (s, (sign * s.score, *(value for other in others if (value := found[other.measure].get(s.arch)) is not None)))
+        for s in ranking.standings
+    ]
+    known = [(standing, point) for standing, point in points if len(point) == 1 + len(others)]
+    unbeaten = set(pareto_front([point for _, point in known]))
+    up = wanted_high(others[0])
+    drawn = (
+        (point[1] if up else -point[1], standing.score, str(standing.arch), place in unbeaten)
+        for place, (standing, point) in enumerate(known)
+    )
+    return Tradeoff(others[0].label, up, 1 + len(others), tuple(drawn))
 
 
 def _worker(row: dict[str, Any]) -> Worker:

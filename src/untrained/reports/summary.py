@@ -4,6 +4,7 @@ The page knows nothing of stores, strategies or networks; whoever writes a repor
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from untrained.spaces._sketch import Sketch
 
@@ -46,6 +47,26 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit as it was typed, how many drawn architectures it turned down, and what the best has."""
+
+    name: str
+    asked: str
+    rejected: int
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tradeoff:
+    """The score against another objective, for all that have both."""
+
+    name: str
+    higher_is_better: bool
+    objectives: int  # how many were weighed
+    points: tuple[tuple[float, float, str, bool], ...]  # the other, the score, the architecture, beaten by none
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Everything the page of a search shows."""
 
@@ -66,6 +87,10 @@ class Summary:
     peak_bytes: int | None = None  # the most memory of a GPU that one architecture took
     notes: tuple[str, ...] = ()  # what must be said of some of the scores, once each
     screened: str = ""  # what was sieved out before, in a sentence
+    course: tuple[float, ...] = ()  # scores in the order in which they were judged
+    tradeoff: Tradeoff | None = None
+    limits: tuple[Limit, ...] = ()
+    trace: tuple[dict[str, Any], ...] = ()  # what the strategy believed, as plain JSON
     seeds: int = 1
     stopped_early: bool = False
     ending: str = ""  # why it stopped, in a sentence

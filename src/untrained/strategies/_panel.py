@@ -1,42 +1,68 @@
-"""Who judges in a search: the proxy that decides, those recorded beside it, and those that screen before."""
+"""Who judges in a search: the proxy that decides, those recorded beside it, those that screen before, and whoever has
+the last word instead of a proxy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from untrained._load import names_file, split_names
 from untrained.engine.aggregates import expanded
 from untrained.engine.measure import told_apart
 from untrained.proxies import Proxy, load_proxy
+from untrained.strategies._validate import Validation
 from untrained.strategies.screen import Screen
 
 BASELINES = ("params", "flops")
+COSTS = "size"  # what is measured by proxies of which less is better, where another one is to be high
 
 
 @dataclass(frozen=True)
 class Panel:
-    """`judge` decides, `judges` are all who see what was kept, `sieve` sees everybody before."""
+    """`judge` decides, `judges` are all who see what was kept, `sieve` sees everybody before. Where there is a
+    `validation` it decides, and `pool` are those who say what it sees."""
 
     judge: Proxy
     judges: tuple[Proxy, ...]
+    beside: tuple[Proxy, ...]
+    pool: tuple[Proxy, ...]
     sieve: Screen | None
+    validation: Validation | None
     typed: dict[str, str]  # by measure: the names that were typed
 
     @staticmethod
-    def of(proxy: str | Proxy, beside: str, sieve: Screen | None) -> "Panel":
-        judge = load_proxy(proxy)
-        others = [load_proxy(name) for name in (*BASELINES, *split_names(beside))]
+    def of(
+        proxy: str | Proxy,
+        beside: str,
+        sieve: Screen | None,
+        validation: Validation | None = None,
+        pool: Sequence[str] = (),
+    ) -> "Panel":
+        judge, more = load_proxy(proxy), tuple(load_proxy(name) for name in split_names(beside))
+        asked = tuple(load_proxy(name) for name in pool) or (judge,)
+        dear = [validation.training] if validation and validation.training else []
+        others = [*dear, *asked, *(load_proxy(name) for name in BASELINES), *more]
         judges = expanded([judge, *(other for other in others if other.measure != judge.measure)])
         names = [proxy] if isinstance(proxy, str) else []
-        names += [*split_names(beside), *(sieve.names if sieve else ())]
-        return Panel(
-            judge, tuple(told_apart(judges).values()), sieve, {load_proxy(name).measure: name for name in names}
-        )
+        names += [*pool, *split_names(beside), *(sieve.names if sieve else ())]
+        typed = {load_proxy(name).measure: name for name in names}
+        typed |= {validation.measure: validation.typed} if validation and dear else {}
+        return Panel(judge, tuple(told_apart(judges).values()), more, asked, sieve, validation, typed)
 
     @property
     def everybody(self) -> list[Proxy]:
         return list(told_apart((*self.judges, *(self.sieve.proxies if self.sieve else ()))).values())
 
     @property
+    def decides(self) -> Proxy | Validation:
+        """Whose measure makes the ranking."""
+        return self.validation or self.judge
+
+    @property
     def asked(self) -> str:
         """The proxy that decides, as it can be typed again."""
         name = self.typed.get(self.judge.measure, "")
         return name if names_file(name) else self.judge.label
+
+
+def wanted_high(proxy: Proxy) -> bool:
+    """Whether more of it is better as an objective beside another: of a size it is not, whatever it says as a proxy."""
+    return proxy.higher_is_better and proxy.measures != COSTS

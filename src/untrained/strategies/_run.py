@@ -13,6 +13,7 @@ from untrained import __version__
 from untrained._typed import options
 from untrained.engine import Cost, Store
 from untrained.errors import UsageError
+from untrained.strategies._bounds import LIMITS
 from untrained.strategies.budget import USUAL
 
 STORE = "records.sqlite"
@@ -33,10 +34,24 @@ class Settings:
     code: str = ""  # fingerprint of the user's own files
     screen: str = ""  # cheap proxies that decide who is judged
     keep: str = ""  # and the share that they let pass
+    objectives: str = ""  # proxies beside the first that a strategy weighs against it
+    validate: str = ""  # what has the last word instead of the proxy
+    max_params: str | None = None
+    min_params: str | None = None
+    max_flops: str | None = None
+    max_memory: str | None = None
+    max_latency: str | None = None
+
+    @property
+    def score(self) -> str:
+        """What the ranking goes by."""
+        return self.validate or self.proxy
 
     def default_folder(self) -> Path:
         words = [self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device]
         words += [f"{self.screen}-{self.keep}"] if self.screen else []
+        words += [word for word in (self.objectives, self.validate) if word]
+        words += [f"{name}-{said}" for name in LIMITS if (said := getattr(self, name)) is not None]
         plain = ("seed0", "x1", "cpu")
         return Path("runs", "-".join(for_a_file(word) for word in words if word not in plain))
 
@@ -57,6 +72,7 @@ class Run:
     beside: str = ""  # proxies that are recorded and decide nothing
     wall_seconds: float = 0.0  # of all sittings together
     ended: str = ""  # why the last sitting ended
+    limits: list[dict[str, Any]] = field(default_factory=list)  # each with what it turned down and what the best has
     workers: list[dict[str, Any]] = field(default_factory=list)  # what each did with its time, all sittings together
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -96,7 +112,7 @@ class Run:
 
         own = {name: getattr(self, name) for name in ("budget", "time", "stable", "top", "beside")}
         asked = asdict(self.settings) | own | {"run": str(self.folder)}
-        del asked["code"]
+        del asked["code"], asked["objectives"]
         if self.budget == USUAL:
             del asked["budget"]
         return options(search, asked)

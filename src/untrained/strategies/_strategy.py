@@ -2,7 +2,9 @@
 what it was told, so that a search resumes by asking again and reading the answers from the store.
 
 A strategy is made by `STRATEGIES[name](space, rng, fitness, **options)`. Its `needs` name options that it cannot do
-without: `source` (samples to look at), `judge` (an Evaluator of its own, for a pool).
+without: `source` (samples to look at), `judge` (an Evaluator of its own, for a pool), `by` (what ranks that pool),
+`beside` (more objectives). It may say more: `usual`, how many architectures it asks for where nobody says how many;
+`portion`, how many at a time where asking is dear; `trace`, what it believed, a list of plain frozen dataclasses.
 """
 
 from abc import ABC, abstractmethod

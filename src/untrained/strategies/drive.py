@@ -27,9 +27,10 @@ def drive(strategy: Strategy, evaluate: Evaluator, budget: Budget, fitness: Fitn
     """Records come, and are told, in the order in which their architectures were asked for, so that a search with many
     workers takes the same way as a search with one. Ctrl-C ends it and keeps what was found."""
     out, tally, start = Drive(), Tally(budget, fitness), perf_counter()
+    portion: int = getattr(strategy, "portion", CHUNK)
     tell(0, ())
     try:
-        while not out.ended and (archs := strategy.ask(tally.left(CHUNK))):
+        while not out.ended and (archs := strategy.ask(tally.left(portion))):
             told: list[Record] = []
             with closing(evaluate(archs)) as answers:
                 for found in answers:

@@ -15,7 +15,7 @@ each a mutation of it; then the oldest die (`dies="oldest"`) or the worst do. Wh
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -71,8 +71,16 @@ class Moment:
 class Evolution(Generations[float]):
     """Children of the fittest of a few replace the oldest; presets sigeo and zennas."""
 
+    planned: ClassVar[type] = Plan
+
     def __init__(
-        self, space: SpaceLike, rng: np.random.Generator, fitness: Fitness, *, preset: str = "", **plan: Any
+        self,
+        space: SpaceLike,
+        rng: np.random.Generator,
+        fitness: Fitness,
+        *,
+        preset: Literal["", "sigeo", "zennas"] = "",
+        **plan: Any,
     ) -> None:
         super().__init__(space, rng, fitness)
         if preset not in PRESETS:

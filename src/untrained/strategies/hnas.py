@@ -19,7 +19,7 @@ The training-free variant fixes mu and nu: that is a proxy, `untrained search --
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from untrained.proxies.hnas import bound
 from untrained.strategies import _bayes
 from untrained.strategies._strategy import STRATEGIES, Fitness, Judge, SpaceLike, Unseen, by_arch
 from untrained.types import Arch, Record
+
+CONDITION = "ntk_condition"  # kappa
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class HNAS:
     """Bayesian optimisation of the two weights of HNAS's bound, on a few trainings or table look-ups."""
 
     needs: ClassVar[tuple[str, ...]] = ("judge",)
+    planned: ClassVar[type] = Plan
 
     def __init__(
         self,
@@ -99,20 +102,25 @@ class HNAS:
         fitness: Fitness,
         *,
         judge: Judge,
-        preset: str = "",
+        preset: Literal["", "nasbench201", "darts"] = "",
         **plan: Any,
     ) -> None:
-        if preset not in PRESETS:
-            raise unknown("preset of hnas", preset, filter(None, PRESETS))
-        if wrong := next((name for name in plan if name not in Plan.__slots__), None):
-            raise unknown("option of hnas", wrong, Plan.__slots__)
         self._rng, self._fitness, self._judge = rng, fitness, judge
-        self.plan = replace(PRESETS[preset], **plan)
+        self.plan = _planned(preset, plan)
         self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa) of what has both
         self.trace: list[Query] = []
         self._unseen = Unseen(space)
         self._scale = self.plan.scale
         self._open: Query | None = None  # asked and not told yet
+
+    @staticmethod
+    def metrics(preset: str = "", **plan: Any) -> tuple[str, ...]:
+        """The proxies that the judge must measure."""
+        return _planned(preset, plan).metric, CONDITION
+
+    @property
+    def usual(self) -> int:
+        return self.plan.steps
 
     def ask(self, n: int) -> list[Arch]:
         """The architecture of the next step; one at a time, since the step after it depends on its value."""
@@ -170,9 +178,17 @@ class HNAS:
         """Judge up to n more random architectures; one without M or kappa is left out."""
         new = self._unseen.samples(n, self._rng)
         for arch, records in zip(new, self._judge(new), strict=True):
-            M, kappa = (_mean(records, proxy) for proxy in (self.plan.metric, "ntk_condition"))
+            M, kappa = (_mean(records, proxy) for proxy in (self.plan.metric, CONDITION))
             if M and kappa is not None:
                 self.pool[arch] = abs(M), kappa
+
+
+def _planned(preset: str, plan: dict[str, Any]) -> Plan:
+    if preset not in PRESETS:
+        raise unknown("preset of hnas", preset, filter(None, PRESETS))
+    if wrong := next((name for name in plan if name not in Plan.__slots__), None):
+        raise unknown("option of hnas", wrong, Plan.__slots__)
+    return replace(PRESETS[preset], **plan)
 
 
 def _mean(records: Sequence[Record], proxy: str) -> float | None:
@@ -209,6 +225,7 @@ class Screen:
             raise UsageError(f"screen takes the top of a pool: top from 1 to {pool}, not {top}")
         self._space, self._rng, self._judge, self._by = space, rng, judge, by
         self._size, self._top = pool, top
+        self.usual = top
         self._handed = 0
         self.pool: dict[Arch, float] | None = None  # best first, without what failed
 

@@ -96,6 +96,8 @@ class NASI:
     """NAS at initialisation: one step of gradient ascent on a supernet. Every architecture is a search of its own."""
 
     needs: ClassVar[tuple[str, ...]] = ("source",)
+    usual: ClassVar[int] = 1
+    portion: ClassVar[int] = 1
 
     def __init__(
         self,

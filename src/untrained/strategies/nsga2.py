@@ -8,6 +8,7 @@ those with the most room around them (crowding distance) are taken.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,7 +64,9 @@ class Front:
 
 
 class NSGA2(Generations[Point]):
-    """Several objectives at once, such as a proxy and latency: keeps a whole front of trade-offs."""
+    """Several objectives at once, such as a proxy and parameters: keeps a whole front of trade-offs."""
+
+    needs: ClassVar[tuple[str, ...]] = ("beside",)
 
     def __init__(
         self,

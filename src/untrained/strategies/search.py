@@ -4,7 +4,6 @@ The same call on the same folder resumes: the strategy asks the same questions a
 were answered before. This file knows nothing of networks or devices.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,40 +12,27 @@ from typing import TYPE_CHECKING
 from untrained._load import code_of
 from untrained._quantities import seconds
 from untrained.data import load
-from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
+from untrained.engine import Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
 from untrained.proxies import Proxy
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
-from untrained.strategies._panel import Panel
+from untrained.strategies import _trace
+from untrained.strategies._bounds import Bounds
+from untrained.strategies._check import Asked
+from untrained.strategies._desk import Desk
+from untrained.strategies._desk import Progress as Progress
+from untrained.strategies._desk import Watcher as Watcher
+from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run, Settings
-from untrained.strategies._strategy import STRATEGIES, Strategy
-from untrained.strategies.budget import Budget, Fitness
-from untrained.strategies.drive import Drive, drive
-from untrained.strategies.screen import Listed, Screen
-from untrained.strategies.select import Ranking, fitness, rank, rows
+from untrained.strategies.budget import Budget
+from untrained.strategies.select import Ranking, fitness, rows
 from untrained.types import Arch, Record
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is: architectures done and at most to do, how many of them had to be measured, by how many
-    workers; and the records of the last one."""
-
-    stage: str
-    done: int
-    total: int | None
-    measured: int
-    workers: int
-    records: Sequence[Record] = ()
-
-
-Watcher = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -89,6 +75,12 @@ def search(
     screen: str = "",
     keep: str = "20%",
     beside: str = "",
+    validate: str = "",
+    max_params: str | None = None,
+    min_params: str | None = None,
+    max_flops: str | None = None,
+    max_memory: str | None = None,
+    max_latency: str | None = None,
     seed: int = 0,
     seeds: int = 1,
     device: str = "cpu",
@@ -102,62 +94,67 @@ def search(
     """Search `space` for the best architecture by `proxy`. Ctrl-C keeps the best so far.
 
     Enough is `budget` architectures (100), `time` ("10m"), or that the best `top` have not changed for `stable` new
-    architectures. `screen` names cheap proxies: only the share `keep` that ranks best by them is judged by `proxy`.
-    The proxy "auto" is the one that a calibration of this space on these data recommends. Proxies `beside` it are
-    recorded for the same architectures and decide nothing; parameters and FLOPs always are.
+    architectures. `strategy` takes options in brackets: "evolution(population=32)". `screen` names cheap proxies: only
+    the share `keep` that ranks best by them is judged by `proxy`. The proxy "auto" is the one that a calibration of
+    this space on these data recommends. Proxies `beside` it are recorded for the same architectures and decide nothing,
+    unless the strategy weighs several; parameters and FLOPs always are. `validate` names what has the last word for
+    hnas and screen: "table:cifar10_val_12" or "training(epochs=3,samples=1500)".
+    Limits are as people write them, "1M", "150M", "300MB", "5ms@cpu"; nothing beyond them is ever judged, and latency
+    is measured on this machine.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
     cluster. An architecture that takes longer than `time_limit` is a failure, and the search goes on.
     """
     if seeds < 1:
         raise UsageError("seeds must be at least 1")
+    named = space if isinstance(space, str) else space.name
     if proxy == "auto":
         from untrained.studies.calibrate import automatic  # a study is made of searches, so it cannot come first
 
-        proxy = automatic(space if isinstance(space, str) else space.name, data)
+        proxy = automatic(named, data)
     enough = Budget(budget, seconds(time) if time else None, stable, top)
-    sieve = Screen.parse(screen, keep, enough) if screen else None
-    panel, home = Panel.of(proxy, beside, sieve), load_space(space)
-    judge = panel.judge
-    if judge.parts and stable:
-        raise UsageError(f"{judge.name} compares all candidates, so its ranking never settles; give a --budget")
-    if sieve and judge in sieve.proxies:
-        raise UsageError(f"{judge.label} cannot screen for itself; screen by something cheaper, such as params")
-    asker = STRATEGIES[strategy](home, generator("search", strategy, home.name, seed))
+    asked = Asked.of(strategy, proxy, beside, screen, keep, validate, enough, named, data_root)
+    chosen, panel, decides = asked.strategy, asked.panel, asked.panel.decides
+    home = load_space(space)
     source = load(data, home.task, data_root)
-    named = space if isinstance(space, str) else space.name
-    code, kept = code_of(named, panel.asked), keep if screen else ""
-    settings = Settings(named, panel.asked, strategy, data, seed, seeds, device, code, screen, kept)
-    folder = Path(run) if run else settings.default_folder()
-    facts = judge.measure, judge.higher_is_better, judge.about
-    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside)
+    said = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops}
+    said |= {"max_memory": max_memory, "max_latency": max_latency}
+    bounds = Bounds(home, source.task, said)
     samples = Samples.of(source, panel.everybody, range(seed, seed + seeds))
+    desk = Desk(panel, samples, device, watch)
+
+    fit = partial(fitness, measure=decides.measure, higher_is_better=decides.higher_is_better)
+    asker = chosen.make(
+        bounds.space,
+        generator("search", chosen.name, home.name, seed),
+        fit,
+        source=source,
+        device=device,
+        judge=desk.judge,
+        by=partial(fitness, measure=panel.judge.measure, higher_is_better=panel.judge.higher_is_better),
+        beside=[partial(fitness, measure=p.measure, higher_is_better=wanted_high(p)) for p in panel.beside],
+    )
+    if enough == Budget(top=top):
+        enough = replace(enough, count=getattr(asker, "usual", None))
+
+    code, kept = code_of(named, panel.asked), keep if screen else ""
+    objectives = beside if chosen.needs("beside") else ""
+    settings = Settings(named, panel.asked, chosen.label, data, seed, seeds, device, code, screen, kept, objectives,
+                        validate, **bounds.asked)  # fmt: skip
+    folder = Path(run) if run else settings.default_folder()
+    facts = decides.measure, decides.higher_is_better, decides.about
+    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside)
     limit = seconds(time_limit) if time_limit else None
     job = job_for(space, panel.everybody, samples, device, panel.typed)
-    with hired(job, workers, ray, limit, enough.total) as executor:
+    many = None if chosen.needs("judge") else enough.total
+    with hired(job, workers, ray, limit, many) as desk.executor:
         sitting = begun.resume().save()
-        with Store(sitting.store) as store:
-
-            def stage(name: str, asker: Strategy, proxies: Sequence[Proxy], budget: Budget, fit: Fitness) -> Drive:
-                evaluate = ProxyEvaluator(samples, proxies, executor, device, store)
-
-                def tell(done: int, records: Sequence[Record]) -> None:
-                    if watch:
-                        watch(Progress(name, done, budget.total, evaluate.measured, executor.workers, records))
-
-                return drive(asker, evaluate, budget, fit, tell)
-
-            pool = Drive()
-            if sieve:
-                pool = stage("screening", asker, sieve.proxies, replace(enough, stable=None), lambda records: None)
-                survivors = sieve.survivors(pool.records)
-                left = enough.seconds and enough.seconds - pool.seconds
-                asker, enough = Listed(survivors), replace(enough, count=max(1, len(survivors)), seconds=left)
-            fit = partial(fitness, measure=judge.measure, higher_is_better=judge.higher_is_better)
-            done = pool if pool.ended == "interrupted" else stage("scoring", asker, panel.judges, enough, fit)
-            if done.ended == "interrupted":
-                done.records = list(store)  # some may have come out of turn, and are not told yet
-        sitting = sitting.account(executor.costs(), pool.seconds + done.seconds, done.ended).save()
-    records = list(dict.fromkeys(pool.records + done.records))
-    if judge.parts:
-        records += aggregated(records, judge)
-    return Result(sitting, tuple(records), rank(records, judge.measure, judge.higher_is_better))
+        with Store(sitting.store) as desk.store:
+            bounds.remember(desk.store)
+            done = desk.work(asker, enough, fit)
+            parts = aggregated(done.records, panel.judge) if panel.judge.parts else []
+            records, ranking = bounds.settled(done.records + parts, decides.measure, decides.higher_is_better)
+        best = ranking.standings[0].arch if ranking.standings else None
+        sitting = replace(sitting, limits=bounds.kept(best))
+        sitting = sitting.account(desk.executor.costs(), done.seconds, done.ended).save()
+    _trace.save(folder, getattr(asker, "trace", ()))
+    return Result(sitting, tuple(records), ranking)

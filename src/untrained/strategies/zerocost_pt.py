@@ -17,7 +17,7 @@ like its operations; not every combination is a listed cell, so give it `members
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -61,6 +61,7 @@ class ZeroCostPT:
     """Operations of a supernet are judged by taking them away; some proposals, validated by the search's proxy."""
 
     needs: ClassVar[tuple[str, ...]] = ("source",)
+    portion: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class ZeroCostPT:
         proposals: int = 10,
         operations: "str | Proxy | None" = None,
         edges: "str | Proxy | None" = None,
-        preset: str = "",
+        preset: Literal["", "dextr"] = "",
     ) -> None:
         if preset not in PRESETS:
             raise unknown("preset of zerocost_pt", preset, filter(None, PRESETS))
@@ -83,7 +84,7 @@ class ZeroCostPT:
         if aggregate := next((proxy for proxy in self._by if proxy.parts), None):
             raise UsageError(f"{aggregate.name} compares candidates; zerocost_pt needs a proxy that judges one network")
         self._space, self._rng, self._source, self._device = feasible(space), rng, source, device
-        self._left = proposals
+        self._left = self.usual = proposals
         self._unseen = Unseen(self._space)
         self._supernet: Supernet | None = None
         self.trace: list[Proposal] = []

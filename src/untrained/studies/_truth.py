@@ -4,7 +4,7 @@ with them."""
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untrained.benchmarks import BENCHMARKS, Metric, Table, open_table
+from untrained.benchmarks import Metric, Table, benchmark_of, open_table
 from untrained.data import Source, load
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
@@ -47,7 +47,7 @@ def known(
     root: str | Path | None,
 ) -> Truth:
     """A sample of the architectures whose metric is known, the same for every proxy."""
-    table = open_table(benchmark or _benchmark(space), root)
+    table = open_table(benchmark or benchmark_of(space), root)
     chosen = table.metric(metric) if metric else _usual(table, dataset)
     name, task = _network(table.space, chosen.dataset)
     home = load_space(name)
@@ -75,16 +75,6 @@ def looked_at(data: str | None, truth: Truth, root: str | Path | None) -> tuple[
         same = name == theirs
         return name, source, "" if same else f"Networks looked at {name}: {theirs} is not under the data root."
     raise UsageError(f"there are no data for {truth.task}; name some with --data, such as noise")
-
-
-def _benchmark(space: str) -> str:
-    """The first table of a space."""
-    base = space.partition("(")[0]
-    found = [name for name, known in BENCHMARKS.items() if known.space == base]
-    if not found:
-        spaces = ", ".join(dict.fromkeys(known.space for known in BENCHMARKS.values()))
-        raise UsageError(f"no table of known results is about {space}; there are tables for {spaces}")
-    return found[0]
 
 
 def _usual(table: Table, dataset: str | None) -> Metric:

@@ -1,0 +1,71 @@
+"""What a strategy believed, step by step, folded away. Reads plain JSON; knows nothing of any strategy: numbers and
+names are cells, pairs of a name and a number are read out, and steps within a step are tables of their own."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from untrained import _numbers
+from untrained.reports._html import cell, code, section, table
+from untrained.reports._plot import thinned
+from untrained.reports.summary import Summary
+
+_ROWS = 100  # of one table, evenly spaced where there are more
+_WITHIN = 10  # steps whose own steps are shown
+_LONG = 12  # entries of a list that are read out
+
+Step = dict[str, Any]
+
+
+def beliefs(summary: Summary) -> str:
+    """The trace of the strategy; left out where it has none."""
+    if not summary.trace:
+        return ""
+    within = [
+        _folded(f"Step {place}: {name.replace('_', ' ')}", inner)
+        for place, step in enumerate(summary.trace[:_WITHIN], 1)
+        for name, value in step.items()
+        if (inner := _steps(value))
+    ]
+    return section("What the strategy believed", _folded("Step by step", summary.trace), *within)
+
+
+def _folded(title: str, steps: Sequence[Step]) -> str:
+    shown = thinned(list(enumerate(steps, 1)), _ROWS)
+    some = f", {len(shown)} of {len(steps):,}" if len(shown) < len(steps) else ""
+    names = [name for name, value in steps[0].items() if not _steps(value)]
+    head = [("num", "Step"), *(("", name.replace("_", " ")) for name in names)]
+    lines = [
+        f"<tr>{cell(str(place), 'num soft')}{''.join(cell(code(_told(step.get(name))), 'arch') for name in names)}</tr>"
+        for place, step in shown
+    ]
+    return f"<details><summary>{escape(title + some)}</summary>{table('', head, lines)}</details>"
+
+
+def _steps(value: Any) -> list[Step]:
+    """Steps within a step: a list of them, or lists by name."""
+    if not isinstance(value, list) or not value:
+        return []
+    if all(isinstance(each, dict) for each in value):
+        return value
+    return [{"of": each[0], "believed": each[1]} for each in value] if _named(value, list) else []
+
+
+def _named(value: list[Any], kind: type | tuple[type, ...]) -> bool:
+    """Whether it is a list of pairs, a name and something of this kind."""
+    pairs = all(isinstance(each, list) and len(each) == 2 for each in value)
+    return pairs and all(isinstance(each[0], str) and isinstance(each[1], kind) for each in value)
+
+
+def _told(value: Any) -> str:
+    """`0.12`, `a 0.1, b 0.2`, and of a long list the first."""
+    if value is None:
+        return "\u2013"
+    if isinstance(value, float):
+        return _numbers.significant(value, 4)
+    if not isinstance(value, list):
+        return str(value)
+    if _named(value, (int, float, type(None))):
+        return ", ".join(f"{name} {_told(number)}" for name, number in value)
+    more = [f"{len(value) - _LONG} more"] if len(value) > _LONG else []
+    return ", ".join([f"({_told(each)})" if isinstance(each, list) else _told(each) for each in value[:_LONG]] + more)

@@ -1,0 +1,159 @@
+"""The limits of one search: the part of the space that keeps to them, latencies measured and remembered, and how the
+best stand beside every limit.
+
+Latencies are records like others, of a measure `latency(...)@1`, so a search that goes on later takes the same way.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from math import inf
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from untrained.engine.faults import attempt
+from untrained.engine.measure import usable
+from untrained.engine.store import Store, key_of
+from untrained.errors import Unscorable
+from untrained.probe.guard import random_state
+from untrained.rng import seed_for
+from untrained.spaces import Space
+from untrained.strategies.latency import Gauge, LatencyModel, Stopwatch
+from untrained.strategies.limits import Feasible, Limits, Pace, Size, pace
+from untrained.strategies.select import Ranking, rank
+from untrained.types import Arch, Failure, Record, Task
+
+LIMITS = tuple(field.name for field in fields(Limits))
+TOP = 10  # of the ranking whose latency is measured
+QUICK, CAREFUL = 30, 100  # runs of a measurement: while searching, and where it decides about a winner
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A limit as it was typed, how many drawn architectures it turned down, and what the best has."""
+
+    limit: str
+    asked: str
+    rejected: int
+    value: float | None
+
+
+class Clock:
+    """Latencies on this machine, each measured once: what the store knows is not measured again."""
+
+    def __init__(self, space: Space, task: Task, device: str) -> None:
+        usable(device)
+        self._space, self._task, self._device = space, task, device
+        self._threads = torch.get_num_threads()
+        self.store: Store | None = None
+        self.records: dict[tuple[Arch, str], Record] = {}
+
+    def __call__(self, arch: Arch, runs: int = QUICK) -> Record:
+        stopwatch = Stopwatch(self._device, threads=self._threads, runs=runs)
+        measure = f"latency(batch={stopwatch.batch},threads={stopwatch.threads},runs={runs})@1"
+        if (arch, measure) not in self.records:
+            blank = Record(arch, measure, self._task, 0, 0.0, device=torch.device(self._device).type)
+            self.records[arch, measure] = self._known(blank) or self._measured(blank, stopwatch)
+        return self.records[arch, measure]
+
+    def seconds(self, arch: Arch) -> float:
+        record = self(arch)
+        if record.value is None:
+            raise Unscorable("latency", str(record.error))
+        return record.value
+
+    def _known(self, blank: Record) -> Record | None:
+        found = self.store.get(key_of(blank)) if self.store is not None else None
+        return None if found is None or (found.error and found.error.passing) else found
+
+    def _measured(self, blank: Record, stopwatch: Stopwatch) -> Record:
+        start = perf_counter()
+        outcome = attempt(self._time, blank.arch, stopwatch)
+        value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
+        record = replace(blank, value=value, error=error, measure_seconds=perf_counter() - start)
+        if self.store is not None:
+            self.store.add([record])
+        return record
+
+    def _time(self, arch: Arch, stopwatch: Stopwatch) -> float:
+        with random_state(seed_for("weights", arch.space, arch, 0)):
+            network = self._space.build(arch, self._task)
+        return stopwatch(network, self._task.input_shape).seconds
+
+
+class Bounds:
+    """The limits of a search as they were typed; `space` holds what keeps to them."""
+
+    def __init__(self, space: Space, task: Task, asked: Mapping[str, str | None]) -> None:
+        self.asked = {name: str(said) for name, said in asked.items() if said is not None}
+        self._limits, self._home, self._task = Limits.read(**self.asked), space, task
+        self._pace = self._limits.max_latency
+        self.clock = Clock(space, task, self._pace.device) if self._pace else None
+        self.space = Feasible(space, self._limits, task, self._gauge(self.clock, self._pace))
+
+    def _gauge(self, clock: Clock | None, limit: Pace | None) -> Any:
+        if clock is None or limit is None:
+            return None
+        model = LatencyModel(lambda arch: Size(self._home, arch, self._task).probe.operations)
+        gauge = Gauge(model, clock.seconds, limit)
+
+        def seconds(arch: Arch) -> float:
+            try:
+                return gauge(arch)
+            except Unscorable:  # what cannot be run here keeps to no limit of latency
+                return inf
+
+        return seconds
+
+    def remember(self, store: Store) -> None:
+        """From now on latencies are read from and written to the store."""
+        if self.clock:
+            self.clock.store = store
+
+    def settled(self, records: Sequence[Record], measure: str, higher_is_better: bool) -> tuple[list[Record], Ranking]:
+        """The records with all latencies, and the ranking. The best are measured carefully, from the first down, until
+        ten of them keep to the limit of latency."""
+        said, seen = self.asked.get("max_latency"), set[Arch]()
+        while True:
+            whole = list(dict.fromkeys([*records, *(self.clock.records.values() if self.clock else ())]))
+            ranking = ranked(whole, measure, higher_is_better, said)
+            new = next((s.arch for s in ranking.standings[:TOP] if s.arch not in seen), None)
+            if self.clock is None or new is None:
+                return whole, ranking
+            seen.add(new)
+            self.clock(new, CAREFUL)
+
+    def kept(self, best: Arch | None) -> list[dict[str, Any]]:
+        """Every limit beside what the best has, as plain rows."""
+        rejected = self.space.rejected
+        rows = [Kept(name, said, rejected[name], self._value(name, best)) for name, said in self.asked.items()]
+        return [asdict(row) for row in rows]
+
+    def _value(self, limit: str, best: Arch | None) -> float | None:
+        if best is None:
+            return None
+        if limit == "max_latency" and self.clock is not None:
+            return self.clock(best, CAREFUL).value
+        size: float = getattr(Size(self._home, best, self._task), limit.partition("_")[2])
+        return size
+
+
+def ranked(records: Iterable[Record], measure: str, higher_is_better: bool, max_latency: str | None) -> Ranking:
+    """The ranking without what was once measured to be slower than the limit; that counts as failed."""
+    kept = list(records)
+    over = _slow(kept, pace(max_latency)) if max_latency else {}
+    ranking = rank([r for r in kept if r.arch not in over], measure, higher_is_better)
+    judged = {record.arch for record in kept if record.measure == measure}
+    return replace(ranking, failed=ranking.failed + tuple((arch, why) for arch, why in over.items() if arch in judged))
+
+
+def _slow(records: Iterable[Record], limit: Pace) -> dict[Arch, Failure]:
+    """Those that one measurement at least found over the limit, or that could not be run."""
+    timed = [record for record in records if record.measure.startswith("latency(")]
+    slow = [record for record in timed if record.value is None or record.value > limit.seconds]
+    return {record.arch: Failure("latency", _said(record, limit)) for record in slow}
+
+
+def _said(record: Record, limit: Pace) -> str:
+    return str(record.error) if record.value is None else f"{Pace(record.value, limit.device)}, over {limit}"

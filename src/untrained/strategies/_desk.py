@@ -1,0 +1,95 @@
+"""Where a search has its questions answered: evaluators made of one executor and one store, and somebody who is told
+how far it is. Knows nothing of folders or terminals."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+from untrained.engine import ProxyEvaluator, Samples, Store
+from untrained.engine.executor import Executor
+from untrained.proxies import Proxy
+from untrained.strategies._panel import Panel
+from untrained.strategies._strategy import Strategy
+from untrained.strategies.budget import Budget, Fitness
+from untrained.strategies.drive import Drive, drive
+from untrained.strategies.screen import Listed, Screen
+from untrained.types import Arch, Record
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is: architectures done and at most to do, how many of them had to be measured, by how many
+    workers; and the records of the last one."""
+
+    stage: str
+    done: int
+    total: int | None
+    measured: int
+    workers: int
+    records: Sequence[Record] = ()
+
+
+Watcher = Callable[[Progress], None]
+
+
+@dataclass
+class Desk:
+    """Stages of a search. Executor and store come when the work begins."""
+
+    panel: Panel
+    samples: Samples
+    device: str
+    watch: Watcher | None
+    executor: Executor = field(init=False)
+    store: Store = field(init=False)
+    _pool: list[Record] = field(default_factory=list)  # what was judged for a strategy alone
+    _judged: int = 0
+    _measured: int = 0
+
+    def work(self, asker: Strategy, budget: Budget, fit: Fitness) -> Drive:
+        """Screen where that was asked for, then judge: all records, also those of a pool, and the time of all."""
+        sieve, before = self.panel.sieve, Drive()
+        if sieve:
+            before = self._screening(sieve, asker, replace(budget, stable=None))
+            survivors = sieve.survivors(before.records)
+            left = budget.seconds and budget.seconds - before.seconds
+            asker, budget = Listed(survivors), replace(budget, count=max(1, len(survivors)), seconds=left)
+        done = before if before.ended == "interrupted" else self._scoring(asker, budget, fit)
+        seconds = done.seconds if done is before else before.seconds + done.seconds
+        if done.ended == "interrupted":
+            done.records = list(self.store)  # some may have come out of turn, and are not told yet
+        return Drive(list(dict.fromkeys(before.records + self._pool + done.records)), done.ended, seconds)
+
+    def _screening(self, sieve: Screen, asker: Strategy, budget: Budget) -> Drive:
+        """The cheap proxies see everybody."""
+        asked = self._proxies(sieve.proxies)
+        return drive(asker, asked, budget, lambda records: None, self._listener("screening", asked, budget))
+
+    def _scoring(self, asker: Strategy, budget: Budget, fit: Fitness) -> Drive:
+        """Everybody who has a say sees what the strategy asks for."""
+        asked, dear = self._proxies(self.panel.judges), self.panel.validation
+        source = self.samples.source
+        evaluate = dear.evaluator(asked, source.task, self.samples.seeds[0], self.store) if dear else asked
+        stage = "validating" if dear else "scoring"
+        return drive(asker, evaluate, budget, fit, self._listener(stage, asked, budget))
+
+    def judge(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
+        """The records of a pool, for a strategy that has one; a pool that grows is one stage all the same."""
+        asked, total = self._proxies(self.panel.pool), self._judged + len(archs)
+        with closing(asked(archs)) as answers:
+            for records in answers:
+                self._pool += records
+                self._judged += 1
+                self._tell("judging the pool", self._judged, total, self._measured + asked.measured, records)
+                yield records
+        self._measured += asked.measured
+
+    def _proxies(self, proxies: Sequence[Proxy]) -> ProxyEvaluator:
+        return ProxyEvaluator(self.samples, proxies, self.executor, self.device, self.store)
+
+    def _listener(self, stage: str, asked: ProxyEvaluator, budget: Budget) -> Callable[[int, Sequence[Record]], None]:
+        return lambda done, records: self._tell(stage, done, budget.total, asked.measured, records)
+
+    def _tell(self, stage: str, done: int, total: int | None, measured: int, records: Sequence[Record]) -> None:
+        if self.watch:
+            self.watch(Progress(stage, done, total, measured, self.executor.workers, records))
