@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from untrained.engine import score as score
+    from untrained.papers import reproduce as reproduce
     from untrained.probe import Probe as Probe
     from untrained.proxies import proxy as proxy
     from untrained.reports import report as report
@@ -28,6 +29,7 @@ _HOMES = {
     "search": "strategies",
     "bench": "studies",
     "calibrate": "studies",
+    "reproduce": "papers",
     "report": "reports",
     "load_space": "spaces",
     "space": "spaces",

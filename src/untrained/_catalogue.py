@@ -90,12 +90,19 @@ def benchmarks() -> Rows:
     ]
 
 
+def papers() -> Rows:
+    from untrained.papers import states
+
+    return states()
+
+
 CATALOGUE: dict[str, Callable[[], Rows]] = {
     "spaces": spaces,
     "proxies": proxies,
     "strategies": strategies,
     "datasets": datasets,
     "benchmarks": benchmarks,
+    "papers": papers,
 }
 
 

@@ -150,10 +150,12 @@ def score(
 
 @app.command("list")
 def list_(
-    what: Annotated[str | None, typer.Argument(help="spaces, proxies, strategies, datasets or benchmarks.")] = None,
+    what: Annotated[
+        str | None, typer.Argument(help="spaces, proxies, strategies, datasets, benchmarks or papers.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what there is: spaces, proxies, strategies, datasets, benchmarks.
+    """List what there is: spaces, proxies, strategies, datasets, benchmarks, papers.
 
     Example: untrained list proxies
     """
@@ -252,6 +254,47 @@ def calibrate(
         found = studies.calibrate(space, proxy, data or _default_data(), watch=watch, **effort, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)
     print_json(found.rows()) if as_json else show_trust(found, page)
+
+
+@app.command()
+def reproduce(
+    item: Annotated[str | None, typer.Argument(help="Such as dextr-table-1; without one, all are listed.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=3, help="Architectures of each table.", show_default="as the experiment asks")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Initialisations and batches.", show_default="as the experiment asks")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Show networks at most so many samples: for a trial.")
+    ] = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    ray: Ray = None,
+    time_limit: TimeLimit = None,
+    run: RunFolder = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Do a table or figure of a paper again: its numbers, ours with intervals, and what was done differently.
+
+    Without a name it lists all of them with their state. What was measured is kept: the same command goes on.
+
+    Example: untrained reproduce dextr-table-4 --samples 300 --device cuda
+    """
+    from untrained import papers, reports
+    from untrained._terminal import watching
+    from untrained._terminal_papers import show_reproduction, show_states
+
+    if item is None:
+        print_json(papers.states()) if as_json else show_states(papers.states())
+        return
+    effort = {"samples": samples, "seeds": seeds, "batch": batch, "run": run, "data_root": data_root}
+    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit}
+    with watching(as_json) as watch, _stdout_kept(as_json):
+        found = papers.reproduce(item, watch=watch, **effort, **crew)  # type: ignore[arg-type]
+    page = reports.report(found.folder)
+    print_json(found.document()) if as_json else show_reproduction(found, page)
 
 
 store = typer.Typer(help="Look into a store of records, take it elsewhere, put two together.", no_args_is_help=True)

@@ -59,6 +59,7 @@ COMMANDS = {
     "--workers --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
+    "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
     "data import": "name path --data-root --json",
     "list": "what --json",
     "report": "folder --json",

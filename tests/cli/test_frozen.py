@@ -15,7 +15,7 @@ import untrained
 from tests.cli.helpers import COMMANDS
 from untrained.cli import app
 
-PUBLIC = "score search bench calibrate report load_space space proxy Probe Arch Batch Record Task"
+PUBLIC = "score search bench calibrate reproduce report load_space space proxy Probe Arch Batch Record Task"
 
 
 def commands(group: Any = None, before: str = "") -> dict[str, Any]:
@@ -99,6 +99,7 @@ def test_the_program_is_installed_and_answers():
         ("spaces", {"nasbench201"}),
         ("proxies", {"dextr", "dextr_conditions", "dextr_curvature", "params", "flops"}),
         ("strategies", {"random"}),
+        ("papers", {"dextr-table-1", "hnas-table-5", "nasi-table-3", "sigeo-table-2"}),
         ("benchmarks", {"nasbench201", "nasbench301", "transnas"}),
         ("datasets", {"noise", "photos", "digits", "cifar10", "npz"}),
     ],

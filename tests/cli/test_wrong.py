@@ -7,7 +7,7 @@ import pytest
 from tests.cli.helpers import SEARCH, SKIP, wrong
 
 WRONG = {
-    "list proxys": "no list is called 'proxys'; did you mean proxies?",
+    "list proxys": "no list is called 'proxys'; did you mean proxies or papers?",
     "score ARCH --proxy dexter": "no proxy is called 'dexter'; did you mean dextr",
     "score ARCH --proxy zzz": "no proxy is called 'zzz'; there are: az_expressivity, az_nas",
     "score ARCH --proxy ,": "at least one proxy, such as dextr",

@@ -45,6 +45,16 @@ def test_the_same_architectures_for_all_proxies_and_for_a_seed(known, data_root,
     assert len(set(first.archs)) == 12
 
 
+def test_the_options_of_a_space_are_kept(known, data_root, tmp_path):
+    known("nasbench201")
+    ask = {"samples": 3, "data": "noise", "data_root": data_root}
+    small = bench("nasbench201(channels=4)", "params", run=tmp_path / "a", **ask)
+    usual = bench("nasbench201", "params", run=tmp_path / "b", **ask)
+    assert small.archs == usual.archs
+    pairs = zip(by_name(small)["params"].scores, by_name(usual)["params"].scores, strict=True)
+    assert all(few < many / 8 for few, many in pairs)  # a quarter of the channels: about a sixteenth of the weights
+
+
 def test_a_run_resumes_and_grows(known, data_root, tmp_path):
     known("nasbench201")
     ask = {"samples": 6, "data": "noise", "run": tmp_path, "data_root": data_root}

@@ -10,8 +10,9 @@ from typing import Any
 from untrained.engine.aggregates import aggregated
 from untrained.engine.store import Store
 from untrained.errors import UsageError
+from untrained.papers import _item
 from untrained.proxies import PROXIES, load_proxy, split_names
-from untrained.reports import trust_page
+from untrained.reports import reproduction_page, trust_page
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
 from untrained.spaces import Space, load_space
@@ -27,8 +28,14 @@ from untrained.types import Arch, Record
 
 
 def report(folder: str | Path) -> Path:
-    """Write `report.html` of a folder that a search or a study made, whole or not at all, and say where it is."""
-    page = trust_page.render(Trust.read(folder)) if Path(folder, FILE).is_file() else _search_page(folder)
+    """Write `report.html` of a folder that a search, a study or a reproduction made, whole or not at all, and say
+    where it is."""
+    if Path(folder, FILE).is_file():
+        page = trust_page.render(Trust.read(folder))
+    elif Path(folder, _item.FILE).is_file():
+        page = reproduction_page.render(_item.Reproduction.read(folder))
+    else:
+        page = _search_page(folder)
     partial, path = Path(folder, "report.html.part"), Path(folder, "report.html")
     partial.write_text(page, encoding="utf-8")
     os.replace(partial, path)

@@ -70,9 +70,11 @@ def best_first(rows: Iterable[Judged]) -> tuple[Judged, ...]:
     return tuple(sorted(rows, key=place))
 
 
-def _estimate(statistic: Statistic, column: Column, truth: Sequence[float], seed: int) -> Estimate | None:
-    """With several seeds, value and interval are means over them: what one run with one seed can expect."""
-    pairs = [_known(scores, truth, column.higher_is_better) for scores in column.by_seed]
+def estimated(
+    statistic: Statistic, pairs: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0
+) -> Estimate | None:
+    """A statistic of scores and truth, one pair a seed. With several, value and interval are means over them: what one
+    run with one seed can expect."""
     values = [value for x, y in pairs if (value := statistic(x, y)) is not None]
     if not values:
         return None
@@ -80,6 +82,10 @@ def _estimate(statistic: Statistic, column: Column, truth: Sequence[float], seed
     lows, highs = zip(*(side for side in sides if side), strict=True) if any(sides) else ((), ())
     spread = stdev(values) if len(values) > 1 else None
     return Estimate(fmean(values), fmean(lows) if lows else None, fmean(highs) if highs else None, spread)
+
+
+def _estimate(statistic: Statistic, column: Column, truth: Sequence[float], seed: int) -> Estimate | None:
+    return estimated(statistic, [_known(scores, truth, column.higher_is_better) for scores in column.by_seed], seed)
 
 
 def _known(scores: Scores, truth: Sequence[float], higher_is_better: bool) -> tuple[list[float], list[float]]:

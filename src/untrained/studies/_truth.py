@@ -49,7 +49,7 @@ def known(
     """A sample of the architectures whose metric is known, the same for every proxy."""
     table = open_table(benchmark or benchmark_of(space), root)
     chosen = table.metric(metric) if metric else _usual(table, dataset)
-    name, task = _network(table.space, chosen.dataset)
+    name, task = _network(space if "(" in space else table.space, chosen.dataset)
     home = load_space(name)
     texts = [arch for arch in table.archs() if table.value(arch, chosen) is not None]
     order = generator("bench", table.name, chosen.name, seed).permutation(len(texts))[:samples]

@@ -3,14 +3,12 @@
 Knows nothing of networks, tables or how anything was measured.
 """
 
-import csv
 import json
-import os
 from dataclasses import asdict, dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from untrained._files import csv_of, write_whole
 from untrained.errors import UsageError
 
 FILE = "trust.json"
@@ -88,8 +86,8 @@ class Trust:
         folder = Path(self.folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / FILE, json.dumps(asdict(self), indent=1))
-            _write(folder / "trust.csv", _csv(self.rows()))
+            write_whole(folder / FILE, json.dumps(asdict(self), indent=1))
+            write_whole(folder / "trust.csv", csv_of(self.rows()))
         except OSError as error:
             raise UsageError(f"{folder} cannot be used as a run folder: {error}") from error
         return self
@@ -109,17 +107,3 @@ class Trust:
 def _judged(statistics: dict[str, dict[str, Any] | None], scores: list[float | None], **facts: Any) -> Judged:
     estimates = {name: Estimate(**estimate) if estimate else None for name, estimate in statistics.items()}
     return Judged(statistics=estimates, scores=tuple(scores), **facts)
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(text)
-    os.replace(part, path)
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    out = StringIO()
-    table = csv.DictWriter(out, list(rows[0]))
-    table.writeheader()
-    table.writerows(rows)
-    return out.getvalue()

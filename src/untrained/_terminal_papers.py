@@ -1,0 +1,42 @@
+"""What the terminal shows of papers: a reproduction, and the state of all of them. Shows, decides nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from untrained.papers import Reproduction
+from untrained.papers._item import HEAD
+
+
+def show_reproduction(found: Reproduction, page: Path) -> None:
+    """The paper's numbers and ours, what was done differently, and where the page is."""
+    console = Console()
+    unit = f" ({found.unit})" if found.unit else ""
+    table = Table(title=escape(f"{found.title}{unit}"), title_justify="left", box=SIMPLE_HEAD)
+    for name in HEAD:
+        table.add_column(name, justify="left" if name in ("what", "note") else "right", overflow="fold")
+    for line, cells in zip(found.lines, found.written(), strict=True):
+        table.add_row(*map(escape, cells), style="bold" if line.inside is False else None)
+    console.print(table)
+    if any(line.inside is False for line in found.lines):
+        console.print("Bold: the paper's number lies outside our interval.")
+    for said in found.deviations:
+        console.print(f"- {escape(said)}", highlight=False)
+    console.print(f"table: {escape(str(Path(found.folder, 'reproduction.csv')))}", soft_wrap=True)
+    console.print(f"report: {escape(str(page))}", soft_wrap=True)
+
+
+def show_states(rows: Sequence[dict[str, Any]]) -> None:
+    """What can be done again, and how the last run came out."""
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("table or figure", "what it is", "last run", "outcome"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        style = None if row["made_on"] else "dim"
+        table.add_row(escape(row["name"]), escape(row["title"]), row["made_on"], escape(row["state"]), style=style)
+    Console().print(table)

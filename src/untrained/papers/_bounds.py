@@ -1,0 +1,113 @@
+"""HNAS's two bounds on the generalisation error, as scores of samples.
+
+    M  a metric of gradients, higher is better            kappa  condition number of the tangent kernel
+    realizable        1 / M                               (Corollary 1)
+    non-realizable    kappa / M + mu |M^2 - nu|           (Corollary 2, Eq. 7), lower is better
+
+Metrics differ by many orders of magnitude, so mu and nu are told without units: nu is a quantile of M^2, and mu makes
+the median of the second term so many times that of the first. Two such numbers mean the same for every metric.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from untrained.benchmarks.statistics import spearman
+from untrained.papers._item import Line
+from untrained.papers._lines import STATISTICS, line
+from untrained.papers._sample import Measured, Scores
+
+QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
+SHARES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+Trade = tuple[float, float]  # the share of mu, the quantile of nu
+
+SCENARIOS = ("realizable", "trade-off", "condition", "non-realizable")  # of Table 5: both terms apart, and together
+BOTH = ("realizable", "non-realizable")
+KAPPA = "ntk_condition"
+FITTED = (
+    f"mu and nu are those of {len(SHARES) * len(QUANTILES)} pairs that rank the sample best, as the paper finds its "
+    f"own by hundreds of steps of Bayesian optimisation; ours are relative to the median of kappa / M and to the "
+    f"quantiles of M^2."
+)
+CODED = (
+    "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms by layer, a sum over weights), "
+    "M_GraSP its absolute value; kappa is computed in float64, and a singular kernel is a failure."
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table: the metrics of a sample, its condition numbers, and what it reaches."""
+
+    label: str
+    metrics: Mapping[str, Scores]
+    kappa: Scores
+    reached: Scores
+    note: str = ""  # how many have no condition number
+
+
+def case(label: str, metrics: Mapping[str, str], sample: Measured, reached: Scores) -> Case:
+    """A case of one measurement; GraSP counts by its absolute value."""
+    found = {name: np.abs(sample[proxy]) for name, proxy in metrics.items()}
+    return Case(label, found, sample[KAPPA], reached, sample.failed(KAPPA))
+
+
+def bound(M: Scores, kappa: Scores | float = 1.0, trade: Trade | None = None) -> Scores:
+    """kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        first = kappa / M
+        if trade is None or not np.isfinite(first).any():
+            return np.asarray(first)
+        share, quantile = trade
+        far = np.abs(M**2 - np.nanquantile(M**2, quantile))
+        mu = share * np.nanmedian(np.abs(first)) / np.nanmedian(far)
+        return np.asarray(first + mu * far)
+
+
+def fitted(M: Scores, kappa: Scores, reached: Scores) -> Trade:
+    """The trade-off that ranks best, by the mean over seeds."""
+
+    def agreement(trade: Trade) -> float:
+        found = [spearman(*_finite(-row, reached[0])) for row in bound(M, kappa, trade)]
+        return float(np.mean([value for value in found if value is not None] or [-1.0]))
+
+    return max(product(SHARES, QUANTILES), key=agreement)
+
+
+def _finite(x: Scores, y: Scores) -> tuple[Scores, Scores]:
+    both = np.isfinite(x) & np.isfinite(y)
+    return x[both], y[both]
+
+
+def scenario(name: str, M: Scores, kappa: Scores, trade: Trade) -> Scores:
+    """The bound of a scenario, turned so that higher is better."""
+    found = {
+        "realizable": bound(M),
+        "trade-off": bound(M, trade=trade),
+        "condition": bound(M, kappa),
+        "non-realizable": bound(M, kappa, trade),
+    }
+    return -found[name]
+
+
+def judged(
+    cases: Sequence[Case],
+    base: Case,
+    published: Mapping[str, tuple[float | None, ...]],
+    scenarios: Sequence[str] = BOTH,
+    statistics: Sequence[str] = ("Spearman", "Kendall"),
+) -> list[Line]:
+    """Lines of a table whose rows are scenario/case and whose columns are metrics, statistic by statistic. Trade-offs
+    are those of the base case."""
+    trades = {name: fitted(M, base.kappa, base.reached) for name, M in base.metrics.items()}
+    lines = []
+    for how, each in product(scenarios, cases):
+        numbers = iter(published[f"{how}/{each.label}"])
+        for statistic, (name, M) in product(statistics, each.metrics.items()):
+            what = f"{how}, {each.label}, {name}" + (f", {statistic}" if len(statistics) > 1 else "")
+            scores = scenario(how, M, each.kappa, trades[name])
+            note = each.note if how in ("condition", "non-realizable") else ""
+            lines.append(line(what, next(numbers), STATISTICS[statistic], scores, each.reached, note))
+    return lines

@@ -1,0 +1,95 @@
+"""From measurements to the lines of a table: correlations and means, with intervals."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.benchmarks.statistics import Statistic, kendall, pearson, spearman
+from untrained.papers._item import Effort, Findings, Line
+from untrained.papers._sample import Place, Sample, Scores, look
+from untrained.studies._judge import estimated
+
+BINS = 20
+STATISTICS = {"Spearman": spearman, "Kendall": kendall, "Pearson": pearson}
+
+
+def line(what: str, published: float | None, statistic: Statistic, x: Scores, y: Scores, note: str = "") -> Line:
+    """A statistic of two kinds of scores, seed by seed; (1, architectures) holds for all seeds."""
+    seeds = max(len(x), len(y))
+    pairs = [_known(x[min(k, len(x) - 1)], y[min(k, len(y) - 1)]) for k in range(seeds)]
+    found = estimated(statistic, pairs)
+    if found is None:
+        return Line(what, published, None, note="; ".join(filter(None, (note, "not defined on this sample"))))
+    return Line(what, published, found.value, found.low, found.high, found.spread, note)
+
+
+def mean_line(what: str, published: float | None, scores: Scores, note: str = "") -> Line:
+    """The mean over architectures that have a score on every seed, with 1.96 standard errors to either side."""
+    good = scores[:, np.isfinite(scores).all(0)]
+    seeds, n = good.shape
+    if n < 2:
+        return Line(what, published, float(good.mean()) if n else None, note=note)
+    mean, error = float(good.mean()), 1.96 * float(good.mean(0).std(ddof=1)) / sqrt(n)
+    spread = float(good.mean(1).std(ddof=1)) if seeds > 1 else None
+    return Line(what, published, mean, mean - error, mean + error, spread, note)
+
+
+def _known(x: Scores, y: Scores) -> tuple[list[float], list[float]]:
+    both = np.isfinite(x) & np.isfinite(y)
+    return x[both].tolist(), y[both].tolist()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table of correlations: what it is called, how it comes from what is measured, and its numbers."""
+
+    label: str
+    needs: tuple[str, ...]
+    of: Callable[[Sample], Scores]
+    published: tuple[float | None, ...]  # place by place, and for each statistic by statistic
+    note: str = ""
+
+
+def row(label: str, proxy: str, published: tuple[float | None, ...], note: str = "") -> Row:
+    """A row that is one proxy."""
+    return Row(label, (proxy,), partial(_better, proxy), published, note)
+
+
+def _better(proxy: str, sample: Sample) -> Scores:
+    return sample.better(proxy)
+
+
+def correlations(
+    effort: Effort, places: Sequence[Place], rows: Sequence[Row], statistics: Sequence[str] = ("Spearman",)
+) -> Findings:
+    """A table of correlations with the truth: rows are measures, columns are places."""
+    needs = list(dict.fromkeys(need for each in rows for need in each.needs))
+    lines: list[Line] = []
+    deviations: list[str] = []
+    for column_, place in enumerate(places):
+        sample = look(effort, needs, place)
+        deviations += sample.deviations
+        for each in rows:
+            for k, name in enumerate(statistics):
+                what = ", ".join((place.label, each.label) + ((name,) if len(statistics) > 1 else ()))
+                said = "; ".join(filter(None, (each.note, sample.failed(*each.needs))))
+                number = each.published[column_ * len(statistics) + k]
+                lines.append(line(what, number, STATISTICS[name], each.of(sample), sample.reached, said))
+    return Findings(tuple(lines), tuple(deviations))
+
+
+def grid(text: str) -> dict[str, tuple[float | None, ...]]:
+    """A table as it is printed: a line is one word and its numbers; `-` is no number."""
+    rows = [said.split() for said in text.strip().splitlines()]
+    return {name: tuple(None if value == "-" else float(value) for value in values) for name, *values in rows}
+
+
+def binned(values: Scores) -> list[NDArray[np.intp]]:
+    """Places of the values in ascending order, in at most 20 groups of at least three; those without a value are left
+    out."""
+    order = np.argsort(values)[: int(np.isfinite(values).sum())]  # NaN comes last
+    return np.array_split(order, max(1, min(BINS, len(order) // 3)))

@@ -1,0 +1,51 @@
+"""The tables of known results, and experiments on networks small enough for a test."""
+
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import shared
+from untrained.benchmarks import import_benchmark
+from untrained.papers import _sample, hnas_cells
+from untrained.spaces import Space, load_space
+from untrained.studies._truth import Truth
+
+TABLES = ("nasbench201", "nasbench101", "nasbench1shot1_s1", "nasbench1shot1_s2", "nasbench301", "transnas")
+SMALL = {
+    "nasbench201": {"cells": 1},
+    "nasbench101": {"channels": 8, "cells": 1},
+    "nasbench1shot1_s1": {"channels": 8, "cells": 1},
+    "nasbench1shot1_s2": {"channels": 8, "cells": 1},
+    "darts": {"channels": 4, "cells": 2},
+}
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with all tables; the tests that ask for it are skipped where the data are absent."""
+    root, data = tmp_path_factory.mktemp("root"), shared("data")
+    for name in TABLES:
+        import_benchmark(name, data, root)
+    return root
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same experiments on shallow, narrow networks and small images."""
+    known = _sample.known
+
+    def shrunk(name: str) -> Space:
+        return load_space(name).configured(**SMALL.get(name.partition("(")[0], {}))
+
+    def in_miniature(*asked: object) -> Truth:
+        truth = known(*asked)
+        shape = truth.task.input_shape
+        return replace(truth, task=replace(truth.task, input_shape=(*shape[:-2], 32, 32)))
+
+    monkeypatch.setattr(_sample, "load_space", cache(shrunk))
+    monkeypatch.setattr(_sample, "known", in_miniature)
+    monkeypatch.setattr(sys.modules["untrained.spaces.transnas"], "MICRO_CODE", (4,))  # of five modules
+    monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")

@@ -1,0 +1,45 @@
+"""Every table and figure from end to end, with an effort that suits a test."""
+
+import pytest
+
+from untrained.engine import Store
+from untrained.papers import ITEMS, Reproduction, reproduce
+from untrained.strategies._run import STORE
+
+SLOW = ("dextr-table-1", "dextr-figure-5", "sigeo-table-2")
+PAPERS = ("dextr", "hnas", "nasi", "sigeo")
+ASKED = """
+dextr-table-1 dextr-table-4 dextr-table-5 dextr-figure-1a dextr-figure-1b dextr-figure-2 dextr-figure-3 dextr-figure-5
+hnas-table-1 hnas-table-2 hnas-figure-4 hnas-table-4 hnas-table-5 hnas-table-6 hnas-table-10 hnas-table-11 hnas-table-12
+hnas-table-13 sigeo-table-2 nasi-table-3 nasi-table-7 nasi-figure-1 nasi-figure-3
+""".split()
+
+
+def test_the_items_are_those_that_were_asked_for():
+    assert sorted(ITEMS) == sorted(ASKED)
+    for item in ITEMS.values():
+        assert item.about.endswith("."), item.name
+        assert item.name.partition("-")[0] in PAPERS
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in ASKED])
+@pytest.mark.data
+def test_every_item_runs_is_kept_and_resumes(name, small, data_root, run_folder):
+    effort = {"samples": 3 if name in SLOW else 4, "seeds": 1, "batch": 4, "run": run_folder, "data_root": data_root}
+    found = reproduce(name, **effort)
+    assert Reproduction.read(run_folder) == found
+    assert (run_folder / "reproduction.csv").read_text().count("\n") > len(found.lines)
+    assert found.deviations
+    assert all(said.endswith(".") for said in found.deviations)
+    assert any(line.ours is not None for line in found.lines)
+    numbered = "table" in name or name in ("dextr-figure-2", "nasi-figure-1")
+    assert (found.furthest is not None) == numbered
+    assert bool(found.pictures) == ("figure" in name)
+    with Store(run_folder / STORE) as store:
+        measured = len(store)
+    stages = []
+    again = reproduce(name, **effort, watch=lambda at: stages.append(at.measured))
+    assert again.lines == found.lines
+    assert set(stages) == {0}, "nothing is measured twice"
+    with Store(run_folder / STORE) as store:
+        assert len(store) == measured

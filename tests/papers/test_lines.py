@@ -1,0 +1,237 @@
+"""From measurements to lines: correlations, bounds and measures on cases worked out by hand."""
+
+from math import exp, sqrt
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kendalltau, spearmanr
+from torch import nn
+
+from untrained.benchmarks.statistics import spearman
+from untrained.data import load
+from untrained.papers import _measures
+from untrained.papers._bounds import Case, bound, fitted, judged, scenario
+from untrained.papers._item import Effort, Line
+from untrained.papers._lines import binned, correlations, grid, line, mean_line, row
+from untrained.papers._sample import Measured, Place, capped, images_of, look
+from untrained.papers.dextr import published_beside, swap_reg
+from untrained.papers.hnas_cells import CELLS, depth, width
+from untrained.papers.nasi import conditioned, relabelled
+from untrained.probe import Probe
+from untrained.proxies import load_proxy
+from untrained.spaces import load_space
+from untrained.types import Batch
+
+nan = float("nan")
+
+
+def scores(*rows):
+    return np.array(rows, dtype=np.float64)
+
+
+# ------------------------------------------------------------------------------------------------------------ lines
+
+
+def test_a_line_is_the_mean_over_seeds_and_leaves_out_what_has_no_score():
+    x = scores([1, 2, 3, nan, 5], [3, 2, 1, 0, -1])
+    found = line("x", 0.5, spearman, x, scores([10, 20, 30, 40, 50]))
+    assert found.ours == pytest.approx((1 - 1) / 2)  # perfect on the first seed, reversed on the second
+    assert found.spread == pytest.approx(sqrt(2))
+    assert found.difference == pytest.approx(-0.5)
+    assert line("x", None, spearman, x, x).difference is None
+
+
+def test_a_line_that_is_not_defined_says_so():
+    found = line("x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular")
+    assert (found.ours, found.difference, found.inside) == (None, None, None)
+    assert found.note == "2 singular; not defined on this sample"
+
+
+def test_a_mean_has_two_standard_errors():
+    found = mean_line("x", 5.0, scores([2, 4, 6, nan]))
+    assert found.ours == 4
+    assert found.high - found.ours == pytest.approx(1.96 * 2 / sqrt(3))
+    assert found.spread is None
+    assert mean_line("x", 1.0, scores([1, 2, 3], [2, 3, 4])).spread == pytest.approx(sqrt(0.5))
+    assert mean_line("x", 1.0, scores([nan, nan])).ours is None
+
+
+def test_a_line_knows_whether_the_paper_lies_within():
+    assert Line("x", 0.5, 0.4, 0.3, 0.6).inside is True
+    assert Line("x", 0.5, 0.4, 0.3, 0.45).inside is False
+    assert Line("x", None, 0.4, 0.3, 0.45).inside is None
+
+
+def test_a_grid_is_read_as_printed():
+    assert grid("\na/b  0.5 -0.25\nc  - 1\n") == {"a/b": (0.5, -0.25), "c": (None, 1.0)}
+
+
+def test_bins_ascend_and_leave_out_what_has_no_value():
+    values = np.array([5.0, nan, 1.0, 3.0, 2.0, 4.0, 0.0])
+    groups = binned(values)
+    assert [values[group].tolist() for group in groups] == [[0, 1, 2], [3, 4, 5]]
+    assert len(binned(np.arange(1000.0))) == 20
+
+
+# ----------------------------------------------------------------------------------------------------------- bounds
+
+
+def test_the_bound_of_corollary_2_by_hand():
+    M, kappa = scores([1, 2, 4]), scores([8, 8, 8])
+    assert bound(M).tolist() == [[1, 0.5, 0.25]]
+    assert bound(M, kappa).tolist() == [[8, 4, 2]]
+    # nu is the largest M^2 = 16: |M^2 - nu| = 15, 12, 0, its median 12; the median of kappa / M is 4, so mu = 4 / 12
+    assert bound(M, kappa, (1.0, 1.0)) == pytest.approx(scores([8 + 5, 4 + 4, 2]))
+    assert np.isnan(bound(scores([1, nan, 2]), scores([1, 1, 1]), (0.1, 1.0))).tolist() == [[False, True, False]]
+
+
+def test_scenarios_are_turned_so_that_higher_is_better():
+    M, kappa = scores([1, 2, 4]), scores([1, 10, 100])
+    assert np.argsort(scenario("realizable", M, kappa, (1.0, 0.5))).tolist() == [[0, 1, 2]]
+    assert np.argsort(scenario("condition", M, kappa, (1.0, 0.5))).tolist() == [[2, 1, 0]]
+
+
+def test_a_trade_off_is_found_where_the_best_lie_in_the_middle():
+    """Accuracy peaks at the middle of M: M alone does not rank, a bound with a suitable nu does."""
+    M = scores(np.linspace(1, 3, 41))
+    reached = -np.abs(M**2 - np.quantile(M**2, 0.5))
+    kappa = np.ones_like(M)
+    cases = [Case("C10", {"M": M}, kappa, reached, "1 singular")]
+    numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "non-realizable")}
+    plain, traded = judged(cases, cases[0], numbers, statistics=("Spearman",))
+    assert abs(plain.ours) < 0.6
+    assert traded.ours > 0.95
+    assert fitted(M, kappa, reached)[1] == pytest.approx(0.5)
+    assert (plain.what, plain.note, traded.note) == ("realizable, C10, M", "", "1 singular")
+
+
+# --------------------------------------------------------------------------------------------------- derived scores
+
+
+def measured(**columns):
+    return Measured({name: scores(values) for name, values in columns.items()}, {name: {} for name in columns}, {})
+
+
+def test_swap_reg_prefers_large_networks():
+    found = swap_reg(measured(swap=[10, 10, 10], params=[1e6, 2e6, 3e6]))
+    sigma = (4e12 + 1e12 + 0) / 3
+    assert found == pytest.approx(scores([10 * exp(-4e12 / sigma), 10 * exp(-1e12 / sigma), 10]))
+
+
+def test_nasi_is_conditioned_on_its_mean():
+    assert np.isnan(conditioned(measured(nasi_batch=[1, 2, 9]))).tolist() == [[False, False, True]]
+
+
+def test_the_authors_variant_stands_after_ours():
+    rows = published_beside([row("a", "zico", (1,)), row("b", "dextr", (2,))], "dextr")
+    assert [(each.label, each.needs) for each in rows] == [
+        ("a", ("zico",)), ("b", ("dextr",)), ("b, as coded", ("dextr(variant=published)",)),
+    ]  # fmt: skip
+
+
+def test_a_trial_caps_the_samples_of_a_proxy():
+    assert capped("zico", None) == "zico"
+    assert capped("dextr", 4) == "dextr"
+    assert load_proxy(capped("trace(reading=fixed)", 4)).label == "trace(reading=fixed,samples=4)"
+
+
+@pytest.mark.parametrize(
+    ("name", "wide", "deep"), [("NASNet", 5, 2), ("AmoebaNet", 4, 4), ("DARTS", 3.5, 3), ("DEEP", 1.5, 5)]
+)
+def test_width_and_depth_of_cells(name, wide, deep):
+    assert (width(CELLS[name].normal), depth(CELLS[name].normal)) == (wide, deep)
+
+
+def test_random_labels_leave_the_images_as_they_are():
+    source = load("digits", load_space("nasbench201").task)
+    other = relabelled(source)
+    assert torch.equal(other.batch(64).inputs, source.batch(64).inputs)
+    assert (other.batch(64).targets == source.batch(64).targets).double().mean() < 0.4
+    assert torch.equal(other.batch(8).targets, other.batch(64).targets[:8])
+
+
+# --------------------------------------------------------------------------------------------------------- measures
+
+
+def linear(weight: list[list[float]]) -> nn.Module:
+    layer = nn.Linear(len(weight[0]), len(weight), bias=False)
+    layer.weight.data = torch.tensor(weight)
+    return nn.Sequential(layer, nn.ReLU())
+
+
+def test_the_share_of_large_layers_by_hand():
+    """Outputs (3, 0.1) and (3, 0): both large. With a tenth of the weights neither is; containers count if asked."""
+    image = Batch(torch.ones(1, 1), torch.zeros(1).long())
+    for factor, share in ((1.0, 1.0), (0.1, 0.0)):
+        model = linear([[3.0 * factor], [0.1 * factor]])
+        assert _measures.large_layers(Probe(model, image)) == share
+    mixed = nn.Sequential(linear([[0.5], [0.1]]), linear([[0.0, 0.0], [40.0, 0.0]]))
+    assert _measures.large_layers(Probe(mixed, image)) == 0.5
+    modules = load_proxy(f"{_measures.NAME}:large_layers(which=modules)")
+    assert modules(Probe(mixed, image)) == pytest.approx(4 / 7)  # the last block and the whole repeat the last ReLU
+
+
+def test_initialisations_have_the_variance_of_their_rule():
+    shape = torch.Size((8, 4, 3, 3))
+    for how, variance in (("lecun", 1 / 36), ("xavier", 2 / 108), ("he", 2 / 36)):
+        assert _measures.deviation(shape, how) == pytest.approx(sqrt(variance))
+
+
+def test_an_initialised_network_is_a_copy():
+    model = nn.Sequential(nn.Linear(3, 500), nn.ReLU(), nn.Linear(500, 2))
+    before = [p.clone() for p in model.parameters()]
+    batch = Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
+    asked = (f"{_measures.NAME}:initialised(metric=l2_norm,how={how})" for how in ("he", "lecun"))
+    he, lecun = (load_proxy(name)(Probe(model, batch)) for name in asked)
+    assert he / lecun == pytest.approx(sqrt(2))  # the same draws, twice the variance
+    assert lecun == pytest.approx(sqrt(1500 / 3) + sqrt(1000 / 500), rel=0.1)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+
+
+def test_the_circle_of_a_linear_network_is_an_ellipse():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 5))
+    path = _measures.circle(Probe(model, Batch(torch.randn(1, 3, 64, 64), torch.zeros(1).long())), points=8)
+    assert path.shape == (8, 3)
+    assert torch.allclose(path[:4], -path[4:], atol=1e-6)  # opposite angles, opposite outputs
+    assert torch.allclose(path[:, 2], torch.zeros(8).double(), atol=1e-6)  # in a plane
+
+
+# ----------------------------------------------------------------------------------------------- on a real table
+
+
+@pytest.mark.data
+def test_the_number_of_parameters_ranks_as_the_table_says(data_root, run_folder):
+    """Our params against the table's own params column, and correlations against scipy."""
+    effort = Effort(30, 1, run_folder, data_root=data_root)
+    place = Place("NB201", dataset="cifar100")
+    sample = look(effort, ["params"], place)
+    theirs = sample.truth.table.values(sample.truth.archs, "cifar100_params")
+    assert spearmanr(sample["params"][0], theirs)[0] == pytest.approx(1)
+    found = correlations(effort, [place], [row("size", "params", (0.73, 0.55))], ("Spearman", "Kendall"))
+    reached = sample.truth.table.values(sample.truth.archs, "cifar100_test_200")
+    assert found.lines[0].ours == pytest.approx(spearmanr(theirs, reached)[0])
+    assert found.lines[1].ours == pytest.approx(kendalltau(theirs, reached)[0])
+    told = [(each.what, each.published) for each in found.lines]
+    assert told == [("NB201, size, Spearman", 0.73), ("NB201, size, Kendall", 0.55)]
+    assert "networks look at digits, and have 10 outputs" in found.deviations[0]
+    assert np.array_equal(sample.reached_on("cifar100"), sample.reached)
+    assert not np.array_equal(sample.reached_on("cifar10"), sample.reached)
+
+
+@pytest.mark.data
+def test_architectures_can_be_named_and_networks_have_options(data_root, run_folder):
+    cell = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+    effort = Effort(3, 1, run_folder, data_root=data_root)
+    whole, half = (
+        look(effort, ["params"], Place("", f"nasbench201(channels={width})", "cifar10"), [cell]) for width in (16, 8)
+    )
+    assert whole["params"].tolist() == [[1_531_546.0]]
+    assert half["params"][0, 0] < whole["params"][0, 0] / 3
+    assert whole.truth.values == half.truth.values
+
+
+def test_images_of_a_data_set_may_lie_in_a_file_of_its_name(tmp_path):
+    assert images_of("cifar100", tmp_path) is None
+    np.savez(tmp_path / "cifar100.npz", x=np.zeros((4, 32, 32, 3), np.uint8), y=np.arange(4))
+    assert images_of("cifar100", tmp_path) == f"npz:{tmp_path}/cifar100.npz"

@@ -1,0 +1,143 @@
+"""Published numbers are entered as the papers print them."""
+
+import json
+import re
+
+import pytest
+
+from tests.conftest import shared
+from untrained.papers import dextr, dextr_figures, hnas, hnas_ablations, hnas_cells, nasi, sigeo
+from untrained.papers.hnas_cells import CELLS
+from untrained.spaces import load_space
+
+Numbers = tuple[float | None, ...]
+
+
+def text(paper: str) -> str:
+    return shared("papers", f"{paper}.txt").read_text()
+
+
+def numbers(line: str) -> Numbers:
+    """All decimal numbers of a line, whatever stands between them."""
+    return tuple(map(float, re.findall(r"-?\d+\.\d+", line.replace("\u2212", "-"))))
+
+
+def printed(paper: str, starts: str, count: int) -> list[Numbers]:
+    """The first so many numbers of every line that begins so."""
+    return [numbers(line)[:count] for line in text(paper).splitlines() if line.startswith(starts)]
+
+
+def table_rows(paper: str, after: str) -> list[list[str]]:
+    """The rows of the first HTML table after a text."""
+    table = text(paper).partition(after)[2].partition("</table>")[0]
+    plain = (re.sub(r"<(?!/?t[dr])[^>]+>", "", row) for row in table.split("<tr>"))
+    return [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in plain]
+
+
+def first_numbers(cells: list[str]) -> Numbers:
+    return tuple(numbers(cell)[0] for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [("Grasp", "grasp"), ("Fisher", "fisher"), ("Grad_Norm", "grad_norm"), ("Snip", "snip"), ("Synflow", "synflow"),
+     ("#params", "params"), ("ZiCo", "zico"), ("MeCo", "meco"), ("Swap_reg", "swap_reg"), ("Dextr (ours)", "dextr")],
+)  # fmt: skip
+def test_dextr_table_1(row, name):
+    rows = {cells[0]: first_numbers(cells[1:]) for cells in table_rows("dextr", "Table 1: Comparison") if cells}
+    assert dextr.TABLE_1[name] == rows[row]
+    assert [place.label for place in dextr.EVERYWHERE] == [
+        "TNB-Object", "TNB-Scene", "TNB-Jigsaw", "NB101", "NB201-cf10", "NB201-cf100", "NB201-ImNet120", "NB301",
+    ]  # fmt: skip
+
+
+def test_dextr_table_4():
+    rows = [first_numbers(cells[2:]) for cells in table_rows("dextr", "Table 4: Comparison") if cells]
+    assert list(dextr.TABLE_4.values()) == rows
+
+
+def test_dextr_table_5_and_figure_2():
+    said = text("dextr")
+    for place, number in dextr.TABLE_5.items():
+        benchmark = {"NB101": "NAS-Bench-101", "NB201-cf10": "NAS-Bench-201", "NB301": "NAS-Bench-301"}[place.label]
+        assert f"<td>{benchmark}</td>\n<td>{number} %</td>" in said
+    for accuracy, score in dextr_figures.FIGURE_2.items():
+        assert re.search(rf"{accuracy:.2f}% accuracy\) has the \w+ (mean )?Dextr (score|value) \({score}\)", said)
+    assert "ranging between {} and {}".format(*dextr_figures.SPREAD) in said
+
+
+def test_hnas_table_1_and_its_neighbour_table_2():
+    """Both are printed side by side: the first four numbers of a line belong to Table 1."""
+    for name, column in zip(("Grad", "SNIP", "GraSP", "Trace"), range(4), strict=True):
+        found = [row for row in printed("hnas", f"M_{{{name}}}\t", 4) if len(row) == 4]
+        for scenario, row in zip(("realizable", "non-realizable"), found[:2], strict=True):
+            ours = [hnas.TABLE_1[f"{scenario}/{place}"] for place in ("NB101", "NB201")]
+            assert tuple(v for numbers in ours for v in (numbers[column], numbers[column + 4])) == row
+
+
+def test_hnas_table_2():
+    """The text has lost its plus-minus signs: `312` is 31 +- 2, `27 1` is 27 +- 1."""
+    for name, (width, depth, trace, kappa) in hnas_cells.TABLE_2.items():
+        wide, deep = f"{width:.1f}/[45].0", f"{depth:.0f}/[56]"
+        assert re.search(rf"{name}\t{wide}\t{deep}\t{trace:.0f} ?\d+\t{kappa:.0f} \d+\n", text("hnas")), name
+
+
+def test_hnas_table_4():
+    rows = re.findall(r"^M _\{(\w+)\}\tM _\{(\w+)\}\t(.*)$", text("hnas"), flags=re.MULTILINE)
+    assert {f"{a}/{b}": numbers(values) for a, b, values in rows} == hnas.TABLE_4
+
+
+@pytest.mark.parametrize("label", ["C10", "C100", "IN-16"])
+def test_hnas_tables_5_6_and_13(label):
+    scenarios = ("realizable", "trade-off", "condition", "non-realizable")
+    start = text("hnas").index("\nTable 5: ")
+    block = text("hnas")[text("hnas").index(f"\n{label}\t", start) :].splitlines()[1:5]
+    assert [hnas.TABLE_5[f"{how}/{label}"] for how in scenarios] == [numbers(line) for line in block]
+    mean_and_deviation = [row for row in printed("hnas", f"{label}\t", 16) if len(row) in (8, 16)]
+    six = [row[::2] for row in mean_and_deviation if len(row) == 8 and row[1] < 0.1]
+    thirteen = [row[::2] for row in mean_and_deviation if len(row) == 16]
+    both = ("realizable", "non-realizable")
+    assert [hnas.TABLE_6[f"{how}/{label}"] for how in both] == six
+    assert [hnas.TABLE_13[f"{how}/{label}"] for how in both] == thirteen
+
+
+def test_hnas_ablations():
+    for name in ("LeCun", "Xavier", "He"):
+        rows = [row for row in printed("hnas", f"{name} [", 8) if len(row) == 8]
+        assert [hnas_ablations.TABLE_10[f"{how}/{name}"] for how in ("realizable", "non-realizable")] == rows
+    for table, sizes, before in ((hnas_ablations.TABLE_11, (4, 8, 16, 32, 64), "Table 11: "),
+                                 (hnas_ablations.TABLE_12, (4, 8, 16, 32), "Table 12: ")):  # fmt: skip
+        block = text("hnas").partition(f"\n{before}")[2].splitlines()
+        rows = [numbers(line) for line in block if re.match(r"\d+\t", line)][: 2 * len(sizes)]
+        assert [table[f"{which}:{size}"] for which in ("M", "kappa") for size in sizes] == rows
+
+
+def test_sigeo_table_2():
+    rows = [row for row in map(numbers, text("sigeo").splitlines()) if len(row) == 10]
+    printed_rows = rows[: len(sigeo.TABLE_2)]
+    assert list(sigeo.TABLE_2.values()) == printed_rows
+
+
+def test_nasi_table_3_7_and_figure_1():
+    """S3 is left out; the text prints Spearman of S1, S2, S3, then Kendall."""
+    for name, row in nasi.TABLE_3.items():
+        starts = {"snip": "SNIP (", "grasp": "GraSP (", "synflow": "SynFlow (", "naswot": "NASWOT (Mellor"}
+        (found,) = [r for r in printed("nasi", starts.get(name, "NASI (conditioned)"), 6) if len(r) == 6]
+        assert row == (found[0], found[3], found[1], found[4])
+    for name, row in nasi.TABLE_7.items():
+        assert row in printed("nasi", f"{name} ", 7)
+    said = text("nasi")
+    assert said.count("\u00bd = 1:00") >= 2
+    assert "Search Space 2 1e5Search Space 3 4 \u00bd = 0:95" in said
+    assert nasi.FIGURE_1 == {"labels": {"S1": 1.00, "S2": 1.00}, "data": {"S1": 0.94, "S2": 0.95}}
+
+
+def test_the_cells_of_table_2_are_the_published_ones():
+    golden = json.loads(shared("golden", "spaces_golden.json").read_text())["darts"]["genotypes"]
+    darts = load_space("darts")
+    names = {"NASNet": "NASNet", "AmoebaNet": "AmoebaNet", "ENAS": "ENAS", "DARTS": "DARTS_V2", "SNAS": "SNAS_mild"}
+    for name, reference in names.items():
+        told = {key: golden[reference][key] for key in ("normal", "normal_concat", "reduce", "reduce_concat")}
+        edges = {key: list(map(tuple, value)) if "concat" not in key else value for key, value in told.items()}
+        written = ", ".join(f"{key}={value}" for key, value in edges.items())
+        assert CELLS[name].genes == darts.parse(f"Genotype({written})").genes

@@ -1,0 +1,151 @@
+"""Asking for a reproduction: what is kept, what is listed, and what a wrong request is told."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.conftest import shared
+from untrained.benchmarks import import_benchmark
+from untrained.cli import app, main
+from untrained.errors import UsageError
+from untrained.papers import ITEMS, Reproduction, reproduce, states
+from untrained.papers._item import Curve, Line, Picture
+
+FOUND = Reproduction(
+    item="dextr-table-4",
+    paper="Dextr (Asthana et al.)",
+    title="Two rows",
+    about="Table 4: two rows.",
+    unit="Spearman",
+    lines=(
+        Line("NB201-cf10, dextr", 0.90, 0.915, 0.90, 0.93, 0.004),
+        Line("NB201-cf10, zen", 0.33, 0.21, 0.15, 0.27, note="3 disconnected"),
+        Line("NB201-cf10, zico", 0.76, None, note="not defined on this sample"),
+        Line("NB201-cf10, mine", None, 0.5),
+    ),
+    deviations=("Ours is a sample.",),
+    pictures=(Picture("A picture", "x", "y", (Curve("a", (1.0, 2.0), (3.0, 4.0)),)),),
+    command="untrained reproduce dextr-table-4",
+    settings={"samples": "12"},
+    seconds=3.5,
+    made_on="2026-01-02 03:04 UTC",
+)
+
+
+def test_a_reproduction_comes_back_as_it_was_saved(run_folder):
+    found = replace(FOUND, folder=str(run_folder)).save()
+    assert Reproduction.read(run_folder) == found
+    head, *rows = (run_folder / "reproduction.csv").read_text().splitlines()
+    assert head == "what,published,ours,low,high,spread,note,difference"
+    assert rows[1].startswith('"NB201-cf10, zen",0.33,0.21,0.15,0.27,,3 disconnected,-0.12')
+    assert not list(run_folder.glob("*.part"))
+
+
+def test_the_furthest_line_is_the_one_that_differs_most():
+    assert FOUND.furthest == FOUND.lines[1]
+    assert replace(FOUND, lines=FOUND.lines[2:]).furthest is None
+
+
+def test_lines_are_written_for_people():
+    assert FOUND.written() == [
+        ("NB201-cf10, dextr", "0.900", "0.915", "0.900 to 0.930", "0.004", "+0.015", ""),
+        ("NB201-cf10, zen", "0.330", "0.210", "0.150 to 0.270", "", "\u22120.120", "3 disconnected"),
+        ("NB201-cf10, zico", "0.760", "", "", "", "", "not defined on this sample"),
+        ("NB201-cf10, mine", "", "0.500", "", "", "", ""),
+    ]
+
+
+def test_a_damaged_file_is_refused_in_one_line(run_folder):
+    replace(FOUND, folder=str(run_folder)).save()
+    (run_folder / "reproduction.json").write_text('{"lines": [{"nonsense": 1}]}')
+    with pytest.raises(UsageError, match=r"reproduction.json cannot be read: .*makes it anew") as told:
+        Reproduction.read(run_folder)
+    assert "\n" not in str(told.value)
+
+
+def test_the_state_of_every_item_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert {row["state"] for row in states()} == {"never run"}
+    names = [row["name"] for row in states()]
+    assert sorted(names) == sorted(ITEMS)
+    assert names.index("hnas-table-2") < names.index("hnas-table-10")
+    replace(FOUND, folder="runs/reproduce-dextr-table-4").save()
+    row = next(row for row in states() if row["name"] == "dextr-table-4")
+    assert row["state"] == "furthest off: -0.12 (NB201-cf10, zen)"
+    assert (row["made_on"], row["furthest"]) == (FOUND.made_on, pytest.approx(-0.12))
+    (tmp_path / "runs/reproduce-dextr-table-4/reproduction.json").write_text("{")
+    assert "cannot be read" in next(row["state"] for row in states() if row["name"] == "dextr-table-4")
+
+
+def test_a_missing_table_is_told_before_anything_is_measured(tmp_path, run_folder):
+    with pytest.raises(UsageError, match="untrained data import nasbench201 PATH"):
+        reproduce("dextr-table-4", data_root=tmp_path, run=run_folder)
+    assert not run_folder.exists()
+
+
+@pytest.mark.data
+def test_every_table_is_looked_for_first(small, tmp_path, run_folder):
+    """The second of two is missing: nothing is measured on the first."""
+    import_benchmark("nasbench1shot1_s1", shared("data"), tmp_path)
+    with pytest.raises(UsageError, match="the table of nasbench1shot1_s2 is not at"):
+        reproduce("nasi-figure-3", samples=3, batch=2, data_root=tmp_path, run=run_folder)
+    assert not run_folder.exists()
+
+
+def test_an_unknown_item_lists_the_near_ones():
+    with pytest.raises(UsageError, match="no table or figure is called 'dextr-tabel-4'; did you mean dextr-table-4"):
+        reproduce("dextr-tabel-4")
+
+
+@pytest.mark.parametrize("asked", [{"samples": 2}, {"seeds": 0}, {"batch": 0}])
+def test_an_impossible_effort_is_refused(asked):
+    with pytest.raises(UsageError, match="at least 3 samples, 1 seed and a batch of 1"):
+        reproduce("dextr-table-4", **asked)
+
+
+# ---------------------------------------------------------------------------------------------------- the commands
+
+
+def typed(*words):
+    with pytest.raises(SystemExit) as left:
+        app(list(words))
+    return left.value.code
+
+
+def test_the_command_alone_lists_everything(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert typed("reproduce") == 0
+    shown = capsys.readouterr().out
+    assert "dextr-table-1" in shown
+    assert "never run" in shown
+    assert typed("list", "papers", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {"name", "paper", "title", "about", "needs", "state"} <= rows[0].keys()
+    assert typed("list", "papers") == 0
+    assert "needs: nasbench201" in capsys.readouterr().out
+
+
+@pytest.mark.data
+def test_the_command_prints_writes_a_page_and_answers_json(small, data_root, run_folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    effort = ["--samples", "4", "--batch", "2", "--run", str(run_folder), "--data-root", str(data_root)]
+    assert typed("reproduce", "dextr-table-5", *effort) == 0
+    shown = capsys.readouterr().out
+    assert "99.18" in shown
+    assert "NB101: our table holds 5,621 of 423,624 architectures." in shown
+    assert {path.name for path in run_folder.iterdir()} >= {"report.html", "reproduction.csv", "reproduction.json"}
+    assert typed("reproduce", "dextr-table-5", *effort, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["lines"][0].keys() >= {"what", "published", "ours", "low", "high", "spread", "difference"}
+    assert document["deviations"]
+    assert typed("report", str(run_folder)) == 0
+
+
+def test_a_wrong_request_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["untrained", "reproduce", "dextr"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err.strip().count("\n") == 0
