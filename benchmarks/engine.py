@@ -114,8 +114,9 @@ def long(options: argparse.Namespace) -> None:
 
     def watch(at: Progress) -> None:
         times.append(perf_counter())
-        if at.done in (1000, size):
+        if at.done in (1000, 5000, 10_000, size):
             memory[at.done] = resident()
+            print(f"after {at.done:,}: {memory[at.done]:.0f} MiB, {times[-1] - times[0]:.0f} s", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         search("nasbench201", "params", budget=size, run=folder, workers=2, watch=watch)

@@ -8,7 +8,6 @@ This file knows nothing of strategies.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from untrained.engine.executor import threads
 from untrained.errors import UsageError
 from untrained.probe.flops import Operation
 from untrained.strategies.limits import Pace
@@ -67,7 +67,7 @@ class Stopwatch:
         """The latency of a network on inputs of this shape."""
         inputs = torch.randn(self.batch, *input_shape, generator=torch.Generator().manual_seed(0))
         run = self._torch(network, inputs) if self.runtime == "torch" else self._onnx(network, inputs)
-        with _threads(self.threads), torch.inference_mode():
+        with threads(self.threads), torch.inference_mode():
             for _ in range(self.warm_up):
                 run()
             seconds = median(_timed(run) for _ in range(self.runs))
@@ -102,16 +102,6 @@ def _timed(run: Callable[[], Any]) -> float:
     start = perf_counter()
     run()
     return perf_counter() - start
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # ------------------------------------------------------------------------------------------------------ predicting
