@@ -1,5 +1,6 @@
 """Evaluators: what is known is not computed again, what a score depends on and what not, and what it cost."""
 
+import pickle
 import random
 import time
 from dataclasses import replace
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 import untrained
 from tests.engine.helpers import ARCH, CONV, NONE, TASK, Counter, archs, failure, judge, nb201, tiny, value, weight_sum
 from untrained import Probe, Task, score
+from untrained.data import load
 from untrained.engine import ProxyEvaluator, Store
 from untrained.engine.executor import Inline
 from untrained.errors import UsageError
@@ -255,3 +257,22 @@ def test_nothing_more_is_worked_on_when_nobody_listens(tmp_path):
     next(answers)
     answers.close()
     assert counter.calls == 1
+
+
+class Copying(Inline):
+    """Answers as another process gives them: copies of everything."""
+
+    def map(self, questions: Any) -> Any:
+        for place, records in super().map(questions):
+            yield place, pickle.loads(pickle.dumps(records))
+
+
+def test_records_are_about_the_askers_own_objects():
+    """A long search would otherwise keep a copy of the architecture and the task for every record."""
+    source = load("noise", TASK)
+    evaluate = ProxyEvaluator.here(lambda arch: tiny.build(arch, TASK), source, [load_proxy("params")])
+    evaluate.executor = Copying(evaluate.executor.examiner)  # type: ignore[attr-defined]
+    asked = list(tiny)[:2]
+    found = [record for records in evaluate(asked) for record in records]
+    assert all(record.arch is arch for record, arch in zip(found, asked, strict=True))
+    assert found[0].task is found[1].task is source.task

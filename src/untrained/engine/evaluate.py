@@ -7,7 +7,7 @@ What the store knows is not asked again; what arrives is stored at once, by this
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -76,7 +76,8 @@ class ProxyEvaluator:
     def _answers(self, questions: Sequence[Blanks]) -> Generator[list[Record]]:
         """Nothing at first, so that what is known already can be told; then the answers as they come, stored."""
         yield []
-        for _, records in self.executor.map(questions):
+        for place, answers in self.executor.map(questions):
+            records = [_adopted(blank, answer) for blank, answer in zip(questions[place], answers, strict=True)]
             if self.store is not None:
                 self.store.add(records)
             yield records
@@ -91,6 +92,13 @@ class ProxyEvaluator:
         kind = torch.device(self.device).type
         task, data = self.samples.source.task, self.samples.fingerprint
         return [Record(arch, p.measure, task, seed, 0.0, data=data(p.samples, seed), device=kind) for p in self.proxies]
+
+
+def _adopted(blank: Record, answer: Record) -> Record:
+    """The answer about our own architecture and task: what another process sends back are copies, and a long search
+    would keep one of everything for each record."""
+    ours = {name: getattr(blank, name) for name in ("arch", "measure", "task", "data", "init", "dtype", "device")}
+    return replace(answer, **ours)
 
 
 @dataclass(frozen=True)
