@@ -1,17 +1,41 @@
-"""Files that are written whole or not at all, and rows as CSV."""
+"""Files that are written whole or not at all, and what a study leaves in its folder."""
 
 import csv
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from untrained.errors import UsageError
+
 
 def write_whole(path: Path, text: str) -> None:
-    part = path.with_suffix(".part")
+    part = path.with_name(f"{path.name}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
+
+
+def write_study(path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Facts as JSON at `path`, and rows as CSV beside them."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(facts, indent=1))
+        write_whole(path.with_suffix(".csv"), csv_of(rows))
+    except OSError as error:
+        raise UsageError(f"{path.parent} cannot be used as a run folder: {error}") from error
+
+
+@contextmanager
+def reading_study(path: Path) -> Iterator[dict[str, Any]]:
+    """The facts at `path`; whatever is wrong with them, there or inside of the block, is told in one line."""
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        yield facts
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}; the command that made it makes it anew") from error
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -6,12 +6,15 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from untrained.errors import UsageError, unknown
+
+T = TypeVar("T")
 
 
 class UserCodeError(UsageError):
@@ -39,6 +42,15 @@ def from_file(name: str) -> Any:
     if not hasattr(module, attribute):
         raise unknown(f"object in {where}", attribute, [n for n in vars(module) if not n.startswith("_")])
     return getattr(module, attribute)
+
+
+def loaded(name: str, known: Mapping[str, T], kind: type[T], what: str, decorator: str) -> tuple[T, dict[str, Any]]:
+    """The member of a catalogue, or of a user's file, that `name` means; and the options in its brackets."""
+    base, options = parse_call(name)
+    found = from_file(base) if names_file(base) else known[base]
+    if not isinstance(found, kind):
+        raise UsageError(f"{base} is not a {what}; put {decorator} above the function")
+    return found, options
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:

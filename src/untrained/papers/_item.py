@@ -3,7 +3,6 @@
 Knows nothing of networks, tables or how anything was measured.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from inspect import cleandoc
@@ -11,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained import _numbers
-from untrained._files import csv_of, write_whole
-from untrained.errors import UsageError
+from untrained._files import reading_study, write_study
 from untrained.registry import Registry
 from untrained.strategies.search import Watcher
 from untrained.studies._scores import Crew
@@ -119,26 +117,16 @@ class Reproduction:
 
     def save(self) -> "Reproduction":
         """Write `reproduction.json`, whole or not at all, and the lines as `reproduction.csv`."""
-        folder = Path(self.folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / FILE, json.dumps(asdict(self), indent=1))
-            write_whole(folder / "reproduction.csv", csv_of(self.rows()))
-        except OSError as error:
-            raise UsageError(f"{folder} cannot be used as a run folder: {error}") from error
+        write_study(Path(self.folder, FILE), asdict(self), self.rows())
         return self
 
     @staticmethod
     def read(folder: str | Path) -> "Reproduction":
-        path = Path(folder, FILE)
-        try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        with reading_study(Path(folder, FILE)) as facts:
             lines = tuple(Line(**line) for line in facts["lines"])
             pictures = tuple(_picture(**picture) for picture in facts["pictures"])
             told = {"lines": lines, "pictures": pictures, "deviations": tuple(facts["deviations"])}
             return Reproduction(**facts | told | {"folder": str(folder)})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"{path} cannot be read: {error}; the command that made it makes it anew") from error
 
 
 def _written(line: Line, decimals: int) -> tuple[str, ...]:

@@ -3,9 +3,8 @@
 dextr   dextr(variant=published)   naswot(samples=128)   ./mine.py:my_proxy
 """
 
-from untrained._load import from_file, names_file, parse_call
+from untrained._load import loaded
 from untrained._load import split_names as split_names
-from untrained.errors import UsageError
 from untrained.proxies import (  # noqa: F401 - they register themselves
     aznas,
     combined,
@@ -39,8 +38,5 @@ def load_proxy(name: "str | Proxy") -> Proxy:
     """The proxy that `name` means, with its options set."""
     if isinstance(name, Proxy):
         return name
-    base, options = parse_call(name)
-    found = from_file(base) if names_file(base) else PROXIES[base]
-    if not isinstance(found, Proxy):
-        raise UsageError(f"{base} is not a proxy; put @untrained.proxy(...) above the function")
+    found, options = loaded(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
     return found.configured(**options) if options else found

@@ -1,12 +1,12 @@
 """`report(folder)`: read a run folder, sum it up, write its page. Reads Records; knows nothing of networks."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from untrained._files import write_whole
 from untrained.engine.aggregates import aggregated
 from untrained.engine.store import Store
 from untrained.errors import UsageError
@@ -36,9 +36,8 @@ def report(folder: str | Path) -> Path:
         page = reproduction_page.render(_item.Reproduction.read(folder))
     else:
         page = _search_page(folder)
-    partial, path = Path(folder, "report.html.part"), Path(folder, "report.html")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
+    path = Path(folder, "report.html")
+    write_whole(path, page)
     return path
 
 

@@ -1,7 +1,6 @@
 """The spaces, one file each; `load_space` is the door. A name, or a file and a function: `./mine.py:mynet`."""
 
-from untrained._load import from_file, names_file, parse_call
-from untrained.errors import UsageError
+from untrained._load import loaded
 from untrained.spaces import (  # noqa: F401 - they register themselves
     autoformer,
     darts,
@@ -24,8 +23,5 @@ def load_space(name: str | Space) -> Space:
     """The space called `name`, or the one a user wrote in a file; options in brackets: `nasbench201(channels=32)`."""
     if isinstance(name, Space):
         return name
-    base, options = parse_call(name)
-    found = from_file(base) if names_file(base) else SPACES[base]
-    if not isinstance(found, Space):
-        raise UsageError(f"{base} is not a space; put @untrained.space above the function")
+    found, options = loaded(name, SPACES, Space, "space", "@untrained.space")
     return found.configured(**options) if options else found

@@ -1,7 +1,6 @@
 """A run folder: `run.json` (what was asked, and what it cost), `records.sqlite` (what was found), `report.html`."""
 
 import json
-import os
 import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained import __version__
+from untrained._files import write_whole
 from untrained._typed import options
 from untrained.engine import Cost, Store
 from untrained.errors import UsageError
@@ -147,11 +147,9 @@ class Run:
         """Write `run.json` whole or not at all."""
         facts = asdict(self)
         del facts["folder"]
-        partial = self.folder / "run.json.part"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(facts, indent=2) + "\n")
-            os.replace(partial, self.folder / "run.json")
+            write_whole(self.folder / "run.json", json.dumps(facts, indent=2) + "\n")
         except OSError as error:
             raise UsageError(f"{self.folder} cannot be used as a run folder: {error}") from error
         return self

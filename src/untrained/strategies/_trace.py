@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from untrained._files import write_whole
 from untrained.types import Arch
 
 FILE = "trace.json"
@@ -17,7 +18,7 @@ def save(folder: Path, trace: Iterable[Any]) -> None:
     """Write it, unless there is nothing to tell."""
     steps = [plain(step) for step in trace]
     if steps:
-        Path(folder, FILE).write_text(json.dumps(steps, indent=1) + "\n", encoding="utf-8")
+        write_whole(Path(folder, FILE), json.dumps(steps, indent=1) + "\n")
 
 
 def read(folder: str | Path) -> list[Step]:

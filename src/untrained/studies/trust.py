@@ -3,13 +3,11 @@
 Knows nothing of networks, tables or how anything was measured.
 """
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from untrained._files import csv_of, write_whole
-from untrained.errors import UsageError
+from untrained._files import reading_study, write_study
 
 FILE = "trust.json"
 
@@ -83,25 +81,15 @@ class Trust:
 
     def save(self) -> "Trust":
         """Write `trust.json`, whole or not at all, and the rows as `trust.csv`."""
-        folder = Path(self.folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / FILE, json.dumps(asdict(self), indent=1))
-            write_whole(folder / "trust.csv", csv_of(self.rows()))
-        except OSError as error:
-            raise UsageError(f"{folder} cannot be used as a run folder: {error}") from error
+        write_study(Path(self.folder, FILE), asdict(self), self.rows())
         return self
 
     @staticmethod
     def read(folder: str | Path) -> "Trust":
-        path = Path(folder, FILE)
-        try:
-            facts: dict[str, Any] = json.loads(path.read_text())
+        with reading_study(Path(folder, FILE)) as facts:
             judged = tuple(_judged(**row) for row in facts["judged"])
             tuples = {name: tuple(facts[name]) for name in ("archs", "truth", "notes")}
             return Trust(**facts | tuples | {"judged": judged, "folder": str(folder)})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"{path} cannot be read: {error}; the command that made it makes it anew") from error
 
 
 def _judged(statistics: dict[str, dict[str, Any] | None], scores: list[float | None], **facts: Any) -> Judged:

@@ -1,0 +1,77 @@
+"""The commands about files: stores of records, and tables of known results."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrained._cli import DataRoot, Json, app, print_json
+
+data_app = typer.Typer(help="Tables of known results: import them.", no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(data_app, name="data")
+store = typer.Typer(help="Look into a store of records, take it elsewhere, put two together.", no_args_is_help=True)
+app.add_typer(store, name="store")
+Where = Annotated[Path, typer.Argument(help="A run folder, or the SQLite file in it.")]
+
+
+@store.command()
+def info(where: Where, as_json: Json = False) -> None:
+    """Say what a store holds: architectures, records, failures, measures.
+
+    Example: untrained store info runs/mine
+    """
+    from untrained._terminal import show_facts
+    from untrained.engine import stores
+
+    facts = stores.info(where)
+    print_json(facts) if as_json else show_facts(facts)
+
+
+@store.command()
+def export(
+    where: Where,
+    out: Annotated[Path, typer.Argument(help="A file that ends in .parquet or .csv.")],
+    as_json: Json = False,
+) -> None:
+    """Write all records of a store as a table.
+
+    Example: untrained store export runs/mine records.parquet
+    """
+    from untrained.engine import stores
+
+    rows = stores.export(where, out)
+    print_json({"rows": rows, "file": str(out)}) if as_json else typer.echo(f"{rows:,} records: {out}")
+
+
+@store.command()
+def merge(
+    into: Where,
+    others: Annotated[list[Path], typer.Argument(help="Stores to read from; they are left as they are.")],
+    as_json: Json = False,
+) -> None:
+    """Add to one store what others know and it does not.
+
+    Example: untrained store merge runs/mine runs/yours
+    """
+    from untrained.engine import stores
+
+    added = stores.merge(into, others)
+    print_json({"added": added, "store": str(into)}) if as_json else typer.echo(f"{added:,} records added to {into}")
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="The benchmark; see `untrained list benchmarks`.")],
+    path: Annotated[Path, typer.Argument(help="A file or folder of its publishers.")],
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Make the table of a benchmark from its publishers' files; what is there already stays.
+
+    Example: untrained data import nasbench201 ~/NATS-tss-v1_0-3ffb9-simple
+    """
+    from untrained.benchmarks import import_benchmark
+
+    table = import_benchmark(name, path, data_root)
+    row = {"name": name, "file": str(table.path), "rows": len(table), "about": table.about}
+    print_json(row) if as_json else typer.echo(f"{table.path}: {table.about}")
