@@ -34,15 +34,21 @@ class Arch:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a network is for: the data it will see, their shape (channels first) and the loss."""
+    """What a network is for: the data it will see, their shape (channels first) and the loss.
+
+    A table has rows of shape (columns,): first the dense columns, then one column of identifiers for each entry of
+    `vocabularies`, whole numbers from 0 up to that entry, held as float32 like the rest of the row.
+    """
 
     dataset: str
     input_shape: tuple[int, ...]
     num_classes: int
     loss: str = "cross_entropy"
+    vocabularies: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.dataset}:{'x'.join(map(str, self.input_shape))}:{self.num_classes}:{self.loss}"
+        words = self.dataset, "x".join(map(str, self.input_shape)), self.num_classes, self.loss
+        return ":".join(map(str, words)) + (f":{len(self.vocabularies)} of identifiers" if self.vocabularies else "")
 
 
 @dataclass(frozen=True, slots=True)

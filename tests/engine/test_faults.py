@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from textwrap import dedent
 
@@ -18,7 +19,7 @@ from untrained import Probe, Record, load_space, score, search
 from untrained.data import load
 from untrained.engine import Job, Samples, Store, hired
 from untrained.engine._pool import Died, Ready
-from untrained.engine.processes import ProcessCrew, _cause
+from untrained.engine.processes import ProcessCrew, _cause, _last_words
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.strategies import Result
@@ -134,8 +135,16 @@ def test_who_ends_its_worker_has_crashed_by_every_proxy_and_says_how(story, fate
     assert {name: record.error for name, record in records.items()} == dict.fromkeys(
         ("mean_of_samples", "params", "flops"), Failure("crashed", DIED[fate])
     )
-    assert records["params"].error.trace.startswith(f"last words of {fate}")
+    assert f"last words of {fate}" in records["params"].error.trace.splitlines()
     assert "Fatal Python error: _enter" not in records["params"].error.trace
+
+
+def test_last_words_are_the_whole_lines_at_the_end_however_long_the_stacks_of_a_crash_are():
+    lines = [f"line {number}" for number in range(3000)]  # 26,890 bytes
+    kept = _last_words(BytesIO("\n".join(lines).encode())).splitlines()
+    assert kept == lines[-len(kept) :]
+    assert 15_980 < len("\n".join(kept)) <= 16_000
+    assert _last_words(BytesIO(b"little\nis said\n")) == "little\nis said"
 
 
 def test_who_takes_too_long_is_stopped(story):

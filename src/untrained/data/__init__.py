@@ -9,3 +9,9 @@ from untrained.data._source import Source as Source
 from untrained.data._source import data_root as data_root
 from untrained.data._source import from_tensors as from_tensors
 from untrained.data._source import load as load
+from untrained.data.parts import TEST as TEST
+from untrained.data.parts import TRAIN as TRAIN
+from untrained.data.parts import VAL as VAL
+from untrained.data.parts import Part as Part
+from untrained.data.parts import Parts as Parts
+from untrained.data.parts import Pictures as Pictures

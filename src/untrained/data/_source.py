@@ -5,6 +5,7 @@ This room knows shapes, classes and files; it knows nothing of networks.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from untrained._root import data_root as data_root
+from untrained.data.parts import TEST, TRAIN, VAL, Parts, Pictures, stratified
 from untrained.errors import UsageError
 from untrained.registry import Registry
 from untrained.rng import torch_generator
@@ -23,10 +25,20 @@ Draw = Callable[[int, torch.Generator], Batch]
 
 @dataclass(frozen=True)
 class Source:
-    """Samples for a task: `draw(n, generator)` gives n of them."""
+    """Samples for a task: `draw(n, generator)` gives n of them to look at, none of which a network is judged on later.
+    `open_parts()` gives all of them to whoever trains; it gives nothing where samples are made up."""
 
     task: Task
     draw: Draw
+    open_parts: Callable[[], Parts] = dict
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Train, val and test, opened when first asked for; a UsageError where there are none."""
+        found = self.open_parts()
+        if not found:
+            raise UsageError(f"{self.task.dataset} has nothing to learn from; take data with labels, such as digits")
+        return found
 
     def batch(self, samples: int, seed: int = 0) -> Batch:
         return self.draw(samples, torch_generator("batch", self.task.dataset, seed))
@@ -74,27 +86,52 @@ def from_tensors(inputs: Tensor, targets: Tensor | None, task: Task) -> Source:
     """The user's own samples, in their own order; without targets, random ones."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
-        labels = random_labels(len(inputs), task.num_classes, generator) if targets is None else targets
+        labels = random_labels(len(inputs), task, generator) if targets is None else targets
         return Batch(inputs[:samples], labels[:samples])
 
     return Source(task, draw)
 
 
-def from_arrays(images: Tensor, labels: Tensor, task: Task, statistics: tuple[Tensor, Tensor] | None = None) -> Source:
-    """Images (N, H, W, C) of uint8 and their labels: random samples, resized to the task and normalised per channel."""
+def from_arrays(
+    images: Tensor,
+    labels: Tensor,
+    task: Task,
+    statistics: tuple[Tensor, Tensor] | None = None,
+    judged: tuple[Tensor, Tensor] | None = None,
+) -> Source:
+    """Images (N, H, W, C) of uint8 and their labels: random samples, resized to the task and normalised per channel.
+    They are of the part that is learned from, and of the others only where that one has too few.
+
+    `judged` are the images and labels that the publisher keeps for the test; without them 15 % of each class are.
+    """
+    labels, shares = labels.long(), {TRAIN: 0.9, VAL: 0.1} if judged else {TRAIN: 0.7, VAL: 0.15, TEST: 0.15}
+    places = stratified(labels, shares, task)
+    mean, std = (fit_statistic(value, task) for value in statistics or channel_statistics(images))
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
-        order = torch.randperm(len(images), generator=generator)[:samples]
-        pixels = images[order].permute(0, 3, 1, 2).float() / 255
-        mean, std = statistics or channel_statistics(images)
-        normal = (fit_channels(pixels, task) - fit_statistic(mean, task)) / fit_statistic(std, task)
-        return Batch(resize(normal, task), labels[order].long())
+        order = torch.cat([rows[torch.randperm(len(rows), generator=generator)] for rows in places.values()])[:samples]
+        pixels = fit_channels(images[order].permute(0, 3, 1, 2).float() / 255, task)
+        return Batch(resize((pixels - mean) / std, task), labels[order])
 
-    return Source(task, draw)
+    def parts() -> Parts:
+        found = {name: (images[rows], labels[rows]) for name, rows in places.items()}
+        found |= {TEST: (judged[0], judged[1].long())} if judged else {}
+        return {name: Pictures(fitted(x, task), y, mean.flatten(), std.flatten()) for name, (x, y) in found.items()}
+
+    return Source(task, draw, parts)
 
 
-def random_labels(samples: int, classes: int, generator: torch.Generator) -> Tensor:
-    return torch.randint(max(classes, 1), (samples,), generator=generator)
+def fitted(images: Tensor, task: Task) -> Tensor:
+    """Images (N, H, W, C) of uint8 in the size and with the channels of the task."""
+    if images.shape[1:] == (*task.input_shape[1:], task.input_shape[0]):
+        return images
+    scaled = [resize(fit_channels(few.permute(0, 3, 1, 2).float(), task), task) for few in images.split(1000)]  # type: ignore[no-untyped-call]
+    return torch.cat([few.round().clamp(0, 255).to(torch.uint8) for few in scaled]).permute(0, 2, 3, 1).contiguous()
+
+
+def random_labels(samples: int, task: Task, generator: torch.Generator) -> Tensor:
+    classes = 2 if task.loss == "bce" else max(task.num_classes, 1)
+    return torch.randint(classes, (samples,), generator=generator)
 
 
 def channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,7 @@ from untrained.types import Batch, Task
 @source("noise", "Gaussian noise of any shape, random labels")
 def noise(argument: str, like: Task, root: Path) -> Source:
     task = replace(like, dataset="noise")
-    return _unlabelled(task, lambda generator: torch.randn(task.input_shape, generator=generator))
+    return _unlabelled(task, lambda generator: _gaussian(task, generator))
 
 
 @source("photos", "crops of two photographs (a temple, a flower), random labels")
@@ -44,7 +44,7 @@ def _unlabelled(task: Task, make: Callable[[torch.Generator], Tensor]) -> Source
     """Samples made one after the other, each with a random label."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
-        pairs = [(make(generator), random_labels(1, task.num_classes, generator)) for _ in range(samples)]
+        pairs = [(make(generator), random_labels(1, task, generator)) for _ in range(samples)]
         return Batch(torch.stack([image for image, _ in pairs]), torch.cat([label for _, label in pairs]))
 
     return Source(task, draw)
@@ -55,6 +55,14 @@ def digits(argument: str, like: Task, root: Path) -> Source:
     table = _digits()
     images = (table[:, :64].reshape(-1, 8, 8, 1) * (255 / 16)).to(torch.uint8)
     return from_arrays(images, table[:, 64], image_task("digits", like, classes=10))
+
+
+def _gaussian(task: Task, generator: torch.Generator) -> Tensor:
+    """One sample; in a row of a table the identifiers are as likely as each other."""
+    values = torch.randn(task.input_shape, generator=generator)
+    for column, size in enumerate(task.vocabularies, len(values) - len(task.vocabularies)):
+        values[column] = _between(0, size - 1, generator)
+    return values
 
 
 def _crop(task: Task, generator: torch.Generator) -> Tensor:

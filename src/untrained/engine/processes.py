@@ -18,7 +18,9 @@ from untrained.engine.measure import Blanks, Job
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _LAST_WILL = {"PYTHONFAULTHANDLER": "1"}  # a worker that crashes says where
-_LAST_WORDS = 2000  # characters of what a dead worker said
+_LAST_WORDS = (
+    16_000  # bytes of what a dead worker said: the stacks of a crash can be long, and follow what the user printed
+)
 
 
 class ProcessCrew:
@@ -75,8 +77,7 @@ class ProcessCrew:
                 self._events.put(_event(worker, *pickle.load(process.stdout)))
         except (EOFError, OSError, pickle.UnpicklingError):
             code = process.wait()
-            said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_WORDS))
-            self._events.put(Died(worker, _cause(code), said.read().decode(errors="replace").strip()))
+            self._events.put(Died(worker, _cause(code), _last_words(said)))
         finally:
             process.stdout.close()
             said.close()
@@ -94,6 +95,15 @@ def _event(worker: int, kind: str, what: Any) -> Event:
     if kind == "ready":
         return Ready(worker)
     return Answered(worker, what) if kind == "answer" else Refused(worker, what)
+
+
+def _last_words(said: IO[bytes]) -> str:
+    """The end of what was said, in whole lines."""
+    start = said.seek(0, os.SEEK_END) - _LAST_WORDS
+    said.seek(max(0, start))
+    if start > 0:
+        said.readline()  # the rest of a line that began before
+    return said.read().decode(errors="replace").strip()
 
 
 def _cause(code: int) -> str:

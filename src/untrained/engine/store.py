@@ -170,7 +170,9 @@ def _advice(said: str) -> str:
 
 @cache
 def _task_text(task: Task) -> str:
-    return json.dumps([task.dataset, list(task.input_shape), task.num_classes, task.loss])
+    """A table's vocabularies come last, and only where there are some: pictures are filed as they always were."""
+    words = [task.dataset, list(task.input_shape), task.num_classes, task.loss]
+    return json.dumps([*words, list(task.vocabularies)] if task.vocabularies else words)
 
 
 def _outcome(record: Record) -> tuple[object, ...]:
@@ -190,12 +192,12 @@ def _read(row: tuple[Any, ...]) -> Record:
 def _record(row: tuple[Any, ...]) -> Record:
     key = Key(*row[: len(KEY)])
     found = dict(zip(COLUMNS, row, strict=True))
-    dataset, shape, classes, loss = json.loads(key.task)
+    dataset, shape, classes, loss, *rest = json.loads(key.task)
     error = Failure(found["error"], found["detail"] or "", found["trace"] or "") if found["error"] else None
     return Record(
         arch=Arch(key.space, tuple((name, choice) for name, choice in json.loads(found["genes"])), key.arch),
         measure=key.measure,
-        task=Task(dataset, tuple(shape), classes, loss),
+        task=Task(dataset, tuple(shape), classes, loss, tuple(rest[0]) if rest else ()),
         seed=key.seed,
         value=found["value"],
         error=error,

@@ -106,7 +106,7 @@ def relabelled(source: Source) -> Source:
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         images = source.draw(samples, generator).inputs
-        return Batch(images, random_labels(MOST, source.task.num_classes, generator)[:samples])
+        return Batch(images, random_labels(MOST, source.task, generator)[:samples])
 
     return Source(source.task, draw)
 

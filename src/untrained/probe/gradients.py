@@ -18,11 +18,13 @@ from untrained.probe.layers import substitutes, weights
 from untrained.probe.tracking import Tracking, WithoutNorms
 from untrained.types import Batch
 
-LOSSES: dict[str, Callable[..., Tensor]] = {
-    "cross_entropy": F.cross_entropy,
-    "mse": F.mse_loss,
-    "bce": F.binary_cross_entropy_with_logits,
-}
+
+def _bce(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Logits against zeros and ones; labels (samples,) are for the one output of each sample."""
+    return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype).view_as(outputs), reduction=reduction)
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {"cross_entropy": F.cross_entropy, "mse": F.mse_loss, "bce": _bce}
 Network = Callable[[Tensor], Tensor]
 
 

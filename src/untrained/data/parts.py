@@ -1,0 +1,69 @@
+"""The parts of a data set: one to learn from, one to choose by, one to be judged on once. Whoever only scores networks
+at initialisation draws from the first.
+
+A `Part` hands out its samples in passes. Pictures are held as bytes in one size, so that a training can keep all of
+them on its device and distort them there; rows of a table may be read from a file while they are asked for.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from untrained.rng import torch_generator
+from untrained.types import Batch, Task
+
+TRAIN, VAL, TEST = "train", "val", "test"
+
+
+class Part(Protocol):
+    """Samples of one part."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
+        """One pass: every sample once, in an order that the generator decides or, without one, as they lie."""
+        ...
+
+
+Parts = Mapping[str, Part]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A part that is held in memory: uint8 (N, H, W, C) of one size, with the statistics that make them normal."""
+
+    images: Tensor
+    labels: Tensor
+    mean: Tensor  # (C,), on the scale 0 to 1
+    std: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
+        places = torch.arange(len(self)) if order is None else torch.randperm(len(self), generator=order)
+        for rows in places.split(size):  # type: ignore[no-untyped-call]
+            yield Batch(self.normal(self.images[rows]), self.labels[rows])
+
+    def normal(self, images: Tensor) -> Tensor:
+        """(N, C, H, W), each channel of mean zero and deviation one over the data set."""
+        pixels = images.permute(0, 3, 1, 2).float() / 255
+        return (pixels - self.mean.reshape(1, -1, 1, 1)) / self.std.reshape(1, -1, 1, 1)
+
+
+def stratified(labels: Tensor, shares: Mapping[str, float], task: Task, seed: int = 0) -> dict[str, Tensor]:
+    """Places of each part, in rising order: every class in the same shares, what is left over in the first part."""
+    places: dict[str, list[Tensor]] = {name: [] for name in shares}
+    first, *others = shares
+    for label in labels.unique():  # type: ignore[no-untyped-call]
+        rows = (labels == label).nonzero()[:, 0]
+        rows = rows[torch.randperm(len(rows), generator=torch_generator("split", task.dataset, int(label), seed))]
+        for name in others:
+            cut = round(shares[name] * len(rows))
+            places[name].append(rows[:cut])
+            rows = rows[cut:]
+        places[first].append(rows)
+    return {name: torch.cat(found).sort().values for name, found in places.items()}
