@@ -126,9 +126,9 @@ class Chaos:
 
     def progress(self, driver: "subprocess.Popen[bytes]") -> bool:
         """Wait until something new is stored and a random moment longer; whether the driver is still there then."""
-        before, deadline = stored(self.folder / self.run), time.monotonic() + 60
+        before, deadline = stored(self.folder / self.run), time.monotonic() + 240
         while driver.poll() is None and stored(self.folder / self.run) == before:
-            assert time.monotonic() < deadline, f"nothing was stored for a minute: {self.log} {self.said()}"
+            assert time.monotonic() < deadline, f"nothing was stored for four minutes: {self.log} {self.said()}"
             time.sleep(0.01)
         time.sleep(self.chance.uniform(0, 0.15))
         return driver.poll() is None
@@ -138,10 +138,10 @@ class Chaos:
         assert workers_of(driver.pid)
         driver.kill()
         driver.wait()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         rays = {p for p, title in orphans.items() if any(name in title for name in RAYS_OWN)}
         while left := (orphans.keys() - rays) & Process.all().keys():
-            assert time.monotonic() < deadline, f"orphans after five seconds: {[orphans[p] for p in left]}"
+            assert time.monotonic() < deadline, f"orphans after half a minute: {[orphans[p] for p in left]}"
             time.sleep(0.05)
         for helper in rays & Process.all().keys():
             die(helper)
