@@ -37,7 +37,7 @@ QUICK = [text for text, metrics in CASES if metrics["A.flops_params_M_official"]
 
 
 def each(cases: list[tuple[str, dict[str, Any]]]) -> pytest.MarkDecorator:
-    """One test an architecture; whose network is large, is slow. The scores of one network are wanted by one process."""
+    """One test an architecture; slow where its network is large. One process takes all tests of one architecture."""
 
     def marks(text: str) -> list[pytest.MarkDecorator]:
         return [pytest.mark.xdist_group(text), *([] if text in QUICK else [pytest.mark.slow])]
