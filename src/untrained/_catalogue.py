@@ -149,7 +149,8 @@ SPACE_PAGE = """# Search spaces
 
 Made by `make docs` from the spaces themselves; a test keeps it so. `untrained search --space NAME`; options go in
 brackets, `nasbench201(channels=32)`. Every network equals its official code on the reference set: parameters,
-multiply-adds and outputs. Write your own: [in twenty lines](your-own-space.md).
+multiply-adds and outputs (NASRec's: outputs, and all parameters that are used). Write your own:
+[in twenty lines](your-own-space.md).
 
 **FLOPs.** What this field calls FLOPs are multiply-adds, and so they are here: `flops` counts one a pair of
 multiplication and addition, in convolutions, linear layers and attention, of one sample. torch's own counter

@@ -19,6 +19,7 @@ from untrained.spaces import load_space
 from untrained.types import Batch, Task
 
 GOOD = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_3x3~2|"
+ROW = Task("noise", (3 + 4,), 5, vocabularies=(5, 7, 9, 4))
 SAMPLES = 12  # enough for all: four batches of sigeo hold three each
 
 
@@ -161,6 +162,13 @@ def shared() -> nn.Module:
     return nn.Sequential(layer, nn.Tanh(), layer, nn.ReLU(), tied, nn.ELU(inplace=True), nn.Linear(6, 5))
 
 
+def nasrec() -> nn.Module:
+    """A row of three numbers and four identifiers; all operators, and all ways for the two streams to meet."""
+    space = load_space("nasrec_full").configured(blocks=3)
+    first = "dot-product(0)16 transformer(0)16 fm interact; sigmoid-gating(0,1)32 linear-3d(0+1)16 fm"
+    return space.build(space.parse(f"{first}; sum(1,2)16 linear-3d(1+2)16 interact"), ROW)
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "nasbench201": nb201,
     "cnn": cnn,
@@ -173,6 +181,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "smooth": smooth,
     "linear": linear,
     "shared": shared,
+    "nasrec": nasrec,
 }
 
 
@@ -185,8 +194,8 @@ _PARTS = "unsupported: a harmonic mean needs positive parts: zen is "
 _DEPENDENT = "singular: the tangent kernel is singular: some samples have dependent gradients"
 _LINEAR = "unsupported: the network has no pointwise nonlinearity"
 REASONS: dict[str, dict[str, str]] = {  # by proxy, then by model
-    "dss": dict.fromkeys(set(MODELS) - {"transformer", "vit"}, _NO_ATTENTION),
-    "harmonic_mean": {"mlp": _PARTS, "shared": _PARTS},
+    "dss": dict.fromkeys(set(MODELS) - {"transformer", "vit", "nasrec"}, _NO_ATTENTION),
+    "harmonic_mean": {"mlp": _PARTS, "shared": _PARTS, "nasrec": _PARTS},
     "naswot": {"linear": _LINEAR, "shared": _SAME_CODE},
     "naswot(variant=published)": {"linear": _LINEAR, "shared": _SAME_CODE},
     "hnas(metric=naswot)": {"linear": _LINEAR, "shared": _SAME_CODE},
@@ -215,7 +224,7 @@ def made(kind: str) -> nn.Module:
 
 def batch_of(kind: str, samples: int = SAMPLES) -> Batch:
     """The first samples of an endless batch: fewer are the beginning of more."""
-    shape = (6,) if kind in ("mlp", "shared") else (3, 32, 32)
+    shape = {"mlp": (6,), "shared": (6,), "nasrec": ROW.input_shape}.get(kind, (3, 32, 32))
     draw = torch.Generator().manual_seed(2)
     targets = torch.randint(5, (1000,), generator=draw)[:samples]
     return Batch(torch.cat([torch.randn(1, *shape, generator=draw) for _ in range(samples)]), targets)

@@ -15,6 +15,8 @@ Where the paper and the authors' code differ, and what we do:
   larger circle ranks better), unless the network takes one size only; smaller images keep their own.
 * Where the curvature is undefined or its determinant comes out negative in float32, the code returns A alone, a number
   on another scale. We combine in float64, clamp the determinant at zero, and report v = 0 as `disconnected`.
+* A single output, such as the logit of a click, moves on a line: its curvature is zero whatever the network, which we
+  call `unsupported`.
 """
 
 from typing import Literal
@@ -99,6 +101,8 @@ def conditions(probe: Probe, variant: Variant = "default") -> float:
 def bending(probe: Probe, variant: Variant = "default") -> float:
     """B of Eq. 8."""
     _, v, a = _jet(probe)
+    if len(v) == 1 and v.any():
+        raise Unscorable("unsupported", "a single output moves on a line, which cannot bend: dextr needs two outputs")
     if variant == "published":
         ten = torch.randint(len(v), (10,), generator=probe.generator("coordinates"))
         v, a = v[ten], a[ten]

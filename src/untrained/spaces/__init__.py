@@ -9,6 +9,7 @@ from untrained.spaces import (  # noqa: F401 - they register themselves
     nasbench1shot1,
     nasbench101,
     nasbench201,
+    nasrec,
     nats_size,
     transnas,
     zen_resnet,

@@ -93,3 +93,22 @@ def lend(full: nn.Module, small: nn.Module) -> None:
 
 def _leading(tensor: Tensor, like: Tensor) -> Tensor:
     return tensor[tuple(slice(0, n) for n in like.shape)]
+
+
+class Subnet(nn.Module):
+    """An architecture on the weights of an elastic supernet, which runs it as `supernet(x, chosen)`: gradients reach
+    those weights, and its parameters are those. `state_dict` is that of the stand-alone network: to be judged, load it
+    into the network that the space builds."""
+
+    def __init__(self, supernet: nn.Module, chosen: Any) -> None:
+        super().__init__()
+        self.supernet, self.chosen = supernet, chosen
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.supernet(x, self.chosen)
+        return logits
+
+    def state_dict(self, *_: Any, **__: Any) -> Any:
+        """Weights for `build(arch).load_state_dict(...)`: cut out, and in the order of the stand-alone network."""
+        weights: dict[str, Tensor] = self.supernet.weights(self.chosen)  # type: ignore[operator]
+        return {name: weight.detach() for name, weight in weights.items()}

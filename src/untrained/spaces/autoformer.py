@@ -28,6 +28,7 @@ from untrained.spaces._autoformer import HEAD, QKV, REACH, Style, Transformer, g
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Layers
 from untrained.spaces._space import SPACES, Space, space
+from untrained.spaces._supernet import Subnet
 from untrained.types import Arch, Genes, Task
 
 IMAGENET = Task("imagenet", (3, 224, 224), 1000)
@@ -185,22 +186,6 @@ class AutoFormerSupernet(Transformer):
         for i, h in enumerate(small.heads):
             cut[f"blocks.{i}.attn.qkv.weight"] = qkvs[i].rows(h, small.embed)
         return cut
-
-
-class Subnet(nn.Module):
-    """An architecture on the supernet's weights: gradients reach those, and its parameters are those."""
-
-    def __init__(self, supernet: AutoFormerSupernet, layers: Layers) -> None:
-        super().__init__()
-        self.supernet, self.layers = supernet, layers
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.supernet(x, self.layers)
-        return logits
-
-    def state_dict(self, *_: Any, **__: Any) -> Any:
-        """Weights for `build(arch).load_state_dict(...)`: cut out, and in the order of the stand-alone network."""
-        return {name: weight.detach() for name, weight in self.supernet.weights(self.layers).items()}
 
 
 # ------------------------------------------------------------------------------------------------------- counts

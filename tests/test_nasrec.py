@@ -1,0 +1,379 @@
+"""NASRec: samples and mutations as published, strings, tables of any columns, and the two supernets. What the network
+computes is checked against the authors' code in golden/test_nasrec.py."""
+
+import json
+from collections import Counter
+from math import comb, isfinite
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import untrained
+from tests.contracts.models import NAMES, REASONS, answer
+from tests.test_spaces import marked
+from untrained.data import load
+from untrained.errors import UsageError
+from untrained.probe import Probe
+from untrained.spaces import load_space
+from untrained.spaces._nasrec_net import Block
+from untrained.spaces._nasrec_ops import Size, Transformer
+from untrained.spaces._nasrec_plan import plans_of
+from untrained.types import Task
+
+SMALL, FULL = load_space("nasrec_small"), load_space("nasrec_full")
+ROWS = Task("noise", (2 + 3,), 1, "bce", (4, 6, 5))
+spaces = pytest.mark.parametrize("space", [SMALL, FULL], ids=lambda space: space.name)
+
+
+def rows(task: Task, n: int = 5) -> Tensor:
+    return load("noise", task).batch(n, 0).inputs
+
+
+# ------------------------------------------------------------------------------------------------- samples and mutants
+
+
+def test_a_sample_first_draws_how_many_inputs_and_then_which():
+    """Of seven inputs one to four with equal chances, though there are 7, 21, 35 and 35 such subsets."""
+    rng = np.random.default_rng(0)
+    plans = [plans_of(FULL.sample(rng).genes) for _ in range(400)]
+    sizes = Counter(len(some[6].sparse_from) for some in plans)
+    assert set(sizes) == {1, 2, 3, 4}
+    assert all(abs(n - 100) < 40 for n in sizes.values())  # 4.6 standard deviations
+    assert Counter(len(some[1].sparse_from) for some in plans).keys() == {1, 2}
+    assert {some[0].sparse_from for some in plans} == {(0,)}
+    assert {some[6].dense_op for some in plans} == {"linear-2d", "dot-product", "sigmoid-gating", "sum"}
+
+
+def test_a_mutation_draws_one_key_of_one_block_anew():
+    """Half the time one of the wiring. A new operator may need other inputs than the old one."""
+    rng, seen = np.random.default_rng(0), Counter()
+    for _ in range(300):
+        parent = FULL.sample(rng)
+        before, after = dict(parent.genes), dict(FULL.mutate(parent, rng).genes)
+        changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        assert len({name[-1] for name in changed}) == 1
+        keys = {name[:-1] for name in changed}
+        if keys & {"dense", "sparse"}:
+            assert keys <= {"dense", "sparse", "left", "right", "dense_from"}
+            keys = {"operators"}
+        assert len(keys) == 1
+        seen.update(keys)
+    assert set(seen) == {
+        *("dense_from", "sparse_from", "left", "right"),
+        *("operators", "dense_dim", "sparse_dim", "interact", "fm"),
+    }
+    wiring = sum(seen[key] for key in ("dense_from", "sparse_from", "left", "right"))
+    assert 60 < wiring < 150  # half of the draws, of which many change nothing and are drawn again
+
+
+@spaces
+def test_the_number_of_architectures(space):
+    """Counted one by one for a single block; for the seventh by its formula."""
+    one = space.configured(blocks=1)
+    assert len(set(one)) == one.size
+    subsets = sum(comb(7, n) for n in (1, 2, 3, 4))
+    dense = 2 * subsets + (2 * 7**2 if space is FULL else 0)
+    last = dense * 8 * (2 if space is FULL else 1) * subsets * 4 * 2 * 2
+    assert space.size == space.configured(blocks=6).size * last
+
+
+# ------------------------------------------------------------------------------------------------------------- strings
+
+
+TEXT = "linear-2d(0)512 transformer(0)48 fm; sigmoid-gating(1,0)64 linear-3d(0+1)16 interact"
+TWO = FULL.configured(blocks=2)
+
+
+def test_an_architecture_is_written_block_by_block():
+    arch = TWO.parse(TEXT)
+    assert str(arch) == TEXT
+    assert (arch["left1"], arch["right1"], arch["sparse_from1"]) == (1, 0, "0+1")
+    assert TWO.parse(TEXT.replace("0+1", "1+0").replace("; ", " ;  ")) == arch
+    assert TWO.parse(TEXT.replace("1,0", "0,1")) != arch
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "wanted"),
+    [
+        ("linear-2d(0)512", 0, "a block such as"),
+        (TEXT.replace("1,0", "1+0"), TEXT.index("1,0"), "left and right such as"),
+        (TEXT.replace("(0)512", "(0,1)512"), TEXT.index("(0)512") + 1, r"inputs such as \(0\+1\)"),
+        (f"{TEXT};", len(TEXT) + 1, "a block such as"),
+        ('{"micro": [}', 11, "JSON"),
+        ('{"micro": []}', 0, "NASRec's lists of blocks"),
+    ],
+)
+def test_a_malformed_one_is_told_where(wrong, place, wanted):
+    with pytest.raises(UsageError, match=wanted) as error:
+        TWO.parse(wrong)
+    assert marked(str(error.value)) == place
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("0+1", "0+2", "'sparse_from1' is '0\\+2'"),
+        ("1,0", "2,0", "'left1' is 2"),
+        ("512", "511", "'dense_dim0' is 511"),
+        ("transformer", "linear-2d", "'sparse0' is 'linear-2d'"),
+    ],
+)
+def test_what_is_not_in_the_space_is_refused(old, new, said):
+    with pytest.raises(UsageError, match=said):
+        TWO.parse(TEXT.replace(old, new))
+
+
+def test_the_json_of_the_authors_is_read():
+    """Nodes are counted by operators: 0 to 3 dense, 4 and 5 sparse."""
+    keys = ("active_nodes", "dense_in_dims", "sparse_in_dims", "dense_sparse_interact", "deep_fm")
+    micro = [dict(zip(keys, values, strict=True)) for values in (([4, 0], 512, 48, 0, 1), ([2, 5], 64, 16, 1, 0))]
+    wiring = {"dense_idx": [1, 0], "sparse_idx": [1, 0], "dense_left_idx": [1], "dense_right_idx": [0]}
+    macro = [{key: [0] for key in wiring}, wiring]
+    assert TWO.parse(json.dumps({"micro": micro, "macro": macro})) == TWO.parse(TEXT)
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+
+
+@pytest.mark.parametrize(("dense", "words", "classes"), [(13, 26, 1), (1, 1, 1), (0, 3, 1), (16, 2, 4)])
+def test_columns_follow_from_the_task(dense, words, classes):
+    """Also without a dense column; and with as many as a token is wide, where a dot product needs no projection."""
+    task = Task("noise", (dense + words,), classes, "bce", (7,) * words)
+    for space in (SMALL.configured(blocks=2), TWO):
+        arch = space.parse("dot-product(0)16 linear-3d(0)16 fm; linear-2d(0+1)32 linear-3d(1)16")
+        network = space.build(arch, task)
+        assert network(rows(task, 2)).shape == (2, classes)
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "said"),
+    [
+        (Task("noise", (5,), 1, "bce"), {}, "no table with columns of identifiers.* the space mlp"),
+        (Task("noise", (3, 32, 32), 10), {}, "no table with columns of identifiers"),
+        (ROWS, {"embedding_dim": 12}, "embedding_dim=12 is no multiple of the 8 heads"),
+        (ROWS, {"blocks": 0}, "blocks=0 leaves no network"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(task, options, said):
+    with pytest.raises(UsageError, match=said):
+        SMALL.configured(**options).supernet(task)
+    space = SMALL.configured(**options)
+    arch = SMALL.sample(np.random.default_rng(0))
+    with pytest.raises(UsageError, match=said):
+        space.build(arch, task)
+
+
+def test_identifiers_are_looked_up_rounded_and_wrap_around():
+    network = FULL.build(FULL.sample(np.random.default_rng(0)), ROWS)
+    x = torch.tensor([[0.5, -1.0, 1.0, 2.0, 3.0]])
+    near, around, other = x.clone(), x.clone(), x.clone()
+    near[0, 2:] -= 0.3
+    around[0, 2:] += torch.tensor([4.0, 6.0, -5.0])  # the sizes of the vocabularies
+    other[0, 2] += 1
+    assert torch.equal(network(x), network(near))
+    assert torch.equal(network(x), network(around))
+    assert not torch.equal(network(x), network(other))
+
+
+def test_initial_weights_are_the_authors():
+    """Glorot: a normal of variance 2 / (rows + columns) for tables, uniform up to sqrt(6 / (in + out)) for matrices."""
+    torch.manual_seed(0)
+    task = Task("noise", (4,), 1, "bce", (3000,))
+    one = FULL.configured(blocks=1)
+    network = one.build(one.parse("linear-2d(0)1024 transformer(0)64"), task)
+    assert network.stem.tables[0].weight.std().item() == pytest.approx((2 / 3016) ** 0.5, rel=0.02)
+    assert network.head.weight.abs().max().item() == pytest.approx((6 / (1024 + 64 * 16 + 1)) ** 0.5, rel=0.02)
+    transformer = network.blocks[0].ops["transformer"]
+    assert not network.head.bias.any()
+    assert {w.item() for norm in (transformer.attention_norm, transformer.fc_norm) for w in norm.weight.unique()} == {
+        torch.tensor(0.17).item()
+    }
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_tokens_leave_out_the_factorisation_machine_unless_they_need_no_projection(width):
+    """At 8 tokens of 16 the authors' in-place sum reaches them too."""
+    torch.manual_seed(0)
+    (plan,) = plans_of(FULL.configured(blocks=1).parse(f"linear-2d(0){width} linear-3d(0)16 fm interact").genes)
+    block = Block.of(plan, Size((3,), 4, width, 16, 16))
+    x, tokens = torch.randn(2, 3), torch.randn(2, 4, 16)
+    out, made, cut = block(plan, [x], tokens)
+    alone = block.ops["linear-2d"]([x], tokens)
+    pairs = sum(made[:, i] * made[:, j] for i in range(16) for j in range(16) if i != j)
+    torch.testing.assert_close(out, alone + block.fm.project(pairs))
+    expected = out if width == 128 else block.interact(alone)
+    torch.testing.assert_close(cut, expected.reshape(2, 8, 16))
+
+
+# ----------------------------------------------------------------------------------------------------------- supernets
+
+
+@spaces
+def test_a_subnet_is_the_stand_alone_network_with_its_weights(space):
+    """For 100 architectures; weights, biases and norms are all random."""
+    torch.manual_seed(0)
+    supernet = space.supernet(ROWS)
+    for parameter in supernet.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    x, rng, outputs = rows(ROWS), np.random.default_rng(0), []
+    for _ in range(100):
+        arch = space.sample(rng)
+        subnet = supernet.subnet(arch)
+        alone = space.build(arch, ROWS, device="meta")
+        alone.load_state_dict(subnet.state_dict(), assign=True)
+        with torch.no_grad():
+            outputs.append(subnet(x))
+            torch.testing.assert_close(alone(x), outputs[-1], rtol=1e-5, atol=1e-5)
+    assert len({tuple(out.flatten().tolist()) for out in outputs}) == 100
+
+
+def test_a_subnet_reads_the_columns_of_its_own_inputs():
+    """The second block reads the first 16 entries of the first one's 1024, which come after the two of the table; and
+    the table's 3 tokens, 16 of the first block's 64, and the 8 after those."""
+    space = FULL.configured(blocks=2)
+    torch.manual_seed(0)
+    supernet = space.supernet(ROWS)
+    arch = space.parse("linear-2d(0)16 linear-3d(0)16 interact; linear-2d(1)32 linear-3d(0+1)48")
+    supernet.subnet(arch)(rows(ROWS)).sum().backward()
+    ops = supernet.blocks[1].ops
+
+    def used(weight: nn.Parameter) -> tuple[set[int], set[int]]:
+        touched = weight.grad.nonzero()
+        return set(touched[:, 0].tolist()), set(touched[:, 1].tolist())
+
+    lines, columns = used(ops["linear-2d"].reads_dense.linear.weight)
+    assert lines <= set(range(32))
+    assert columns <= {2 + n for n in range(16)}
+    assert len(columns) > 4  # not all: some are cut off by a ReLU
+    lines, columns = used(ops["linear-3d"].reads_tokens.linear.weight)
+    assert lines <= set(range(48))
+    assert columns <= {*range(3), *range(3, 3 + 16), *range(3 + 64, 3 + 72)}
+    assert columns >= {*range(3), *range(3 + 64, 3 + 72)}
+    _, columns = used(supernet.head.weight)
+    assert columns <= {*range(32), *range(1024, 1024 + 48 * 16)}
+    assert max(columns) >= 1024 + 40 * 16
+    assert ops["sum"].out.weight.grad is None
+
+
+def test_an_architecture_of_another_supernet_is_refused():
+    supernet = SMALL.configured(blocks=2).supernet(ROWS, device="meta")
+    for text, blocks in ((TEXT, 2), ("linear-2d(0)16 linear-3d(0)16", 1)):
+        with pytest.raises(UsageError, match="not in this supernet; ask for that of nasrec_full"):
+            supernet.subnet(FULL.configured(blocks=blocks).parse(text))
+
+
+# ------------------------------------------------------------------------------------------- the published supernet
+
+
+def both(space: untrained.spaces.Space, text: str, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What the two supernets say of an architecture, with weights that are equal where their shapes are."""
+    torch.manual_seed(0)
+    ours = space.supernet(ROWS)
+    theirs = space.configured(variant="published").supernet(ROWS)
+    mine = dict(ours.named_parameters())
+    equal = {k: mine[k] for k, p in theirs.named_parameters() if mine[k].shape == p.shape}
+    theirs.load_state_dict(equal, strict=False)
+    return tuple(net.subnet(space.parse(text))(x).detach() for net in (ours, theirs))
+
+
+def test_both_supernets_agree_where_nothing_is_masked():
+    """All inputs, all widths, and tokens in every block."""
+    space, x = FULL.configured(blocks=2), rows(ROWS)
+    full = "linear-2d(0)1024 transformer(0)64 fm interact; dot-product(0+1)1024 linear-3d(0+1)64 interact"
+    torch.testing.assert_close(*both(space, full, x))
+    for less in (("1024 linear", "512 linear"), ("64 interact", "48 interact"), ("64 fm", "32 fm")):
+        ours, theirs = both(space, full.replace(*less), x)
+        assert not torch.allclose(ours, theirs, rtol=1e-3), less  # norms see another width
+
+
+@pytest.mark.parametrize("op", ["sum", "sigmoid-gating"])
+def test_the_published_supernet_keeps_left_and_right_at_their_own_places(op):
+    """The second block by hand: left is the table, at places 0 and 1, right is the first block's output, after it."""
+    space, x = FULL.configured(blocks=2, variant="published"), rows(ROWS)
+    torch.manual_seed(0)
+    supernet = space.supernet(ROWS)
+    for parameter in supernet.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    arch = space.parse(f"linear-2d(0)32 linear-3d(0)16; {op}(0,1)64 linear-3d(0)16 fm")
+    with torch.no_grad():
+        dense, tokens = supernet.stem(x)
+        first = supernet.blocks[0].ops["linear-2d"]([dense], tokens)
+        first[:, 32:] = 0
+        node = supernet.blocks[1].ops[op]
+        left, right = torch.zeros(2, len(x), 2 + 1024)
+        left[:, :2], right[:, 2:] = dense, first
+        mixed = left + right if op == "sum" else node.gate(left).sigmoid() * right
+        read = supernet.blocks[1].ops["linear-3d"].reads_tokens
+        padded = torch.cat([tokens, torch.zeros(len(x), 72, 16)], 1)
+        long = read.norm(read.linear(padded.mT)).relu().mT[:, :16]
+        wide = node.norm(node.out(mixed)) + supernet.blocks[1].fm(long)
+        weight = supernet.head.weight
+        expected = wide[:, :64] @ weight[:, :64].T + long.flatten(1) @ weight[:, 1024:1280].T + supernet.head.bias
+        torch.testing.assert_close(supernet.subnet(arch)(x), expected)
+
+
+def test_masked_tokens_take_part_in_attention_as_zeros():
+    torch.manual_seed(0)
+    node = Transformer(Size((2,), 3, 16, 64, 16))
+    nn.init.normal_(node.attention.in_proj_bias)
+    tokens, mask = torch.randn(2, 3, 16), (torch.arange(64) < 48).float()
+    with torch.no_grad():
+        x = node.reads_tokens(tokens.mT).mT.contiguous()
+        x[:, 48:] = 0
+        y = node.attention_norm(x + node.attention(x, x, x)[0])
+        out = node.fc_norm(y + node.fc2(node.fc1(y).relu()))
+        out[:, 48:] = 0
+        torch.testing.assert_close(node(tokens, mask), out)
+        assert not torch.allclose(node(tokens)[:, :48], out[:, :48])
+
+
+def test_the_published_supernet_has_no_weights_to_take_out():
+    space = SMALL.configured(blocks=1, variant="published")
+    subnet = space.supernet(ROWS).subnet(space.sample(np.random.default_rng(0)))
+    with pytest.raises(UsageError, match="no stand-alone network computes what the published supernet does"):
+        subnet.state_dict()
+    with pytest.raises(UsageError, match="variant of nasrec_small"):
+        SMALL.configured(variant="publshed").supernet(ROWS)
+
+
+# -------------------------------------------------------------------------------------------------------------- scores
+
+
+def test_every_proxy_scores_a_click_model_or_says_why_not():
+    """On one logit with the loss of clicks: a single output cannot bend."""
+    space = FULL.configured(blocks=2)
+    torch.manual_seed(0)
+    arch = space.parse("dot-product(0)32 transformer(0)16 fm interact; sigmoid-gating(0,1)16 linear-3d(0+1)16 fm")
+    probe = Probe(space.build(arch, ROWS), load("noise", ROWS).batch(12, 0), loss="bce")
+    said = {name: answer(name, probe) for name in NAMES}
+    bending = {name for name in NAMES if name.startswith("dextr") and not name.startswith("dextr_conditions")}
+    for name in NAMES:
+        if name in bending:
+            assert said[name] == (
+                "unsupported: a single output moves on a line, which cannot bend: dextr needs two outputs"
+            )
+        elif isinstance(said[name], str):
+            assert said[name].startswith(REASONS[name]["nasrec"])
+        else:
+            assert isfinite(said[name]), name
+    assert sum(isinstance(value, float) for value in said.values()) >= len(NAMES) - len(bending) - 1
+    for name in ("trace", "knas", "ntk_condition", "ntk_trace", "nasi_samples"):  # one backward a sample
+        assert said[name] == pytest.approx(said[f"{name}(reading=exact)"], rel=1e-4), name
+
+
+def test_the_usual_task_is_criteos_and_is_scored_as_such():
+    (record,) = untrained.score(SMALL.sample(np.random.default_rng(0)), "grad_norm", "noise", space="nasrec_small")
+    assert record.error is None
+    assert record.value > 0
+    assert (record.task.input_shape, len(record.task.vocabularies), record.task.loss) == ((39,), 26, "bce")
+
+
+def test_without_a_dense_column_no_output_moves_with_the_input():
+    task = Task("noise", (3,), 1, "bce", (4, 6, 5))
+    model = SMALL.build(SMALL.sample(np.random.default_rng(0)), task)
+    probe = Probe(model, load("noise", task).batch(6, 0), loss="bce")
+    assert str(answer("dextr", probe)).startswith("disconnected")
+    assert str(answer("jacob_cov", probe)).startswith("singular: the gradient by one of the inputs is constant")
+    assert answer("zico", probe) > 0
