@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from tests.data.pictures import write_good
 from untrained import _catalogue
 from untrained.cli import app
+from untrained.data import SOURCES
 from untrained.probe import Probe
 from untrained.probe.flops import FlopCounter
 from untrained.proxies import PROXIES, load_proxy
@@ -54,6 +56,27 @@ def test_the_page_on_a_proxy_of_ones_own_works_as_written(tmp_path, monkeypatch,
     shown = capsys.readouterr().out
     assert "quiet_layers" in shown
     assert (tmp_path / "runs").is_dir()
+
+
+def test_the_page_on_ones_own_pictures_works_as_written(tmp_path, monkeypatch, capsys):
+    """Its commands (a search of 2 instead of 20), and what it says of sizes and shares."""
+    write_good(tmp_path / "photos", {"cats": 20, "dogs": 20})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "root"))
+    for command in blocks("pictures.md", "")[1].splitlines():
+        words = command.replace("--budget 20", "--budget 2 --proxy params --workers 1").split()
+        assert words.pop(0) == "untrained"
+        with pytest.raises(SystemExit) as left:
+            app(words)
+        assert left.value.code == 0, command
+    shown = capsys.readouterr()
+    told = "40 pictures in 2 classes: 28 to learn from, 6 to choose by, 6 to be judged on"
+    assert told in shown.out
+    assert told in shown.err
+    assert "networks look at 48x48" in shown.err
+    assert list((tmp_path / "root" / "cache" / "pictures").glob("*.npy"))
+    named = set(re.findall(r"^\| `([a-z]+)[:`]", (DOCS / "pictures.md").read_text(), flags=re.MULTILINE))
+    assert {"folder", "images", "npz", "hf"} <= named <= set(SOURCES) | {"cifar"}
 
 
 def test_what_the_page_says_a_probe_measures_is_there():

@@ -20,7 +20,12 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Space = Annotated[str, typer.Option(help="A space by name, or your own: ./mine.py:mynet.")]
 Proxies = Annotated[str, typer.Option("--proxy", help="Separated by commas: dextr,params or ./mine.py:mine; or all.")]
-Data = Annotated[str | None, typer.Option(help="noise, photos, digits, cifar10 or npz:PATH.", show_default="digits")]
+Data = Annotated[
+    str | None, typer.Option(help="digits, cifar10, folder:PATH, images:PATH.csv or npz:PATH.", show_default="digits")
+]
+InputSize = Annotated[
+    int | None, typer.Option(min=8, help="Show square images of this side: 64.", show_default="as the space")
+]
 DataRoot = Annotated[
     Path | None, typer.Option(help="Folder of data sets.", show_default="$UNTRAINED_DATA or the cache")
 ]

@@ -1,13 +1,16 @@
-"""The commands about files: stores of records, and tables of known results."""
+"""The commands about files: stores of records, one's own data, and tables of known results."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, Json, app, print_json
+from untrained._cli import DataRoot, InputSize, Json, app, print_json
+from untrained.errors import UsageError
 
-data_app = typer.Typer(help="Tables of known results: import them.", no_args_is_help=True, rich_markup_mode="rich")
+data_app = typer.Typer(
+    help="Look at data of your own; import tables of known results.", no_args_is_help=True, rich_markup_mode="rich"
+)
 app.add_typer(data_app, name="data")
 store = typer.Typer(help="Look into a store of records, take it elsewhere, put two together.", no_args_is_help=True)
 app.add_typer(store, name="store")
@@ -75,3 +78,29 @@ def data_import(
     table = import_benchmark(name, path, data_root)
     row = {"name": name, "file": str(table.path), "rows": len(table), "about": table.about}
     print_json(row) if as_json else typer.echo(f"{table.path}: {table.about}")
+
+
+@data_app.command()
+def card(
+    name: Annotated[str, typer.Argument(help="Your data as --data takes them: folder:PATH, images:PATH.csv.")],
+    input_size: InputSize = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Inspect data before anything is searched: what there is, which files are broken or odd, what to begin with.
+
+    Example: untrained data card folder:./photos
+    """
+    from dataclasses import asdict
+
+    from untrained._terminal import watching
+    from untrained._terminal_data import show_card
+    from untrained.data import load, sized
+    from untrained.types import Task
+
+    with watching(as_json):
+        source = load(name, sized(Task(name, (3, 32, 32), 2), input_size), data_root)
+        if source.card is None:
+            raise UsageError(f"{name} has no card; data of your own have, such as folder:./photos")
+        found = source.card()
+    print_json(asdict(found)) if as_json else show_card(found)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from untrained.errors import UsageError
@@ -16,6 +17,18 @@ def write_whole(path: Path, text: str) -> None:
     part = path.with_name(f"{path.name}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Where to write what shall be at `path` afterwards. Of several writers at once the last one to finish wins, and
+    nobody ever reads half a file."""
+    part = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_study(path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:

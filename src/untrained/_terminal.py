@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from untrained._numbers import duration, measured
+from untrained.data import listening
 from untrained.strategies._run import Run
 from untrained.strategies.search import Progress as Search
 from untrained.strategies.search import Result, Watcher
@@ -55,7 +56,8 @@ def watching(quiet: bool, seconds: float | None = None) -> Iterator[Watcher | No
             bar.console.print(told, highlight=False)
 
     try:
-        yield watch
+        with listening(lambda done, total: watch(Search("reading pictures", done, total, 0, 1))):
+            yield watch
     except BaseException:
         bar.live.transient = True  # what went wrong is said in one line; an unfinished bar above it says nothing
         raise

@@ -13,6 +13,7 @@ from untrained._cli import (
     Data,
     DataRoot,
     Device,
+    InputSize,
     Json,
     Proxies,
     Ray,
@@ -61,6 +62,7 @@ def search(
         str | None, typer.Option(help="One sample on this machine, measured: 5ms, 5ms@cpu, 1ms@cuda.")
     ] = None,
     data: Data = None,
+    input_size: InputSize = None,
     seed: Seed = 0,
     seeds: Seeds = 1,
     device: Device = "cpu",
@@ -78,6 +80,8 @@ def search(
 
     Example: untrained search --budget 1000 --seeds 3 --run runs/mine
 
+    Example: untrained search --data folder:./photos --input-size 64 --max-params 2M
+
     Example: untrained search --budget 5000 --screen params,naswot --keep 10%
 
     Example: untrained search --strategy evolution --max-params 1M --max-flops 150M
@@ -87,10 +91,12 @@ def search(
     from untrained import strategies
     from untrained._quantities import seconds
     from untrained._terminal import show_result, watching
+    from untrained._terminal_data import show_shortly
     from untrained.strategies.select import rows
 
     enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
     chance = {"seed": seed, "seeds": seeds, "data": data or default_data(), "data_root": data_root}
+    chance |= {"input_size": input_size, "look": None if as_json else show_shortly}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency, "validate": validate}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.data.pictures import write_good
 from tests.data.tiny import write_binary, write_npz
 
 
@@ -12,4 +13,5 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     write_binary(folder)
     write_npz(folder / "tiny.npz")
+    write_good(folder / "photos", {"cats": 6, "dogs": 7})
     return folder

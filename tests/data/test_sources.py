@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from tests.data.tiny import RGB
-from untrained.data import SOURCES, data_root, from_tensors, load
+from untrained.data import SOURCES, data_root, from_tensors, load, sized
 from untrained.data._source import fingerprint
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
 
-@pytest.fixture(params=["noise", "photos", "digits", "cifar10", "npz"])
+@pytest.fixture(params=["noise", "photos", "digits", "cifar10", "npz", "folder"])
 def name(request: pytest.FixtureRequest, root: Path) -> str:
-    return f"npz:{root}/tiny.npz" if request.param == "npz" else request.param
+    return {"npz": f"npz:{root}/tiny.npz", "folder": f"folder:{root}/photos"}.get(request.param, request.param)
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (3, 64, 64), (3, 20, 36)])
@@ -73,17 +73,24 @@ def test_data_with_classes_of_their_own_say_so(name, classes, root):
     assert task == Task(name, (3, 32, 32), classes)
 
 
-@pytest.mark.parametrize("kind", ["photos", "digits", "cifar10"])
+@pytest.mark.parametrize("kind", ["photos", "digits", "cifar10", "folder"])
 @pytest.mark.parametrize("shape", [(12,), (3, 32), (3, 4, 32, 32)])
 def test_images_want_three_axes(kind, shape, root):
     with pytest.raises(UsageError, match="channels x height x width"):
-        load(kind, Task("any", shape, 7), root)
+        load(f"folder:{root}/photos" if kind == "folder" else kind, Task("any", shape, 7), root)
 
 
 @pytest.mark.parametrize("shape", [(), (3, 0, 32), (-3, 32, 32)])
 def test_an_impossible_shape_is_refused(shape):
     with pytest.raises(UsageError, match=r"impossible input shape .* such as 3x32x32"):
         load("noise", Task("any", shape, 7))
+
+
+def test_images_may_be_asked_for_in_another_size():
+    assert sized(RGB, 48) == Task("any", (3, 48, 48), 7)
+    assert sized(RGB, None) is RGB
+    with pytest.raises(UsageError, match=r"--input-size 48 is for images, and these networks take \(12,\)"):
+        sized(Task("table", (12,), 1), 48)
 
 
 def test_an_unknown_data_set_lists_the_near_names():

@@ -3,34 +3,51 @@
 This room knows shapes, classes and files; it knows nothing of networks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from untrained._root import data_root as data_root
-from untrained.data.parts import TEST, TRAIN, VAL, Parts, Pictures, stratified
+from untrained.data.parts import Parts, Pictures, shares, stratified
 from untrained.errors import UsageError
 from untrained.registry import Registry
 from untrained.rng import torch_generator
 from untrained.types import Batch, Task
 
 Draw = Callable[[int, torch.Generator], Batch]
+Arrays = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels
+
+
+class Card(Protocol):
+    """What an inspection of somebody's data found: a frozen dataclass that can be told in a few lines. `problems` are
+    the files that were not used, or that ought to be looked at, each with its reason."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def problems(self) -> tuple[tuple[str, str], ...]: ...
+
+    def lines(self) -> list[str]: ...
 
 
 @dataclass(frozen=True)
 class Source:
     """Samples for a task: `draw(n, generator)` gives n of them to look at, none of which a network is judged on later.
-    `open_parts()` gives all of them to whoever trains; it gives nothing where samples are made up."""
+    `open_parts()` gives all of them to whoever trains; it gives nothing where samples are made up. `classes` are the
+    names of the labels where they have names, and `card()` inspects data that are somebody's own."""
 
     task: Task
     draw: Draw
     open_parts: Callable[[], Parts] = dict
+    classes: tuple[str, ...] = ()
+    card: Callable[[], Card] | None = None
 
     @cached_property
     def parts(self) -> Parts:
@@ -97,15 +114,18 @@ def from_arrays(
     labels: Tensor,
     task: Task,
     statistics: tuple[Tensor, Tensor] | None = None,
-    judged: tuple[Tensor, Tensor] | None = None,
+    *,
+    held: Mapping[str, Callable[[], Arrays]] | None = None,
+    classes: tuple[str, ...] = (),
 ) -> Source:
     """Images (N, H, W, C) of uint8 and their labels: random samples, resized to the task and normalised per channel.
     They are of the part that is learned from, and of the others only where that one has too few.
 
-    `judged` are the images and labels that the publisher keeps for the test; without them 15 % of each class are.
+    `held` are the parts that the publisher keeps apart, read when somebody asks for them; the others are cut from the
+    images, in equal shares of each class.
     """
-    labels, shares = labels.long(), {TRAIN: 0.9, VAL: 0.1} if judged else {TRAIN: 0.7, VAL: 0.15, TEST: 0.15}
-    places = stratified(labels, shares, task)
+    labels, apart = labels.long(), held or {}
+    places = stratified(labels, shares(apart), task)
     mean, std = (fit_statistic(value, task) for value in statistics or channel_statistics(images))
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
@@ -115,10 +135,11 @@ def from_arrays(
 
     def parts() -> Parts:
         found = {name: (images[rows], labels[rows]) for name, rows in places.items()}
-        found |= {TEST: (judged[0], judged[1].long())} if judged else {}
-        return {name: Pictures(fitted(x, task), y, mean.flatten(), std.flatten()) for name, (x, y) in found.items()}
+        found |= {name: open_part() for name, open_part in apart.items()}
+        normal = mean.flatten(), std.flatten()
+        return {name: Pictures(fitted(x, task), y.long(), *normal) for name, (x, y) in found.items()}
 
-    return Source(task, draw, parts)
+    return Source(task, draw, parts, classes)
 
 
 def fitted(images: Tensor, task: Task) -> Tensor:
@@ -135,9 +156,9 @@ def random_labels(samples: int, task: Task, generator: torch.Generator) -> Tenso
 
 
 def channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel of (N, H, W, C) uint8 images, on the scale 0 to 1."""
-    head = images[:2000].double() / 255
-    return head.mean((0, 1, 2)).float(), head.std((0, 1, 2)).clamp_min(1e-3).float()
+    """Mean and standard deviation of each channel of (N, H, W, C) uint8 images, 2,000 at most, on the scale 0 to 1."""
+    some = images[:: -(-len(images) // 2000)].double() / 255  # from all over: files often lie class by class
+    return some.mean((0, 1, 2)).float(), some.std((0, 1, 2)).clamp_min(1e-3).float()
 
 
 def fit_channels(pixels: Tensor, task: Task) -> Tensor:
@@ -169,3 +190,12 @@ def image_task(name: str, like: Task, classes: int | None = None) -> Task:
     if len(like.input_shape) != 3:
         raise UsageError(f"{name} holds images: the input shape is channels x height x width, not {like.input_shape}")
     return replace(like, dataset=name, num_classes=classes or like.num_classes)
+
+
+def sized(task: Task, side: int | None) -> Task:
+    """The task with square images of so many pixels a side; as it is without a side."""
+    if side is None:
+        return task
+    if len(task.input_shape) != 3 or side < 1:
+        raise UsageError(f"--input-size {side} is for images, and these networks take {task.input_shape}; leave it out")
+    return replace(task, input_shape=(task.input_shape[0], side, side))

@@ -54,7 +54,8 @@ def _unlabelled(task: Task, make: Callable[[torch.Generator], Tensor]) -> Source
 def digits(argument: str, like: Task, root: Path) -> Source:
     table = _digits()
     images = (table[:, :64].reshape(-1, 8, 8, 1) * (255 / 16)).to(torch.uint8)
-    return from_arrays(images, table[:, 64], image_task("digits", like, classes=10))
+    task = image_task("digits", like, classes=10)
+    return from_arrays(images, table[:, 64], task, classes=tuple("0123456789"))
 
 
 def _gaussian(task: Task, generator: torch.Generator) -> Tensor:

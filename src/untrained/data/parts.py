@@ -5,9 +5,9 @@ A `Part` hands out its samples in passes. Pictures are held as bytes in one size
 them on its device and distort them there; rows of a table may be read from a file while they are asked for.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from untrained.rng import torch_generator
 from untrained.types import Batch, Task
 
 TRAIN, VAL, TEST = "train", "val", "test"
+Rows = TypeVar("Rows", Tensor, list[Any])
 
 
 class Part(Protocol):
@@ -54,16 +55,29 @@ class Pictures:
         return (pixels - self.mean.reshape(1, -1, 1, 1)) / self.std.reshape(1, -1, 1, 1)
 
 
-def stratified(labels: Tensor, shares: Mapping[str, float], task: Task, seed: int = 0) -> dict[str, Tensor]:
-    """Places of each part, in rising order: every class in the same shares, what is left over in the first part."""
-    places: dict[str, list[Tensor]] = {name: [] for name in shares}
+def shares(given: Container[str]) -> dict[str, float]:
+    """What the samples to learn from are cut into: themselves, and every part that their publisher does not keep apart.
+    15 % to be judged on, 15 % to choose by; 10 % to choose by where the publisher has a test."""
+    cut = {} if VAL in given else {VAL: 0.1 if TEST in given else 0.15}
+    cut |= {} if TEST in given else {TEST: 0.15}
+    return {TRAIN: 1 - sum(cut.values()), **cut}
+
+
+def shared_out(rows: Rows, shares: Mapping[str, float]) -> dict[str, Rows]:
+    """Rows in a random order cut into shares; what rounding leaves over is in the first."""
     first, *others = shares
+    counts, found = {name: round(shares[name] * len(rows)) for name in others}, {}
+    for name, count in counts.items():
+        found[name], rows = rows[:count], rows[count:]
+    return {first: rows, **found}
+
+
+def stratified(labels: Tensor, shares: Mapping[str, float], task: Task, seed: int = 0) -> dict[str, Tensor]:
+    """Places of each part, in rising order: every class in the same shares."""
+    places: dict[str, list[Tensor]] = {name: [] for name in shares}
     for label in labels.unique():  # type: ignore[no-untyped-call]
         rows = (labels == label).nonzero()[:, 0]
         rows = rows[torch.randperm(len(rows), generator=torch_generator("split", task.dataset, int(label), seed))]
-        for name in others:
-            cut = round(shares[name] * len(rows))
-            places[name].append(rows[:cut])
-            rows = rows[cut:]
-        places[first].append(rows)
+        for name, found in shared_out(rows, shares).items():
+            places[name].append(found)
     return {name: torch.cat(found).sort().values for name, found in places.items()}

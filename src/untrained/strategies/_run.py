@@ -41,6 +41,7 @@ class Settings:
     max_flops: str | None = None
     max_memory: str | None = None
     max_latency: str | None = None
+    input_size: int | None = None  # side of the images that networks are shown; None is the space's usual one
 
     @property
     def score(self) -> str:
@@ -50,6 +51,7 @@ class Settings:
     def default_folder(self) -> Path:
         words = [self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device]
         words += [f"{self.screen}-{self.keep}"] if self.screen else []
+        words += [f"input{self.input_size}"] if self.input_size else []
         words += [word for word in (self.objectives, self.validate) if word]
         words += [f"{name}-{said}" for name in LIMITS if (said := getattr(self, name)) is not None]
         plain = ("seed0", "x1", "cpu")

@@ -4,6 +4,7 @@ The same call on the same folder resumes: the strategy asks the same questions a
 were answered before. This file knows nothing of networks or devices.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from untrained._load import code_of
 from untrained._quantities import seconds
-from untrained.data import load
+from untrained.data import Source, load, sized
 from untrained.engine import Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated
 from untrained.engine.score import DEFAULT_DATA
@@ -69,6 +70,7 @@ def search(
     budget: int | None = None,
     data: str = DEFAULT_DATA,
     *,
+    input_size: int | None = None,
     time: str | None = None,
     stable: int | None = None,
     top: int = 10,
@@ -90,6 +92,7 @@ def search(
     run: str | Path | None = None,
     data_root: str | Path | None = None,
     watch: Watcher | None = None,
+    look: Callable[[Source], None] | None = None,
 ) -> Result:
     """Search `space` for the best architecture by `proxy`. Ctrl-C keeps the best so far.
 
@@ -103,6 +106,8 @@ def search(
     is measured on this machine.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
     cluster. An architecture that takes longer than `time_limit` is a failure, and the search goes on.
+    Networks are shown images of the space's usual size, or of `input_size` a side; `look` sees the data before the work
+    begins.
     """
     if seeds < 1:
         raise UsageError("seeds must be at least 1")
@@ -115,7 +120,9 @@ def search(
     asked = Asked.of(strategy, proxy, beside, screen, keep, validate, enough, named, data_root)
     chosen, panel, decides = asked.strategy, asked.panel, asked.panel.decides
     home = load_space(space)
-    source = load(data, home.task, data_root)
+    source = load(data, sized(home.task, input_size), data_root)
+    if look:
+        look(source)
     said = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops}
     said |= {"max_memory": max_memory, "max_latency": max_latency}
     bounds = Bounds(home, source.task, said)
@@ -139,7 +146,7 @@ def search(
     code, kept = code_of(named, panel.asked), keep if screen else ""
     objectives = beside if chosen.needs("beside") else ""
     settings = Settings(named, panel.asked, chosen.label, data, seed, seeds, device, code, screen, kept, objectives,
-                        validate, **bounds.asked)  # fmt: skip
+                        validate, input_size=input_size, **bounds.asked)  # fmt: skip
     folder = Path(run) if run else settings.default_folder()
     facts = decides.measure, decides.higher_is_better, decides.about
     begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside)
