@@ -1,13 +1,17 @@
-"""The commands about files: stores of records, and tables of known results."""
+"""The commands about files: stores of records, tables of known results, and what is in one's own data."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, Json, app, print_json
+from untrained._cli import DataRoot, Json, Label, app, labelled, print_json
 
-data_app = typer.Typer(help="Tables of known results: import them.", no_args_is_help=True, rich_markup_mode="rich")
+data_app = typer.Typer(
+    help="Your data: what is in them. Tables of known results: import them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
 app.add_typer(data_app, name="data")
 store = typer.Typer(help="Look into a store of records, take it elsewhere, put two together.", no_args_is_help=True)
 app.add_typer(store, name="store")
@@ -75,3 +79,21 @@ def data_import(
     table = import_benchmark(name, path, data_root)
     row = {"name": name, "file": str(table.path), "rows": len(table), "about": table.about}
     print_json(row) if as_json else typer.echo(f"{table.path}: {table.about}")
+
+
+@data_app.command("card")
+def data_card(
+    name: Annotated[str, typer.Argument(help="The data, as for --data: csv:clicks.csv, criteo:train.txt, clicks.")],
+    label: Label = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Say what was found in data: rows, columns and what becomes of them, what is missing, what is bad.
+
+    Example: untrained data card csv:clicks.csv --label click
+    """
+    from untrained.data import load
+    from untrained.types import Task
+
+    card = load(labelled(name, label) or name, Task(name, (3, 32, 32), 10), data_root).card
+    print_json(card.document()) if as_json else typer.echo("\n".join(card.lines()))

@@ -101,7 +101,7 @@ def test_the_program_is_installed_and_answers():
         ("strategies", {"random"}),
         ("papers", {"dextr-table-1", "hnas-table-5", "nasi-table-3", "sigeo-table-2"}),
         ("benchmarks", {"nasbench201", "nasbench301", "transnas"}),
-        ("datasets", {"noise", "photos", "digits", "cifar10", "npz"}),
+        ("datasets", {"noise", "photos", "digits", "cifar10", "npz", "clicks", "csv", "parquet", "criteo", "avazu"}),
     ],
 )
 def test_list(untrained_, what, some):

@@ -13,3 +13,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_binary(folder)
     write_npz(folder / "tiny.npz")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where encoded tables go."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "untrained" / "tables"

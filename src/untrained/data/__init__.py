@@ -1,14 +1,16 @@
-"""Data: one door, `load(name, like)`, gives a `Source` of batches. Embedded and offline: noise, photos, digits.
+"""Data: one door, `load(name, like)`, gives a `Source` of batches. Embedded and offline: noise, photos, digits, clicks.
 
 noise   photos   digits   cifar10   npz:PATH
+clicks   csv:PATH   parquet:PATH   criteo:PATH   avazu:PATH   kdd2012:PATH   frappe:PATH
 """
 
-from untrained.data import embedded, images  # noqa: F401 - they register themselves
+from untrained.data import clicks, embedded, images, tables  # noqa: F401 - they register themselves
 from untrained.data._source import SOURCES as SOURCES
 from untrained.data._source import Source as Source
 from untrained.data._source import data_root as data_root
 from untrained.data._source import from_tensors as from_tensors
 from untrained.data._source import load as load
+from untrained.data.card import Card as Card
 from untrained.data.parts import TEST as TEST
 from untrained.data.parts import TRAIN as TRAIN
 from untrained.data.parts import VAL as VAL

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from untrained._root import data_root as data_root
+from untrained.data.card import Card
 from untrained.data.parts import TEST, TRAIN, VAL, Parts, Pictures, stratified
 from untrained.errors import UsageError
 from untrained.registry import Registry
@@ -26,11 +27,13 @@ Draw = Callable[[int, torch.Generator], Batch]
 @dataclass(frozen=True)
 class Source:
     """Samples for a task: `draw(n, generator)` gives n of them to look at, none of which a network is judged on later.
-    `open_parts()` gives all of them to whoever trains; it gives nothing where samples are made up."""
+    `open_parts()` gives all of them to whoever trains; it gives nothing where samples are made up. `describe()` says
+    what was found in the data, where somebody has looked."""
 
     task: Task
     draw: Draw
     open_parts: Callable[[], Parts] = dict
+    describe: Callable[[], Card] | None = None
 
     @cached_property
     def parts(self) -> Parts:
@@ -39,6 +42,12 @@ class Source:
         if not found:
             raise UsageError(f"{self.task.dataset} has nothing to learn from; take data with labels, such as digits")
         return found
+
+    @property
+    def card(self) -> Card:
+        if self.describe is None:
+            raise UsageError(f"there is no card of {self.task.dataset}; tables have one, such as csv:clicks.csv")
+        return self.describe()
 
     def batch(self, samples: int, seed: int = 0) -> Batch:
         return self.draw(samples, torch_generator("batch", self.task.dataset, seed))
