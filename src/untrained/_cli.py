@@ -5,8 +5,11 @@ import sys
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
+
+from untrained.errors import UsageError
 
 app = typer.Typer(
     help="Find neural architectures without training them.",
@@ -21,8 +24,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 Space = Annotated[str, typer.Option(help="A space by name, or your own: ./mine.py:mynet.")]
 Proxies = Annotated[str, typer.Option("--proxy", help="Separated by commas: dextr,params or ./mine.py:mine; or all.")]
 Data = Annotated[
-    str | None, typer.Option(help="digits, cifar10, folder:PATH, images:PATH.csv or npz:PATH.", show_default="digits")
+    str | None,
+    typer.Option(help="digits, cifar10, folder:PATH, images:PATH, csv:PATH, clicks, npz:PATH.", show_default="digits"),
 ]
+Label = Annotated[str | None, typer.Option(help="The column to predict, where the data are csv:PATH or parquet:PATH.")]
 InputSize = Annotated[
     int | None, typer.Option(min=8, help="Show square images of this side: 64.", show_default="as the space")
 ]
@@ -43,6 +48,15 @@ def default_data() -> str:
     from untrained.engine.score import DEFAULT_DATA
 
     return DEFAULT_DATA
+
+
+def labelled(data: str | None, label: str | None) -> str | None:
+    """`--label X` is short for a table that says so itself: csv:clicks.csv?label=X."""
+    if label is None:
+        return data
+    if data is None or not data.startswith(("csv:", "parquet:")):
+        raise UsageError(f"--label {label} names a column of a table: add --data csv:PATH or --data parquet:PATH")
+    return f"{data}{'&' if '?' in data else '?'}label={quote(label)}"
 
 
 def stdout_kept(as_json: bool) -> AbstractContextManager[object]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, InputSize, Json, app, print_json
+from untrained._cli import DataRoot, InputSize, Json, Label, app, labelled, print_json
 from untrained.errors import UsageError
 
 data_app = typer.Typer(
@@ -82,14 +82,17 @@ def data_import(
 
 @data_app.command()
 def card(
-    name: Annotated[str, typer.Argument(help="Your data as --data takes them: folder:PATH, images:PATH.csv.")],
+    name: Annotated[str, typer.Argument(help="Your data as --data takes them: folder:PATH, images:PATH, csv:PATH.")],
+    label: Label = None,
     input_size: InputSize = None,
     data_root: DataRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Inspect data before anything is searched: what there is, which files are broken or odd, what to begin with.
+    """Inspect data before anything is searched: what there is, what is broken, odd or missing, what becomes of it.
 
     Example: untrained data card folder:./photos
+
+    Example: untrained data card csv:clicks.csv --label click
     """
     from dataclasses import asdict
 
@@ -99,8 +102,8 @@ def card(
     from untrained.types import Task
 
     with watching(as_json):
-        source = load(name, sized(Task(name, (3, 32, 32), 2), input_size), data_root)
+        source = load(labelled(name, label) or name, sized(Task(name, (3, 32, 32), 2), input_size), data_root)
         if source.card is None:
-            raise UsageError(f"{name} has no card; data of your own have, such as folder:./photos")
+            raise UsageError(f"{name} has no card; data of your own have, such as folder:./photos or csv:clicks.csv")
         found = source.card()
     print_json(asdict(found)) if as_json else show_card(found)

@@ -9,10 +9,10 @@ _FEW = 3
 
 
 def show_card(card: Card) -> None:
-    """What there is, then every file that a person ought to look at."""
-    _print(Console(), card.lines())
+    """What there is, then everything that a person ought to look at."""
+    _print(Console(), [*card.lines(), *card.details()])
     if card.problems:
-        _print(Console(), ["", f"{len(card.problems):,} files to look at:", *map(_problem, card.problems)])
+        _print(Console(), ["", f"{len(card.problems):,} to look at:", *map(_problem, card.problems)])
 
 
 def show_shortly(source: Source) -> None:

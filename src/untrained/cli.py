@@ -15,6 +15,7 @@ from untrained._cli import (
     Device,
     InputSize,
     Json,
+    Label,
     Proxies,
     Ray,
     RunFolder,
@@ -25,6 +26,7 @@ from untrained._cli import (
     Workers,
     app,
     default_data,
+    labelled,
     print_json,
     stdout_kept,
 )
@@ -62,6 +64,7 @@ def search(
         str | None, typer.Option(help="One sample on this machine, measured: 5ms, 5ms@cpu, 1ms@cuda.")
     ] = None,
     data: Data = None,
+    label: Label = None,
     input_size: InputSize = None,
     seed: Seed = 0,
     seeds: Seeds = 1,
@@ -95,7 +98,7 @@ def search(
     from untrained.strategies.select import rows
 
     enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
-    chance = {"seed": seed, "seeds": seeds, "data": data or default_data(), "data_root": data_root}
+    chance = {"seed": seed, "seeds": seeds, "data": labelled(data, label) or default_data(), "data_root": data_root}
     chance |= {"input_size": input_size, "look": None if as_json else show_shortly}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
@@ -119,6 +122,7 @@ def score(
         int | None, typer.Option(min=1, help="Number of classes.", show_default="the network's outputs")
     ] = None,
     data: Data = None,
+    label: Label = None,
     seeds: Seeds = 1,
     device: Device = "cpu",
     data_root: DataRoot = None,
@@ -138,7 +142,7 @@ def score(
     shape = _shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
     with stdout_kept(as_json):
-        records = engine.score(what, named(proxy), data, space=space, input_shape=shape, **options)
+        records = engine.score(what, named(proxy), labelled(data, label), space=space, input_shape=shape, **options)
     print_json(rows(records)) if as_json else show_records(rows(records))
     raise typer.Exit(0 if any(record.value is not None for record in records) else 1)
 

@@ -52,16 +52,16 @@ def wrong(answer: Answer) -> str:
 
 COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate "
-    "--max-params --min-params --max-flops --max-memory --max-latency --data --input-size "
+    "--max-params --min-params --max-flops --max-memory --max-latency --data --label --input-size "
     "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
-    "score": "what --proxy --space --input-shape --classes --data --seeds --device --data-root --json",
+    "score": "what --proxy --space --input-shape --classes --data --label --seeds --device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
     "--workers --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
     "data import": "name path --data-root --json",
-    "data card": "name --input-size --data-root --json",
+    "data card": "name --label --input-size --data-root --json",
     "list": "what --json",
     "report": "folder --json",
     "store info": "where --json",

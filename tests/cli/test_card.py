@@ -25,7 +25,7 @@ def test_the_card_is_printed_with_every_problem(untrained_, photos):
     assert "--input-size 32 (shorter sides have 32 pixels in the middle)" in out
     for name, reason in photos.items():
         assert f"  dogs/{name}: {reason}" in out or name == "whole.png"
-    assert f"{out.count('  dogs/')} files to look at:" in out
+    assert f"{out.count('  dogs/')} to look at:" in out
     assert "reading pictures" in err
 
 

@@ -102,6 +102,7 @@ def test_the_program_is_installed_and_answers():
         ("papers", {"dextr-table-1", "hnas-table-5", "nasi-table-3", "sigeo-table-2"}),
         ("benchmarks", {"nasbench201", "nasbench301", "transnas"}),
         ("datasets", {"noise", "photos", "digits", "cifar10", "cifar100", "mnist", "npz", "folder", "images", "hf"}),
+        ("datasets", {"clicks", "csv", "parquet", "criteo", "avazu", "kdd2012", "frappe"}),
     ],
 )
 def test_list(untrained_, what, some):

@@ -15,3 +15,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_npz(folder / "tiny.npz")
     write_good(folder / "photos", {"cats": 6, "dogs": 7})
     return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where encoded tables go."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "untrained" / "tables"

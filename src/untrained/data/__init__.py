@@ -1,10 +1,20 @@
-"""Data: one door, `load(name, like)`, gives a `Source` of batches. Embedded and offline: noise, photos, digits.
+"""Data: one door, `load(name, like)`, gives a `Source` of batches. Embedded and offline: noise, photos, digits, clicks.
 
 noise   photos   digits   cifar10   cifar100   mnist   fashion_mnist
 folder:PATH   images:PATH.csv   npz:PATH   hf:NAME
+clicks   csv:PATH   parquet:PATH   criteo:PATH   avazu:PATH   kdd2012:PATH   frappe:PATH
 """
 
-from untrained.data import cifar, embedded, folders, hugging_face, mnist, npz  # noqa: F401 - they register themselves
+from untrained.data import (  # noqa: F401 - they register themselves
+    cifar,
+    clicks,
+    embedded,
+    folders,
+    hugging_face,
+    mnist,
+    npz,
+    tables,
+)
 from untrained.data._progress import listening as listening
 from untrained.data._source import SOURCES as SOURCES
 from untrained.data._source import Card as Card

@@ -26,8 +26,9 @@ Arrays = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels
 
 
 class Card(Protocol):
-    """What an inspection of somebody's data found: a frozen dataclass that can be told in a few lines. `problems` are
-    the files that were not used, or that ought to be looked at, each with its reason."""
+    """What an inspection of somebody's data found: a frozen dataclass that can be told in a few lines, and in more with
+    all `details`. `problems` are the files or lines that were not used, or that ought to be looked at, each with
+    its reason."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -35,6 +36,8 @@ class Card(Protocol):
     def problems(self) -> tuple[tuple[str, str], ...]: ...
 
     def lines(self) -> list[str]: ...
+
+    def details(self) -> list[str]: ...
 
 
 @dataclass(frozen=True)

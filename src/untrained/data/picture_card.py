@@ -50,6 +50,9 @@ class PictureCard:
             f"proposed: batches of {self.batch} ({self.batch_because})",
         ]
 
+    def details(self) -> list[str]:
+        return []
+
 
 _PURPOSE = dict(zip(PARTS, ("to learn from", "to choose by", "to be judged on"), strict=True))
 

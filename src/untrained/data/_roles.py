@@ -1,0 +1,76 @@
+"""Which column is what: named by the user, or inferred from the first rows.
+
+Numbers are dense and texts are identifiers. Whole numbers are identifiers too where their name ends in `id` or where
+the first rows show only a few different ones.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from untrained.data._options import Options
+from untrained.data._values import numbers, texts
+from untrained.errors import SHOWN, UsageError, unknown
+
+LABELS = ("label", "click", "clicked", "target")
+FEW = 20
+ENDS_IN_ID = re.compile(r"(^|_)id$|(?<=[a-z])I[dD]$|(^|_)ID$")  # user_id, itemId, but not bid
+MOSTLY = 0.9  # the share of values that decides what a column is
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The label, the time, and the columns that a network sees; `logs` are those of the dense ones that are tamed."""
+
+    label: str
+    time: str
+    dense: tuple[str, ...]
+    categorical: tuple[str, ...]
+    logs: frozenset[str]
+    dropped: tuple[tuple[str, str], ...]
+
+
+def roles(columns: Sequence[str], head: pa.RecordBatch, options: Options) -> Roles:
+    for name in options.named:
+        if name not in columns:
+            raise unknown("column", name, columns)
+    if twice := {name for name in options.named if options.named.count(name) > 1}:
+        raise UsageError(f"{', '.join(sorted(twice))} cannot be two things; name each column once")
+    label = options.label or _find_label(columns, head)
+    dropped = [(name, "named in drop") for name in options.drop]
+    dropped += [(options.time, "it orders the split")] if options.time else []
+    left = [name for name in columns if name not in {label, options.time, *options.drop}]
+    dropped += [(name, "lists and structures are not read") for name in left if pa.types.is_nested(head[name].type)]
+    left = [name for name in left if name not in dict(dropped)]
+    dense = [name for name in left if name in options.dense or (name not in options.categorical
+                                                                and _is_dense(name, head[name]))]  # fmt: skip
+    logs = {name for name in dense if options.log == "all" or (options.log == "counts" and _is_whole(head[name]))}
+    categorical = [name for name in left if name not in dense]
+    return Roles(label, options.time, tuple(dense), tuple(categorical), frozenset(logs), tuple(dropped))
+
+
+def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
+    """The one column whose name says so; of several, the one that has two values."""
+    found = [name for name in columns if name.lower() in LABELS]
+    if len(found) > 1:
+        found = [name for name in found if len({*texts(head[name])} - {None}) == 2]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(columns[:SHOWN]) + (f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else "")
+    raise UsageError(f"say which column is the label, such as --label click; there are: {listed}")
+
+
+def _is_dense(name: str, column: pa.Array) -> bool:
+    values, text = numbers(column)
+    values = values[~np.isnan(values)]
+    if len(values) == 0 or text.mean() > 1 - MOSTLY:
+        return False
+    return not (_is_whole(column) and (ENDS_IN_ID.search(name) or len(np.unique(values)) <= FEW))
+
+
+def _is_whole(column: pa.Array) -> bool:
+    values, _ = numbers(column)
+    return bool(np.all(np.isnan(values) | (values == np.round(values))))

@@ -1,0 +1,63 @@
+"""The card of a table: its rows and columns, what was missing or bad, and what was done about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from untrained.data._schema import Dense, Identifiers, Schema
+
+
+@dataclass(frozen=True)
+class TableCard:
+    """Facts in a few words, what is said of each column, and what needs attention."""
+
+    name: str
+    facts: Mapping[str, str]
+    rows: tuple[Mapping[str, Any], ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
+
+    def lines(self) -> list[str]:
+        return [self.name, *(f"  {name}: {text}" for name, text in self.facts.items())]
+
+    def details(self) -> list[str]:
+        """The rows, in columns of equal width."""
+        if not self.rows:
+            return []
+        told = ([f"{v:,}" if isinstance(v, int) else str(v) for v in row.values()] for row in self.rows)
+        cells = [[*self.rows[0]], *told]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return ["  " + "  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+
+
+def table_card(name: str, schema: Schema) -> TableCard:
+    rows, clicks = sum(schema.rows), sum(schema.clicks)
+    parts = ", ".join(f"{n:,} {part}" for n, part in zip(schema.rows, ("train", "val", "test"), strict=True))
+    facts = {
+        "rows": f"{rows:,} ({parts}; split {schema.split})",
+        "label": f"{schema.label}, 1 in {clicks / rows:.1%} of the rows",
+        "columns": f"{len(schema.dense)} dense, {len(schema.identifiers)} identifiers, {len(schema.dropped)} dropped",
+        "bad rows": f"{schema.bad:,}" + (", left out" if schema.bad else ""),
+    }
+    rows_of = [_dense(column) for column in schema.dense] + [_identifiers(c, schema.floor) for c in schema.identifiers]
+    text = [(c.name, f"{c.text:,} values are text and count as missing") for c in schema.dense if c.text]
+    dropped = [(column, f"dropped: {why}") for column, why in schema.dropped]
+    bad = [(line, why.strip()) for line, _, why in (row.partition(":") for row in schema.bad_rows)]
+    return TableCard(name, facts, tuple(rows_of), (*text, *dropped, *bad))
+
+
+def _dense(column: Dense) -> dict[str, Any]:
+    treatment = f"{'log, ' if column.log else ''}mean {column.mean:.4g}, deviation {column.std:.4g}"
+    return _row(column.name, "dense", "", column.missing, treatment)
+
+
+def _identifiers(column: Identifiers, floor: int) -> dict[str, Any]:
+    if column.vocabulary is None:
+        hashed = f"hashed into {column.size:,}"
+        return _row(column.name, "identifiers", f"{column.distinct:,} or more", column.missing, hashed)
+    kept = column.size - 1
+    treatment = "all kept" if kept == column.distinct else f"{kept:,} kept that come {floor} times or more"
+    return _row(column.name, "identifiers", column.distinct, column.missing, treatment)
+
+
+def _row(name: str, kind: str, distinct: int | str, missing: int, treatment: str) -> dict[str, Any]:
+    return {"column": name, "kind": kind, "distinct": distinct, "missing": missing, "treatment": treatment}

@@ -1,0 +1,201 @@
+"""Tables as they come: each is a clear message in one line, or is read in a way that its card tells."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.data.logs import ANY, HEADER, lines, log, opened, said, write
+from untrained.data import _reader, load
+from untrained.errors import UsageError
+
+ROWS = lines(log())
+GOOD = "\n".join([HEADER, *ROWS, ""])
+
+REFUSED = {
+    "wrong label": ("?label=user", GOOD, "the label user holds 'u"),
+    "no such label": ("?label=clik", GOOD, "no column is called 'clik'; did you mean click?"),
+    "a number as label": ("?label=count", GOOD, r"the label count is \d+ somewhere; wanted 0 and 1, or .* above=3.5"),
+    "no label": ("", GOOD.replace("click", "bought"), "say which column .* there are: bought, user, price, count"),
+    "two labels": ("", GOOD.replace("click", "label").replace("count", "target"), None),
+    "three values": ("", GOOD + "2,u1,0.5,3\n", "the label click is 2 somewhere; wanted 0 and 1"),
+    "one class": ("", "\n".join([HEADER, *("0" + row[1:] for row in ROWS)]), "all 300 rows of .* have the label 0"),
+    "text where numbers were said": ("?dense=user", GOOD, "100% of the values of user are text; write categorical=us"),
+    "empty": ("", "", "is empty; a table has a header and rows"),
+    "blank": ("", "\n\n \n", "is empty"),
+    "header only": ("", HEADER + "\n", "has a header and no rows"),
+    "header without an end": ("", HEADER, "has a header and no rows"),
+    "all other separators": (
+        "",
+        HEADER + "\n" + "\n".join(ROWS).replace(",", ";"),
+        "no rows that fit it; line 2: 1 fie",
+    ),
+    "many other separators": ("", GOOD.replace(",u1", ";u1"), r"\d+ of 300 rows of .* are bad; line \d+: 3 fields"),
+    "duplicate header": ("", GOOD.replace("price", "user", 1), "has more than one column called user; rename them"),
+    "no header": (
+        "",
+        "\n".join("1,2,3" for _ in range(50)),
+        "first line of .* holds numbers; it must name the columns",
+    ),
+    "one column": ("", "click\n0\n1\n", "has one column, 'click'; a table has a label and more, separated by comma"),
+    "UTF-16": ("", GOOD.encode("utf-16"), "is UTF-16; save it as UTF-8"),
+    "not text": ("", bytes(range(256)) * 20, "is no text; csv:PATH wants lines of text"),
+    "few rows": ("", "\n".join([HEADER, *ROWS[:4]]), "4 rows of .* are too few to learn from"),
+    "a quotation mark never closed": ("", GOOD.replace(ROWS[9], '1,"u1,2.5,3'), r"and \d+ lines more"),
+    "nothing left": ("?drop=user,price,count", GOOD, r"no column left to learn from; dropped: user \(named in drop\)"),
+    "no moments": ("?time=user", GOOD, "time=user: 'u\\d+' is no moment; wanted numbers or dates"),
+    "two roles": ("?drop=user&dense=user", GOOD, "user cannot be two things"),
+    "no such option": ("?lable=click", GOOD, "no option of a table is called 'lable'; did you mean label"),
+    "half an option": ("?label", GOOD, "label says nothing; write label="),
+    "no number": ("?floor=two", GOOD, "floor=two is no number"),
+    "no floor": ("?floor=0", GOOD, "floor=0 is no number of rows"),
+    "too many buckets": ("?hash=16777216", GOOD, "hash=16777216 is impossible; write a number from 2 to 16777215"),
+    "no such logarithm": ("?log=some", GOOD, "no way to take logarithms is called 'some'"),
+    "a break in the header": ("", GOOD.replace("user", '"us\ner"', 1), "has a line break inside of a name"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_table_that_cannot_be_used_is_refused_in_one_line(name, tmp_path):
+    query, content, says = REFUSED[name]
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if says is None:  # of two names, the values decide
+        assert opened(path, query).card().facts["label"].startswith("label, ")
+        return
+    with pytest.raises(UsageError, match=says) as raised:
+        opened(path, query)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_none(tmp_path):
+    told = {
+        "csv": "say which file: csv:PATH",
+        "csv:?label=click": "say which file",
+        f"csv:{tmp_path}": "is a folder; name a file in it",
+        f"csv:{tmp_path}/none.csv": "there is no file",
+        f"parquet:{tmp_path}": "is a folder",
+        f"parquet:{tmp_path}/none.parquet": "there is no file",
+    }
+    for name, says in told.items():
+        with pytest.raises(UsageError, match=says):
+            load(name, ANY)
+
+
+@pytest.mark.parametrize("content", [GOOD.encode(), gzip.compress(GOOD.encode())[:900]])
+def test_a_damaged_archive(tmp_path, content):
+    (tmp_path / "bad.csv.gz").write_bytes(content)
+    with pytest.raises(UsageError, match="cannot be read"):
+        opened(tmp_path / "bad.csv.gz")
+
+
+def test_a_parquet_file_that_is_none_or_empty(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot be read: .*not a parquet file"):
+        load(f"parquet:{write(tmp_path / 'bad.parquet', ROWS)}", ANY)
+    pq.write_table(
+        pa.table({"click": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}), tmp_path / "no.parquet"
+    )
+    with pytest.raises(UsageError, match="no rows"):
+        load(f"parquet:{tmp_path}/no.parquet", ANY)
+
+
+def test_a_row_longer_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(_reader, "BLOCK", 2**10)
+    rows = [*ROWS, '1,"' + "x" * 5000]
+    with pytest.raises(UsageError, match="most likely a quotation mark is never closed"):
+        opened(write(tmp_path / "long.csv", rows))
+
+
+# ------------------------------------------------------------------------------------------- read, and told on the card
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + GOOD.encode(),
+        GOOD.replace("\n", "\r\n").encode(),
+        GOOD.replace(",", ", ").encode(),
+        GOOD.replace("u1,", '"u\n1",').encode(),
+        GOOD.replace("u1,", '"u,""1",').encode(),
+        GOOD.replace("u1,", "\xe9t\xe9,").encode("latin-1"),
+        GOOD.replace("user", "\xe9t\xe9").encode("latin-1"),
+        GOOD.replace("user", "").encode(),
+        b"\n\n" + GOOD.encode(),
+        gzip.compress(GOOD.encode()),
+    ],
+    ids="BOM,CRLF,spaces,quoted breaks,quoted commas,latin,latin header,no name,blank lines,gzip".split(","),
+)
+def test_other_ways_to_write_the_same_table_are_read_alike(tmp_path, content):
+    path = tmp_path / ("log.csv.gz" if content.startswith(b"\x1f\x8b") else "log.csv")
+    path.write_bytes(content)
+    plain, source = opened(write(tmp_path / "plain.csv", ROWS)), opened(path)
+    assert source.task.vocabularies == plain.task.vocabularies
+    assert source.card().facts == plain.card().facts
+    for a, b in zip(source.parts["train"].batches(300), plain.parts["train"].batches(300), strict=True):
+        assert (a.inputs[:, :2] == b.inputs[:, :2]).all()
+        assert (a.targets == b.targets).all()
+
+
+def test_bad_rows_are_counted_and_shown_with_their_lines(tmp_path):
+    rows = [*ROWS]
+    rows[5], rows[9], rows[20], rows[30] = "1,u1", "1,u1,0.5,3,4", ",u1,0.5,3", "maybe,u1,0.5,3"
+    card = opened(write(tmp_path / "ragged.csv", rows)).card()
+    assert card.facts["bad rows"] == "4, left out"
+    assert card.facts["rows"].startswith("296 (")
+    assert {*said(card)} == {
+        "line 7: 2 fields where 4 are wanted: '1,u1'",
+        "line 11: 5 fields where 4 are wanted: '1,u1,0.5,3,4'",
+        "line 22: no label",
+        "line 32: the label click is 'maybe'",
+    }
+
+
+def test_a_bad_row_may_hold_any_bytes(tmp_path):
+    (tmp_path / "bytes.csv").write_bytes(GOOD.encode().replace(ROWS[5].encode(), b"1,\xe9t\xe9"))
+    card = opened(tmp_path / "bytes.csv").card()
+    assert card.facts["bad rows"] == "1, left out"
+    assert said(card)[0].startswith("line 7: 2 fields where 4 are wanted")
+
+
+def test_a_letter_on_the_edge_of_a_block_is_one_letter(tmp_path, monkeypatch):
+    names = {f"u{i}": f"\u65e5\u672c{i}" for i in range(41)}
+    rows = [",".join([a, names[b], *rest]) for a, b, *rest in (row.split(",") for row in ROWS)]
+    plain = opened(write(tmp_path / "plain.csv", ROWS)).task.vocabularies
+    for size in (501, 502, 503):
+        monkeypatch.setattr(_reader, "BLOCK", size)
+        assert opened(write(tmp_path / f"letters{size}.csv", rows)).task.vocabularies == plain
+
+
+def test_lines_are_right_in_later_blocks_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(_reader, "BLOCK", 700)
+    rows = [*ROWS]
+    rows[150], rows[250], rows[251], rows[290] = "1,u1", "x,u1,0.5,3", "1", ",u1,0.5,3"
+    notes = said(opened(write(tmp_path / "ragged.csv", rows)).card())
+    assert sorted(note.partition(":")[0] for note in notes) == ["line 152", "line 252", "line 253", "line 292"]
+
+
+def test_values_that_are_no_finite_number_count_as_missing_and_text_is_told(tmp_path):
+    rows = [*ROWS]
+    rows[3], rows[4], rows[5], rows[6] = "0,u1,nan,1", "1,u1,inf,2", "1,u1,-inf,3", "1,u1,dear,4"
+    source = opened(write(tmp_path / "wild.csv", rows))
+    (price,) = [row for row in source.card().rows if row["column"] == "price"]
+    assert (price["kind"], price["missing"]) == ("dense", 4)
+    assert "price: 1 values are text and count as missing" in said(source.card())
+    assert all(batch.inputs.isfinite().all() for part in source.parts.values() for batch in part.batches(64))
+
+
+def test_text_that_comes_after_the_head_is_told_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(_reader, "BLOCK", 1000)
+    rows = [*ROWS]
+    rows[280] = "1,u1,dear,4"
+    assert "price: 1 values are text and count as missing" in said(opened(write(tmp_path / "late.csv", rows)).card())
+    late = [row if i < 200 else f"1,u1,dear{i},4" for i, row in enumerate(ROWS)]
+    with pytest.raises(UsageError, match="33% of the values of price are text; write categorical=price or drop=price"):
+        opened(write(tmp_path / "later.csv", late))
+
+
+def test_a_column_of_row_numbers_is_dropped(tmp_path):
+    rows = [f"{row},{1000 + i}" for i, row in enumerate(ROWS)]
+    card = opened(write(tmp_path / "id.csv", rows, HEADER + ",id")).card()
+    assert "id: dropped: no value comes 2 times" in said(card)
