@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from untrained.errors import UsageError
+
 app = typer.Typer(
     help="Find neural architectures without training them.",
     epilog="Start with `untrained search`: no option is needed, and no data. `untrained list` shows what there is.",
@@ -32,6 +34,14 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes.", show_defa
 Ray = Annotated[str | None, typer.Option(help="Work on a Ray cluster: local, or its address.")]
 TimeLimit = Annotated[str | None, typer.Option(help="Fail an architecture that takes longer: 30s.")]
 Seed = Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")]
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """`3x224x224` as numbers."""
+    sides = text.lower().split("x")
+    if not all(side.isdecimal() and int(side) > 0 for side in sides):
+        raise UsageError(f"impossible input shape {text!r}; write channels x height x width, such as 3x224x224")
+    return tuple(int(side) for side in sides)
 
 
 def default_data() -> str:
