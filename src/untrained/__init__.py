@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from untrained.strategies import search as search
     from untrained.studies import bench as bench
     from untrained.studies import calibrate as calibrate
+    from untrained.training import train as train
     from untrained.types import Arch as Arch
     from untrained.types import Batch as Batch
     from untrained.types import Record as Record
@@ -30,6 +31,7 @@ _HOMES = {
     "bench": "studies",
     "calibrate": "studies",
     "reproduce": "papers",
+    "train": "training",
     "report": "reports",
     "load_space": "spaces",
     "space": "spaces",

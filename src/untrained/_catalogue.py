@@ -50,6 +50,24 @@ def proxies() -> Rows:
     ]
 
 
+def recipes() -> Rows:
+    from untrained.training.recipes import RECIPES
+
+    return [
+        {
+            "name": r.name,
+            "epochs": r.epochs,
+            "batch": r.batch,
+            "rate": f"{r.rate:g}",
+            "optimiser": r.optimiser,
+            "options": list(r.options),
+            "departs": r.departs,
+            "about": r.about,
+        }
+        for r in RECIPES.values()
+    ]
+
+
 def strategies() -> Rows:
     from untrained.strategies import STRATEGIES
     from untrained.strategies._make import NEEDS, options_of
@@ -103,6 +121,7 @@ CATALOGUE: dict[str, Callable[[], Rows]] = {
     "datasets": datasets,
     "benchmarks": benchmarks,
     "papers": papers,
+    "recipes": recipes,
 }
 
 

@@ -44,6 +44,14 @@ TimeLimit = Annotated[str | None, typer.Option(help="Fail an architecture that t
 Seed = Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")]
 
 
+def shape(text: str) -> tuple[int, ...]:
+    """`3x224x224` as numbers."""
+    sides = text.lower().split("x")
+    if not all(side.isdecimal() and int(side) > 0 for side in sides):
+        raise UsageError(f"impossible input shape {text!r}; write channels x height x width, such as 3x224x224")
+    return tuple(int(side) for side in sides)
+
+
 def default_data() -> str:
     from untrained.engine.score import DEFAULT_DATA
 

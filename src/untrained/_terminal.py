@@ -99,6 +99,8 @@ def show_result(found: Result, page: Path) -> None:
         console.print(_ranking(found))
         if ties := sum(standing.tied for standing in standings):
             console.print(f"= {run.settings.seeds} seeds cannot tell {ties} of the others from the best (95 %)")
+        for line in found.confirmed.lines if found.confirmed else ():
+            console.print(escape(line), highlight=False)
         console.print(f"best: {escape(str(found.best))}", soft_wrap=True)
     else:
         console.print("[bold]nothing could be scored[/]")

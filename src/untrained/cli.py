@@ -28,6 +28,7 @@ from untrained._cli import (
     default_data,
     labelled,
     print_json,
+    shape,
     stdout_kept,
 )
 from untrained.errors import UsageError, unknown
@@ -54,6 +55,13 @@ def search(
     validate: Annotated[
         str, typer.Option(help="The last word of hnas and screen: table:cifar10_val_12 or training(epochs=3).")
     ] = "",
+    confirm: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Train so many of the best briefly, beside others.", show_default="5 on your own data"
+        ),
+    ] = None,
+    no_confirm: Annotated[bool, typer.Option("--no-confirm", help="Believe the proxy.")] = False,
     max_params: Annotated[str | None, typer.Option(help="Nothing with more parameters: 1M.")] = None,
     min_params: Annotated[str | None, typer.Option(help="Nothing with fewer parameters: 100k.")] = None,
     max_flops: Annotated[str | None, typer.Option(help="Nothing with more multiply-adds: 150M.")] = None,
@@ -89,6 +97,8 @@ def search(
 
     Example: untrained search --strategy evolution --max-params 1M --max-flops 150M
 
+    Example: untrained search --data npz:./mine.npz --confirm 5
+
     Example: untrained search --strategy "screen(pool=600,top=20)" --validate "training(epochs=3,samples=1500)"
     """
     from untrained import strategies
@@ -96,6 +106,7 @@ def search(
     from untrained._terminal import show_result, watching
     from untrained._terminal_data import show_shortly
     from untrained.strategies.select import rows
+    from untrained.studies.confirm import usual
 
     enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
     chance = {"seed": seed, "seeds": seeds, "data": labelled(data, label) or default_data(), "data_root": data_root}
@@ -103,6 +114,7 @@ def search(
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency, "validate": validate}
+    crew |= {"confirm": 0 if no_confirm else confirm or usual(data or default_data())}
     with watching(as_json, seconds(time) if time else None) as watch, stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
     page = found.report()
@@ -139,10 +151,10 @@ def score(
     from untrained.proxies import named
     from untrained.strategies.select import rows
 
-    shape = _shape(input_shape) if input_shape else None
+    size = shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
     with stdout_kept(as_json):
-        records = engine.score(what, named(proxy), labelled(data, label), space=space, input_shape=shape, **options)
+        records = engine.score(what, named(proxy), labelled(data, label), space=space, input_shape=size, **options)
     print_json(rows(records)) if as_json else show_records(rows(records))
     raise typer.Exit(0 if any(record.value is not None for record in records) else 1)
 
@@ -150,11 +162,11 @@ def score(
 @app.command("list")
 def list_(
     what: Annotated[
-        str | None, typer.Argument(help="spaces, proxies, strategies, datasets, benchmarks or papers.")
+        str | None, typer.Argument(help="spaces, proxies, strategies, datasets, benchmarks, papers or recipes.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what there is: spaces, proxies, strategies, datasets, benchmarks, papers.
+    """List what there is: spaces, proxies, strategies, datasets, benchmarks, papers, recipes.
 
     Example: untrained list proxies
     """
@@ -181,14 +193,7 @@ def report(
     print_json({"report": str(page)}) if as_json else typer.echo(f"report: {page}")
 
 
-from untrained import _cli_store, _cli_studies  # noqa: E402, F401 - their commands come after those above
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    sides = text.lower().split("x")
-    if not all(side.isdecimal() and int(side) > 0 for side in sides):
-        raise UsageError(f"impossible input shape {text!r}; write channels x height x width, such as 3x224x224")
-    return tuple(int(side) for side in sides)
+from untrained import _cli_store, _cli_studies, _cli_train  # noqa: E402, F401 - their commands come after those above
 
 
 def main() -> None:

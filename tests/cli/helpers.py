@@ -52,7 +52,8 @@ def wrong(answer: Answer) -> str:
 
 COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate "
-    "--max-params --min-params --max-flops --max-memory --max-latency --data --label --input-size "
+    "--confirm --no-confirm --max-params --min-params --max-flops --max-memory --max-latency --data --label "
+    "--input-size "
     "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
     "score": "what --proxy --space --input-shape --classes --data --label --seeds --device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
@@ -60,6 +61,8 @@ COMMANDS = {
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
+    "train": "what --data --recipe --space --epochs --patience --time --input-shape --seed --device --run "
+    "--tensorboard --data-root --json",
     "data import": "name path --data-root --json",
     "data card": "name --label --input-size --data-root --json",
     "list": "what --json",

@@ -15,7 +15,7 @@ import untrained
 from tests.cli.helpers import COMMANDS
 from untrained.cli import app
 
-PUBLIC = "score search bench calibrate reproduce report load_space space proxy Probe Arch Batch Record Task"
+PUBLIC = "score search bench calibrate reproduce train report load_space space proxy Probe Arch Batch Record Task"
 
 
 def commands(group: Any = None, before: str = "") -> dict[str, Any]:
@@ -101,6 +101,7 @@ def test_the_program_is_installed_and_answers():
         ("strategies", {"random"}),
         ("papers", {"dextr-table-1", "hnas-table-5", "nasi-table-3", "sigeo-table-2"}),
         ("benchmarks", {"nasbench201", "nasbench301", "transnas"}),
+        ("recipes", {"quick", "cifar", "darts-cifar", "darts-imagenet", "autoformer", "zen-cifar"}),
         ("datasets", {"noise", "photos", "digits", "cifar10", "cifar100", "mnist", "npz", "folder", "images", "hf"}),
         ("datasets", {"clicks", "csv", "parquet", "criteo", "avazu", "kdd2012", "frappe"}),
     ],

@@ -7,7 +7,7 @@ from torch import nn
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies import load_proxy
-from untrained.training.brief import NAME, accuracy, correct, fit, split
+from untrained.training.brief import NAME, accuracy, correct, fit, ordered, split
 from untrained.types import Batch
 
 
@@ -75,3 +75,17 @@ def test_it_can_be_asked_for_by_name():
     found = load_proxy(f"{NAME}(epochs=1,samples=40)")
     assert (found.samples, dict(found.options)) == (40, {"epochs": 1})
     assert found.measure == "accuracy(epochs=1,samples=40)@1"
+
+
+def test_yes_and_no_are_judged_by_pairs_in_the_right_order():
+    """Yes at 0.9 and 0.4, no at 0.4, 0.1 and 0.5: of six pairs four are right, one is tied and one is wrong."""
+    scores, yes = torch.tensor([[0.9], [0.4], [0.1], [0.4], [0.5]]), torch.tensor([1, 0, 0, 1, 0])
+    assert ordered(nn.Identity(), Batch(scores, yes), batch=2) == pytest.approx(4.5 / 6)
+    with pytest.raises(Unscorable, match="all of one kind"):
+        ordered(nn.Identity(), Batch(scores, torch.ones(5)), batch=2)
+
+
+def test_a_network_of_one_output_learns_by_yes_and_no():
+    clouds = two_clouds()
+    probe = Probe(nn.Linear(2, 1), Batch(clouds.inputs, clouds.targets.float()), loss="bce")
+    assert accuracy(probe) == 1.0

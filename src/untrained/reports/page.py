@@ -8,18 +8,21 @@ from html import escape
 
 from untrained import _numbers
 from untrained.reports._beliefs import beliefs
+from untrained.reports._confirmed import confirmed
 from untrained.reports._course import course, front, limits
 from untrained.reports._document import again, cost, document, header, settings
 from untrained.reports._evidence import SIZES, distribution, failures, ranking, size
 from untrained.reports._html import cell, copyable, either, paragraph, section, table
 from untrained.reports._plot import direction
+from untrained.reports._training import headline as reached
+from untrained.reports._training import trained
 from untrained.reports.drawing import draw
 from untrained.reports.summary import Summary, Worker
 
 
 def render(summary: Summary) -> str:
     """The whole page."""
-    found = (_best, limits, ranking, front, course, distribution, size, failures, beliefs)
+    found = (_best, _trained, confirmed, limits, ranking, front, course, distribution, size, failures, beliefs)
     parts = (_header, *found, _cost, _settings, _again)
     return document(summary.title, headline(summary), [part(summary) for part in parts])
 
@@ -29,10 +32,11 @@ def headline(summary: Summary) -> str:
     if not summary.ranking:
         tried = len(summary.failed)
         return f"No architecture has a score: {tried} tried, {tried} failed." if tried else "Nothing was scored."
-    best = summary.ranking[0]
+    best = next((row for row in summary.ranking if row.arch == summary.best), summary.ranking[0])
     told = [f"score {_numbers.significant(best.score)}"]
     told += [f"{_numbers.quantity(value)} {name}" for name, of in SIZES.items() if (value := of(best)) is not None]
-    return f"Best of {len(summary.ranking):,}: {', '.join(told)}."
+    said = f"Best of {len(summary.ranking):,}: {', '.join(told)}."
+    return f"{said} {reached(summary.trained)}" if summary.trained else said
 
 
 def _header(summary: Summary) -> str:
@@ -60,7 +64,17 @@ def _best(summary: Summary) -> str:
         return ""
     sketch = summary.drawing
     drawing = either(lambda room: draw(sketch, room=room)) if sketch else ""
-    return section("The best architecture", copyable(summary.ranking[0].arch), drawing)
+    return section("The best architecture", copyable(summary.best), drawing)
+
+
+def _trained(summary: Summary) -> str:
+    """What was trained in the same folder, with a warning where that is not the winner any more."""
+    found = summary.trained
+    if not found or not summary.ranking or found.asked.arch == summary.best:
+        return trained(found)
+    return section(
+        "Trained before", paragraph(f"What follows is about another network: {found.asked.arch}", "warn")
+    ) + trained(found)
 
 
 def _cost(summary: Summary) -> str:

@@ -7,23 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from untrained._files import write_whole
-from untrained.engine.aggregates import aggregated
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.papers import _item
-from untrained.proxies import PROXIES, load_proxy, split_names
-from untrained.reports import reproduction_page, trust_page
+from untrained.proxies import load_proxy, split_names
+from untrained.reports import reproduction_page, training_page, trust_page
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
 from untrained.spaces import Space, load_space
 from untrained.spaces._sketch import Sketch
 from untrained.strategies import _trace
-from untrained.strategies._bounds import ranked
 from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run
 from untrained.strategies.nsga2 import pareto_front
 from untrained.strategies.select import Ranking, fitnesses
+from untrained.strategies.winner import ranking_of, whole
+from untrained.studies.confirm import Confirmation
 from untrained.studies.trust import FILE, Trust
+from untrained.training import trained
+from untrained.training.trained import Trained
 from untrained.types import Arch, Record
 
 
@@ -34,6 +36,8 @@ def report(folder: str | Path) -> Path:
         page = trust_page.render(Trust.read(folder))
     elif Path(folder, _item.FILE).is_file():
         page = reproduction_page.render(_item.Reproduction.read(folder))
+    elif Path(folder, trained.FILE).is_file() and not Path(folder, "run.json").is_file():
+        page = training_page.render(Trained.read(folder))
     else:
         page = _search_page(folder)
     path = Path(folder, "report.html")
@@ -43,16 +47,16 @@ def report(folder: str | Path) -> Path:
 
 def _search_page(folder: str | Path) -> str:
     run = Run.read(folder)
+    known = Trained.read(folder) if Path(folder, trained.FILE).is_file() else None
+    later = {"trace": tuple(_trace.read(folder)), "confirmed": Confirmation.read(folder), "trained": known}
     with Store(run.store) as store:
-        return render(replace(summarise(run, list(store)), trace=tuple(_trace.read(folder))))
+        return render(replace(summarise(run, list(store)), **later))  # type: ignore[arg-type]
 
 
 def summarise(run: Run, records: list[Record]) -> Summary:
     """The facts of a run, ready to be shown."""
     settings = run.settings
-    if settings.proxy in PROXIES and PROXIES[settings.proxy].parts:
-        records = records + aggregated(records, PROXIES[settings.proxy])
-    ranking = ranked(records, run.measure, run.higher_is_better, settings.max_latency)
+    ranking, records = ranking_of(run, records), whole(run, records)
     space = _space(settings.space)
     return Summary(
         title=f"{settings.space} by {settings.score}",
@@ -64,7 +68,7 @@ def summarise(run: Run, records: list[Record]) -> Summary:
         higher_is_better=run.higher_is_better,
         ranking=tuple(_ranked(ranking, records)),
         failed=tuple(Failed(str(arch), why.kind, why.detail, why.trace) for arch, why in ranking.failed),
-        drawing=_sketch(space, ranking),
+        drawing=_sketch(space, run, ranking),
         settings={
             "strategy": settings.strategy,
             "data": settings.data,
@@ -145,5 +149,9 @@ def _space(name: str) -> Space | None:
         return None
 
 
-def _sketch(space: Space | None, ranking: Ranking) -> Sketch | None:
-    return space.draft(ranking.standings[0].arch) if space and ranking.standings else None
+def _sketch(space: Space | None, run: Run, ranking: Ranking) -> Sketch | None:
+    """The drawing of the winner."""
+    if not space or not ranking.standings:
+        return None
+    known = Confirmation.read(run.folder)
+    return space.draft(space.parse(known.winner) if known else ranking.standings[0].arch)

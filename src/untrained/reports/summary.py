@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from untrained.spaces._sketch import Sketch
+from untrained.studies.confirm import Confirmation
+from untrained.training.trained import Trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +97,10 @@ class Summary:
     stopped_early: bool = False
     ending: str = ""  # why it stopped, in a sentence
     made_on: str = ""  # date and time, local
+    confirmed: Confirmation | None = None  # what short trainings said of the best
+    trained: Trained | None = None  # the winner, where it was trained in the same folder
+
+    @property
+    def best(self) -> str:
+        """The architecture that the run is about: the confirmed one, else the first of the ranking."""
+        return self.confirmed.winner if self.confirmed else self.ranking[0].arch

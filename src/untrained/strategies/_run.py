@@ -72,6 +72,7 @@ class Run:
     stable: int | None = None
     top: int = 10
     beside: str = ""  # proxies that are recorded and decide nothing
+    confirm: int = 0  # how many of each kind are trained briefly in the end
     wall_seconds: float = 0.0  # of all sittings together
     ended: str = ""  # why the last sitting ended
     limits: list[dict[str, Any]] = field(default_factory=list)  # each with what it turned down and what the best has
@@ -111,13 +112,15 @@ class Run:
     def options(self) -> str:
         """What to type after `untrained search` to get or resume this run."""
         from untrained.strategies.search import search
+        from untrained.studies.confirm import usual
 
-        own = {name: getattr(self, name) for name in ("budget", "time", "stable", "top", "beside")}
+        own = {name: getattr(self, name) for name in ("budget", "time", "stable", "top", "beside", "confirm")}
         asked = asdict(self.settings) | own | {"run": str(self.folder)}
         del asked["code"], asked["objectives"]
         if self.budget == USUAL:
             del asked["budget"]
-        return options(search, asked)
+        declined = usual(self.settings.data) and not self.confirm
+        return options(search, asked) + (" --no-confirm" if declined else "")
 
     def begun(self) -> bool:
         """Whether the folder holds records; a run that failed before its first has nothing to protect."""

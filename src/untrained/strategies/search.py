@@ -30,10 +30,13 @@ from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run, Settings
 from untrained.strategies.budget import Budget
 from untrained.strategies.select import Ranking, fitness, rows
+from untrained.strategies.winner import CONFIRMED
 from untrained.types import Arch, Record
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from untrained.studies.confirm import Confirmation
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,16 @@ class Result:
     run: Run
     records: tuple[Record, ...]
     ranking: Ranking
+    confirmed: "Confirmation | None" = None
 
     @property
     def best(self) -> Arch:
+        """The one that short trainings confirmed, where there were some, and else the first of the ranking."""
         if not self.ranking.standings:
             raise UsageError("nothing could be scored, so nothing is best; the report says why")
-        return self.ranking.standings[0].arch
+        ranked = [standing.arch for standing in self.ranking.standings]
+        known = self.confirmed.winner if self.confirmed else None
+        return next((arch for arch in ranked if str(arch) == known), ranked[0])
 
     def frame(self) -> "pd.DataFrame":
         """All records as a pandas table, one row a record, with mean, deviation and number over its seeds."""
@@ -78,6 +85,7 @@ def search(
     keep: str = "20%",
     beside: str = "",
     validate: str = "",
+    confirm: int = 0,
     max_params: str | None = None,
     min_params: str | None = None,
     max_flops: str | None = None,
@@ -101,7 +109,8 @@ def search(
     the share `keep` that ranks best by them is judged by `proxy`. The proxy "auto" is the one that a calibration of
     this space on these data recommends. Proxies `beside` it are recorded for the same architectures and decide nothing,
     unless the strategy weighs several; parameters and FLOPs always are. `validate` names what has the last word for
-    hnas and screen: "table:cifar10_val_12" or "training(epochs=3,samples=1500)".
+    hnas and screen: "table:cifar10_val_12" or "training(epochs=3,samples=1500)". With `confirm` the best so many by
+    proxy, by parameters and at random are trained briefly on the same data, and the best of them is the winner.
     Limits are as people write them, "1M", "150M", "300MB", "5ms@cpu"; nothing beyond them is ever judged, and latency
     is measured on this machine.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
@@ -109,8 +118,8 @@ def search(
     Networks are shown images of the space's usual size, or of `input_size` a side; `look` sees the data before the work
     begins.
     """
-    if seeds < 1:
-        raise UsageError("seeds must be at least 1")
+    if seeds < 1 or confirm < 0:
+        raise UsageError("seeds must be at least 1, and --confirm at least 0")
     named = space if isinstance(space, str) else space.name
     if proxy == "auto":
         from untrained.studies.calibrate import automatic  # a study is made of searches, so it cannot come first
@@ -123,6 +132,8 @@ def search(
     source = load(data, sized(home.task, input_size), data_root)
     if look:
         look(source)
+    if confirm:
+        _ = source.parts  # who cannot be trained on says so now, and not after the search
     said = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops}
     said |= {"max_memory": max_memory, "max_latency": max_latency}
     bounds = Bounds(home, source.task, said)
@@ -149,7 +160,7 @@ def search(
                         validate, input_size=input_size, **bounds.asked)  # fmt: skip
     folder = Path(run) if run else settings.default_folder()
     facts = decides.measure, decides.higher_is_better, decides.about
-    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside)
+    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm)
     limit = seconds(time_limit) if time_limit else None
     job = job_for(space, panel.everybody, samples, device, panel.typed)
     many = None if chosen.needs("judge") else enough.total
@@ -164,4 +175,12 @@ def search(
         sitting = replace(sitting, limits=bounds.kept(best))
         sitting = sitting.account(desk.executor.costs(), done.seconds, done.ended).save()
     _trace.save(folder, getattr(asker, "trace", ()))
-    return Result(sitting, tuple(records), ranking)
+    result = Result(sitting, tuple(records), ranking)
+    (folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
+    if not confirm or not ranking.standings or sitting.ended == "interrupted":
+        return result
+    from untrained.studies._scores import Crew  # a study is made of searches, so it cannot come first
+    from untrained.studies.confirm import confirm as trained
+
+    crew = Crew(device, workers, ray, time_limit)
+    return replace(result, confirmed=trained(sitting, ranking, records, space, source, confirm, crew, watch))

@@ -96,7 +96,12 @@ def scores(records: Iterable[Record]) -> dict[int, float]:
 def margin(values: Sequence[float]) -> float | None:
     """Half-width of the 95 % interval of the mean; None with one value."""
     n = len(values)
-    return None if n < 2 else (_T[n - 2] if n - 2 < len(_T) else 2.0) * stdev(values) / sqrt(n)
+    return None if n < 2 else student(n) * stdev(values) / sqrt(n)
+
+
+def student(n: int) -> float:
+    """Student's t, 97.5 %, for a mean of n values, of which there are at least two."""
+    return _T[n - 2] if n - 2 < len(_T) else 2.0
 
 
 def tied(best: dict[int, float], other: dict[int, float]) -> bool:

@@ -1,1 +1,3 @@
 """Training: the one room where weights change."""
+
+from untrained.training.train import train as train

@@ -10,10 +10,10 @@ from copy import deepcopy
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
+from untrained.probe.gradients import LOSSES
 from untrained.probe.probe import logits
 from untrained.proxies import proxy
 from untrained.types import Batch
@@ -26,12 +26,13 @@ LEARNED = 0.8
 def accuracy(probe: Probe, epochs: int = 3, rate: float = 0.1, batch: int = 64) -> float:
     """Share of held-out samples that a network gets right after a few epochs (SGD, Nesterov 0.9, cosine, decay 5e-4).
 
-    The gradient's norm is clipped at 5, since nothing is tuned to the network at hand.
+    The gradient's norm is clipped at 5, since nothing is tuned to the network at hand. Where the answer is yes or no,
+    of which one may be rare, it is the share of pairs of a yes and a no that are put in the right order.
     """
     learned, held_out = split(probe.batch, LEARNED)
     model = deepcopy(probe.model).requires_grad_(True).train()
-    fit(model, learned, epochs, rate, batch, probe.generator("order"))
-    return correct(model, held_out, batch)
+    fit(model, learned, epochs, rate, batch, probe.generator("order"), probe.loss_name)
+    return (ordered if probe.loss_name == "bce" else correct)(model, held_out, batch)
 
 
 def split(batch: Batch, share: float) -> tuple[Batch, Batch]:
@@ -42,7 +43,15 @@ def split(batch: Batch, share: float) -> tuple[Batch, Batch]:
     return Batch(batch.inputs[:cut], batch.targets[:cut]), Batch(batch.inputs[cut:], batch.targets[cut:])
 
 
-def fit(model: nn.Module, data: Batch, epochs: int, rate: float, batch: int, order: torch.Generator) -> None:
+def fit(
+    model: nn.Module,
+    data: Batch,
+    epochs: int,
+    rate: float,
+    batch: int,
+    order: torch.Generator,
+    loss_name: str = "cross_entropy",
+) -> None:
     """Train `model` in place."""
     steps = epochs * (len(data) // min(batch, len(data)))
     optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
@@ -51,7 +60,7 @@ def fit(model: nn.Module, data: Batch, epochs: int, rate: float, batch: int, ord
         for _ in range(epochs):
             places = torch.randperm(len(data), generator=order).to(data.inputs.device)
             for rows in places.split(min(batch, len(data)))[: steps // epochs]:  # type: ignore[no-untyped-call]
-                loss = F.cross_entropy(logits(model(data.inputs[rows])), data.targets[rows])
+                loss = LOSSES[loss_name](logits(model(data.inputs[rows])), data.targets[rows])
                 if not torch.isfinite(loss):
                     raise Unscorable("nan", "the training diverged")
                 optimiser.zero_grad()
@@ -68,3 +77,18 @@ def correct(model: nn.Module, data: Batch, batch: int) -> float:
     parts = zip(data.inputs.split(batch), data.targets.split(batch), strict=True)  # type: ignore[no-untyped-call]
     hits = sum(int((logits(model(inputs)).argmax(1) == targets).sum()) for inputs, targets in parts)
     return hits / len(data)
+
+
+@torch.no_grad()
+def ordered(model: nn.Module, data: Batch, batch: int) -> float:
+    """The area under the ROC curve: of all pairs of a yes and a no, those where the yes scores higher; ties count
+    half."""
+    model.eval()
+    scores = torch.cat([logits(model(inputs)).flatten() for inputs in data.inputs.split(batch)])  # type: ignore[no-untyped-call]
+    yes = data.targets.flatten() > 0.5
+    if yes.all() or not yes.any():
+        raise Unscorable("error", "the samples held out are all of one kind; take more of them")
+    _, places, counts = scores.unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
+    ranks = (counts.cumsum(0) - (counts - 1) / 2)[places].double()  # from 1, equal ones share their mean
+    n = int(yes.sum())
+    return float((ranks[yes].sum() - n * (n + 1) / 2) / (n * (len(yes) - n)))

@@ -1,0 +1,55 @@
+"""The command that trains."""
+
+from typing import Annotated
+
+import typer
+
+from untrained._cli import DataRoot, Device, Json, Seed, Space, app, print_json, shape, stdout_kept
+
+
+@app.command()
+def train(
+    what: Annotated[
+        str, typer.Argument(help="An architecture string, a run folder (its winner) or ./file.py:factory.")
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="What to learn: digits, cifar10, npz:PATH, ...", show_default="that of the run")
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="quick, cifar, quick(rate=0.1), ...; see `untrained list recipes`.")
+    ] = "quick",
+    space: Space = "nasbench201",
+    epochs: Annotated[int | None, typer.Option(min=1, help="So many epochs.", show_default="the recipe's")] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many epochs without a better one.", show_default="never")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Stop after this long: 5m, 1h30m.")] = None,
+    input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x64x64.")] = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    run: Annotated[
+        str | None, typer.Option(help="Folder; the same command resumes.", show_default="the run's, or runs/train-...")
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write the curve for TensorBoard.")] = False,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Train a network on your data, and judge it once on samples that had no say.
+
+    Ctrl-C and kill -9 lose at most 200 steps: the same command goes on to the same weights.
+    The folder then holds model.pt, train.json and report.html with curves, confusions and the hardest mistakes.
+
+    Example: untrained train runs/mine --recipe "quick(epochs=20)"
+
+    Example: untrained train ./my_net.py:make_net --input-shape 3x32x32 --data digits --time 5m
+    """
+    from untrained import reports, training
+    from untrained._terminal_train import show_trained, training_bar
+
+    size = shape(input_shape) if input_shape else None
+    when = {"epochs": epochs, "patience": patience, "time": time, "seed": seed, "tensorboard": tensorboard}
+    where = {"space": space, "input_shape": size, "device": device, "run": run, "data_root": data_root}
+    with training_bar(as_json) as watch, stdout_kept(as_json):
+        found = training.train(what, data, recipe, watch=watch, **when, **where)  # type: ignore[arg-type]
+    page = reports.report(found.folder)
+    print_json(found.document()) if as_json else show_trained(found, page)

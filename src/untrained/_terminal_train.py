@@ -1,0 +1,65 @@
+"""What the terminal shows of a training: a bar with epoch, loss and accuracy, and what came out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from untrained._numbers import duration
+from untrained.reports._training import headline
+from untrained.training.train import Moment, Watcher
+from untrained.training.trained import Trained
+
+
+@contextmanager
+def training_bar(quiet: bool) -> Iterator[Watcher | None]:
+    """A progress bar on the error stream."""
+    if quiet:
+        yield None
+        return
+    said = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[so_far]}"), TextColumn("elapsed"))
+    bar = Progress(*said, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
+    task = bar.add_task("training", so_far="")
+
+    def watch(at: Moment) -> None:
+        bar.start()  # not before the first step: a wrong request is answered by one line and no bar
+        bar.update(
+            task, description=f"epoch {at.epoch} of {at.epochs}", total=at.steps, completed=at.step, so_far=told(at)
+        )
+
+    try:
+        yield watch
+    except BaseException:
+        bar.live.transient = True
+        raise
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+def told(at: Moment) -> str:
+    """What the last whole epoch brought."""
+    if at.loss is None or at.accuracy is None:
+        return ""
+    return f"loss {at.loss:.3f}, validation {100 * at.accuracy:.1f} %"
+
+
+def show_trained(found: Trained, page: Path) -> None:
+    """The result, what it cost, and where everything is."""
+    console = Console()
+    console.print(f"[bold]{headline(found)}[/]", highlight=False)
+    best = found.chosen
+    of = "the moving average" if best["kind"] == "average" else "the weights"
+    console.print(
+        f"chosen by validation: {of} of epoch {best['epoch']}, {100 * best['accuracy']:.2f} %", highlight=False
+    )
+    if found.ended != "epochs":
+        why = "the time was up; the same command goes on" if found.ended == "time" else "validation no longer rose"
+        console.print(f"stopped early: {why}", highlight=False)
+    rate = f"{found.samples_per_second:,.0f} samples a second"
+    console.print(f"cost: {duration(found.seconds)}, {rate} on {found.asked.device}", highlight=False)
+    console.print(f"weights: {escape(str(Path(found.folder, 'model.pt')))}", soft_wrap=True)
+    console.print(f"report: {escape(str(page))}", soft_wrap=True)

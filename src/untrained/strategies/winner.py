@@ -1,0 +1,57 @@
+"""Which architecture a run folder is about: the one that short trainings confirmed, else the first of its ranking.
+
+Training, export and the report all ask here. Knows folders and records, nothing of networks.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from untrained.engine import Store
+from untrained.engine.aggregates import aggregated
+from untrained.errors import UsageError
+from untrained.proxies import PROXIES
+from untrained.spaces import load_space
+from untrained.strategies._bounds import ranked
+from untrained.strategies._run import Run
+from untrained.strategies.select import Ranking
+from untrained.types import Arch, Record
+
+CONFIRMED = "confirmed.json"
+
+
+def winner(folder: str | Path) -> Arch:
+    """The architecture to go on with."""
+    run = Run.read(folder)
+    if known := confirmed(folder):
+        return load_space(run.settings.space).parse(known["winner"])
+    with Store(run.store) as store:
+        standings = ranking_of(run, list(store)).standings
+    if not standings:
+        raise UsageError(f"{folder} has no winner: nothing in it has a score; its report says why")
+    return standings[0].arch
+
+
+def confirmed(folder: str | Path) -> dict[str, Any] | None:
+    """What short trainings said about the best of a run; None where there were none."""
+    path = Path(folder, CONFIRMED)
+    if not path.is_file():
+        return None
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts["winner"], facts["groups"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} is damaged: {error}; delete it, or search with --confirm again") from error
+    return facts
+
+
+def ranking_of(run: Run, records: list[Record]) -> Ranking:
+    """The ranking of a run from what its store holds."""
+    return ranked(whole(run, records), run.measure, run.higher_is_better, run.settings.max_latency)
+
+
+def whole(run: Run, records: list[Record]) -> list[Record]:
+    """The records with the scores that exist among candidates only."""
+    name = run.settings.proxy
+    compares = name in PROXIES and PROXIES[name].parts
+    return records + aggregated(records, PROXIES[name]) if compares else records

@@ -1,0 +1,203 @@
+"""Confirm, do not believe: did the proxy help on these data? The best of a finished search by its proxy, as many by
+parameters and as many at random from the same records are trained briefly with equal budgets, and what they reach is
+compared. The best of all goes on as the winner of the run.
+
+A few trainings a group can refute a proxy or show a large gain; more than that they cannot tell, and the words say so.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from math import comb, sqrt
+from pathlib import Path
+from statistics import fmean, variance
+
+from untrained._files import reading_study, write_whole
+from untrained.data import Source
+from untrained.data.parts import TRAIN
+from untrained.proxies import load_proxy
+from untrained.rng import generator
+from untrained.spaces import Space
+from untrained.strategies._run import Run
+from untrained.strategies.search import Watcher
+from untrained.strategies.select import Ranking, student
+from untrained.strategies.winner import CONFIRMED
+from untrained.studies._scores import Crew, scored
+from untrained.training.brief import NAME
+from untrained.types import Arch, Record
+
+USUAL = 5  # networks a group
+EPOCHS, SAMPLES = 3, 1500
+STORE = "confirmed.sqlite"
+SPLITS = 20_000  # ways to split two groups anew that are all tried; of more, so many are drawn
+
+
+@dataclass(frozen=True)
+class Group:
+    """Architectures chosen in one way, and what each reached in per cent; None where the training failed."""
+
+    name: str
+    about: str
+    archs: tuple[str, ...]
+    reached: tuple[float | None, ...]
+
+    @property
+    def known(self) -> list[float]:
+        return [value for value in self.reached if value is not None]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The proxy's group against another: the difference of their means, its 95 % interval, and how often chance
+    alone, splitting the two groups anew, gives a difference as large."""
+
+    against: str
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    shared: int  # architectures that are in both
+
+    def told(self, proxy: str) -> str:
+        """In a sentence."""
+        by = "at random" if self.against == "random" else f"by {self.against}"
+        between = f", 95 % from {self.low:+.1f} to {self.high:+.1f}" if self.low is not None else ""
+        chance = f", p = {self.p:.2g}" if self.p is not None else ""
+        both = f" ({self.shared} {'is' if self.shared == 1 else 'are'} in both groups)" if self.shared else ""
+        said = f"{abs(self.difference):.1f} points {'more' if self.difference >= 0 else 'less'} on average"
+        return f"Chosen by {proxy} they reach {said} than chosen {by}{between}{chance}{both}. {self.verdict(proxy)}"
+
+    def verdict(self, proxy: str) -> str:
+        other = "chance" if self.against == "random" else self.against
+        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+            return f"So few trainings cannot tell {proxy} from {other} here."
+        return f"It helped more than {other} here." if self.low > 0 else f"It did worse than {other} here."
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What the trainings of a run said. The first group is that of its proxy."""
+
+    winner: str
+    reached: float  # by the winner, in per cent
+    by: tuple[str, ...]  # the groups that the winner is of
+    groups: tuple[Group, ...]
+    contrasts: tuple[Contrast, ...]
+    epochs: int
+    samples: int
+    data: str
+    seconds: float
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What it comes to, in sentences."""
+        proxy = self.groups[0].name
+        return tuple(contrast.told(proxy) for contrast in self.contrasts)
+
+    def save(self, folder: Path) -> "Confirmation":
+        write_whole(folder / CONFIRMED, json.dumps(asdict(self), indent=1) + "\n")
+        return self
+
+    @staticmethod
+    def read(folder: str | Path) -> "Confirmation | None":
+        path = Path(folder, CONFIRMED)
+        if not path.is_file():
+            return None
+        with reading_study(path) as facts:
+            groups = tuple(
+                Group(row["name"], row["about"], tuple(row["archs"]), tuple(row["reached"])) for row in facts["groups"]
+            )
+            contrasts = tuple(Contrast(**row) for row in facts["contrasts"])
+            return Confirmation(**facts | {"groups": groups, "contrasts": contrasts, "by": tuple(facts["by"])})
+
+
+def usual(data: str) -> int:
+    """How many networks a group to confirm unless the user says: some where the data are the user's own, which come
+    with a path, and none for those that everybody has."""
+    kind, colon, _ = data.partition(":")
+    return USUAL if colon and kind != "hf" else 0
+
+
+def confirm(
+    run: Run,
+    ranking: Ranking,
+    records: Sequence[Record],
+    space: str | Space,
+    source: Source,
+    count: int,
+    crew: Crew,
+    watch: Watcher | None = None,
+) -> Confirmation | None:
+    """Train the best `count` by the run's score, by parameters and at random, and write down which is the winner. None
+    where not one training came to an end."""
+    groups = chosen(ranking, records, count, run)
+    archs = list(dict.fromkeys(arch for group in groups.values() for arch in group))
+    samples = min(SAMPLES, len(source.parts[TRAIN]))  # never one that a network is judged on later
+    typed = f"{NAME}(epochs={EPOCHS},samples={samples})"
+    training, seed = load_proxy(typed), run.settings.seed
+    names = {training.measure: typed}
+    done = scored(space, archs, [training], source, (seed,), crew, run.folder / STORE, names, watch, stage="confirming")
+    reached = {r.arch: 100 * r.value for r in done.records if r.value is not None}
+    if not reached:
+        return None
+    return concluded(groups, reached, run, samples, done.seconds).save(run.folder)
+
+
+def chosen(ranking: Ranking, records: Sequence[Record], count: int, run: Run) -> dict[str, list[Arch]]:
+    """The groups by name: of those that have a score and keep to the limits, the best, the largest, and some drawn."""
+    ranked = [standing.arch for standing in ranking.standings]
+    sizes = {r.arch: r.value for r in records if r.proxy == "params" and r.value is not None}
+    largest = sorted((arch for arch in ranked if arch in sizes), key=lambda arch: -sizes[arch])
+    draws = generator("confirm", run.settings.space, run.settings.data, run.settings.seed)
+    drawn = [ranked[place] for place in sorted(draws.permutation(len(ranked))[:count])]
+    found = {run.settings.score: ranked[:count], "params": largest[:count], "random": drawn}
+    return {name: group for name, group in found.items() if group}
+
+
+def concluded(
+    groups: dict[str, list[Arch]], reached: dict[Arch, float], run: Run, samples: int, seconds: float
+) -> Confirmation:
+    """What the values say. Of equals the winner is the one that comes first, and the proxy's come first."""
+    known = [arch for group in groups.values() for arch in group if arch in reached]
+    winner = max(known, key=lambda arch: reached[arch])
+    about = {"params": "the largest of the same records", "random": "drawn from the same records"}
+    told = tuple(
+        Group(name, about.get(name, "the best of the ranking"), tuple(map(str, g)), tuple(reached.get(a) for a in g))
+        for name, g in groups.items()
+    )
+    first, *others = told
+    contrasts = tuple(contrast(first, other) for other in others if first.known and other.known)
+    by = tuple(name for name, group in groups.items() if winner in group)
+    facts = (EPOCHS, samples, run.settings.data, seconds)
+    return Confirmation(str(winner), reached[winner], by, told, contrasts, *facts)
+
+
+def contrast(first: Group, other: Group) -> Contrast:
+    a, b = first.known, other.known
+    difference = fmean(a) - fmean(b)
+    half = None
+    if min(len(a), len(b)) > 1:
+        half = student(min(len(a), len(b))) * sqrt(variance(a) / len(a) + variance(b) / len(b))
+    low, high = (None, None) if half is None else (difference - half, difference + half)
+    shared = len(set(first.archs) & set(other.archs))
+    return Contrast(other.name, difference, low, high, chance(a, b), shared)
+
+
+def chance(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """The share of all splits of the two groups into two of the same sizes whose means differ at least as much."""
+    if min(len(a), len(b)) < 2:
+        return None
+    values, observed = [*a, *b], abs(fmean(a) - fmean(b))
+    if comb(len(values), len(a)) <= SPLITS:
+        splits = [set(split) for split in combinations(range(len(values)), len(a))]
+    else:
+        draws = generator("splits", len(a), len(b))
+        splits = [set(draws.permutation(len(values))[: len(a)].tolist()) for _ in range(SPLITS)]
+    total, n, m = sum(values), len(a), len(b)
+
+    def apart(split: set[int]) -> float:
+        inside = sum(values[i] for i in split)
+        return abs(inside / n - (total - inside) / m)
+
+    return sum(apart(split) >= observed - 1e-9 for split in splits) / len(splits)

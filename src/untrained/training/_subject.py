@@ -1,0 +1,98 @@
+"""What is to be trained, and on what: from a string, a run folder, an architecture or a module to a network and data.
+
+Names are read as `score` reads them. A recipe that was published for one network of a space adds that network's
+options, where the space has them and nobody set them.
+"""
+
+import os
+from copy import deepcopy
+from dataclasses import dataclass
+from hashlib import sha256
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from untrained._load import names_file, parse_call
+from untrained.data import Source, sized
+from untrained.engine.score import Subject, home_of, source_for, subject_of
+from untrained.errors import UsageError
+from untrained.probe.guard import random_state
+from untrained.rng import seed_for
+from untrained.spaces import Space, load_space
+from untrained.strategies._run import Run, for_a_file
+from untrained.strategies.winner import winner
+from untrained.training.recipes import Recipe
+from untrained.types import Arch
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A network and its data, each with the name under which it can be found again."""
+
+    what: str
+    space: str
+    subject: Subject
+    data: str
+    source: Source
+    home: Path | None  # the run folder that it comes from
+
+    @property
+    def arch(self) -> str:
+        return str(self.subject.arch)
+
+    def network(self, device: str, seed: int) -> nn.Module:
+        """With weights that follow from the architecture and the seed, the same that it was judged with; a module
+        keeps its own, and is copied."""
+        arch = self.subject.arch
+        with random_state(seed_for("weights", arch.space, arch, seed)):
+            made = self.subject.build(self.source.task)
+        return deepcopy(made).to(device) if arch.space == "module" else made.to(device)
+
+    def folder(self, recipe: str) -> Path:
+        """Where the training goes unless another folder is named: the run that it comes from, or a new one."""
+        digest = sha256(f"{self.space} {self.arch}".encode()).hexdigest()[:8]
+        words = ("train", parse_call(self.space)[0] if self.space else self.arch, digest, self.data, recipe)
+        return self.home or Path("runs", "-".join(for_a_file(word) for word in words))
+
+
+def resolved(
+    what: Any,
+    space: str | Space,
+    data: str | None,
+    recipe: Recipe,
+    input_shape: tuple[int, ...] | None,
+    device: str,
+    root: str | Path | None,
+) -> Chosen:
+    said, home = str(what) if isinstance(what, str | Path | Arch) else type(what).__name__, None
+    if isinstance(what, str | Path) and os.path.isdir(what):  # a Path would raise on a long architecture
+        home = Path(what)
+        settings = Run.read(home).settings
+        what, space, data = winner(home), settings.space, data or settings.data
+        if settings.input_size:
+            input_shape = input_shape or sized(load_space(space).task, settings.input_size).input_shape
+    if data is None:
+        raise UsageError("say what to train on: --data digits (in Python, data='digits')")
+    if isinstance(what, Arch):
+        space, what = (space if home else home_of(what, space)), str(what)
+    own = not isinstance(what, str) or names_file(what)
+    place = space if own else fitted(space, recipe)
+    subject = subject_of(what, place, device)
+    source = source_for(subject, data, input_shape, None, root)
+    return Chosen(said, "" if own else typed(space, load_space(place)), subject, data, source, home)
+
+
+def fitted(space: str | Space, recipe: Recipe) -> Space:
+    """The space with the options of the recipe's network, as far as it has them and they are not set."""
+    home = load_space(space)
+    free = set(signature(home.network).parameters) - set(dict(home.options))
+    more = {name: value for name, value in recipe.network if name in free}
+    return home.configured(**more) if more else home
+
+
+def typed(space: str | Space, home: Space) -> str:
+    """What to type for `home`, which is `space` with more options."""
+    _, bracket, options = home.name.partition("(")
+    return f"{parse_call(space if isinstance(space, str) else space.name)[0]}{bracket}{options}"

@@ -1,0 +1,157 @@
+"""`train(...)`: a network, data and a recipe in; a folder with weights, a curve and a judgement out.
+
+Samples, distortions and dropout of a step follow from the seed and the number of the step, so a training that was
+killed goes on from its last checkpoint to the same weights, on a CPU to the last bit. After every epoch the weights and
+their moving average are judged on the val part; the best of all are kept, the later of equals, the average before the
+weights themselves. The test part is read once, at the end, by what was kept.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+from torch import nn
+
+from untrained._quantities import seconds
+from untrained.data.parts import TEST, TRAIN, VAL, Part
+from untrained.errors import UsageError
+from untrained.probe.guard import random_state
+from untrained.spaces import Space
+from untrained.training import _checkpoint
+from untrained.training._board import Board
+from untrained.training._checkpoint import CHECKPOINT, WEIGHTS, portable
+from untrained.training._crowd import SEVERAL, crowd
+from untrained.training._network import fastest_kernels
+from untrained.training._outcome import outcome
+from untrained.training._subject import Chosen, resolved
+from untrained.training.loop import Diverged, Trainer
+from untrained.training.recipes import Recipe, recipe
+from untrained.training.trained import FILE, Asked, Trained
+from untrained.types import Arch
+
+EVERY = 200  # steps between checkpoints, besides those after every epoch
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How far a training is; loss and accuracy are those of the last whole epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int  # of all epochs
+    loss: float | None
+    accuracy: float | None
+
+
+Watcher = Callable[[Moment], None]
+
+
+def train(
+    what: "nn.Module | Arch | str | Path",
+    data: str | None = None,
+    recipe: str = "quick",
+    *,
+    space: str | Space = "nasbench201",
+    epochs: int | None = None,
+    run: str | Path | None = None,
+    device: str = "cpu",
+    seed: int = 0,
+    patience: int | None = None,
+    time: str | None = None,
+    every: int = EVERY,
+    input_shape: tuple[int, ...] | None = None,
+    tensorboard: bool = False,
+    data_root: str | Path | None = None,
+    watch: Watcher | None = None,
+) -> Trained:
+    """Train `what` on `data` by `recipe`, and judge it once on samples that had no say.
+
+    `what` is an architecture of `space`, its string, a run folder (its winner, on the data of that run unless others
+    are named), `./file.py:factory`, or a module, which is copied. A recipe takes options in brackets:
+    "quick(epochs=5,rate=0.05)". It ends early after `patience` epochs without a better one, or after `time` ("5m").
+    The same call on the same folder goes on where it was killed, and gives the result again where it was finished.
+    """
+    who = crowd(device)
+    how, limit = _recipe(recipe, epochs), seconds(time) if time else inf
+    if (time or patience) and device == SEVERAL:  # each has its own clock and its own running statistics
+        raise UsageError("several processes do not agree when to stop; leave out --time and --patience")
+    chosen = resolved(what, space, data, how, input_shape, who.device, data_root)
+    folder = Path(run) if run else chosen.folder(how.name)
+    shape = "x".join(map(str, input_shape or ()))
+    asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape)
+    if before := _finished(folder, asked):
+        return replace(before, model=_with_weights(chosen, folder, who.device, seed))
+    parts = _parts(chosen)
+    trainer = Trainer(chosen, how, parts, who, seed)
+    trainer.resume(folder / CHECKPOINT, asked)
+    board = Board(folder / "tensorboard") if tensorboard else None
+
+    def save() -> None:
+        if who.writes:
+            _checkpoint.save(folder / CHECKPOINT, trainer.state(asked))
+
+    with random_state(seed), fastest_kernels(who.device), _told(trainer, folder):
+        ended = trainer.run(save, every, patience, limit, lambda: _tell(trainer, watch, board))
+        found = outcome(trainer, chosen, asked, ended, folder, parts)
+    if who.writes:
+        _checkpoint.save(folder / WEIGHTS, portable(trainer.model))
+        found.save()
+        if ended != "time":
+            (folder / CHECKPOINT).unlink()
+    who.wait()
+    return found
+
+
+@contextmanager
+def _told(trainer: Trainer, folder: Path) -> Iterator[None]:
+    """What ends a training before its time, in one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        at = f"in epoch {trainer.step // trainer.steps + 1} of {trainer.recipe.epochs}"
+        kept = f"the last checkpoint is in {folder}, and the same command goes on from it"
+        raise UsageError(f"stopped by Ctrl-C {at}; {kept}") from None
+    except Diverged as why:
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+        lower = f"{trainer.recipe.name}(rate={trainer.recipe.rate / 10:g})"
+        raise UsageError(f"{why}; try a lower rate: --recipe '{lower}'") from None
+
+
+def _tell(trainer: Trainer, watch: Watcher | None, board: Board | None) -> None:
+    last: dict[str, float] = trainer.curve[-1] if trainer.curve else {}
+    if board and trainer.step % trainer.steps == 0:
+        board.add(last)
+    if watch:
+        epochs, steps = trainer.recipe.epochs, trainer.steps
+        at = min(trainer.step // steps + 1, epochs), epochs, trainer.step, epochs * steps
+        watch(Moment(*at, last.get("loss"), last.get("val_accuracy")))
+
+
+def _parts(chosen: Chosen) -> dict[str, Part]:
+    parts = {name: chosen.source.parts[name] for name in (TRAIN, VAL, TEST)}
+    if empty := next((name for name, part in parts.items() if not len(part)), None):
+        raise UsageError(f"{chosen.data} has no samples for the {empty} part; it needs some of each class")
+    return parts
+
+
+def _recipe(said: str, epochs: int | None) -> Recipe:
+    found = recipe(said)
+    return found if epochs is None else found.configured(epochs=epochs)
+
+
+def _finished(folder: Path, asked: Asked) -> Trained | None:
+    """What an earlier call made in this folder, where there is nothing left to do; another training is refused."""
+    if not (folder / FILE).is_file():
+        return None
+    before = Trained.read(folder)
+    asked.require_same(before.asked, folder)
+    return before if before.ended != "time" else None
+
+
+def _with_weights(chosen: Chosen, folder: Path, device: str, seed: int) -> nn.Module:
+    model = chosen.network(device, seed)
+    _checkpoint.fill(model, _checkpoint.load(folder / WEIGHTS), folder / WEIGHTS)
+    return model.eval()

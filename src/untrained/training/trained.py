@@ -1,0 +1,106 @@
+"""What a training leaves in its folder: `train.json` (what was asked, the curve, what came out) and `model.pt` (the
+weights that were chosen, as a state dict). Knows nothing of how weights are found."""
+
+import json
+from base64 import b64encode
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from untrained._files import reading_study, write_whole
+from untrained.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+FILE = "train.json"
+MISTAKES = 24  # shown as pictures
+_SIDE = 96  # pixels of a picture on the page, at most
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a training asks for. Two with equal answers make the same weights on one kind of machine."""
+
+    what: str  # as it can be typed again, or the class of a module
+    space: str  # with the options that the recipe added; empty for a network of the user's own
+    arch: str
+    data: str
+    recipe: dict[str, Any]  # its name and every option
+    seed: int
+    device: str
+    input_shape: str = ""  # where one was asked for
+
+    def require_same(self, before: "Asked", folder: Path) -> None:
+        """Refuse a folder that holds another training, and say what is not the same."""
+        ours, theirs = _flat(asdict(self)), _flat(asdict(before))
+        named = [name for name in ours if name != "what" and ours[name] != theirs.get(name)]
+        if named:
+            changed = ", ".join(f"{name} {theirs.get(name)!r} (now {ours[name]!r})" for name in named)
+            raise UsageError(f"{folder} holds another training, with {changed}; choose another --run folder")
+
+
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    """The options of the recipe beside the rest."""
+    return {**{name: value for name, value in facts.items() if name != "recipe"}, **facts["recipe"]}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training. `model` has the chosen weights and is in evaluation mode."""
+
+    asked: Asked
+    ended: str  # why: epochs, patience or time
+    curve: tuple[dict[str, float], ...]  # one row an epoch
+    chosen: dict[str, Any]  # the epoch whose weights were chosen, of what kind, and their accuracy on the val part
+    accuracy: float  # on the test part, which was read once, by these weights
+    loss: float
+    samples: dict[str, int]  # of each part
+    task: dict[str, Any]
+    classes: tuple[str, ...]
+    normal: dict[str, list[float]]  # mean and deviation of each channel; empty for tables
+    params: int
+    seconds: float
+    samples_per_second: float  # while learning
+    confusion: list[list[int]]
+    calibration: list[dict[str, float]]
+    calibration_error: float
+    mistakes: list[dict[str, Any]]  # truth, said, chance of the truth, and the picture as a data address
+    command: str
+    versions: dict[str, str]
+    made_on: str
+    folder: str = ""
+    model: "nn.Module | None" = field(default=None, compare=False)
+
+    def document(self) -> dict[str, Any]:
+        """All that is plain data, without pictures: what `--json` prints."""
+        facts = {name: value for name, value in vars(self).items() if name not in ("model", "asked", "mistakes")}
+        told = [{name: value for name, value in row.items() if name != "picture"} for row in self.mistakes]
+        return {**asdict(self.asked), **facts, "mistakes": told}
+
+    def save(self) -> "Trained":
+        facts = {name: value for name, value in vars(self).items() if name not in ("model", "folder")}
+        try:
+            write_whole(Path(self.folder, FILE), json.dumps({**facts, "asked": asdict(self.asked)}, indent=1) + "\n")
+        except OSError as error:
+            raise UsageError(f"{self.folder} cannot be used as a run folder: {error}") from error
+        return self
+
+    @staticmethod
+    def read(folder: str | Path) -> "Trained":
+        with reading_study(Path(folder, FILE)) as facts:
+            lists = {"curve": tuple(facts["curve"]), "classes": tuple(facts["classes"])}
+            return Trained(**facts | lists | {"asked": Asked(**facts["asked"]), "folder": str(folder)})
+
+
+def picture(image: "Tensor") -> str:
+    """A picture (H, W, C) of bytes as an address that holds it: a PNG, made smaller where it is large."""
+    from PIL import Image
+
+    pixels = image.cpu().numpy()
+    made = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3])
+    made.thumbnail((_SIDE, _SIDE))
+    out = BytesIO()
+    made.save(out, format="PNG")
+    return f"data:image/png;base64,{b64encode(out.getvalue()).decode()}"

@@ -1,0 +1,107 @@
+"""The page of a training: what it says, and that nobody's text can break it."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from tests.reports.examples import summary
+from tests.reports.test_page import body_of
+from untrained.reports import page, training_page
+from untrained.reports._training import headline, trained
+from untrained.studies.confirm import Confirmation, Group, contrast
+from untrained.training.trained import Asked, Trained
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+
+
+def example(**changes: Any) -> Trained:
+    asked = Asked("runs/mine", "nasbench201", "|cell|", "folder:./photos", {"name": "quick", "epochs": 3}, 0, "cpu")
+    curve = tuple(
+        {"epoch": e, "rate": 0.1, "loss": 2.0 / e, "val_loss": 2.5 / e, "val_accuracy": 0.3 * e} for e in (1, 2, 3)
+    )
+    found = Trained(
+        asked=asked,
+        ended="epochs",
+        curve=curve,
+        chosen={"epoch": 3, "kind": "average", "accuracy": 0.9, "loss": 0.8},
+        accuracy=0.875,
+        loss=0.7,
+        samples={"train": 70, "val": 15, "test": 16},
+        task={},
+        classes=("cat", "dog"),
+        normal={},
+        params=73_300,
+        seconds=75.0,
+        samples_per_second=1234.0,
+        confusion=[[7, 1], [1, 7]],
+        calibration=[{"samples": 4, "sure": 0.6, "right": 0.5}, {"samples": 12, "sure": 0.95, "right": 1.0}],
+        calibration_error=0.0625,
+        mistakes=[{"truth": "cat", "said": "dog", "chance": 0.1, "sure": 0.9, "picture": PICTURE}],
+        command="untrained train runs/mine",
+        versions={"torch": "2"},
+        made_on="today",
+    )
+    return replace(found, **changes)
+
+
+def test_the_page_tells_the_result_in_order():
+    assert headline(example()) == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
+    seen = body_of(training_page.render(example()))
+    order = [
+        headline(example()), "The network", "|cell|", "Trained", "87.50 % of 16 samples", "90.00 % of 15 samples",
+        "1 min 15 s", "1,234 on cpu", "the moving average of the weights after epoch 3", "read once", "Curves",
+        "What is taken for what", "A row is the truth", "How sure it is", "off by 6.2 points", "The hardest mistakes",
+        "is cat, said dog (90 %)", "Settings", "To do it again", "untrained train runs/mine",
+    ]  # fmt: skip
+    places = [seen.find(words) for words in order]
+    assert -1 not in places, order[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_curves_confusion_and_mistakes_are_drawn():
+    html = trained(example())
+    assert html.count('<polyline class="curve"') == 2 + 1 + 2  # losses, accuracy, calibration and its ideal
+    assert f'src="{PICTURE}"' in html
+    cells = re.findall(r"<title>(\w+, \w+: [\d.]+|\w+, \w+: not defined)</title>", html)
+    assert set(cells) == {"cat, cat: 0.88", "cat, dog: 0.12", "dog, cat: 0.12", "dog, dog: 0.88"}
+    assert not re.search(r"https?:|@import|url\(", html)
+
+
+def test_what_is_not_there_is_left_out():
+    html = trained(example(curve=(), mistakes=[], confusion=[[8, 0], [0, 8]]))
+    assert "Curves" not in html
+    assert "hardest" not in html
+    assert "Nothing was taken for anything else." in html
+    many = tuple(map(str, range(60)))
+    assert "heat" not in trained(example(classes=many, confusion=[[1] * 60] * 60))
+    assert trained(None) == ""
+    assert "the same command goes on" in trained(example(ended="time"))
+
+
+def test_every_string_is_escaped():
+    evil = '<img src=x onerror="alert(1)">'
+    asked = replace(example().asked, arch=evil, data=evil, space=evil, recipe={"name": evil, evil: evil})
+    wrong = [{"truth": evil, "said": evil, "chance": 0.1, "sure": 0.9, "picture": evil}]
+    html = training_page.render(example(asked=asked, classes=(evil, evil), mistakes=wrong, command=evil))
+    assert "<img src=x" not in html
+    assert 'onerror="' not in html
+
+
+def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
+    ranking = summary().ranking
+    first = Group("dextr", "the best of the ranking", (ranking[0].arch, ranking[1].arch), (90.0, None))
+    other = Group("random", "drawn from the same records", (ranking[3].arch, ranking[4].arch), (95.0, 93.0))
+    found = Confirmation(
+        ranking[3].arch, 95.0, ("random",), (first, other), (contrast(first, other),), 3, 1500, "digits", 10.0
+    )
+    whole = summary(confirmed=found, trained=example())
+    seen = body_of(page.render(whole))
+    assert "Confirmed by training" in seen
+    assert "4.0 points less on average than chosen at random" in seen
+    assert "90.0, failed" in seen
+    assert "with 95.0 %, chosen at random" in seen
+    assert f"score {ranking[3].score:.3g}" in page.headline(whole)
+    assert page.headline(whole).endswith(headline(example()))
+    assert "another network: |cell|" in seen
+    same = replace(example(), asked=replace(example().asked, arch=ranking[3].arch))
+    assert "another network" not in body_of(page.render(summary(confirmed=found, trained=same)))

@@ -1,0 +1,174 @@
+"""Confirm, do not believe: who is trained, what the differences are worth, and who wins."""
+
+import json
+from itertools import combinations
+from math import sqrt
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from untrained import Arch, Record, Task, report, search, train
+from untrained.data import load
+from untrained.errors import UsageError
+from untrained.strategies._run import Run, Settings
+from untrained.strategies.select import rank
+from untrained.strategies.winner import winner
+from untrained.studies.confirm import Confirmation, Contrast, Group, chance, chosen, concluded, contrast, usual
+from untrained.types import Failure
+
+TASK = Task("noise", (3, 8, 8), 4)
+
+
+def arch(i: int) -> Arch:
+    return Arch("s", (("i", i),))
+
+
+def records(scores: list[float], params: list[int]) -> list[Record]:
+    found = [Record(arch(i), "naswot@1", TASK, 0, score) for i, score in enumerate(scores)]
+    return found + [Record(arch(i), "params@1", TASK, 0, float(size)) for i, size in enumerate(params)]
+
+
+def run(folder: Path = Path("run")) -> Run:
+    settings = Settings("s", "naswot", "random", "digits", 0, 1, "cpu")
+    return Run(folder, settings, "naswot@1", True, "", 30)
+
+
+def group(name: str, *values: float | None, first: int = 0) -> Group:
+    return Group(name, "", tuple(str(first + i) for i in range(len(values))), values)
+
+
+def test_the_best_the_largest_and_some_at_random_of_those_that_have_a_score():
+    asked = records([float(i) for i in range(30)], [100 - i for i in range(30)])
+    failed = Record(arch(99), "naswot@1", TASK, 0, None, Failure("nan"))
+    large = Record(arch(99), "params@1", TASK, 0, 1e9)
+    everything = [*asked, failed, large]
+    groups = chosen(rank(everything, "naswot@1", True), everything, 5, run())
+    assert list(groups) == ["naswot", "params", "random"]
+    assert groups["naswot"] == [arch(i) for i in (29, 28, 27, 26, 25)]
+    assert groups["params"] == [arch(i) for i in range(5)]  # the largest has no score, so it was never a candidate
+    assert len(set(groups["random"])) == 5
+    assert groups == chosen(rank(everything, "naswot@1", True), everything, 5, run())
+    few = chosen(rank(asked[:2], "naswot@1", True), asked, 5, run())
+    assert [len(group) for group in few.values()] == [2, 2, 2]
+
+
+def test_the_difference_its_interval_and_its_chance_by_hand():
+    """Means 93 and 90, variances 1 and 4 of three values each: t for three values is 4.303."""
+    found = contrast(group("dextr", 92.0, 93.0, 94.0), group("random", 88.0, 90.0, 92.0, first=2))
+    half = 4.303 * sqrt(1 / 3 + 4 / 3)
+    assert (found.difference, found.low, found.high) == pytest.approx((3.0, 3 - half, 3 + half))
+    assert found.shared == 1
+    values = [92.0, 93.0, 94.0, 88.0, 90.0, 92.0]
+    splits = [abs(fmean(s) - (sum(values) - sum(s)) / 3) for s in combinations(values, 3)]
+    assert found.p == pytest.approx(sum(d >= 3.0 for d in splits) / 20)
+    alone = contrast(group("dextr", 92.0), group("random", 90.0))
+    assert (alone.low, alone.high, alone.p) == (None, None, None)
+
+
+def test_the_chance_of_the_clearest_difference_is_two_splits_of_all():
+    assert chance([5.0, 6, 7, 8, 9], [0.0, 1, 2, 3, 4]) == pytest.approx(2 / 252)
+    assert chance([1.0, 2.0], [1.0, 2.0]) == 1.0
+    many = chance([float(i) for i in range(20, 40)], [float(i) for i in range(20)])
+    assert many is not None
+    assert many < 0.001
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (([93.0, 94, 95, 94, 93], [80.0, 81, 79, 80, 82]), "It helped more than chance here."),
+        (([80.0, 81, 79, 80, 82], [93.0, 94, 95, 94, 93]), "It did worse than chance here."),
+        (([90.0, 80, 95, 85, 88], [91.0, 82, 94, 80, 87]), "So few trainings cannot tell dextr from chance here."),
+    ],
+)
+def test_the_words_are_honest(values, said):
+    found = contrast(group("dextr", *values[0]), group("random", *values[1], first=9))
+    told = found.told("dextr")
+    assert told.endswith(said)
+    assert f"{abs(found.difference):.1f} points {'more' if found.difference > 0 else 'less'} on average" in told
+    assert "than chosen at random" in told
+    assert "p = " in told
+    by_size = Contrast("params", 1.0, None, None, None, 2).told("dextr")
+    assert "than chosen by params (2 are in both groups). So few trainings cannot tell dextr from params" in by_size
+
+
+def test_the_best_of_all_wins_and_a_failed_training_is_no_number(tmp_path):
+    groups = {"naswot": [arch(1), arch(2)], "params": [arch(3), arch(1)], "random": [arch(4)]}
+    found = concluded(groups, {arch(1): 90.0, arch(3): 95.0, arch(4): 95.0}, run(), 100, 1.0)
+    assert (found.winner, found.reached, found.by) == (str(arch(3)), 95.0, ("params",))
+    assert found.groups[0].reached == (90.0, None)
+    assert [c.against for c in found.contrasts] == ["params", "random"]
+    assert found.contrasts[0].difference == pytest.approx(90 - 92.5)
+    assert Confirmation.read(found.save(tmp_path) and tmp_path) == found
+    assert Confirmation.read(tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        ("digits", 0),
+        ("cifar10", 0),
+        ("noise", 0),
+        ("npz:a.npz", 5),
+        ("folder:./x", 5),
+        ("csv:t.csv", 5),
+        ("hf:mnist", 0),
+    ],
+)
+def test_it_is_usual_on_data_of_the_users_own(data, count):
+    assert usual(data) == count
+
+
+BAD = """
+import untrained as ut
+
+@ut.proxy(higher_is_better=False)
+def backwards(probe):
+    return float(probe.params)
+"""
+
+
+def test_a_proxy_that_misleads_is_overruled_and_the_winner_goes_on(mine, tmp_path):
+    """Narrow networks first: what is drawn otherwise learns more, wins, is trained and shown."""
+    Path("bad.py").write_text(BAD)
+    ask: dict[str, Any] = {"data": "digits", "budget": 12, "run": "run", "workers": 1, "confirm": 2}
+    found = search(mine, "./bad.py:backwards", **ask)
+    assert found.confirmed is not None
+    assert found.confirmed.groups[0].name == "./bad.py:backwards"
+    assert str(found.best) == found.confirmed.winner != str(found.ranking.standings[0].arch)
+    assert "./bad.py:backwards" not in found.confirmed.by
+    assert winner("run") == found.best
+    again = search(mine, "./bad.py:backwards", **ask)
+    assert again.confirmed is not None
+    assert again.confirmed.groups == found.confirmed.groups
+    page = report("run").read_text()
+    assert "Confirmed by training" in page
+    assert "--confirm 2" in page
+    assert "chosen by params" in page
+    learned = train("run", recipe="quick(epochs=1,batch=256,average=0.0)", input_shape=(3, 8, 8))
+    assert learned.asked.arch == found.confirmed.winner
+    plain = search(mine, "./bad.py:backwards", **ask | {"confirm": 0})
+    assert not Path("run/confirmed.json").exists()
+    assert winner("run") == plain.best == plain.ranking.standings[0].arch
+    assert "another network" in report("run").read_text()
+
+
+def test_what_cannot_be_trained_on_is_refused_before_the_search(mine):
+    with pytest.raises(UsageError, match="noise has nothing to learn from"):
+        search(mine, "params", budget=2, data="noise", run="run", confirm=2)
+    assert not Path("run").exists()
+    with pytest.raises(UsageError, match="--confirm at least 0"):
+        search(mine, "params", budget=2, run="run", confirm=-1)
+
+
+def test_the_test_part_has_no_say_and_a_damaged_file_is_told(mine):
+    """digits has 1,797 samples, 15 % of each class for val and for test; more than the rest are asked for."""
+    found = search(mine, "params", data="digits", budget=2, run="run", workers=1, confirm=1)
+    assert found.confirmed is not None
+    assert found.confirmed.samples == len(load("digits", Task("", (1, 8, 8), 10)).parts["train"])
+    assert found.confirmed.samples == pytest.approx(0.7 * 1797, abs=10)
+    Path("run/confirmed.json").write_text(json.dumps({"groups": []}))
+    with pytest.raises(UsageError, match=r"confirmed.json is damaged: 'winner'"):
+        winner("run")

@@ -1,0 +1,145 @@
+"""A training that was killed goes on to the same weights, bit for bit."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.toys import RECIPE, SHAPE, archive, same, trained, weights
+from untrained.errors import UsageError
+from untrained.training import _checkpoint, train
+from untrained.training.loop import Trainer
+from untrained.training.train import Moment
+
+SLOW = """
+import os, time
+from torch import nn
+
+class Slow(nn.Sequential):
+    def forward(self, x):
+        time.sleep(float(os.environ.get("SLOW", 0)))
+        return super().forward(x)
+
+def make():
+    return Slow(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Dropout(0.2), nn.Flatten(), nn.Linear(48, 3))
+"""
+CHILD = "import sys; from untrained.training import train; train('./slow.py:make', sys.argv[1], sys.argv[2], run='killed', every=1, input_shape=(1, 6, 6))"  # noqa: E501 - a program in a line
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return archive(tmp_path)
+
+
+def test_from_every_checkpoint_the_same_weights_are_reached(tmp_path, data, monkeypatch):
+    kept = []
+    write = _checkpoint.save
+
+    def save(path: Path, content: object) -> None:
+        write(path, content)
+        if path.name == "checkpoint.pt":
+            kept.append(shutil.copy(path, tmp_path / f"{len(kept)}.pt"))
+
+    monkeypatch.setattr(_checkpoint, "save", save)
+    whole = trained(tmp_path / "whole", data, every=1)
+    checkpoints, steps = list(kept), 3 * 4  # 42 pictures to learn in batches of 10
+    assert [torch.load(path, weights_only=True)["step"] for path in checkpoints] == list(range(1, steps + 1))
+    for path in checkpoints:
+        folder = tmp_path / f"from-{path.name}"
+        folder.mkdir()
+        shutil.copy(path, folder / "checkpoint.pt")
+        again = trained(folder, data, every=5)
+        assert same(weights(again), weights(whole))
+        assert (again.curve, again.chosen, again.accuracy) == (whole.curve, whole.chosen, whole.accuracy)
+        assert not (folder / "checkpoint.pt").exists()
+
+
+def test_kill_9_at_a_random_step(tmp_path, data, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow.py").write_text(SLOW)
+    recipe = RECIPE.replace("epochs=3", "epochs=10")
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, data, recipe],
+        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "SLOW": "0.03"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    checkpoint, deadline = tmp_path / "killed" / "checkpoint.pt", time.monotonic() + 60
+    while not checkpoint.exists():
+        assert child.poll() is None, child.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    time.sleep(random.random() * 0.5)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    step = torch.load(checkpoint, weights_only=True)["step"]
+    assert 0 < step < 40
+    assert not (tmp_path / "killed" / "train.json").exists()
+    resumed = train("./slow.py:make", data, recipe, run="killed", input_shape=SHAPE)
+    whole = train("./slow.py:make", data, recipe, run="whole", input_shape=SHAPE)
+    assert same(weights(resumed), weights(whole)), f"killed after step {step}"
+    assert resumed.curve == whole.curve
+
+
+def test_ctrl_c_keeps_the_checkpoint_and_says_how_to_go_on(tmp_path, data):
+    def stop(at: Moment) -> None:
+        if at.step == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(UsageError, match=r"stopped by Ctrl-C in epoch 2 of 3; the last checkpoint is in .*goes on"):
+        trained(tmp_path / "a", data, every=2, watch=stop)
+    assert torch.load(tmp_path / "a" / "checkpoint.pt", weights_only=True)["step"] == 6
+    assert same(weights(trained(tmp_path / "a", data)), weights(trained(tmp_path / "b", data)))
+
+
+def test_time_that_is_up_ends_it_cleanly_and_the_same_call_goes_on(tmp_path, data):
+    short = trained(tmp_path / "a", data, time="1ms")
+    assert (short.ended, short.curve) == ("time", ())
+    assert (short.chosen["epoch"], 0 <= short.accuracy <= 1) == (1, True)
+    assert (tmp_path / "a" / "model.pt").exists()
+    assert torch.load(tmp_path / "a" / "checkpoint.pt", weights_only=True)["step"] == 1
+    longer = trained(tmp_path / "a", data)
+    whole = trained(tmp_path / "b", data)
+    assert longer.ended == "epochs"
+    assert same(weights(longer), weights(whole))
+    assert longer.curve == whole.curve
+
+
+def test_another_training_in_the_same_folder_is_refused_by_name(tmp_path, data):
+    trained(tmp_path / "a", data, time="1ms")
+    trained(tmp_path / "b", data)
+    for folder in ("a", "b"):
+        with pytest.raises(UsageError, match=r"holds another training, with seed 0 \(now 1\), rate 0.1 \(now 0.5\);"):
+            trained(tmp_path / folder, data, RECIPE.replace("mixup", "rate=0.5,mixup"), seed=1)
+
+
+def test_a_finished_training_is_given_again_and_not_done_again(tmp_path, data, monkeypatch):
+    first = trained(tmp_path / "a", data)
+    monkeypatch.setattr(Trainer, "learn", None)
+    again = trained(tmp_path / "a", data)
+    assert same(weights(again), weights(first))
+    assert (again.accuracy, again.curve, again.confusion) == (first.accuracy, first.curve, first.confusion)
+    assert again.model is not None
+    assert not again.model.training
+
+
+def test_files_that_are_damaged_or_of_strangers_are_refused(tmp_path, data):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(UsageError, match="damaged or not ours"):
+        trained(folder, data)
+    torch.save({"step": print}, folder / "checkpoint.pt")  # a function: unpickling it could run code
+    with pytest.raises(UsageError, match="damaged or not ours"):
+        trained(folder, data)
+    trained(tmp_path / "b", data)
+    torch.save({"other": torch.zeros(1)}, tmp_path / "b" / "model.pt")
+    with pytest.raises(UsageError, match="the weights of another network"):
+        trained(tmp_path / "b", data)
