@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from untrained.errors import UsageError
+
 app = typer.Typer(
     help="Find neural architectures without training them.",
     epilog="Start with `untrained search`: no option is needed, and no data. `untrained list` shows what there is.",
@@ -48,3 +50,11 @@ def stdout_kept(as_json: bool) -> AbstractContextManager[object]:
 def print_json(document: dict[str, Any] | list[Any]) -> None:
     json.dump(document, sys.stdout, indent=1)
     sys.stdout.write("\n")
+
+
+def shape_of(text: str) -> tuple[int, ...]:
+    """`3x224x224`, channels first."""
+    sides = text.lower().split("x")
+    if not all(side.isdecimal() and int(side) > 0 for side in sides):
+        raise UsageError(f"impossible input shape {text!r}; write channels x height x width, such as 3x224x224")
+    return tuple(int(side) for side in sides)

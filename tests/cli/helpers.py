@@ -54,12 +54,13 @@ COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate "
     "--max-params --min-params --max-flops --max-memory --max-latency --data "
     "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
-    "score": "what --proxy --space --input-shape --classes --data --seeds --device --data-root --json",
+    "score": "what --rank --proxy --space --input-shape --classes --data --seeds --device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
     "--workers --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
+    "export": "what --out --space --weights --data --input-shape --classes --data-root --json",
     "data import": "name path --data-root --json",
     "list": "what --json",
     "report": "folder --json",

@@ -15,6 +15,7 @@ from untrained.data import Source, from_tensors, load
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
 from untrained.engine.store import Store
+from untrained.engine.zoo import in_zoo, input_shape, made
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
@@ -59,13 +60,13 @@ def score(
     chosen = [load_proxy(p) for p in ([proxies] if isinstance(proxies, str | Proxy) else proxies)]
     if not chosen or seeds < 1:
         raise UsageError("score needs a proxy and a seed: at least one proxy, such as dextr, and seeds at least 1")
-    subjects = [_subject(one, space, device) for one in _listed(what)]
+    subjects = [subject_of(one, space, device) for one in _listed(what)]
     if len(subjects) < 2 and (lonely := next((p for p in chosen if p.parts), None)):
         raise UsageError(f"{lonely.name} compares networks with each other; give at least two")
     records: list[Record] = []
     with _opened(store) as opened:
         for subject in subjects:
-            source = _source(subject, data, input_shape, num_classes, data_root)
+            source = source_for(subject, data, input_shape, num_classes, data_root)
             evaluate = ProxyEvaluator.here(
                 lambda arch, s=subject, t=source.task: s.build(t),  # type: ignore[misc]
                 source,
@@ -92,10 +93,14 @@ def _listed(what: Any) -> Iterable[What]:
     return what
 
 
-def _subject(what: Any, space: str | Space, device: str) -> Subject:
+def subject_of(what: Any, space: str | Space, device: str) -> Subject:
+    """What `what` means: a module, the factory of a user, an architecture or its string in `space`."""
     if isinstance(what, nn.Module):
         name = type(what).__name__
         return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: _on(what, device), stored=False)
+    if isinstance(what, str) and in_zoo(what):
+        arch, task = Arch("timm", (("network", what),), what), replace(_OWN, input_shape=input_shape(what))
+        return Subject(arch, task, lambda task: made(what, task.num_classes), stored=False)
     if isinstance(what, str) and names_file(what):
         arch = Arch("factory", (("factory", what),), what)
         return Subject(arch, _OWN, lambda task: _made(what), stored=False)
@@ -103,12 +108,12 @@ def _subject(what: Any, space: str | Space, device: str) -> Subject:
         what = load_space(space).parse(what)
     if not isinstance(what, Arch):
         raise UsageError(f"cannot score a {type(what).__name__}; give a module, an architecture, or 'file.py:factory'")
-    home = _home(what, space)
+    home = home_of(what, space)
     known = home.name in SPACES and SPACES[home.name] is home
     return Subject(what, home.task, lambda task: home.build(what, task, device), stored=known)
 
 
-def _home(arch: Arch, space: str | Space) -> Space:
+def home_of(arch: Arch, space: str | Space) -> Space:
     """The space of an architecture; those of the user's own are in no catalogue and come as `space`."""
     given = load_space(space)
     if given.name == arch.space:
@@ -142,13 +147,14 @@ def _made(name: str) -> nn.Module:
     return made
 
 
-def _source(
+def source_for(
     subject: Subject,
     data: Any,
     input_shape: tuple[int, ...] | None,
     num_classes: int | None,
     root: str | Path | None,
 ) -> Source:
+    """The data for a subject, in the shape that it takes."""
     task = subject.task
     if isinstance(data, Tensor | tuple):
         inputs, targets = data if isinstance(data, tuple) else (data, None)
