@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from untrained.engine import score as score
+    from untrained.exports import export as export
     from untrained.papers import reproduce as reproduce
     from untrained.probe import Probe as Probe
     from untrained.proxies import proxy as proxy
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from untrained.studies import calibrate as calibrate
     from untrained.training import train as train
     from untrained.types import Arch as Arch
-    from untrained.types import Batch as Batch
     from untrained.types import Record as Record
     from untrained.types import Task as Task
 
@@ -32,13 +32,13 @@ _HOMES = {
     "calibrate": "studies",
     "reproduce": "papers",
     "train": "training",
+    "export": "exports",
     "report": "reports",
     "load_space": "spaces",
     "space": "spaces",
     "proxy": "proxies",
     "Probe": "probe",
     "Arch": "types",
-    "Batch": "types",
     "Record": "types",
     "Task": "types",
 }

@@ -44,6 +44,13 @@ def from_file(name: str) -> Any:
     return getattr(module, attribute)
 
 
+def members(path: Path) -> dict[str, Any]:
+    """The public objects that a user's file defines itself, in its order."""
+    module = _from_path(path)
+    own = {name: thing for name, thing in vars(module).items() if not name.startswith("_")}
+    return {name: thing for name, thing in own.items() if getattr(thing, "__module__", None) == module.__name__}
+
+
 def loaded(name: str, known: Mapping[str, T], kind: type[T], what: str, decorator: str) -> tuple[T, dict[str, Any]]:
     """The member of a catalogue, or of a user's file, that `name` means; and the options in its brackets."""
     base, options = parse_call(name)

@@ -125,8 +125,12 @@ def search(
 @app.command()
 def score(
     what: Annotated[
-        list[str], typer.Argument(help="Architecture strings, ./file.py:factory or package.module:factory.")
+        list[str],
+        typer.Argument(help="Architecture strings, ./file.py:factory, package.module:factory or timm:NAME."),
     ],
+    rank: Annotated[
+        bool, typer.Option("--rank", help="Rank: all factories in a file ./file.py, all networks timm:resnet*, ...")
+    ] = False,
     proxy: Proxies = "dextr,params,flops",
     space: Annotated[str, typer.Option(help="The space that architecture strings belong to.")] = "nasbench201",
     input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x224x224.")] = None,
@@ -144,17 +148,27 @@ def score(
 
     A factory is a function without arguments that returns an nn.Module; naming it runs your code.
 
+    With --rank, a file stands for all its factories; the first proxy decides which to train first.
+
     Example: untrained score ./my_net.py:make_net --input-shape 3x224x224
+
+    Example: untrained score --rank ./models.py --input-shape 3x32x32 --data digits --proxy zico
     """
-    from untrained import engine
+    from untrained import engine, studies
     from untrained._terminal import show_records
+    from untrained._terminal_export import show_ranked
     from untrained.proxies import named
     from untrained.strategies.select import rows
 
-    size = shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
+    options |= {"space": space, "input_shape": shape(input_shape) if input_shape else None}
+    seen = labelled(data, label)
     with stdout_kept(as_json):
-        records = engine.score(what, named(proxy), labelled(data, label), space=space, input_shape=size, **options)
+        ranked = studies.rank(what, named(proxy), seen, **options) if rank else None
+        records = ranked.records if ranked else engine.score(what, named(proxy), seen, **options)
+    if ranked:
+        print_json(ranked.rows()) if as_json else show_ranked(ranked)
+        raise typer.Exit(0 if ranked.first_by(ranked.proxies[0]) else 1)
     print_json(rows(records)) if as_json else show_records(rows(records))
     raise typer.Exit(0 if any(record.value is not None for record in records) else 1)
 
@@ -193,7 +207,12 @@ def report(
     print_json({"report": str(page)}) if as_json else typer.echo(f"report: {page}")
 
 
-from untrained import _cli_store, _cli_studies, _cli_train  # noqa: E402, F401 - their commands come after those above
+from untrained import (  # noqa: E402, F401 - their commands come after those above
+    _cli_export,
+    _cli_store,
+    _cli_studies,
+    _cli_train,
+)
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ COMMANDS = {
     "--confirm --no-confirm --max-params --min-params --max-flops --max-memory --max-latency --data --label "
     "--input-size "
     "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
-    "score": "what --proxy --space --input-shape --classes --data --label --seeds --device --data-root --json",
+    "score": "what --rank --proxy --space --input-shape --classes --data --label --seeds --device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
     "--workers --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
@@ -63,6 +63,7 @@ COMMANDS = {
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
     "train": "what --data --recipe --space --epochs --patience --time --input-shape --seed --device --run "
     "--tensorboard --data-root --json",
+    "export": "what --out --space --weights --data --input-shape --classes --data-root --json",
     "data import": "name path --data-root --json",
     "data card": "name --label --input-size --data-root --json",
     "list": "what --json",

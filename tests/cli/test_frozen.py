@@ -15,7 +15,7 @@ import untrained
 from tests.cli.helpers import COMMANDS
 from untrained.cli import app
 
-PUBLIC = "score search bench calibrate reproduce train report load_space space proxy Probe Arch Batch Record Task"
+PUBLIC = "score search bench calibrate reproduce train export report load_space space proxy Probe Arch Record Task"
 
 
 def commands(group: Any = None, before: str = "") -> dict[str, Any]:

@@ -7,9 +7,10 @@ from torch.nn import functional as F
 
 import untrained
 from tests.engine.helpers import ARCH, CONV, NONE, judge, nb201, tiny, value
-from untrained import Batch, Probe, score
+from untrained import Probe, score
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
+from untrained.types import Batch
 
 
 def cnn() -> nn.Module:

@@ -15,6 +15,7 @@ from untrained.data import Source, from_tensors, load
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
 from untrained.engine.store import Store
+from untrained.engine.zoo import in_zoo, input_shape, made
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
@@ -97,6 +98,9 @@ def subject_of(what: Any, space: str | Space, device: str) -> Subject:
     if isinstance(what, nn.Module):
         name = type(what).__name__
         return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: _on(what, device), stored=False)
+    if isinstance(what, str) and in_zoo(what):
+        arch, task = Arch("timm", (("network", what),), what), replace(_OWN, input_shape=input_shape(what))
+        return Subject(arch, task, lambda task: made(what, task.num_classes), stored=False)
     if isinstance(what, str) and names_file(what):
         arch = Arch("factory", (("factory", what),), what)
         return Subject(arch, _OWN, lambda task: _made(what), stored=False)

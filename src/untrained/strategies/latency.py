@@ -9,7 +9,6 @@ This file knows nothing of strategies.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from untrained._onnx import open_onnx, write_onnx
 from untrained.engine.executor import threads
 from untrained.errors import UsageError
 from untrained.probe.flops import Operation
@@ -66,7 +66,10 @@ class Stopwatch:
     def __call__(self, network: nn.Module, input_shape: tuple[int, ...]) -> Latency:
         """The latency of a network on inputs of this shape."""
         inputs = torch.randn(self.batch, *input_shape, generator=torch.Generator().manual_seed(0))
-        run = self._torch(network, inputs) if self.runtime == "torch" else self._onnx(network, inputs)
+        return self.time(self._torch(network, inputs) if self.runtime == "torch" else self._onnx(network, inputs))
+
+    def time(self, run: Callable[[], Any]) -> Latency:
+        """The latency of whatever `run` does."""
         with threads(self.threads), torch.inference_mode():
             for _ in range(self.warm_up):
                 run()
@@ -84,18 +87,11 @@ class Stopwatch:
         return run
 
     def _onnx(self, network: nn.Module, inputs: Tensor) -> Callable[[], Any]:
-        try:
-            runtime = import_module("onnxruntime")
-            options = runtime.SessionOptions()
-            options.intra_op_num_threads = self.threads
-            with TemporaryDirectory() as folder:
-                path = Path(folder, "network.onnx")
-                torch.onnx.export(network.eval(), (inputs,), path)
-                session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except ImportError as error:
-            raise UsageError("runtime=onnx needs ONNX Runtime: pip install onnx onnxscript onnxruntime") from error
-        shown = {session.get_inputs()[0].name: inputs.numpy()}
-        return lambda: session.run(None, shown)
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "network.onnx")
+            write_onnx(network, inputs, path)
+            opened = open_onnx(path, self.threads)
+        return lambda: opened(inputs)
 
 
 def _timed(run: Callable[[], Any]) -> float:

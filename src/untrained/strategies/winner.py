@@ -4,9 +4,11 @@ Training, export and the report all ask here. Knows folders and records, nothing
 """
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from untrained.data import sized
 from untrained.engine import Store
 from untrained.engine.aggregates import aggregated
 from untrained.errors import UsageError
@@ -30,6 +32,22 @@ def winner(folder: str | Path) -> Arch:
     if not standings:
         raise UsageError(f"{folder} has no winner: nothing in it has a score; its report says why")
     return standings[0].arch
+
+
+@dataclass(frozen=True)
+class Won:
+    """What a run folder is about: the architecture to go on with, and what it was searched for."""
+
+    arch: Arch
+    space: str
+    data: str
+    input_shape: tuple[int, ...] | None  # None is that of the data, or the space's usual one
+
+
+def won(folder: str | Path) -> Won:
+    settings = Run.read(folder).settings
+    task, side = load_space(settings.space).task, settings.input_size
+    return Won(winner(folder), settings.space, settings.data, sized(task, side).input_shape if side else None)
 
 
 def confirmed(folder: str | Path) -> dict[str, Any] | None:

@@ -3,3 +3,5 @@ asks it on a space of your own."""
 
 from untrained.studies.bench import bench as bench
 from untrained.studies.calibrate import calibrate as calibrate
+from untrained.studies.rank import Ranked as Ranked
+from untrained.studies.rank import rank as rank

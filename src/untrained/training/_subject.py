@@ -15,14 +15,14 @@ from typing import Any
 from torch import nn
 
 from untrained._load import names_file, parse_call
-from untrained.data import Source, sized
+from untrained.data import Source
 from untrained.engine.score import Subject, home_of, source_for, subject_of
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for
 from untrained.spaces import Space, load_space
-from untrained.strategies._run import Run, for_a_file
-from untrained.strategies.winner import winner
+from untrained.strategies._run import for_a_file
+from untrained.strategies.winner import won
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
 
@@ -69,10 +69,8 @@ def resolved(
     said, home = str(what) if isinstance(what, str | Path | Arch) else type(what).__name__, None
     if isinstance(what, str | Path) and os.path.isdir(what):  # a Path would raise on a long architecture
         home = Path(what)
-        settings = Run.read(home).settings
-        what, space, data = winner(home), settings.space, data or settings.data
-        if settings.input_size:
-            input_shape = input_shape or sized(load_space(space).task, settings.input_size).input_shape
+        best = won(home)
+        what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
     if data is None:
         raise UsageError("say what to train on: --data digits (in Python, data='digits')")
     if isinstance(what, Arch):

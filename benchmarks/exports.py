@@ -1,0 +1,53 @@
+"""One architecture of every space taken out: plain source, ONNX, and how far their answers are from the original's.
+
+    python benchmarks/exports.py            the scoring networks of all spaces, at the size of their own task
+    python benchmarks/exports.py nasbench201 "darts(channels=36,cells=20,auxiliary=True)"
+
+Source must answer to the last bit (it is refused otherwise), ONNX within 1e-4. The exit code is 1 where one does not.
+"""
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from untrained._onnx import TOLERANCE, disagreement, open_onnx, write_onnx
+from untrained.data import load
+from untrained.errors import UsageError
+from untrained.exports.source import rebuilt_network, source
+from untrained.rng import generator, seed_for
+from untrained.spaces import SPACES, load_space
+
+
+def row(name: str) -> tuple[int, bool, float]:
+    """Lines of source, whether it also trains as the original does, and how far ONNX is from torch."""
+    space = load_space(name)
+    arch = space.sample(generator("export", name))
+    torch.manual_seed(seed_for("weights", name, arch, 0))
+    network, noise = space.build(arch).eval(), load("noise", space.task)
+    made = source(network, lambda samples: noise.batch(samples).inputs, f"A network of {name}.")
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        write_onnx(rebuilt_network(made), noise.batch(2).inputs, path, any_number=True)
+        opened = open_onnx(path, 1)
+        apart = max(disagreement(network, opened, noise.batch(samples).inputs) for samples in (1, 3))
+    return len(made.text.splitlines()), made.trainable, apart
+
+
+def main() -> int:
+    bad = 0
+    print(f"{'space':45} {'lines':>5}  {'trains':6}  ONNX differs by")
+    for name in sys.argv[1:] or SPACES:
+        try:
+            lines, trainable, apart = row(name)
+            print(f"{name:45} {lines:5}  {'yes' if trainable else 'no':6}  {apart:.1e}", flush=True)
+            bad += apart > TOLERANCE
+        except UsageError as error:
+            print(f"{name:45} {error}", flush=True)
+            bad += 1
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

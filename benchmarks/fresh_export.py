@@ -1,0 +1,70 @@
+"""An exported folder in an environment of its own: torch, ONNX Runtime, safetensors, Pillow and numpy, nothing of ours.
+
+    python benchmarks/fresh_export.py /tmp/fresh        makes the environment there unless it is there already
+
+Exports an architecture for digits, writes ten digits as pictures, predicts them there by both runtimes, and compares
+with what the network says here. The exit code is 1 where they differ.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from untrained.data import load
+from untrained.exports import export
+from untrained.exports.subject import found
+
+ARCH = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_3x3~2|"
+NEEDED = ("torch", "onnxruntime", "safetensors", "pillow", "numpy")
+
+
+def environment(folder: Path) -> Path:
+    """The Python of an environment that has what the folder's README asks for."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+        constraints = Path(__file__).parents[1] / "constraints.txt"
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", constraints, *NEEDED]
+        subprocess.run(install, check=True)
+    return python
+
+
+def main() -> int:
+    home = Path(sys.argv[1]).resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    python = environment(home / "venv")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    absent = subprocess.run([python, "-c", "import untrained"], cwd=home, env=clean, capture_output=True)
+    assert absent.returncode == 1, "untrained can be imported there"
+
+    made = export(ARCH, home / "exported", data="digits")
+    subject = found(ARCH, "nasbench201", None, "digits", None, None, None)
+    test = load("digits", subject.task).parts["test"]
+    pictures = home / "pictures"
+    pictures.mkdir(exist_ok=True)
+    for place in range(10):
+        Image.fromarray(test.images[place].numpy()).save(pictures / f"{place}.png")
+    with torch.no_grad():
+        expected = subject.network(test.normal(test.images[:10])).softmax(1)
+    worst = 0.0
+    for runtime in ("onnx", "torch"):
+        command = [python, made.folder / "predict.py", pictures, "--runtime", runtime]
+        done = subprocess.run(command, cwd=home, env=clean, capture_output=True, text=True, check=True)
+        lines = [line.split("\t") for line in done.stdout.splitlines()]
+        assert len(lines) == 10, done.stdout
+        for place, (_, said) in enumerate(lines):
+            kind, chance = said.split(" ")
+            worst = max(worst, abs(float(chance) - float(expected[place, int(kind)])))
+            assert int(kind) == int(expected[place].argmax()), (place, said)
+    print(json.dumps({"pictures": 20, "largest difference of a probability": round(worst, 6), "missing": made.missing}))
+    return int(worst > 1e-3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""The command that takes a network out."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrained._cli import DataRoot, Json, Space, app, print_json, shape, stdout_kept
+
+
+@app.command()
+def export(
+    what: Annotated[str, typer.Argument(help="A run folder (its best), an architecture, or ./file.py:factory.")],
+    out: Annotated[Path, typer.Option(help="The folder to make; a former export there is replaced.")],
+    space: Space = "nasbench201",
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="A state dict (.pt, .safetensors).", show_default="model.pt of the run folder, if trained"),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Names the classes and the mean of each channel.", show_default="that of the run")
+    ] = None,
+    input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x224x224.")] = None,
+    classes: Annotated[
+        int | None, typer.Option(min=1, help="Number of classes.", show_default="the network's outputs")
+    ] = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Write a network as a folder that needs nothing of ours: plain source, weights, ONNX, a program that predicts.
+
+    ONNX is checked against torch and its latency measured. Needs: pip install 'untrained\\[export]'
+
+    Example: untrained export runs/mine --out exported
+
+    Example: untrained export ./my_net.py:make_net --out exported --input-shape 3x224x224 --weights best.pt
+    """
+    from untrained import exports
+    from untrained._terminal_export import show_exported
+
+    sides = shape(input_shape) if input_shape else None
+    size = {"input_shape": sides, "num_classes": classes, "data_root": data_root}
+    with stdout_kept(as_json):
+        made = exports.export(what, out, space=space, weights=weights, data=data, **size)  # type: ignore[arg-type]
+    document = {"folder": str(made.folder), **made.config, "missing": made.missing}
+    print_json(document) if as_json else show_exported(made)

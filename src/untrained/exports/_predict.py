@@ -1,0 +1,125 @@
+"""Say what pictures show: python predict.py picture.png folder/ ...
+
+For a network that reads tables: python predict.py rows.csv, with a row of numbers for each sample. Takes ONNX Runtime
+where it is installed, otherwise torch; pictures need Pillow. Reads config.json beside this file.
+"""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+ENDINGS = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
+Array = Any
+
+
+def network(runtime: str) -> Callable[[Array], Array]:
+    """The network as a function from inputs to outputs, both numpy arrays."""
+    if runtime != "torch" and (HERE / "model.onnx").is_file():
+        try:
+            import onnxruntime
+
+            session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), providers=["CPUExecutionProvider"])
+            return lambda inputs: session.run(None, {session.get_inputs()[0].name: inputs})[0]
+        except ImportError:
+            if runtime == "onnx":
+                raise
+    import torch
+
+    sys.path.insert(0, str(HERE))
+    from model import load
+
+    loaded = load()
+    with torch.no_grad():
+        return lambda inputs: loaded(torch.from_numpy(inputs)).detach().numpy()
+
+
+def picture(path: Path, config: dict[str, Any]) -> Array:
+    """One picture as the network wants it: turned as its camera says, scaled until it covers the size, cut around its
+    centre, normal by channel."""
+    from PIL import Image, ImageOps
+
+    channels, height, width = config["input_shape"]
+    with Image.open(path) as opened:
+        image = ImageOps.exif_transpose(opened)
+        if "A" in image.getbands() or "transparency" in image.info:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        fitted = ImageOps.fit(image.convert("RGB"), (width, height), Image.Resampling.BILINEAR)
+    pixels = np.asarray(fitted, dtype=np.float32) / 255
+    if channels == 1:
+        pixels = pixels.mean(2, keepdims=True)
+    mean, std = (np.asarray(config[name], dtype=np.float32) for name in ("mean", "std"))
+    return ((pixels - mean) / std).transpose(2, 0, 1)
+
+
+def rows(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+    """The rows of a CSV file; a first row of words is a heading."""
+    columns = config["input_shape"][0]
+    with path.open(newline="") as file:
+        for number, row in enumerate(csv.reader(file), 1):
+            try:
+                values = np.asarray(row, dtype=np.float32)
+            except ValueError:
+                if number == 1:
+                    continue
+                raise
+            if len(values) != columns:
+                raise ValueError(f"row {number} has {len(values)} columns, not {columns}")
+            yield f"{path}:{number}", values
+
+
+def samples(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+    """Everything to predict in a file or folder, each with its name."""
+    if path.is_dir():
+        for below in sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS):
+            yield from attempt(below, config)
+    else:
+        yield from attempt(path, config)
+
+
+def attempt(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+    """The samples of one file; a file that cannot be read is told and passed over."""
+    try:
+        if len(config["input_shape"]) == 1:
+            yield from rows(path, config)
+        else:
+            yield str(path), picture(path, config)
+    except (OSError, ValueError, SyntaxError) as error:
+        print(f"{path}: cannot be read: {error}", file=sys.stderr)
+
+
+def probabilities(outputs: Array, config: dict[str, Any]) -> Array:
+    """Softmax over the classes; for one output, the chance of no and of yes."""
+    if outputs.shape[-1] == 1:
+        yes = 1 / (1 + np.exp(-outputs))
+        return np.concatenate([1 - yes, yes], -1)
+    shifted = np.exp(outputs - outputs.max(-1, keepdims=True))
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("paths", nargs="+", type=Path, help="pictures, folders of pictures, or CSV files of rows")
+    parser.add_argument("--top", type=int, default=1, help="how many classes to name")
+    parser.add_argument("--runtime", choices=("auto", "onnx", "torch"), default="auto")
+    asked = parser.parse_args()
+    config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
+    run, done = network(asked.runtime), 0
+    for path in asked.paths:
+        for name, sample in samples(path, config):
+            chances = probabilities(run(sample[None].astype(np.float32)), config)[0]
+            best = np.argsort(-chances)[: asked.top]
+            print(name, *(f"{config['classes'][place]} {chances[place]:.4f}" for place in best), sep="\t")
+            done += 1
+    return 0 if done else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""`export(what, out)`: a folder that holds a network and needs nothing of ours.
+
+Everything is made in a folder beside and put in place at the end, so that a folder is whole or not there at all.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import torch
+from torch import nn
+
+from untrained._onnx import PACKAGES, TOLERANCE, disagreement, extra, open_onnx, write_onnx
+from untrained.errors import UntrainedError, UsageError
+from untrained.exports import page
+from untrained.exports.page import Facts
+from untrained.exports.source import rebuilt_network, source
+from untrained.exports.subject import Found, found
+from untrained.probe import Probe
+from untrained.spaces import Space
+from untrained.strategies.latency import Stopwatch
+from untrained.types import Arch, Batch
+
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Where the folder is, and what its `config.json` says."""
+
+    folder: Path
+    config: dict[str, Any]
+    missing: dict[str, str]  # files that could not be written, and why
+
+
+def export(
+    what: "str | Path | Arch | nn.Module",
+    out: str | Path,
+    *,
+    space: str | Space = "nasbench201",
+    weights: str | Path | None = None,
+    data: str | None = None,
+    input_shape: tuple[int, ...] | None = None,
+    num_classes: int | None = None,
+    data_root: str | Path | None = None,
+) -> Exported:
+    """Write a network as plain source, weights and ONNX, with a program that predicts and a page that explains.
+
+    `what` is a run folder (its best, with the trained weights where `untrained train` left some), an architecture or
+    its string, a module, or a user's factory. `weights` is a state dict. `data` names the classes and says what is
+    normal; by default those of the run.
+    """
+    for package in PACKAGES:
+        extra(package)
+    folder = _allowed(Path(out))
+    subject = found(what, space, weights, data, input_shape, num_classes, data_root)
+    _require_answer(subject)
+    made = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        facts = _write(subject, made)
+        _put(made, folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    missing = {"model.py": facts.source, "model.onnx": facts.onnx}
+    return Exported(folder, page.config(subject, facts), {name: why for name, why in missing.items() if why})
+
+
+def _allowed(out: Path) -> Path:
+    """The folder to write, unless it holds something that we did not make."""
+    folder = out.resolve()
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not _ours(folder)):
+        raise UsageError(f"{out} is there already and is no former export; choose another --out folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _ours(folder: Path) -> bool:
+    try:
+        return "made_by" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _require_answer(subject: Found) -> None:
+    """Refuse a network that cannot be run, or that answers with something else than one number a class."""
+    try:
+        with torch.no_grad():
+            answer = subject.network(subject.inputs(2))
+    except Exception as error:
+        raise UsageError(f"{subject.arch} cannot read {subject.task.input_shape}: {_line(error)}") from error
+    shape, wanted = getattr(answer, "shape", None), (2, subject.task.num_classes)
+    if shape is None or tuple(shape) != wanted:
+        told = type(answer).__name__ if shape is None else tuple(shape)
+        raise UsageError(f"{subject.arch} answers two samples with {told}; to be exported it must answer with {wanted}")
+
+
+def _write(subject: Found, folder: Path) -> Facts:
+    network, name = subject.network, type(subject.network).__name__.strip("_")
+    probe = Probe(network, Batch(subject.inputs(1), subject.inputs(1)))
+    facts = Facts(probe.params, probe.macs, "Network" if type(network) is nn.Sequential else name)
+    facts, network, weights = _source(subject, folder, facts)
+    facts = _onnx(subject, network, folder, facts)
+    if facts.source and facts.onnx:
+        raise UsageError(f"{facts.source}; nor can ONNX be written: {facts.onnx}")
+    extra("safetensors.torch", "safetensors").save_file(weights, folder / "model.safetensors")
+    shutil.copyfile(Path(__file__).with_name("_predict.py"), folder / "predict.py")
+    (folder / CONFIG).write_text(json.dumps(page.config(subject, facts), indent=1) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(page.readme(subject, facts), encoding="utf-8")
+    return facts
+
+
+def _source(subject: Found, folder: Path, facts: Facts) -> tuple[Facts, nn.Module, dict[str, Any]]:
+    """Write model.py; the network that it describes, which is easier to read for torch's exporter too, and weights."""
+    shape = "x".join(map(str, subject.task.input_shape))
+    title = (
+        f"{facts.network}, which reads samples of {shape}: `load()` makes it, with the weights in model.safetensors."
+    )
+    try:
+        made = source(subject.network, subject.inputs, title)
+    except UntrainedError as why:
+        state = subject.network.state_dict()
+        weights = {name: tensor.clone().contiguous() for name, tensor in state.items()}
+        return replace(facts, source=_line(why)), subject.network, weights
+    (folder / "model.py").write_text(made.text, encoding="utf-8")
+    return replace(facts, network=made.network, trainable=made.trainable), rebuilt_network(made), made.weights
+
+
+def _onnx(subject: Found, network: nn.Module, folder: Path, facts: Facts) -> Facts:
+    """Write, check against torch for one sample and for several, and measure."""
+    path, stopwatch = folder / "model.onnx", Stopwatch(runtime="onnx")
+    try:
+        opset = write_onnx(network, subject.inputs(2), path, any_number=True)
+        opened = open_onnx(path, stopwatch.threads)
+        apart = max(disagreement(subject.network, opened, subject.inputs(samples)) for samples in (1, 5))
+    except Exception as why:  # torch's exporter and ONNX Runtime raise anything
+        path.unlink(missing_ok=True)
+        return replace(facts, onnx=_line(why))
+    if not apart <= TOLERANCE:
+        path.unlink()
+        return replace(facts, onnx=f"its answers differ from torch's by {apart:.1g}, over {TOLERANCE:g}")
+    latency = stopwatch.time(partial(opened, subject.inputs(1)))
+    return replace(facts, opset=opset, disagreement=apart, latency=latency)
+
+
+def _line(error: Exception) -> str:
+    """The first line of a message that says something."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _put(made: Path, folder: Path) -> None:
+    """Put the new folder in place of a former one, which is there until the last moment."""
+    made.chmod(0o755)
+    for file in made.iterdir():
+        file.chmod(0o644)
+    former = made.with_name(f"{made.name}.former")
+    if folder.exists():
+        os.replace(folder, former)
+    os.replace(made, folder)
+    shutil.rmtree(former, ignore_errors=True)

@@ -1,0 +1,179 @@
+"""What is to be exported: from a string, a folder, an architecture or a module to a network with its weights, and what
+is known about it. Trained weights lie in the folder of a training (`model.pt`, with `train.json` beside it)."""
+
+import json
+import os
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from untrained._onnx import extra
+from untrained.data import Source, load
+from untrained.data.parts import TRAIN, Pictures
+from untrained.engine import Store
+from untrained.engine.score import Subject, home_of, source_for, subject_of
+from untrained.errors import UsageError
+from untrained.probe.guard import random_state
+from untrained.rng import seed_for
+from untrained.spaces import Space
+from untrained.strategies._run import Run
+from untrained.strategies.select import Standing
+from untrained.strategies.winner import ranking_of, won
+from untrained.types import Arch, Task
+
+WEIGHTS, TRAINING = "model.pt", "train.json"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A network with its weights, and what is known about it."""
+
+    arch: str
+    space: str  # empty for a network of the user's own
+    network: nn.Module
+    task: Task
+    weights: str  # where they come from; empty where they are as they were made, untrained as far as is known
+    data: str = ""
+    classes: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()  # of each channel, on the scale 0 to 1
+    std: tuple[float, ...] = ()
+    training: dict[str, Any] = field(default_factory=dict)  # what `train.json` says
+    run: Run | None = None
+    standing: Standing | None = None  # in the ranking of the run
+
+    def inputs(self, samples: int) -> Tensor:
+        """Random inputs that the network can read; a few are the first of many."""
+        return load("noise", self.task).batch(samples).inputs
+
+
+def found(
+    what: "str | Path | Arch | nn.Module",
+    space: str | Space,
+    weights: str | Path | None,
+    data: str | None,
+    input_shape: tuple[int, ...] | None,
+    num_classes: int | None,
+    root: str | Path | None,
+) -> Found:
+    folder = Path(what) if isinstance(what, str | Path) and os.path.isdir(what) else None
+    training, run, standing = _training(folder), None, None
+    if folder and Path(folder, "run.json").is_file():
+        run = Run.read(folder)
+        best = won(folder)
+        standing = _standing(run, best.arch)
+        what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
+    elif folder and not training:
+        raise UsageError(f"{folder} holds neither a search nor a training; `untrained search --run {folder}` makes one")
+    if training:
+        asked = training["asked"]
+        what, space, data = asked["arch"], asked["space"] or space, data or asked["data"]
+        standing = standing if standing and str(standing.arch) == asked["arch"] else None
+    subject = subject_of(str(what) if isinstance(what, Path) else what, space, "cpu")
+    if training:
+        task, classes, normal = _of_training(training)
+    else:
+        source = source_for(subject, data or "noise", input_shape, num_classes, root)
+        task, classes, normal = source.task, _classes(source, data), _normal(source, data)
+    network = _built(subject, task)
+    file = Path(weights) if weights else Path(folder, WEIGHTS) if training and folder else None
+    if file:
+        _fill(network, file)
+    origin = str(file) if file else "the module itself" if isinstance(what, nn.Module) else ""
+    own = subject.arch.space in ("module", "factory", "timm")
+    home = "" if own else space if isinstance(space, str) else home_of(subject.arch, space).name
+    about = (data or "", classes, *normal, training if not weights else {}, run, standing)
+    return Found(str(subject.arch), home, network, task, origin, *about)
+
+
+def _training(folder: Path | None) -> dict[str, Any]:
+    """What a training in this folder says; nothing where there was none."""
+    path = Path(folder or "", TRAINING)
+    if folder is None or not path.is_file() or not Path(folder, WEIGHTS).is_file():
+        return {}
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _of_training(facts), [facts["asked"][name] for name in ("arch", "space", "data")]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} cannot be read: {error}; the command that made it makes it anew") from error
+    return facts
+
+
+def _of_training(facts: dict[str, Any]) -> tuple[Task, tuple[str, ...], tuple[tuple[float, ...], tuple[float, ...]]]:
+    told: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in facts["task"].items()
+    }
+    normal = facts.get("normal") or {"mean": (), "std": ()}
+    return Task(**told), tuple(facts.get("classes") or ()), (_flat(normal["mean"]), _flat(normal["std"]))
+
+
+def _standing(run: Run, arch: Arch) -> Standing | None:
+    """Its place in the ranking of a run."""
+    with Store(run.store) as store:
+        standings = ranking_of(run, list(store)).standings
+    return next((standing for standing in standings if standing.arch == arch), None)
+
+
+def _classes(source: Source, data: str | None) -> tuple[str, ...]:
+    return source.classes if data and len(source.classes) == source.task.num_classes else ()
+
+
+def _normal(source: Source, data: str | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel of the data; nothing for samples that are made up, and for tables."""
+    try:
+        part = source.parts[TRAIN] if data else None
+    except UsageError:
+        part = None
+    return (_flat(part.mean), _flat(part.std)) if isinstance(part, Pictures) else ((), ())
+
+
+def _flat(values: Any) -> tuple[float, ...]:
+    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())
+
+
+def _built(subject: Subject, task: Task) -> nn.Module:
+    """With the weights that it is judged with; a module keeps its own, and is copied."""
+    with random_state(seed_for("weights", subject.arch.space, subject.arch, 0)):
+        made = subject.build(task)
+    return (deepcopy(made) if subject.arch.space == "module" else made).cpu().eval()
+
+
+def _fill(network: nn.Module, file: Path) -> None:
+    """Put the weights of a file into the network. Nothing in the file is run."""
+    if not file.is_file():
+        raise UsageError(f"there is no file {file}; --weights wants a state dict, a .pt or a .safetensors file")
+    state = _read(file)
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise UsageError(f"{file} holds no state dict: save the weights by torch.save(network.state_dict(), ...)")
+    wanted = network.state_dict()
+    missing, strange = [n for n in wanted if n not in state], [n for n in state if n not in wanted]
+    other = [n for n in wanted if n in state and wanted[n].shape != state[n].shape]
+    for names, said in (
+        (missing, "lacks"),
+        (strange, "has, and the network has not,"),
+        (other, "has in another shape"),
+    ):
+        if names:
+            raise UsageError(f"{file} is of another network: it {said} {names[0]} ({len(names)} such weights)")
+    network.load_state_dict(state)
+
+
+def _read(file: Path) -> Any:
+    if file.suffix == ".safetensors":
+        try:
+            return extra("safetensors.torch", "safetensors").load_file(file)
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(f"{file} is no safetensors file: {error}") from error
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"{file} is refused: it is damaged, or holds more than weights, which could run code; "
+            "save a state dict by torch.save(network.state_dict(), ...)"
+        ) from error
