@@ -44,3 +44,17 @@ def export(
         made = exports.export(what, out, space=space, weights=weights, data=data, **size)  # type: ignore[arg-type]
     document = {"folder": str(made.folder), **made.config, "missing": made.missing}
     print_json(document) if as_json else show_exported(made)
+
+
+def deliver(run: Path, out: Path, recipe: str, device: str, data_root: Path | None, quiet: bool) -> None:
+    """Train the winner of a run on its data, and take it out."""
+    from untrained import exports, reports, training
+    from untrained._terminal_export import show_exported
+    from untrained._terminal_train import show_trained, training_bar
+
+    with training_bar(quiet) as watch, stdout_kept(quiet):
+        trained = training.train(run, recipe=recipe, device=device, data_root=data_root, watch=watch)
+        page, made = reports.report(run), exports.export(run, out, data_root=data_root)
+    if not quiet:
+        show_trained(trained, page)
+        show_exported(made)

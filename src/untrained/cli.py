@@ -62,6 +62,10 @@ def search(
         ),
     ] = None,
     no_confirm: Annotated[bool, typer.Option("--no-confirm", help="Believe the proxy.")] = False,
+    export: Annotated[
+        Path | None, typer.Option(help="Train the best, and write it to this folder, which needs nothing of ours.")
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="How --export trains; see `untrained list recipes`.")] = "quick",
     max_params: Annotated[str | None, typer.Option(help="Nothing with more parameters: 1M.")] = None,
     min_params: Annotated[str | None, typer.Option(help="Nothing with fewer parameters: 100k.")] = None,
     max_flops: Annotated[str | None, typer.Option(help="Nothing with more multiply-adds: 150M.")] = None,
@@ -91,7 +95,7 @@ def search(
 
     Example: untrained search --budget 1000 --seeds 3 --run runs/mine
 
-    Example: untrained search --data folder:./photos --input-size 64 --max-params 2M
+    Example: untrained search --data folder:./photos --input-size 64 --max-params 2M --export model
 
     Example: untrained search --budget 5000 --screen params,naswot --keep 10%
 
@@ -119,6 +123,8 @@ def search(
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
     page = found.report()
     print_json(rows(found.records)) if as_json else show_result(found, page)
+    if export and found.ranking.standings:
+        _cli_export.deliver(found.run.folder, export, recipe, device, data_root, as_json)
     raise typer.Exit(0 if found.ranking.standings else 1)
 
 

@@ -52,8 +52,8 @@ def wrong(answer: Answer) -> str:
 
 COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate "
-    "--confirm --no-confirm --max-params --min-params --max-flops --max-memory --max-latency --data --label "
-    "--input-size "
+    "--confirm --no-confirm --export --recipe --max-params --min-params --max-flops --max-memory --max-latency "
+    "--data --label --input-size "
     "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
     "score": "what --rank --proxy --space --input-shape --classes --data --label --seeds --device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
