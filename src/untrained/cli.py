@@ -21,6 +21,7 @@ from untrained._cli import (
     Seeds,
     Space,
     TimeLimit,
+    WarmUp,
     Workers,
     app,
     default_data,
@@ -51,6 +52,7 @@ def search(
     validate: Annotated[
         str, typer.Option(help="The last word of hnas and screen: table:cifar10_val_12 or training(epochs=3).")
     ] = "",
+    warm_up: WarmUp = "",
     max_params: Annotated[str | None, typer.Option(help="Nothing with more parameters: 1M.")] = None,
     min_params: Annotated[str | None, typer.Option(help="Nothing with fewer parameters: 100k.")] = None,
     max_flops: Annotated[str | None, typer.Option(help="Nothing with more multiply-adds: 150M.")] = None,
@@ -83,6 +85,8 @@ def search(
     Example: untrained search --strategy evolution --max-params 1M --max-flops 150M
 
     Example: untrained search --strategy "screen(pool=600,top=20)" --validate "training(epochs=3,samples=1500)"
+
+    Example: untrained search --proxy "sigeo(preset=vision)" --warm-up 10% --data digits
     """
     from untrained import strategies
     from untrained._quantities import seconds
@@ -93,7 +97,7 @@ def search(
     chance = {"seed": seed, "seeds": seeds, "data": data or default_data(), "data_root": data_root}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
-    limits |= {"max_latency": max_latency, "validate": validate}
+    limits |= {"max_latency": max_latency, "validate": validate, "warm_up": warm_up}
     with watching(as_json, seconds(time) if time else None) as watch, stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
     page = found.report()
@@ -113,6 +117,7 @@ def score(
         int | None, typer.Option(min=1, help="Number of classes.", show_default="the network's outputs")
     ] = None,
     data: Data = None,
+    warm_up: WarmUp = "",
     seeds: Seeds = 1,
     device: Device = "cpu",
     data_root: DataRoot = None,
@@ -131,6 +136,7 @@ def score(
 
     shape = _shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
+    options |= {"warm_up": warm_up}
     with stdout_kept(as_json):
         records = engine.score(what, named(proxy), data, space=space, input_shape=shape, **options)
     print_json(rows(records)) if as_json else show_records(rows(records))

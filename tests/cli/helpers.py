@@ -51,12 +51,12 @@ def wrong(answer: Answer) -> str:
 
 
 COMMANDS = {
-    "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate "
+    "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate --warm-up "
     "--max-params --min-params --max-flops --max-memory --max-latency --data "
     "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
-    "score": "what --proxy --space --input-shape --classes --data --seeds --device --data-root --json",
-    "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
-    "--workers --ray --time-limit --run --data-root --json",
+    "score": "what --proxy --space --input-shape --classes --data --warm-up --seeds --device --data-root --json",
+    "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
+    "--device --workers --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
