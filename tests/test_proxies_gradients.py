@@ -4,7 +4,7 @@ f(x) = W x + b with cross entropy: with p = softmax(f(x)) and e the label's unit
 g_i = (p_i - e_i) (x_i, 1)^T, the Jacobian I (x) (x_i, 1)^T, and the Hessian by which `hessian_gradient` multiplies.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 
 import numpy as np
@@ -155,12 +155,39 @@ def test_sigeo_is_equation_7(linear, options, l1, l2, l3):
     assert score(f"sigeo({options})" if options else "sigeo", model, batch) == pytest.approx(expected, rel=1e-9)
 
 
-def test_published_sigeo_sums_the_gradients_before_it_takes_the_absolute_value_of_a_layer(linear):
+PRESETS = {"zero-shot": (1, 1, 0), "vision": (1, 50, 1), "recommendation": (1, 1, 1)}  # of the paper's appendix E
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_weights_of_sigeo_have_presets(linear, preset):
+    model, batch, _ = linear
+    l1, l2, l3 = PRESETS[preset]
+    assert score(f"sigeo(preset={preset})", model, batch) == score(f"sigeo(l1={l1},l2={l2},l3={l3})", model, batch)
+
+
+def test_zico_is_the_special_case_of_sigeo(linear):
+    model, batch, _ = linear
+    assert score("sigeo(l2=0,l3=0,batches=2)", model, batch) == score("zico", model, batch)
+    assert score("sigeo(preset=vision,l2=0,l3=0)", model, batch) == score("zico(batches=4)", model, batch)
+
+
+def test_sigeo_reads_the_weights_that_a_model_has(linear):
+    """Other weights, as after a warm-up: ln FR - L_k of those, worked out from them alone."""
+    model, batch, s = linear
+    parts = [replace(s, W=2 * s.W).part(2 * k, 2 * k + 2) for k in range(4)]
+    with torch.no_grad():
+        model.weight.mul_(2)
+    fisher_rao = np.mean([(part.W * part.gw).sum() ** 2 for part in parts])
+    found = score("sigeo(preset=recommendation,l1=0)", model, batch)
+    assert found == pytest.approx(log(fisher_rao) - parts[-1].loss, rel=1e-9)
+
+
+def test_sigeo_of_the_notebook_sums_the_gradients_before_it_takes_the_absolute_value_of_a_layer(linear):
     model, batch, s = linear
     parts = [s.part(4 * k, 4 * k + 4) for k in range(2)]
     fisher_rao = abs((s.W * sum(part.gw for part in parts)).sum()) + 1e-5
     expected = zico_by_hand(parts) + log(fisher_rao)
-    assert score("sigeo(variant=published,batches=2)", model, batch) == pytest.approx(expected, rel=1e-9)
+    assert score("sigeo(variant=notebook,batches=2)", model, batch) == pytest.approx(expected, rel=1e-9)
 
 
 METRICS = ("grad", "grad_norm", "snip", "grasp", "trace", "knas", "fisher", "synflow")

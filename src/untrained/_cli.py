@@ -41,6 +41,9 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one a core, or one a GPU")]
 Ray = Annotated[str | None, typer.Option(help="Work on a Ray cluster: local, or its address.")]
 TimeLimit = Annotated[str | None, typer.Option(help="Fail an architecture that takes longer: 30s.")]
+WarmUp = Annotated[
+    str, typer.Option(help="Train on a share of the data before judging: 10%, 10%(paths=each), 1%(preset=nasrec).")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")]
 
 

@@ -16,6 +16,7 @@ from untrained._cli import (
     Seeds,
     Space,
     TimeLimit,
+    WarmUp,
     Workers,
     app,
     default_data,
@@ -37,6 +38,7 @@ def bench(
     data: Annotated[
         str | None, typer.Option(help="What networks look at.", show_default="the data set, or digits")
     ] = None,
+    warm_up: WarmUp = "",
     seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = None,
@@ -58,6 +60,7 @@ def bench(
 
     what = {"benchmark": benchmark, "metric": metric, "samples": samples, "scores": scores, "data": data, "run": run}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "data_root": data_root}
+    what |= {"warm_up": warm_up}
     with watching(as_json) as watch, stdout_kept(as_json):
         found: Trust = studies.bench(space, proxy, dataset, seed=seed, seeds=seeds, watch=watch, **what, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)

@@ -128,7 +128,8 @@ def kept(row: dict[str, Any]) -> str:
 def _cost(run: Run) -> str:
     """Where the time went: `31 s; building 5 s, measuring 22 s, idle 4 s on 2 workers`."""
     names = {"build": "building", "transfer": "moving", "measure": "measuring", "idle": "idle"}
-    sums = {told: sum(row[name] for row in run.workers) for name, told in names.items()}
+    sums = {"warming up": run.warm_up_seconds}
+    sums |= {told: sum(row[name] for row in run.workers) for name, told in names.items()}
     spent = ", ".join(f"{told} {duration(seconds)}" for told, seconds in sums.items() if seconds >= 0.01)
     deaths = sum(row["deaths"] for row in run.workers)
     who = f" by {len(run.workers)} workers" if len(run.workers) > 1 else ""

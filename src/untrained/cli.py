@@ -23,6 +23,7 @@ from untrained._cli import (
     Seeds,
     Space,
     TimeLimit,
+    WarmUp,
     Workers,
     app,
     default_data,
@@ -55,6 +56,7 @@ def search(
     validate: Annotated[
         str, typer.Option(help="The last word of hnas and screen: table:cifar10_val_12 or training(epochs=3).")
     ] = "",
+    warm_up: WarmUp = "",
     confirm: Annotated[
         int | None,
         typer.Option(
@@ -104,6 +106,8 @@ def search(
     Example: untrained search --data npz:./mine.npz --confirm 5
 
     Example: untrained search --strategy "screen(pool=600,top=20)" --validate "training(epochs=3,samples=1500)"
+
+    Example: untrained search --proxy "sigeo(preset=vision)" --warm-up 10% --data digits
     """
     from untrained import strategies
     from untrained._quantities import seconds
@@ -117,7 +121,7 @@ def search(
     chance |= {"input_size": input_size, "look": None if as_json else show_shortly}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
-    limits |= {"max_latency": max_latency, "validate": validate}
+    limits |= {"max_latency": max_latency, "validate": validate, "warm_up": warm_up}
     crew |= {"confirm": 0 if no_confirm else confirm or usual(data or default_data())}
     with watching(as_json, seconds(time) if time else None) as watch, stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
@@ -145,6 +149,7 @@ def score(
     ] = None,
     data: Data = None,
     label: Label = None,
+    warm_up: WarmUp = "",
     seeds: Seeds = 1,
     device: Device = "cpu",
     data_root: DataRoot = None,
@@ -167,7 +172,7 @@ def score(
     from untrained.strategies.select import rows
 
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
-    options |= {"space": space, "input_shape": shape(input_shape) if input_shape else None}
+    options |= {"space": space, "warm_up": warm_up, "input_shape": shape(input_shape) if input_shape else None}
     seen = labelled(data, label)
     with stdout_kept(as_json):
         ranked = studies.rank(what, named(proxy), seen, **options) if rank else None

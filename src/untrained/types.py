@@ -86,6 +86,9 @@ class Failure:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
+FRESH = "default"  # weights as they are drawn
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One measurement of one architecture: a value or the reason why there is none, never both, never neither."""
@@ -97,7 +100,7 @@ class Record:
     value: float | None = None
     error: Failure | None = None
     data: str = ""  # fingerprint of the batch that was looked at
-    init: str = "default"
+    init: str = FRESH  # where the weights come from
     dtype: str = "float32"
     device: str = "cpu"
     note: str = ""  # what a reader of the value must know, such as that it was measured on fewer samples

@@ -176,13 +176,14 @@ LOOSER = {  # relative difference allowed, and why
     "gradsign": (1e-2, "counts signs, some of them of gradients that are rounding: a bias before a norm"),
     "zico": (1e-2, "two batches: divides by |g1 - g2| / 2, which may be rounding"),
     "harmonic_mean": (1e-2, "holds zico"),
+    "sigeo(variant=published)": (0.2, "reads one coordinate a layer: of a bias before a norm that is rounding"),
 }
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])  # which is drawn by the bits of weights
 def test_single_and_double_precision_agree(name):
     """On networks without ReLU, to 1e-4 relative: elsewhere a rounding may put a neuron on the other side."""
-    tolerance, _ = LOOSER.get(name.partition("(")[0], (1e-4, ""))
+    tolerance, _ = LOOSER.get(name) or LOOSER.get(name.partition("(")[0], (1e-4, ""))
     for kind in ("smooth", "vit"):
         single, double = known(kind)[name], precise(kind)[name]
         assert single == (pytest.approx(double, rel=tolerance) if isinstance(double, float) else double), kind

@@ -81,7 +81,7 @@ TABLE = [
     Row("A.zico_2x64", "zico", TWO_BATCHES),
     Row("A.zico_4x64", "zico(batches=4,samples=256)"),
     Row("A.sigeo_notebook_4x64/zico", "zico(batches=4,samples=256)"),
-    Row("A.sigeo_notebook_4x64/zico_plus_logFR", "sigeo(variant=published)"),
+    Row("A.sigeo_notebook_4x64/zico_plus_logFR", "sigeo(variant=notebook)"),
     Row("A.zen_fixed_b16", "zen"),
     Row("A.aznas_fixed_b16/expressivity", "expressivity"),
     Row("A.aznas_fixed_b16/progressivity", "progressivity", part_of("A.aznas_fixed_b16/expressivity", 1e-5)),

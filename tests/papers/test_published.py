@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.conftest import shared
-from untrained.papers import dextr, dextr_figures, hnas, hnas_ablations, hnas_cells, nasi, sigeo
+from untrained.papers import dextr, dextr_figures, hnas, hnas_ablations, hnas_cells, nasi, sigeo, sigeo_warmup
 from untrained.papers.hnas_cells import CELLS
 from untrained.spaces import load_space
 
@@ -110,6 +110,14 @@ def test_hnas_ablations():
         block = text("hnas").partition(f"\n{before}")[2].splitlines()
         rows = [numbers(line) for line in block if re.match(r"\d+\t", line)][: 2 * len(sizes)]
         assert [table[f"{which}:{size}"] for which in ("M", "kappa") for size in sizes] == rows
+
+
+def test_sigeo_table_3():
+    """The columns of NAS-Bench-201 with CIFAR-10: the third and fourth of ten numbers."""
+    for name, label in (("ZiCo", "zico"), ("SiGeo", "sigeo")):
+        for level in sigeo_warmup.LEVELS:
+            (row,) = printed("sigeo", f"{name} {level}% ", 4)
+            assert sigeo_warmup.TABLE_3[f"{label}/{level}"] == row[2:]
 
 
 def test_sigeo_table_2():

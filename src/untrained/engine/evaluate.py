@@ -16,11 +16,11 @@ from untrained.data import Source
 from untrained.data._source import fingerprint
 from untrained.engine.executor import Executor, Inline
 from untrained.engine.faults import first_line, kind_of
-from untrained.engine.measure import Blanks, Build, Examiner
+from untrained.engine.measure import Blanks, Build, Examiner, Warm
 from untrained.engine.store import Key, Store, key_of
 from untrained.errors import UsageError
 from untrained.proxies import Proxy
-from untrained.types import Arch, Batch, Record
+from untrained.types import FRESH, Arch, Batch, Record
 
 
 class Evaluator(Protocol):
@@ -38,6 +38,7 @@ class ProxyEvaluator:
     executor: Executor
     device: str = "cpu"
     store: Store | None = None
+    init: str = FRESH  # the weights that networks are judged with
     measured: int = 0  # architectures of which the store did not know everything
 
     @staticmethod
@@ -49,11 +50,13 @@ class ProxyEvaluator:
         device: str = "cpu",
         store: Store | None = None,
         alike: bool = True,
+        init: str = FRESH,
+        warm: Warm | None = None,
     ) -> "ProxyEvaluator":
         """Asks in this process; `build` may be any function."""
         samples = Samples.of(source, proxies, seeds)
-        examiner = Examiner(build, proxies, source.task.loss, samples.largest(), device)
-        return ProxyEvaluator(samples, proxies, Inline(examiner, alike), device, store)
+        examiner = Examiner(build, proxies, source.task.loss, samples.largest(), device, warm)
+        return ProxyEvaluator(samples, proxies, Inline(examiner, alike), device, store, init)
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
         """The records of one architecture after the other, in the order in which they were asked for, and for each in
@@ -89,9 +92,11 @@ class ProxyEvaluator:
 
     def _blanks(self, arch: Arch, seed: int) -> list[Record]:
         """The records as far as they are known before anything is measured."""
-        kind = torch.device(self.device).type
-        task, data = self.samples.source.task, self.samples.fingerprint
-        return [Record(arch, p.measure, task, seed, 0.0, data=data(p.samples, seed), device=kind) for p in self.proxies]
+        task, data, kind = self.samples.source.task, self.samples.fingerprint, torch.device(self.device).type
+        return [
+            Record(arch, p.measure, task, seed, 0.0, data=data(p.samples, seed), init=self.init, device=kind)
+            for p in self.proxies
+        ]
 
 
 def _adopted(blank: Record, answer: Record) -> Record:

@@ -5,24 +5,31 @@ from typing import Any
 
 from untrained._load import absolute
 from untrained.engine.evaluate import Samples
-from untrained.engine.measure import Examiner, Job
+from untrained.engine.measure import Examiner, Job, Start
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import Space, load_space
 
 
 def job_for(
-    space: str | Space, proxies: Sequence[Proxy], samples: Samples, device: str, typed: Mapping[str, str] | None = None
+    space: str | Space,
+    proxies: Sequence[Proxy],
+    samples: Samples,
+    device: str,
+    typed: Mapping[str, str] | None = None,
+    start: Start | None = None,
 ) -> Job | Examiner:
     """A `Job` where the space and all proxies can be found by name, and else an `Examiner` that works here. `typed`
-    holds, by measure, the names under which the user's own proxies were loaded."""
+    holds, by measure, the names under which the user's own proxies were loaded; `start` gives networks other weights
+    than fresh ones."""
     task, batches = samples.source.task, samples.largest()
     home = _name(space, load_space)
     names = [_name((typed or {}).get(proxy.measure, proxy), load_proxy) for proxy in proxies]
     if home and all(names):
-        return Job(home, tuple(name for name in names if name), task, batches, device)
+        return Job(home, tuple(name for name in names if name), task, batches, device, start)
     built = load_space(space)
-    return Examiner(lambda arch: built.build(arch, task, device), proxies, task.loss, batches, device)
+    warm = start.open(lambda: built.supernet(task, device), device) if start else None
+    return Examiner(lambda arch: built.build(arch, task, device), proxies, task.loss, batches, device, warm)
 
 
 def _name(what: "str | Space | Proxy", load: Callable[[Any], object]) -> str | None:

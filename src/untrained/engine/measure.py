@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, isnan
 from time import perf_counter
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -20,10 +21,31 @@ from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
 from untrained.rng import seed_for
 from untrained.spaces import load_space
-from untrained.types import Arch, Batch, Failure, Record, Task
+from untrained.types import FRESH, Arch, Batch, Failure, Record, Task
 
-Blanks = Sequence[Record]  # of one architecture and one seed: as far as they are known before anything is measured
+Blanks = Sequence[
+    Record
+]  # of one architecture, seed and kind of weights: as far as they are known before anything is measured
 Build = Callable[[Arch], nn.Module]
+Warm = Callable[[nn.Module, Arch, int], None]  # changes the fresh weights of a network, given its name and the seed
+
+
+class Start(Protocol):
+    """Other weights for networks than fresh ones. It travels with the job, so it must hold what it needs."""
+
+    @property
+    def init(self) -> str:
+        """Everything that decides these weights, as records are filed under."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """What it took before the first network was asked for, all sittings together."""
+        ...
+
+    def open(self, supernet: Callable[[], Any], device: str) -> Warm:
+        """Ready to work on a device; `supernet` makes that of the space."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -36,6 +58,7 @@ class Job:
     task: Task
     batches: Mapping[int, Batch]  # by seed
     device: str = "cpu"
+    start: Start | None = None
 
     def on(self, slot: int) -> "Job":
         """The same job for one of several workers: those on GPUs take turns."""
@@ -45,7 +68,8 @@ class Job:
     def open(self) -> "Examiner":
         home, task, device = load_space(self.space), self.task, self.device
         judges = [load_proxy(name) for name in self.proxies]
-        return Examiner(lambda arch: home.build(arch, task, device), judges, task.loss, self.batches, device)
+        warm = self.start.open(lambda: home.supernet(task, device), device) if self.start else None
+        return Examiner(lambda arch: home.build(arch, task, device), judges, task.loss, self.batches, device, warm)
 
 
 @dataclass
@@ -57,6 +81,7 @@ class Examiner:
     loss: str
     batches: Mapping[int, Batch]  # by seed; each proxy sees the first of the samples
     device: str = "cpu"
+    warm: Warm | None = None  # for records that do not ask for fresh weights
     _moved: dict[int, Batch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,15 +91,18 @@ class Examiner:
     def __call__(self, blanks: Blanks) -> list[Record]:
         """The records that the blanks ask for. The network is built once, and all proxies share one probe of the
         largest batch; a small batch is the head of a large one, so no record depends on what else was asked."""
-        sitting = _Sitting(self, blanks[0].arch, blanks[0].seed)
+        sitting = _Sitting(self, blanks[0])
         judges = told_apart(self.proxies)
         answers = [sitting.ask(judges[blank.measure], blank) for blank in blanks]
         return sitting.closed(answers)
 
-    def network(self, arch: Arch, seed: int) -> nn.Module:
-        """The network with weights that depend on the architecture and the seed alone, made on the device."""
+    def network(self, arch: Arch, seed: int, init: str = FRESH) -> nn.Module:
+        """The network with weights that depend on the architecture, the seed and `init` alone, made on the device."""
         with random_state(seed_for("weights", arch.space, arch, seed)):
-            return self.build(arch)
+            model = self.build(arch)
+        if init != FRESH and self.warm:
+            self.warm(model, arch, seed)
+        return model
 
     def batch(self, seed: int) -> Batch:
         if seed not in self._moved:
@@ -85,10 +113,10 @@ class Examiner:
 class _Sitting:
     """One network on the table."""
 
-    def __init__(self, examiner: Examiner, arch: Arch, seed: int) -> None:
-        self.examiner, self.seed, self.device = examiner, seed, _Device(examiner.device)
+    def __init__(self, examiner: Examiner, blank: Record) -> None:
+        self.examiner, self.seed, self.device = examiner, blank.seed, _Device(examiner.device)
         start = perf_counter()
-        made = attempt(examiner.network, arch, seed)
+        made = attempt(examiner.network, blank.arch, blank.seed, blank.init)
         self.device.wait()
         built = perf_counter()
         self.subject = made if isinstance(made, Failure) else attempt(self._moved, made)

@@ -14,6 +14,7 @@ from untrained._load import UserCodeError, from_file, names_file, own_traceback
 from untrained.data import Source, from_tensors, load
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
+from untrained.engine.measure import Start
 from untrained.engine.store import Store
 from untrained.engine.zoo import in_zoo, input_shape, made
 from untrained.errors import UsageError
@@ -35,6 +36,7 @@ class Subject:
     task: Task
     build: Callable[[Task], nn.Module]
     stored: bool  # a network of the user's own may change under its name, so it is never read from a store
+    home: Space | None = None
 
 
 def score(
@@ -46,6 +48,7 @@ def score(
     input_shape: tuple[int, ...] | None = None,
     num_classes: int | None = None,
     seeds: int = 1,
+    warm_up: str = "",
     device: str = "cpu",
     store: "str | Path | Store | None" = None,
     data_root: str | Path | None = None,
@@ -53,17 +56,19 @@ def score(
     """Judge one or many networks at initialisation: one Record a network, proxy and seed.
 
     `score(model, inputs)` is the short form for a network of one's own: a tensor as second argument is the data. A
-    model is judged with the weights it has; architectures and factories are initialised anew for every seed.
+    model is judged with the weights it has; architectures and factories are initialised anew for every seed. `warm_up`
+    trains before judging, as in `search`: "10%" of data that have labels. A model of one's own is not touched by it.
     """
     if isinstance(proxies, Tensor):
         data, proxies = proxies, ("dextr",)
     chosen = [load_proxy(p) for p in ([proxies] if isinstance(proxies, str | Proxy) else proxies)]
     if not chosen or seeds < 1:
         raise UsageError("score needs a proxy and a seed: at least one proxy, such as dextr, and seeds at least 1")
-    subjects = [subject_of(one, space, device) for one in _listed(what)]
+    subjects = [subject_of(one, space, device, bool(warm_up)) for one in _listed(what)]
     if len(subjects) < 2 and (lonely := next((p for p in chosen if p.parts), None)):
         raise UsageError(f"{lonely.name} compares networks with each other; give at least two")
     records: list[Record] = []
+    starts = _Starts(warm_up, device)
     with _opened(store) as opened:
         for subject in subjects:
             source = source_for(subject, data, input_shape, num_classes, data_root)
@@ -75,6 +80,7 @@ def score(
                 device,
                 opened if subject.stored else None,
                 alike=False,  # all threads for one network
+                **starts(subject, source),
             )
             records.extend(record for batch in evaluate([subject.arch]) for record in batch)
     return records + [record for judge in chosen if judge.parts for record in aggregated(records, judge)]
@@ -93,11 +99,12 @@ def _listed(what: Any) -> Iterable[What]:
     return what
 
 
-def subject_of(what: Any, space: str | Space, device: str) -> Subject:
+def subject_of(what: Any, space: str | Space, device: str, warm: bool = False) -> Subject:
     """What `what` means: a module, the factory of a user, an architecture or its string in `space`."""
     if isinstance(what, nn.Module):
         name = type(what).__name__
-        return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: _on(what, device), stored=False)
+        copied = deepcopy if warm else _itself  # a warm-up must not reach the user's own
+        return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: _on(copied(what), device), False)
     if isinstance(what, str) and in_zoo(what):
         arch, task = Arch("timm", (("network", what),), what), replace(_OWN, input_shape=input_shape(what))
         return Subject(arch, task, lambda task: made(what, task.num_classes), stored=False)
@@ -110,7 +117,27 @@ def subject_of(what: Any, space: str | Space, device: str) -> Subject:
         raise UsageError(f"cannot score a {type(what).__name__}; give a module, an architecture, or 'file.py:factory'")
     home = home_of(what, space)
     known = home.name in SPACES and SPACES[home.name] is home
-    return Subject(what, home.task, lambda task: home.build(what, task, device), stored=known)
+    return Subject(what, home.task, lambda task: home.build(what, task, device), known, home)
+
+
+class _Starts:
+    """What networks start from. The supernet of a space is warmed up once, for all of its architectures."""
+
+    def __init__(self, warm_up: str, device: str) -> None:
+        self.warm_up, self.device = warm_up, device
+        self.known: dict[tuple[str, Task], Start] = {}
+
+    def __call__(self, subject: Subject, source: Source) -> dict[str, Any]:
+        from untrained.training.warmup import WarmUp  # it is made of what is in this room
+
+        if not self.warm_up:
+            return {}
+        key = subject.home.name if subject.home else "", source.task
+        if key not in self.known:
+            self.known[key] = WarmUp.of(self.warm_up, source).begin(subject.home, 0, self.device, None, None)
+        home, start = subject.home, self.known[key]
+        made = start.open(lambda: home.supernet(source.task, self.device) if home else None, self.device)
+        return {"init": start.init, "warm": made}
 
 
 def home_of(arch: Arch, space: str | Space) -> Space:
@@ -121,6 +148,10 @@ def home_of(arch: Arch, space: str | Space) -> Space:
     if arch.space not in SPACES:
         raise UsageError(f"{arch} is of the space {arch.space!r}; say where it is, such as space='./mine.py:mynet'")
     return SPACES[arch.space]
+
+
+def _itself(model: nn.Module) -> nn.Module:
+    return model
 
 
 def _on(model: nn.Module, device: str) -> nn.Module:

@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 from untrained._load import parse_call
 from untrained._root import data_root
 from untrained.data import Source, load
+from untrained.engine.measure import Start
 from untrained.errors import UsageError
 from untrained.papers._item import Effort
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import load_space
+from untrained.strategies._desk import warming
 from untrained.strategies._run import STORE
 from untrained.studies._judge import column
 from untrained.studies._scores import scored
 from untrained.studies._truth import Truth, known, looked_at
+from untrained.training.warmup import WarmUp
 from untrained.types import Arch, Task
 
 Scores = NDArray[np.float64]  # (seeds, architectures)
@@ -82,18 +85,28 @@ class Sample(Measured):
         return self.truth.table.values(self.truth.archs, metric)[None]
 
 
-def look(effort: Effort, names: Sequence[str], place: Place, archs: Sequence[str] = ()) -> Sample:
-    """Measure architectures of a table by the proxies of these names: a random sample of it, or those of `archs`."""
+def look(effort: Effort, names: Sequence[str], place: Place, archs: Sequence[str] = (), warm_up: str = "") -> Sample:
+    """Measure architectures of a table by the proxies of these names: a random sample of it, or those of `archs`, after
+    the warm-up where one is asked for."""
     truth = known(place.space, place.benchmark, place.dataset, place.metric, effort.samples, 0, effort.data_root)
     truth = _settled(place, truth, archs)
     shown, source = _shown(place, truth, effort)
-    found = measure(effort, names, truth.space, truth.archs, source, place.label)
+    home = load_space(truth.space)
+    asked = WarmUp.of(warm_up, source) if warm_up else None
+    start = asked.begin(home, 0, effort.crew.device, effort.folder, warming(effort.watch)) if asked else None
+    found = measure(effort, names, truth.space, truth.archs, source, f"{place.label} {warm_up}".strip(), start)
     return Sample(**vars(found), place=place, truth=truth, source=source,
                   deviations=_deviations(place, truth, shown, source.task, effort))  # fmt: skip
 
 
 def measure(
-    effort: Effort, names: Sequence[str], space: str, archs: Sequence[Arch], source: Source, stage: str
+    effort: Effort,
+    names: Sequence[str],
+    space: str,
+    archs: Sequence[Arch],
+    source: Source,
+    stage: str,
+    start: Start | None = None,
 ) -> Measured:
     """What the proxies of these names say, in the folder of the effort, which remembers."""
     called = {name: capped(name, effort.batch) for name in names}
@@ -101,7 +114,8 @@ def measure(
     judges = {proxy.measure: proxy for proxy in proxies.values()}
     typed = {proxies[name].measure: call for name, call in called.items()}
     seeds, store = range(effort.seeds), effort.folder / STORE
-    done = scored(space, archs, list(judges.values()), source, seeds, effort.crew, store, typed, effort.watch, stage)
+    work = (effort.crew, store, typed, effort.watch, stage, start)
+    done = scored(space, archs, list(judges.values()), source, seeds, *work)
     found = {name: column(done.records, proxy.measure, archs, seeds) for name, proxy in proxies.items()}
     scores = {name: np.array(by_seed, dtype=np.float64) for name, (by_seed, _) in found.items()}
     return Measured(scores, {name: counted for name, (_, counted) in found.items()}, proxies)

@@ -11,7 +11,14 @@ from importlib.resources import files
 from untrained import _numbers
 from untrained.reports._html import copyable, facts, paragraph, section
 
-_COSTS = {"build": "Building networks", "transfer": "Moving to the device", "measure": "Measuring", "total": "Total"}
+_COSTS = {
+    "warm-up": "Warming up the supernet",
+    "build": "Building networks",
+    "build and warm-up": "Building and warming up networks",
+    "transfer": "Moving to the device",
+    "measure": "Measuring",
+    "total": "Total",
+}
 _SCRIPT = """
 if (navigator.clipboard) for (const button of document.querySelectorAll("button[data-copy]")) {
   button.hidden = false;

@@ -75,10 +75,14 @@ def summarise(run: Run, records: list[Record]) -> Summary:
             "seed": str(settings.seed),
             "device": settings.device,
             "budget": run.asked(),
+            **({"warm-up": settings.warm_up} if settings.warm_up else {}),
         },
         versions=run.versions,
         cost={
-            "build": sum(record.build_seconds for record in records),
+            **({"warm-up": run.warm_up_seconds} if run.warm_up_seconds else {}),
+            "build and warm-up" if settings.warm_up and not run.warm_up_seconds else "build": sum(
+                record.build_seconds for record in records
+            ),
             "transfer": sum(record.transfer_seconds for record in records),
             "measure": sum(record.measure_seconds for record in records),
             "total": run.wall_seconds,

@@ -13,7 +13,7 @@ from untrained.strategies._strategy import Strategy
 from untrained.strategies.budget import Budget, Fitness
 from untrained.strategies.drive import Drive, drive
 from untrained.strategies.screen import Listed, Screen
-from untrained.types import Arch, Record
+from untrained.types import FRESH, Arch, Record
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Progress:
 Watcher = Callable[[Progress], None]
 
 
+def warming(watch: Watcher | None) -> Callable[[int, int], None] | None:
+    """Tell whoever watches how many steps of a warm-up are done, of how many."""
+    return (lambda done, steps: watch(Progress("warming up", done, steps, 0, 1))) if watch else None
+
+
 @dataclass
 class Desk:
     """Stages of a search. Executor and store come when the work begins."""
@@ -40,6 +45,7 @@ class Desk:
     samples: Samples
     device: str
     watch: Watcher | None
+    init: str = FRESH  # the weights that networks are judged with; a screen always looks at fresh ones
     executor: Executor = field(init=False)
     store: Store = field(init=False)
     _pool: list[Record] = field(default_factory=list)  # what was judged for a strategy alone
@@ -62,12 +68,12 @@ class Desk:
 
     def _screening(self, sieve: Screen, asker: Strategy, budget: Budget) -> Drive:
         """The cheap proxies see everybody."""
-        asked = self._proxies(sieve.proxies)
+        asked = self._proxies(sieve.proxies, FRESH)
         return drive(asker, asked, budget, lambda records: None, self._listener("screening", asked, budget))
 
     def _scoring(self, asker: Strategy, budget: Budget, fit: Fitness) -> Drive:
         """Everybody who has a say sees what the strategy asks for."""
-        asked, dear = self._proxies(self.panel.judges), self.panel.validation
+        asked, dear = self._proxies(self.panel.judges, self.init), self.panel.validation
         source = self.samples.source
         evaluate = dear.evaluator(asked, source.task, self.samples.seeds[0], self.store) if dear else asked
         stage = "validating" if dear else "scoring"
@@ -75,7 +81,7 @@ class Desk:
 
     def judge(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
         """The records of a pool, for a strategy that has one; a pool that grows is one stage all the same."""
-        asked, total = self._proxies(self.panel.pool), self._judged + len(archs)
+        asked, total = self._proxies(self.panel.pool, self.init), self._judged + len(archs)
         with closing(asked(archs)) as answers:
             for records in answers:
                 self._pool += records
@@ -84,8 +90,8 @@ class Desk:
                 yield records
         self._measured += asked.measured
 
-    def _proxies(self, proxies: Sequence[Proxy]) -> ProxyEvaluator:
-        return ProxyEvaluator(self.samples, proxies, self.executor, self.device, self.store)
+    def _proxies(self, proxies: Sequence[Proxy], init: str) -> ProxyEvaluator:
+        return ProxyEvaluator(self.samples, proxies, self.executor, self.device, self.store, init)
 
     def _listener(self, stage: str, asked: ProxyEvaluator, budget: Budget) -> Callable[[int, Sequence[Record]], None]:
         return lambda done, records: self._tell(stage, done, budget.total, asked.measured, records)

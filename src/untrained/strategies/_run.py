@@ -12,6 +12,7 @@ from untrained import __version__
 from untrained._files import write_whole
 from untrained._typed import options
 from untrained.engine import Cost, Store
+from untrained.engine.measure import Start
 from untrained.errors import UsageError
 from untrained.strategies._bounds import LIMITS
 from untrained.strategies.budget import USUAL
@@ -36,6 +37,7 @@ class Settings:
     keep: str = ""  # and the share that they let pass
     objectives: str = ""  # proxies beside the first that a strategy weighs against it
     validate: str = ""  # what has the last word instead of the proxy
+    warm_up: str = ""  # the training before networks are judged
     max_params: str | None = None
     min_params: str | None = None
     max_flops: str | None = None
@@ -53,6 +55,7 @@ class Settings:
         words += [f"{self.screen}-{self.keep}"] if self.screen else []
         words += [f"input{self.input_size}"] if self.input_size else []
         words += [word for word in (self.objectives, self.validate) if word]
+        words += [f"warm-{self.warm_up}"] if self.warm_up else []
         words += [f"{name}-{said}" for name in LIMITS if (said := getattr(self, name)) is not None]
         plain = ("seed0", "x1", "cpu")
         return Path("runs", "-".join(for_a_file(word) for word in words if word not in plain))
@@ -74,6 +77,7 @@ class Run:
     beside: str = ""  # proxies that are recorded and decide nothing
     confirm: int = 0  # how many of each kind are trained briefly in the end
     wall_seconds: float = 0.0  # of all sittings together
+    warm_up_seconds: float = 0.0  # those of them in which a supernet was warmed up
     ended: str = ""  # why the last sitting ended
     limits: list[dict[str, Any]] = field(default_factory=list)  # each with what it turned down and what the best has
     workers: list[dict[str, Any]] = field(default_factory=list)  # what each did with its time, all sittings together
@@ -138,15 +142,23 @@ class Run:
         changed = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in ours if ours[name] != theirs[name]]
         if changed and before.begun():
             raise UsageError(f"{self.folder} holds another run, with {', '.join(changed)}; choose another --run folder")
-        return replace(self, wall_seconds=before.wall_seconds, workers=before.workers, versions=versions())
+        return replace(
+            self,
+            wall_seconds=before.wall_seconds,
+            warm_up_seconds=before.warm_up_seconds,
+            workers=before.workers,
+            versions=versions(),
+        )
 
-    def account(self, costs: Iterable[Cost], seconds: float, ended: str) -> "Run":
-        """This run after a sitting that took so many seconds."""
+    def account(self, costs: Iterable[Cost], seconds: float, ended: str, start: Start | None = None) -> "Run":
+        """This run after a sitting that took so many seconds; `start` knows what its own took."""
         rows = {row["worker"]: row for row in self.workers}
         for row in (cost.row() for cost in costs):
             former = rows.get(row["worker"], {})
             rows[row["worker"]] = {k: v if k == "worker" else v + former.get(k, 0) for k, v in row.items()}
-        return replace(self, wall_seconds=self.wall_seconds + seconds, workers=list(rows.values()), ended=ended)
+        warm = start.seconds if start else 0.0
+        wall = self.wall_seconds + warm - self.warm_up_seconds + seconds  # that of killed sittings is in no account yet
+        return replace(self, wall_seconds=wall, warm_up_seconds=warm, workers=list(rows.values()), ended=ended)
 
     def save(self) -> "Run":
         """Write `run.json` whole or not at all."""

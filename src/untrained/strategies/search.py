@@ -23,7 +23,7 @@ from untrained.spaces import Space, load_space
 from untrained.strategies import _trace
 from untrained.strategies._bounds import Bounds
 from untrained.strategies._check import Asked
-from untrained.strategies._desk import Desk
+from untrained.strategies._desk import Desk, warming
 from untrained.strategies._desk import Progress as Progress
 from untrained.strategies._desk import Watcher as Watcher
 from untrained.strategies._panel import wanted_high
@@ -31,6 +31,7 @@ from untrained.strategies._run import Run, Settings
 from untrained.strategies.budget import Budget
 from untrained.strategies.select import Ranking, fitness, rows
 from untrained.strategies.winner import CONFIRMED
+from untrained.training.warmup import WarmUp
 from untrained.types import Arch, Record
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def search(
     keep: str = "20%",
     beside: str = "",
     validate: str = "",
+    warm_up: str = "",
     confirm: int = 0,
     max_params: str | None = None,
     min_params: str | None = None,
@@ -111,6 +113,8 @@ def search(
     unless the strategy weighs several; parameters and FLOPs always are. `validate` names what has the last word for
     hnas and screen: "table:cifar10_val_12" or "training(epochs=3,samples=1500)". With `confirm` the best so many by
     proxy, by parameters and at random are trained briefly on the same data, and the best of them is the winner.
+    `warm_up` trains on a share of the data before judging, "10%" or "10%(paths=sandwich,rate=0.05)": the supernet of
+    the space, whose weights candidates inherit, or else, and with "10%(paths=each)", every candidate by itself.
     Limits are as people write them, "1M", "150M", "300MB", "5ms@cpu"; nothing beyond them is ever judged, and latency
     is measured on this machine.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
@@ -134,6 +138,7 @@ def search(
         look(source)
     if confirm:
         _ = source.parts  # who cannot be trained on says so now, and not after the search
+    warmth = WarmUp.of(warm_up, source) if warm_up else None
     said = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops}
     said |= {"max_memory": max_memory, "max_latency": max_latency}
     bounds = Bounds(home, source.task, said)
@@ -157,12 +162,17 @@ def search(
     code, kept = code_of(named, panel.asked), keep if screen else ""
     objectives = beside if chosen.needs("beside") else ""
     settings = Settings(named, panel.asked, chosen.label, data, seed, seeds, device, code, screen, kept, objectives,
-                        validate, input_size=input_size, **bounds.asked)  # fmt: skip
+                        validate, warm_up, input_size=input_size, **bounds.asked)  # fmt: skip
     folder = Path(run) if run else settings.default_folder()
     facts = decides.measure, decides.higher_is_better, decides.about
     begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm)
     limit = seconds(time_limit) if time_limit else None
-    job = job_for(space, panel.everybody, samples, device, panel.typed)
+    start = None
+    if warmth:
+        begun.resume().save()  # another run in this folder is not touched
+        start = warmth.begin(home, seed, device, folder, warming(watch))
+        desk.init = start.init
+    job = job_for(space, panel.everybody, samples, device, panel.typed, start)
     many = None if chosen.needs("judge") else enough.total
     with hired(job, workers, ray, limit, many) as desk.executor:
         sitting = begun.resume().save()
@@ -173,7 +183,7 @@ def search(
             records, ranking = bounds.settled(done.records + parts, decides.measure, decides.higher_is_better)
         best = ranking.standings[0].arch if ranking.standings else None
         sitting = replace(sitting, limits=bounds.kept(best))
-        sitting = sitting.account(desk.executor.costs(), done.seconds, done.ended).save()
+        sitting = sitting.account(desk.executor.costs(), done.seconds, done.ended, start).save()
     _trace.save(folder, getattr(asker, "trace", ()))
     result = Result(sitting, tuple(records), ranking)
     (folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking

@@ -57,10 +57,10 @@ def rank(records: Iterable[Record], measure: str, higher_is_better: bool) -> Ran
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Records as flat rows, each with mean, standard deviation and number of the scores over its seeds."""
     kept = list(records)
-    groups: dict[tuple[Arch, str], list[float]] = {}
+    groups: dict[tuple[Arch, str, str], list[float]] = {}
     for r in kept:
-        groups.setdefault((r.arch, r.measure), []).extend([r.value] if r.value is not None else [])
-    return [r.row() | _spread(groups[r.arch, r.measure]) for r in kept]
+        groups.setdefault((r.arch, r.measure, r.init), []).extend([r.value] if r.value is not None else [])
+    return [r.row() | _spread(groups[r.arch, r.measure, r.init]) for r in kept]
 
 
 def _spread(values: Sequence[float]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from untrained._quantities import seconds
 from untrained.data import Source
 from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated, expanded
+from untrained.engine.measure import Start
 from untrained.errors import UsageError
 from untrained.proxies import Proxy
 from untrained.spaces import Space
@@ -15,7 +16,7 @@ from untrained.strategies.budget import Budget
 from untrained.strategies.drive import Drive, drive
 from untrained.strategies.screen import Listed
 from untrained.strategies.search import Progress, Watcher
-from untrained.types import Arch, Record
+from untrained.types import FRESH, Arch, Record
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,15 @@ def scored(
     typed: Mapping[str, str] | None = None,
     watch: Watcher | None = None,
     stage: str = "scoring",
+    start: Start | None = None,
 ) -> Drive:
     """All records, aggregates too. Ctrl-C ends it: what was measured is kept, and the same call goes on."""
     single = expanded(proxies)
     samples = Samples.of(source, single, seeds)
-    job = job_for(space, single, samples, crew.device, typed)
+    job = job_for(space, single, samples, crew.device, typed, start)
     limit = seconds(crew.time_limit) if crew.time_limit else None
     with hired(job, crew.workers, crew.ray, limit, len(archs)) as executor, Store(store_at) as store:
-        evaluate = ProxyEvaluator(samples, single, executor, crew.device, store)
+        evaluate = ProxyEvaluator(samples, single, executor, crew.device, store, start.init if start else FRESH)
 
         def tell(done: int, records: Sequence[Record]) -> None:
             if watch:

@@ -11,9 +11,12 @@ from typing import Any
 
 from untrained._load import split_names
 from untrained._typed import options
-from untrained.engine.measure import told_apart
+from untrained.data import Source
+from untrained.engine.measure import Start, told_apart
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy, named
+from untrained.spaces import load_space
+from untrained.strategies._desk import warming
 from untrained.strategies._run import STORE, for_a_file, versions
 from untrained.strategies.search import Watcher
 from untrained.studies._combine import combinations
@@ -21,6 +24,7 @@ from untrained.studies._judge import Column, Scores, best_first, column, judged
 from untrained.studies._scores import Crew, scored
 from untrained.studies._truth import Truth, known, looked_at
 from untrained.studies.trust import Trust
+from untrained.training.warmup import WarmUp
 
 BASELINES = ("params", "flops", "random")
 
@@ -37,6 +41,7 @@ def bench(
     seeds: int = 1,
     scores: str = "",
     data: str | None = None,
+    warm_up: str = "",
     device: str = "cpu",
     workers: int | None = None,
     ray: str | None = None,
@@ -49,7 +54,8 @@ def bench(
 
     The truth is test accuracy after the longest training on `dataset` where the table has it, or the `metric` of that
     name. `samples` architectures of the table are drawn by `seed` and judged with `seeds` initialisations and batches.
-    `scores` names proxies of others that the table holds: table:synflow.
+    `scores` names proxies of others that the table holds: table:synflow. `warm_up` trains before judging, as in
+    `search`: "10%" by a supernet, "10%(paths=each)" every architecture.
     """
     if samples < 3 or seeds < 1:
         raise UsageError("a rank correlation needs at least 3 samples, and at least 1 seed")
@@ -57,9 +63,10 @@ def bench(
     seen, source, note = looked_at(data, truth, data_root)
     typed = {load_proxy(name).measure: name for name in named(proxy)}
     judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
-    folder = Path(run) if run else _folder(truth, seen, seed, device)
+    folder = Path(run) if run else _folder(truth, seen, seed, device, warm_up)
     chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit)
-    done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch)
+    start = _started(warm_up, truth, source, seed, device, folder, watch)
+    done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch, start=start)
     columns = [judged_column(judge, *column(done.records, judge.measure, truth.archs, chances)) for judge in judges]
     columns += [*combinations(columns), *(_others(truth, name) for name in split_names(scores))]
     asked: dict[str, Any] = {
@@ -70,6 +77,8 @@ def bench(
         "metric": metric,
     }
     asked |= {"samples": samples, "seed": seed, "seeds": seeds, "scores": scores, "data": data, "device": device}
+    asked |= {"warm_up": warm_up}
+    warm = {"warm-up": start.seconds} if start and start.seconds else {}
     trust = Trust(
         title=f"{truth.table.name}: {truth.about}",
         command=f"untrained bench {options(bench, asked | {'device': device, 'run': str(folder)})}",
@@ -80,9 +89,10 @@ def bench(
         truth=truth.values,
         judged=best_first(judged(each, truth.values) for each in columns),
         notes=tuple(filter(None, (f"The table holds {truth.table.about}.", note))),
-        settings={"samples": f"{len(truth.archs):,}", "data": seen, "seed": str(seed), "device": device},
+        settings={"samples": f"{len(truth.archs):,}", "data": seen, "seed": str(seed), "device": device}
+        | ({"warm-up": warm_up} if warm_up else {}),
         versions=versions(),
-        cost={"total": done.seconds},
+        cost=warm | {"total": done.seconds + sum(warm.values())},
         seeds=seeds,
         folder=str(folder),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
@@ -105,6 +115,18 @@ def _others(truth: Truth, name: str) -> Column:
     return Column(f"table:{proxy}", about, "other", found[0].higher_is_better, by_seed, partial=True)
 
 
-def _folder(truth: Truth, data: str, seed: int, device: str) -> Path:
-    words = ("bench", truth.table.name, truth.metric.name, data, f"seed{seed}", device)
+def _folder(truth: Truth, data: str, seed: int, device: str, warm_up: str) -> Path:
+    words = ["bench", truth.table.name, truth.metric.name, data, f"seed{seed}", device]
+    words += [f"warm-{warm_up}"] if warm_up else []
     return Path("runs", "-".join(for_a_file(word) for word in words if word not in ("seed0", "cpu")))
+
+
+def _started(
+    warm_up: str, truth: Truth, source: Source, seed: int, device: str, folder: Path, watch: Watcher | None
+) -> Start | None:
+    """What networks start from; None for fresh weights."""
+    if not warm_up:
+        return None
+    asked = WarmUp.of(warm_up, source)
+    folder.mkdir(parents=True, exist_ok=True)
+    return asked.begin(load_space(truth.space), seed, device, folder, warming(watch))

@@ -1,0 +1,80 @@
+"""SiGeo (Zhou et al., arXiv:2311.13169), Figures 2, 5, 6 and 7: what gradients say of two-layer networks while they
+train. The paper draws points and prints no numbers; what it claims is told in words, and ours are rank correlations.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from untrained.benchmarks.statistics import spearman
+from untrained.papers._courses import BATCH, END, FINAL, LEVELS, RATE, STATISTICS, Courses, courses
+from untrained.papers._item import Curve, Effort, Findings, Line, Picture, item
+from untrained.papers._lines import line
+from untrained.papers.sigeo import PAPER
+
+NAMES = {
+    "fr": "FR norm",
+    "loss": "current loss",
+    "gradient": "mean absolute gradient",
+    "deviation": "standard deviation of gradients",
+}
+UNIT = "Spearman with the final loss"
+TREND = "The paper gives no numbers: the trend is what can be compared."
+TRAINED = (
+    f"SGD without momentum at a rate of {RATE}, batches of {BATCH}, three epochs, MNIST normalised by CIFAR-10's mean "
+    f"and deviation: as the paper's appendix F.1 has it (its Section 4.1 says a rate of 0.02). All networks see the "
+    f"same batches in the same order."
+)
+LOOKED = "Statistics are those of the four batches that come next, for weights without biases; the loss is their mean."
+
+
+@item("sigeo-figure-2", PAPER, "Statistics at three levels of warm-up against the final test loss", UNIT, (), 24)
+def figure_2(effort: Effort) -> Findings:
+    """Figure 2: two-layer networks of width 2 to 48 on MNIST. With warm-up (0, 10, 40 %) the rank correlation of the FR
+    norm and of the current loss with the final loss grows, that of the mean absolute gradient stays as it is."""
+    return _compared(effort, (0, 10, 40), ("fr", "loss", "gradient"), FINAL)
+
+
+@item("sigeo-figure-5", PAPER, "Four statistics without warm-up against the final losses", UNIT, (), 24)
+def figure_5(effort: Effort) -> Findings:
+    """Figure 5: training and test loss of two-layer networks on MNIST against four statistics of their initial
+    gradients."""
+    return _compared(effort, (0,), STATISTICS, FINAL)
+
+
+@item("sigeo-figure-6", PAPER, "Four statistics after 10 % of warm-up against the final losses", UNIT, (), 24)
+def figure_6(effort: Effort) -> Findings:
+    """Figure 6: training and test loss of two-layer networks on MNIST against four statistics after 10 % of an epoch.
+    The caption says 10 %, the text of the appendix 196 batches, which are 40 %; ours are after 10 %."""
+    return _compared(effort, (10,), STATISTICS, FINAL)
+
+
+@item("sigeo-figure-7", PAPER, "Statistics at six levels of warm-up against the final test loss", UNIT, (), 24)
+def figure_7(effort: Effort) -> Findings:
+    """Figure 7: as Figure 2 with 0, 10, 40, 60, 80 and 100 % of an epoch: the FR norm gains nothing beyond 40 %."""
+    return _compared(effort, LEVELS, ("fr", "loss", "gradient"), ("test",))
+
+
+def _compared(effort: Effort, levels: Sequence[int], statistics: Sequence[str], final: Sequence[str]) -> Findings:
+    found = courses(effort)
+    lines = [_line(found, statistic, level, end) for end in final for statistic in statistics for level in levels]
+    pictures = [
+        Picture(f"{NAMES[statistic]} and {end} loss", NAMES[statistic], f"final {end} loss",
+                tuple(_dots(found, statistic, level, end) for level in levels))
+        for end in final
+        for statistic in statistics
+    ]  # fmt: skip
+    few = f"{len(found.widths)} of the 24 widths are trained." if len(found.widths) < 24 else ""
+    trial = f"Batches of {effort.batch}: this is a trial." if effort.batch else ""
+    return Findings(tuple(lines), (TREND, TRAINED, LOOKED, *found.deviations, few, trial), tuple(pictures))
+
+
+def _line(found: Courses, statistic: str, level: int, end: str) -> Line:
+    what = f"{NAMES[statistic]} at {level} %, final {end} loss"
+    return line(what, None, spearman, found.scores[statistic, level], found.scores[end, END])
+
+
+def _dots(found: Courses, statistic: str, level: int, end: str) -> Curve:
+    x, y = found.scores[statistic, level][0], found.scores[end, END][0]
+    known = np.isfinite(x) & np.isfinite(y)
+    return Curve(f"{level} %", tuple(x[known].tolist()), tuple(y[known].tolist()))

@@ -1,0 +1,231 @@
+"""Warm-up as a dial: a little training before networks are judged, SiGeo's sub-one-shot setting (arXiv:2311.13169).
+
+    10%                                       one pass over a tenth of the samples to learn from
+    10%(paths=sandwich,rate=0.05,batch=64)    what is trained in a step, and how
+    10%(paths=each)                           every candidate by itself
+    1%(preset=nasrec)                         NASRec's schedule, which tables have anyway
+
+Where the space has a supernet, that is trained once, by paths drawn from it (`_paths.py`), and candidates inherit its
+weights. Where it has none, or with `paths=each`, every candidate is trained before it is looked at: the time counts as
+building it. Presets: `_plan.py`. Gradients are clipped at norm 5.
+
+All of it depends on seeds, never on the order of work: a warm-up that was killed goes on from its checkpoint and ends
+with the same weights, bit for bit on a CPU. Knows spaces and data; nothing of proxies, stores or workers.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from untrained._load import parse_call
+from untrained._quantities import share
+from untrained.data import TRAIN, Part, Source
+from untrained.data._source import fingerprint
+from untrained.engine.executor import threads
+from untrained.engine.measure import Start, Warm, usable
+from untrained.errors import Unscorable, UsageError
+from untrained.probe.gradients import losses
+from untrained.probe.guard import random_state
+from untrained.probe.probe import logits
+from untrained.rng import seed_for, torch_generator
+from untrained.spaces import Space
+from untrained.training._paths import Paths, hand_over
+from untrained.training._plan import Plan, planned
+from untrained.types import Arch, Batch, Task
+
+CHECKPOINT = "warmup.pt"
+OFTEN = 30.0  # seconds between checkpoints
+CLIP = 5.0
+Tell = Callable[[int, int], None]  # steps done, steps in all
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """A share of the samples to learn from, and what is done with them."""
+
+    share: float
+    plan: Plan
+    part: Part
+    task: Task
+
+    @staticmethod
+    def of(said: str, source: Source) -> "WarmUp":
+        """What people type, for data that have something to learn from."""
+        base, options = parse_call(said)
+        usual = "nasrec" if source.task.loss == "bce" else "vision"
+        return WarmUp(share(base), planned(options, usual), source.parts[TRAIN], source.task)
+
+    def begin(self, space: Space | None, seed: int, device: str, folder: Path | None, tell: Tell | None) -> Start:
+        """Train the supernet of the space, or say how each candidate will be trained."""
+        usable(device)
+        if space is None or space.sharing is None or self.plan.paths == "each":
+            each = replace(self, plan=replace(self.plan, paths="each"))
+            return Trained(each, each.init())
+        return _Sitting(self, space, seed, device, folder / CHECKPOINT if folder else None).train(tell)
+
+    def init(self, *more: str) -> str:
+        """Everything that decides the weights, in words; records of other warm-ups have another one."""
+        plan = [f"{line.name}={getattr(self.plan, line.name)}" for line in fields(Plan)]
+        seen = f"data={len(self.part)}:{fingerprint(next(self.part.batches(self.size)))}"
+        return f"warm-up({','.join((f'{100 * self.share:g}%', *plan, *more, seen))})"
+
+    @property
+    def size(self) -> int:
+        """Samples in a batch: no more than there are."""
+        return max(1, min(self.plan.batch, int(self.share * len(self.part))))
+
+    @property
+    def steps(self) -> int:
+        """Whole batches only: a norm cannot learn from a leftover of one sample."""
+        return self.plan.passes * self._a_pass
+
+    @property
+    def _a_pass(self) -> int:
+        return max(1, int(self.share * len(self.part)) // self.size)
+
+    def batches(self, device: str, *chance: object) -> Iterator[Batch]:
+        """All batches of all passes; every pass sees the same samples in the same order."""
+        for _ in range(self.plan.passes):
+            order = torch_generator("warm-up", "order", *chance)
+            for batch in islice(self.part.batches(self.size, order), self._a_pass):
+                # the gradient of average pooling is wrong on a GPU where channels come last (dev/LOG.md)
+                yield Batch(batch.inputs.contiguous(), batch.targets).to(device)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return losses(self.task.loss, logits(model(batch.inputs)), batch.targets).mean()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Every candidate is trained by itself; weights and order follow the architecture and the seed of its record."""
+
+    warm_up: WarmUp
+    init: str
+    seconds: float = 0.0  # the time of candidates is in their records
+
+    def open(self, supernet: Callable[[], Any], device: str) -> Warm:
+        def warm(model: nn.Module, arch: Arch, seed: int) -> None:
+            with random_state(seed_for("warm-up", arch.space, arch, seed)):
+                self._train(model.to(device), self.warm_up.batches(device, arch.space, arch, seed))
+
+        return warm
+
+    @torch.enable_grad()
+    def _train(self, model: nn.Module, batches: Iterator[Batch]) -> None:
+        asked, mode = self.warm_up, model.training
+        optimiser = asked.plan.optimiser_of(model.train())
+        for step, batch in enumerate(batches):
+            value = asked.loss(model, batch)
+            if not torch.isfinite(value):
+                raise Unscorable("nan", f"its warm-up diverged at step {step + 1} of {asked.steps}")
+            value.backward()  # type: ignore[no-untyped-call]
+            _advance(optimiser, model, asked.plan.rate_at(step, asked.steps))
+        model.train(mode)
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """The weights of a supernet that was warmed up; candidates get copies of their own."""
+
+    state: dict[str, Tensor]
+    init: str
+    seconds: float
+
+    def open(self, supernet: Callable[[], Any], device: str) -> Warm:
+        with random_state(0):
+            lender = supernet()
+        lender.load_state_dict(self.state)
+
+        def warm(model: nn.Module, arch: Arch, seed: int) -> None:
+            model.load_state_dict(lender.subnet(arch).state_dict())
+
+        return warm
+
+
+class _Sitting:
+    """The training of a supernet, from the beginning or from where a checkpoint left it."""
+
+    def __init__(self, asked: WarmUp, space: Space, seed: int, device: str, path: Path | None) -> None:
+        self.asked, self.device, self.path, self.seed = asked, device, path, seed
+        self.init, self.chance = asked.init(f"seed={seed}"), (space.name, seed)
+        with random_state(seed_for("warm-up", "weights", *self.chance)):
+            self.supernet: nn.Module = space.supernet(asked.task, device)
+        self.supernet.train()
+        self.optimiser = asked.plan.optimiser_of(self.supernet)
+        self.paths = Paths(asked.plan.paths, space, asked.task, self.supernet, seed, asked.steps)
+        self.done, self.spent = 0, 0.0  # steps and seconds, those of earlier sittings too
+
+    def train(self, tell: Tell | None) -> Inherited:
+        self._resume()
+        since = kept = perf_counter()
+        rest = islice(self.asked.batches(self.device, *self.chance), self.done, None)
+        try:
+            for step, batch in enumerate(rest, self.done):
+                if tell:
+                    tell(step, self.asked.steps)
+                with threads(1), random_state(seed_for("warm-up", "step", *self.chance, step)):
+                    self._step(step, batch)
+                now = perf_counter()
+                self.done, self.spent, since = step + 1, self.spent + now - since, now
+                if now - kept >= OFTEN or self.done == self.asked.steps:
+                    self._save()
+                    kept = perf_counter()
+        except KeyboardInterrupt as stop:
+            kept_at = f"; the same command goes on from the last checkpoint, {self.path}" if self.path else ""
+            raise UsageError(f"stopped by Ctrl-C while warming up{kept_at}") from stop
+        if tell:
+            tell(self.done, self.asked.steps)
+        state = {name: tensor.detach().cpu() for name, tensor in self.supernet.state_dict().items()}
+        return Inherited(state, self.init, self.spent)
+
+    @torch.enable_grad()
+    def _step(self, step: int, batch: Batch) -> None:
+        """The mean loss of the step's paths."""
+        for path in self.paths.at(step):
+            value = self.asked.loss(path, batch) / self.paths.each_step
+            if not torch.isfinite(value):
+                lower = f"{100 * self.asked.share:g}%(rate={self.asked.plan.rate / 10:g})"
+                raise UsageError(f"the warm-up of the supernet diverged at step {step + 1}; try --warm-up '{lower}'")
+            value.backward()  # type: ignore[no-untyped-call]
+            hand_over(self.supernet, path)
+        _advance(self.optimiser, self.supernet, self.asked.plan.rate_at(step, self.asked.steps))
+
+    def _save(self) -> None:
+        """Whole or not at all."""
+        if self.path is None:
+            return
+        facts = {"init": self.init, "step": self.done, "seconds": self.spent}
+        weights = {"supernet": self.supernet.state_dict(), "optimiser": self.optimiser.state_dict()}
+        part = self.path.with_name(f"{self.path.name}.part")
+        torch.save(facts | weights, part)
+        os.replace(part, self.path)
+
+    def _resume(self) -> None:
+        if self.path is None or not self.path.is_file():
+            return
+        try:
+            kept = torch.load(self.path, map_location=self.device, weights_only=True)
+            if kept["init"] == self.init:
+                self.supernet.load_state_dict(kept["supernet"])
+                self.optimiser.load_state_dict(kept["optimiser"])
+                self.done, self.spent = kept["step"], kept["seconds"]
+        except Exception as error:  # torch raises whatever the damage happens to look like
+            raise UsageError(
+                f"{self.path} cannot be read ({type(error).__name__}); delete it to warm up anew"
+            ) from error
+
+
+def _advance(optimiser: torch.optim.Optimizer, model: nn.Module, rate: float) -> None:
+    """One clipped step; afterwards there are no gradients."""
+    nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.step()
+    model.zero_grad()
