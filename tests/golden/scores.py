@@ -20,6 +20,7 @@ from tests.golden.reference import NetworkF, architectures, inputs, network_a, n
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.blocks import block_pass
+from untrained.probe.graph import forward
 from untrained.proxies import load_proxy
 from untrained.proxies.zen import amplification
 from untrained.types import Batch
@@ -127,7 +128,7 @@ def _with_the_authors_randomness(probe: Probe) -> dict[str, Score]:
     x = inputs()["x"]
     moved = probe.on(x[:16] + 0.01 * x[16:32])
     with probe.watching():
-        probe.__dict__["blocks"] = block_pass(probe.model, probe._network, x[:16], GoldenSigns())
+        probe.__dict__["blocks"] = block_pass(forward(probe.model, probe._network, x[:16]).trunk, GoldenSigns())
     views = ("expressivity", "progressivity", "trainability")
     values = {name: attempt(load_proxy(f"az_{name}"), probe) for name in views}
     return {"zen": attempt(amplification, probe, moved, "published"), "blocks": len(probe.blocks.features), **values}

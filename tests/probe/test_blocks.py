@@ -11,6 +11,7 @@ from tests.probe.networks import FLAT, IMAGES, TOKENS, frozen
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.blocks import Blocks, block_modules, block_pass, rows
+from untrained.probe.graph import forward
 from untrained.spaces import load_space
 from untrained.types import Batch
 
@@ -109,7 +110,7 @@ def signs(feature: Tensor, place: int) -> Tensor:
 
 def passed(model: nn.Module, data: Batch) -> Blocks:
     with Probe(model, data).watching():
-        return block_pass(model, model, data.inputs, signs)
+        return block_pass(forward(model, model, data.inputs).trunk, signs)
 
 
 def met(model: nn.Module, data: Batch) -> tuple[list[nn.Module], list[Tensor]]:
@@ -134,10 +135,16 @@ def by_position(feature: Tensor) -> Tensor:
     return feature.reshape(-1, feature.shape[-1])
 
 
+def doubling() -> nn.Module:
+    """Overwrites what it is given, which no layer said."""
+    return Net(lambda net, x: net.a(x.mul_(2)) + 1, a=nn.Linear(6, 6))
+
+
 NETWORKS = {
     "nasbench201": (nasbench201, (2, 3, 8, 8)),
     "resnet": (ResNet, (2, 3, 8, 8)),
     "overwriting": (lambda: nn.Sequential(PreActivated(), PreActivated(), PreActivated()), IMAGES),
+    "doubling": (lambda: nn.Sequential(*(nn.Sequential(doubling()) for _ in range(3))), FLAT),
     "transformer": (Transformer, TOKENS),
     "mlp": (mlp, FLAT),
 }
@@ -155,7 +162,7 @@ def test_features_are_those_that_blocks_hand_on(case):
         assert not ours.requires_grad
 
 
-@pytest.mark.parametrize("case", ["nasbench201", "resnet", "overwriting", "transformer"])
+@pytest.mark.parametrize("case", ["nasbench201", "resnet", "overwriting", "doubling", "transformer"])
 def test_gradients_pass_each_block_as_autograd_says(case):
     """Each block alone: its own input, random signs at its output, and the gradient at its input."""
     make, shape = NETWORKS[case]

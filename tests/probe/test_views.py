@@ -72,7 +72,7 @@ MEASURES: dict[str, tuple[Callable[[Probe], object], int]] = {  # and how many f
     "codes": (lambda p: (p.codes, p.outputs), 1),
     "variances": (lambda p: p.norm_variances, 1),
     "loss": (lambda p: (p.loss, p.gradients, p.channels), 1),
-    "hessian": (lambda p: p.hessian_gradient, 1),
+    "hessian": (lambda p: p.hessian_weights, 2),  # and the one of the gradient
     "jacobian": (lambda p: p.jacobian, 1),
     "blocks": (lambda p: (p.blocks.features, p.blocks.passes), 1),
     "exact kernel": (lambda p: (p.kernel("loss", "all", "exact"), p.kernel("loss", "all", "exact")), 1),
@@ -95,11 +95,11 @@ def test_a_measurement_is_taken_once_for_all_views_of_the_same_rows(name):
     assert len(seen) == 2 * forwards
 
 
-def test_the_loss_pass_overwritten_in_place_is_taken_twice_and_no_more():
+def test_a_pass_overwritten_in_place_is_taken_twice_and_no_more():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(100, 3)).double()
     seen = counted(model)
     probe = Probe(model, DATA)
-    probe.gradients, probe.channels, probe.loss  # noqa: B018
+    probe.gradients, probe.channels, probe.loss, probe.jacobian  # noqa: B018
     assert seen == [12, 12]
 
 

@@ -4,7 +4,7 @@ Blocks are the members of the outermost stacks: the cells of a cell network, the
 of a transformer. A network without stacks counts every convolution and linear layer as a block.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from untrained.probe.features import first_tensor
 from untrained.probe.layers import LAYERS
 
 _STACKS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+Met = tuple[Tensor, int]  # a tensor, and its version when it was met
 Signs = Callable[[Tensor, int], Tensor]  # (a feature, its place) -> +-1 of its shape
 
 
@@ -45,35 +46,33 @@ def _composite(stack: nn.Module) -> bool:
     return all(next(child.children(), None) is not None for child in stack.children())
 
 
-def block_pass(model: nn.Module, network: Callable[[Tensor], Tensor], inputs: Tensor, signs: Signs) -> Blocks:
-    """One forward, and one backward through each block."""
-    if not inputs.is_floating_point():
-        raise Unscorable("unsupported", "gradients through blocks need real-valued inputs")
-    met: list[Tensor] = []
-    with torch.enable_grad(), _listening(block_modules(model), met):
-        network(inputs.clone().requires_grad_() * 1)
-        met = [f for f in met if f.ndim == met[-1 if len(met) < 2 else 1].ndim]  # the pooled end is no trunk
-        if len(met) < 2:
-            raise Unscorable("unsupported", "the network has no block")
-        passes = [_through(met[k - 1], met[k], signs(met[k], k)) for k in range(len(met) - 1, 0, -1)]
+def block_pass(met: Sequence[Tensor], signs: Signs) -> Blocks:
+    """One backward through each block; `met`: what `listening` noted, with its graph."""
+    met = [f for f in met if f.ndim == met[-1 if len(met) < 2 else 1].ndim]  # the pooled end is no trunk
+    if len(met) < 2:
+        raise Unscorable("unsupported", "the network has no block")
+    passes = [_through(met[k - 1], met[k], signs(met[k], k)) for k in range(len(met) - 1, 0, -1)]
     return Blocks(tuple(f.detach() for f in met), tuple(reversed(passes)))
 
 
 @contextmanager
-def _listening(blocks: list[nn.Module], met: list[Tensor]) -> Iterator[None]:
-    """Note what enters the first block and what every block returns; pass on copies, which may be overwritten."""
+def listening(blocks: list[nn.Module], met: list[Met], copies: bool) -> Iterator[None]:
+    """Note what enters the first block and what every block returns; `copies`: pass on copies, to be overwritten."""
+
+    def note(found: Tensor | None, whole: Any) -> Tensor | None:
+        if found is None:
+            return None
+        met.append((found, found._version))
+        return found.clone() if copies and found is whole else None
 
     def enter(module: nn.Module, args: Any) -> Any:
-        if not met and isinstance(first_tensor(args), Tensor):
-            met.append(first_tensor(args))  # type: ignore[arg-type]
-            return (met[0].clone(), *args[1:]) if args[0] is met[0] else None
-        return None
+        if met or not args:
+            return None
+        copy = note(first_tensor(args), args[0])
+        return None if copy is None else (copy, *args[1:])
 
     def leave(module: nn.Module, args: Any, output: Any) -> Any:
-        found = first_tensor(output)
-        if found is not None:
-            met.append(found)
-        return found.clone() if found is output and found is not None else None
+        return note(first_tensor(output), output)
 
     handles = [block.register_forward_pre_hook(enter) for block in blocks]
     handles += [block.register_forward_hook(leave) for block in blocks]

@@ -7,6 +7,7 @@ is read the same way, by the sign of what enters it.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,13 +24,21 @@ softsign tanhshrink softshrink hardshrink logsigmoid threshold
 NONLINEARITIES = frozenset(f for name in _FUNCTIONS for f in names(name, f"{name}_"))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Code:
     """The signs of one call of a nonlinearity: (samples, neurons), True where the pre-activation is positive."""
 
     signs: Tensor
     images: bool  # whether the pre-activation was a feature map, (samples, channels, height, width)
     named: int = 0  # how many enclosing modules carry ReLU in the name of their class and take the same input
+
+    @cached_property
+    def agreement(self) -> Tensor:
+        """On how many neurons two samples agree: z z^T + (1 - z)(1 - z)^T, float64 on the CPU. Exact, since counts of
+        neurons stay below 2^24 in float32."""
+        on = self.signs.float()
+        both, each = (on @ on.mT).double(), on.sum(1).double()
+        return (2 * both - each[:, None] - each[None] + on.shape[1]).cpu()
 
 
 class Codes(TorchFunctionMode):

@@ -1,11 +1,11 @@
-"""Derivatives of one scalar of a network: the loss, its curvature along its own gradient, the summed outputs, and the
-flow of a network made positive. Each is one pass; nothing here knows what a proxy makes of it.
+"""Derivatives of one scalar of a network: the loss, its curvature along the weights, the summed outputs, and the flow
+of a network made positive. Each is one pass; nothing here knows what a proxy makes of it.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from untrained.errors import Unscorable
+from untrained.probe.graph import CHANNEL_AXIS, Call, Graph, Network, filled, replaced, tensors
 from untrained.probe.layers import substitutes, weights
+from untrained.probe.norms import Statistics, batch_norm
 from untrained.probe.tracking import Tracking, WithoutNorms
 from untrained.types import Batch
 
@@ -25,7 +27,6 @@ def _bce(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
 
 
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross_entropy": F.cross_entropy, "mse": F.mse_loss, "bce": _bce}
-Network = Callable[[Tensor], Tensor]
 
 
 def losses(name: str, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -44,30 +45,31 @@ class Channels:
 
 @dataclass(frozen=True)
 class LossPass:
-    """One forward and one backward of the mean loss."""
+    """What one backward of the mean loss gives."""
 
-    outputs: Tensor
     loss: float
     gradients: dict[str, Tensor]  # of every trainable parameter; zeros where the loss does not reach
     channels: tuple[Channels, ...]
 
 
-def loss_pass(model: nn.Module, network: Network, batch: Batch, loss: str) -> LossPass:
-    """Twice where an in-place function overwrites what a layer said: then with copies."""
-    named = trainable(model)
-    for copies in (False, True):
-        watch = _Channels(named, copies)
-        with torch.enable_grad():
-            with watch:
-                outputs = network(batch.inputs.clone())
-            value = LOSSES[loss](outputs, batch.targets)
-            if not value.requires_grad:
-                raise Unscorable("disconnected", "the loss does not depend on any parameter")
-            grads = torch.autograd.grad(value, list(named.values()), allow_unused=True, materialize_grads=True)
-            grads = tuple(g.to_dense() if g.is_sparse else g for g in grads)
-        if not watch.overwritten:
-            break
-    return LossPass(outputs.detach(), float(value.detach()), dict(zip(named, grads, strict=True)), tuple(watch.found))
+def loss_pass(graph: Graph, parameters: Mapping[str, nn.Parameter], targets: Tensor, loss: str) -> LossPass:
+    channels: list[Channels] = []
+
+    def meet(call: Call, grad: Tensor) -> None:
+        """Multiply what a layer said with its gradient, as the gradient comes by."""
+        if call.said is not None:
+            weight = call.args[1] if len(call.args) > 1 else call.kwargs["weight"]
+            product = (call.said * grad).movedim(CHANNEL_AXIS[call.func], 1)
+            saliency = product.flatten(2).sum(-1) if grad.ndim > 2 else product
+            channels.append(Channels(saliency, weight.numel() // len(weight)))
+
+    with torch.enable_grad():
+        value = LOSSES[loss](graph.outputs, targets)
+    grads = graph.gradients(value, list(parameters.values()), hear=meet)
+    if all(g is None for g in grads):
+        raise Unscorable("disconnected", "the loss does not depend on any parameter")
+    gradients = dict(zip(parameters, filled(grads, list(parameters.values())), strict=True))
+    return LossPass(float(value.detach()), gradients, tuple(channels))
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -77,69 +79,68 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return named
 
 
-class _Channels(Tracking):
-    """Multiplies what convolutions and linear layers say with its gradient, as the gradient comes by."""
+def growth(model: nn.Module, network: Network, batch: Batch, loss: str) -> dict[str, Tensor]:
+    """Gradient of W . dL/dW by the weights W of convolutions and linear layers: dL/dW + H W, H the Hessian of the loss.
 
-    axes: ClassVar = {F.conv1d: 1, F.conv2d: 1, F.conv3d: 1, F.linear: -1}  # of output channels
-
-    def __init__(self, parameters: Mapping[str, Tensor], copies: bool) -> None:
-        super().__init__(parameters)
-        self.found: list[Channels] = []
-        self.overwritten = False
-        self._copies = copies
-
-    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
-        if func in self.axes and out.requires_grad:
-            weight = args[1] if len(args) > 1 else kwargs["weight"]
-            if id(weight) in self.names:
-                out = out.clone() if out._is_view() else out  # overwriting a view would take its hook out of the graph
-                self._listen(out, self.axes[func], weight.numel() // len(weight))
-        return out
-
-    def _listen(self, out: Tensor, axis: int, fan_in: int) -> None:
-        kept = out.detach().clone() if self._copies else out.detach()  # the same memory, else
-        version = kept._version
-
-        def meet(grad: Tensor) -> None:
-            self.overwritten |= kept._version != version
-            product = (kept * grad).movedim(axis, 1)
-            self.found.append(Channels(product.flatten(2).sum(-1) if grad.ndim > 2 else product, fan_in))
-
-        out.register_hook(meet)  # type: ignore[no-untyped-call]
-
-
-def hessian_gradient(model: nn.Module, network: Network, batch: Batch, loss: str) -> dict[str, Tensor]:
-    """H g over the weights of convolutions and linear layers: g their loss gradient, H the Hessian of the loss.
-
-    A pass of its own: under a second derivative torch takes the first by other kernels (SiLU, group norm), whose last
-    bits differ, and no score may depend on which others were asked for.
+    W . dL/dW is the derivative by a gate that every layer's answer passes, and takes no gradient of a weight: two
+    thirds of the work of a gradient of gradients. A pass of its own: under a second derivative torch takes the first by
+    other kernels (SiLU, group norm) with other last bits, and no score may depend on which others were asked for.
     """
     named = {name: p for name, p in weights(model).items() if p.requires_grad}
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # the fused kernels differentiate once
-        value = LOSSES[loss](network(batch.inputs.clone()), batch.targets)
-        if not value.requires_grad:
+        gate = torch.ones((), dtype=next(model.parameters()).dtype, device=batch.inputs.device, requires_grad=True)
+        with _Gated(named, gate):
+            outputs = network(batch.inputs.clone())
+        value = LOSSES[loss](outputs, batch.targets)
+        slope = None
+        if value.requires_grad:
+            (slope,) = torch.autograd.grad(value, gate, create_graph=True, allow_unused=True)
+        if slope is None:
             raise Unscorable("disconnected", "the loss does not depend on any weight")
-        g = torch.autograd.grad(value, list(named.values()), create_graph=True, allow_unused=True)
-        reached = [a for a in g if a is not None and a.requires_grad]
-        if not reached:
-            return {name: torch.zeros_like(p) for name, p in named.items()}
-        Hg = torch.autograd.grad(
-            reached, list(named.values()), [a.detach() for a in reached], allow_unused=True, materialize_grads=True
-        )
-    return dict(zip(named, Hg, strict=True))
+        grads = torch.autograd.grad(slope, list(named.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(named, grads, strict=True))
 
 
-def jacobian(network: Network, inputs: Tensor) -> Tensor:
+class _Gated(Tracking):
+    """Multiplies what layers make of their weights by a gate; batch norm by its own second derivative."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], gate: Tensor) -> None:
+        super().__init__(parameters)
+        self.gate = gate
+        self.statistics = Statistics()
+
+    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in CHANNEL_AXIS and [id(x) in self.names for x in args[:2]] == [False, True]:
+            input, weight, bias, *rest = (*args, kwargs.pop("bias", None)) if len(args) == 2 else args
+            said = func(input, weight, None if bias is None else bias / self.gate, *rest, **kwargs)
+            return _Gate.apply(said, self.gate)  # type: ignore[no-untyped-call]
+        if func is F.batch_norm:
+            return batch_norm(self.statistics, *args, **kwargs)
+        gated = {id(x): self.gate * x for x in tensors((*args, *kwargs.values())) if id(x) in self.names}
+        return func(*replaced(args, gated), **dict(zip(kwargs, replaced(tuple(kwargs.values()), gated), strict=True)))
+
+
+class _Gate(torch.autograd.Function):
+    """The product with a gate that is 1, without the products."""
+
+    @staticmethod
+    def forward(ctx: Any, said: Tensor, gate: Tensor) -> Tensor:
+        ctx.save_for_backward(said)
+        return said.clone()  # which an in-place function may overwrite
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        (said,) = ctx.saved_tensors
+        return grad, (grad * said).sum()
+
+
+def jacobian(graph: Graph) -> Tensor:
     """Gradient of the sum of all outputs by the inputs, (samples, entries of an input)."""
-    if not inputs.is_floating_point():
-        raise Unscorable("unsupported", "a derivative by the input needs real-valued inputs")
     with torch.enable_grad():
-        x = inputs.clone().requires_grad_()
-        total = network(x * 1).sum()  # a network whose first function works in place must not meet a leaf
-        if not total.requires_grad:
-            raise Unscorable("disconnected", "the output does not depend on the input")
-        (grad,) = torch.autograd.grad(total, x, allow_unused=True, materialize_grads=True)
+        total = graph.outputs.sum()
+    (grad,) = graph.gradients(total, [graph.inputs])
+    if grad is None:
+        raise Unscorable("disconnected", "the output does not depend on the input")
     return grad.flatten(1)
 
 

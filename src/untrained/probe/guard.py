@@ -45,7 +45,7 @@ class _Scoring(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.batch_norm:
-            args, kwargs = _on_batch(norm_call(*args, **kwargs)), {}
+            args, kwargs = on_batch(norm_call(*args, **kwargs)), {}
             if self.heard is not None:
                 rows = args[0].movedim(1, 0).flatten(1)
                 self.heard.append(Variance(rows.var(1, unbiased=False), rows.shape[1]))
@@ -83,7 +83,7 @@ def norm_call(
     return Norm(input, weight, bias, eps)
 
 
-def _on_batch(call: Norm) -> tuple[Any, ...]:
+def on_batch(call: Norm) -> tuple[Any, ...]:
     """The arguments that make `F.batch_norm` read the batch and leave running statistics alone."""
     seen = call.input.value if isinstance(call.input, Jet) else call.input
     if seen.numel() == seen.shape[1]:

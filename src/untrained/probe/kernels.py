@@ -2,7 +2,7 @@
 
     g_i : gradient of a scalar of sample i by a parameter        K_ij = sum over parameters of g_i . g_j
 
-One forward and one backward. As the backward pass comes by a layer, the layer's per-sample gradients are made of its
+One backward through the graph of the batch. As it comes by a layer, the layer's per-sample gradients are made of its
 inputs and of the gradient of its outputs, added to K in float64, and let go: never are all of them held at once. A
 parameter used several times (tied weights) waits until its uses are summed.
 
@@ -26,12 +26,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
+from untrained.probe.graph import Call, Graph, Network, differentiable, filled, tensors
 from untrained.probe.sample_gradients import SAMPLE_RULES
-from untrained.probe.tracking import FixedStatistics, Tracking
+from untrained.probe.tracking import Tracking
 
 Reading = Literal["cross", "fixed", "exact"]
-Network = Callable[[Tensor], Tensor]
-Scalars = Callable[[Tensor], Tensor]  # outputs -> (samples, k): K is summed over the k scalars of each sample
 
 
 @dataclass(frozen=True)
@@ -85,54 +84,41 @@ def _sum(into: dict[str, Tensor], name: str, value: Tensor) -> None:
 
 
 def kernel(
-    network: Network,
-    inputs: Tensor,
-    scalars: Scalars,
+    graph: Graph,
+    columns: Tensor,
     parameters: Mapping[str, nn.Parameter],
     *,
-    everything: Mapping[str, nn.Parameter],
+    uses: Callable[[], "Uses"],
     reading: Reading = "cross",
     wanted: Wanted = Wanted(),  # noqa: B008 - frozen
 ) -> Kernel:
-    """The kernel of `scalars(network(inputs))` over `parameters`, some of `everything` the network has."""
-    if reading == "exact":
-        return _one_by_one(network, inputs, scalars, parameters, wanted)
-    calls = _Calls.of(network, inputs, everything)
-    listen = _Layers(everything, set(parameters), wanted, calls.sample_first)
-    try:
-        if reading == "fixed":
-            with FixedStatistics(), listen:
-                return listen.run(network, inputs, scalars)
-        with listen:
-            return listen.run(network, inputs, scalars)
-    except Unscorable as unknown_use:
-        if unknown_use.kind != "unsupported" or (reading == "cross" and calls.coupled):
-            raise
-        if reading == "fixed":
-            with FixedStatistics():
-                return _one_by_one(network, inputs, scalars, parameters, wanted)
-        return _one_by_one(network, inputs, scalars, parameters, wanted)
+    """The kernel over `parameters` of scalars of a graph's outputs, summed over their columns: (samples, columns)."""
+    fixed = reading == "fixed"
+    if reading != "exact":
+        try:
+            return _Layers(parameters, wanted).run(graph, columns, uses().sample_first, fixed)
+        except Unscorable as unknown_use:
+            if unknown_use.kind != "unsupported" or (reading == "cross" and uses().coupled):
+                raise
+    return _one_by_one(graph, columns, parameters, wanted, fixed)
 
 
 def _one_by_one(
-    network: Network, inputs: Tensor, scalars: Scalars, parameters: Mapping[str, nn.Parameter], wanted: Wanted
+    graph: Graph, columns: Tensor, parameters: Mapping[str, nn.Parameter], wanted: Wanted, fixed: bool
 ) -> Kernel:
     """One backward a sample: slower, for any function."""
-    made = Kernel(wanted)
-    values = list(parameters.values())
-    with torch.enable_grad():
-        columns = scalars(network(inputs.clone())).mT
-        if not columns.requires_grad:
+    made, values = Kernel(wanted), list(parameters.values())
+    for column in columns.mT:
+        rows = [graph.gradients(scalar, values, fixed=fixed) for scalar in column]
+        if all(g is None for row in rows for g in row):
             raise Unscorable("disconnected", "the output does not depend on any parameter")
-        for column in columns:
-            rows = [torch.autograd.grad(s, values, retain_graph=True, materialize_grads=True) for s in column]
-            for name, theta, *grads in zip(parameters, values, *rows, strict=True):
-                made.add(name, theta, torch.stack([g.to_dense() if g.is_sparse else g for g in grads]))
+        for name, theta, *grads in zip(parameters, values, *rows, strict=True):
+            made.add(name, theta, torch.stack(filled(grads, [theta] * len(grads))))
     return made
 
 
-class _Calls(Tracking):
-    """What a network does to a few samples: which calls that rules know have samples on the first axis."""
+class Uses(Tracking):
+    """What a network does to a few samples: which uses of parameters that rules know have samples on the first axis."""
 
     def __init__(self, parameters: Mapping[str, Tensor], samples: int) -> None:
         super().__init__(parameters)
@@ -141,123 +127,79 @@ class _Calls(Tracking):
         self.coupled = False  # whether batch norm was met
 
     @classmethod
-    def of(cls, network: Network, inputs: Tensor, parameters: Mapping[str, Tensor]) -> "_Calls":
+    def of(cls, network: Network, inputs: Tensor, parameters: Mapping[str, Tensor]) -> "Uses":
         """On another number of samples than there are: an axis that is as long by chance keeps its length."""
         few = 2 if len(inputs) != 2 else 3
-        calls = cls(parameters, few)
-        with torch.no_grad(), torch.random.fork_rng(), calls:
+        uses = cls(parameters, few)
+        with torch.enable_grad(), torch.random.fork_rng(), uses:
             network(inputs[torch.arange(few, device=inputs.device) % len(inputs)])
-        return calls
+        return uses
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
         self.coupled |= func is F.batch_norm
-        if func in SAMPLE_RULES and any(id(x) in self.names for x in _tensors((*args, *kwargs.values()))):
+        ours = any(id(x) in self.names for x in tensors((*args, *kwargs.values())))
+        if func in SAMPLE_RULES and ours and differentiable(out):
             self.sample_first.append(out.ndim > 0 and len(out) == self.samples)
         return out
 
 
-class _Layers(Tracking):
-    """Runs a network with its parameters as constants and turns gradients of outputs into per-sample gradients."""
+class _Layers:
+    """Turns the gradients of what layers said into per-sample gradients, as they come by."""
 
-    def __init__(
-        self, everything: Mapping[str, nn.Parameter], names: set[str], wanted: Wanted, sample_first: list[bool]
-    ) -> None:
-        super().__init__(everything)
-        self.followed = names
+    def __init__(self, parameters: Mapping[str, nn.Parameter], wanted: Wanted) -> None:
         self.made = Kernel(wanted)
-        self._sample_first = iter(sample_first)
+        self._parameters = parameters
         self._uses: dict[str, int] = {}
-        self._waiting: dict[tuple[str, int], tuple[Tensor, slice, Tensor]] = {}
-        self._roots: list[Tensor] = []
+        self._waiting: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
 
-    def run(self, network: Network, inputs: Tensor, scalars: Scalars) -> Kernel:
-        with torch.enable_grad():
-            columns = scalars(network(inputs.clone())).mT
-            if not self._roots or not columns.requires_grad:
-                raise Unscorable("disconnected", "the output does not depend on any parameter")
-            for column in columns:
-                torch.autograd.grad(column.sum(), self._roots, retain_graph=len(columns) > 1, allow_unused=True)
-                for parameter, rows, g in self._waiting.values():
-                    self._add(parameter, rows, g)
-                self._waiting.clear()
+    def run(self, graph: Graph, columns: Tensor, sample_first: list[bool], fixed: bool) -> Kernel:
+        self._check(graph.calls, sample_first)
+        for column in columns.mT:
+            graph.gradients(column.sum(), graph.ends, fixed=fixed, hear=self._arrive)
+            for (name, _), (theta, g) in self._waiting.items():
+                self.made.add(name, theta, g)
+            self._waiting.clear()
+        if not (self.made.grams or self.made.norms):
+            raise Unscorable("disconnected", "the output does not depend on any parameter")
         return self.made
 
-    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        used = {id(x): x for x in _tensors((*args, *kwargs.values())) if id(x) in self.names}
-        if not used:
-            return func(*args, **kwargs)
-        if func not in SAMPLE_RULES and any(self._wants(p) for p in used.values()):
-            return self._unknown(func, args, kwargs)
-        constants = {key: p.detach() for key, p in used.items()}
-        args = _replaced(args, constants)
-        kwargs = {key: _replaced((x,), constants)[0] for key, x in kwargs.items()}
-        out = func(*args, **kwargs)
-        known = func in SAMPLE_RULES and next(self._sample_first, False)
-        used = {key: p for key, p in used.items() if self._wants(p)}
-        if not used:
-            return out
-        if not known:
-            raise Unscorable("unsupported", "no per-sample gradient where samples are not on the first axis")
-        if not out.requires_grad:
-            self._roots.append(out.detach().requires_grad_())
-            out = self._roots[-1].clone()  # an in-place function further on must not meet a leaf
-        elif out._is_view():
-            out = out.clone()  # overwriting a view would take its hook out of the graph
-        self._follow(SAMPLE_RULES[func](*args, **kwargs), {id(constants[key]): p for key, p in used.items()}, args, out)
-        return out
+    def _check(self, calls: Sequence[Call], sample_first: list[bool]) -> None:
+        """Count the uses of each parameter; each must have a rule."""
+        first = iter(sample_first)
+        for call in calls:
+            known = call.func in SAMPLE_RULES
+            first_axis = known and next(first, False)
+            wanted = [name for name, _ in call.used.values() if self._wants(name)]
+            if wanted and not known:
+                called = torch.overrides.resolve_name(call.func) or repr(call.func)
+                raise Unscorable("unsupported", f"no per-sample gradient of a parameter used by {called}")
+            if wanted and not first_axis:
+                raise Unscorable("unsupported", "no per-sample gradient where samples are not on the first axis")
+            for name in wanted:
+                self._uses[name] = self._uses.get(name, 0) + 1
 
-    def _wants(self, parameter: Tensor) -> bool:
-        return self.names[id(parameter)].partition("[")[0] in self.followed
+    def _wants(self, name: str) -> bool:
+        return name.partition("[")[0] in self._parameters
 
-    def _unknown(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A question about a parameter (its shape, its device) is none of our business; a function of it is."""
-        out = func(*args, **kwargs)
-        if any(x.grad_fn is not None for x in _tensors((out,))):
-            called = torch.overrides.resolve_name(func) or repr(func)
-            raise Unscorable("unsupported", f"no per-sample gradient of a parameter used by {called}")
-        return out
+    def _arrive(self, call: Call, grad: Tensor) -> None:
+        """Hand on the per-sample gradients that a rule makes of the gradient of what a call returned."""
+        wanted = {key: (name, theta) for key, (name, theta) in call.used.items() if self._wants(name)}
+        if not wanted:
+            return
+        if call.overwritten:
+            raise Unscorable("unsupported", "no per-sample gradient of a layer whose input is overwritten later")
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            for constant, rows, g in SAMPLE_RULES[call.func](*call.args, **call.kwargs)(grad):
+                if id(constant) in wanted:
+                    if g is None:
+                        raise Unscorable("unsupported", "no per-sample gradient of a parameter shaped like a batch")
+                    name, theta = wanted[id(constant)]
+                    self._collect(name, rows, theta[rows] if theta.ndim else theta, g)
 
-    def _follow(self, rule: Any, owners: dict[int, Tensor], args: tuple[Any, ...], out: Tensor) -> None:
-        """As the gradient of `out` comes by, hand on the per-sample gradients that `rule` makes of it."""
-        for key in (self.names[id(p)] for p in owners.values()):
-            self._uses[key] = self._uses.get(key, 0) + 1
-        versions = [(x, x._version) for x in args if isinstance(x, Tensor) and x is not out]
-
-        def arrive(grad: Tensor) -> None:
-            if any(x._version != version for x, version in versions):
-                raise Unscorable("unsupported", "no per-sample gradient of a layer whose input is overwritten later")
-            with torch.no_grad(), torch._C.DisableTorchFunction():
-                for constant, rows, g in rule(grad):
-                    if id(constant) in owners:
-                        if g is None:
-                            raise Unscorable("unsupported", "no per-sample gradient of a parameter shaped like a batch")
-                        self._collect(owners[id(constant)], rows, g)
-
-        out.register_hook(arrive)  # type: ignore[no-untyped-call]
-
-    def _collect(self, parameter: Tensor, rows: slice, g: Tensor) -> None:
-        name = self.names[id(parameter)]
+    def _collect(self, name: str, rows: slice, theta: Tensor, g: Tensor) -> None:
         if self._uses[name] == 1:
-            self._add(parameter, rows, g)
+            self.made.add(name, theta, g)
         else:
             key = name, rows.start or 0
-            before = self._waiting.get(key)
-            self._waiting[key] = parameter, rows, g if before is None else before[2] + g
-
-    def _add(self, parameter: Tensor, rows: slice, g: Tensor) -> None:
-        with torch._C.DisableTorchFunction():  # the mode is on, and would take this for a use by the network
-            self.made.add(self.names[id(parameter)], parameter[rows] if parameter.ndim else parameter, g)
-
-
-def _replaced(values: Sequence[Any], constants: Mapping[int, Tensor]) -> tuple[Any, ...]:
-    """Arguments with parameters replaced by constants, also inside lists."""
-    return tuple(
-        type(v)(_replaced(v, constants)) if type(v) in (list, tuple) else constants.get(id(v), v) for v in values
-    )
-
-
-def _tensors(values: tuple[Any, ...]) -> list[Tensor]:
-    """The tensors among arguments, also inside lists such as `torch.cat` takes."""
-    flat = [x for v in values for x in (v if isinstance(v, list | tuple) else (v,))]
-    return [x for x in flat if isinstance(x, Tensor)]
+            self._waiting[key] = theta, g if key not in self._waiting else self._waiting[key][1] + g

@@ -22,8 +22,9 @@ from untrained.probe.circle import Motion, motion, plane
 from untrained.probe.codes import Code, Codes
 from untrained.probe.features import Capture, Feature, inverse_conditions
 from untrained.probe.flops import FlopCounter, Operation
+from untrained.probe.graph import Graph, forward
 from untrained.probe.guard import Variance, watching
-from untrained.probe.kernels import Kernel, Reading, Wanted, kernel
+from untrained.probe.kernels import Kernel, Reading, Uses, Wanted, kernel
 from untrained.probe.layers import depth, layer_parameters, weights
 from untrained.rng import seed_for, torch_generator
 from untrained.types import Batch
@@ -55,6 +56,7 @@ class Probe:
         self._jets: dict[tuple[int, ...], Motion] = {}
         self._kernels: dict[tuple[object, ...], Kernel] = {}
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
+        self._graphs: dict[tuple[int, int], Graph] = {}  # by place in the batch; one at the most
         self._views: dict[tuple[int, int], Probe] = {}
         self._whole: Callable[[], Probe | None] = lambda: None  # whose view this is; weak, so that nothing lingers
         self._offset = 0
@@ -212,10 +214,23 @@ class Probe:
 
     # ----------------------------------------------------------------------------------------------------- backward
 
+    def _graph(self) -> Graph:
+        """The pass that all first derivatives start from. Of the batch and its views one is kept, that of the first
+        rows last looked at; rows further on are looked at for their loss alone."""
+        whole, place = self._whole() or self, (self._offset, len(self.batch))
+        if place in whole._graphs:
+            return whole._graphs[place]
+        if self._offset:
+            return forward(self.model, self._network, self.batch.inputs)
+        whole._graphs.clear()  # before the next one is made: they are large
+        whole._graphs[place] = forward(self.model, self._network, self.batch.inputs)
+        return whole._graphs[place]
+
     @cached_property
     def _loss_pass(self) -> derivatives.LossPass:
+        trainable = derivatives.trainable(self.model)
         with self.watching():
-            return derivatives.loss_pass(self.model, self._network, self.batch, self.loss_name)
+            return derivatives.loss_pass(self._graph(), trainable, self.batch.targets, self.loss_name)
 
     @property
     def loss(self) -> float:
@@ -233,22 +248,24 @@ class Probe:
         return self._loss_pass.channels
 
     @cached_property
-    def hessian_gradient(self) -> dict[str, Tensor]:
-        """H g over `weights`: the Hessian of the loss times its gradient."""
+    def hessian_weights(self) -> dict[str, Tensor]:
+        """H W over `weights`: the Hessian of the loss times the weights themselves. A . HB = B . HA, so that with
+        `gradients` it also tells what the Hessian times the gradient says along the weights."""
         with self.watching():
-            return derivatives.hessian_gradient(self.model, self._network, self.batch, self.loss_name)
+            grown = derivatives.growth(self.model, self._network, self.batch, self.loss_name)
+        return {name: g - self.gradients[name] for name, g in grown.items()}
 
     @cached_property
     def jacobian(self) -> Tensor:
         """Gradient of the sum of all outputs by the inputs, (samples, entries of an input)."""
+        self._require_real("a derivative by the input needs")
         with self.watching():
-            return derivatives.jacobian(self._network, self.batch.inputs)
+            return derivatives.jacobian(self._graph())
 
     def flow(self, norms: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
         """|W| and dR/d|W| of every weight when the network is made positive and shown ones (SynFlow), float64."""
         if norms not in self._flows:
-            if not self.batch.inputs.is_floating_point():
-                raise Unscorable("unsupported", "an input of ones needs real-valued inputs")
+            self._require_real("an input of ones needs")
             with self.watching():
                 shape = tuple(self.batch.inputs.shape[1:])
                 self._flows[norms] = derivatives.flow(self.model, logits, shape, norms)
@@ -257,13 +274,14 @@ class Probe:
     @cached_property
     def blocks(self) -> Blocks:
         """Features of the trunk and random gradients sent through each of its blocks."""
+        self._require_real("gradients through blocks need")
         draw = self.generator("signs")
 
         def signs(feature: Tensor, place: int) -> Tensor:
             return (torch.randint(2, feature.shape, generator=draw) * 2.0 - 1).to(feature)
 
         with self.watching():
-            return block_pass(self.model, self._network, self.batch.inputs, signs)
+            return block_pass(self._graph().trunk, signs)
 
     def kernel(self, outputs: Outputs, over: Literal["layers", "all"] = "layers", reading: Reading = "cross") -> Kernel:
         """Per-sample gradients and their Gram matrix.
@@ -278,17 +296,22 @@ class Probe:
             if over == "layers":
                 layers = layer_parameters(self.model)
                 chosen = {name: p for name, p in chosen.items() if name in layers}
-            with self.watching():
+            with self.watching(), torch.enable_grad():
+                graph = self._graph()
+                columns = self._scalars(graph.outputs, outputs)
                 self._kernels[key] = kernel(
-                    self._network,
-                    self.batch.inputs,
-                    lambda out: self._scalars(out, outputs),
-                    chosen,
-                    everything=dict(self.model.named_parameters()),
-                    reading=reading,
-                    wanted=_WANTED[outputs],
+                    graph, columns, chosen, uses=lambda: self._uses, reading=reading, wanted=_WANTED[outputs]
                 )
         return self._kernels[key]
+
+    @cached_property
+    def _uses(self) -> Uses:
+        with self.watching():
+            return Uses.of(self._network, self.batch.inputs, derivatives.trainable(self.model))
+
+    def _require_real(self, what: str) -> None:
+        if not self.batch.inputs.is_floating_point():
+            raise Unscorable("unsupported", f"{what} real-valued inputs")
 
     def _scalars(self, out: Tensor, which: Outputs) -> Tensor:
         """(samples, 1), or (samples, outputs) for all."""
@@ -303,8 +326,7 @@ class Probe:
 
         u1, u2: random orthonormal inputs of the given shape. All output coordinates, each of shape (outputs,).
         """
-        if not self.batch.inputs.is_floating_point():
-            raise Unscorable("unsupported", "a circle in input space needs real-valued inputs")
+        self._require_real("a circle in input space needs")
         if shape not in self._jets:
             with self.watching():
                 self._jets[shape] = motion(self._network, *self.plane(shape))

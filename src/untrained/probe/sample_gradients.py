@@ -76,7 +76,7 @@ def _convolution(dimensions: int, transposed: bool) -> SampleRule:
             made = torch.ops.aten.convolution_backward(
                 grad.reshape(1, -1, *grad.shape[2:]),
                 x.reshape(1, -1, *x.shape[2:]),
-                weight.detach().repeat(samples, *(1,) * (weight.ndim - 1)),
+                weight.new_empty(samples * len(weight), *weight.shape[1:]),  # of which only the shape is read
                 None,
                 *(_tuple(n, dimensions) for n in (stride, pad, dilation)),
                 transposed,

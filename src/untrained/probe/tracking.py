@@ -8,12 +8,10 @@ with samples on the first axis.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from untrained.probe.guard import Norm, norm_call
 from untrained.probe.jets import names
 from untrained.probe.rules.attention import attention
 
@@ -58,21 +56,3 @@ class WithoutNorms(TorchFunctionMode):
         if func in self.norms:
             return args[0] if args else (kwargs or {})["input"]
         return func(*args, **(kwargs or {}))
-
-
-class FixedStatistics(TorchFunctionMode):
-    """Batch norm with the statistics of the batch as constants: samples no longer speak through them."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.batch_norm:
-            return _fixed(norm_call(*args, **(kwargs or {})))
-        return func(*args, **(kwargs or {}))
-
-
-def _fixed(call: Norm) -> Tensor:
-    """By the builtin below `F.batch_norm`, which the scoring mode would turn back to the batch. A forward pass of the
-    plain norm is the quickest way to its moments."""
-    x, weight, bias, eps = call
-    _, mean, scale = torch.native_batch_norm(x.detach(), None, None, None, None, True, 0.0, eps)
-    variance = scale.square().reciprocal() - eps
-    return torch.batch_norm(x, weight, bias, mean, variance, False, 0.0, eps, torch.backends.cudnn.enabled)

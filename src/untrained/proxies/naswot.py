@@ -9,7 +9,6 @@ from math import exp
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
@@ -30,18 +29,11 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
     `variant=published` counts as the code does. Batches of 128 there, 64 here: `naswot(samples=128)`.
     """
     weights = [max(1, code.named) if variant == "published" else 1 for code in probe.codes]
-    K = torch.stack([n * agreement(code.signs) for n, code in zip(weights, probe.codes, strict=True)]).sum(0)
+    K = torch.stack([n * code.agreement for n, code in zip(weights, probe.codes, strict=True)]).sum(0)
     logdet = torch.linalg.slogdet(K).logabsdet
     if not torch.isfinite(logdet):
         raise Unscorable("singular", "two samples have the same code")
     return float(logdet)
-
-
-def agreement(z: Tensor) -> Tensor:
-    """z z^T + (1 - z)(1 - z)^T, float64 on the CPU; exact, since counts of neurons stay below 2^24 in float32."""
-    on = z.float()
-    both, each = (on @ on.mT).double(), on.sum(1).double()
-    return (2 * both - each[:, None] - each[None] + z.shape[1]).cpu()
 
 
 @registered
@@ -93,6 +85,6 @@ def te_nas_regions(probe: Probe) -> float:
     Informative on thin networks with many samples only: on the full NAS-Bench-201 network every one of 64 images has a
     region of its own. The code counts on a network of one channel and 3,000 crops of 3x3 pixels.
     """
-    K = torch.stack([agreement(code.signs) for code in probe.codes]).sum(0)
+    K = torch.stack([code.agreement for code in probe.codes]).sum(0)
     neurons = sum(code.signs.shape[1] for code in probe.codes)
     return float(len(torch.unique(neurons == K, dim=0)))

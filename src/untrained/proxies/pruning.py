@@ -78,9 +78,10 @@ def grasp(probe: Probe) -> float:
 
         - sum_l sum W_l (H g)_l
 
-    Sign and temperature as in the code of zero-cost-nas (T = 1, one iteration).
+    Sign and temperature as in the code of zero-cost-nas (T = 1, one iteration). H is symmetric, so the sum is that of
+    g_l (H W)_l, which takes fewer passes.
     """
-    return -float(sum((probe.weights[name] * Hg).sum() for name, Hg in probe.hessian_gradient.items()))
+    return -float(sum((probe.gradients[name] * HW).sum() for name, HW in probe.hessian_weights.items()))
 
 
 @registered
