@@ -14,6 +14,7 @@ from untrained._cli import (
     DataRoot,
     Device,
     Json,
+    Population,
     Proxies,
     Ray,
     RunFolder,
@@ -65,6 +66,7 @@ def search(
     seeds: Seeds = 1,
     device: Device = "cpu",
     workers: Workers = None,
+    population: Population = None,
     ray: Ray = None,
     time_limit: TimeLimit = None,
     run: RunFolder = None,
@@ -91,7 +93,8 @@ def search(
 
     enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
     chance = {"seed": seed, "seeds": seeds, "data": data or default_data(), "data_root": data_root}
-    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
+    crew: dict[str, Any] = {"device": device, "workers": workers, "population": population, "ray": ray}
+    crew |= {"time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency, "validate": validate}
     with watching(as_json, seconds(time) if time else None) as watch, stdout_kept(as_json):

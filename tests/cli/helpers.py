@@ -53,10 +53,10 @@ def wrong(answer: Answer) -> str:
 COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate "
     "--max-params --min-params --max-flops --max-memory --max-latency --data "
-    "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
+    "--seed --seeds --device --workers --population --ray --time-limit --run --data-root --json",
     "score": "what --proxy --space --input-shape --classes --data --seeds --device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --seed --device "
-    "--workers --ray --time-limit --run --data-root --json",
+    "--workers --population --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",

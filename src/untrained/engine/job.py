@@ -12,17 +12,24 @@ from untrained.spaces import Space, load_space
 
 
 def job_for(
-    space: str | Space, proxies: Sequence[Proxy], samples: Samples, device: str, typed: Mapping[str, str] | None = None
+    space: str | Space,
+    proxies: Sequence[Proxy],
+    samples: Samples,
+    device: str,
+    typed: Mapping[str, str] | None = None,
+    population: int | None = None,
 ) -> Job | Examiner:
     """A `Job` where the space and all proxies can be found by name, and else an `Examiner` that works here. `typed`
     holds, by measure, the names under which the user's own proxies were loaded."""
+    if population is not None and population < 1:
+        raise UsageError(f"a population of {population} networks is none; 1 looks at them one by one")
     task, batches = samples.source.task, samples.largest()
     home = _name(space, load_space)
     names = [_name((typed or {}).get(proxy.measure, proxy), load_proxy) for proxy in proxies]
     if home and all(names):
-        return Job(home, tuple(name for name in names if name), task, batches, device)
+        return Job(home, tuple(name for name in names if name), task, batches, device, population)
     built = load_space(space)
-    return Examiner(lambda arch: built.build(arch, task, device), proxies, task.loss, batches, device)
+    return Examiner(lambda arch: built.build(arch, task, device), proxies, task.loss, batches, device, population)
 
 
 def _name(what: "str | Space | Proxy", load: Callable[[Any], object]) -> str | None:

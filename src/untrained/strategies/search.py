@@ -85,6 +85,7 @@ def search(
     seeds: int = 1,
     device: str = "cpu",
     workers: int | None = None,
+    population: int | None = None,
     ray: str | None = None,
     time_limit: str | None = None,
     run: str | Path | None = None,
@@ -102,7 +103,8 @@ def search(
     Limits are as people write them, "1M", "150M", "300MB", "5ms@cpu"; nothing beyond them is ever judged, and latency
     is measured on this machine.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
-    cluster. An architecture that takes longer than `time_limit` is a failure, and the search goes on.
+    cluster. Each looks at `population` networks together, on a GPU as many as fit, on a CPU one, unless told otherwise.
+    An architecture that takes longer than `time_limit` is a failure, and the search goes on.
     """
     if seeds < 1:
         raise UsageError("seeds must be at least 1")
@@ -144,7 +146,7 @@ def search(
     facts = decides.measure, decides.higher_is_better, decides.about
     begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside)
     limit = seconds(time_limit) if time_limit else None
-    job = job_for(space, panel.everybody, samples, device, panel.typed)
+    job = job_for(space, panel.everybody, samples, device, panel.typed, population)
     many = None if chosen.needs("judge") else enough.total
     with hired(job, workers, ray, limit, many) as desk.executor:
         sitting = begun.resume().save()

@@ -26,6 +26,7 @@ class Crew:
     workers: int | None = None
     ray: str | None = None
     time_limit: str | None = None
+    population: int | None = None
 
 
 def scored(
@@ -43,7 +44,7 @@ def scored(
     """All records, aggregates too. Ctrl-C ends it: what was measured is kept, and the same call goes on."""
     single = expanded(proxies)
     samples = Samples.of(source, single, seeds)
-    job = job_for(space, single, samples, crew.device, typed)
+    job = job_for(space, single, samples, crew.device, typed, crew.population)
     limit = seconds(crew.time_limit) if crew.time_limit else None
     with hired(job, crew.workers, crew.ray, limit, len(archs)) as executor, Store(store_at) as store:
         evaluate = ProxyEvaluator(samples, single, executor, crew.device, store)
@@ -53,6 +54,7 @@ def scored(
                 watch(Progress(stage, done, len(archs), evaluate.measured, executor.workers, records))
 
         done = drive(Listed(archs), evaluate, Budget(len(archs)), lambda records: None, tell)
+        done.batched = sum(cost.batched for cost in executor.costs())
     if done.ended == "interrupted":
         raise UsageError(f"stopped by Ctrl-C; what was measured is in {store_at}, and the same command goes on")
     for proxy in proxies:

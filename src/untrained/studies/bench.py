@@ -39,6 +39,7 @@ def bench(
     data: str | None = None,
     device: str = "cpu",
     workers: int | None = None,
+    population: int | None = None,
     ray: str | None = None,
     time_limit: str | None = None,
     run: str | Path | None = None,
@@ -58,7 +59,7 @@ def bench(
     typed = {load_proxy(name).measure: name for name in named(proxy)}
     judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
     folder = Path(run) if run else _folder(truth, seen, seed, device)
-    chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit)
+    chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit, population)
     done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch)
     columns = [judged_column(judge, *column(done.records, judge.measure, truth.archs, chances)) for judge in judges]
     columns += [*combinations(columns), *(_others(truth, name) for name in split_names(scores))]
@@ -83,6 +84,7 @@ def bench(
         settings={"samples": f"{len(truth.archs):,}", "data": seen, "seed": str(seed), "device": device},
         versions=versions(),
         cost={"total": done.seconds},
+        batched=done.batched,
         seeds=seeds,
         folder=str(folder),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
