@@ -30,6 +30,7 @@ bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/dextr.py --repeats 4
 	$(BIN)/python benchmarks/proxies.py --repeats 3
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/population.py
 
 docs: setup        ## write the pages that are made from the code
 	$(BIN)/python -m untrained._catalogue proxies > docs/proxies.md

@@ -9,6 +9,7 @@ from untrained._cli import (
     DataRoot,
     Device,
     Json,
+    Population,
     Proxies,
     Ray,
     RunFolder,
@@ -42,6 +43,7 @@ def bench(
     seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = None,
+    population: Population = 1,
     ray: Ray = None,
     time_limit: TimeLimit = None,
     run: RunFolder = None,
@@ -61,6 +63,7 @@ def bench(
     what = {"benchmark": benchmark, "metric": metric, "samples": samples, "scores": scores, "data": data, "run": run}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "data_root": data_root}
     what |= {"warm_up": warm_up}
+    crew |= {"population": population}
     with watching(as_json) as watch, stdout_kept(as_json):
         found: Trust = studies.bench(space, proxy, dataset, seed=seed, seeds=seeds, watch=watch, **what, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)

@@ -16,6 +16,7 @@ from untrained._cli import (
     InputSize,
     Json,
     Label,
+    Population,
     Proxies,
     Ray,
     RunFolder,
@@ -84,6 +85,7 @@ def search(
     seeds: Seeds = 1,
     device: Device = "cpu",
     workers: Workers = None,
+    population: Population = 1,
     ray: Ray = None,
     time_limit: TimeLimit = None,
     run: RunFolder = None,
@@ -119,7 +121,8 @@ def search(
     enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
     chance = {"seed": seed, "seeds": seeds, "data": labelled(data, label) or default_data(), "data_root": data_root}
     chance |= {"input_size": input_size, "look": None if as_json else show_shortly}
-    crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run, "beside": beside}
+    crew: dict[str, Any] = {"device": device, "workers": workers, "population": population, "ray": ray}
+    crew |= {"time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency, "validate": validate, "warm_up": warm_up}
     crew |= {"confirm": 0 if no_confirm else confirm or usual(data or default_data())}

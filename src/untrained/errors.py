@@ -34,3 +34,9 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     listed = f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more" if len(names) > SHOWN + 3 else ", ".join(names)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {listed or 'none'}"
     return UsageError(f"no {what} is called {name!r}; {hint}")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the machine failed and not what it was asked to do; torch says so in words."""
+    text = str(error)
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text

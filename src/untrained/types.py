@@ -108,6 +108,7 @@ class Record:
     transfer_seconds: float = 0.0  # moving network and samples to the device
     measure_seconds: float = 0.0
     peak_bytes: int | None = None  # of the device, while this network was there; None where that cannot be told
+    together: int = field(default=1, compare=False)  # networks that were looked at in the same kernels; not stored
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.error is None):

@@ -54,11 +54,11 @@ COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate --warm-up "
     "--confirm --no-confirm --export --recipe --max-params --min-params --max-flops --max-memory --max-latency "
     "--data --label --input-size "
-    "--seed --seeds --device --workers --ray --time-limit --run --data-root --json",
+    "--seed --seeds --device --workers --population --ray --time-limit --run --data-root --json",
     "score": "what --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
     "--device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
-    "--device --workers --ray --time-limit --run --data-root --json",
+    "--device --workers --population --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",

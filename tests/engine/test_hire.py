@@ -23,8 +23,9 @@ class Staff:
 
     made: ClassVar["list[Staff]"] = []
 
-    def __init__(self, crew: tuple[Any, ...], workers: int, time_limit: float | None) -> None:
+    def __init__(self, crew: tuple[Any, ...], workers: int, time_limit: float | None, at_once: int) -> None:
         self.crew, self.workers, self.time_limit, self.closed = crew, workers, time_limit, False
+        self.at_once = at_once
         self.made.append(self)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.engine.puppets import DEATH, WORDS, Puppets, answer, number_of, question
 from untrained.engine import _pool
 from untrained.engine._pool import AHEAD, LIVES, MOST, STILLBORN, Answered, Died, Event, Pool, Ready
+from untrained.engine.measure import Blanks
 from untrained.errors import UsageError
 from untrained.types import Failure
 
@@ -20,9 +21,9 @@ Outcome = float | Failure | None
 def pool(monkeypatch):
     """`pool(puppets, workers, ...)`: a Pool whose clock is the puppets'."""
 
-    def make(puppets: Puppets, workers: int = 2, time_limit: float | None = None) -> Pool:
+    def make(puppets: Puppets, workers: int = 2, time_limit: float | None = None, at_once: int = 1) -> Pool:
         monkeypatch.setattr(_pool, "perf_counter", lambda: puppets.now)
-        return Pool(puppets, workers, time_limit)
+        return Pool(puppets, workers, time_limit, at_once)
 
     return make
 
@@ -306,3 +307,29 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens(pool, seed):
     assert asked(staff, numbers[:half]) | asked(staff, numbers[half:]) == expected
     assert sum(cost.networks for cost in staff.costs()) == sum(isinstance(v, float) for v in expected.values())
     staff.close()
+
+
+# ------------------------------------------------------------------------------------------------------- populations
+
+
+def test_only_who_is_guilty_fails_also_where_a_worker_looks_at_many_together(pool):
+    """A worker that dies over a population may have died of any of it."""
+    portions: list[list[int]] = []
+
+    class Noting(Puppets):
+        def give(self, worker: int, questions: list[Blanks]) -> None:
+            portions.append([number_of(blanks) for blanks in questions])
+            super().give(worker, questions)
+
+    staff = pool(Noting(fates={5: ["die"] * 9}), 2, at_once=8)
+    expected = values([*range(40)]) | {5: Failure("crashed", DEATH)}
+    assert asked(staff, [*range(40)]) == expected
+    assert sum(cost.deaths for cost in staff.costs()) == 1 + LIVES
+    assert [len(portion) for portion in portions if 5 in portion] == [16, 1, 1]  # no company for a suspect
+
+
+def test_few_questions_are_shared_out_among_workers(pool):
+    crew = Puppets()
+    staff = pool(crew, 4, at_once=64)
+    assert {place for place, _ in staff.map([question(number) for number in range(16)])} == set(range(16))
+    assert {worker for _, worker in crew.taken} == {0, 1, 2, 3}

@@ -156,17 +156,17 @@ def test_an_object_that_a_name_leads_to_is_as_good_as_the_name():
 
 def test_the_account_adds_up_over_sittings(run_folder):
     run = Run(run_folder, Settings("s", "p", "random", "noise", 0, 1, "cpu"), "p@1", True, "", 5)
-    one = Cost("process 1", 3, build=1.0, transfer=0.5, measure=2.0, alive=5.0, deaths=1)
+    one = Cost("process 1", 3, build=1.0, transfer=0.5, measure=2.0, alive=5.0, deaths=1, batched=2)
     two = Cost("process 2", 2, build=0.5, measure=1.0, alive=5.0)
     first = run.account([one, two], 6.0, "time")
     second = first.save().resume().account([one, Cost("ray actor 1", 7, measure=4.0, alive=4.5)], 4.0, "budget")
     assert (first.wall_seconds, second.wall_seconds, second.ended) == (6.0, 10.0, "budget")
     assert {row["worker"]: row for row in second.workers} == {
         "process 1": {"worker": "process 1", "networks": 6, "build": 2.0, "transfer": 1.0, "measure": 4.0,
-                      "alive": 10.0, "deaths": 2, "idle": 3.0},
+                      "alive": 10.0, "deaths": 2, "batched": 4, "idle": 3.0},
         "process 2": two.row() | {"idle": 3.5},
         "ray actor 1": {"worker": "ray actor 1", "networks": 7, "build": 0.0, "transfer": 0.0, "measure": 4.0,
-                        "alive": 4.5, "deaths": 0, "idle": 0.5},
+                        "alive": 4.5, "deaths": 0, "batched": 0, "idle": 0.5},
     }  # fmt: skip
     assert Run.read(second.save().folder) == second
 
@@ -210,3 +210,10 @@ def test_a_run_of_the_former_version_goes_on(tmp_path):
     assert report(folder).exists()
     with pytest.raises(UsageError, match=r"another run, with seeds 1 \(now 2\)"):
         find(folder, seeds=2)
+
+
+def test_how_many_networks_were_looked_at_together_is_in_the_account(run_folder):
+    found = search("nasbench201(channels=2,cells=1)", budget=6, data="noise", population=4, run=run_folder, workers=1)
+    (row,) = found.run.workers
+    assert 3 <= row["batched"] < row["networks"] == 6
+    assert f"<dd>{row['batched']} networks</dd>" in found.report().read_text()

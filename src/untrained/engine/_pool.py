@@ -1,13 +1,14 @@
 """The pool: keeps workers busy and survives their deaths. It knows nothing of processes or clusters; a Crew does.
 
-A worker answers its questions one by one and in order, so a dead worker was at work on the first it had not answered.
-That question is asked once more; who kills two workers has crashed. The others it held are handed to somebody else.
+A worker answers its questions in order, so a dead worker was at work on the first it had not answered. That question is
+asked once more; who kills two workers has crashed. The others it held are handed to somebody else. Where a worker looks
+at many networks together, any of them may have killed it: each is asked again by itself, and only then is one blamed.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, groupby
 from math import ceil, inf
 from time import perf_counter
 from typing import Protocol
@@ -87,19 +88,24 @@ class _Worker:
 class Pool:
     """An Executor over any crew. Workers are hired once and replaced when they die."""
 
-    def __init__(self, crew: Crew, workers: int, time_limit: float | None = None) -> None:
-        self.crew, self.workers, self.time_limit = crew, workers, time_limit or inf
+    def __init__(self, crew: Crew, workers: int, time_limit: float | None = None, at_once: int = 1) -> None:
+        self.crew, self.workers, self.time_limit, self.at_once = crew, workers, time_limit or inf, at_once
         self._numbers, self._stillborn = count(), 0
         self._costs = [Cost(f"{crew.name} {slot + 1}") for slot in range(workers)]
         self._staff: dict[int, _Worker] = {}
         self._fresh: Iterator[tuple[int, Blanks]] = iter(())
         self._again: deque[tuple[int, Blanks]] = deque()  # to be asked once more
         self._strikes: Counter[int] = Counter()
+        self._suspects: set[int] = set()  # to be asked by themselves
+        self._portion = at_once  # questions for a worker to answer together
         self._fill()
 
     def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]:
         self._fill()
         self._fresh, self._again, self._strikes = iter(enumerate(questions)), deque(), Counter()
+        self._suspects, self._portion = set(), self.at_once
+        if isinstance(questions, Sized):  # few questions are shared out, so that nobody is idle
+            self._portion = max(1, min(self.at_once, ceil(len(questions) / (2 * self.workers))))
         try:
             while self._feed():
                 answers: list[Answer] = []  # all is taken in before any is told: a listener may be slow, or stop
@@ -132,7 +138,8 @@ class Pool:
                 if chunk:
                     worker.began = worker.began if worker.held else perf_counter()
                     worker.held.extend(chunk)
-                    self.crew.give(number, [blanks for _, blanks in chunk])
+                    for _, together in groupby(chunk, lambda question: self._suspect(question[0])):
+                        self.crew.give(number, [blanks for _, blanks in together])
         if any(worker.held for worker in self._staff.values()):
             return True
         if (first := self._next()) is None:
@@ -143,9 +150,17 @@ class Pool:
     def _next(self) -> tuple[int, Blanks] | None:
         return self._again.popleft() if self._again else next(self._fresh, None)
 
+    def _suspect(self, place: int) -> int | None:
+        """The place itself where it must not be asked together with others."""
+        return place if place in self._suspects else None
+
     @property
     def _ahead(self) -> int:
-        """How many questions a worker holds: one at work, and what fills the time until it can be given more."""
+        """How many questions a worker holds: those at work, and what fills the time until it can be given more."""
+        return 2 * self._portion if self.at_once > 1 else self._few
+
+    @property
+    def _few(self) -> int:
         done = sum(cost.networks for cost in self._costs)
         busy = sum(cost.build + cost.transfer + cost.measure for cost in self._costs)
         return min(MOST, 1 + ceil(AHEAD * done / busy)) if done and busy else 1
@@ -185,7 +200,10 @@ class Pool:
     def _blame(self, number: int, failure: Failure, lives: int) -> Iterator[Answer]:
         """Replace a worker. What it was at is asked again while it has lives left, and fails after that."""
         held = self._staff[number].held
-        if held:
+        alone = self.at_once == 1 or (bool(held) and held[0][0] in self._suspects)
+        if held and not alone:
+            self._suspects.update(place for place, _ in list(held)[: self.at_once])
+        elif held:
             place, blanks = held.popleft()
             self._strikes[place] += 1
             if self._strikes[place] < lives:

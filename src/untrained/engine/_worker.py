@@ -37,8 +37,8 @@ def work(job: Job, questions: IO[bytes], say: Any) -> None:
     Thread(target=_listen, args=(questions, inbox), daemon=True).start()
     say("ready", None)
     while True:
-        for blanks in inbox.get():
-            say("answer", examine(blanks))
+        for records in examine.answers(inbox.get()):
+            say("answer", records)
 
 
 def _listen(questions: IO[bytes], inbox: "SimpleQueue[list[Blanks]]") -> None:

@@ -1,9 +1,10 @@
 """Who does the work. An executor answers questions; all give equal records, only the order of arrival and the cost
 differ. `Inline` does it here and is the specification."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -26,14 +27,16 @@ class Cost:
     measure: float = 0.0
     alive: float = 0.0  # from being hired to being dismissed
     deaths: int = 0
+    batched: int = 0  # networks that were looked at together with others
 
     @property
     def idle(self) -> float:
         """Starting, waiting for questions, sending answers."""
         return max(0.0, self.alive - self.build - self.transfer - self.measure)
 
-    def charge(self, records: Iterable[Record]) -> None:
+    def charge(self, records: Sequence[Record]) -> None:
         self.networks += 1
+        self.batched += any(record.together > 1 for record in records)
         for record in records:
             self.build += record.build_seconds
             self.transfer += record.transfer_seconds
@@ -66,13 +69,16 @@ class Inline:
     cost: Cost = field(default_factory=lambda: Cost("this process"))
 
     def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]:
-        for place, blanks in enumerate(questions):
-            start = perf_counter()
-            with threads(1 if self.alike else torch.get_num_threads()):
-                records = self.examiner(blanks)
-            self.cost.charge(records)
-            self.cost.alive += perf_counter() - start
-            yield place, records
+        asked = enumerate(questions)
+        while portion := list(islice(asked, self.examiner.population)):
+            answers = self.examiner.answers([blanks for _, blanks in portion])
+            for place, _ in portion:
+                start = perf_counter()
+                with threads(1 if self.alike else torch.get_num_threads()):
+                    records = next(answers)
+                self.cost.charge(records)
+                self.cost.alive += perf_counter() - start
+                yield place, records
 
     def costs(self) -> list[Cost]:
         return [self.cost]

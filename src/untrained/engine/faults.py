@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Unscorable, UsageError, out_of_memory
 from untrained.types import Failure
 
 P = ParamSpec("P")
@@ -30,12 +30,9 @@ def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Fail
 
 def kind_of(error: Exception) -> str:
     """The one word to count by, for an exception that nobody raised on purpose."""
-    text = str(error)
-    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
+    if out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
         return "oom"
-    if isinstance(error, torch.OutOfMemoryError):
-        return "oom"
-    if isinstance(error, NotImplementedError) or re.search("derivative for .* is not implemented", text):
+    if isinstance(error, NotImplementedError) or re.search("derivative for .* is not implemented", str(error)):
         return "unsupported"
     return "error"
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
@@ -26,11 +27,14 @@ def hired(
     """Workers, dismissed afterwards. Without wishes one a core, or one a GPU, unless there are only a few networks.
 
     What cannot be sent to another process, such as a function typed into a notebook, comes as an `Examiner` and is
-    worked on here. A limit on the time of one architecture needs a worker that can be stopped, so it starts one.
+    worked on here. A limit on the time of one architecture needs a worker that can be stopped, so it starts one, which
+    looks at one network at a time: of many together nobody could say which is late.
     """
     if (workers is not None and workers < 1) or (time_limit is not None and time_limit <= 0):
         raise UsageError("there must be at least 1 worker, and a time limit must be more than nothing")
     usable(job.device)
+    if time_limit is not None and job.population > 1:
+        job = replace(job, population=1)
     executor = _chosen(job, workers, ray, time_limit, networks)
     try:
         yield executor
@@ -52,11 +56,11 @@ def _chosen(
     if ray is not None:
         from untrained.engine.ray import RayCrew
 
-        return Pool(RayCrew(job, ray, count), count, time_limit)
+        return Pool(RayCrew(job, ray, count), count, time_limit, job.population)
     few = workers is None and networks is not None and networks < FEW
     if not elsewhere and (count == 1 or few):
         return Inline(job.open())
-    return Pool(ProcessCrew(job), count, time_limit)
+    return Pool(ProcessCrew(job), count, time_limit, job.population)
 
 
 def _usual(device: str) -> int:

@@ -1,6 +1,7 @@
 """What workers do, put into names where everything has one, so that other processes can do it too."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from untrained._load import absolute
@@ -18,18 +19,22 @@ def job_for(
     device: str,
     typed: Mapping[str, str] | None = None,
     start: Start | None = None,
+    population: int = 1,
 ) -> Job | Examiner:
     """A `Job` where the space and all proxies can be found by name, and else an `Examiner` that works here. `typed`
     holds, by measure, the names under which the user's own proxies were loaded; `start` gives networks other weights
     than fresh ones."""
+    if population < 1:
+        raise UsageError(f"a population of {population} networks is none; 1 looks at them one by one")
     task, batches = samples.source.task, samples.largest()
     home = _name(space, load_space)
     names = [_name((typed or {}).get(proxy.measure, proxy), load_proxy) for proxy in proxies]
     if home and all(names):
-        return Job(home, tuple(name for name in names if name), task, batches, device, start)
+        return Job(home, tuple(name for name in names if name), task, batches, device, start, population)
     built = load_space(space)
     warm = start.open(lambda: built.supernet(task, device), device) if start else None
-    return Examiner(lambda arch: built.build(arch, task, device), proxies, task.loss, batches, device, warm)
+    build = partial(built.build, task=task, device=device)
+    return Examiner(build, proxies, task.loss, batches, device, warm, population)
 
 
 def _name(what: "str | Space | Proxy", load: Callable[[Any], object]) -> str | None:

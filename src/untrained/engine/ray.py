@@ -41,15 +41,15 @@ class _Actor:
             return str(error)
         return ""
 
-    def answer(self, blanks: Blanks) -> list[Record] | str:
+    def answer(self, questions: list[Blanks]) -> list[list[Record]] | str:
         try:
-            return self._examine(blanks)
+            return list(self._examine.answers(questions))
         except UsageError as error:
             return str(error)
 
 
 class RayCrew:
-    """One call a question; an actor works through its calls in order."""
+    """One call a question, or for what is looked at together; an actor works through its calls in order."""
 
     name = "ray actor"
 
@@ -66,7 +66,7 @@ class RayCrew:
         if workers > room and not job.device.startswith("cuda"):
             self.close()
             raise UsageError(f"the Ray cluster at {address!r} has room for {room} workers: --workers {max(room, 1)}")
-        self._job = ray.put(job)
+        self._job, self._at_once = ray.put(job), job.population
         share = min(1.0, ray.cluster_resources().get("GPU", 0.0) / workers)  # Ray shows each actor its own GPU
         needs = {"num_gpus": share} if job.device.startswith("cuda") else {"num_cpus": 1}
         self._actor = ray.remote(max_restarts=0, max_task_retries=0, **needs)(_Actor)
@@ -78,26 +78,27 @@ class RayCrew:
         self._people[worker], self._due[worker] = actor, deque([actor.open.remote()])
 
     def give(self, worker: int, questions: list[Blanks]) -> None:
-        self._due[worker].extend(self._people[worker].answer.remote(blanks) for blanks in questions)
+        portions = [questions[i : i + self._at_once] for i in range(0, len(questions), self._at_once)]
+        self._due[worker].extend(self._people[worker].answer.remote(portion) for portion in portions)
 
     def events(self, timeout: float) -> Iterable[Event]:
         heads = {due[0]: worker for worker, due in self._due.items() if due}
         kept, _ = ray.wait(list(heads), num_returns=1, timeout=timeout) if heads else ([], [])
         if kept:  # and who else has answered meanwhile
             kept, _ = ray.wait(list(heads), num_returns=len(heads), timeout=0)
-        return [self._event(heads[promise], promise) for promise in kept]
+        return [event for promise in kept for event in self._events(heads[promise], promise)]
 
-    def _event(self, worker: int, promise: Any) -> Event:
+    def _events(self, worker: int, promise: Any) -> list[Event]:
         self._due[worker].popleft()
         try:
             said = ray.get(promise)
         except RayActorError as error:
-            return Died(worker, "its Ray actor died", str(error).strip())
+            return [Died(worker, "its Ray actor died", str(error).strip())]
         except RayError as error:
-            return Died(worker, f"its Ray actor failed: {type(error).__name__}", str(error).strip())
+            return [Died(worker, f"its Ray actor failed: {type(error).__name__}", str(error).strip())]
         if isinstance(said, str):
-            return Refused(worker, said) if said else Ready(worker)
-        return Answered(worker, said)
+            return [Refused(worker, said) if said else Ready(worker)]
+        return [Answered(worker, records) for records in said]
 
     def dismiss(self, worker: int) -> None:
         ray.kill(self._people.pop(worker))

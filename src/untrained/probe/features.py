@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from untrained.errors import Unscorable
+from untrained.probe.spectrum import extreme_ratio
+
+_ENTRIES = 2**25  # of a float64 stack of feature maps: 256 MiB, however many networks there are
 
 
 @dataclass(slots=True, eq=False)
@@ -99,10 +102,18 @@ def first_tensor(output: Any) -> Tensor | None:
 
 
 def inverse_conditions(features: Sequence[Feature]) -> Tensor:
-    """sigma_min / sigma_max of each feature's matrix, float64 on the CPU, 0 where the matrix is zero.
+    """sigma_min / sigma_max of each feature's matrix, float64 on the CPU, 0 where the matrix is zero."""
+    found = ratios(features)
+    if found.isnan().any():
+        raise Unscorable("nan", "a feature map is not finite")
+    return found
 
-    Equal shapes go together: the eigenvalues of the float64 Gram matrices (the smaller side), whose square roots are
-    the singular values. Squaring costs half the digits, which still leaves the ratio good to 1e-8.
+
+def ratios(features: Sequence[Feature]) -> Tensor:
+    """The same for features of any number of networks; NaN where one is not finite, which spoils no other.
+
+    Equal shapes go together: the extreme eigenvalues of the float64 Gram matrices (the smaller side), whose square
+    roots are the singular values. Squaring costs half the digits, which still leaves the ratio good to 1e-8.
     """
     return by_shape([feature.matrix() for feature in features], _inverse_condition)
 
@@ -113,10 +124,12 @@ def by_shape(matrices: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -
     groups: dict[torch.Size, list[int]] = {}
     for i, matrix in enumerate(matrices):
         groups.setdefault(matrix.shape, []).append(i)
-    for shape, members in groups.items():
-        X = torch.empty(len(members), *shape, dtype=torch.float64, device=matrices[members[0]].device)
-        torch.stack([matrices[i] for i in members], out=X)
-        numbers[members] = function(X).cpu()
+    for shape, together in groups.items():
+        most = max(1, _ENTRIES // shape.numel())
+        for members in (together[i : i + most] for i in range(0, len(together), most)):
+            X = torch.empty(len(members), *shape, dtype=torch.float64, device=matrices[members[0]].device)
+            torch.stack([matrices[i] for i in members], out=X)
+            numbers[members] = function(X).cpu()
     return numbers
 
 
@@ -127,11 +140,4 @@ def _inverse_condition(X: Tensor) -> Tensor:
     if X.shape[-2] == 1:
         high = X.abs().amax((-2, -1))
         return torch.where(high <= 0, 0, high / high)  # NaN stays NaN
-    try:
-        eigenvalues = torch.linalg.eigvalsh(X @ X.mT)  # (k, m), ascending
-    except RuntimeError as error:  # LAPACK does not converge
-        if X.isfinite().all():
-            raise
-        raise Unscorable("nan", "a feature map is not finite") from error
-    low, high = eigenvalues[:, 0].clamp_min(0), eigenvalues[:, -1]
-    return torch.where(high <= 0, 0, (low / high).sqrt())
+    return extreme_ratio(X @ X.mT).sqrt()

@@ -114,7 +114,7 @@ def watching(model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = N
         with (
             torch.inference_mode(False),
             torch.set_grad_enabled(grad),
-            _full_precision(),
+            full_precision(),
             random_state(seed),
             _Scoring(heard),
         ):
@@ -125,7 +125,7 @@ def watching(model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = N
 
 
 @contextmanager
-def _full_precision() -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """Convolutions and products on a GPU in float32 as on the CPU, not in its 19-bit format: scores must agree."""
     convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
     before = convolutions.allow_tf32, products.allow_tf32

@@ -78,6 +78,11 @@ def cost(seconds: Mapping[str, float], tried: int, more: Mapping[str, str], *par
     return section("Cost", facts({**told, **more}), *parts)
 
 
+def together(batched: int) -> dict[str, str]:
+    """How many networks were looked at in the same kernels, where any were."""
+    return {"Looked at together": f"{batched:,} networks"} if batched else {}
+
+
 def settings(run: Mapping[str, str], versions: Mapping[str, str]) -> str:
     used = f"<div><h3>Versions</h3>{facts(versions)}</div>" if versions else ""
     return section("Settings", f'<div class="pair"><div><h3>Run</h3>{facts(run)}</div>{used}</div>')

@@ -10,7 +10,7 @@ from untrained import _numbers
 from untrained.reports._beliefs import beliefs
 from untrained.reports._confirmed import confirmed
 from untrained.reports._course import course, front, limits
-from untrained.reports._document import again, cost, document, header, settings
+from untrained.reports._document import again, cost, document, header, settings, together
 from untrained.reports._evidence import SIZES, distribution, failures, ranking, size
 from untrained.reports._html import cell, copyable, either, paragraph, section, table
 from untrained.reports._plot import direction
@@ -80,7 +80,8 @@ def _trained(summary: Summary) -> str:
 def _cost(summary: Summary) -> str:
     memory = {"Most GPU memory": f"{summary.peak_bytes / 2**20:,.0f} MiB"} if summary.peak_bytes else {}
     tried = len(summary.ranking) + len(summary.failed)
-    return cost(summary.cost, tried, memory, _workers(summary.workers))
+    company = together(sum(worker.batched for worker in summary.workers))
+    return cost(summary.cost, tried, memory | company, _workers(summary.workers))
 
 
 def _workers(workers: Sequence[Worker]) -> str:

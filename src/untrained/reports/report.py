@@ -142,7 +142,7 @@ def _tradeoff(run: Run, ranking: Ranking, records: list[Record]) -> Tradeoff | N
 
 def _worker(row: dict[str, Any]) -> Worker:
     names = ("networks", "build", "transfer", "measure", "idle", "deaths")
-    return Worker(row["worker"], **{name: row[name] for name in names})
+    return Worker(row["worker"], **{name: row[name] for name in names}, batched=row.get("batched", 0))
 
 
 def _space(name: str) -> Space | None:

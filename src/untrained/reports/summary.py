@@ -46,6 +46,7 @@ class Worker:
     measure: float
     idle: float
     deaths: int = 0
+    batched: int = 0  # of the networks, those that were looked at together with others
 
 
 @dataclass(frozen=True, slots=True)

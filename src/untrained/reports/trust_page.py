@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from untrained import _numbers
-from untrained.reports._document import again, cost, document, header, settings
+from untrained.reports._document import again, cost, document, header, settings, together
 from untrained.reports._html import copyable, paragraph
 from untrained.reports._trust_pictures import alike, best, clouds, correlations, spearman, worth
 from untrained.reports._trust_table import correlation, failed, judgement
@@ -87,7 +87,7 @@ def _header(trust: Trust) -> str:
 
 
 def _cost(trust: Trust) -> str:
-    return cost(trust.cost, len(trust.archs), {})
+    return cost(trust.cost, len(trust.archs), together(trust.batched))
 
 
 def _settings(trust: Trust) -> str:

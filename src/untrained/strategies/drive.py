@@ -21,6 +21,7 @@ class Drive:
     records: list[Record] = field(default_factory=list)
     ended: str = ""
     seconds: float = 0.0
+    batched: int = 0  # networks that were looked at together with others
 
 
 def drive(strategy: Strategy, evaluate: Evaluator, budget: Budget, fitness: Fitness, tell: Listener) -> Drive:

@@ -97,6 +97,7 @@ def search(
     seeds: int = 1,
     device: str = "cpu",
     workers: int | None = None,
+    population: int = 1,
     ray: str | None = None,
     time_limit: str | None = None,
     run: str | Path | None = None,
@@ -118,7 +119,8 @@ def search(
     Limits are as people write them, "1M", "150M", "300MB", "5ms@cpu"; nothing beyond them is ever judged, and latency
     is measured on this machine.
     `workers` processes work in parallel, by default one a core or one a GPU; `ray` is "local" or the address of a
-    cluster. An architecture that takes longer than `time_limit` is a failure, and the search goes on.
+    cluster. Each looks at `population` networks together, which is meant for a GPU.
+    An architecture that takes longer than `time_limit` is a failure, and the search goes on.
     Networks are shown images of the space's usual size, or of `input_size` a side; `look` sees the data before the work
     begins.
     """
@@ -172,7 +174,7 @@ def search(
         begun.resume().save()  # another run in this folder is not touched
         start = warmth.begin(home, seed, device, folder, warming(watch))
         desk.init = start.init
-    job = job_for(space, panel.everybody, samples, device, panel.typed, start)
+    job = job_for(space, panel.everybody, samples, device, panel.typed, start, population)
     many = None if chosen.needs("judge") else enough.total
     with hired(job, workers, ray, limit, many) as desk.executor:
         sitting = begun.resume().save()

@@ -27,6 +27,7 @@ class Crew:
     workers: int | None = None
     ray: str | None = None
     time_limit: str | None = None
+    population: int = 1
 
 
 def scored(
@@ -45,7 +46,7 @@ def scored(
     """All records, aggregates too. Ctrl-C ends it: what was measured is kept, and the same call goes on."""
     single = expanded(proxies)
     samples = Samples.of(source, single, seeds)
-    job = job_for(space, single, samples, crew.device, typed, start)
+    job = job_for(space, single, samples, crew.device, typed, start, crew.population)
     limit = seconds(crew.time_limit) if crew.time_limit else None
     with hired(job, crew.workers, crew.ray, limit, len(archs)) as executor, Store(store_at) as store:
         evaluate = ProxyEvaluator(samples, single, executor, crew.device, store, start.init if start else FRESH)
@@ -55,6 +56,7 @@ def scored(
                 watch(Progress(stage, done, len(archs), evaluate.measured, executor.workers, records))
 
         done = drive(Listed(archs), evaluate, Budget(len(archs)), lambda records: None, tell)
+        done.batched = sum(cost.batched for cost in executor.costs())
     if done.ended == "interrupted":
         raise UsageError(f"stopped by Ctrl-C; what was measured is in {store_at}, and the same command goes on")
     for proxy in proxies:

@@ -44,6 +44,7 @@ def bench(
     warm_up: str = "",
     device: str = "cpu",
     workers: int | None = None,
+    population: int = 1,
     ray: str | None = None,
     time_limit: str | None = None,
     run: str | Path | None = None,
@@ -64,7 +65,7 @@ def bench(
     typed = {load_proxy(name).measure: name for name in named(proxy)}
     judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
     folder = Path(run) if run else _folder(truth, seen, seed, device, warm_up)
-    chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit)
+    chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit, population)
     start = _started(warm_up, truth, source, seed, device, folder, watch)
     done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch, start=start)
     columns = [judged_column(judge, *column(done.records, judge.measure, truth.archs, chances)) for judge in judges]
@@ -93,6 +94,7 @@ def bench(
         | ({"warm-up": warm_up} if warm_up else {}),
         versions=versions(),
         cost=warm | {"total": done.seconds + sum(warm.values())},
+        batched=done.batched,
         seeds=seeds,
         folder=str(folder),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),

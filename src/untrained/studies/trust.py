@@ -69,6 +69,7 @@ class Trust:
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)  # seconds
+    batched: int = 0  # networks that were looked at together with others
     seeds: int = 1
     made_on: str = ""
     folder: str = ""  # where it is kept

@@ -38,15 +38,15 @@ for _name in _FACTS:
 for _name in _CONSTANTS:
     RULES.update({f: _of_value(f) for f in names(_name)})
 
-_LINEAR = """reshape reshape_as view view_as flatten unflatten permute transpose swapaxes swapdims movedim moveaxis t
+LINEAR = """reshape reshape_as view view_as flatten unflatten permute transpose swapaxes swapdims movedim moveaxis t
 squeeze unsqueeze expand expand_as broadcast_to repeat repeat_interleave tile contiguous clone chunk split
 split_with_sizes tensor_split unbind select narrow index_select gather take_along_dim flip roll diagonal tril triu
 rot90 mean sum cumsum neg negative double float half bfloat16 to type_as pixel_shuffle pixel_unshuffle channel_shuffle
 unfold fold interpolate upsample real positive adjoint __getitem__ __neg__ __pos__""".split()
-_LIFTING = "cat concat concatenate stack hstack vstack dstack where".split()
+LIFTING = "cat concat concatenate stack hstack vstack dstack where".split()
 
 
-def _linear(func: Any, lifting: bool = False) -> Rule:
+def linear(func: Any, lifting: bool = False) -> Rule:
     """`func` acts on value and derivatives alike. With `lifting`, constant tensors take part with derivative zero."""
 
     def apply(*args: Any, **kwargs: Any) -> Any:
@@ -75,14 +75,14 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point()
 
 
-for _name in _LINEAR:
-    RULES.update({f: _linear(f) for f in names(_name)})
-for _name in _LIFTING:
-    RULES.update({f: _linear(f, lifting=True) for f in names(_name)})
+for _name in LINEAR:
+    RULES.update({f: linear(f) for f in names(_name)})
+for _name in LIFTING:
+    RULES.update({f: linear(f, lifting=True) for f in names(_name)})
 for _name in ("T", "mT"):
     _getter = getattr(torch.Tensor, _name).__get__
-    RULES[_getter] = _linear(_getter)
-RULES.update({f: _linear(F.embedding) for f in names("embedding")})
+    RULES[_getter] = linear(_getter)
+RULES.update({f: linear(F.embedding) for f in names("embedding")})
 
 
 def batched(func: Any, spatial: int) -> Rule:
@@ -204,7 +204,7 @@ def _bilinear(func: Any) -> Rule:
         leaves, spec = tree_flatten((args, kwargs))
         jets = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Jet)]
         if len(jets) == 1:
-            return _linear(func)(*args, **kwargs)
+            return linear(func)(*args, **kwargs)
         if len(jets) > 2:
             raise Unscorable("unsupported", f"{func.__name__} of more than two factors that depend on the input")
 

@@ -1,0 +1,130 @@
+"""One network on the table: built, moved, asked by proxies, and what that cost."""
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite, isnan
+from time import perf_counter
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from untrained.engine.faults import attempt
+from untrained.errors import Unscorable
+from untrained.probe import Probe
+from untrained.probe.guard import random_state
+from untrained.proxies import Proxy
+from untrained.rng import seed_for
+from untrained.types import Arch, Batch, Failure, Record
+
+
+class Host(Protocol):
+    """Who builds networks and has samples: an Examiner."""
+
+    loss: str
+    device: str
+
+    def network(self, arch: Arch, seed: int, init: str) -> nn.Module: ...
+
+    def batch(self, seed: int) -> Batch: ...
+
+
+class Sitting:
+    """One network on the table."""
+
+    def __init__(self, examiner: Host, blank: Record) -> None:
+        self.examiner, self.seed, self.device = examiner, blank.seed, Device(examiner.device)
+        start = perf_counter()
+        made = attempt(examiner.network, blank.arch, blank.seed, blank.init)
+        self.device.wait()
+        built = perf_counter()
+        self.subject = made if isinstance(made, Failure) else attempt(self._moved, made)
+        self.device.wait()
+        self.build_seconds, self.transfer_seconds = built - start, perf_counter() - built
+        self.probe: Probe | None = None
+
+    def _moved(self, model: nn.Module) -> tuple[nn.Module, Batch]:
+        return model.to(self.examiner.device), self.examiner.batch(self.seed)
+
+    def ask(self, proxy: Proxy, blank: Record) -> Record:
+        start = perf_counter()
+        outcome: float | Failure
+        if isinstance(self.subject, Failure):
+            outcome, note = self.subject, ""
+        else:
+            with random_state(seed_for("score", blank.measure, blank.arch, blank.seed)):  # a proxy may draw at random
+                outcome, note = self._score(proxy, *self.subject)
+        value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
+        return replace(blank, value=value, error=error, note=note, measure_seconds=perf_counter() - start)
+
+    def asked(self, judges: Mapping[str, Proxy], blanks: Sequence[Record], shared: float = 0.0) -> list[Record]:
+        """The answers with the cost that they share: building, moving, and what was measured for all beforehand."""
+        answers = [self.ask(judges[blank.measure], blank) for blank in blanks]
+        build, transfer, shared = (x / len(answers) for x in (self.build_seconds, self.transfer_seconds, shared))
+        costs = {"build_seconds": build, "transfer_seconds": transfer, "peak_bytes": self.device.peak()}
+        return [replace(a, measure_seconds=a.measure_seconds + shared, **costs) for a in answers]  # type: ignore[arg-type]
+
+    def look(self) -> Probe | None:
+        """The probe that all proxies share, made when first asked for; None where there is no network."""
+        if self.probe is None and not isinstance(self.subject, Failure):
+            self.probe = self._look(*self.subject)
+        return self.probe
+
+    def _score(self, proxy: Proxy, model: nn.Module, batch: Batch) -> tuple[float | Failure, str]:
+        """The score, and what must be said of it. Out of memory is tried once more on half of the samples, where fewer
+        samples estimate the same number."""
+        outcome = attempt(self._shared, proxy, model, batch)
+        if not isinstance(outcome, Failure) or outcome.kind != "oom":
+            return outcome, ""
+        self.probe = None  # whatever was measured is let go
+        self.device.free()
+        whole = min(proxy.samples, len(batch))
+        if not proxy.averages or whole < 2:
+            return outcome, ""
+        again = attempt(self._alone, proxy, model, Batch(batch.inputs[: whole // 2], batch.targets[: whole // 2]))
+        self.device.free()
+        if isinstance(again, Failure):
+            return outcome, ""
+        return again, f"out of memory on {whole} samples: measured on {whole // 2}"
+
+    def _shared(self, proxy: Proxy, model: nn.Module, batch: Batch) -> float:
+        """The score by the probe that all proxies share, made when first asked for."""
+        self.probe = self.probe or self._look(model, batch)
+        return finite(proxy(self.probe))
+
+    def _alone(self, proxy: Proxy, model: nn.Module, batch: Batch) -> float:
+        return finite(proxy(self._look(model, batch)))
+
+    def _look(self, model: nn.Module, batch: Batch) -> Probe:
+        return Probe(model, batch, loss=self.examiner.loss, seed=self.seed)
+
+
+def finite(value: float) -> float:
+    if isnan(value):
+        raise Unscorable("nan", "the score is not a number")
+    if not isfinite(value):
+        raise Unscorable("inf", "the score is infinite")
+    return value
+
+
+class Device:
+    """The clock and the memory of a GPU; of the CPU there is nothing to say."""
+
+    def __init__(self, device: str) -> None:
+        self.cuda = torch.device(device) if torch.device(device).type == "cuda" else None
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats(self.cuda)
+
+    def peak(self) -> int | None:
+        return torch.cuda.max_memory_allocated(self.cuda) if self.cuda else None
+
+    def wait(self) -> None:
+        """Until the device has done what it was told, so that seconds are charged to whom they belong."""
+        if self.cuda:
+            torch.cuda.synchronize(self.cuda)
+
+    def free(self) -> None:
+        gc.collect()
+        if self.cuda:
+            torch.cuda.empty_cache()

@@ -1,0 +1,275 @@
+"""Networks looked at together measure what they measure alone: features with their multiplicity, and motions.
+
+The expected values are those of a Probe that is alone, which other tests hold against autograd and SVD.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from untrained.probe import Probe
+from untrained.probe.lockstep import Tally
+from untrained.probe.population import Look, View
+from untrained.probe.signatures import Signatures
+from untrained.types import Batch
+
+CLOSE = 1e-4  # relative to the norm; float32 kernels for many networks add in another order
+
+
+def batch(*shape: int) -> Batch:
+    return Batch(torch.randn(*shape, generator=torch.Generator().manual_seed(1)), torch.zeros(shape[0]).long())
+
+
+def initialised(make: Any, count: int) -> list[nn.Module]:
+    """Networks with other weights each, also in norms, whose defaults would hide a mix-up."""
+    made = []
+    for seed in range(count):
+        torch.manual_seed(seed)
+        made.append(make())
+        for parameter in made[-1].parameters():
+            nn.init.normal_(parameter, 0.1, 0.5)
+    return made
+
+
+def looked(models: list[nn.Module], seen: Batch) -> tuple[list[Probe], Tally, Look]:
+    """Probes that were told what is measured together."""
+    look = Look((View(len(seen), True, "all", (tuple(seen.inputs.shape[1:]),), operations=len(seen) == 1),))
+    probes, tally = [Probe(model, seen) for model in models], Tally()
+    look.ahead(probes, Signatures(), tally)
+    return probes, tally, look
+
+
+def agree(models: list[nn.Module], seen: Batch) -> Tally:
+    """Assert that all were told, and rightly."""
+    probes, tally, look = looked(models, seen)
+    shape = tuple(seen.inputs.shape[1:])
+    for model, probe in zip(models, probes, strict=True):
+        alone = Probe(model, seen)
+        assert look.told(probe)
+        expected = [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in alone.features]
+        assert [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in probe.features] == expected
+        near(probe.outputs, alone.outputs)
+        assert "operations" in vars(probe) or len(seen) > 1
+        assert probe.operations == alone.operations
+        for ours, theirs in zip(probe.features, alone.features, strict=True):
+            near(ours.tensor, theirs.tensor)
+        told, found = probe.inverse_conditions(probe.features), alone.inverse_conditions(alone.features)
+        torch.testing.assert_close(told, found, rtol=1e-3, atol=1e-5)
+        for told_row, row in zip(probe._jets[shape], alone.circle_jet(shape), strict=True):
+            near(told_row, row)
+    return tally
+
+
+def near(ours: Tensor, theirs: Tensor) -> None:
+    assert ours.shape == theirs.shape
+    assert float((ours - theirs).norm()) <= CLOSE * float(theirs.norm())
+
+
+class Wired(nn.Module):
+    """A cell: two convolutions, skip connections, pooling, a cut edge; which is where differs."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4))
+        self.first, self.second = self.edge(first), self.edge(second)
+        self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+
+    def edge(self, kind: str) -> nn.Module:
+        conv = nn.Sequential(nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False), nn.BatchNorm2d(4))
+        return {"conv": conv, "skip": nn.Identity(), "pool": nn.AvgPool2d(3, 1, 1)}[kind]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.first(x)
+        out: Tensor = self.head(self.second(y) + x * 0.5)
+        return out
+
+
+KINDS = [("conv", "skip"), ("conv", "conv"), ("pool", "conv"), ("skip", "pool"), ("skip", "conv")]
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_networks_of_one_space_that_differ_in_wiring(samples):
+    models = [model for kinds in KINDS for model in initialised(lambda k=kinds: Wired(*k), 2)]
+    tally = agree(models, batch(samples, 3, 8, 8))
+    assert tally.groups <= tally.calls / 6  # of at most ten
+
+
+class Transformer(nn.Module):
+    """Attention written out, with softmax, products, chunks and a learned position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = nn.Parameter(torch.zeros(1, 4, 8))
+        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(2).transpose(1, 2) + self.position
+        n, length, _ = x.shape
+        q, k, v = self.qkv(self.norm(x)).reshape(n, length, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = (q @ k.transpose(-2, -1) / 2).softmax(dim=-1)
+        x = x + (weights @ v).transpose(1, 2).reshape(n, length, 8)
+        x = x + F.scaled_dot_product_attention(x, x, x)
+        return self.out(F.gelu(x).mean(1))
+
+
+class Assorted(nn.Module):
+    """Everything else that has a fold or needs none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(3, 6, 1, stride=2)
+        self.group, self.scale = nn.GroupNorm(2, 6), nn.Parameter(torch.ones(6, 1, 1))
+        self.dim = nn.PReLU()
+        self.last = nn.Linear(24, 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.group(self.wide(x)) * self.scale
+        x = torch.cat([F.max_pool2d(x, 2), self.dim(F.silu(x[:, :, ::2, ::2]))], 1)
+        x = F.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:] - torch.ones(1, device=x.device)
+        return self.last(x.flatten(1).chunk(2, 1)[0].softmax(1).repeat(1, 1) / 3)
+
+
+class InPlace(nn.Module):
+    """Functions that overwrite what modules have returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 1), nn.Hardtanh(inplace=True)
+        )
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(x)
+        x += 1
+        x.mul_(2)
+        out: Tensor = self.last(x.mean((2, 3)))
+        return out
+
+
+class Branches(nn.Module):
+    """A node that is rectified in two branches: one feature, as long as nothing is overwritten."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.left, self.right = (nn.Sequential(nn.ReLU(), nn.Conv2d(3, 2, 3)) for _ in range(2))
+        self.last = nn.Sequential(nn.Hardtanh(inplace=inplace), nn.Flatten(), nn.Linear(72, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 0.1
+        out: Tensor = self.last(self.left(x) + self.right(x))
+        return out
+
+
+def overwriting() -> nn.Module:
+    return Branches(inplace=True)
+
+
+@pytest.mark.parametrize("make", [Transformer, Assorted, InPlace, Branches, overwriting])
+@pytest.mark.parametrize("samples", [1, 2])
+def test_functions_of_many_kinds(make, samples):
+    shape = (8, 2, 2) if make is Transformer else (3, 8, 8)
+    tally = agree(initialised(make, 3), batch(samples, *shape))
+    assert tally.groups < tally.calls / 2
+
+
+class Branching(Assorted):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x if x.mean() > 100 else -x)
+
+
+class Drawing(Assorted):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + torch.rand_like(x))
+
+
+class WritingIntoAView(Assorted):
+    def forward(self, x: Tensor) -> Tensor:
+        x[:, 0].zero_()
+        return super().forward(x)
+
+
+class Failing(Assorted):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x[:, :2])
+
+
+@pytest.mark.parametrize("odd", [Branching, Drawing, WritingIntoAView, Failing])
+def test_what_no_tape_can_hold_is_left_alone_and_spoils_no_other(odd):
+    models = initialised(Assorted, 2)
+    probes, _, look = looked([models[0], odd(), models[1]], batch(1, 3, 8, 8))
+    assert [look.told(probe) for probe in probes] == [True, False, True]
+    assert "features" not in vars(probes[1])
+    near(probes[2].outputs, Probe(models[1], batch(1, 3, 8, 8)).outputs)
+
+
+def test_a_network_for_one_size_only_is_left_alone_at_another():
+    look = Look((View(1, True, "", ((3, 12, 12),)),))
+    probe = Probe(InPlace(), batch(1, 3, 8, 8))
+    fixed = Probe(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), batch(1, 3, 8, 8))
+    look.ahead([probe, fixed], Signatures())
+    assert "features" in vars(fixed)
+    assert (list(probe._jets), list(fixed._jets)) == ([(3, 12, 12)], [])
+
+
+def test_networks_wait_for_each_other_before_what_they_share():
+    """The short one must not run ahead: as many launches as the long one makes alone."""
+
+    def chain(length: int) -> nn.Module:
+        body = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(length)]
+        return nn.Sequential(nn.Flatten(), nn.Linear(12, 4), *body, nn.Linear(4, 2))
+
+    _, tally, _ = looked([chain(1), chain(4), chain(2)], batch(1, 3, 2, 2))
+    assert (tally.calls, tally.groups) == (2 * (5 + 11 + 7), 2 * 11)
+
+
+class Bessel(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.special.i0(x).flatten(1)
+
+
+def test_a_function_without_a_taylor_rule_ends_a_motion_and_spoils_no_other():
+    probes, _, look = looked([Bessel(), InPlace(), Bessel()], batch(1, 3, 8, 8))
+    assert [look.told(probe) for probe in probes] == [False, True, False]
+    near(probes[2].outputs, torch.special.i0(probes[2].batch.inputs).flatten(1))
+
+
+def test_norms_over_few_values_are_left_alone():
+    """Four positions a channel: what is left of float32 after a few such norms is not the same twice."""
+    probes, _, look = looked(initialised(lambda: Wired("conv", "skip"), 2), batch(1, 3, 2, 2))
+    assert not any(map(look.told, probes))
+
+
+def test_a_look_at_a_probe_says_what_was_measured_of_the_first_samples():
+    probe = Probe(Assorted(), batch(4, 3, 8, 8))
+    first = probe.first(2)
+    first.inverse_conditions([f for f in first.features if f.leaf_calls][:2])
+    first.circle_jet((3, 8, 8))
+    assert Look.at(probe) == Look((View(2, True, "leaves", ((3, 8, 8),)),))
+    assert Look.at(Probe(Assorted(), batch(1, 3, 8, 8))) == Look(())
+
+
+def test_models_are_left_as_they_were():
+    model = InPlace().train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    other = InPlace()
+    state = torch.random.get_rng_state()
+    looked([model, other], batch(1, 3, 8, 8))
+    assert model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_running_out_of_memory_is_told_to_whoever_asked(monkeypatch):
+    from untrained.probe import lockstep
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+
+    monkeypatch.setattr(lockstep, "folded", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        looked(initialised(Assorted, 2), batch(1, 3, 8, 8))
