@@ -58,7 +58,9 @@ def test_the_input_size_is_part_of_what_is_asked(untrained_, project, photos):
     rows = json.loads(out)
     assert (code, err) == (0, "")
     assert {row["task"] for row in rows} == {"folder:photos:3x12x12:2:cross_entropy"}
-    assert "--input-size 12" in (project / "run" / "report.html").read_text()
+    page = (project / "run" / "report.html").read_text()
+    assert "--input-size 12" in page
+    assert "input size" in page
     code, _, err = untrained_(*SEARCH)
     assert code == 2
     assert "holds another run, with input_size 12 (now None)" in err

@@ -75,6 +75,7 @@ def summarise(run: Run, records: list[Record]) -> Summary:
             "seed": str(settings.seed),
             "device": settings.device,
             "budget": run.asked(),
+            **({"input size": str(settings.input_size)} if settings.input_size else {}),
             **({"warm-up": settings.warm_up} if settings.warm_up else {}),
         },
         versions=run.versions,
