@@ -106,7 +106,7 @@ def test_the_files_of_these_tests_are_dangerous(tmp_path):
         Hostile(np.frombuffer, b"1"),
         Path("a"),
     ],
-    ids=lambda evil: str(getattr(evil, "call", evil))[:24],
+    ids="eval getattr torch.load numpy.load open frombuffer a_path".split(),
 )
 @pytest.mark.parametrize("protocol", range(6))
 def test_only_what_plain_data_need_may_be_named(tmp_path, evil, protocol):
