@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, Device, Json, Seed, Space, app, print_json, shape, stdout_kept
+from untrained._cli import DataRoot, Device, Json, Label, Seed, Space, app, labelled, print_json, shape, stdout_kept
 
 
 @app.command()
@@ -13,11 +13,16 @@ def train(
         str, typer.Argument(help="An architecture string, a run folder (its winner) or ./file.py:factory.")
     ],
     data: Annotated[
-        str | None, typer.Option(help="What to learn: digits, cifar10, npz:PATH, ...", show_default="that of the run")
+        str | None, typer.Option(help="What to learn: digits, cifar10, csv:PATH, ...", show_default="that of the run")
     ] = None,
+    label: Label = None,
     recipe: Annotated[
-        str, typer.Option(help="quick, cifar, quick(rate=0.1), ...; see `untrained list recipes`.")
-    ] = "quick",
+        str | None,
+        typer.Option(
+            help="quick, cifar, quick(rate=0.1), ...; see `untrained list recipes`.",
+            show_default="quick; ctr for tables",
+        ),
+    ] = None,
     space: Space = "nasbench201",
     epochs: Annotated[int | None, typer.Option(min=1, help="So many epochs.", show_default="the recipe's")] = None,
     patience: Annotated[
@@ -37,11 +42,14 @@ def train(
     """Train a network on your data, and judge it once on samples that had no say.
 
     Ctrl-C and kill -9 lose at most 200 steps: the same command goes on to the same weights.
-    The folder then holds model.pt, train.json and report.html with curves, confusions and the hardest mistakes.
+    The folder then holds model.pt, train.json and report.html with curves, confusions and the hardest mistakes;
+    of a table of clicks, log loss, AUC and calibration.
 
     Example: untrained train runs/mine --recipe "quick(epochs=20)"
 
     Example: untrained train ./my_net.py:make_net --input-shape 3x32x32 --data digits --time 5m
+
+    Example: untrained train ./my_net.py:make_net --input-shape 5 --data csv:clicks.csv --label click
     """
     from untrained import reports, training
     from untrained._terminal_train import show_trained, training_bar
@@ -50,6 +58,6 @@ def train(
     when = {"epochs": epochs, "patience": patience, "time": time, "seed": seed, "tensorboard": tensorboard}
     where = {"space": space, "input_shape": size, "device": device, "run": run, "data_root": data_root}
     with training_bar(as_json) as watch, stdout_kept(as_json):
-        found = training.train(what, data, recipe, watch=watch, **when, **where)  # type: ignore[arg-type]
+        found = training.train(what, labelled(data, label), recipe, watch=watch, **when, **where)  # type: ignore[arg-type]
     page = reports.report(found.folder)
     print_json(found.document()) if as_json else show_trained(found, page)

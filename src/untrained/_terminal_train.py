@@ -1,4 +1,4 @@
-"""What the terminal shows of a training: a bar with epoch, loss and accuracy, and what came out."""
+"""What the terminal shows of a training: a bar with epoch, loss and what validation said, and what came out."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,9 +42,10 @@ def training_bar(quiet: bool) -> Iterator[Watcher | None]:
 
 def told(at: Moment) -> str:
     """What the last whole epoch brought."""
-    if at.loss is None or at.accuracy is None:
+    if at.loss is None or at.val_loss is None:
         return ""
-    return f"loss {at.loss:.3f}, validation {100 * at.accuracy:.1f} %"
+    said = f"{at.val_loss:.4f}" if at.accuracy is None else f"{100 * at.accuracy:.1f} %"
+    return f"loss {at.loss:.3f}, validation {said}"
 
 
 def show_trained(found: Trained, page: Path) -> None:
@@ -53,11 +54,10 @@ def show_trained(found: Trained, page: Path) -> None:
     console.print(f"[bold]{headline(found)}[/]", highlight=False)
     best = found.chosen
     of = "the moving average" if best["kind"] == "average" else "the weights"
-    console.print(
-        f"chosen by validation: {of} of epoch {best['epoch']}, {100 * best['accuracy']:.2f} %", highlight=False
-    )
+    said = f"log loss {best['loss']:.4f}" if found.of_clicks else f"{100 * best['accuracy']:.2f} %"
+    console.print(f"chosen by validation: {of} of epoch {best['epoch']}, {said}", highlight=False)
     if found.ended != "epochs":
-        why = "the time was up; the same command goes on" if found.ended == "time" else "validation no longer rose"
+        why = "the time was up; the same command goes on" if found.ended == "time" else "nothing better came"
         console.print(f"stopped early: {why}", highlight=False)
     rate = f"{found.samples_per_second:,.0f} samples a second"
     console.print(f"cost: {duration(found.seconds)}, {rate} on {found.asked.device}", highlight=False)

@@ -62,7 +62,7 @@ COMMANDS = {
     "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
     "--run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
-    "train": "what --data --recipe --space --epochs --patience --time --input-shape --seed --device --run "
+    "train": "what --data --label --recipe --space --epochs --patience --time --input-shape --seed --device --run "
     "--tensorboard --data-root --json",
     "export": "what --out --space --weights --data --input-shape --classes --data-root --json",
     "data import": "name path --data-root --json",

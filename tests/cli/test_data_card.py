@@ -28,7 +28,7 @@ def table(project, monkeypatch):
 
 def test_the_page_on_tables_works_as_written(untrained_, table):
     commands = blocks("tables.md", "")[0].splitlines()
-    assert {command.split()[1] for command in commands} == {"data", "search", "score"}
+    assert {command.split()[1] for command in commands} == {"data", "search", "score", "train"}
     for command in commands:
         code, out, err = untrained_(*shlex.split(command)[1:])
         assert code == 0, err
@@ -71,6 +71,7 @@ WRONG = {
     "data card clicks --label click": "--label click names a column of a table: add --data csv:PATH",
     "search --data digits --label click": "--label click names a column of a table",
     "score my_net.py:make --label click": "--label click names a column of a table",
+    "train my_net.py:make --label click": "--label click names a column of a table",
     "data card noise": "noise has no card",
     "data card csv:none.csv": "there is no file none.csv",
     "data card csv:.": "is a folder",

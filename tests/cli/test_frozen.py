@@ -101,7 +101,7 @@ def test_the_program_is_installed_and_answers():
         ("strategies", {"random"}),
         ("papers", {"dextr-table-1", "hnas-table-5", "nasi-table-3", "sigeo-table-2"}),
         ("benchmarks", {"nasbench201", "nasbench301", "transnas"}),
-        ("recipes", {"quick", "cifar", "darts-cifar", "darts-imagenet", "autoformer", "zen-cifar"}),
+        ("recipes", {"quick", "cifar", "darts-cifar", "darts-imagenet", "autoformer", "zen-cifar", "ctr"}),
         ("datasets", {"noise", "photos", "digits", "cifar10", "cifar100", "mnist", "npz", "folder", "images", "hf"}),
         ("datasets", {"clicks", "csv", "parquet", "criteo", "avazu", "kdd2012", "frappe"}),
     ],

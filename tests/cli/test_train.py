@@ -42,6 +42,33 @@ def test_the_progress_says_epoch_loss_and_accuracy(untrained_, project):
     assert next((project / "runs").iterdir()).name.startswith("train-net.py_make")
 
 
+TABLE = """
+from torch import nn
+
+def make():
+    return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+"""
+
+
+def test_a_table_is_trained_by_its_own_recipe_and_told_by_log_loss(untrained_, project, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    (project / "net.py").write_text(TABLE)
+    rows = [f"{i % 7 < 3},{i % 7 + i % 3 / 2},{i * i % 31 + 0.5}" for i in range(400)]
+    (project / "c.csv").write_text("\n".join(["bought,a,b", *rows]))
+    ask = ("train", "./net.py:make", "--data", "csv:c.csv", "--label", "bought", "--input-shape", "2", "--run", "run")
+    code, out, err = untrained_(*ask, "--json")
+    found = json.loads(out)
+    assert (code, err, found["recipe"]["name"], found["accuracy"]) == (0, "", "ctr", None)
+    assert set(found["curve"][0]) == {"epoch", "rate", "loss", "val_loss", "val_auc"}
+    assert found["data"] == "csv:c.csv?label=bought"
+    assert sum(row["rows"] for row in found["calibration"]) == found["samples"]["test"]
+    (project / "run" / "train.json").unlink()
+    code, out, err = untrained_(*ask)
+    assert f"Test log loss {found['loss']:.4f}, AUC {found['auc']:.4f} after 5 epochs" in out
+    assert f"log loss {found['chosen']['loss']:.4f}" in out
+    assert f"validation {found['curve'][-1]['val_loss']:.4f}" in err
+
+
 def test_wrong_requests_are_answered_in_one_line(untrained_):
     assert "did you mean quick" in wrong(untrained_("train", "./mine.py:make", "--data", "digits", "--recipe", "quik"))
     assert "--input-shape 3x224x224" in wrong(untrained_("train", "./mine.py:make", "--data", "digits"))

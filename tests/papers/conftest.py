@@ -1,19 +1,22 @@
 """The tables of known results, and experiments on networks small enough for a test."""
 
+import gzip
 import sys
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import shared
 from untrained.benchmarks import import_benchmark
-from untrained.papers import _sample, hnas_cells
+from untrained.papers import _sample, hnas_cells, sigeo_ctr
 from untrained.spaces import Space, load_space
 from untrained.studies._truth import Truth
 
 TABLES = ("nasbench201", "nasbench101", "nasbench1shot1_s1", "nasbench1shot1_s2", "nasbench301", "transnas")
+ROWS = 300
 SMALL = {
     "nasbench201": {"cells": 1},
     "nasbench101": {"channels": 8, "cells": 1},
@@ -29,6 +32,10 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root, data = tmp_path_factory.mktemp("root"), shared("data")
     for name in TABLES:
         import_benchmark(name, data, root)
+    (root / "ctr").mkdir()
+    for name in sigeo_ctr.TABLES.values():  # the first rows of each
+        with gzip.open(data / "ctr" / name, "rt") as whole, gzip.open(root / "ctr" / name, "wt") as head:
+            head.writelines(islice(whole, 1 + ROWS))
     return root
 
 
@@ -48,4 +55,5 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_sample, "load_space", cache(shrunk))
     monkeypatch.setattr(_sample, "known", in_miniature)
     monkeypatch.setattr(sys.modules["untrained.spaces.transnas"], "MICRO_CODE", (4,))  # of five modules
+    monkeypatch.setattr(sigeo_ctr, "SPACES", ("nasrec_small(blocks=1)", "nasrec_full(blocks=1)"))
     monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")

@@ -9,6 +9,7 @@ from tests.reports.test_page import body_of
 from untrained.reports import page, training_page
 from untrained.reports._training import headline, trained
 from untrained.studies.confirm import Confirmation, Group, contrast
+from untrained.studies.references import Entry
 from untrained.training.trained import Asked, Trained
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
@@ -105,3 +106,51 @@ def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
     assert "another network: |cell|" in seen
     same = replace(example(), asked=replace(example().asked, arch=ranking[3].arch))
     assert "another network" not in body_of(page.render(summary(confirmed=found, trained=same)))
+
+
+def of_clicks(**changes: Any) -> Trained:
+    curve = tuple({"epoch": e, "rate": 0.1, "loss": 0.5 / e, "val_loss": 0.6, "val_auc": 0.7 + e / 100} for e in (1, 2))
+    bins = [{"predicted": 0.1, "observed": 0.2, "rows": 5}, {"predicted": 0.6, "observed": 0.5, "rows": 5}]
+    told = {"curve": curve, "chosen": {"epoch": 2, "kind": "weights", "loss": 0.6, "auc": 0.72}, "loss": 0.4512}
+    told |= {"accuracy": None, "auc": 0.7654, "normalised_entropy": 0.9, "calibration": bins, "calibration_error": 0.1}
+    return example(**told | {"classes": (), "confusion": [], "mistakes": []} | changes)
+
+
+def test_the_page_of_clicks_tells_log_loss_auc_and_calibration():
+    assert headline(of_clicks()) == "Test log loss 0.4512, AUC 0.7654 after 2 epochs, 73.3 k parameters."
+    seen = body_of(training_page.render(of_clicks()))
+    order = [headline(of_clicks()), "Test log loss", "0.4512, AUC 0.7654 of 16 samples", "90.00 % of its log loss",
+             "0.6000, AUC 0.7200 of 15 samples", "Curves", "How far its predictions can be believed",
+             "off by 10.0 points", "Settings"]  # fmt: skip
+    places = [seen.find(words) for words in order]
+    assert -1 not in places, order[places.index(-1)]
+    assert places == sorted(places)
+    assert "What is taken for what" not in seen
+    assert trained(of_clicks()).count('<polyline class="curve"') == 2 + 1 + 2  # losses, AUC, calibration and its ideal
+
+
+def test_without_an_auc_the_page_says_nothing_of_it():
+    curve = tuple({name: value for name, value in row.items() if name != "val_auc"} for row in of_clicks().curve)
+    bare = of_clicks(
+        curve=curve, auc=None, normalised_entropy=None, chosen={"epoch": 1, "kind": "weights", "loss": 0.6}
+    )
+    assert "AUC" not in body_of(training_page.render(bare))
+
+
+def test_hand_made_networks_stand_beside_the_found_one():
+    evil = "<script>"
+    entries = (
+        Entry("found", 1000, 0.5, 0.7, 0.51, 0.69),
+        Entry("dlrm", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02),
+        Entry("wild", error=evil),
+    )
+    first = Group("sigeo", "the best of the ranking", ("a",), (70.0,))
+    told = Confirmation("a", 70.0, ("sigeo",), (first,), (), 5, 480, "clicks", 1.0, entries)
+    html = page.render(summary(confirmed=told))
+    seen = body_of(html)
+    assert "Beside networks made by hand" in seen
+    assert "has less log loss than dlrm (+0.1000 \u00b1 0.0200)" in seen
+    assert "0.6100" in seen
+    assert "<td colspan=6>&lt;script&gt;" in html
+    assert "judged by AUC on the validation part" in seen
+    assert "Beside networks" not in body_of(page.render(summary(confirmed=replace(told, entries=()))))

@@ -96,7 +96,8 @@ def test_the_words_are_honest(values, said):
 
 def test_the_best_of_all_wins_and_a_failed_training_is_no_number(tmp_path):
     groups = {"naswot": [arch(1), arch(2)], "params": [arch(3), arch(1)], "random": [arch(4)]}
-    found = concluded(groups, {arch(1): 90.0, arch(3): 95.0, arch(4): 95.0}, run(), 100, 1.0)
+    reached = {arch(1): 90.0, arch(3): 95.0, arch(4): 95.0}
+    found = concluded(groups, reached, reached, run(), (3, 100), 1.0)
     assert (found.winner, found.reached, found.by) == (str(arch(3)), 95.0, ("params",))
     assert found.groups[0].reached == (90.0, None)
     assert [c.against for c in found.contrasts] == ["params", "random"]

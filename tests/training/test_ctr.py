@@ -1,7 +1,7 @@
-"""Training on clicks: the hand-made references, the recipe, early stopping, and failures as values."""
+"""Training on clicks: the hand-made references, the recipe for tables, and what validation and test say."""
 
-from dataclasses import replace
-from math import cos, pi
+import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,10 +12,14 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from tests.conftest import shared
+from tests.training.toys import same, weights
 from untrained.data import load
-from untrained.data._table import Rows
-from untrained.training.ctr import Settings, fit, judge, share
+from untrained.data._table import Rows, from_rows
+from untrained.errors import UsageError
+from untrained.training import _checkpoint, train
 from untrained.training.ctr_references import REFERENCES, DeepFm, Dlrm, Embeddings, Logistic, pairs
+from untrained.training.recipes import recipe
+from untrained.training.trained import Trained
 from untrained.types import Task
 
 ANY = Task("any", (1,), 1)
@@ -81,109 +85,117 @@ def test_embeddings_of_two_columns_do_not_overlap():
 
 # ------------------------------------------------------------------------------------------------------------- training
 
-
-def test_the_rate_rises_over_a_tenth_and_falls_along_a_cosine():
-    rates = [share(step, 100, 0.1) for step in range(101)]
-    assert rates[:10] == pytest.approx([(k + 1) / 11 for k in range(10)])
-    assert rates[10] == 1
-    assert rates[55] == pytest.approx((1 + cos(pi / 2)) / 2)
-    assert rates[100] == pytest.approx(0)
-    assert share(0, 1, 0.0) == 1
+CLICKS = "clicks:rows=600"
 
 
-def test_a_step_by_hand():
+def trained(folder, model=Logistic, data=CLICKS, **options):
+    source = load(data, ANY)
+    torch.manual_seed(0)
+    return train(model(source.task), data, run=folder, input_shape=source.task.input_shape, **options)
+
+
+def in_memory(monkeypatch, values, vocabulary=3, **others):
+    """Whatever data are named, one column of identifiers and the label are trained on."""
+    parts = {"train": values, "val": values, "test": values} | others
+    task = Task("t", (1,), 1, "bce", (vocabulary,))
+    rows = {name: Rows(np.asarray(part, np.float32)) for name, part in parts.items()}
+    monkeypatch.setattr("untrained.training._subject.source_for", lambda *_: from_rows(task, rows, None))
+    return task
+
+
+def test_a_table_is_trained_by_its_own_recipe_and_judged_by_log_loss_auc_and_calibration(tmp_path):
+    found = trained(tmp_path / "a", Dlrm)
+    assert found.asked.recipe == recipe("ctr").facts
+    facts = json.loads((tmp_path / "a" / "train.json").read_text())
+    assert Trained.read(tmp_path / "a").loss == found.loss == facts["loss"]
+    assert (facts["accuracy"], facts["confusion"], facts["mistakes"], facts["classes"]) == (None, [], [], [])
+    (batch,) = load(CLICKS, ANY).parts["test"].batches(60)
+    with torch.no_grad():
+        z, y = found.model(batch.inputs).double().flatten(), batch.targets.double()
+    assert found.auc == pytest.approx(roc_auc_score(y, z))
+    assert found.loss == pytest.approx(-float((y * z.sigmoid().log() + (1 - y) * (1 - z.sigmoid()).log()).mean()))
+    assert sum(row["rows"] for row in found.calibration) == len(y) == 60
+    observed = sum(row["observed"] * row["rows"] for row in found.calibration)
+    assert observed == pytest.approx(float(y.sum()))
+    best = min(found.curve, key=lambda row: row["val_loss"])
+    assert (found.chosen["epoch"], found.chosen["loss"]) == (best["epoch"], best["val_loss"])
+    assert found.chosen["auc"] == best["val_auc"]
+
+
+def test_validation_chooses_by_log_loss_and_not_by_what_is_said_last(tmp_path):
+    """DLRM learns 480 rows by heart; many epochs are asked for, few are taken."""
+    found = trained(tmp_path / "a", Dlrm, epochs=60, patience=3)
+    losses = [row["val_loss"] for row in found.curve]
+    assert found.ended == "patience"
+    assert len(losses) == found.chosen["epoch"] + 3 < 60
+    assert losses[-1] > min(losses) == found.chosen["loss"]
+    assert found.curve[-1]["loss"] < found.curve[0]["loss"]
+
+
+def test_a_killed_training_on_a_table_goes_on_to_the_same_weights(tmp_path, monkeypatch):
+    kept, write = [], _checkpoint.save
+
+    def save(path, content):
+        write(path, content)
+        if path.name == "checkpoint.pt":
+            kept.append(shutil.copy(path, tmp_path / f"{len(kept)}.pt"))
+
+    monkeypatch.setattr(_checkpoint, "save", save)
+    whole = trained(tmp_path / "whole", DeepFm, epochs=2, every=1)
+    assert len(kept) == 2 * (480 // 128)
+    for path in kept[1:5:3]:
+        folder = tmp_path / f"from-{path.stem}"
+        folder.mkdir()
+        shutil.copy(path, folder / "checkpoint.pt")
+        again = trained(folder, DeepFm, epochs=2)
+        assert same(weights(again), weights(whole)), path
+        assert (again.curve, again.auc, again.calibration) == (whole.curve, whole.auc, whole.calibration)
+
+
+def test_a_step_by_hand(tmp_path, monkeypatch):
     """All weights are zero, so the bias has the gradient g = 1/2 - share of clicks; Adagrad takes g / (|g| + 0.01)."""
-    values = np.array([[0, 1], [1, 0], [2, 0], [0, 0]], np.float32)
-    model = Logistic(Task("t", (1,), 1, "bce", (3,)))
-    fit(model, {"train": Rows(values), "val": Rows(values)}, Settings(rate=0.5, batch=4))
+    task = in_memory(monkeypatch, [[0, 1], [1, 0], [2, 0], [0, 0]])
+    found = train(Logistic(task), "t", "ctr(epochs=1,rate=0.5,warm_up=0.0)", run=tmp_path / "a", input_shape=(1,))
     g = 1 / 2 - 1 / 4
-    assert model.bias.item() == pytest.approx(-0.5 * share(0, 1, 0.1) * g / (abs(g) + 0.01), rel=1e-5)
+    assert found.model.bias.item() == pytest.approx(-0.5 * g / (abs(g) + 0.01), rel=1e-5)
 
 
-def test_gradients_are_clipped(clicks):
-    model, _ = trained(clicks, Settings(clip=1e-3), Dlrm)
-    norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
-    assert norm.item() == pytest.approx(1e-3, rel=1e-2)
+def test_clicks_that_one_identifier_decides_are_learned_whole(tmp_path, monkeypatch):
+    ids = np.arange(600) % 3
+    task = in_memory(monkeypatch, np.c_[ids, ids == 1])
+    found = train(Logistic(task), "t", epochs=10, run=tmp_path / "a", input_shape=(1,))
+    assert found.auc == 1
+    assert found.normalised_entropy < 1
 
 
-@pytest.fixture(scope="module")
-def clicks():
-    return load("clicks:rows=2000", ANY)
-
-
-def trained(source, settings, model=Logistic):
-    torch.manual_seed(0)
-    made = model(source.task)
-    return made, fit(made, source.parts, settings)
-
-
-def test_the_same_settings_give_the_same_weights_and_the_seed_decides_the_order(clicks):
-    settings = Settings(epochs=2, batch=128)
-    one, first = trained(clicks, settings, Dlrm)
-    same, second = trained(clicks, settings, Dlrm)
-    other, _ = trained(clicks, replace(settings, seed=1), Dlrm)
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert [e.val_loss for e in first.curve] == [e.val_loss for e in second.curve]
-
-
-def test_the_best_epoch_is_kept_and_the_training_stops_when_it_becomes_no_better(clicks):
-    """DLRM learns 1,600 rows by heart; many epochs are asked for, few are taken."""
-    watched = []
-    torch.manual_seed(0)
-    model = Dlrm(clicks.task)
-    found = fit(model, clicks.parts, Settings(epochs=60, batch=64, patience=3), watched.append)
-    losses = [epoch.val_loss for epoch in found.curve]
-    assert tuple(watched) == found.curve
-    assert found.failure is None
-    assert found.best.val_loss == min(losses)
-    assert len(losses) == found.best.epoch + 3 < 60
-    assert judge(model, clicks.parts["val"]).log_loss == pytest.approx(min(losses), rel=1e-6)
-    assert found.curve[-1].train_loss < found.curve[0].train_loss
-
-
-def test_the_test_part_is_not_opened(clicks):
-    parts = {name: part for name, part in clicks.parts.items() if name != "test"}
-    assert fit(Logistic(clicks.task), parts).failure is None
+def test_rows_of_one_kind_have_a_log_loss_and_no_auc(tmp_path, monkeypatch):
+    rows = [[0, 1], [1, 0]] * 8
+    task = in_memory(monkeypatch, rows, val=[[0, 0]] * 4, test=[[1, 1]] * 4)
+    found = train(Logistic(task), "t", epochs=2, run=tmp_path / "a", input_shape=(1,))
+    assert (found.auc, found.normalised_entropy) == (None, None)
+    assert set(found.curve[0]) == {"epoch", "rate", "loss", "val_loss"}
+    assert found.loss > 0
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"), [("training", "the training diverged"), ("judging", "answers are not numbers")]
+    ("bad", "says"), [("training", "the loss of epoch 1 is nan"), ("judging", "answers are no numbers")]
 )
-def test_a_training_that_diverges_is_a_failure_and_no_number(clicks, bad, says):
+def test_a_training_that_diverges_says_so_in_one_line(tmp_path, bad, says):
     class Wild(Logistic):
         def forward(self, rows):
             nan = self.training == (bad == "training")
             return super().forward(rows) + (torch.nan if nan else 0.0)
 
-    found = fit(Wild(clicks.task), clicks.parts)
-    assert (found.best, found.curve) == (None, ())
-    assert str(found.failure) == f"nan: {says} in epoch 1"
+    with pytest.raises(UsageError, match=f"the training diverged: .*{says}; .*--recipe 'ctr.rate=0.012.'"):
+        trained(tmp_path / "a", Wild)
+    assert not (tmp_path / "a" / "train.json").exists()
 
 
-def test_judging_counts_every_row_and_leaves_the_weights(clicks):
-    model = Logistic(clicks.task)
-    found = judge(model, clicks.parts["test"])
-    assert (found.rows, found.auc) == (200, 0.5)  # all weights are zero: all are tied
-    assert found.log_loss == pytest.approx(np.log(2))
-    assert all(p.grad is None for p in model.parameters())
-
-
-def test_what_is_planted_beyond_single_columns_needs_more_than_a_logistic_regression():
-    source = load("clicks:rows=20000", ANY)
-    _, plain = trained(source, Settings(epochs=3, batch=256))
-    _, deep = trained(source, Settings(epochs=3, batch=256), DeepFm)
-    assert deep.best.val_auc > plain.best.val_auc + 0.03
-
-
-def test_a_part_in_memory_is_trained_on_like_any_other():
-    """Clicks are decided by one identifier; a weight for each says it all."""
-    ids = np.arange(600) % 3
-    values = np.c_[ids, ids == 1].astype(np.float32)
-    parts = {"train": Rows(values), "val": Rows(values), "test": Rows(values)}
-    model = Logistic(Task("t", (1,), 1, "bce", (3,)))
-    fit(model, parts, Settings(epochs=20, batch=64))
-    assert judge(model, parts["test"]).auc == 1
+def test_what_is_planted_beyond_single_columns_needs_more_than_a_logistic_regression(tmp_path):
+    data, short = "clicks:rows=20000", "ctr(epochs=3,batch=256)"
+    plain = trained(tmp_path / "a", Logistic, data, recipe=short)
+    deep = trained(tmp_path / "b", DeepFm, data, recipe=short)
+    assert deep.chosen["auc"] > plain.chosen["auc"] + 0.03
 
 
 @pytest.mark.data
@@ -192,9 +204,7 @@ def test_a_logistic_regression_on_criteo_is_as_good_as_scikit_learns(tmp_path, m
     this sample. The same rows, one-hot, in scikit-learn's solver must not be clearly better."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = load(f"criteo:{shared('data', 'ctr', 'criteo_10k.csv.gz')}", ANY)
-    model, found = trained(source, Settings(epochs=4, batch=128))
-    ours = judge(model, source.parts["test"])
-    assert found.failure is None
+    ours = trained(tmp_path / "run", Logistic, f"criteo:{shared('data', 'ctr', 'criteo_10k.csv.gz')}")
     assert 0.66 < ours.auc < 0.80
     assert ours.normalised_entropy < 0.95
     one_hot = {name: encoded(part, source.task) for name, part in source.parts.items()}

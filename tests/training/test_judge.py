@@ -9,33 +9,33 @@ import torch
 from PIL import Image
 from torch import nn
 
-from untrained.training._judge import Answers, answers
+from untrained.training._judge import Answers, chosen_by, judged
 from untrained.training.trained import picture
 from untrained.types import Batch, Task
 
 
-def judged() -> Answers:
+def five() -> Answers:
     """Five samples of three classes: two right, the third and fifth wrong with little chance for the truth."""
     chances = [[0.7, 0.2, 0.1], [0.1, 0.85, 0.05], [0.95, 0.03, 0.02], [0.3, 0.3, 0.4], [0.0, 0.08, 0.92]]
     return Answers(torch.tensor(chances), torch.tensor([0, 1, 2, 0, 1]), 1.0)
 
 
 def test_accuracy_and_confusion_count_what_was_said():
-    found = judged()
+    found = five()
     assert found.accuracy == 2 / 5
     assert found.confusion() == [[1, 0, 1], [0, 1, 1], [1, 0, 0]]
 
 
 def test_the_hardest_mistakes_gave_the_truth_the_least_chance():
-    assert judged().mistakes(10) == [2, 4, 3]
-    assert judged().mistakes(1) == [2]
+    assert five().mistakes(10) == [2, 4, 3]
+    assert five().mistakes(1) == [2]
     right = Answers(torch.eye(2), torch.arange(2), 0.0)
     assert right.mistakes(5) == []
 
 
 def test_calibration_compares_how_sure_with_how_right():
     """Highest chances 0.7, 0.85, 0.95, 0.4 and 0.92, in bins of a tenth; 0.92 and 0.95 share the last."""
-    found = judged()
+    found = five()
     assert [row["samples"] for row in found.calibration()] == [1, 1, 1, 2]
     assert [row["right"] for row in found.calibration()] == [0.0, 1.0, 1.0, 0.0]
     assert found.calibration()[-1]["sure"] == pytest.approx(0.935)
@@ -52,18 +52,20 @@ def test_all_batches_are_asked_in_evaluation_mode():
 
     logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 1.0]])
     batches = [Batch(logits[:2], torch.tensor([0, 0])), Batch(logits[2:], torch.tensor([1]))]
-    found = answers(Marked().train(), batches, Task("x", (2,), 2), torch.contiguous_format)
+    found = judged(Marked().train(), batches, Task("x", (2,), 2), torch.contiguous_format)
     assert found.accuracy == pytest.approx(2 / 3)
     torch.testing.assert_close(found.probabilities, logits.softmax(1))
     chosen = logits.log_softmax(1)[[0, 1, 2], [0, 0, 1]]
     assert found.loss == pytest.approx(-float(chosen.mean()))
 
 
-def test_one_output_means_no_or_yes():
-    batches = [Batch(torch.tensor([[3.0], [-1.0]]), torch.tensor([1.0, 1.0]))]
-    found = answers(nn.Identity(), batches, Task("x", (1,), 1, "bce"), torch.contiguous_format)
-    assert found.said.tolist() == [1, 0]
-    torch.testing.assert_close(found.probabilities[:, 1], torch.tensor([3.0, -1.0]).sigmoid())
+def test_one_output_means_no_or_yes_and_is_judged_by_log_loss():
+    batches = [Batch(torch.tensor([[3.0], [-1.0]]), torch.tensor([1.0, 0.0]))]
+    task = Task("x", (1,), 1, "bce")
+    found = judged(nn.Identity(), batches, task, torch.contiguous_format)
+    loss = -(np.log(1 / (1 + np.exp(-3.0))) + np.log(1 / (1 + np.exp(-1.0)))) / 2
+    assert found.facts == {"loss": pytest.approx(loss), "auc": 1.0}
+    assert (chosen_by(task), chosen_by(Task("x", (1,), 2))) == (("loss", -1), ("accuracy", 1))
 
 
 def test_a_picture_is_a_png_of_bearable_size():

@@ -31,7 +31,7 @@ def test_a_recipe_takes_options_in_brackets_and_can_be_typed_again():
         ("quick(cutout=-1)", "nothing in a recipe is below 0"),
         ("quick(smoothing=1.0)", "from 0 to below 1"),
         ("quick(average=1)", "from 0 to below 1"),
-        ("quick(optimiser=adam)", "sgd, adamw"),
+        ("quick(optimiser=adam)", "sgd, adamw, adagrad"),
         ("quick(schedule=step)", "cosine, linear"),
         ("quick(5)", "name=value"),
     ],
@@ -69,4 +69,7 @@ def test_published_recipes_are_what_was_published():
     assert (imagenet.schedule, imagenet.decay, imagenet.smoothing) == ("linear", 3e-5, 0.1)
     zen = RECIPES["zen-cifar"]
     assert (zen.epochs, zen.rate, zen.decay, zen.warm_up) == (1440, 0.1 * zen.batch / 256, 5e-4, 5.0)
+    clicks = RECIPES["ctr"]
+    assert (clicks.optimiser, clicks.rate, clicks.clip, clicks.decay) == ("adagrad", 0.12, 5.0, 0.0)
+    assert clicks.warm_up == 0.1 * clicks.epochs  # a tenth of all steps
     assert all(member.departs for name, member in RECIPES.items() if name not in ("quick", "cifar"))

@@ -14,6 +14,7 @@ from untrained.papers import (  # noqa: F401 - they register themselves
     hnas_cells,
     nasi,
     sigeo,
+    sigeo_ctr,
     sigeo_figures,
     sigeo_warmup,
 )

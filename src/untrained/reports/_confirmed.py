@@ -1,11 +1,15 @@
-"""The section that says whether the proxy helped on the user's data. Reads a `Confirmation`."""
+"""The section that says whether the proxy helped on the user's data, and on a table whether what was found is better
+than what people made by hand. Reads a `Confirmation`."""
 
+from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
+from untrained import _numbers
 from untrained.reports._html import cell, code, paragraph, section, table
 from untrained.reports.summary import Summary
 from untrained.studies.confirm import Group
+from untrained.studies.references import Entry
 
 
 def confirmed(summary: Summary) -> str:
@@ -17,16 +21,39 @@ def confirmed(summary: Summary) -> str:
     head = [("", "Chosen"), *numbers, ("", "All of them")]
     rows = table("", head, [_row(group) for group in found.groups])
     by = " and ".join(f"by {name}" if name != "random" else "at random" for name in found.by)
-    winner = (
-        f"<p>The winner of this run is the best of them all, with {found.reached:.1f} %, chosen {escape(by)}: "
-        f"{code(found.winner)}</p>"
-    )
+    best = "the one of least log loss on the validation part" if found.entries else "the best of them all"
+    said = f"The winner of this run is {best}, with {found.reached:.1f} %, chosen {by}: "
+    winner = f"<p>{escape(said)}{code(found.winner)}</p>"
+    held = "judged by AUC on the validation part" if found.entries else "a fifth of them held out and judged"
     note = (
-        f"Each was trained for {found.epochs} epochs on {found.samples:,} samples of {found.data}, a fifth of them "
-        "held out and judged. The intervals take the networks of a group as drawn by chance and tell nothing of longer "
-        "trainings."
+        f"Each was trained for {found.epochs} epochs on {found.samples:,} samples of {found.data}, {held}. The "
+        "intervals take the networks of a group as drawn by chance and tell nothing of longer trainings."
     )
-    return section("Confirmed by training", *map(paragraph, found.lines), rows, winner, paragraph(note, "note"))
+    trained = section("Confirmed by training", *map(paragraph, found.lines), rows, winner, paragraph(note, "note"))
+    return trained + _references(found.entries)
+
+
+def _references(entries: Sequence[Entry]) -> str:
+    """The found network beside hand-made ones."""
+    if not entries:
+        return ""
+    numbers = ("Parameters", "Validation log loss", "AUC", "Test log loss", "AUC", "More log loss than found")
+    rows = table("", [("", "Network"), *(("num", name) for name in numbers)], [_entry(entry) for entry in entries])
+    note = (
+        "All were trained on the same rows by the same recipe; the validation part chose their weights, and the test "
+        "part was read once by each. The last column compares row by row, with its 95 % interval."
+    )
+    return section("Beside networks made by hand", rows, paragraph(note, "note"))
+
+
+def _entry(entry: Entry) -> str:
+    if entry.error:
+        return f"<tr>{cell(escape(entry.name), '')}<td colspan=6>{escape(entry.error)}</td></tr>"
+    size = "" if entry.params is None else _numbers.quantity(entry.params)
+    losses = (entry.val_loss, entry.val_auc, entry.loss, entry.auc)
+    apart = "" if entry.behind is None else f"{entry.behind:+.4f} \u00b1 {entry.margin:.4f}"
+    shown = [size, *("" if value is None else f"{value:.4f}" for value in losses), apart]
+    return f"<tr>{cell(escape(entry.name), '')}{''.join(cell(text, 'num') for text in shown)}</tr>"
 
 
 def _row(group: Group) -> str:

@@ -1,5 +1,5 @@
 """The sections about a trained network: what it reaches, how it got there, what it takes for what, and where it was
-most surely wrong.
+most surely wrong; where it predicts clicks, how often they come where it expects them.
 
 Reads a `Trained` and turns it into text. Knows nothing of networks or how they are trained.
 """
@@ -17,7 +17,7 @@ MOST_CLASSES = 40  # of a confusion matrix that can be read
 PAIRS = 8  # pairs of classes that are named
 _ENDINGS = {
     "epochs": "All epochs were trained.",
-    "patience": "Stopped early: the accuracy on the validation part no longer rose.",
+    "patience": "Stopped early: the validation part no longer found it better.",
     "time": "Stopped because the time was up: the same command goes on from here.",
 }
 
@@ -26,26 +26,40 @@ def trained(found: Trained | None) -> str:
     """All sections; nothing where nothing was trained."""
     if found is None:
         return ""
-    return "".join(part(found) for part in (_result, _curves, _confusion, _calibration, _mistakes))
+    of_classes = (_result, _curves, _confusion, _calibration, _mistakes)
+    return "".join(part(found) for part in ((_result, _curves, _bins) if found.of_clicks else of_classes))
 
 
 def headline(found: Trained) -> str:
     """`Test accuracy 98.2 % after 30 epochs, 73.3 k parameters.`"""
     epochs = len(found.curve)
     after = f"{epochs} epoch{'s' * (epochs != 1)}"
-    return f"Test accuracy {_percent(found.accuracy)} after {after}, {_numbers.quantity(found.params)} parameters."
+    said = f"log loss {_log_loss(found.loss, found.auc)}" if found.of_clicks else f"accuracy {_percent(found.accuracy)}"
+    return f"Test {said} after {after}, {_numbers.quantity(found.params)} parameters."
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
+def _log_loss(loss: float, auc: float | None) -> str:
+    return f"{loss:.4f}" + (f", AUC {auc:.4f}" if auc is not None else "")
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.2f} %"
 
 
 def _result(found: Trained) -> str:
     best, parts = found.chosen, found.samples
     weights = "the moving average of the weights" if best["kind"] == "average" else "the weights"
+    name = "log loss" if found.of_clicks else "accuracy"
+    test, val = (
+        (_log_loss(found.loss, found.auc), _log_loss(best["loss"], best.get("auc")))
+        if found.of_clicks
+        else (_percent(found.accuracy), _percent(best["accuracy"]))
+    )
+    entropy = found.normalised_entropy
     told = {
-        "Test accuracy": f"{_percent(found.accuracy)} of {parts['test']:,} samples",
-        "Validation accuracy": f"{_percent(best['accuracy'])} of {parts['val']:,} samples",
+        f"Test {name}": f"{test} of {parts['test']:,} samples",
+        **({"Of always saying the mean": f"{_percent(entropy)} of its log loss"} if entropy is not None else {}),
+        f"Validation {name}": f"{val} of {parts['val']:,} samples",
         "Learned from": f"{parts['train']:,} samples",
         "Recipe": found.asked.recipe["name"],
         "Data": found.asked.data,
@@ -68,10 +82,12 @@ def _curves(found: Trained) -> str:
         return Curve(name, epochs, tuple(scale * row[key] for row in found.curve))
 
     losses = (curve("learning", "loss"), curve("validation", "val_loss"))
-    drawn = (
-        Picture("Loss", "epoch", "loss", losses, joined=True),
-        Picture("Accuracy on the validation part", "epoch", "%", (curve("", "val_accuracy", 100),), joined=True),
-    )
+    on_val = "AUC" if found.of_clicks else "Accuracy"
+    key = f"val_{on_val.lower()}"
+    drawn = [Picture("Loss", "epoch", "loss", losses, joined=True)]
+    if key in found.curve[0]:  # there is no AUC where all rows are the same
+        name = f"{on_val} on the validation part"
+        drawn.append(Picture(name, "epoch", "%", (curve("", key, 100),), joined=True))
     note = "The loss of learning is that of distorted samples and smoothed labels, where the recipe asks for them."
     return section("Curves", f'<div class="pair">{"".join(map(figure, drawn))}</div>', paragraph(note, "note"))
 
@@ -106,6 +122,19 @@ def _calibration(found: Trained) -> str:
         "gives with 80 %, ideally 80 % are right."
     )
     return section("How sure it is", figure(drawn), paragraph(said, "note"))
+
+
+def _bins(found: Trained) -> str:
+    """Predicted against observed shares of clicks, in tenths of the rows by what was predicted."""
+    said, seen = (tuple(100 * row[name] for row in found.calibration) for name in ("predicted", "observed"))
+    ends = (min(said), max(said))
+    curves = Curve("found", said, seen), Curve("ideal", ends, ends)
+    drawn = Picture("", "predicted, %", "clicked, %", curves, joined=True)
+    told = (
+        f"What it predicts is off by {100 * found.calibration_error:.1f} points on average. Each point is a tenth of "
+        "the test rows, from the lowest prediction to the highest."
+    )
+    return section("How far its predictions can be believed", figure(drawn), paragraph(told, "note"))
 
 
 def _mistakes(found: Trained) -> str:

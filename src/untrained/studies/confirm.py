@@ -2,16 +2,20 @@
 parameters and as many at random from the same records are trained briefly with equal budgets, and what they reach is
 compared. The best of all goes on as the winner of the run.
 
+On a table of clicks they are trained by the recipe for tables, the one of least log loss on the val part wins, and
+hand-made networks stand beside it (references.py).
+
 A few trainings a group can refute a proxy or show a large gain; more than that they cannot tell, and the words say so.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from math import comb, sqrt
 from pathlib import Path
 from statistics import fmean, variance
+from time import perf_counter
 
 from untrained._files import reading_study, write_whole
 from untrained.data import Source
@@ -23,7 +27,9 @@ from untrained.strategies._run import Run
 from untrained.strategies.search import Watcher
 from untrained.strategies.select import Ranking, student
 from untrained.strategies.winner import CONFIRMED
+from untrained.studies import references
 from untrained.studies._scores import Crew, scored
+from untrained.studies.references import Entry, verdict
 from untrained.training.brief import NAME
 from untrained.types import Arch, Record
 
@@ -77,7 +83,8 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What the trainings of a run said. The first group is that of its proxy."""
+    """What the trainings of a run said. The first group is that of its proxy. What is reached is accuracy, or on a
+    table the AUC on the val part; there `entries` are the winner and hand-made networks."""
 
     winner: str
     reached: float  # by the winner, in per cent
@@ -88,12 +95,14 @@ class Confirmation:
     samples: int
     data: str
     seconds: float
+    entries: tuple[Entry, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What it comes to, in sentences."""
         proxy = self.groups[0].name
-        return tuple(contrast.told(proxy) for contrast in self.contrasts)
+        told = (*(contrast.told(proxy) for contrast in self.contrasts), verdict(self.entries))
+        return tuple(filter(None, told))
 
     def save(self, folder: Path) -> "Confirmation":
         write_whole(folder / CONFIRMED, json.dumps(asdict(self), indent=1) + "\n")
@@ -109,7 +118,9 @@ class Confirmation:
                 Group(row["name"], row["about"], tuple(row["archs"]), tuple(row["reached"])) for row in facts["groups"]
             )
             contrasts = tuple(Contrast(**row) for row in facts["contrasts"])
-            return Confirmation(**facts | {"groups": groups, "contrasts": contrasts, "by": tuple(facts["by"])})
+            entries = tuple(Entry(**row) for row in facts.get("entries", ()))
+            told = {"groups": groups, "contrasts": contrasts, "by": tuple(facts["by"]), "entries": entries}
+            return Confirmation(**facts | told)
 
 
 def usual(data: str) -> int:
@@ -133,6 +144,8 @@ def confirm(
     where not one training came to an end."""
     groups = chosen(ranking, records, count, run)
     archs = list(dict.fromkeys(arch for group in groups.values() for arch in group))
+    if source.task.loss == "bce":
+        return _of_clicks(groups, archs, run, space, source, crew, watch)
     samples = min(SAMPLES, len(source.parts[TRAIN]))  # never one that a network is judged on later
     typed = f"{NAME}(epochs={EPOCHS},samples={samples})"
     training, seed = load_proxy(typed), run.settings.seed
@@ -141,7 +154,30 @@ def confirm(
     reached = {r.arch: 100 * r.value for r in done.records if r.value is not None}
     if not reached:
         return None
-    return concluded(groups, reached, run, samples, done.seconds).save(run.folder)
+    return concluded(groups, reached, reached, run, (EPOCHS, samples), done.seconds).save(run.folder)
+
+
+def _of_clicks(
+    groups: dict[str, list[Arch]],
+    archs: Sequence[Arch],
+    run: Run,
+    space: str | Space,
+    source: Source,
+    crew: Crew,
+    watch: Watcher | None,
+) -> Confirmation | None:
+    start, asked = perf_counter(), run.settings
+    same = asked.data, source, asked.seed, crew, run.folder, watch
+    found = references.validated(space, archs, *same)
+    if not found:
+        return None
+    worth = {arch: -said["loss"] for arch, said in found.items()}
+    reached = {arch: 100 * said["auc"] for arch, said in found.items()}
+    effort = references.RECIPE.epochs, len(references.fewer(source.parts[TRAIN]))
+    told = concluded(groups, reached, worth, run, effort, perf_counter() - start).save(run.folder)
+    winner = max(worth, key=lambda arch: worth[arch])
+    entries = references.compared(space, winner, *same)
+    return replace(told, entries=entries, seconds=perf_counter() - start).save(run.folder)
 
 
 def chosen(ranking: Ranking, records: Sequence[Record], count: int, run: Run) -> dict[str, list[Arch]]:
@@ -156,11 +192,17 @@ def chosen(ranking: Ranking, records: Sequence[Record], count: int, run: Run) ->
 
 
 def concluded(
-    groups: dict[str, list[Arch]], reached: dict[Arch, float], run: Run, samples: int, seconds: float
+    groups: dict[str, list[Arch]],
+    reached: dict[Arch, float],
+    worth: dict[Arch, float],
+    run: Run,
+    effort: tuple[int, int],
+    seconds: float,
 ) -> Confirmation:
-    """What the values say. Of equals the winner is the one that comes first, and the proxy's come first."""
+    """What the values say of trainings of `effort`, epochs and samples. The winner is worth most, the first of equals,
+    and the proxy's come first."""
     known = [arch for group in groups.values() for arch in group if arch in reached]
-    winner = max(known, key=lambda arch: reached[arch])
+    winner = max(known, key=lambda arch: worth[arch])
     about = {"params": "the largest of the same records", "random": "drawn from the same records"}
     told = tuple(
         Group(name, about.get(name, "the best of the ranking"), tuple(map(str, g)), tuple(reached.get(a) for a in g))
@@ -169,7 +211,7 @@ def concluded(
     first, *others = told
     contrasts = tuple(contrast(first, other) for other in others if first.known and other.known)
     by = tuple(name for name, group in groups.items() if winner in group)
-    facts = (EPOCHS, samples, run.settings.data, seconds)
+    facts = (*effort, run.settings.data, seconds)
     return Confirmation(str(winner), reached[winner], by, told, contrasts, *facts)
 
 

@@ -20,6 +20,7 @@ from untrained.training.recipes import Recipe
 from untrained.types import Batch, Task
 
 SHARE = 0.5  # of the free memory of a GPU that pictures may take
+ROWS = 4096  # of a table that are judged at once
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Feed:
         """All samples as they are."""
         part, size = self.part, self.size
         if not isinstance(part, Pictures):
-            return (batch.to(self.device) for batch in part.batches(size))
+            return (batch.to(self.device) for batch in part.batches(ROWS))
         pairs = zip(part.images.split(size), part.labels.split(size), strict=True)  # type: ignore[no-untyped-call]
         return (Batch(part.normal(x.to(self.device)), y.to(self.device)) for x, y in pairs)
 

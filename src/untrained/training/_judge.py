@@ -1,5 +1,6 @@
 """What a trained network is worth on samples that it has not learned from: accuracy, loss, which classes it takes for
-which, how far its probabilities can be believed, and where it was most surely wrong.
+which, how far its probabilities can be believed, and where it was most surely wrong. Of clicks it is what
+ctr_metrics.py says: log loss, AUC, calibration.
 
 Reads answers and labels; knows nothing of training.
 """
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 
 from untrained.probe.gradients import LOSSES
 from untrained.probe.probe import logits
+from untrained.training.ctr_metrics import Metrics, metrics
 from untrained.types import Batch, Task
 
 BINS = 10  # of the calibration
@@ -25,6 +27,11 @@ class Answers:
     probabilities: Tensor
     labels: Tensor
     loss: float
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """What is told of every epoch."""
+        return {"loss": self.loss, "accuracy": self.accuracy}
 
     @property
     def said(self) -> Tensor:
@@ -65,16 +72,34 @@ class Answers:
         return places
 
 
+class Diverged(Exception):  # noqa: N818 - it names a state of a training
+    """The loss is no number any more."""
+
+
+def chosen_by(task: Task) -> tuple[str, int]:
+    """The fact by which weights are chosen, and whether more of it (1) or less (-1) is better. Of clicks, most of which
+    are a no, accuracy says nothing."""
+    return ("loss", -1) if task.loss == "bce" else ("accuracy", 1)
+
+
+def judged(model: nn.Module, batches: Iterable[Batch], task: Task, layout: torch.memory_format) -> Answers | Metrics:
+    """What a network is worth, by one pass over the samples."""
+    outputs, targets = answered(model, batches, layout)
+    if task.loss == "bce":
+        if not outputs.isfinite().all():
+            raise Diverged("the training diverged: the network's answers are no numbers")
+        return metrics(*(side.double().flatten().cpu().numpy() for side in (outputs, targets)))
+    loss = float(LOSSES[task.loss](outputs, targets))
+    return Answers(F.softmax(outputs, 1).cpu(), targets.long().flatten().cpu(), loss)
+
+
 @torch.no_grad()
-def answers(model: nn.Module, batches: Iterable[Batch], task: Task, layout: torch.memory_format) -> Answers:
-    """One pass over the samples. Of one output a sample the two classes are no and yes."""
+def answered(model: nn.Module, batches: Iterable[Batch], layout: torch.memory_format) -> tuple[Tensor, Tensor]:
+    """The logits of all samples and their targets."""
     model.eval()
     pairs = [(logits(model(laid(b.inputs, layout))).float(), b.targets) for b in batches]
     outputs, targets = (torch.cat(side) for side in zip(*pairs, strict=True))
-    loss = float(LOSSES[task.loss](outputs, targets))
-    yes = outputs.sigmoid()
-    chances = torch.cat([1 - yes, yes], 1) if task.loss == "bce" else F.softmax(outputs, 1)
-    return Answers(chances.cpu(), targets.long().flatten().cpu(), loss)
+    return outputs, targets
 
 
 def laid(inputs: Tensor, layout: torch.memory_format) -> Tensor:

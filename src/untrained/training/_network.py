@@ -20,7 +20,8 @@ TRAINABLE = ("cross_entropy", "bce")
 
 
 def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """SGD or AdamW; norms and biases, which have one axis, decay only where the recipe says so."""
+    """SGD, AdamW or Adagrad with the eps of NASRec; norms and biases, which have one axis, decay only where the recipe
+    says so."""
     weights = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
     others = [p for p in model.parameters() if p.requires_grad and p.ndim <= 1]
     if not weights and not others:
@@ -29,6 +30,8 @@ def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     groups = [{"params": weights, "weight_decay": recipe.decay}, {"params": others, "weight_decay": spared}]
     if recipe.optimiser == "adamw":
         return torch.optim.AdamW(groups, lr=recipe.rate)
+    if recipe.optimiser == "adagrad":
+        return torch.optim.Adagrad(groups, lr=recipe.rate, eps=1e-2)
     return torch.optim.SGD(groups, lr=recipe.rate, momentum=0.9, nesterov=recipe.nesterov)
 
 

@@ -11,8 +11,9 @@ from untrained._typed import options
 from untrained.data.parts import TEST, Part, Pictures
 from untrained.strategies._run import versions
 from untrained.training._feed import Feed
-from untrained.training._judge import Answers, answers
+from untrained.training._judge import Answers, judged
 from untrained.training._subject import Chosen
+from untrained.training.ctr_metrics import Metrics
 from untrained.training.loop import Trainer
 from untrained.training.recipes import Recipe
 from untrained.training.trained import MISTAKES, Asked, Trained, picture
@@ -26,27 +27,20 @@ def outcome(
     trainer.model.load_state_dict(best["of"])
     test = parts[TEST]
     feed = Feed.of(test, trainer.task, trainer.recipe, trainer.device, trainer.seed)
-    said = answers(trainer.model, feed.judged(), trainer.task, trainer.layout)
-    classes = _classes(chosen, said)
+    said = judged(trainer.model, feed.judged(), trainer.task, trainer.layout)
     normal = {"mean": test.mean.tolist(), "std": test.std.tolist()} if isinstance(test, Pictures) else {}
     return Trained(
         asked=asked,
         ended=ended,
         curve=tuple(trainer.curve),
-        chosen={name: best[name] for name in ("epoch", "kind", "accuracy", "loss")},
-        accuracy=said.accuracy,
-        loss=said.loss,
+        chosen={name: value for name, value in best.items() if name != "of"},
         samples={name: len(part) for name, part in parts.items()},
         task=asdict(trainer.task),
-        classes=classes,
         normal=normal,
         params=sum(p.numel() for p in trainer.model.parameters()),
         seconds=trainer.seconds,
         samples_per_second=trainer.learned / trainer.learning if trainer.learning else 0.0,
-        confusion=said.confusion(),
-        calibration=said.calibration(),
-        calibration_error=said.calibration_error(),
-        mistakes=_mistakes(said, test, classes),
+        **(_clicks(said) if isinstance(said, Metrics) else _classified(said, test, chosen)),
         command=_command(asked, trainer.recipe, folder),
         versions=versions(),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
@@ -67,6 +61,31 @@ def _command(asked: Asked, recipe: Recipe, folder: Path) -> str:
     }
     said |= {"seed": asked.seed, "device": asked.device, "run": str(folder)}
     return f"untrained train {quote(asked.what)} {options(train, said)}"
+
+
+def _clicks(said: Metrics) -> dict[str, Any]:
+    """What is told of answers that are yes or no."""
+    return {
+        "loss": said.log_loss,
+        "auc": said.auc,
+        "normalised_entropy": said.normalised_entropy,
+        "calibration": [asdict(each) for each in said.bins],
+        "calibration_error": said.calibration_error,
+    }
+
+
+def _classified(said: Answers, test: Part, chosen: Chosen) -> dict[str, Any]:
+    """What is told of answers that are classes."""
+    classes = _classes(chosen, said)
+    return {
+        "accuracy": said.accuracy,
+        "loss": said.loss,
+        "classes": classes,
+        "confusion": said.confusion(),
+        "calibration": said.calibration(),
+        "calibration_error": said.calibration_error(),
+        "mistakes": _mistakes(said, test, classes),
+    }
 
 
 def _classes(chosen: Chosen, said: Answers) -> tuple[str, ...]:

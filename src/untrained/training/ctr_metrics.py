@@ -36,6 +36,11 @@ class Metrics:
     calibration_error: float
     bins: tuple[Bin, ...]
 
+    @property
+    def facts(self) -> dict[str, float]:
+        """What is told of every epoch."""
+        return {"loss": self.log_loss} | ({} if self.auc is None else {"auc": self.auc})
+
 
 def metrics(logits: Array, labels: Array) -> Metrics:
     bins = calibration(logits, labels)
@@ -51,7 +56,13 @@ def metrics(logits: Array, labels: Array) -> Metrics:
 
 
 def log_loss(logits: Array, labels: Array) -> float:
-    return float(np.mean(np.logaddexp(0, logits) - labels * logits))
+    return float(np.mean(losses(logits, labels)))
+
+
+def losses(logits: Array, labels: Array) -> Array:
+    """Row by row."""
+    found: Array = np.logaddexp(0, logits) - labels * logits
+    return found
 
 
 def auc(logits: Array, labels: Array) -> float | None:

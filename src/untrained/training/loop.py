@@ -16,7 +16,7 @@ from untrained.training import _checkpoint
 from untrained.training._crowd import Alone, Several
 from untrained.training._ema import Average, copied
 from untrained.training._feed import Feed
-from untrained.training._judge import answers, laid
+from untrained.training._judge import Diverged, chosen_by, judged, laid
 from untrained.training._network import DropPath, layout, loss_of, optimiser, require_fitting
 from untrained.training._subject import Chosen
 from untrained.training.recipes import Recipe
@@ -40,6 +40,7 @@ class Trainer:
         self.feeds = {name: Feed.of(parts[name], self.task, recipe, device, seed) for name in (TRAIN, VAL)}
         self.steps = self.feeds[TRAIN].steps
         self.optimiser, self.loss = optimiser(self.model, recipe), loss_of(self.task, recipe)
+        self.by, self.sign = chosen_by(self.task)
         self.joined = who.join(self.model)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.paths = DropPath(self.model)
@@ -107,8 +108,9 @@ class Trainer:
         self.learned += steps * self.feeds[TRAIN].size
         now = self.judged(epoch)
         row = {"epoch": epoch + 1, "rate": self.recipe.rate_at(self.step - 1, self.steps), "loss": loss}
-        self.curve.append({**row, "val_loss": now["loss"], "val_accuracy": now["accuracy"]})
-        if now["accuracy"] >= self.best.get("accuracy", 0.0):
+        facts = {f"val_{name}": now[name] for name in ("loss", "accuracy", "auc") if name in now}
+        self.curve.append({**row, **facts})
+        if not self.best or self.sign * now[self.by] >= self.sign * self.best[self.by]:
             self.best = now
 
     def judged(self, epoch: int) -> dict[str, Any]:
@@ -116,14 +118,14 @@ class Trainer:
         rivals = {"average": self.average.model} if self.average else {}
         found: list[dict[str, Any]] = []
         for kind, model in {**rivals, "weights": self.model}.items():
-            said = answers(model, self.feeds[VAL].judged(), self.task, self.layout)
-            found.append({"epoch": epoch + 1, "kind": kind, "accuracy": said.accuracy, "loss": said.loss, "of": model})
-        best = max(found, key=lambda row: row["accuracy"])  # the average, which comes first, of equals
+            said = judged(model, self.feeds[VAL].judged(), self.task, self.layout)
+            found.append({"epoch": epoch + 1, "kind": kind, **said.facts, "of": model})
+        best = max(found, key=lambda row: self.sign * row[self.by])  # the average, which comes first, of equals
         return {**best, "of": copied(best["of"].state_dict())}
 
     def since_best(self) -> int:
-        """Epochs since the accuracy last rose above all before."""
-        values = [row["val_accuracy"] for row in self.curve]
+        """Epochs since the val part last found the weights better than all before."""
+        values = [self.sign * row[f"val_{self.by}"] for row in self.curve]
         return len(values) - 1 - values.index(max(values))
 
     def state(self, asked: Asked) -> dict[str, Any]:
@@ -148,7 +150,3 @@ class Trainer:
         self.lost.copy_(state["lost"])
         for name in ("step", "curve", "best", "seconds", "learning", "learned"):
             setattr(self, name, state[name])
-
-
-class Diverged(Exception):  # noqa: N818 - it names a state of a training
-    """The loss is no number any more."""

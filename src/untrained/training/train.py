@@ -2,8 +2,9 @@
 
 Samples, distortions and dropout of a step follow from the seed and the number of the step, so a training that was
 killed goes on from its last checkpoint to the same weights, on a CPU to the last bit. After every epoch the weights and
-their moving average are judged on the val part; the best of all are kept, the later of equals, the average before the
-weights themselves. The test part is read once, at the end, by what was kept.
+their moving average are judged on the val part, by accuracy or, where clicks are predicted, by log loss; the best of
+all are kept, the later of equals, the average before the weights themselves. The test part is read once, at the end, by
+what was kept.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +24,12 @@ from untrained.training import _checkpoint
 from untrained.training._board import Board
 from untrained.training._checkpoint import CHECKPOINT, WEIGHTS, portable
 from untrained.training._crowd import SEVERAL, crowd
+from untrained.training._judge import Diverged
 from untrained.training._network import fastest_kernels
 from untrained.training._outcome import outcome
 from untrained.training._subject import Chosen, resolved
-from untrained.training.loop import Diverged, Trainer
-from untrained.training.recipes import Recipe, recipe
+from untrained.training.loop import Trainer
+from untrained.training.recipes import Recipe, recipe, usual
 from untrained.training.trained import FILE, Asked, Trained
 from untrained.types import Arch
 
@@ -36,7 +38,7 @@ EVERY = 200  # steps between checkpoints, besides those after every epoch
 
 @dataclass(frozen=True)
 class Moment:
-    """How far a training is; loss and accuracy are those of the last whole epoch."""
+    """How far a training is; losses and accuracy are those of the last whole epoch. Clicks have no accuracy."""
 
     epoch: int
     epochs: int
@@ -44,15 +46,20 @@ class Moment:
     steps: int  # of all epochs
     loss: float | None
     accuracy: float | None
+    val_loss: float | None = None
 
 
 Watcher = Callable[[Moment], None]
 
 
+class Interrupted(UsageError):  # noqa: N818 - it names a state of a training
+    """By Ctrl-C, so that whoever trains several networks does not go on with the next."""
+
+
 def train(
     what: "nn.Module | Arch | str | Path",
     data: str | None = None,
-    recipe: str = "quick",
+    recipe: str | None = None,
     *,
     space: str | Space = "nasbench201",
     epochs: int | None = None,
@@ -67,7 +74,7 @@ def train(
     data_root: str | Path | None = None,
     watch: Watcher | None = None,
 ) -> Trained:
-    """Train `what` on `data` by `recipe`, and judge it once on samples that had no say.
+    """Train `what` on `data` by `recipe` (`quick`, and for tables `ctr`), and judge it once on samples that had no say.
 
     `what` is an architecture of `space`, its string, a run folder (its winner, on the data of that run unless others
     are named), `./file.py:factory`, or a module, which is copied. A recipe takes options in brackets:
@@ -75,10 +82,11 @@ def train(
     The same call on the same folder goes on where it was killed, and gives the result again where it was finished.
     """
     who = crowd(device)
-    how, limit = _recipe(recipe, epochs), seconds(time) if time else inf
+    how, limit = _recipe(recipe or "quick", epochs), seconds(time) if time else inf
     if (time or patience) and device == SEVERAL:  # each has its own clock and its own running statistics
         raise UsageError("several processes do not agree when to stop; leave out --time and --patience")
     chosen = resolved(what, space, data, how, input_shape, who.device, data_root)
+    how = how if recipe else _recipe(usual(chosen.source.task), epochs)
     folder = Path(run) if run else chosen.folder(how.name)
     shape = "x".join(map(str, input_shape or ()))
     asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape)
@@ -113,7 +121,7 @@ def _told(trainer: Trainer, folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         at = f"in epoch {trainer.step // trainer.steps + 1} of {trainer.recipe.epochs}"
         kept = f"the last checkpoint is in {folder}, and the same command goes on from it"
-        raise UsageError(f"stopped by Ctrl-C {at}; {kept}") from None
+        raise Interrupted(f"stopped by Ctrl-C {at}; {kept}") from None
     except Diverged as why:
         (folder / CHECKPOINT).unlink(missing_ok=True)
         lower = f"{trainer.recipe.name}(rate={trainer.recipe.rate / 10:g})"
@@ -127,7 +135,7 @@ def _tell(trainer: Trainer, watch: Watcher | None, board: Board | None) -> None:
     if watch:
         epochs, steps = trainer.recipe.epochs, trainer.steps
         at = min(trainer.step // steps + 1, epochs), epochs, trainer.step, epochs * steps
-        watch(Moment(*at, last.get("loss"), last.get("val_accuracy")))
+        watch(Moment(*at, last.get("loss"), last.get("val_accuracy"), last.get("val_loss")))
 
 
 def _parts(chosen: Chosen) -> dict[str, Part]:

@@ -53,25 +53,32 @@ class Trained:
     asked: Asked
     ended: str  # why: epochs, patience or time
     curve: tuple[dict[str, float], ...]  # one row an epoch
-    chosen: dict[str, Any]  # the epoch whose weights were chosen, of what kind, and their accuracy on the val part
-    accuracy: float  # on the test part, which was read once, by these weights
-    loss: float
+    chosen: dict[str, Any]  # the epoch whose weights were chosen, of what kind, and what the val part said of them
+    loss: float  # on the test part, which was read once, by these weights; so are all numbers below
     samples: dict[str, int]  # of each part
     task: dict[str, Any]
-    classes: tuple[str, ...]
     normal: dict[str, list[float]]  # mean and deviation of each channel; empty for tables
     params: int
     seconds: float
     samples_per_second: float  # while learning
-    confusion: list[list[int]]
-    calibration: list[dict[str, float]]
+    calibration: list[dict[str, float]]  # of classes: samples, sure, right; of clicks: predicted, observed, rows
     calibration_error: float
-    mistakes: list[dict[str, Any]]  # truth, said, chance of the truth, and the picture as a data address
     command: str
     versions: dict[str, str]
     made_on: str
+    accuracy: float | None = None  # of classes
+    classes: tuple[str, ...] = ()
+    confusion: list[list[int]] = field(default_factory=list)
+    mistakes: list[dict[str, Any]] = field(default_factory=list)  # truth, said, chances, and the picture as an address
+    auc: float | None = None  # of clicks; None where all rows are the same
+    normalised_entropy: float | None = None
     folder: str = ""
     model: "nn.Module | None" = field(default=None, compare=False)
+
+    @property
+    def of_clicks(self) -> bool:
+        """Whether the answers are yes or no, and judged by log loss."""
+        return self.accuracy is None
 
     def document(self) -> dict[str, Any]:
         """All that is plain data, without pictures: what `--json` prints."""

@@ -1,0 +1,75 @@
+"""Does what is found beat what people make by hand, where the truth is known? A network is searched on `clicks`, a log
+with interactions planted in it, and stands beside hand-made ones that are trained on the same rows by the same recipe.
+
+    python benchmarks/clicks.py [--seeds 5] [--rows 100000] [--budget 50] [--confirm 5] [--device cpu] [--run FOLDER]
+
+Each seed makes another log, other samples of the space and other weights. Printed are log loss and AUC on the test
+rows, and by how much the AUC of the found network is higher, with the 95 % interval of the mean over seeds. The same
+command goes on where it was stopped.
+"""
+
+import argparse
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+
+from untrained.strategies.search import search
+from untrained.strategies.select import student
+from untrained.studies.references import FOUND, Entry
+from untrained.training.ctr_references import REFERENCES
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--space", default="nasrec_small")
+    parser.add_argument("--proxy", default="sigeo")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--budget", type=int, default=50)
+    parser.add_argument("--confirm", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--run", type=Path, default=Path("runs/benchmark-clicks"))
+    asked = parser.parse_args()
+    found = [entries(asked, seed) for seed in range(asked.seeds)]
+    print(f"{asked.space} by {asked.proxy}: best of {asked.budget}, {asked.rows:,} rows, {asked.seeds} seeds\n")
+    print("| network | log loss | AUC | AUC of the found one, more | seeds where it is higher |\n|" + "---|" * 5)
+    for name in (FOUND, *REFERENCES):
+        print(row(name, found))
+
+
+def entries(asked: argparse.Namespace, seed: int) -> dict[str, Entry]:
+    """What is known of the found network and the hand-made ones, by name."""
+    done = search(
+        asked.space,
+        asked.proxy,
+        budget=asked.budget,
+        data=f"clicks:rows={asked.rows},seed={seed}",
+        confirm=asked.confirm,
+        seed=seed,
+        device=asked.device,
+        run=asked.run / f"seed{seed}",
+    )
+    if done.confirmed is None:
+        raise SystemExit(f"seed {seed}: not one training came to an end; see {done.report()}")
+    print("\n".join(done.confirmed.lines), flush=True)
+    return {entry.name: entry for entry in done.confirmed.entries}
+
+
+def row(name: str, found: list[dict[str, Entry]]) -> str:
+    losses, aucs = ([value for by in found if (value := getattr(by[name], key)) is not None] for key in ("loss", "auc"))
+    pairs = [(by[FOUND].auc, by[name].auc) for by in found]
+    more = [ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None and name != FOUND]
+    higher = f"{sum(value > 0 for value in more)} of {len(more)}" if more else ""
+    return f"| {name} | {mean(losses, '.4f')} | {mean(aucs, '.4f')} | {mean(more, '+.4f')} | {higher} |"
+
+
+def mean(values: list[float], form: str) -> str:
+    """The mean, and half of its 95 % interval where there are several."""
+    if len(values) < 2:
+        return format(values[0], form) if values else ""
+    half = student(len(values)) * stdev(values) / sqrt(len(values))
+    return f"{fmean(values):{form}} \u00b1 {half:.4f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Candidates and hand-made networks on a table: who wins, what is read when, and what is said of it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from untrained import Arch, Task, report, search, train
+from untrained.data import load
+from untrained.data._table import Rows
+from untrained.errors import UsageError
+from untrained.rng import generator
+from untrained.spaces import load_space
+from untrained.studies import references
+from untrained.studies._scores import Crew
+from untrained.studies.confirm import Confirmation
+from untrained.studies.references import Entry, compared, fewer, validated, verdict
+from untrained.training._judge import Diverged
+from untrained.training.ctr_references import REFERENCES
+from untrained.training.loop import Trainer
+from untrained.training.trained import Trained
+
+SMALL, DATA = "nasrec_small(blocks=1)", "clicks:rows=600"
+SOURCE = load(DATA, Task("any", (1,), 1))
+SAME: tuple[Any, ...] = (DATA, SOURCE, 0, Crew())
+
+
+@pytest.fixture
+def archs() -> list[Arch]:
+    draws = generator("references")
+    return [load_space(SMALL).sample(draws) for _ in range(3)]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The parts of the table in the order in which they are read."""
+    passes, batches = [], Rows.batches
+
+    def counted(self: Rows, size: int, order: torch.Generator | None = None) -> Any:
+        passes.extend(name for name, part in SOURCE.parts.items() if np.array_equal(self.values, part.values))
+        return batches(self, size, order)
+
+    monkeypatch.setattr(Rows, "batches", counted)
+    return passes
+
+
+def test_candidates_are_judged_on_the_val_part_alone_as_a_training_judges_them(archs, tmp_path, read):
+    found = validated(SMALL, archs[:2], *SAME, tmp_path)
+    assert read == 2 * 5 * ["train", "val"]
+    whole = train(archs[0], DATA, space=load_space(SMALL), run=tmp_path / "a")
+    assert found[archs[0]] == {name: whole.chosen[name] for name in ("loss", "auc")}
+
+
+def test_what_was_trained_is_known_and_the_rest_goes_on_after_ctrl_c(archs, tmp_path, monkeypatch):
+    run, calls = Trainer.run, []
+
+    def stopped(self: Trainer, *how: Any) -> str:
+        calls.append(self)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return run(self, *how)
+
+    monkeypatch.setattr(Trainer, "run", stopped)
+    with pytest.raises(UsageError, match=r"stopped by Ctrl-C; what was trained is in .*the same command goes on"):
+        validated(SMALL, archs, *SAME, tmp_path)
+    assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == 1
+    first = validated(SMALL, archs, *SAME, tmp_path)
+    assert (len(first), len(calls)) == (3, 4)
+    assert validated(SMALL, archs, *SAME, tmp_path) == first
+    assert len(calls) == 4, "nothing is trained twice"
+    validated(SMALL, archs[:1], DATA, SOURCE, 1, Crew(), tmp_path)
+    assert len(calls) == 5, "another seed is another training"
+
+
+@pytest.mark.parametrize(("error", "kept"), [(Diverged("no number"), 2), (MemoryError("out of memory"), 1)])
+def test_a_failed_training_is_left_out_and_one_of_the_machine_is_asked_again(archs, tmp_path, monkeypatch, error, kept):
+    run, calls = Trainer.run, []
+
+    def failing(self: Trainer, *how: Any) -> str:
+        calls.append(self)
+        if len(calls) == 1:
+            raise error
+        return run(self, *how)
+
+    monkeypatch.setattr(Trainer, "run", failing)
+    assert list(validated(SMALL, archs[:2], *SAME, tmp_path)) == archs[1:2]
+    assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == kept
+    validated(SMALL, archs[:2], *SAME, tmp_path)
+    assert len(calls) == 4 - kept
+
+
+def test_what_takes_too_long_is_asked_again(archs, tmp_path):
+    assert validated(SMALL, archs[:1], DATA, SOURCE, 0, Crew(time_limit="1ms"), tmp_path) == {}
+    assert not (tmp_path / references.TRAININGS).exists()
+    assert list(validated(SMALL, archs[:1], *SAME, tmp_path)) == archs[:1]
+
+
+def test_the_winner_and_the_references_read_the_test_part_and_are_compared_row_by_row(archs, tmp_path, read):
+    found, *others = compared(SMALL, archs[0], *SAME, tmp_path)
+    assert [entry.name for entry in others] == list(REFERENCES)
+    assert read.count("test") == 2 * 5  # each is judged once; then the rows of weights that are chosen are compared
+    assert read.index("val") < read.index("test")
+    ours, dlrm = Trained.read(tmp_path), Trained.read(tmp_path / "references" / "dlrm")
+    theirs = next(entry for entry in others if entry.name == "dlrm")
+    assert (found.loss, found.auc, found.val_loss) == (ours.loss, ours.auc, ours.chosen["loss"])
+    assert (theirs.loss, theirs.auc, theirs.params) == (dlrm.loss, dlrm.auc, dlrm.params)
+    assert (found.behind, found.margin) == (None, None)
+    assert theirs.behind == pytest.approx(dlrm.loss - ours.loss)
+    model = REFERENCES["dlrm"](SOURCE.task)
+    model.load_state_dict(torch.load(tmp_path / "references" / "dlrm" / "model.pt", weights_only=True))
+    (batch,) = SOURCE.parts["test"].batches(1000)
+    y, z = batch.targets.double(), model(batch.inputs).flatten().detach().double()
+    network = load_space(SMALL).build(archs[0], SOURCE.task)
+    network.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+    x = network.eval()(batch.inputs).flatten().detach().double()
+    apart = torch.where(y > 0, x.sigmoid().log() - z.sigmoid().log(), (-x).sigmoid().log() - (-z).sigmoid().log())
+    assert theirs.margin == pytest.approx(1.96 * float(apart.std()) / 60**0.5, rel=1e-4)
+    assert compared(SMALL, archs[0], *SAME, tmp_path) == (found, *others)
+
+
+def test_what_was_trained_before_in_the_folder_is_left_alone(archs, tmp_path, monkeypatch):
+    monkeypatch.setattr(references, "REFERENCES", {})
+    (first,) = compared(SMALL, archs[0], *SAME, tmp_path)
+    (other,) = compared(SMALL, archs[1], *SAME, tmp_path)
+    assert Trained.read(tmp_path).loss == first.loss != other.loss
+    assert [path.name.partition("-")[0] for path in (tmp_path / "references").iterdir()] == ["found"]
+
+
+def test_a_reference_that_diverges_is_told_and_is_no_number(archs, tmp_path, monkeypatch):
+    class Wild(REFERENCES["logistic"]):  # type: ignore[misc]
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return super().forward(rows) + torch.nan
+
+    monkeypatch.setattr(references, "REFERENCES", {"wild": Wild})
+    found, wild = compared(SMALL, archs[0], *SAME, tmp_path)
+    assert found.loss is not None
+    assert (wild.loss, wild.behind) == (None, None)
+    assert "the training diverged" in wild.error
+    assert verdict((found, wild)) == ""
+
+
+def test_ctrl_c_while_the_references_are_trained_is_no_failure_of_one(archs, tmp_path, monkeypatch):
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "learn", stopped)
+    with pytest.raises(UsageError, match="stopped by Ctrl-C in epoch 1 of 5"):
+        compared(SMALL, archs[0], *SAME, tmp_path)
+
+
+def test_the_verdict_is_as_sure_as_the_rows():
+    found = Entry("found", 1, 0.5, 0.7, 0.5, 0.7)
+    entries = [
+        replace(found, name=name, behind=b, margin=0.01) for name, b in (("a", 0.02), ("b", 0.005), ("c", -0.03))
+    ]
+    assert verdict((found, *entries)) == (
+        "On the test part the found network has less log loss than a (+0.0200 \u00b1 0.0100); it cannot be told from b "
+        "(+0.0050 \u00b1 0.0100); it has more than c (-0.0300 \u00b1 0.0100)."
+    )
+
+
+def test_a_candidate_learns_from_rows_of_all_over_a_large_table(monkeypatch):
+    monkeypatch.setattr(references, "ROWS", 100)
+    part = Rows(np.arange(500, dtype=np.float32).reshape(250, 2))
+    assert [int(row[0]) for row in fewer(part).values] == list(range(0, 500, 6))
+    assert len(fewer(Rows(part.values[:100]))) == 100
+
+
+def test_the_whole_story(tmp_path, monkeypatch):
+    """Search, confirm, train, compare: the winner is the one of least log loss, and everything is on one page."""
+    monkeypatch.chdir(tmp_path)
+    ask: dict[str, Any] = {"budget": 5, "data": DATA, "run": "run", "workers": 1, "confirm": 2}
+    found = search(SMALL, "sigeo(samples=16)", **ask)
+    told = found.confirmed
+    assert told is not None
+    losses = {key: said["loss"] for key, said in json.loads(Path("run", references.TRAININGS).read_text()).items()}
+    assert told.winner in min(losses, key=lambda key: losses[key])
+    assert str(found.best) == told.winner == Trained.read("run").asked.arch
+    assert [entry.name for entry in told.entries] == ["found", *REFERENCES]
+    assert Confirmation.read("run") == told
+    monkeypatch.setattr(Trainer, "learn", None)
+    assert search(SMALL, "sigeo(samples=16)", **ask).confirmed.groups == told.groups
+    assert train("run").auc == told.entries[0].auc, "the winner is trained already"
+    page = report("run").read_text()
+    parts = ("Trained", "Curves", "How far its predictions can be believed", "Confirmed by training", "logistic",
+             "Beside networks made by hand", "the one of least log loss on the validation part")  # fmt: skip
+    assert all(part in page for part in parts)
+    assert "On the test part the found network" in page
