@@ -166,8 +166,12 @@ def test_a_zip_archive_of_something_else_is_refused(tmp_path):
 
 
 def test_pickles_are_read_in_one_place():
-    """No other file of the package unpickles files, nor lets torch or numpy do it; only our own processes talk so."""
+    """No other file of the package unpickles files, nor lets torch or numpy do it; only our own processes talk so. Our
+    checkpoints hold weights only, and an export runs the source that it has just written."""
     package = Path(untrained.__file__).parent
     doors = re.compile(r"\bpickle\.(loads?|Unpickler)\b|torch\.load\(|allow_pickle=True|(?<![._\w])eval\(|\bexec\(")
     found = {file.name for file in package.rglob("*.py") if doors.search(file.read_text())}
-    assert found == {"_unpickle.py", "processes.py", "_worker.py"}
+    assert found == {"_unpickle.py", "processes.py", "_worker.py", "_checkpoint.py", "source.py"}
+    assert re.findall(r"torch\.load\(.*", (package / "training/_checkpoint.py").read_text()) == [
+        'torch.load(path, map_location="cpu", weights_only=True)'
+    ]

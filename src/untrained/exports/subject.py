@@ -6,7 +6,6 @@ import os
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -24,9 +23,10 @@ from untrained.spaces import Space
 from untrained.strategies._run import Run
 from untrained.strategies.select import Standing
 from untrained.strategies.winner import ranking_of, won
+from untrained.training import _checkpoint
+from untrained.training._checkpoint import WEIGHTS
+from untrained.training.trained import FILE as TRAINING
 from untrained.types import Arch, Task
-
-WEIGHTS, TRAINING = "model.pt", "train.json"
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ def _read(file: Path) -> Any:
         except Exception as error:
             raise UsageError(f"{file} is no safetensors file: {error}") from error
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        return _checkpoint.load(file)
+    except UsageError as error:
         raise UsageError(
             f"{file} is refused: it is damaged, or holds more than weights, which could run code; "
             "save a state dict by torch.save(network.state_dict(), ...)"

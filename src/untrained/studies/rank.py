@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from untrained._load import members
-from untrained.engine import score
+from untrained.engine.score import score
 from untrained.engine.zoo import in_zoo, listed
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state

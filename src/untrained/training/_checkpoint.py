@@ -27,7 +27,7 @@ def load(path: Path) -> Any:
     """What `save` wrote, on the CPU; a file that holds anything but tensors and plain data is refused."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, UnpicklingError, EOFError, ValueError) as error:
+    except (OSError, RuntimeError, UnpicklingError, EOFError, ValueError, KeyError) as error:
         said = str(error).partition("\n")[0]
         raise UsageError(f"{path} is damaged or not ours: {said}; delete it, or choose another --run") from error
 

@@ -13,7 +13,6 @@ All of it depends on seeds, never on the order of work: a warm-up that was kille
 with the same weights, bit for bit on a CPU. Knows spaces and data; nothing of proxies, stores or workers.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -36,6 +35,7 @@ from untrained.probe.guard import random_state
 from untrained.probe.probe import logits
 from untrained.rng import seed_for, torch_generator
 from untrained.spaces import Space
+from untrained.training import _checkpoint
 from untrained.training._paths import Paths, hand_over
 from untrained.training._plan import Plan, planned
 from untrained.types import Arch, Batch, Task
@@ -198,20 +198,17 @@ class _Sitting:
         _advance(self.optimiser, self.supernet, self.asked.plan.rate_at(step, self.asked.steps))
 
     def _save(self) -> None:
-        """Whole or not at all."""
         if self.path is None:
             return
         facts = {"init": self.init, "step": self.done, "seconds": self.spent}
         weights = {"supernet": self.supernet.state_dict(), "optimiser": self.optimiser.state_dict()}
-        part = self.path.with_name(f"{self.path.name}.part")
-        torch.save(facts | weights, part)
-        os.replace(part, self.path)
+        _checkpoint.save(self.path, facts | weights)
 
     def _resume(self) -> None:
         if self.path is None or not self.path.is_file():
             return
         try:
-            kept = torch.load(self.path, map_location=self.device, weights_only=True)
+            kept = _checkpoint.load(self.path)
             if kept["init"] == self.init:
                 self.supernet.load_state_dict(kept["supernet"])
                 self.optimiser.load_state_dict(kept["optimiser"])
