@@ -1,5 +1,8 @@
 """What tests share: known random states, a browser, and `../shared` beside the checkout, where it exists."""
 
+import ctypes
+import gc
+import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -38,6 +41,16 @@ def seeded() -> Iterator[None]:
         random.seed(11)
         np.random.seed(11)  # noqa: NPY002
         yield
+
+
+@pytest.fixture(autouse=True)
+def lean() -> Iterator[None]:
+    """The memory that C keeps after large networks is given back: several processes share a machine."""
+    yield
+    statm, trim = Path("/proc/self/statm"), getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim and statm.exists() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 2 << 30:
+        gc.collect()
+        trim(0)
 
 
 @pytest.fixture

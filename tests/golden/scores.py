@@ -120,7 +120,7 @@ def attempt(function: Callable[..., Any], *args: Any) -> Score:
     try:
         return float(function(*args))
     except Unscorable as reason:
-        return reason
+        return reason.with_traceback(None)  # which would keep the probe alive
 
 
 def _with_the_authors_randomness(probe: Probe) -> dict[str, Score]:
