@@ -135,7 +135,6 @@ class Chaos:
 
     def kill_driver(self, driver: "subprocess.Popen[bytes]") -> None:
         orphans = below(driver.pid)
-        assert workers_of(driver.pid)
         driver.kill()
         driver.wait()
         deadline = time.monotonic() + 30
@@ -153,15 +152,17 @@ class Chaos:
             driver, sittings = self.started(), sittings + 1
             assert sittings < 6, f"{self.log} {self.said()}"
             while len(self.log) < kills and self.progress(driver):
-                at = f"{stored(self.folder / self.run)} records"
+                at, victims = f"{stored(self.folder / self.run)} records", workers_of(driver.pid)
+                if not victims:  # all were killed a moment ago, and others are on their way
+                    continue
                 if len(self.log) == of_driver:
                     self.kill_driver(driver)
                     self.log.append(f"driver at {at}")
-                elif victims := workers_of(driver.pid):
+                else:
                     victim = self.chance.choice(victims)
                     die(victim)
                     self.log.append(f"{victim.pid} at {at}")
-            code = driver.wait(90)
+            code = driver.wait(300)
             if code == 0:
                 return
             three_in_a_row = code == 2 and "no worker can be started" in self.said()  # killed before they were ready
