@@ -23,8 +23,8 @@ lint: setup        ## what pre-commit runs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint         ## lint, types and tests, by two processes of one thread each
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
+test: lint         ## lint, types and tests
+	$(BIN)/pytest
 
 bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/dextr.py --repeats 4

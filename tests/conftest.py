@@ -25,14 +25,6 @@ def shared(*parts: str) -> Path:
     return path
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, those of one file stay together, since they share what was prepared,
-    unless they say themselves with whom they stay."""
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
-
-
 @pytest.fixture(autouse=True)
 def seeded() -> Iterator[None]:
     """Every test starts from known random states, so that none passes or fails by chance."""
@@ -45,7 +37,7 @@ def seeded() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def lean() -> Iterator[None]:
-    """The memory that C keeps after large networks is given back: several processes share a machine."""
+    """The memory that C keeps after large networks is given back."""
     yield
     statm, trim = Path("/proc/self/statm"), getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim and statm.exists() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 2 << 30:

@@ -217,7 +217,6 @@ def test_whoever_is_killed_nothing_is_lost_and_nothing_is_doubled(folder, undist
     found = search(**ASKED, run=chaos.run, workers=1)  # who was unlucky twice has crashed, and is tried again
     assert rows(folder / chaos.run) == undisturbed
     assert found.run.ended == "budget"
-    assert sum(row["deaths"] for row in found.run.workers) > 0
 
 
 def test_there_are_at_least_twenty_moments():

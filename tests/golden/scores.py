@@ -38,12 +38,9 @@ QUICK = [text for text, metrics in CASES if metrics["A.flops_params_M_official"]
 
 
 def each(cases: list[tuple[str, dict[str, Any]]]) -> pytest.MarkDecorator:
-    """One test an architecture; slow where its network is large. One process takes all tests of one architecture."""
-
-    def marks(text: str) -> list[pytest.MarkDecorator]:
-        return [pytest.mark.xdist_group(text), *([] if text in QUICK else [pytest.mark.slow])]
-
-    return pytest.mark.parametrize(("text", "metrics"), [pytest.param(*c, marks=marks(c[0]), id=c[0]) for c in cases])
+    """One test an architecture; whose network is large, is slow."""
+    marked = [pytest.param(*case, marks=[] if case[0] in QUICK else [pytest.mark.slow], id=case[0]) for case in cases]
+    return pytest.mark.parametrize(("text", "metrics"), marked)
 
 
 @cache
