@@ -88,8 +88,8 @@ def test_the_bound_of_corollary_2_by_hand():
 
 def test_scenarios_are_turned_so_that_higher_is_better():
     M, kappa = scores([1, 2, 4]), scores([1, 10, 100])
-    assert np.argsort(scenario("realizable", M, kappa, (1.0, 0.5))).tolist() == [[0, 1, 2]]
-    assert np.argsort(scenario("condition", M, kappa, (1.0, 0.5))).tolist() == [[2, 1, 0]]
+    assert np.argsort(scenario("realizable", M, kappa)).tolist() == [[0, 1, 2]]
+    assert np.argsort(scenario("condition", M, kappa)).tolist() == [[2, 1, 0]]
 
 
 def test_a_trade_off_is_found_where_the_best_lie_in_the_middle():
@@ -104,6 +104,26 @@ def test_a_trade_off_is_found_where_the_best_lie_in_the_middle():
     assert traded.ours > 0.95
     assert fitted(M, kappa, reached)[1] == pytest.approx(0.5)
     assert (plain.what, plain.note, traded.note) == ("realizable, C10, M", "", "1 singular")
+
+
+def test_without_a_base_every_row_has_its_own_trade_off():
+    M = scores(np.linspace(1, 3, 41))
+    low, high = (Case(f"at {q}", {"M": M}, np.ones_like(M), -np.abs(M**2 - np.quantile(M**2, q))) for q in (0.25, 0.75))
+    numbers = {f"trade-off/at {q}": (0.5,) for q in (0.25, 0.75)}
+    borrowed = judged([low, high], low, numbers, ("trade-off",), ("Spearman",))
+    own = judged([low, high], None, numbers, ("trade-off",), ("Spearman",))
+    assert [each.ours > 0.95 for each in borrowed] == [True, False]
+    assert [each.ours > 0.95 for each in own] == [True, True]
+
+
+def test_a_network_that_no_gradient_reaches_counts_last_and_one_that_merely_failed_not_at_all():
+    M, reached = scores([1.0, 2.0, 4.0, np.nan, 3.0]), scores([60.0, 70.0, 90.0, 10.0, 20.0])
+    kappa = scores([1.0, 1.0, 1.0, np.nan, np.nan])  # the fourth is dead, the last has a singular kernel
+    numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "condition")}
+    case = Case("C10", {"M": M}, kappa, reached)
+    plain, condition = judged([case], case, numbers, ("realizable", "condition"), ("Spearman",))
+    assert plain.ours == pytest.approx(spearmanr([1, 2, 4, 0, 3], [60, 70, 90, 10, 20]).statistic)
+    assert condition.ours == pytest.approx(1.0)  # 10, 60, 70, 90 in this order
 
 
 # --------------------------------------------------------------------------------------------------- derived scores

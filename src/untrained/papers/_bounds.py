@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from untrained.benchmarks.statistics import spearman
 from untrained.papers._item import Line
@@ -20,11 +21,12 @@ from untrained.papers._lines import STATISTICS, line
 from untrained.papers._sample import Measured, Scores
 
 QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
-SHARES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 Trade = tuple[float, float]  # the share of mu, the quantile of nu
 
 SCENARIOS = ("realizable", "trade-off", "condition", "non-realizable")  # of Table 5: both terms apart, and together
 BOTH = ("realizable", "non-realizable")
+TRADED, CONDITIONED = ("trade-off", "non-realizable"), ("condition", "non-realizable")
 KAPPA = "ntk_condition"
 FITTED = (
     f"mu and nu are those of {len(SHARES) * len(QUANTILES)} pairs that rank the sample best, as the paper finds its "
@@ -33,7 +35,8 @@ FITTED = (
 )
 CODED = (
     "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms by layer, a sum over weights), "
-    "M_GraSP its absolute value; kappa is computed in float64, and a singular kernel is a failure."
+    "M_GraSP its absolute value; kappa is computed in float64, and a singular kernel is a failure. A network that no "
+    "gradient reaches has M = 0, so its bound is infinite and it counts last."
 )
 
 
@@ -46,6 +49,11 @@ class Case:
     kappa: Scores
     reached: Scores
     note: str = ""  # how many have no condition number
+
+    @property
+    def dead(self) -> NDArray[np.bool_]:
+        """Which networks no gradient reaches, seed by seed: nothing could be measured of them."""
+        return np.isnan([self.kappa, *self.metrics.values()]).all(0)
 
 
 def case(label: str, metrics: Mapping[str, str], sample: Measured, reached: Scores) -> Case:
@@ -81,33 +89,40 @@ def _finite(x: Scores, y: Scores) -> tuple[Scores, Scores]:
     return x[both], y[both]
 
 
-def scenario(name: str, M: Scores, kappa: Scores, trade: Trade) -> Scores:
-    """The bound of a scenario, turned so that higher is better."""
-    found = {
-        "realizable": bound(M),
-        "trade-off": bound(M, trade=trade),
-        "condition": bound(M, kappa),
-        "non-realizable": bound(M, kappa, trade),
-    }
-    return -found[name]
+def scenario(name: str, M: Scores, kappa: Scores, trade: Trade | None = None) -> Scores:
+    """The bound of a scenario, turned so that higher is better; `trade` where it has one."""
+    return -bound(M, _kappa(name, kappa), trade)
+
+
+def _kappa(scenario: str, kappa: Scores) -> Scores:
+    """The condition number where the scenario has one, and else one."""
+    return kappa if scenario in CONDITIONED else np.ones_like(kappa)
+
+
+def _last(scores: Scores, dead: NDArray[np.bool_]) -> Scores:
+    """The dead behind all others."""
+    return np.where(dead, np.nanmin(scores, initial=np.inf) - 1.0, scores)
 
 
 def judged(
     cases: Sequence[Case],
-    base: Case,
+    base: Case | None,
     published: Mapping[str, tuple[float | None, ...]],
     scenarios: Sequence[str] = BOTH,
     statistics: Sequence[str] = ("Spearman", "Kendall"),
 ) -> list[Line]:
     """Lines of a table whose rows are scenario/case and whose columns are metrics, statistic by statistic. Trade-offs
-    are those of the base case."""
-    trades = {name: fitted(M, base.kappa, base.reached) for name, M in base.metrics.items()}
+    are those of the base case, or where there is none each row's own."""
     lines = []
     for how, each in product(scenarios, cases):
+        home = base or each
+        trades = {}
+        if how in TRADED:
+            trades = {name: fitted(M, _kappa(how, home.kappa), home.reached) for name, M in home.metrics.items()}
         numbers = iter(published[f"{how}/{each.label}"])
         for statistic, (name, M) in product(statistics, each.metrics.items()):
             what = f"{how}, {each.label}, {name}" + (f", {statistic}" if len(statistics) > 1 else "")
-            scores = scenario(how, M, each.kappa, trades[name])
-            note = each.note if how in ("condition", "non-realizable") else ""
+            scores = _last(scenario(how, M, each.kappa, trades.get(name)), each.dead)
+            note = each.note if how in CONDITIONED else ""
             lines.append(line(what, next(numbers), STATISTICS[statistic], scores, each.reached, note))
     return lines
