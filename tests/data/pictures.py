@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.conftest import shared
+
 SIDE = 32
 
 
@@ -140,3 +142,19 @@ def write_odd(folder: Path) -> dict[str, np.ndarray]:
         "deep/er/nested.png": pixels(5),
         "linked.png": pixels(10),
     }
+
+
+def write_fashion(root: Path, each: int) -> int:
+    """So many pictures of each class of Fashion-MNIST, grey and 28 pixels a side; how many in all."""
+    with np.load(shared("data", "fashion_mnist", "fashion_mnist_10k_2k.npz")) as archive:
+        x, y = archive["x_train"], archive["y_train"]
+    for label in range(10):
+        for k, image in enumerate(x[y == label][:each]):
+            save(root / f"class {label}" / f"{k}.png", image)
+    return 10 * each
+
+
+def alike(name: str, seen: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether a picture of `write_odd` was read rightly: JPEG blurs edges between colours, and alpha is rounded."""
+    off = np.abs(seen.astype(int) - expected)
+    return bool((off > 8).mean() < 0.1 if name.endswith(".jpg") else off.max() <= (1 if name == "alpha.png" else 0))

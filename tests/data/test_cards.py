@@ -2,11 +2,9 @@
 
 from dataclasses import asdict
 
-import numpy as np
 import pytest
 
-from tests.conftest import shared
-from tests.data.pictures import jpeg, pixels, save, write_bad, write_good, write_odd
+from tests.data.pictures import pixels, save, write_bad, write_good, write_odd
 from tests.data.tiny import RGB
 from untrained.data import TEST, TRAIN, VAL, load
 from untrained.data.picture_card import PictureCard, proposed_batch, proposed_size
@@ -83,30 +81,3 @@ def test_every_problem_file_is_named_with_its_reason(tmp_path):
     assert sum(card.parts.values()) == 20 + len(odd) + 4
     assert card.changes["transparency laid over white"] == 3
     assert asdict(card)["problems"] == card.problems
-
-
-FEW = 12  # of each class of Fashion-MNIST
-
-
-def write_fashion(photos) -> int:
-    with np.load(shared("data", "fashion_mnist", "fashion_mnist_10k_2k.npz")) as archive:
-        x, y = archive["x_train"], archive["y_train"]
-    for label in range(10):
-        for k, image in enumerate(x[y == label][:FEW]):
-            save(photos / f"class {label}" / f"{k}.png", image)
-    return 10 * FEW
-
-
-def test_a_folder_of_fashion_mnist_with_broken_and_odd_files_in_it(tmp_path):
-    photos = tmp_path / "fashion"
-    good = write_fashion(photos)
-    bad, odd = write_bad(photos / "class 3"), write_odd(photos / "class 7")
-    (photos / "class 1" / "large.jpg").write_bytes(jpeg(pixels(60, side=300)))
-    card = card_of(photos)
-    named = {name.removeprefix("class 3/") for name, _ in card.problems}
-    assert set(bad) - {"whole.png"} <= named
-    assert sum(card.parts.values()) == good + len(odd) + 5
-    assert (card.smallest, card.middle, card.largest, card.input_size) == ((28, 28), (28, 28), (300, 300), 32)
-    source = load(f"folder:{photos}", RGB, tmp_path / "root")
-    assert source.classes == tuple(f"class {k}" for k in range(10))
-    assert source.batch(8).inputs.shape == (8, 3, 32, 32)

@@ -62,6 +62,14 @@ def predicted(folder: Path, *arguments: str) -> dict[str, list[str]]:
 # ---------------------------------------------------------------------------------------------------- what is in it
 
 
+def test_a_module_whose_channels_lie_last_is_written_as_any_other(tmp_path, no_onnx):
+    """A GPU trains in that order of memory, in which sums are rounded otherwise."""
+    module = original().to(memory_format=torch.channels_last)
+    made = export(module, tmp_path / "out", data="digits", input_shape=(3, 32, 32))
+    assert "model.py" not in made.missing
+    assert module.stem[0].weight.is_contiguous(memory_format=torch.channels_last)  # the user's own is left alone
+
+
 def test_the_folder_is_whole_and_says_that_its_weights_are_untrained(folder):
     assert {path.name for path in folder.iterdir()} == FILES
     assert list(folder.parent.iterdir()) == [folder]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from tests.training.toys import archive, trained, weights
 from untrained.training._judge import laid
-from untrained.training._network import _Pools, layout
+from untrained.training._network import _Pools, layout, pools_overlap
 from untrained.types import Batch
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -37,6 +37,24 @@ def test_averages_of_windows_that_overlap_are_heard(model, overlap):
     with _Pools() as pools:
         model(torch.zeros(1, 1, 6, 6))
     assert pools.heard == overlap
+
+
+def test_an_auxiliary_tower_that_pools_only_while_learning_is_heard_and_nothing_is_changed():
+    class Tower(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.pool = nn.BatchNorm2d(1), nn.AvgPool2d(3, stride=2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.norm(x)
+            return self.pool(F.dropout(x)) if self.training else x
+
+    tower, state = Tower(), torch.get_rng_state()
+    assert pools_overlap(tower, torch.ones(2, 1, 6, 6))
+    assert torch.equal(tower.norm.running_mean, torch.zeros(1))
+    assert not tower.training
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not pools_overlap(nn.Sequential(nn.Dropout(), nn.AvgPool2d(2)), torch.ones(2, 1, 6, 6))
 
 
 def test_on_a_cpu_and_for_rows_nothing_is_laid_out_anew():

@@ -46,6 +46,13 @@ def test_the_same_call_gives_the_same_weights_and_another_seed_others(tmp_path, 
     assert not same(weights(trained(tmp_path / "c", data, seed=1)), weights(first))
 
 
+def test_steps_are_not_replayed_on_a_cpu(tmp_path, data):
+    net, replay = nn.Sequential(nn.Flatten(), nn.Linear(36, 3)), PLAIN.replace(")", ",graphs=True)")
+    launched = trained(tmp_path / "a", data, PLAIN, what=net)
+    assert same(weights(launched), weights(trained(tmp_path / "b", data, replay, what=net)))
+    assert (DropPath(busy()).drops, DropPath(net).drops) == (True, False)
+
+
 def test_what_can_be_learned_is_learned_and_everything_is_written_down(tmp_path, data):
     found = trained(tmp_path / "a", data, "quick(epochs=12,batch=10,crop=0)")
     assert found.accuracy == 1.0

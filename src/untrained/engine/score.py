@@ -156,8 +156,8 @@ def _itself(model: nn.Module) -> nn.Module:
 
 def _on(model: nn.Module, device: str) -> nn.Module:
     """The user's model if it is on the device; otherwise a copy that is, since theirs must stay where it was."""
-    kind = torch.device(device).type
-    at_home = all(tensor.device.type == kind for tensor in (*model.parameters(), *model.buffers()))
+    there = torch.empty(0, device=device).device  # with its number, where there are several of a kind
+    at_home = all(tensor.device == there for tensor in (*model.parameters(), *model.buffers()))
     return model if at_home else deepcopy(model).to(device)
 
 

@@ -48,6 +48,11 @@ def picture(path: Path, config: dict[str, Any]) -> Array:
     channels, height, width = config["input_shape"]
     with Image.open(path) as opened:
         image = ImageOps.exif_transpose(opened)
+        if image.mode.startswith("I;16") or (image.mode == "I" and opened.format in ("PNG", "PPM")):
+            scaled = (np.asarray(image).astype(np.uint32) * 255 + 32767) // 65535  # 16 bits to 8, which PIL would clip
+            image = Image.fromarray(scaled.astype(np.uint8))
+        elif image.mode in ("I", "F"):
+            raise ValueError("pixels of 32 bits, whose scale is not known; save it with 8 or 16")
         if "A" in image.getbands() or "transparency" in image.info:
             image = image.convert("RGBA")
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
@@ -91,7 +96,7 @@ def attempt(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
             yield from rows(path, config)
         else:
             yield str(path), picture(path, config)
-    except (OSError, ValueError, SyntaxError) as error:
+    except Exception as error:  # decoders raise anything on damaged files
         print(f"{path}: cannot be read: {error}", file=sys.stderr)
 
 

@@ -139,7 +139,8 @@ def _built(subject: Subject, task: Task) -> nn.Module:
     """With the weights that it is judged with; a module keeps its own, and is copied."""
     with random_state(seed_for("weights", subject.arch.space, subject.arch, 0)):
         made = subject.build(task)
-    return (deepcopy(made) if subject.arch.space == "module" else made).cpu().eval()
+    ours = (deepcopy(made) if subject.arch.space == "module" else made).cpu().eval()
+    return ours.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload,no-any-return] # as files hold it
 
 
 def _fill(network: nn.Module, file: Path) -> None:

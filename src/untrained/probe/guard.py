@@ -140,7 +140,7 @@ def full_precision() -> Iterator[None]:
 def random_state(seed: int) -> Iterator[None]:
     """Seed every generator a model might draw from, and put them back."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(range(torch.cuda.device_count())):  # unnamed, torch warns of there being several
         try:
             torch.manual_seed(seed)
             random.seed(seed)

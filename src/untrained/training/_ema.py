@@ -15,9 +15,9 @@ class Average:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.model = deepcopy(model).requires_grad_(False).eval()
-        pairs = list(zip(self.model.state_dict().values(), model.state_dict().values(), strict=True))
-        self._numbers = [pair for pair in pairs if pair[0].is_floating_point()]  # views: listing them takes its time
-        self._counts = [pair for pair in pairs if not pair[0].is_floating_point()]
+        ours, theirs = (list(net.state_dict().values()) for net in (self.model, model))  # views: listing takes its time
+        self._numbers = [t for t in ours if t.is_floating_point()], [t for t in theirs if t.is_floating_point()]
+        self._counts = [t for t in ours if not t.is_floating_point()], [t for t in theirs if not t.is_floating_point()]
 
     def decay_at(self, step: int) -> float:
         return min(self.decay, (1 + step) / (10 + step))
@@ -25,10 +25,10 @@ class Average:
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Take in the weights that the model has after this step (from 0)."""
-        averages, weights = [a for a, _ in self._numbers], [w for _, w in self._numbers]
+        (averages, weights), (copies, counts) = self._numbers, self._counts
         torch._foreach_lerp_(averages, weights, 1 - self.decay_at(step))
-        for average, count in self._counts:
-            average.copy_(count)
+        if counts:
+            torch._foreach_copy_(copies, counts)
 
 
 def copied(state: State) -> State:

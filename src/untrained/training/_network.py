@@ -3,6 +3,7 @@ which of its parts drop paths, and what its answers are worth."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from untrained.errors import UsageError
 from untrained.probe.gradients import LOSSES
+from untrained.probe.guard import random_state
 from untrained.probe.probe import logits
 from untrained.training.recipes import Recipe
 from untrained.types import Batch, Task
@@ -62,6 +64,10 @@ class DropPath:
         found = [(module, getattr(module, "drop_path", None)) for module in model.modules()]
         self.built = [(module, value) for module, value in found if isinstance(value, float)]
 
+    @property
+    def drops(self) -> bool:
+        return any(value > 0 for _, value in self.built)
+
     def grow(self, share: float) -> None:
         for module, value in self.built:
             module.drop_path = share * value  # type: ignore[assignment]
@@ -81,14 +87,21 @@ class _Pools(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def pools_overlap(model: nn.Module, inputs: Tensor) -> bool:
+    """Whether the network pools averages of windows that overlap, when it is judged or, in an auxiliary tower, only
+    when it learns."""
+    with _Pools() as pools, torch.no_grad(), random_state(0):
+        model.eval()(inputs)
+        deepcopy(model).train()(inputs)  # a copy: norms take in what they see
+    return bool(pools.heard)
+
+
 def layout(model: nn.Module, batch: Batch) -> torch.memory_format:
     """How pictures lie in memory: channels last on GPUs, which is faster there, unless the network pools averages of
     windows that overlap, whose gradient torch computes wrongly in that layout (dev/LOG.md)."""
     if batch.inputs.device.type != "cuda" or batch.inputs.ndim != 4:
         return torch.contiguous_format
-    with _Pools() as pools, torch.no_grad():
-        model.eval()(batch.inputs)
-    return torch.contiguous_format if pools.heard else torch.channels_last
+    return torch.contiguous_format if pools_overlap(model, batch.inputs) else torch.channels_last
 
 
 def fastest_kernels(device: str) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from untrained.data.parts import TRAIN, VAL, Part
 from untrained.rng import seed_for
@@ -18,6 +18,7 @@ from untrained.training._ema import Average, copied
 from untrained.training._feed import Feed
 from untrained.training._judge import Diverged, chosen_by, judged, laid
 from untrained.training._network import DropPath, layout, loss_of, optimiser, require_fitting
+from untrained.training._replay import Replayed
 from untrained.training._subject import Chosen
 from untrained.training.recipes import Recipe
 from untrained.training.trained import Asked
@@ -44,6 +45,7 @@ class Trainer:
         self.joined = who.join(self.model)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.paths = DropPath(self.model)
+        self.gradients = Replayed(self.launched, device) if self._same_each_step() else self.launched
         self.step, self.lost = 0, torch.zeros((), dtype=torch.float64, device=device)
         self.curve: list[dict[str, float]] = []
         self.best: dict[str, Any] = {}
@@ -85,18 +87,30 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.rate_at(self.step, self.steps)
         torch.manual_seed(seed_for("step", self.seed, self.step))  # for dropout and drop path
-        kind = torch.device(self.device).type
-        with torch.autocast(kind, torch.bfloat16, enabled=self.recipe.bf16 and kind == "cuda"):
-            loss = self.loss(self.joined(laid(batch.inputs, self.layout)), batch.targets)
-        self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self.gradients(laid(batch.inputs, self.layout), batch.targets)
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self.optimiser.step()
-        self.lost += loss.detach()
+        self.lost += loss
         if self.average:
             self.average.update(self.step)
         self.step += 1
+
+    def launched(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of a batch; its gradients are left in the parameters."""
+        kind = torch.device(self.device).type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.recipe.bf16 and kind == "cuda"):
+            loss: Tensor = self.loss(self.joined(inputs), targets)
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def _same_each_step(self) -> bool:
+        """Whether steps may be replayed, where the recipe asks for it: on one GPU, and if no path is dropped ever more
+        often."""
+        changes = self.recipe.growing and self.paths.drops
+        alone = isinstance(self.who, Alone) and torch.device(self.device).type == "cuda"
+        return self.recipe.graphs and alone and not changes
 
     def finish(self, epoch: int, start: float, steps: int) -> None:
         """Close an epoch: its loss, what the weights are worth now, and whether they are the best so far."""
