@@ -31,6 +31,7 @@ bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/proxies.py --repeats 3
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/population.py
+	$(BIN)/python benchmarks/strategies.py
 
 docs: setup        ## write the pages that are made from the code
 	$(BIN)/python -m untrained._catalogue proxies > docs/proxies.md

@@ -55,7 +55,11 @@ def search(
         str, typer.Option(help="More proxies to record: zico,naswot. Only nsga2 goes by them; of sizes less is better.")
     ] = "",
     validate: Annotated[
-        str, typer.Option(help="The last word of hnas and screen: table:cifar10_val_12 or training(epochs=3).")
+        str,
+        typer.Option(
+            help="The last word of hnas and screen: training(epochs=3), table:cifar10_val_12, "
+            "or of a named table table:darts1000:cifar10_val_200."
+        ),
     ] = "",
     warm_up: WarmUp = "",
     confirm: Annotated[

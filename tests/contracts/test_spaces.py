@@ -8,6 +8,7 @@ A new space is under this contract as soon as it is registered. Spaces are made 
 from dataclasses import replace
 from inspect import signature
 from math import isfinite
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,12 +18,16 @@ from torch import Tensor, nn
 
 import untrained
 from tests.test_own_space import MINE
+from untrained.errors import Unscorable
+from untrained.probe import Probe
 from untrained.reports.drawing import draw
 from untrained.spaces import SPACES, Space, load_space
-from untrained.types import Arch, Task
+from untrained.types import Arch, Batch, Task
 
 SMALL = {"channels": 8, "cells": 3, "blocks": 3}  # options that make a network smaller, where a space has them
 SIDES = (2, 3)  # times 16 pixels, or times 32 where the usual images are large
+OTHERWISE = SMALL | {"relative_position": False, "class_token": True, "patch": 8, "no_reslink": True, "no_BN": True}
+OTHERWISE |= {"stem": "imagenet", "pooled": False, "stacks": 2, "members": "tight"}
 CLASSES = 7
 _user: dict[str, Space] = {}
 exec(MINE, _user)
@@ -32,10 +37,15 @@ contract = pytest.mark.parametrize("name", NAMES)
 
 
 def small(name: str) -> Space:
+    return made(name, SMALL)
+
+
+def made(name: str, options: dict[str, Any]) -> Space:
+    """The space with those of the options that it has."""
     space = _user[name] if name in _user else load_space(name)
     offered = signature(space.network).parameters
-    options = {option: value for option, value in SMALL.items() if option in offered}
-    return space.configured(**options) if options else space
+    taken = {option: value for option, value in options.items() if option in offered}
+    return space.configured(**taken) if taken else space
 
 
 def task_of(space: Space, side: int = SIDES[0]) -> Task:
@@ -138,6 +148,45 @@ def test_dextr_and_params_score_it(name):
         assert dextr.error is not None
         assert dextr.error.kind == "disconnected"
     pytest.fail("dextr scored none of five")
+
+
+COUNTING = [made(name, options).name for name in SPACES if SPACES[name].counting for options in ({}, OTHERWISE)]
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(COUNTING))
+def test_a_formula_of_sizes_is_exact(name):
+    """Beside what is counted on the network itself, which has no memory; the images are no squares."""
+    space, rng = load_space(name), np.random.default_rng(4)
+    for side in SIDES:
+        channels, height, width = task_of(space, side).input_shape
+        task = Task("noise", (channels + 1, height, 2 * width), CLASSES)
+        for arch in (space.sample(rng), space.mutate(space.sample(rng), rng)):
+            shown = Batch(torch.empty(1, *task.input_shape, device="meta"), torch.zeros(1, device="meta").long())
+            probe = Probe(space.build(arch, task, device="meta"), shown)
+            assert space.counts(arch, task) == (probe.params, probe.macs)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("nasbench201", (3, 4, 4)),
+        ("nasbench201", (3, 34, 32)),
+        ("nats_size", (3, 4, 4)),
+        ("nats_size", (3, 32, 33)),
+        ("nasbench101", (3, 4, 4)),
+        ("darts(stem=imagenet)", (3, 32, 32)),
+        ("mobilenetv2", (3, 1, 1)),
+        ("mobilenetv2(use_se=True)", (3, 64, 64)),
+        ("zen_resnet(use_se=True)", (3, 64, 64)),
+    ],
+)
+def test_a_formula_is_silent_where_a_network_does_not_run(name, shape):
+    space, task = load_space(name), Task("noise", shape, CLASSES)
+    arch = samples(space, 1)[0]
+    assert space.counts(arch, task) is None
+    shown = Batch(torch.empty(1, *shape, device="meta"), torch.zeros(1, device="meta").long())
+    with pytest.raises((Unscorable, RuntimeError)):
+        _ = Probe(space.build(arch, task, device="meta"), shown).macs
 
 
 @contract

@@ -15,10 +15,11 @@ import untrained
 from tests.engine.helpers import ARCH, CONV, NONE, TASK, Counter, archs, failure, judge, nb201, tiny, value, weight_sum
 from untrained import Probe, Task, score
 from untrained.data import load
-from untrained.engine import ProxyEvaluator, Store
+from untrained.engine import Examiner, ProxyEvaluator, Samples, Store, job_for
 from untrained.engine.executor import Inline
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
+from untrained.spaces import load_space
 from untrained.types import Failure
 
 
@@ -276,3 +277,21 @@ def test_records_are_about_the_askers_own_objects():
     found = [record for records in evaluate(asked) for record in records]
     assert all(record.arch is arch for record, arch in zip(found, asked, strict=True))
     assert found[0].task is found[1].task is source.task
+
+
+@pytest.mark.parametrize("population", [1, 4])
+def test_multiply_adds_that_a_formula_tells_are_not_counted_again(monkeypatch, population):
+    """They are those that the probe counts; without a formula it still does, for a view of fewer samples too."""
+    space, task = load_space("nasbench201(channels=2,cells=1)"), Task("noise", (3, 16, 16), 4)
+    judges = [load_proxy(name) for name in ("flops", "naswot(samples=8)", "params")]
+    samples, rng = Samples.of(load("noise", task), judges, (0,)), np.random.default_rng(0)
+    some = [space.sample(rng) for _ in range(5)]
+    counted = [Probe(space.build(arch, task), samples.largest()[0]).macs for arch in some]
+    for told in (True, False):
+        job = job_for(space if told else replace(space, counting=None), judges, samples, "cpu", population=population)
+        with monkeypatch.context() as patch:
+            if told:
+                patch.setattr(Probe, "operations", property(lambda _: pytest.fail("operations were counted")))
+            executor = Inline(job if isinstance(job, Examiner) else job.open())
+            records = [found[0] for found in ProxyEvaluator(samples, judges, executor)(some)]
+        assert [(record.measure, record.value) for record in records] == [("flops@1", value) for value in counted]

@@ -171,6 +171,18 @@ def test_an_architecture_is_counted_once_and_on_the_meta_device():
     assert built == [torch.device("meta")] * 2
 
 
+@pytest.mark.parametrize("limit", [{"max_params": 6e6}, {"max_flops": 1.6e9, "min_params": 5.5e6}])
+def test_where_a_space_has_a_formula_nothing_is_built(limit, monkeypatch):
+    home, rng = load_space("autoformer_tiny"), np.random.default_rng(0)
+    space = Feasible(home, Limits(**limit))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(home), "build", lambda *_, **__: pytest.fail("a network was built"))
+        arch = space.mutate(space.sample(rng), rng)
+    net = home.build(arch, device="meta")
+    assert 5.5e6 < sum(p.numel() for p in net.parameters()) < limit.get("max_params", 1e9)
+    assert set(space.rejected) <= set(limit)
+
+
 def test_a_limit_that_hardly_any_sample_keeps_is_walked_towards():
     """A width of at most 3: 66 of 4^10, one in 16,000."""
     space = Feasible(ten, Limits(max_params=193 * 3 + 16))

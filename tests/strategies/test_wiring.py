@@ -20,7 +20,7 @@ from untrained.spaces import load_space
 from untrained.strategies import Result, _bounds
 from untrained.strategies._make import Chosen, options_of
 from untrained.strategies._strategy import STRATEGIES
-from untrained.strategies._validate import TableEvaluator, Validation
+from untrained.strategies._validate import Known, TableEvaluator, Validation
 from untrained.strategies.latency import Stopwatch
 from untrained.strategies.limits import Size
 from untrained.types import Arch, Record
@@ -238,7 +238,7 @@ def test_of_a_table_only_what_is_asked_for_is_looked_up(tmp_path):
         return ([Record(arch, "params@1", TASK, 0, 1.0)] for arch in some)
 
     with Store(tmp_path / "store.sqlite") as store:
-        evaluate = TableEvaluator(table, metric, sizes, TASK, 5, store)  # type: ignore[arg-type]
+        evaluate = TableEvaluator(Known(table, metric, "table:m@1"), sizes, TASK, 5, store)  # type: ignore[arg-type]
         answers = evaluate(archs)
         first = next(answers)
         assert table.asked == archs[:1]

@@ -9,6 +9,7 @@ Statistics, with intervals, are in `statistics.py`. This room knows nothing of n
 from untrained.benchmarks._benchmark import BENCHMARKS as BENCHMARKS
 from untrained.benchmarks._benchmark import Benchmark as Benchmark
 from untrained.benchmarks._benchmark import benchmark_of as benchmark_of
+from untrained.benchmarks._benchmark import benchmarks_of as benchmarks_of
 from untrained.benchmarks._benchmark import import_benchmark as import_benchmark
 from untrained.benchmarks._benchmark import open_table as open_table
 from untrained.benchmarks._table import Metric as Metric

@@ -50,14 +50,19 @@ class Benchmark:
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark")
 
 
-def benchmark_of(space: str) -> str:
-    """The first table of a space."""
+def benchmarks_of(space: str) -> list[str]:
+    """The tables of a space, the usual one first."""
     base = space.partition("(")[0]
     found = [name for name, known in BENCHMARKS.items() if known.space == base]
     if not found:
         spaces = ", ".join(dict.fromkeys(known.space for known in BENCHMARKS.values()))
         raise UsageError(f"no table of known results is about {space}; there are tables for {spaces}")
-    return found[0]
+    return found
+
+
+def benchmark_of(space: str) -> str:
+    """The first table of a space."""
+    return benchmarks_of(space)[0]
 
 
 def open_table(name: str, root: str | Path | None = None) -> Table:

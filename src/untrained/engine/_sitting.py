@@ -1,7 +1,7 @@
 """One network on the table: built, moved, asked by proxies, and what that cost."""
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite, isnan
 from time import perf_counter
@@ -16,6 +16,7 @@ from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy
 from untrained.rng import seed_for
+from untrained.spaces import Counts
 from untrained.types import Arch, Batch, Failure, Record
 
 
@@ -29,12 +30,16 @@ class Host(Protocol):
 
     def batch(self, seed: int) -> Batch: ...
 
+    @property
+    def counts(self) -> Callable[[Arch], Counts | None]: ...
+
 
 class Sitting:
     """One network on the table."""
 
     def __init__(self, examiner: Host, blank: Record) -> None:
-        self.examiner, self.seed, self.device = examiner, blank.seed, Device(examiner.device)
+        self.examiner, self.arch, self.seed = examiner, blank.arch, blank.seed
+        self.device = Device(examiner.device)
         start = perf_counter()
         made = attempt(examiner.network, blank.arch, blank.seed, blank.init)
         self.device.wait()
@@ -97,7 +102,8 @@ class Sitting:
         return finite(proxy(self._look(model, batch)))
 
     def _look(self, model: nn.Module, batch: Batch) -> Probe:
-        return Probe(model, batch, loss=self.examiner.loss, seed=self.seed)
+        known = self.examiner.counts(self.arch)
+        return Probe(model, batch, loss=self.examiner.loss, seed=self.seed, macs=known.flops if known else None)
 
 
 def finite(value: float) -> float:

@@ -33,8 +33,8 @@ def job_for(
         return Job(home, tuple(name for name in names if name), task, batches, device, start, population)
     built = load_space(space)
     warm = start.open(lambda: built.supernet(task, device), device) if start else None
-    build = partial(built.build, task=task, device=device)
-    return Examiner(build, proxies, task.loss, batches, device, warm, population)
+    build, count = partial(built.build, task=task, device=device), partial(built.counts, task=task)
+    return Examiner(build, proxies, task.loss, batches, device, warm, population, count)
 
 
 def _name(what: "str | Space | Proxy", load: Callable[[Any], object]) -> str | None:

@@ -18,11 +18,12 @@ from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
 from untrained.rng import seed_for
-from untrained.spaces import load_space
+from untrained.spaces import Counts, load_space
 from untrained.types import FRESH, Arch, Batch, Record, Task
 
 Blanks = Sequence[Record]  # of one architecture, seed and kind of weights: as far as known before anything is measured
 Build = Callable[[Arch], nn.Module]
+Count = Callable[[Arch], Counts | None]  # what is known of a network's size without counting
 Warm = Callable[[nn.Module, Arch, int], None]  # changes the fresh weights of a network, given its name and the seed
 
 
@@ -66,8 +67,8 @@ class Job:
         home, task, device = load_space(self.space), self.task, self.device
         judges = [load_proxy(name) for name in self.proxies]
         warm = self.start.open(lambda: home.supernet(task, device), device) if self.start else None
-        build = partial(home.build, task=task, device=device)
-        return Examiner(build, judges, task.loss, self.batches, device, warm, self.population)
+        build, count = partial(home.build, task=task, device=device), partial(home.counts, task=task)
+        return Examiner(build, judges, task.loss, self.batches, device, warm, self.population, count)
 
 
 @dataclass
@@ -81,6 +82,7 @@ class Examiner:
     device: str = "cpu"
     warm: Warm | None = None  # for records that do not ask for fresh weights
     population: int = 1
+    counts: Count = lambda arch: None  # nobody knows
     _moved: dict[int, Batch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

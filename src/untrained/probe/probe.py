@@ -45,7 +45,16 @@ class Probe:
     probes with equal arguments measure equal numbers.
     """
 
-    def __init__(self, model: nn.Module, batch: Batch, *, loss: str = "cross_entropy", seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        *,
+        loss: str = "cross_entropy",
+        seed: int = 0,
+        macs: int | None = None,
+    ) -> None:
+        """`macs` are known to whoever made the network; otherwise they are counted."""
         self.model = model
         batch = _ordinary(batch)
         self.batch = Batch(batch.inputs.contiguous(), batch.targets)  # see dev/LOG.md: channels last on a GPU
@@ -58,6 +67,7 @@ class Probe:
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
         self._graphs: dict[tuple[int, int], Graph] = {}  # by place in the batch; one at the most
         self._views: dict[tuple[int, int], Probe] = {}
+        self._macs = macs
         self._whole: Callable[[], Probe | None] = lambda: None  # whose view this is; weak, so that nothing lingers
         self._offset = 0
         self._seen: Tensor | None = None  # outputs of the last pass over the whole batch, whatever it was for
@@ -105,7 +115,7 @@ class Probe:
             return self
         if place not in whole._views:
             rows = Batch(self.batch.inputs[start:stop], self.batch.targets[start:stop])
-            view = Probe(self.model, rows, loss=self.loss_name, seed=self.seed)
+            view = Probe(self.model, rows, loss=self.loss_name, seed=self.seed, macs=self._macs)
             view._whole, view._offset = ref(whole), place[0]
             whole._views[place] = view
         return whole._views[place]
@@ -366,7 +376,7 @@ class Probe:
     @property
     def macs(self) -> int:
         """Multiply-adds of one forward pass of one sample, by torch's own formulas (which count two per pair)."""
-        return sum(operation.flops for operation in self.operations) // 2
+        return sum(operation.flops for operation in self.operations) // 2 if self._macs is None else self._macs
 
     @property
     def memory(self) -> int:

@@ -14,6 +14,7 @@ from untrained.spaces import (  # noqa: F401 - they register themselves
     transnas,
     zen_resnet,
 )
+from untrained.spaces._counts import Counts as Counts
 from untrained.spaces._space import SPACES as SPACES
 from untrained.spaces._space import Invalid as Invalid
 from untrained.spaces._space import Space as Space

@@ -48,7 +48,7 @@ def record(where: str, pick: Pick, run: Callable[[Pick], Any]) -> tuple[tuple[Ca
             raise UsageError(f"space {where}: the choice {name!r} has no options")
         offer = Options(options)
         offer.also = tuple(also)
-        calls[name] = Call(name, tuple(options), pick(name, offer))
+        calls[name] = Call(name, offer, pick(name, offer))
         return calls[name].value
 
     made = run(choose)
@@ -74,11 +74,13 @@ def replayed(genes: Genes, said: str) -> Pick:
     def pick(name: str, options: Options) -> Choice:
         if name not in known:
             raise UsageError(f"{said} does not say {name!r}; it can be one of {', '.join(map(str, options))}")
-        for option in options + options.also:
-            if option == known[name] or str(option) == str(known[name]):  # "3" is written like 3
+        value, allowed = known[name], options + options.also
+        if value in allowed:
+            return allowed[allowed.index(value)]
+        for option in allowed:
+            if str(option) == str(value):  # "3" is written like 3
                 return option
-        allowed = ", ".join(map(str, options + options.also))
-        raise UsageError(f"{said}: {name!r} is {known[name]!r}, but it can only be one of {allowed}")
+        raise UsageError(f"{said}: {name!r} is {value!r}, but it can only be one of {', '.join(map(str, allowed))}")
 
     return pick
 

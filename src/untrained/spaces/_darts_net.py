@@ -117,7 +117,7 @@ class CellNetwork(nn.Module, ABC):
         self.pool = nn.MaxPool2d(2, ceil_mode=True) if plan.pooled else nn.Identity()
         self.cells = nn.ModuleList()
         before, larger = (width, width), plan.imagenet
-        for channels, kind in _widths(plan):
+        for channels, kind in widths(plan):
             reduces = kind == "reduce" and not plan.pooled
             cell = make(Place(before, channels, kind, larger, stride=2 if reduces else 1))
             self.cells.append(cell)
@@ -155,7 +155,7 @@ class Network(CellNetwork):
         return self.drop_path if self.training else 0.0
 
 
-def _widths(plan: Plan) -> list[tuple[int, str]]:
+def widths(plan: Plan) -> list[tuple[int, str]]:
     """Channels and kind of every cell."""
     channels, cells = plan.channels, []
     for i in range(plan.cells):

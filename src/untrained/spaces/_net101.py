@@ -1,11 +1,13 @@
-"""The network of NAS-Bench-101 and NAS-Bench-1Shot1 for one cell: stem, stacks of equal cells, head."""
+"""The network of NAS-Bench-101 and NAS-Bench-1Shot1 for one cell: stem, stacks of equal cells, head; and its size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
+from untrained.spaces._counts import Conv, Counts, total
 from untrained.spaces._spec101 import Spec, channels
 from untrained.types import Task
 
@@ -83,3 +85,25 @@ class NASBench101(Skeleton101):
 
     def __init__(self, spec: Spec, task: Task, channels: int = 128, *, stacks: int = 3, cells: int = 3) -> None:
         super().__init__(partial(Cell101, spec), task, channels, stacks=stacks, cells=cells)
+
+
+# ----------------------------------------------------------------------------------------------------------- its size
+
+
+def counts(spec: Spec, task: Task, channels: int = 128, *, stacks: int = 3, cells: int = 3) -> Counts | None:
+    """Sums over vertices, cells and stacks, each of which has half the sides."""
+    cin, *sides = task.input_shape
+    convs, c = [Conv(cin, channels, 3, prod(sides))], channels
+    for stack in range(stacks):
+        before, c = c, channels * 2**stack
+        pixels = prod(side >> stack for side in sides)
+        convs += _convs(spec, before, c, pixels)
+        convs += (cells - 1) * list(_convs(spec, c, c, pixels))
+    return total(convs, c, task.num_classes, norm=False)
+
+
+def _convs(spec: Spec, cin: int, cout: int, pixels: int) -> Iterator[Conv]:
+    """Those of one cell: a projection for every vertex that reads the input, and the operations."""
+    widths = channels(spec, cin, cout)
+    yield from (Conv(cin, widths[v], 1, pixels) for v in spec.targets(0))
+    yield from (Conv(w, w, KERNELS[op], pixels) for op, w in zip(spec.ops, widths, strict=True) if op in KERNELS)

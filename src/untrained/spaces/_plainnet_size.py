@@ -3,6 +3,7 @@
 from math import ceil
 
 from untrained.errors import unknown
+from untrained.spaces._counts import Counts
 from untrained.spaces._plainnet import Block, Style, Unit, fitted, squeezed, units
 from untrained.spaces._space import Space
 from untrained.spaces._structure import blocks_of, layers, style_of
@@ -14,6 +15,13 @@ _VARIANTS = ("default", "published")
 def num_layers(arch: Arch) -> int:
     """Sublayers with stem and last convolution, which `max_layers` limits: the official `get_num_layers`."""
     return layers(blocks_of(arch.genes))
+
+
+def counts(space: Space, arch: Arch, task: Task) -> Counts | None:
+    """Both sizes; none where a norm would see one value of a sample, as in squeeze-and-excitation."""
+    if style_of(space).use_se or min(task.input_shape[1:], default=0) < 2:
+        return None
+    return Counts(model_size(space, arch, task), int(flops(space, arch, task)))
 
 
 def model_size(space: Space, arch: Arch, task: Task | None = None, *, variant: str = "default") -> int:

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from untrained.spaces._plainnet import PlainNet, Style
+from untrained.spaces._plainnet_size import counts
 from untrained.spaces._space import SPACES, Space, space
 from untrained.spaces._structure import Structures, chosen, sketch
 from untrained.spaces._walk import Walk
@@ -30,5 +31,5 @@ def plain_space(name: str, about: str, walk: Walk, task: Task, start: str) -> Sp
 
     network.__name__, network.__doc__ = name, about
     strings = Structures(walk.kinds)
-    make = space(task=task, notation=strings, sketch=sketch, mutation=walk.mutate, sampling=walk.sample)
+    make = space(task=task, notation=strings, sketch=sketch, mutation=walk.mutate, sampling=walk.sample, counts=counts)
     return SPACES.add(name, make(network))

@@ -22,6 +22,7 @@ from untrained.errors import UntrainedError, UsageError, unknown
 from untrained.registry import Registry
 from untrained.spaces._choices import Call, Pick, any_of, drawn, every, inherited, record, replayed
 from untrained.spaces._choices import Invalid as Invalid
+from untrained.spaces._counts import Counts
 from untrained.spaces._listing import listed
 from untrained.spaces._notation import Notation, Pairs
 from untrained.spaces._sketch import Sketch
@@ -31,6 +32,7 @@ Network = Callable[..., nn.Module | Callable[[], nn.Module]]
 Canonical = Callable[[Genes], Genes]
 Mutation = Callable[["Space", Arch, np.random.Generator], Arch]
 Sampling = Callable[["Space", np.random.Generator], Arch]
+Counting = Callable[["Space", Arch, Task], Counts | None]
 Sketcher = Callable[[Arch], Sketch]
 SPACES: Registry["Space"] = Registry("space")
 _TRIES = 10_000  # combinations drawn before we say that (nearly) none is valid
@@ -51,6 +53,7 @@ class Space:
     mutation: Mutation | None = None
     sampling: Sampling | None = None
     sharing: Callable[..., Any] | None = None
+    counting: Counting | None = None
     options: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -188,6 +191,10 @@ class Space:
             network: nn.Module = made()
             return network
 
+    def counts(self, arch: Arch, task: Task | None = None) -> Counts | None:
+        """The size of the network of `arch`, without building it; None where the space knows no formula."""
+        return self.counting(self, arch, task or self.task) if self.counting else None
+
     def draft(self, arch: Arch) -> Sketch:
         """What a drawing of `arch` shows: the space's own sketch, or else the layers of the network."""
         return self.sketch(arch) if self.sketch else listed(self.build(arch, device="meta"))
@@ -224,6 +231,7 @@ class Extras(TypedDict, total=False):
     sketch: Sketcher
     size: int | Callable[..., int]  # a function of the options where they decide it
     supernet: Callable[..., Any]  # (task, **options) -> a module with `subnet(arch)`
+    counts: Counting  # exact sizes by a formula; None for a task on which networks may not run
 
 
 @overload
@@ -249,6 +257,7 @@ def space(network: Network | None = None, **extras: Unpack[Extras]) -> Space | C
             mutation=extras.get("mutation"),
             sampling=extras.get("sampling"),
             sharing=extras.get("supernet"),
+            counting=extras.get("counts"),
         )
 
     return make if network is None else make(network)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from untrained.errors import UsageError, unknown
 from untrained.spaces._autoformer import HEAD, QKV, REACH, Style, Transformer, grid
+from untrained.spaces._counts import Counts
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Layers
 from untrained.spaces._space import SPACES, Space, space
@@ -120,6 +121,7 @@ def _register(name: str, about: str, family: Family) -> Space:
         sketch=layers,
         size=partial(_count, family),
         supernet=partial(AutoFormerSupernet, family),
+        counts=lambda space, arch, task: Counts(params(space, arch, task), int(flops(space, arch, task))),
     )(network)
     return SPACES.add(name, made)
 
@@ -189,6 +191,19 @@ class AutoFormerSupernet(Transformer):
 
 
 # ------------------------------------------------------------------------------------------------------- counts
+
+
+def params(space: Space, arch: Arch, task: Task | None = None) -> int:
+    """Parameters, without building: patches, class token and positions, blocks, norm and head, all with biases."""
+    options, shape = dict(space.options), layers(arch)
+    task, patch = task or space.task, options.get("patch", 16)
+    channels, rows, columns = grid(task, patch)
+    E, positions = shape.embed, 4 * (2 * REACH + 2) * HEAD if options.get("relative_position", True) else 0
+    total: int = E * (channels * patch**2 + 1) + E * (rows * columns + 2) + 2 * E + (E + 1) * task.num_classes
+    for h, ratio in zip(shape.heads, shape.ratios, strict=True):
+        inner, f = HEAD * h, int(E * ratio)
+        total += 4 * E + (E + 1) * 3 * inner + (inner + 1) * E + positions + (E + 1) * f + (f + 1) * E
+    return total
 
 
 def flops(space: Space, arch: Arch, task: Task | None = None, *, variant: str = "default") -> float:

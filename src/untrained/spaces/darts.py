@@ -20,8 +20,10 @@ from functools import partial
 from math import comb, prod
 from typing import Any
 
+from untrained.spaces._counts import Counts
 from untrained.spaces._darts_net import Network, Plan
 from untrained.spaces._darts_ops import candidates
+from untrained.spaces._darts_size import counts
 from untrained.spaces._darts_supernet import NODES, DartsSupernet, EdgeCell, NodeCell
 from untrained.spaces._genotype import KINDS, Genotype, GenotypeNotation, choices, sketch
 from untrained.spaces._space import SPACES, Space, space
@@ -49,10 +51,24 @@ def _supernet(task: Task, *, operations: str = "darts", **plan: Any) -> DartsSup
     return DartsSupernet(task, Plan(**plan), EdgeCell, operations)
 
 
-def _of_genotypes(size: Callable[..., int], supernet: Callable[..., DartsSupernet]) -> Callable[..., Space]:
-    """What all spaces of genotypes have in common."""
-    strings = GenotypeNotation()
-    return space(task=_TASK, notation=strings, canonical=_canonical, sketch=_sketch, size=size, supernet=supernet)
+def _of_genotypes(
+    size: Callable[..., int], supernet: Callable[..., DartsSupernet], *, pooled: bool = False
+) -> Callable[..., Space]:
+    """What all spaces of genotypes have in common; `pooled` unless it is an option."""
+
+    def counted(home: Space, arch: Arch, task: Task) -> Counts | None:
+        options = {"pooled": pooled} | {name: value for name, value in home.options if name != "operations"}
+        return counts(Genotype.of(arch.genes), task, Plan(**options))
+
+    return space(
+        task=_TASK,
+        notation=GenotypeNotation(),
+        canonical=_canonical,
+        sketch=_sketch,
+        size=size,
+        supernet=supernet,
+        counts=counted,
+    )
 
 
 @_of_genotypes(size=_size, supernet=_supernet)
@@ -86,7 +102,7 @@ def _nasi_supernet(task: Task, *, pooled: bool = True, **plan: Any) -> DartsSupe
     return DartsSupernet(task, Plan(pooled=pooled, **plan), NodeCell, "darts")
 
 
-@_of_genotypes(size=_nasi_size, supernet=_nasi_supernet)
+@_of_genotypes(size=_nasi_size, supernet=_nasi_supernet, pooled=True)
 def darts_nasi(
     choose: Any,
     task: Task,

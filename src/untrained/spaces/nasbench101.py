@@ -19,7 +19,8 @@ import numpy as np
 
 from untrained.errors import UsageError
 from untrained.spaces import _spec101 as graphs
-from untrained.spaces._net101 import NASBench101
+from untrained.spaces._counts import Counts
+from untrained.spaces._net101 import NASBench101, counts
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Cell
 from untrained.spaces._space import SPACES, Invalid, Space, space
@@ -166,6 +167,10 @@ def sketch_of(spec: Spec) -> Cell:
     return Cell(names, tuple((i, j, "") for i in range(len(names)) for j in spec.targets(i)))
 
 
+def _counts(space: Space, arch: Arch, task: Task) -> Counts | None:
+    return counts(spec_of(arch), task, **dict(space.options))
+
+
 @space(
     task=Task("cifar10", (3, 32, 32), 10),
     notation=_Notation(),
@@ -174,6 +179,7 @@ def sketch_of(spec: Spec) -> Cell:
     sampling=_sampling,
     sketch=_sketch,
     size=423_624,
+    counts=_counts,
 )
 def nasbench101(choose: Any, task: Task, channels: int = 128, stacks: int = 3, cells: int = 3) -> Any:
     """Cells of up to seven vertices and nine edges, three operations; 423,624 architectures up to isomorphism."""

@@ -19,9 +19,10 @@ from typing import Any
 
 from untrained.errors import UsageError
 from untrained.spaces import _spec101 as graphs
-from untrained.spaces._net101 import NASBench101
+from untrained.spaces._counts import Counts
+from untrained.spaces._net101 import NASBench101, counts
 from untrained.spaces._sketch import Cell
-from untrained.spaces._space import SPACES, Extras, Invalid, space
+from untrained.spaces._space import SPACES, Extras, Invalid, Space, space
 from untrained.spaces._spec101 import MAX_VERTICES, OPS, Spec
 from untrained.spaces._super1shot1 import Supernet1Shot1
 from untrained.spaces.nasbench101 import sketch_of, spec_from_text, text_of
@@ -131,8 +132,18 @@ def _extras(parents: Parents, *sizes: int) -> Extras:
         options = {_parents(v, parents): parents_of(v, parents) for v in range(1, len(parents) + 1)}
         return Supernet1Shot1(options, whole_spec, task, **shape)
 
-    task = Task("cifar10", (3, 32, 32), 10)
-    return {"task": task, "notation": _Notation(parents), "sketch": _sketch, "size": size, "supernet": supernet}
+    def counted(space: Space, arch: Arch, task: Task) -> Counts | None:
+        shape = {name: value for name, value in space.options if name != "members"}
+        return counts(spec_of(arch), task, **shape)
+
+    return {
+        "task": Task("cifar10", (3, 32, 32), 10),
+        "notation": _Notation(parents),
+        "sketch": _sketch,
+        "size": size,
+        "supernet": supernet,
+        "counts": counted,
+    }
 
 
 @space(**_extras(S1, 2_487, 3_702, 14_580))

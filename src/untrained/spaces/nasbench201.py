@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import product
+from math import prod
 from typing import Any
 
 import torch
@@ -17,9 +18,10 @@ from torch import Tensor, nn
 
 from untrained.errors import UsageError
 from untrained.spaces._blocks import ReLUConvBN, Zero
+from untrained.spaces._counts import Conv, Counts, halves_twice, reduction, total
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Cell
-from untrained.spaces._space import SPACES, space
+from untrained.spaces._space import SPACES, Space, space
 from untrained.spaces._supernet import Forms, Mixture, Scores, descending, lend, mixed, plain, uniform
 from untrained.types import Arch, Genes, Task
 
@@ -191,12 +193,29 @@ class ResidualBlock(nn.Module):
         return out
 
 
+def _counts(space: Space, arch: Arch, task: Task) -> Counts | None:
+    """Sums over edges, cells and stages."""
+    if not halves_twice(task):
+        return None
+    options, kernels = dict(space.options), [3 if "3x3" in str(op) else 1 for _, op in arch.genes if "conv" in str(op)]
+    c, pixels = options.get("channels", 16), prod(task.input_shape[1:])
+    convs = [Conv(task.input_shape[0], c, 3, pixels)]
+    for stage in range(3):
+        if stage:
+            pixels //= 4
+            convs += reduction(c, 2 * c, pixels)
+            c *= 2
+        convs += [Conv(c, c, kernel, pixels) for kernel in kernels] * options.get("cells", 5)
+    return total(convs, c, task.num_classes, norm=True)
+
+
 @space(
     task=Task("cifar10", (3, 32, 32), 10),
     notation=_Notation(),
     sketch=_sketch,
     size=len(OPS) ** len(EDGES),
     supernet=Supernet201,
+    counts=_counts,
 )
 def nasbench201(choose: Any, task: Task, channels: int = 16, cells: int = 5) -> Any:
     """Cells of four nodes and six edges, five operations an edge; 15,625 architectures with known accuracies."""

@@ -9,14 +9,16 @@ without the ReLU it has at stride 2. The official network returns features and l
 
 from functools import partial
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from torch import Tensor, nn
 
 from untrained.spaces._blocks import ReLUConvBN
+from untrained.spaces._counts import Conv, Counts, halves_twice, reduction, total
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Stage, Stages
-from untrained.spaces._space import SPACES, space
+from untrained.spaces._space import SPACES, Space, space
 from untrained.spaces.nasbench201 import ResidualBlock
 from untrained.types import Arch, Genes, Task
 
@@ -49,7 +51,29 @@ def _sketch(arch: Arch) -> Stages:
     return Stages(tuple(stages))
 
 
-@space(task=Task("cifar10", (3, 32, 32), 10), notation=_Notation(), sketch=_sketch, size=len(WIDTHS) ** len(_NAMES))
+def _counts(space: Space, arch: Arch, task: Task) -> Counts | None:
+    """Sums over the five steps."""
+    if not halves_twice(task):
+        return None
+    widths, pixels = [int(width) for _, width in arch.genes], prod(task.input_shape[1:])
+    convs = [Conv(task.input_shape[0], widths[0], 3, pixels)]
+    for i, (cin, cout) in enumerate(pairwise([widths[0], *widths])):
+        if i % 2:
+            pixels //= 4
+            convs += reduction(cin, cout, pixels)
+        else:
+            convs += 2 * [Conv(cin, cout, 3, pixels)] + 3 * [Conv(cout, cout, 3, pixels)]
+            convs += [Conv(cin, cout, 1, pixels)] if cin != cout else []
+    return total(convs, widths[-1], task.num_classes, norm=True)
+
+
+@space(
+    task=Task("cifar10", (3, 32, 32), 10),
+    notation=_Notation(),
+    sketch=_sketch,
+    size=len(WIDTHS) ** len(_NAMES),
+    counts=_counts,
+)
 def nats_size(choose: Any, task: Task) -> Any:
     """One cell in five widths of 8 to 64 channels; 32,768 architectures with known accuracies."""
     return partial(NATSSize, [choose(name, WIDTHS) for name in _NAMES], task)

@@ -49,7 +49,7 @@ class Clock:
         self.store: Store | None = None
         self.records: dict[tuple[Arch, str], Record] = {}
 
-    def __call__(self, arch: Arch, runs: int = QUICK) -> Record:
+    def __call__(self, arch: Arch, runs: int) -> Record:
         stopwatch = Stopwatch(self._device, threads=self._threads, runs=runs)
         measure = f"latency(batch={stopwatch.batch},threads={stopwatch.threads},runs={runs})@1"
         if (arch, measure) not in self.records:
@@ -58,7 +58,7 @@ class Clock:
         return self.records[arch, measure]
 
     def seconds(self, arch: Arch) -> float:
-        record = self(arch)
+        record = self(arch, QUICK)
         if record.value is None:
             raise Unscorable("latency", str(record.error))
         return record.value

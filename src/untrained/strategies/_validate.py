@@ -1,6 +1,7 @@
 """Who has the last word where a pool was judged by proxies: a table of known results, or a short training.
 
 table:cifar10_val_12                 what the first table of that space says; only what is asked for is looked up
+table:darts1000:cifar10_val_200      what another table of the space says, by its name
 training(epochs=3,samples=1500)      a training on the data of the search (`training/brief.py`), as any proxy
 """
 
@@ -9,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from untrained.benchmarks import Metric, Table, benchmark_of, open_table
+from untrained.benchmarks import Metric, Table, benchmarks_of, open_table
 from untrained.engine import Evaluator, Store
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
@@ -19,13 +20,39 @@ FORMS = '--validate table:cifar10_val_12 or --validate "training(epochs=3,sample
 
 
 @dataclass(frozen=True)
+class Known:
+    """One metric of one table, and what its records are filed under: the table is named unless it is the usual one."""
+
+    table: Table
+    metric: Metric
+    measure: str
+
+    @staticmethod
+    def of(said: str, space: str, root: str | Path | None) -> "Known":
+        """`METRIC` of the first table of a space, or `BENCHMARK:METRIC`."""
+        usual, *others = benchmarks_of(space)
+        named, _, name = said.rpartition(":")
+        if named and named not in (usual, *others):
+            tables = ", ".join((usual, *others))
+            raise UsageError(f"{space} has no table {named!r}; it has {tables}; type table:{usual}:METRIC")
+        try:
+            table = open_table(named or usual, root)
+            metric = table.metric(name)
+        except UsageError as error:
+            more = " or ".join(f"table:{other}:METRIC" for other in (usual, *others) if other != (named or usual))
+            raise UsageError(f"{error}; {space} has also {more}" if more else str(error)) from error
+        filed = metric.name if table.name == usual else f"{table.name}:{metric.name}"
+        return Known(table, metric, f"table:{filed}@1")
+
+
+@dataclass(frozen=True)
 class Validation:
     """What decides in the end: one metric of a table, or a training."""
 
     measure: str
     higher_is_better: bool
     about: str
-    known: tuple[Table, Metric] | None = None
+    known: Known | None = None
     training: Proxy | None = None
     typed: str = ""  # the name under which the training can be loaded
 
@@ -33,10 +60,9 @@ class Validation:
     def parse(said: str, space: str, root: str | Path | None) -> "Validation":
         kind, colon, name = said.partition(":")
         if kind == "table" and colon:
-            table = open_table(benchmark_of(space), root)
-            metric = table.metric(name)
-            about = f"{metric.about or metric.name} as the table {table.name} knows it"
-            return Validation(f"{said}@1", metric.higher_is_better, about, known=(table, metric))
+            known = Known.of(name, space, root)
+            about = f"{known.metric.about or known.metric.name} as the table {known.table.name} knows it"
+            return Validation(known.measure, known.metric.higher_is_better, about, known)
         if kind.partition("(")[0].strip() == "training":
             from untrained.training.brief import NAME
 
@@ -47,15 +73,14 @@ class Validation:
 
     def evaluator(self, asked: Evaluator, task: Task, seed: int, store: Store) -> Evaluator:
         """`asked` with what the table says in front; a training is among those that are asked anyway."""
-        return TableEvaluator(*self.known, asked, task, seed, store) if self.known else asked
+        return TableEvaluator(self.known, asked, task, seed, store) if self.known else asked
 
 
 @dataclass(frozen=True)
 class TableEvaluator:
     """What a table knows of an architecture, and what others say of it."""
 
-    table: Table
-    metric: Metric
+    known: Known
     beside: Evaluator
     task: Task
     seed: int = 0
@@ -70,6 +95,7 @@ class TableEvaluator:
                 yield [found, *records]
 
     def _look_up(self, arch: Arch) -> Record:
-        value = self.table.value(arch, self.metric)
-        error = Failure("missing", f"not in the table of {self.table.name}") if value is None else None
-        return Record(arch, f"table:{self.metric.name}@1", self.task, self.seed, value, error)
+        table, metric = self.known.table, self.known.metric
+        value = table.value(arch, metric)
+        error = Failure("missing", f"not in the table of {table.name}") if value is None else None
+        return Record(arch, self.known.measure, self.task, self.seed, value, error)

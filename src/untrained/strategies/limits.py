@@ -1,6 +1,7 @@
 """Limits, and the part of a space that keeps to them.
 
-Parameters, multiply-adds and memory are counted on the meta device, before anything is built for real. Memory is what
+Parameters and multiply-adds are those of the space's formula where it has one; otherwise they are counted on the meta
+device, as memory always is, before anything is built for real. Memory is what
 `Probe.memory` says: parameters, buffers and the activations of one sample, in float32. Latency comes from whoever
 measures or predicts it (`latency.py`). This file knows nothing of strategies: `Feasible` looks like a space to them.
 """
@@ -17,7 +18,7 @@ import torch
 
 from untrained.errors import Unscorable, UsageError, unknown
 from untrained.probe import Probe
-from untrained.spaces import Space
+from untrained.spaces import Counts, Space
 from untrained.types import Arch, Batch, Task
 
 TRIES = 500  # samples, and then steps towards the limits, before they count as unsatisfiable
@@ -103,10 +104,14 @@ class Limits:
 
 
 class Size:
-    """How large an architecture is, counted on the meta device and only as far as somebody asks."""
+    """How large an architecture is: by formula, or counted on the meta device and only as far as somebody asks."""
 
     def __init__(self, space: Space, arch: Arch, task: Task) -> None:
         self._space, self._arch, self._task = space, arch, task
+
+    @cached_property
+    def _told(self) -> Counts | None:
+        return self._space.counts(self._arch, self._task)
 
     @cached_property
     def probe(self) -> Probe:
@@ -116,11 +121,11 @@ class Size:
 
     @property
     def params(self) -> float:
-        return self.probe.params
+        return self._told.params if self._told else self.probe.params
 
     @property
     def flops(self) -> float:
-        return self.probe.macs
+        return self._told.flops if self._told else self.probe.macs
 
     @property
     def memory(self) -> float:
