@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import shared
 from untrained.benchmarks import import_benchmark
-from untrained.papers import _sample, hnas_cells, sigeo_ctr
+from untrained.papers import _sample, dextr_searches, hnas_cells, nasi_searches, sigeo_ctr
 from untrained.spaces import Space, load_space
 from untrained.studies._truth import Truth
 
@@ -23,6 +23,21 @@ SMALL = {
     "nasbench1shot1_s1": {"channels": 8, "cells": 1},
     "nasbench1shot1_s2": {"channels": 8, "cells": 1},
     "darts": {"channels": 4, "cells": 2},
+}
+NASI = {
+    "T": 1,
+    "EPOCH": 2,
+    "NB201": "nasbench201(channels=4,cells=1)",
+    "SPACES": {"S1": "nasbench1shot1_s1(cells=1)", "S2": "nasbench1shot1_s2(cells=1)"},
+    "WIDTH": 4,
+    "WIDTHS": (2, 4, 8),
+    "TABLE_6": {"S1": (7.0, 8.3, 8.0), "S2": (7.3, 8.0, 7.3)},
+}
+DEXTR = {
+    "DARTS": "darts(channels=4,cells=2)",
+    "PROPOSAL": "zerocost_pt(operations=random,edges=random,proposals=1)",
+    "PROXY": "random",
+    "AUTOFORMER": {"tiny": ("autoformer_tiny(patch=112)", "50M"), "small": ("autoformer_small(patch=112)", "50M")},
 }
 
 
@@ -57,3 +72,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["untrained.spaces.transnas"], "MICRO_CODE", (4,))  # of five modules
     monkeypatch.setattr(sigeo_ctr, "SPACES", ("nasrec_small(blocks=1)", "nasrec_full(blocks=1)"))
     monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")
+    for name, value in NASI.items():
+        monkeypatch.setattr(nasi_searches, name, value)
+    for name, value in DEXTR.items():
+        monkeypatch.setattr(dextr_searches, name, value)

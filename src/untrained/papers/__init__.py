@@ -9,10 +9,12 @@ This room plans and compares; measuring is done by the studies.
 from untrained.papers import (  # noqa: F401 - they register themselves
     dextr,
     dextr_figures,
+    dextr_searches,
     hnas,
     hnas_ablations,
     hnas_cells,
     nasi,
+    nasi_searches,
     sigeo,
     sigeo_ctr,
     sigeo_figures,

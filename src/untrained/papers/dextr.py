@@ -1,7 +1,7 @@
 """Dextr (Asthana et al.): tables and figures about how its score relates to accuracy.
 
-Its searches on ImageNet (Tables 2, 3, 8) need trainings that are no part of this room, and its Tables 6 and 7 the
-NATS-Bench size space, of which we have no table.
+Its searches (Tables 2, 3, 8) are in `dextr_searches.py`. Its Tables 6 and 7 need the NATS-Bench size space, of which we
+have no table.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """NASI (Shu et al., ICLR 2022): what the trace norm of the tangent kernel says, and how well it is approximated.
 
-Space S3 of NAS-Bench-1Shot1 is left out: its accuracies were not obtainable. NASI's searches belong to the strategies.
+Space S3 of NAS-Bench-1Shot1 is left out: its accuracies were not obtainable. Its searches are in `nasi_searches.py`.
 """
 
 import numpy as np

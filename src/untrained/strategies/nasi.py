@@ -9,10 +9,10 @@
 The answer is the most probable architecture under alpha_0 + Delta. nu is fixed to the mean of t over some random
 architectures (NASI-FIX, Eq. 40), or follows it: nu_t = (nu_0 + sum_{s<t} t(A_s)) / t (NASI-ADA, Eq. 41).
 
-Published settings: T = 100, b = 64; mu = 1 and nu_0 = 1000 on NAS-Bench-1Shot1 (the default); mu = 2 on DARTS
-(`darts_nasi`), with nu_0 = 500, or fixed to 100: `nasi(mu=2,nu=fixed,nu0=100)`. Of NAS-Bench-201 the paper does not
-tell mu and nu, only that four times the budget is better: `nasi(steps=400)`. The operation that answers zero is left
-out, as the paper does on DARTS; with it (`zero=True`) the answer may be a network that is cut off from its input.
+Published settings: mu = 1 and nu_0 = 1000 on NAS-Bench-1Shot1 (the default), for one epoch; T = 100, b = 64 and mu = 2
+on DARTS (`darts_nasi`), with nu_0 = 500, or fixed to 100: `nasi(mu=2,nu=fixed,nu0=100)`. Of NAS-Bench-201 the paper
+tells T in seconds (30), that 4T is better, `nasi(steps=400)`, and neither mu nor nu. The operation that answers zero is
+left out, as the paper does on DARTS; with it (`zero=True`) the answer may be a network cut off from its input.
 """
 
 from collections.abc import Sequence
