@@ -23,8 +23,9 @@ lint: setup        ## what pre-commit runs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint         ## lint, types and tests
-	$(BIN)/pytest
+test: lint         ## lint, types and tests: by two processes of one thread each, then those that must be alone
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not alone"
+	$(BIN)/pytest -m alone
 
 bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/dextr.py --repeats 4

@@ -1,6 +1,8 @@
 """What the commands share: the program, options that mean the same everywhere, and how a document is printed."""
 
 import json
+import os
+import shutil
 import sys
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
@@ -10,6 +12,8 @@ from urllib.parse import quote
 import typer
 
 from untrained.errors import UsageError
+
+DAEMON, PIPES = "nvidia-cuda-mps-control", "/tmp/nvidia-mps"  # who lets processes share a GPU, and where it listens
 
 app = typer.Typer(
     help="Find neural architectures without training them.",
@@ -69,6 +73,17 @@ def labelled(data: str | None, label: str | None) -> str | None:
     if data is None or not data.startswith(("csv:", "parquet:")):
         raise UsageError(f"--label {label} names a column of a table: add --data csv:PATH or --data parquet:PATH")
     return f"{data}{'&' if '?' in data else '?'}label={quote(label)}"
+
+
+def mind_the_gpu(device: str, workers: int | None, quiet: bool) -> None:
+    """Processes take turns on a GPU unless NVIDIA's daemon lets them share it: said once, where it could be started."""
+    if quiet or workers is None or not device.startswith("cuda") or not shutil.which(DAEMON):
+        return
+    import torch
+
+    gpus = min(torch.cuda.device_count(), 1 if ":" in device else workers)
+    if 0 < gpus < workers and not Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", PIPES)).exists():
+        typer.echo(f"several workers on one GPU: start `{DAEMON} -d` first, and they share it", err=True)
 
 
 def stdout_kept(as_json: bool) -> AbstractContextManager[object]:

@@ -4,51 +4,33 @@ from typing import Annotated
 
 import typer
 
-from untrained._cli import (
-    Data,
-    DataRoot,
-    Device,
-    Json,
-    Population,
-    Proxies,
-    Ray,
-    RunFolder,
-    Seed,
-    Seeds,
-    Space,
-    TimeLimit,
-    WarmUp,
-    Workers,
-    app,
-    default_data,
-    print_json,
-    stdout_kept,
-)
+from untrained import _cli as option
+from untrained._cli import app, default_data, mind_the_gpu, print_json, stdout_kept
 
 
 @app.command()
 def bench(
     space: Annotated[str, typer.Option(help="The space whose known results are the truth.")] = "nasbench201",
     dataset: Annotated[str | None, typer.Option(help="Accuracy on what: cifar10, cifar100, ...")] = None,
-    proxy: Proxies = "all",
+    proxy: option.Proxies = "all",
     samples: Annotated[int, typer.Option(min=3, help="How many architectures of the table.")] = 1000,
-    seeds: Seeds = 1,
+    seeds: option.Seeds = 1,
     benchmark: Annotated[str | None, typer.Option(help="A table; see `untrained list benchmarks`.")] = None,
     metric: Annotated[str | None, typer.Option(help="Another truth, by its full name: cifar10_val_12.")] = None,
     scores: Annotated[str, typer.Option(help="Scores of others in the table: table:synflow,table:nwot.")] = "",
     data: Annotated[
         str | None, typer.Option(help="What networks look at.", show_default="the data set, or digits")
     ] = None,
-    warm_up: WarmUp = "",
-    seed: Seed = 0,
-    device: Device = "cpu",
-    workers: Workers = None,
-    population: Population = 1,
-    ray: Ray = None,
-    time_limit: TimeLimit = None,
-    run: RunFolder = None,
-    data_root: DataRoot = None,
-    as_json: Json = False,
+    warm_up: option.WarmUp = "",
+    seed: option.Seed = 0,
+    device: option.Device = "cpu",
+    workers: option.Workers = None,
+    population: option.Population = 1,
+    ray: option.Ray = None,
+    time_limit: option.TimeLimit = None,
+    run: option.RunFolder = None,
+    data_root: option.DataRoot = None,
+    as_json: option.Json = False,
 ) -> None:
     """How far can each proxy be trusted? Rank correlation with known accuracies, with intervals and baselines.
 
@@ -64,6 +46,7 @@ def bench(
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "data_root": data_root}
     what |= {"warm_up": warm_up}
     crew |= {"population": population}
+    mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json) as watch, stdout_kept(as_json):
         found: Trust = studies.bench(space, proxy, dataset, seed=seed, seeds=seeds, watch=watch, **what, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)
@@ -72,20 +55,20 @@ def bench(
 
 @app.command()
 def calibrate(
-    space: Space = "nasbench201",
-    data: Data = None,
-    proxy: Proxies = "all",
+    space: option.Space = "nasbench201",
+    data: option.Data = None,
+    proxy: option.Proxies = "all",
     trainings: Annotated[int, typer.Option(min=4, help="How many architectures to train.")] = 12,
     epochs: Annotated[int, typer.Option(min=1, help="How long to train each.")] = 3,
     samples: Annotated[int, typer.Option(min=10, help="How many samples to learn from and be judged on.")] = 1500,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    workers: Workers = None,
-    ray: Ray = None,
-    time_limit: TimeLimit = None,
-    run: RunFolder = None,
-    data_root: DataRoot = None,
-    as_json: Json = False,
+    seed: option.Seed = 0,
+    device: option.Device = "cpu",
+    workers: option.Workers = None,
+    ray: option.Ray = None,
+    time_limit: option.TimeLimit = None,
+    run: option.RunFolder = None,
+    data_root: option.DataRoot = None,
+    as_json: option.Json = False,
 ) -> None:
     """Which proxy works on MY space? Trains a few architectures briefly and holds every proxy against them.
 
@@ -98,6 +81,7 @@ def calibrate(
 
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run}
     effort = {"trainings": trainings, "epochs": epochs, "samples": samples, "seed": seed, "data_root": data_root}
+    mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json) as watch, stdout_kept(as_json):
         found = studies.calibrate(space, proxy, data or default_data(), watch=watch, **effort, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)
@@ -116,13 +100,13 @@ def reproduce(
     batch: Annotated[
         int | None, typer.Option(min=1, help="Show networks at most so many samples: for a trial.")
     ] = None,
-    device: Device = "cpu",
-    workers: Workers = None,
-    ray: Ray = None,
-    time_limit: TimeLimit = None,
-    run: RunFolder = None,
-    data_root: DataRoot = None,
-    as_json: Json = False,
+    device: option.Device = "cpu",
+    workers: option.Workers = None,
+    ray: option.Ray = None,
+    time_limit: option.TimeLimit = None,
+    run: option.RunFolder = None,
+    data_root: option.DataRoot = None,
+    as_json: option.Json = False,
 ) -> None:
     """Do a table or figure of a paper again: its numbers, ours with intervals, and what was done differently.
 
@@ -139,6 +123,7 @@ def reproduce(
         return
     effort = {"samples": samples, "seeds": seeds, "batch": batch, "run": run, "data_root": data_root}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit}
+    mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json) as watch, stdout_kept(as_json):
         found = papers.reproduce(item, watch=watch, **effort, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)

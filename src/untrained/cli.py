@@ -9,36 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from untrained._cli import (
-    Data,
-    DataRoot,
-    Device,
-    InputSize,
-    Json,
-    Label,
-    Population,
-    Proxies,
-    Ray,
-    RunFolder,
-    Seed,
-    Seeds,
-    Space,
-    TimeLimit,
-    WarmUp,
-    Workers,
-    app,
-    default_data,
-    labelled,
-    print_json,
-    shape,
-    stdout_kept,
-)
+from untrained import _cli as option
+from untrained._cli import app, default_data, labelled, mind_the_gpu, print_json, shape, stdout_kept
 from untrained.errors import UsageError, unknown
 
 
 @app.command()
 def search(
-    space: Space = "nasbench201",
+    space: option.Space = "nasbench201",
     proxy: Annotated[str, typer.Option(help="The proxy to search by: dextr, ./mine.py:mine, ...")] = "dextr",
     strategy: Annotated[
         str, typer.Option(help="How to search: evolution, local(neighbours=4); see `untrained list strategies`.")
@@ -61,7 +39,7 @@ def search(
             "or of a named table table:darts1000:cifar10_val_200."
         ),
     ] = "",
-    warm_up: WarmUp = "",
+    warm_up: option.WarmUp = "",
     confirm: Annotated[
         int | None,
         typer.Option(
@@ -82,19 +60,19 @@ def search(
     max_latency: Annotated[
         str | None, typer.Option(help="One sample on this machine, measured: 5ms, 5ms@cpu, 1ms@cuda.")
     ] = None,
-    data: Data = None,
-    label: Label = None,
-    input_size: InputSize = None,
-    seed: Seed = 0,
-    seeds: Seeds = 1,
-    device: Device = "cpu",
-    workers: Workers = None,
-    population: Population = 1,
-    ray: Ray = None,
-    time_limit: TimeLimit = None,
-    run: RunFolder = None,
-    data_root: DataRoot = None,
-    as_json: Json = False,
+    data: option.Data = None,
+    label: option.Label = None,
+    input_size: option.InputSize = None,
+    seed: option.Seed = 0,
+    seeds: option.Seeds = 1,
+    device: option.Device = "cpu",
+    workers: option.Workers = None,
+    population: option.Population = 1,
+    ray: option.Ray = None,
+    time_limit: option.TimeLimit = None,
+    run: option.RunFolder = None,
+    data_root: option.DataRoot = None,
+    as_json: option.Json = False,
 ) -> None:
     """Search a space for the best architecture, and write a report.
 
@@ -130,6 +108,7 @@ def search(
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency, "validate": validate, "warm_up": warm_up}
     crew |= {"confirm": 0 if no_confirm else confirm or usual(data or default_data())}
+    mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json, seconds(time) if time else None) as watch, stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
     page = found.report()
@@ -148,19 +127,19 @@ def score(
     rank: Annotated[
         bool, typer.Option("--rank", help="Rank: all factories in a file ./file.py, all networks timm:resnet*, ...")
     ] = False,
-    proxy: Proxies = "dextr,params,flops",
+    proxy: option.Proxies = "dextr,params,flops",
     space: Annotated[str, typer.Option(help="The space that architecture strings belong to.")] = "nasbench201",
     input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x224x224.")] = None,
     classes: Annotated[
         int | None, typer.Option(min=1, help="Number of classes.", show_default="the network's outputs")
     ] = None,
-    data: Data = None,
-    label: Label = None,
-    warm_up: WarmUp = "",
-    seeds: Seeds = 1,
-    device: Device = "cpu",
-    data_root: DataRoot = None,
-    as_json: Json = False,
+    data: option.Data = None,
+    label: option.Label = None,
+    warm_up: option.WarmUp = "",
+    seeds: option.Seeds = 1,
+    device: option.Device = "cpu",
+    data_root: option.DataRoot = None,
+    as_json: option.Json = False,
 ) -> None:
     """Judge networks at initialisation: architectures of a space, or any nn.Module of your own.
 
@@ -196,7 +175,7 @@ def list_(
     what: Annotated[
         str | None, typer.Argument(help="spaces, proxies, strategies, datasets, benchmarks, papers or recipes.")
     ] = None,
-    as_json: Json = False,
+    as_json: option.Json = False,
 ) -> None:
     """List what there is: spaces, proxies, strategies, datasets, benchmarks, papers, recipes.
 
@@ -213,7 +192,7 @@ def list_(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="A run folder, such as runs/mine.")], as_json: Json = False
+    folder: Annotated[Path, typer.Argument(help="A run folder, such as runs/mine.")], as_json: option.Json = False
 ) -> None:
     """Write the report of a run folder anew.
 

@@ -23,6 +23,7 @@ from untrained import search
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes under /proc"),
 ]
 MINE = """

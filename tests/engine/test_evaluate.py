@@ -77,6 +77,7 @@ def test_networks_of_the_users_own_are_never_read_from_a_store(tmp_path):
         assert len(store) == 0
 
 
+@pytest.mark.alone
 def test_seconds_are_told_apart_and_add_up_to_no_more_than_the_clock():
     @untrained.space(task=TASK)
     def slow(choose: Any, task: Task) -> Any:

@@ -163,6 +163,19 @@ def test_a_device_that_is_not_there_is_refused_before_anybody_is_hired(staff, jo
     assert staff == []
 
 
+def test_later_nobody_is_hired_before_the_first_question(staff, job):
+    with hired(replace(job, device="cuda:77"), workers=2, later=True) as executor:
+        assert (executor.workers, executor.costs(), staff) == (0, [], [])
+        with pytest.raises(UsageError, match="device 'cuda:77' cannot be used"):
+            executor.map([[]])
+    with hired(job, workers=1, later=True) as executor:
+        assert list(executor.map([])) == []
+        assert (executor.workers, [cost.networks for cost in executor.costs()]) == (1, [0])
+    with hired(job, workers=2, later=True) as executor, pytest.raises(AttributeError, match="map"):
+        executor.map([])  # nobody here has one
+    assert [made.closed for made in staff] == [True]
+
+
 def test_who_was_hired_is_dismissed_when_the_run_fails(staff, job):
     with pytest.raises(ZeroDivisionError), hired(job, workers=2):
         _ = 1 / 0

@@ -140,6 +140,7 @@ def test_the_cost_of_a_run_is_that_of_all_its_sittings(run_folder):
     assert 1000 < find(run_folder, budget=2).run.wall_seconds < 1060
 
 
+@pytest.mark.alone
 def test_from_a_space_to_a_report_in_one_call(run_folder):
     """Sample, score, select, report, with the real space, proxy and data: the flow that every other test cuts up."""
     start = time.monotonic()

@@ -45,6 +45,7 @@ class Slow(nn.Module):
 # ------------------------------------------------------------------------------------------------------- measuring
 
 
+@pytest.mark.alone
 def test_the_median_after_a_warm_up_is_measured_and_it_says_how():
     network, threads = Slow(0.01), torch.get_num_threads()
     found = Stopwatch(batch=4, threads=1, runs=20, warm_up=3)(network, (3, 5))
@@ -56,6 +57,7 @@ def test_the_median_after_a_warm_up_is_measured_and_it_says_how():
     assert Stopwatch().threads == threads
 
 
+@pytest.mark.alone
 def test_a_larger_network_takes_longer():
     small, large = (nn.Sequential(*(nn.Conv2d(8, 8, 3, padding=1) for _ in range(n))) for n in (1, 30))
     watch = Stopwatch(threads=1, runs=10)
@@ -76,6 +78,7 @@ def test_without_onnx_it_says_what_to_install(monkeypatch, package):
         Stopwatch(runtime="onnx")(nn.Linear(3, 2), (3,))
 
 
+@pytest.mark.alone
 def test_onnx_runtime_measures_the_network_in_evaluation_mode():
     pytest.importorskip("onnxruntime")
     network = nn.Sequential(nn.Flatten(), nn.Linear(192, 2), nn.Dropout(0.5)).train()
@@ -85,6 +88,7 @@ def test_onnx_runtime_measures_the_network_in_evaluation_mode():
     assert not network.training
 
 
+@pytest.mark.alone
 def test_whatever_runs_can_be_timed():
     calls = []
     found = Stopwatch(runs=4, warm_up=2).time(lambda: (calls.append(0), time.sleep(0.002)))

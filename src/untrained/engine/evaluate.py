@@ -16,7 +16,7 @@ from untrained.data import Source
 from untrained.data._source import fingerprint
 from untrained.engine.executor import Executor, Inline
 from untrained.engine.faults import first_line, kind_of
-from untrained.engine.measure import Blanks, Build, Examiner, Warm
+from untrained.engine.measure import Blanks, Build, Examiner, Warm, usable
 from untrained.engine.store import Key, Store, key_of
 from untrained.errors import UsageError
 from untrained.proxies import Proxy
@@ -54,6 +54,7 @@ class ProxyEvaluator:
         warm: Warm | None = None,
     ) -> "ProxyEvaluator":
         """Asks in this process; `build` may be any function."""
+        usable(device)
         samples = Samples.of(source, proxies, seeds)
         examiner = Examiner(build, proxies, source.task.loss, samples.largest(), device, warm)
         return ProxyEvaluator(samples, proxies, Inline(examiner, alike), device, store, init)
@@ -79,7 +80,7 @@ class ProxyEvaluator:
     def _answers(self, questions: Sequence[Blanks]) -> Generator[list[Record]]:
         """Nothing at first, so that what is known already can be told; then the answers as they come, stored."""
         yield []
-        for place, answers in self.executor.map(questions):
+        for place, answers in self.executor.map(questions) if questions else ():
             records = [_adopted(blank, answer) for blank, answer in zip(questions[place], answers, strict=True)]
             if self.store is not None:
                 self.store.add(records)

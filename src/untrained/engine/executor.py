@@ -1,7 +1,7 @@
 """Who does the work. An executor answers questions; all give equal records, only the order of arrival and the cost
 differ. `Inline` does it here and is the specification."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -85,6 +85,29 @@ class Inline:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+@dataclass
+class OnCall:
+    """Nobody, until there is a question: who finds all answers in a store needs no workers and no device."""
+
+    hire: Callable[[], Executor]
+    staff: Executor | None = None
+
+    @property
+    def workers(self) -> int:
+        return self.staff.workers if self.staff else 0
+
+    def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]:
+        self.staff = self.staff or self.hire()
+        return self.staff.map(questions)
+
+    def costs(self) -> list[Cost]:
+        return self.staff.costs() if self.staff else []
+
+    def close(self) -> None:
+        if self.staff:
+            self.staff.close()
 
 
 @contextmanager

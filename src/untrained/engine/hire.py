@@ -4,11 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from untrained.engine._pool import Pool
-from untrained.engine.executor import Executor, Inline
+from untrained.engine.executor import Executor, Inline, OnCall
 from untrained.engine.measure import Examiner, Job, usable
 from untrained.engine.processes import ProcessCrew
 from untrained.errors import UsageError
@@ -23,19 +24,23 @@ def hired(
     ray: str | None = None,
     time_limit: float | None = None,
     networks: int | None = None,
+    later: bool = False,
 ) -> Iterator[Executor]:
     """Workers, dismissed afterwards. Without wishes one a core, or one a GPU, unless there are only a few networks.
 
     What cannot be sent to another process, such as a function typed into a notebook, comes as an `Examiner` and is
     worked on here. A limit on the time of one architecture needs a worker that can be stopped, so it starts one, which
     looks at one network at a time: of many together nobody could say which is late.
+
+    A device that is not there is refused at once; `later`, for a run that may have nothing left to measure, when the
+    first question comes, so that a finished run can be read anywhere.
     """
     if (workers is not None and workers < 1) or (time_limit is not None and time_limit <= 0):
         raise UsageError("there must be at least 1 worker, and a time limit must be more than nothing")
-    usable(job.device)
     if time_limit is not None and job.population > 1:
         job = replace(job, population=1)
-    executor = _chosen(job, workers, ray, time_limit, networks)
+    chosen = partial(_chosen, job, workers, ray, time_limit, networks)
+    executor = OnCall(chosen) if later else chosen()
     try:
         yield executor
     finally:
@@ -45,6 +50,7 @@ def hired(
 def _chosen(
     job: Job | Examiner, workers: int | None, ray: str | None, time_limit: float | None, networks: int | None
 ) -> Executor:
+    usable(job.device)
     elsewhere = ray is not None or time_limit is not None or (workers or 1) > 1
     if isinstance(job, Examiner):
         if elsewhere:

@@ -64,6 +64,7 @@ class Job:
         return replace(self, device=f"cuda:{slot % torch.cuda.device_count()}") if several else self
 
     def open(self) -> "Examiner":
+        usable(self.device)
         home, task, device = load_space(self.space), self.task, self.device
         judges = [load_proxy(name) for name in self.proxies]
         warm = self.start.open(lambda: home.supernet(task, device), device) if self.start else None
@@ -86,7 +87,6 @@ class Examiner:
     _moved: dict[int, Batch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        usable(self.device)
         told_apart(self.proxies)
 
     def __call__(self, blanks: Blanks) -> list[Record]:
@@ -104,6 +104,7 @@ class Examiner:
 
     def network(self, arch: Arch, seed: int, init: str = FRESH) -> nn.Module:
         """The network with weights that depend on the architecture, the seed and `init` alone, made on the device."""
+        usable(self.device)
         with random_state(seed_for("weights", arch.space, arch, seed)):
             model = self.build(arch)
         if init != FRESH and self.warm:

@@ -158,6 +158,14 @@ class Store:
         return self._settings[setting]
 
 
+def begun(path: Path) -> bool:
+    """Whether a store is there and holds records."""
+    if not path.exists():
+        return False
+    with Store(path) as store:
+        return len(store) > 0
+
+
 def _advice(said: str) -> str:
     if "locked" in said:
         return "; another program is writing it: wait for it, or choose another folder"

@@ -114,27 +114,29 @@ def _confusion(found: Trained) -> str:
 
 def _calibration(found: Trained) -> str:
     sure, right = (tuple(100 * row[name] for row in found.calibration) for name in ("sure", "right"))
-    ends = (min(sure), 100.0)
-    curves = Curve("found", sure, right), Curve("ideal", ends, ends)
-    drawn = Picture("", "how sure, %", "how often right, %", curves, joined=True)
+    drawn = _against_ideal("how sure, %", "how often right, %", sure, right, 100.0)
     said = (
         f"Its probabilities are off by {100 * found.calibration_error:.1f} points on average: of the answers that it "
         "gives with 80 %, ideally 80 % are right."
     )
-    return section("How sure it is", figure(drawn), paragraph(said, "note"))
+    return section("How sure it is", drawn, paragraph(said, "note"))
 
 
 def _bins(found: Trained) -> str:
     """Predicted against observed shares of clicks, in tenths of the rows by what was predicted."""
     said, seen = (tuple(100 * row[name] for row in found.calibration) for name in ("predicted", "observed"))
-    ends = (min(said), max(said))
-    curves = Curve("found", said, seen), Curve("ideal", ends, ends)
-    drawn = Picture("", "predicted, %", "clicked, %", curves, joined=True)
+    drawn = _against_ideal("predicted, %", "clicked, %", said, seen, max(said))
     told = (
         f"What it predicts is off by {100 * found.calibration_error:.1f} points on average. Each point is a tenth of "
         "the test rows, from the lowest prediction to the highest."
     )
-    return section("How far its predictions can be believed", figure(drawn), paragraph(told, "note"))
+    return section("How far its predictions can be believed", drawn, paragraph(told, "note"))
+
+
+def _against_ideal(across: str, up: str, x: tuple[float, ...], y: tuple[float, ...], end: float) -> str:
+    """A curve beside the one on which both are equal."""
+    ends = (min(x), end)
+    return figure(Picture("", across, up, (Curve("found", x, y), Curve("ideal", ends, ends)), joined=True))
 
 
 def _mistakes(found: Trained) -> str:

@@ -43,17 +43,16 @@ class Clock:
     """Latencies on this machine, each measured once: what the store knows is not measured again."""
 
     def __init__(self, space: Space, task: Task, device: str) -> None:
-        usable(device)
-        self._space, self._task, self._device = space, task, device
+        self._space, self._task, self.device = space, task, device
         self._threads = torch.get_num_threads()
         self.store: Store | None = None
         self.records: dict[tuple[Arch, str], Record] = {}
 
     def __call__(self, arch: Arch, runs: int) -> Record:
-        stopwatch = Stopwatch(self._device, threads=self._threads, runs=runs)
+        stopwatch = Stopwatch(self.device, threads=self._threads, runs=runs)
         measure = f"latency(batch={stopwatch.batch},threads={stopwatch.threads},runs={runs})@1"
         if (arch, measure) not in self.records:
-            blank = Record(arch, measure, self._task, 0, 0.0, device=torch.device(self._device).type)
+            blank = Record(arch, measure, self._task, 0, 0.0, device=torch.device(self.device).type)
             self.records[arch, measure] = self._known(blank) or self._measured(blank, stopwatch)
         return self.records[arch, measure]
 
@@ -68,6 +67,7 @@ class Clock:
         return None if found is None or (found.error and found.error.passing) else found
 
     def _measured(self, blank: Record, stopwatch: Stopwatch) -> Record:
+        usable(self.device)
         start = perf_counter()
         outcome = attempt(self._time, blank.arch, stopwatch)
         value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
@@ -105,6 +105,11 @@ class Bounds:
                 return inf
 
         return seconds
+
+    def ready(self) -> None:
+        """Refuse a limit on a device that is not there, before anything is spent on keeping to it."""
+        if self.clock:
+            usable(self.clock.device)
 
     def remember(self, store: Store) -> None:
         """From now on latencies are read from and written to the store."""

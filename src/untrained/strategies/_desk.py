@@ -9,8 +9,8 @@ from untrained.engine import ProxyEvaluator, Samples, Store
 from untrained.engine.executor import Executor
 from untrained.proxies import Proxy
 from untrained.strategies._panel import Panel
-from untrained.strategies._strategy import Strategy
-from untrained.strategies.budget import Budget, Fitness
+from untrained.strategies._strategy import Fitness, Strategy
+from untrained.strategies.budget import Budget
 from untrained.strategies.drive import Drive, drive
 from untrained.strategies.screen import Listed, Screen
 from untrained.types import FRESH, Arch, Record

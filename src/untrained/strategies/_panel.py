@@ -3,13 +3,16 @@ the last word instead of a proxy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from untrained._load import names_file, split_names
 from untrained.engine.aggregates import expanded
 from untrained.engine.measure import told_apart
 from untrained.proxies import Proxy, load_proxy
+from untrained.strategies._strategy import Fitness
 from untrained.strategies._validate import Validation
 from untrained.strategies.screen import Screen
+from untrained.strategies.select import fitness
 
 BASELINES = ("params", "flops")
 COSTS = "size"  # what is measured by proxies of which less is better, where another one is to be high
@@ -57,10 +60,29 @@ class Panel:
         return self.validation or self.judge
 
     @property
+    def fit(self) -> Fitness:
+        """What a search makes the most of."""
+        return _fit(self.decides, self.decides.higher_is_better)
+
+    @property
+    def by(self) -> Fitness:
+        """What a pool is ranked by before anybody has the last word."""
+        return _fit(self.judge, self.judge.higher_is_better)
+
+    @property
+    def objectives(self) -> list[Fitness]:
+        """What may be weighed against the first."""
+        return [_fit(other, wanted_high(other)) for other in self.beside]
+
+    @property
     def asked(self) -> str:
         """The proxy that decides, as it can be typed again."""
         name = self.typed.get(self.judge.measure, "")
         return name if names_file(name) else self.judge.label
+
+
+def _fit(judge: Proxy | Validation, higher_is_better: bool) -> Fitness:
+    return partial(fitness, measure=judge.measure, higher_is_better=higher_is_better)
 
 
 def wanted_high(proxy: Proxy) -> bool:

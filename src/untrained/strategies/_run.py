@@ -11,8 +11,9 @@ from typing import Any
 from untrained import __version__
 from untrained._files import write_whole
 from untrained._typed import options
-from untrained.engine import Cost, Store
+from untrained.engine import Cost
 from untrained.engine.measure import Start
+from untrained.engine.store import begun
 from untrained.errors import UsageError
 from untrained.strategies._bounds import LIMITS
 from untrained.strategies.budget import USUAL
@@ -128,10 +129,7 @@ class Run:
 
     def begun(self) -> bool:
         """Whether the folder holds records; a run that failed before its first has nothing to protect."""
-        if not self.store.exists():
-            return False
-        with Store(self.store) as store:
-            return len(store) > 0
+        return begun(self.store)
 
     def resume(self) -> "Run":
         """This run, going on where an earlier sitting in the same folder stopped; other settings are refused."""

@@ -7,6 +7,7 @@ from math import isfinite
 import numpy as np
 from torch import nn
 
+from untrained.engine.measure import usable
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.spaces import Space
@@ -27,6 +28,7 @@ def mixable(space: Feasible, seed: int, device: str, strategy: str) -> Supernet:
     """A new supernet of the space with weights from `seed`; one line for a space that has none, or no mixture."""
     if space.space.sharing is None:
         raise UsageError(f"{strategy} needs a supernet, and {space.name} has none; nasbench201 and darts have one")
+    usable(device)
     with random_state(seed):
         supernet = space.supernet()
     if not hasattr(supernet, "mixture"):

@@ -1,14 +1,14 @@
 """When a search has done enough: so many architectures, so much time, or a ranking that no longer changes."""
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from untrained.errors import UsageError
+from untrained.strategies._strategy import Fitness
 from untrained.types import Record
 
 USUAL = 100
-Fitness = Callable[[Sequence[Record]], float | None]  # of one architecture: higher is better, None has no score
 
 
 @dataclass(frozen=True)

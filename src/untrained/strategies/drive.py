@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from untrained.engine import Evaluator
-from untrained.strategies._strategy import Strategy
-from untrained.strategies.budget import Budget, Fitness, Tally
+from untrained.strategies._strategy import Fitness, Strategy
+from untrained.strategies.budget import Budget, Tally
 from untrained.types import Record
 
 CHUNK = 256  # how many architectures are asked for at a time; some strategies give fewer

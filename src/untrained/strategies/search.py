@@ -6,7 +6,6 @@ were answered before. This file knows nothing of networks or devices.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from untrained._quantities import seconds
 from untrained.data import Source, load, sized
 from untrained.engine import Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated
+from untrained.engine.measure import Start
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
 from untrained.proxies import Proxy
@@ -26,10 +26,10 @@ from untrained.strategies._check import Asked
 from untrained.strategies._desk import Desk, warming
 from untrained.strategies._desk import Progress as Progress
 from untrained.strategies._desk import Watcher as Watcher
-from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run, Settings
+from untrained.strategies._strategy import Strategy
 from untrained.strategies.budget import Budget
-from untrained.strategies.select import Ranking, fitness, rows
+from untrained.strategies.select import Ranking, rows
 from untrained.strategies.winner import CONFIRMED
 from untrained.training.warmup import WarmUp
 from untrained.types import Arch, Record
@@ -141,23 +141,13 @@ def search(
     if confirm:
         _ = source.parts  # who cannot be trained on says so now, and not after the search
     warmth = WarmUp.of(warm_up, source) if warm_up else None
-    said = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops}
-    said |= {"max_memory": max_memory, "max_latency": max_latency}
-    bounds = Bounds(home, source.task, said)
+    limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
+    bounds = Bounds(home, source.task, limits | {"max_latency": max_latency})
     samples = Samples.of(source, panel.everybody, range(seed, seed + seeds))
     desk = Desk(panel, samples, device, watch)
-
-    fit = partial(fitness, measure=decides.measure, higher_is_better=decides.higher_is_better)
-    asker = chosen.make(
-        bounds.space,
-        generator("search", chosen.name, home.name, seed),
-        fit,
-        source=source,
-        device=device,
-        judge=desk.judge,
-        by=partial(fitness, measure=panel.judge.measure, higher_is_better=panel.judge.higher_is_better),
-        beside=[partial(fitness, measure=p.measure, higher_is_better=wanted_high(p)) for p in panel.beside],
-    )
+    chance = generator("search", chosen.name, home.name, seed)
+    supplies = {"source": source, "device": device, "judge": desk.judge, "by": panel.by, "beside": panel.objectives}
+    asker = chosen.make(bounds.space, chance, panel.fit, **supplies)
     if enough == Budget(top=top):
         enough = replace(enough, count=getattr(asker, "usual", None))
 
@@ -167,32 +157,51 @@ def search(
                         validate, warm_up, input_size=input_size, **bounds.asked)  # fmt: skip
     folder = Path(run) if run else settings.default_folder()
     facts = decides.measure, decides.higher_is_better, decides.about
-    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm)
-    limit = seconds(time_limit) if time_limit else None
+    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm).resume()
+    if not (known := begun.begun()):
+        bounds.ready()
     start = None
     if warmth:
-        begun.resume().save()  # another run in this folder is not touched
+        begun.save()
         start = warmth.begin(home, seed, device, folder, warming(watch))
         desk.init = start.init
     job = job_for(space, panel.everybody, samples, device, panel.typed, start, population)
     many = None if chosen.needs("judge") else enough.total
-    with hired(job, workers, ray, limit, many) as desk.executor:
-        sitting = begun.resume().save()
-        with Store(sitting.store) as desk.store:
-            bounds.remember(desk.store)
-            done = desk.work(asker, enough, fit)
-            parts = aggregated(done.records, panel.judge) if panel.judge.parts else []
-            records, ranking = bounds.settled(done.records + parts, decides.measure, decides.higher_is_better)
-        best = ranking.standings[0].arch if ranking.standings else None
-        sitting = replace(sitting, limits=bounds.kept(best))
-        sitting = sitting.account(desk.executor.costs(), done.seconds, done.ended, start).save()
-    _trace.save(folder, getattr(asker, "trace", ()))
-    result = Result(sitting, tuple(records), ranking)
-    (folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
-    if not confirm or not ranking.standings or sitting.ended == "interrupted":
+    limit = seconds(time_limit) if time_limit else None
+    with hired(job, workers, ray, limit, many, later=known) as desk.executor:
+        result = _sat(begun.save(), desk, asker, enough, bounds, start)
+    if not confirm or not result.ranking.standings or result.run.ended == "interrupted":
         return result
-    from untrained.studies._scores import Crew  # a study is made of searches, so it cannot come first
-    from untrained.studies.confirm import confirm as trained
+    return _confirmed(result, confirm, space, source, (device, workers, ray, time_limit), watch)
 
-    crew = Crew(device, workers, ray, time_limit)
-    return replace(result, confirmed=trained(sitting, ranking, records, space, source, confirm, crew, watch))
+
+def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, start: Start | None) -> Result:
+    """One sitting: the strategy asks until enough is done, and the run folder knows what came of it."""
+    decides, judge = desk.panel.decides, desk.panel.judge
+    with Store(run.store) as desk.store:
+        bounds.remember(desk.store)
+        done = desk.work(asker, enough, desk.panel.fit)
+        parts = aggregated(done.records, judge) if judge.parts else []
+        records, ranking = bounds.settled(done.records + parts, decides.measure, decides.higher_is_better)
+    best = ranking.standings[0].arch if ranking.standings else None
+    run = replace(run, limits=bounds.kept(best))
+    run = run.account(desk.executor.costs(), done.seconds, done.ended, start).save()
+    _trace.save(run.folder, getattr(asker, "trace", ()))
+    (run.folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
+    return Result(run, tuple(records), ranking)
+
+
+def _confirmed(
+    result: Result,
+    count: int,
+    space: str | Space,
+    source: Source,
+    crew: tuple[str, int | None, str | None, str | None],
+    watch: Watcher | None,
+) -> Result:
+    """The best `count` by proxy, by size and at random are trained briefly, and the best of them is the winner."""
+    from untrained.studies._scores import Crew  # a study is made of searches, so it cannot come first
+    from untrained.studies.confirm import confirm
+
+    found = result.run, result.ranking, list(result.records)
+    return replace(result, confirmed=confirm(*found, space, source, count, Crew(*crew), watch))

@@ -9,6 +9,7 @@ from untrained.data import Source
 from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.measure import Start
+from untrained.engine.store import begun
 from untrained.errors import UsageError
 from untrained.proxies import Proxy
 from untrained.spaces import Space
@@ -48,7 +49,8 @@ def scored(
     samples = Samples.of(source, single, seeds)
     job = job_for(space, single, samples, crew.device, typed, start, crew.population)
     limit = seconds(crew.time_limit) if crew.time_limit else None
-    with hired(job, crew.workers, crew.ray, limit, len(archs)) as executor, Store(store_at) as store:
+    hiring = hired(job, crew.workers, crew.ray, limit, len(archs), later=begun(store_at))
+    with hiring as executor, Store(store_at) as store:
         evaluate = ProxyEvaluator(samples, single, executor, crew.device, store, start.init if start else FRESH)
 
         def tell(done: int, records: Sequence[Record]) -> None:
