@@ -53,7 +53,7 @@ class Case:
     @property
     def dead(self) -> NDArray[np.bool_]:
         """Which networks no gradient reaches, seed by seed: nothing could be measured of them."""
-        return np.isnan([self.kappa, *self.metrics.values()]).all(0)
+        return np.asarray(np.isnan([self.kappa, *self.metrics.values()]).all(0))
 
 
 def case(label: str, metrics: Mapping[str, str], sample: Measured, reached: Scores) -> Case:
