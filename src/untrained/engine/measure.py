@@ -56,6 +56,7 @@ class Job:
     device: str = "cpu"
     start: Start | None = None
     population: int = 1  # networks to look at together; many are meant for a GPU
+    neighbours: int = 1  # workers that share a GPU and its memory, this one included
 
     def on(self, slot: int) -> "Job":
         """The same job for one of several workers: those on GPUs take turns."""
@@ -67,7 +68,7 @@ class Job:
         judges = [load_proxy(name) for name in self.proxies]
         warm = self.start.open(lambda: home.supernet(task, device), device) if self.start else None
         build = partial(home.build, task=task, device=device)
-        return Examiner(build, judges, task.loss, self.batches, device, warm, self.population)
+        return Examiner(build, judges, task.loss, self.batches, device, warm, self.population, self.neighbours)
 
 
 @dataclass
@@ -81,6 +82,7 @@ class Examiner:
     device: str = "cpu"
     warm: Warm | None = None  # for records that do not ask for fresh weights
     population: int = 1
+    neighbours: int = 1
     _moved: dict[int, Batch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ from untrained.strategies._desk import Watcher as Watcher
 from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run, Settings
 from untrained.strategies.budget import Budget
+from untrained.strategies.drive import CHUNK
 from untrained.strategies.select import Ranking, fitness, rows
 from untrained.strategies.winner import CONFIRMED
 from untrained.training.warmup import WarmUp
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from untrained.studies.confirm import Confirmation
+
+ROUNDS = 16  # populations of each worker that are asked for at a time
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,8 @@ def search(
     job = job_for(space, panel.everybody, samples, device, panel.typed, start, population)
     many = None if chosen.needs("judge") else enough.total
     with hired(job, workers, ray, limit, many) as desk.executor:
+        if not bounds.asked:  # keeping to limits makes asking dear
+            desk.chunk = max(CHUNK, ROUNDS * desk.executor.workers * population)
         sitting = begun.resume().save()
         with Store(sitting.store) as desk.store:
             bounds.remember(desk.store)
