@@ -1,200 +1,284 @@
 """Many networks in one kernel: what it gains, where the time goes, and whether records stay the same.
 
-    python benchmarks/population.py [--space nasbench201] [--population 1 16 64] [--networks 64] [--device cpu]
-    python benchmarks/population.py --check [--networks 500]
+    python benchmarks/population.py                      on a CPU: Dextr of 16 networks together against one by one
+    python benchmarks/population.py --gpu [--part ...]   all of it on a GPU, some minutes a part
 
-Time goes to: building networks, writing their tapes, playing them (features, then the circle), condition numbers, and
-asking the proxy. Population 1 is the engine as it works without populations. Every time is an architecture's share, as
-a ratio to the whole of population 1. `calls` are those a network makes, `launches` what is left of them when calls of
-one signature run as one. With --check, records of five spaces: rank correlation with networks that were alone, the
-largest relative difference, and whether the failures are the same.
+cpu      NAS-Bench-201 through the engine, 16 networks together against one by one, in seconds of the processor.
+time     The same in this process on any device, by size of the population: building networks, writing tapes, playing
+         them, condition numbers, telling the probes, asking the proxy. Milliseconds an architecture. `calls` are those
+         a network makes, `launches` what is left of them when calls of one signature run as one.
+rates    The same by processes that share the GPU, networks a second; starting is left out.
+whole    `untrained search` over all 15,625 into a store, in one command, starting and the report included.
+spaces   DARTS and AutoFormer tiny, together against one at a time, as `time`.
+check    Five spaces: rank correlation with networks that were alone, the largest relative difference, and whether the
+         failures are the same. Then a population with members that are cut off, not finite and too large for memory.
+folds    What a convolution of many networks is best made of: a grouped one, or products of matrices.
+
+Several processes share a GPU only under NVIDIA's MPS, which is started where it is installed (--no-mps: not).
 """
 
 import argparse
+import json
+import os
 import platform
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from time import perf_counter
-from typing import Any
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import perf_counter, process_time
 
 import torch
+from population_clock import Clock, profiled
+from population_spaces import FAULTY, OWN
 from scipy.stats import spearmanr
-from torch import nn
+from torch.nn import functional as F
 
-import untrained
 from untrained.data import load
-from untrained.engine import Examiner, ProxyEvaluator, Samples
-from untrained.engine.executor import Inline, threads
-from untrained.errors import Unscorable
-from untrained.probe import Probe, population
-from untrained.probe.lockstep import Tally
-from untrained.probe.population import Look
-from untrained.probe.signatures import Signatures
+from untrained.engine import Job, ProxyEvaluator, Samples, Store, hired
+from untrained.engine.executor import threads
 from untrained.proxies import load_proxy
 from untrained.rng import generator
-from untrained.spaces import Space, load_space
+from untrained.spaces import load_space
 from untrained.types import Arch, Record, Task
-
-
-@untrained.space(task=Task("noise", (3, 32, 32), 10))
-def own(choose: Any, task: Task) -> nn.Module:
-    """A space as a user writes it."""
-    layers: list[nn.Module] = []
-    channels = task.input_shape[0]
-    for i in range(choose("depth", [1, 2, 3])):
-        width, kernel = choose(f"width{i}", [8, 16, 32]), choose(f"kernel{i}", [3, 5])
-        layers += [nn.Conv2d(channels, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width), nn.ReLU()]
-        channels = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, task.num_classes))
-
 
 CHECKED = {
     "nasbench201": (3, 32, 32),
     "darts(channels=16,cells=8)": (3, 32, 32),
     "autoformer_tiny": (3, 224, 224),
     "mobilenetv2": (3, 224, 224),
-    "own": (3, 32, 32),
+    OWN: (3, 32, 32),
 }
 
 
 def main() -> None:
     options = arguments()
-    print(f"torch {torch.__version__}, {options.device}, {platform.machine()}, one thread, {options.networks} networks")
-    with threads(1):
-        check(options) if options.check else where_time_goes(options)
+    parts = {part.__name__: part for part in (time, rates, whole, spaces, check, folds)}
+    with shared(options), threads(1):
+        said = torch.cuda.get_device_name() if options.device == "cuda" else platform.machine()
+        print(f"torch {torch.__version__}, {said}, {os.cpu_count()} cores, one thread a process, mps {options.mps}")
+        for part in options.part or (parts if options.gpu else ["cpu"]):
+            start = perf_counter()
+            (parts | {"cpu": cpu})[part](options)
+            print(f"\n({part}: {perf_counter() - start:.0f} s)", flush=True)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--space", nargs="+", default=None)
+    parser.add_argument("--gpu", action="store_true", help="all parts, on a GPU, with settings that are meant for it")
+    parser.add_argument("--part", nargs="+", default=[])
+    parser.add_argument("--space", nargs="+", default=[])
     parser.add_argument("--size", type=int, default=None, help="pixels of a side, instead of those of the space")
-    parser.add_argument("--population", type=int, nargs="+", default=[1, 16])
-    parser.add_argument("--networks", type=int, default=64)
-    parser.add_argument("--device", default="cpu")
-    return parser.parse_args()
+    parser.add_argument("--population", type=int, nargs="+", default=[])
+    parser.add_argument("--workers", type=int, nargs="+", default=[])
+    parser.add_argument("--networks", type=int, default=None)
+    parser.add_argument("--budget", type=int, default=15_625)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--no-mps", dest="mps", action="store_false")
+    options = parser.parse_args()
+    options.device = options.device or ("cuda" if options.gpu else "cpu")
+    options.population = options.population or ([1, 16, 64, 256] if options.gpu else [1, 16])
+    options.workers = options.workers or ([7, 14] if options.gpu else [1])
+    return options
 
 
-def opened(name: str) -> Space:
-    return own if name == "own" else load_space(name)
+@contextmanager
+def shared(options: argparse.Namespace) -> Iterator[None]:
+    """Let the kernels of several processes run side by side on the GPU."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    options.mps = options.mps and options.device == "cuda" and control is not None
+    if not options.mps or control is None:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        subprocess.run([control, "-d"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run([control], input=b"quit\n", check=False)
 
 
 def task_of(options: argparse.Namespace, name: str) -> Task:
-    shape = (3, options.size, options.size) if options.size else CHECKED.get(name, opened(name).task.input_shape)
-    return Task("noise", shape, 10)
+    shape = CHECKED.get(name) or load_space(name).task.input_shape
+    return Task("noise", (3, options.size, options.size) if options.size else shape, 10)
 
 
 def drawn(name: str, count: int) -> list[Arch]:
-    space, rng = opened(name), generator("population", name)
+    space, rng = load_space(name), generator("population", name)
     return [space.sample(rng) for _ in range(count)]
 
 
-# ----------------------------------------------------------------------------------------------------- where time goes
+def table(*columns: str) -> None:
+    print(f"\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
 
 
-class Clock:
-    """Seconds by purpose; a GPU is waited for before the clock is read."""
-
-    def __init__(self, device: str) -> None:
-        self.device, self.seconds = device, dict.fromkeys(("build", "write", "play", "conditions", "ask"), 0.0)
-
-    @contextmanager
-    def on(self, purpose: str) -> Iterator[None]:
-        start = self._now()
-        yield
-        self.seconds[purpose] += self._now() - start
-
-    def timed(self, purpose: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self.on(purpose):
-                return function(*args, **kwargs)
-
-        return wrapped
-
-    def _now(self) -> float:
-        if self.device != "cpu":
-            torch.cuda.synchronize(self.device)
-        return perf_counter()
+# ------------------------------------------------------------------------------------------------------- in one process
 
 
-def where_time_goes(options: argparse.Namespace) -> None:
+def time(options: argparse.Namespace) -> None:
     for name in options.space or ["nasbench201"]:
-        whole = 0.0
-        print(f"\n{name}\n| population | build | write | play | conditions | ask | whole | calls | launches |")
-        print("|---|---|---|---|---|---|---|---|---|")
-        for size in options.population:
-            clock, tally = profiled(options, name, size)
-            seconds = clock.seconds
-            whole = whole or sum(seconds.values())
-            shares = [f"{seconds[part] / whole:.3f}" for part in seconds]
-            told = f"{tally.calls / options.networks:.0f} | {tally.groups / options.networks:.1f}"
-            print(f"| {size} | {' | '.join(shares)} | {sum(seconds.values()) / whole:.3f} | {told} |")
-        print(f"whole of population {options.population[0]}: {1e3 * whole / options.networks:.1f} ms a network")
+        compared(options, name, options.population, options.networks or (512 if options.gpu else 64))
 
 
-def profiled(options: argparse.Namespace, name: str, size: int) -> tuple[Clock, Tally]:
-    """Score all networks in populations of that size, by the clock."""
-    space, task, archs = opened(name), task_of(options, name), drawn(name, options.networks)
-    dextr, device = load_proxy("dextr"), options.device
-    batch = load("noise", task).batch(1, 0).to(device)
-
-    def built(arch: Arch) -> Probe:
-        return Probe(space.build(arch, task, device).to(device), batch)
-
-    clock, tally, known = Clock(device), Tally(), Signatures()
-    warm = built(archs[0])
-    score(dextr, warm)
-    look = Look.at(warm)
-    look.ahead([built(archs[0]), built(archs[-1])], known)
-    originals = population.write, population.play, population.ratios
-    population.write = clock.timed("write", population.write)
-    population.play = clock.timed("play", population.play)
-    population.ratios = clock.timed("conditions", population.ratios)
-    try:
-        for start in range(0, len(archs), size):
-            with clock.on("build"):
-                probes = [built(arch) for arch in archs[start : start + size]]
-            if size > 1:
-                look.ahead(probes, known, tally)
-            with clock.on("ask"):
-                for probe in probes:
-                    score(dextr, probe)
-    finally:
-        population.write, population.play, population.ratios = originals
-    return clock, tally
+def spaces(options: argparse.Namespace) -> None:
+    for name, size in (("darts(channels=16,cells=8)", 64), ("autoformer_tiny", 16)):
+        together = max(options.population) if not options.gpu else size
+        compared(options, name, [1, together], options.networks or 2 * together)
 
 
-def score(proxy: Any, probe: Probe) -> None:
-    with suppress(Unscorable):
-        proxy(probe)
+def compared(options: argparse.Namespace, name: str, sizes: Sequence[int], networks: int) -> None:
+    print(f"\n{name}, {task_of(options, name)}; milliseconds an architecture")
+    table("population", "networks", *Clock.PARTS, "whole", "to the first", "calls", "launches")
+    first = 0.0
+    for size in sizes:
+        archs = drawn(name, max(size, min(networks, 8 * size)))  # one by one takes long
+        clock, tally = profiled(load_space(name), task_of(options, name), archs, size, options.device)
+        each = {part: 1e3 * seconds / len(archs) for part, seconds in clock.seconds.items()}
+        whole = sum(each.values())
+        first = first or whole
+        told = f"{tally.calls / len(archs):.0f} | {tally.groups / len(archs):.1f}"
+        shares = " | ".join(f"{ms:.2f}" for ms in each.values())
+        print(f"| {size} | {len(archs)} | {shares} | {whole:.2f} | {whole / first:.3f} | {told} |", flush=True)
+
+
+# ---------------------------------------------------------------------------------------------------- in many processes
+
+
+def cpu(options: argparse.Namespace) -> None:
+    """What the engine makes of a population here: it may choose to look at networks one by one."""
+    table("pixels", "population", "together", "ms an architecture", "to one by one")
+    for side in [options.size] if options.size else [16, 32]:
+        options.size, archs = side, drawn("nasbench201", options.networks or 48)
+        best: dict[int, float] = {}
+        for size in [1, 16] * 2:  # twice, in turns: the better time of each
+            _, batched, rate = scored(options, "nasbench201", archs, size, 1, process_time)
+            best[size] = max(rate, best.get(size, 0.0))
+        for size, rate in best.items():
+            told = batched if size > 1 else 0
+            print(f"| {side} | {size} | {told} | {1e3 / rate:.1f} | {best[1] / rate:.3f} |", flush=True)
+
+
+def scored(
+    options: argparse.Namespace,
+    name: str,
+    archs: Sequence[Arch],
+    size: int,
+    workers: int,
+    clock: Callable[[], float] = perf_counter,
+) -> tuple[list[Record], int, float]:
+    """Records, how many networks had company, and networks a second after the first population of each worker."""
+    judges, task = [load_proxy("dextr")], task_of(options, name)
+    samples = Samples.of(load("noise", task), judges, (0,))
+    job = Job(name, ("dextr",), task, samples.largest(), options.device, population=size)
+    with hired(job, workers, networks=len(archs)) as executor:
+        evaluate = ProxyEvaluator(samples, judges, executor, options.device)
+        warm = list(evaluate(archs[: workers * size]))  # everybody has started, and knows the kernels it needs
+        start = clock()
+        found = list(evaluate(archs[len(warm) :]))
+        rate = len(found) / (clock() - start)
+        records = [record for of_one in warm + found for record in of_one]
+        return records, sum(cost.batched for cost in executor.costs()), rate
+
+
+def rates(options: argparse.Namespace) -> None:
+    name = (options.space or ["nasbench201"])[0]
+    table("workers", "population", "networks", "networks a second")
+    for workers in options.workers:
+        for size in (n for n in options.population if workers == 1 or 1 < n <= 64):
+            count = options.networks or max(64, 4 * workers * size)
+            archs = list(dict.fromkeys(drawn(name, count)))
+            *_, rate = scored(options, name, archs, size, workers)
+            print(f"| {workers} | {size} | {len(archs)} | {rate:.1f} |", flush=True)
+
+
+def whole(options: argparse.Namespace) -> None:
+    size, workers = max(n for n in options.population if n <= 64), max(options.workers)
+    with tempfile.TemporaryDirectory() as folder:
+        asked = f"search --data noise --device {options.device} --budget {options.budget} --population {size}"
+        program = [sys.executable, "-c", "from untrained.cli import main; main()"]
+        command = [*program, *asked.split(), "--workers", str(workers), "--run", folder]
+        start = perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        seconds = perf_counter() - start
+        run = json.loads(Path(folder, "run.json").read_text())
+        with Store(Path(folder, "records.sqlite")) as store:
+            records = list(store)
+        begun = perf_counter()
+        with Store(Path(folder, "again.sqlite")) as store:
+            for i in range(0, len(records), 3):
+                store.add(records[i : i + 3])
+        written = perf_counter() - begun
+    archs, wall = len({record.arch for record in records}), run["wall_seconds"]
+    print(f"\n`untrained {asked} --workers {workers}`\n")
+    failed = sum(record.error is not None for record in records)
+    print(f"{archs:,} architectures, {len(records):,} records, {failed:,} failures: {seconds:.1f} s,")
+    print(f"{archs / seconds:.0f} a second; by its own account {wall:.1f} s, {archs / wall:.0f} a second.")
+    table("where the time of workers went", "seconds", "ms an architecture")
+    for part in ("build", "transfer", "measure", "idle"):
+        spent = sum(row[part] for row in run["workers"])
+        print(f"| {part} | {spent:.1f} | {1e3 * spent / archs:.2f} |")
+    print(f"| the store, in the driver | {written:.1f} | {1e3 * written / archs:.2f} |")
+    print(f"\n{sum(row['batched'] for row in run['workers']):,} networks were looked at together with others.")
 
 
 # --------------------------------------------------------------------------------------------------------------- check
 
 
 def check(options: argparse.Namespace) -> None:
-    print("| space | networks | together | Spearman | largest relative difference | failures | the same |")
-    print("|---|---|---|---|---|---|---|")
-    for name in options.space or CHECKED:
-        alone, _ = recorded(options, name, 1)
-        ours, batched = recorded(options, name, max(options.population))
+    workers, size = max(options.workers), min(64, max(options.population))
+    table("space", "networks", "together", "Spearman", "largest relative difference", "failures", "the same")
+    for name in options.space or [*CHECKED, FAULTY]:
+        archs = list(dict.fromkeys(drawn(name, 24 if name == FAULTY else options.networks or 500)))
+        crew = 1 if name == FAULTY else workers  # all in one population
+        alone, *_ = scored(options, name, archs, 1, crew)
+        ours, batched, _ = scored(options, name, archs, size, crew)
         pairs = [(r.value, s.value) for r, s in zip(ours, alone, strict=True) if r.value is not None and s.value]
         rho = spearmanr(*zip(*pairs, strict=True)).statistic
         worst = max(abs(one / other - 1) for one, other in pairs)
-        failures = [r.error for r in alone]
-        same = "yes" if failures == [r.error for r in ours] else "NO"
-        count = sum(error is not None for error in failures)
-        print(f"| {name} | {len(alone)} | {batched} | {rho:.6f} | {worst:.1e} | {count} | {same} |", flush=True)
+        kinds = [r.error and r.error.kind for r in alone]
+        same = "yes" if kinds == [r.error and r.error.kind for r in ours] else "NO"
+        told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({kind for kind in kinds if kind})) or "none"
+        short = name.rpartition(":")[2]
+        print(f"| {short} | {len(alone)} | {batched} | {rho:.6f} | {worst:.1e} | {told} | {same} |", flush=True)
 
 
-def recorded(options: argparse.Namespace, name: str, size: int) -> tuple[Sequence[Record], int]:
-    space, task, judges = opened(name), task_of(options, name), [load_proxy("dextr")]
-    samples = Samples.of(load("noise", task), judges, (0,))
-    build = lambda arch: space.build(arch, task, options.device)  # noqa: E731
-    inline = Inline(Examiner(build, judges, task.loss, samples.largest(), options.device, population=size))
-    evaluate = ProxyEvaluator(samples, judges, inline, options.device)
-    archs = list(dict.fromkeys(drawn(name, options.networks)))
-    return [record for records in evaluate(archs) for record in records], inline.cost.batched
+# --------------------------------------------------------------------------------------------------------------- folds
+
+
+def folds(options: argparse.Namespace) -> None:
+    """Layers of NAS-Bench-201 for 64 networks, values and derivatives of a jet as three samples."""
+    G, N, device = 64, 3, options.device
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    table("kernel", "channels", "pixels", "grouped convolution, ms", "products, ms")
+    for kernel in (1, 3):
+        for C, side in ((16, 64), (32, 32), (64, 16)):
+            x = torch.randn(N, G * C, side, side, device=device)
+            w = torch.randn(G * C, C, kernel, kernel, device=device)
+            grouped = timed(partial(F.conv2d, x, w, None, 1, kernel // 2, 1, G), device)
+            product = timed(partial(products, x, w, G), device)
+            print(f"| {kernel} | {C} | {side} | {grouped:.3f} | {product:.3f} |", flush=True)
+
+
+def products(x: torch.Tensor, w: torch.Tensor, G: int) -> torch.Tensor:
+    """The same convolution, as (N G) products of (out, in k k) and (in k k, positions)."""
+    N, kernel, (rows, columns) = len(x), w.shape[-1], x.shape[2:]
+    patches = x if kernel == 1 else F.unfold(x, kernel, padding=kernel // 2)
+    X = patches.reshape(N, G, -1, rows * columns)
+    return (w.reshape(1, G, w.shape[0] // G, -1) @ X).reshape(N, -1, rows, columns)
+
+
+def timed(work: Callable[[], object], device: str, repeats: int = 20) -> float:
+    clock = Clock(device)
+    for _ in range(3):
+        work()
+    with clock.on("play"):
+        for _ in range(repeats):
+            work()
+    return 1e3 * clock.seconds["play"] / repeats
 
 
 if __name__ == "__main__":

@@ -84,6 +84,15 @@ def test_processes_where_many_are_wished_for_or_somebody_must_be_stopped(staff, 
     assert [made.closed for made in staff] == [True]
 
 
+@pytest.mark.parametrize(
+    ("device", "gpus", "workers", "neighbours"),
+    [("cuda", 1, 14, 14), ("cuda", 4, 14, 4), ("cuda:1", 4, 3, 3), ("cpu", 0, 5, 1)],
+)
+def test_workers_on_one_gpu_share_its_memory(monkeypatch, device, gpus, workers, neighbours):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert hire._neighbours(device, workers) == neighbours
+
+
 def test_one_core_needs_no_other_process(staff, job, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3}, raising=False)
     with hired(job, networks=10_000) as executor:

@@ -333,3 +333,23 @@ def test_few_questions_are_shared_out_among_workers(pool):
     staff = pool(crew, 4, at_once=64)
     assert {place for place, _ in staff.map([question(number) for number in range(16)])} == set(range(16))
     assert {worker for _, worker in crew.taken} == {0, 1, 2, 3}
+
+
+def test_a_worker_is_given_whole_populations(pool):
+    """However many answers have come meanwhile: what is asked together is looked at together."""
+
+    class Noting(Puppets):
+        def give(self, worker: int, questions: list[Blanks]) -> None:
+            sizes.append(len(questions))
+            super().give(worker, questions)
+
+        def events(self, timeout: float) -> list[Event]:
+            """Several answers at a time."""
+            listen = super().events
+            return [event for _ in range(5) for event in listen(timeout)]
+
+    sizes: list[int] = []
+    crew = Noting(prompt=True)
+    found = sorted(place for place, _ in pool(crew, 2, at_once=8).map([question(i) for i in range(80)]))
+    assert found == list(range(80))
+    assert set(sizes) <= {8, 16}

@@ -1,6 +1,7 @@
 """A record does not depend on the company in which its network was looked at: values agree, failures are the same, and
 who has no memory, no weights or no path to its output spoils no other."""
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
@@ -94,7 +95,8 @@ SPACES = {
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_records_agree_with_those_of_networks_that_were_alone(name):
+def test_records_agree_with_those_of_networks_that_were_alone(name, monkeypatch):
+    monkeypatch.setattr(population, "SMALL", 32 * 32)
     shape, count = SPACES[name]
     space, rng = load_space(name), generator("population", name)
     archs = list(dict.fromkeys(space.sample(rng) for _ in range(count)))
@@ -143,6 +145,22 @@ def small_memory(monkeypatch) -> list[int]:
 
     monkeypatch.setattr(Look, "ahead", narrow)
     return tried
+
+
+def test_a_cpu_looks_at_large_pictures_one_by_one():
+    archs = [arch for arch in own if arch["kind"] == "plain" and arch["depth"] == 1]
+    for side, batched in ((16, 3), (17, 0)):
+        _, executor = asked(own, archs, 4, task=Task("noise", (3, side, side), 4))
+        assert (executor.cost.batched, executor.cost.networks) == (batched, 4)
+
+
+def test_garbage_is_collected_again_after_a_population(monkeypatch):
+    seen: list[bool] = []
+    monkeypatch.setattr(Look, "ahead", lambda *args: seen.append(gc.isenabled()))
+    asked(own, [arch for arch in own if arch["kind"] == "plain"], 4)
+    assert seen
+    assert not any(seen)
+    assert gc.isenabled()
 
 
 def test_a_population_is_halved_until_it_fits_and_stays_that_small(small_memory):
@@ -220,7 +238,8 @@ def test_a_population_of_none_is_refused_and_a_time_limit_looks_at_one_at_a_time
         assert executor.at_once == 1  # type: ignore[attr-defined]
 
 
-def test_a_device_has_room_for_a_share_of_its_free_memory(monkeypatch):
+def test_a_device_has_room_for_a_share_of_its_free_memory_which_neighbours_divide(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 4000))
-    assert population._room("cuda", 25) == 10
-    assert population._room("cuda", 10**6) == 1
+    assert population._room("cuda", 25, neighbours=1) == 30
+    assert population._room("cuda", 25, neighbours=8) == 15
+    assert population._room("cuda", 10**6, neighbours=1) == 1

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained.probe import Probe
-from untrained.probe.lockstep import Tally
+from untrained.probe import Probe, population
+from untrained.probe.lockstep import Piece, Played, Tally
 from untrained.probe.population import Look, View
 from untrained.probe.signatures import Signatures
 from untrained.types import Batch
@@ -273,3 +273,26 @@ def test_running_out_of_memory_is_told_to_whoever_asked(monkeypatch):
     monkeypatch.setattr(lockstep, "folded", full)
     with pytest.raises(torch.OutOfMemoryError):
         looked(initialised(Assorted, 2), batch(1, 3, 8, 8))
+
+
+def test_conditions_are_those_of_each_piece_wherever_it_lies():
+    """Whole stacks in another order, a part of one, another shape, a constant."""
+    draw = torch.Generator().manual_seed(3)
+    wide, tall = torch.randn(4, 2, 3, 2, 4, generator=draw), torch.randn(3, 1, 5, 2, generator=draw)
+    constant = torch.randn(1, 3, 8, generator=draw)
+    pieces = [Piece(wide, i) for i in (2, 0, 3, 1)] + [Piece(tall, 2), Piece(tall, 0)]
+    pieces.insert(3, Played({}).piece(constant))
+    expected = []
+    for piece in pieces:
+        first = piece.stack[piece.place, 0]
+        sigma = torch.linalg.svdvals(first.reshape(len(first), -1).double())
+        expected.append(float(sigma[-1] / sigma[0]))
+    assert population._ratios(pieces) == pytest.approx(expected, rel=1e-7)
+
+
+def test_copies_on_the_cpu_come_in_order_also_where_shapes_differ():
+    rows = [torch.ones(2), torch.zeros(2)]
+    for given in (rows, [torch.ones(2), torch.zeros(3)], []):
+        found = population._on_cpu(given)
+        assert len(found) == len(given)
+        assert all(torch.equal(one, other) for one, other in zip(found, given, strict=True))

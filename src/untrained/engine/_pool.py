@@ -134,7 +134,8 @@ class Pool:
         """Hand out questions; whether any is left to wait for."""
         for number, worker in self._staff.items():
             if worker.ready and len(worker.held) <= self._ahead // 2:
-                chunk = [q for _ in range(self._ahead - len(worker.held)) if (q := self._next()) is not None]
+                room = (self._ahead - len(worker.held)) // self._portion * self._portion  # whole populations
+                chunk = [q for _ in range(room) if (q := self._next()) is not None]
                 if chunk:
                     worker.began = worker.began if worker.held else perf_counter()
                     worker.held.extend(chunk)

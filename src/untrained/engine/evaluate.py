@@ -88,7 +88,9 @@ class ProxyEvaluator:
 
     def _known(self, blanks: Blanks) -> dict[Key, Record]:
         """What the store has; a failure of the machine counts as nothing."""
-        found = {key_of(blank): self.store.get(key_of(blank)) for blank in blanks} if self.store is not None else {}
+        if self.store is None or not len(self.store):
+            return {}
+        found = {key: self.store.get(key) for key in map(key_of, blanks)}
         return {key: r for key, r in found.items() if r is not None and not (r.error and r.error.passing)}
 
     def _blanks(self, arch: Arch, seed: int) -> list[Record]:

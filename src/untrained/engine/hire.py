@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from math import ceil
 
 import torch
 
@@ -59,6 +60,7 @@ def _chosen(
             )
         return Inline(job)
     count = workers or _usual(job.device)
+    job = replace(job, neighbours=_neighbours(job.device, count))
     if ray is not None:
         from untrained.engine.ray import RayCrew
 
@@ -67,6 +69,12 @@ def _chosen(
     if not elsewhere and (count == 1 or few):
         return Inline(job.open())
     return Pool(ProcessCrew(job), count, time_limit, job.population)
+
+
+def _neighbours(device: str, workers: int) -> int:
+    """How many of the workers share a GPU, where these are dealt out in turn."""
+    gpus = torch.cuda.device_count() if device == "cuda" else 1
+    return ceil(workers / max(1, gpus)) if torch.device(device).type == "cuda" else 1
 
 
 def _usual(device: str) -> int:

@@ -34,7 +34,7 @@ def job_for(
     built = load_space(space)
     warm = start.open(lambda: built.supernet(task, device), device) if start else None
     build, count = partial(built.build, task=task, device=device), partial(built.counts, task=task)
-    return Examiner(build, proxies, task.loss, batches, device, warm, population, count)
+    return Examiner(build, proxies, task.loss, batches, device, warm, population, counts=count)
 
 
 def _name(what: "str | Space | Proxy", load: Callable[[Any], object]) -> str | None:

@@ -57,6 +57,7 @@ class Job:
     device: str = "cpu"
     start: Start | None = None
     population: int = 1  # networks to look at together; many are meant for a GPU
+    neighbours: int = 1  # workers that share a GPU and its memory, this one included
 
     def on(self, slot: int) -> "Job":
         """The same job for one of several workers: those on GPUs take turns."""
@@ -69,7 +70,8 @@ class Job:
         judges = [load_proxy(name) for name in self.proxies]
         warm = self.start.open(lambda: home.supernet(task, device), device) if self.start else None
         build, count = partial(home.build, task=task, device=device), partial(home.counts, task=task)
-        return Examiner(build, judges, task.loss, self.batches, device, warm, self.population, count)
+        crowd = self.population, self.neighbours
+        return Examiner(build, judges, task.loss, self.batches, device, warm, *crowd, count)
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Examiner:
     device: str = "cpu"
     warm: Warm | None = None  # for records that do not ask for fresh weights
     population: int = 1
+    neighbours: int = 1
     counts: Count = lambda arch: None  # nobody knows
     _moved: dict[int, Batch] = field(default_factory=dict)
 

@@ -5,7 +5,9 @@ The first network of a kind is asked alone, and what its proxies read is measure
 goes wrong together is done again in halves (out of memory) or alone (anything else), so one network spoils no other.
 """
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from time import perf_counter
@@ -20,7 +22,8 @@ from untrained.probe.signatures import Signatures
 from untrained.proxies import Proxy
 from untrained.types import Record
 
-SHARE = 0.25  # of the free memory of a GPU that a population may fill: several workers may live there
+SMALL = 16 * 16  # pixels up to which company pays on a CPU; larger pictures keep it busy one by one
+SHARE = 0.75  # of its part of a GPU's memory that a population may fill, as far as one network tells
 
 
 @dataclass
@@ -39,7 +42,7 @@ class Population:
         for measures, alike in groupby(questions, _measures):
             left = list(alike)
             while left:
-                count = self.size if self._worthwhile(measures) else 1
+                count = self.size if self._worthwhile(measures) and self._pays(left[0][0].seed) else 1
                 part, left = left[:count], left[count:]
                 self._fitted = 1
                 answers = self._answered(part, measures)
@@ -50,6 +53,11 @@ class Population:
     def _worthwhile(self, measures: tuple[str, ...]) -> bool:
         """Whether it is known what to look at, and there is something."""
         return measures in self._looks and bool(self._looks[measures].views)
+
+    def _pays(self, seed: int) -> bool:
+        """Whether one call for many networks is faster here than a call for each (`benchmarks/population.py`)."""
+        on_cpu = torch.device(self.host.device).type == "cpu"
+        return not on_cpu or self.host.batch(seed).inputs[0, 0].numel() <= SMALL
 
     def _answered(self, part: list[Sequence[Record]], measures: tuple[str, ...]) -> list[list[Record]]:
         if len(part) == 1:
@@ -62,18 +70,22 @@ class Population:
         return self._answered(part[:middle], measures) + self._answered(part[middle:], measures)
 
     def _alone(self, blanks: Sequence[Record], measures: tuple[str, ...]) -> list[Record]:
-        sitting = self._sit(blanks)
+        sitting = Sitting(self.host, blanks[0])
         records = sitting.asked(self.judges, blanks)
         telling = all(record.error is None or record.error.kind == "unsupported" for record in records)
         if measures not in self._looks and self.size > 1 and telling and sitting.probe is not None:
             self._looks[measures] = Look.at(sitting.probe)
             if (each := records[0].peak_bytes) is not None:
-                self.size = min(self.size, _room(self.host.device, each))
+                self.size = min(self.size, _room(self.host.device, each, self.host.neighbours))
         return records
 
     def _together(self, part: list[Sequence[Record]], look: Look) -> list[list[Record]] | None:
         """None where not all of it fits into memory; whose fault that is shows in smaller parts."""
-        sittings = [self._sit(blanks) for blanks in part]
+        with uncollected():
+            return self._looked(part, look)
+
+    def _looked(self, part: list[Sequence[Record]], look: Look) -> list[list[Record]] | None:
+        sittings = [Sitting(self.host, blanks[0], wait=False) for blanks in part]
         device, start = sittings[0].device, perf_counter()
         probes = [sitting.look() for sitting in sittings]
         fitted = self._ahead(look, [probe for probe in probes if probe is not None])
@@ -103,15 +115,25 @@ class Population:
             return not out_of_memory(error)
         return True
 
-    def _sit(self, blanks: Sequence[Record]) -> Sitting:
-        return Sitting(self.host, blanks[0])
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Inside, Python looks for no garbage: of a hundred thousand new objects that all live on there is none, and to
+    find that out again and again takes a fifth of the time."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _measures(blanks: Sequence[Record]) -> tuple[str, ...]:
     return tuple(blank.measure for blank in blanks)
 
 
-def _room(device: str, each: int) -> int:
-    """How many networks that take so many bytes a GPU has room for."""
-    free, _ = torch.cuda.mem_get_info(device)
-    return max(1, int(SHARE * free) // max(1, each))
+def _room(device: str, each: int, neighbours: int) -> int:
+    """How many networks that take so many bytes a GPU has room for, beside as many of each neighbour."""
+    free, total = torch.cuda.mem_get_info(device)
+    return max(1, int(SHARE * min(free, total // neighbours)) // max(1, each))

@@ -8,8 +8,9 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,6 +43,9 @@ class Key:
     dtype: str
     device: str
     seed: int
+
+
+_parts = attrgetter(*KEY)  # `dataclasses.astuple` copies every string, which takes longer than the database
 
 
 def key_of(record: Record) -> Key:
@@ -105,7 +109,7 @@ class Store:
 
     def get(self, key: Key) -> Record | None:
         with self._named("cannot be read"):
-            row = self._db.execute(_ONE, astuple(key)).fetchone()
+            row = self._db.execute(_ONE, _parts(key)).fetchone()
             return None if row is None else _read(row)
 
     def __iter__(self) -> Iterator[Record]:
@@ -148,7 +152,7 @@ class Store:
 
     def _setting(self, record: Record) -> int:
         """There are few of them, so they are remembered."""
-        setting = astuple(key_of(record))[2:]
+        setting = _parts(key_of(record))[2:]
         if setting not in self._settings:
             marks, same = ", ".join("?" * len(SETTING)), " AND ".join(f"{name} = ?" for name in SETTING)
             names = ", ".join(SETTING)

@@ -7,6 +7,7 @@ number of modules that returned it (`calls`), and how many of those were leaves 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -30,8 +31,7 @@ class Feature:
 
     def matrix(self) -> Tensor:
         """The first sample as (channels, positions): (C, H*W) for images, (tokens, dim) for sequences, (C, 1) else."""
-        first = self.tensor[0]
-        return first.reshape(len(first), -1) if first.ndim else first.reshape(1, 1)
+        return matrices(self.tensor[:1])[0]
 
 
 class Capture:
@@ -118,18 +118,31 @@ def ratios(features: Sequence[Feature]) -> Tensor:
     return by_shape([feature.matrix() for feature in features], _inverse_condition)
 
 
+def stacked_ratios(stacks: Sequence[Tensor]) -> Tensor:
+    """The same for stacks of matrices, (k, m, n) each: as many ratios as there are matrices, in order."""
+    return _by_shape(stacks, _inverse_condition)
+
+
+def matrices(samples: Tensor) -> Tensor:
+    """Samples (k, channels, ...) as a stack of matrices, (k, channels, positions)."""
+    return samples.reshape(len(samples), samples.shape[1] if samples.ndim > 1 else 1, -1)
+
+
 def by_shape(matrices: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
     """`function` of stacks of equal shape, (k, m, n) -> (k,) in float64: one number a matrix, on the CPU."""
-    numbers = torch.zeros(len(matrices), dtype=torch.float64)
+    return _by_shape([matrix[None] for matrix in matrices], function)
+
+
+def _by_shape(stacks: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
+    starts = list(accumulate(map(len, stacks), initial=0))
+    numbers = torch.zeros(starts[-1], dtype=torch.float64)
     groups: dict[torch.Size, list[int]] = {}
-    for i, matrix in enumerate(matrices):
-        groups.setdefault(matrix.shape, []).append(i)
+    for i, stack in enumerate(stacks):
+        groups.setdefault(stack.shape[1:], []).append(i)
     for shape, together in groups.items():
-        most = max(1, _ENTRIES // shape.numel())
-        for members in (together[i : i + most] for i in range(0, len(together), most)):
-            X = torch.empty(len(members), *shape, dtype=torch.float64, device=matrices[members[0]].device)
-            torch.stack([matrices[i] for i in members], out=X)
-            numbers[members] = function(X).cpu()
+        X, most = torch.cat([stacks[i] for i in together]), max(1, _ENTRIES // shape.numel())
+        found = [function(X[i : i + most].double()) for i in range(0, len(X), most)]
+        numbers[[row for i in together for row in range(starts[i], starts[i + 1])]] = torch.cat(found).cpu()
     return numbers
 
 

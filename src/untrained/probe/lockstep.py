@@ -45,6 +45,10 @@ class Played:
     def __getitem__(self, ref: Ref) -> Any:
         return self.values[ref].alone() if isinstance(ref, int) else ref
 
+    def piece(self, ref: Ref) -> Piece:
+        """Where a value lies; a constant is a stack of one."""
+        return self.values[ref] if isinstance(ref, int) else Piece(ref[None], 0)
+
 
 @dataclass
 class Tally:

@@ -41,10 +41,11 @@ class Passes:
             self._seen = out.detach()
         return out
 
-    def tell(self, outputs: Tensor, features: tuple[Feature, ...]) -> None:
-        """What somebody else has found out by running this very network on this very batch (`population.py`)."""
+    def tell(self, outputs: Tensor, features: tuple[Feature, ...], seen: Tensor) -> None:
+        """What somebody else has found out by running this very network on this very batch (`population.py`); the
+        outputs once more on the CPU, where asking about them makes no GPU wait."""
         self.__dict__.update(outputs=outputs, features=features)
-        self._seen = outputs
+        self._seen = seen
 
     def _inputs(self) -> Tensor:
         """A copy of the inputs: a network whose first function works in place writes into what it is shown."""

@@ -10,6 +10,7 @@ networks are looked at alone.
 What to measure is not declared but seen: `Look.at` a probe that proxies have read, and `look.ahead` for others.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,15 +19,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from untrained.probe.circle import Motion
-from untrained.probe.features import Feature, ratios
+from untrained.probe.features import Feature, matrices, stacked_ratios
 from untrained.probe.flops import FlopCounter, Operation
 from untrained.probe.guard import full_precision
 from untrained.probe.jets import Jet
-from untrained.probe.lockstep import Played, Tally, play
+from untrained.probe.lockstep import Piece, Played, Tally, play
 from untrained.probe.probe import Probe, logits
-from untrained.probe.signatures import META, Signatures, Unwritten
-from untrained.probe.tape import Tape, write
+from untrained.probe.signatures import META, Signatures
+from untrained.probe.tape import Ref, Tape, write
 from untrained.rng import seed_for
 
 FEW = 16  # values that a batch norm must see a channel
@@ -81,64 +81,98 @@ class _Company:
     """Probes that look at equally many samples."""
 
     def __init__(self, probes: Sequence[Probe], view: View, known: Signatures, tally: Tally | None) -> None:
-        self.probes, self.view, self.tally = probes, view, tally
-        shapes = [tuple(probes[0].batch.inputs.shape)] * view.features + [(1, *shape) for shape in view.circles]
-        self.tapes = [_tapes(probe, shapes, known) for probe in probes]
+        self.probes, self.view, self.known, self.tally = probes, view, known, tally
 
     def look(self) -> None:
         with full_precision(), torch.inference_mode(False), torch.no_grad():
             if self.view.features:
                 self._features()
-            for place, shape in enumerate(self.view.circles):
-                self._motions(place + self.view.features, shape)
+            for shape in self.view.circles:
+                self._motions(shape)
 
     def _features(self) -> None:
-        told = []
         inputs = [probe.batch.inputs for probe in self.probes]
-        for probe, tape, played in self._played(0, inputs, lambda tape: [tape.output, *(f.ref for f in tape.features)]):
+        tapes = self._tapes(tuple(inputs[0].shape), features=True)
+        there = list(self._played(tapes, inputs, lambda tape: [tape.output, *(f.ref for f in tape.features)]))
+        seen = _on_cpu([played[tape.output] for _, tape, played in there])
+        for (probe, tape, played), outputs in zip(there, seen, strict=True):
             found = tuple(Feature(played[f.ref], f.name, f.calls, f.leaf_calls) for f in tape.features)
-            probe.tell(played[tape.output], found)
+            probe.tell(played[tape.output], found, outputs)
             if self.view.operations and tape.whole:
                 vars(probe).setdefault("operations", _operations(probe, tape))
-            told.append(probe)
-        self._conditions(told)
+        if self.view.conditions:
+            self._conditions(there)
 
-    def _conditions(self, probes: Sequence[Probe]) -> None:
-        everything = self.view.conditions == "all"
-        asked = [[f for f in p.features if everything or f.leaf_calls] for p in probes if self.view.conditions]
-        found = iter(ratios(list(chain.from_iterable(asked))).tolist())
-        for probe, features in zip(probes, asked, strict=False):
+    def _conditions(self, there: "Sequence[tuple[Probe, Tape, Played]]") -> None:
+        everything, asked, pieces = self.view.conditions == "all", [], []
+        for probe, tape, played in there:
+            pairs = [(f, told.ref) for f, told in zip(probe.features, tape.features, strict=True)]
+            pairs = [(f, ref) for f, ref in pairs if everything or f.leaf_calls]
+            asked.append((probe, [f for f, _ in pairs]))
+            pieces += [played.piece(ref) for _, ref in pairs]
+        found = iter(_ratios(pieces))
+        for probe, features in asked:
             mine = {id(feature): next(found) for feature in features}
             if not any(ratio != ratio for ratio in mine.values()):  # a network that is not finite hears so by itself
                 probe._ratios.update(mine)
 
-    def _motions(self, place: int, shape: tuple[int, ...]) -> None:
+    def _motions(self, shape: tuple[int, ...]) -> None:
+        tapes = self._tapes((1, *shape), features=False)
         with torch.inference_mode():
             planes = [probe.plane(shape) for probe in self.probes]
             starts = [Jet.of(u1, torch.stack([u2, -u1])) for u1, u2 in planes]
-            moved = [(p, played[tape.output]) for p, tape, played in self._played(place, starts, lambda t: [t.output])]
-        for probe, out in moved:
-            if isinstance(out, Jet):
-                probe._jets[shape] = _motion(out)
+            ends = [(p, played[t.output]) for p, t, played in self._played(tapes, starts, lambda tape: [tape.output])]
+        moved = [(probe, out) for probe, out in ends if isinstance(out, Jet)]
+        motions = _on_cpu([torch.cat([out.value[None], out.tail]).flatten(1) for _, out in moved])
+        for (probe, _), (value, velocity, acceleration) in zip(moved, motions, strict=True):
+            probe._jets[shape] = value, velocity, acceleration
+
+    def _tapes(self, shape: tuple[int, ...], features: bool) -> list[Tape | None]:
+        """What could be written down, and of that what can be played together."""
+
+        def tape(probe: Probe) -> Tape | None:
+            fake = torch.empty(*shape, dtype=probe.batch.inputs.dtype, device=META)
+            seed = seed_for("forward", probe.seed)
+            made = write(probe.model, fake, self.known, seed=seed, read=logits, features=features)
+            return made if isinstance(made, Tape) and not _delicate(made) else None
+
+        return [tape(probe) for probe in self.probes]
 
     def _played(
-        self, place: int, inputs: Sequence[Tensor], wanted: Callable[[Tape], Iterable[object]]
+        self, tapes: Sequence[Tape | None], inputs: Sequence[Tensor], wanted: Callable[[Tape], Iterable[Ref]]
     ) -> Iterator[tuple[Probe, Tape, Played]]:
-        """Those whose tape could be written and played to its end."""
-        there = [(i, tape) for i, tapes in enumerate(self.tapes) if isinstance(tape := tapes[place], Tape)]
+        """Those whose tape was written and played to its end."""
+        there = [(probe, tape, x) for probe, tape, x in zip(self.probes, tapes, inputs, strict=True) if tape]
         if not there:
             return
-        start = _stacked([inputs[i] for i, _ in there])
-        keep = [{ref for ref in wanted(tape) if isinstance(ref, int)} for _, tape in there]
-        for (i, tape), played in zip(there, play([tape for _, tape in there], start, keep, self.tally), strict=True):
+        keep = [{ref for ref in wanted(tape) if isinstance(ref, int)} for _, tape, _ in there]
+        start = _stacked([x for _, _, x in there])
+        found = play([tape for _, tape, _ in there], start, keep, self.tally)
+        for (probe, tape, _), played in zip(there, found, strict=True):
             if played.error is None:
-                yield self.probes[i], tape, played
+                yield probe, tape, played
 
 
-def _tapes(probe: Probe, shapes: Sequence[tuple[int, ...]], known: Signatures) -> list[Tape | Exception]:
-    fakes = [torch.empty(*shape, dtype=probe.batch.inputs.dtype, device=META) for shape in shapes]
-    tapes = write(probe.model, fakes, known, seed=seed_for("forward", probe.seed), read=logits)
-    return [Unwritten("norms over few values") if isinstance(t, Tape) and _delicate(t) else t for t in tapes]
+def _ratios(pieces: Sequence[Piece]) -> list[float]:
+    """The condition of each piece; gathered by the stacks in which they lie, a few large copies for many small ones."""
+    lying: dict[int, list[int]] = defaultdict(list)
+    for i, piece in enumerate(pieces):
+        lying[id(piece.stack)].append(i)
+    stacks = []
+    for members in lying.values():
+        members.sort(key=lambda i: pieces[i].place)
+        stack, places = pieces[members[0]].stack, [pieces[i].place for i in members]
+        whole = places == list(range(len(stack)))
+        stacks.append(matrices(stack[:, 0] if whole else torch.stack([stack[place, 0] for place in places])))
+    found = dict(zip(chain.from_iterable(lying.values()), stacked_ratios(stacks).tolist(), strict=True))
+    return [found[i] for i in range(len(pieces))]
+
+
+def _on_cpu(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Copies on the CPU, in one move where shapes allow: a GPU is waited for once, and not for each of them."""
+    if len({tensor.shape for tensor in tensors}) != 1:
+        return [tensor.cpu() for tensor in tensors]
+    return torch.stack(list(tensors)).cpu().unbind()
 
 
 def _delicate(tape: Tape) -> bool:
@@ -158,8 +192,3 @@ def _stacked(inputs: Sequence[Tensor]) -> Tensor:
     if jets:
         return Jet.of(torch.stack([x.value for x in jets]), torch.stack([x.tail for x in jets], 1))
     return torch.stack(list(inputs))
-
-
-def _motion(out: Jet) -> Motion:
-    velocity, acceleration = out.tail.flatten(1).clone()
-    return out.value.flatten().clone(), velocity, acceleration

@@ -18,8 +18,10 @@ from untrained.probe.flops import FlopCounter, Operation
 META = torch.device("meta")
 _RANDOM = ("rand", "bernoulli", "multinomial", "normal_", "uniform_", "poisson", "dropout", "exponential_", "seed")
 _WRITING = ("__setitem__", "set_", "copy_")
-_NUMBERS = (int, float, bool)  # 1, 1.0 and True are equal, and not the same
-_CONSTANTS = (str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+_NUMBERS = frozenset((int, float, bool))  # 1, 1.0 and True are equal, and not the same
+_CONSTANTS = frozenset(
+    (str, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+)
 
 
 class Unwritten(Exception):  # noqa: N818 - it names a state of a network, not a mistake of a caller
@@ -74,15 +76,15 @@ class Signatures:
     def __init__(self) -> None:
         self._known: dict[Any, Signature | None] = {}
 
-    def find(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Signature | None, list[Tensor]]:
-        """The signature of a call, None where it answers with facts, such as a shape, and the tensors it is given."""
-        tensors: list[Tensor] = []
-        key = func, *[_outline(argument, tensors) for argument in args]
-        if kwargs:
-            key = *key, *[(name, _outline(argument, tensors)) for name, argument in kwargs.items()]
-        if key not in self._known:
-            self._known[key] = _learned(func, args, kwargs, tensors)
-        return self._known[key], tensors
+    def find(self, key: Any, tensors: list[Tensor], func: Any, args: Any, kwargs: Any) -> Signature | None:
+        """The signature of an outlined call; None where it answers with facts, such as a shape."""
+        try:
+            return self._known[key]
+        except KeyError:
+            found = self._known[key] = _learned(func, args, kwargs, tensors)
+            return found
+        except TypeError:
+            raise Unwritten(f"an argument of {func} is of an unknown type") from None
 
 
 def _learned(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[Tensor]) -> Signature | None:
@@ -117,10 +119,19 @@ def refuse(func: Any) -> None:
         raise Unwritten(f"{name} writes into one of its arguments")
 
 
+def outlined(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, list[Tensor]]:
+    """A call as a key, without the numbers in its tensors, and these."""
+    tensors: list[Tensor] = []
+    key = func, *[_outline(argument, tensors) for argument in args]
+    if kwargs:
+        key = *key, *[(name, _outline(argument, tensors)) for name, argument in kwargs.items()]
+    return key, tensors
+
+
 def tensors_of(value: Any) -> list[Tensor]:
     """The tensors in an argument, in order."""
     found: list[Tensor] = []
-    _outline(value, found, strict=False)
+    _outline(value, found)
     return found
 
 
@@ -133,18 +144,18 @@ def filled(value: Any, tensors: Iterator[Any], device: torch.device | None = Non
     return device if device is not None and isinstance(value, torch.device) and value == META else value
 
 
-def _outline(value: Any, tensors: list[Tensor], strict: bool = True) -> Any:
+def _outline(value: Any, tensors: list[Tensor]) -> Any:
     """An argument as a key, without the numbers in its tensors; these are added to the list."""
+    kind = type(value)
+    if kind in _NUMBERS:
+        return kind, value
+    if kind in _CONSTANTS:
+        return value
     if isinstance(value, Tensor):
         tensors.append(value)
         return value.shape, value.stride(), value.dtype
-    kind = type(value)
     if kind is tuple or kind is list:
-        return (kind, *[_outline(one, tensors, strict) for one in value])
-    if kind in _NUMBERS:
-        return kind, value
+        return (kind, *[_outline(one, tensors) for one in value])
     if kind is slice and not tensors_of((value.start, value.stop, value.step)):
         return kind, value.start, value.stop, value.step
-    if strict and not (kind in _CONSTANTS or value is Ellipsis):
-        raise Unwritten(f"an argument of type {kind.__name__}")
-    return value
+    return [kind]  # a list can be no part of a key, so no signature will be found

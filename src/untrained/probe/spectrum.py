@@ -28,8 +28,7 @@ def extreme_ratio(G: Tensor) -> Tensor:
     """l_m / l_1 of each matrix, 0 where it is zero and NaN where it is not finite; by what is faster here."""
     trace = G.diagonal(dim1=-2, dim2=-1).sum(-1)  # of X X^T, so a single NaN of X is in it
     finite = trace.isfinite()
-    if not finite.all():  # LAPACK would give up on its neighbours too
-        G = torch.where(finite[:, None, None], G, 0)
+    G = torch.where(finite[:, None, None], G, 0)  # LAPACK would give up on its neighbours too; asking makes a GPU wait
     ratio = ratio_by_squaring(G) if _squaring_pays(G) else _ratio_by_decomposition(G)
     return torch.where(finite, ratio, torch.nan)
 

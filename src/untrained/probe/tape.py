@@ -10,20 +10,19 @@ A tape is written for networks that are plain functions of their input. Whoever 
 writes into a view raises `Unwritten`, or what torch raises; such a network is looked at alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
-from torch.overrides import TorchFunctionMode
 
 from untrained.probe.features import first_tensor
 from untrained.probe.flops import Operation
-from untrained.probe.guard import watching
-from untrained.probe.signatures import META, Signature, Signatures, Unwritten, filled, refuse, tensors_of
+from untrained.probe.guard import Scoring, watching
+from untrained.probe.signatures import META, Signature, Signatures, Unwritten, filled, outlined, refuse, tensors_of
 
 Ref = int | Tensor
 _FACTS = frozenset(
@@ -62,25 +61,22 @@ class Tape:
 
 
 def write(
-    model: nn.Module, inputs: Sequence[Tensor], known: Signatures, *, seed: int, read: Callable[[Any], Tensor]
-) -> list[Tape | Exception]:
-    """The tapes of `model` for each of these fake inputs, or why there is none; `read` finds the logits."""
-    modules = {module: (name, not module._modules) for name, module in model.named_modules()}
-
-    def one(fake: Tensor) -> Tape | Exception:
-        writer = _Writer(known)
-        writer.number(fake)
-        try:
-            with torch.inference_mode(False), torch.no_grad(), writer, watching(model, seed), writer.listening(modules):
-                return writer.finished(read(model(fake)))
-        except Exception as error:  # looked at alone, the network will raise it again
-            return error
-
-    return [one(fake) for fake in inputs]
+    model: nn.Module, fake: Tensor, known: Signatures, *, seed: int, read: Callable[[Any], Tensor], features: bool
+) -> Tape | Exception:
+    """The tape of `model` for a fake input, or why there is none; `read` finds the logits."""
+    writer = _Writer(known)
+    writer.number(fake)
+    listening = writer.listening(model) if features else nullcontext()
+    try:
+        with torch.inference_mode(False), torch.no_grad(), watching(model, seed, scoring=writer), listening:
+            output = read(model(fake))
+        return writer.finished(output)
+    except Exception as error:  # looked at alone, the network will raise it again
+        return error
 
 
-class _Writer(TorchFunctionMode):
-    """Writes down every call that depends on the input."""
+class _Writer(Scoring):
+    """Writes down every call that depends on the input, as scoring makes it."""
 
     def __init__(self, known: Signatures) -> None:
         super().__init__()
@@ -101,13 +97,15 @@ class _Writer(TorchFunctionMode):
         return self._numbers.get(id(tensor), tensor)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         if func in _FACTS:
-            return func(*args, **kwargs)
-        given = tensors_of((args, tuple(kwargs.values())))
-        if not any(id(tensor) in self._numbers for tensor in given) and kwargs.get("device") != META:
-            return self._real(func, args, kwargs, given)
-        signature, tensors = self._known.find(func, args, kwargs)
+            return func(*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
+
+    def called(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        key, tensors = outlined(func, args, kwargs)
+        if not any(id(tensor) in self._numbers for tensor in tensors) and kwargs.get("device") != META:
+            return self._real(func, args, kwargs, tensors)
+        signature = self._known.find(key, tensors, func, args, kwargs)
         return func(*args, **kwargs) if signature is None else self._written(signature, tensors)
 
     def _real(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> Any:
@@ -142,8 +140,9 @@ class _Writer(TorchFunctionMode):
     # ----------------------------------------------------------------------------------------------------- modules
 
     @contextmanager
-    def listening(self, known: Mapping[nn.Module, tuple[str, bool]]) -> Iterator[None]:
+    def listening(self, model: nn.Module) -> Iterator[None]:
         """Note what every module returns, as `features.Capture` does."""
+        known = {module: (name, not module._modules) for name, module in model.named_modules()}
 
         def collect(module: nn.Module, inputs: Any, output: Any) -> None:
             tensor = output if isinstance(output, Tensor) else first_tensor(output)

@@ -11,7 +11,7 @@ from untrained.proxies import Proxy
 from untrained.strategies._panel import Panel
 from untrained.strategies._strategy import Fitness, Strategy
 from untrained.strategies.budget import Budget
-from untrained.strategies.drive import Drive, drive
+from untrained.strategies.drive import CHUNK, Drive, drive
 from untrained.strategies.screen import Listed, Screen
 from untrained.types import FRESH, Arch, Record
 
@@ -46,6 +46,7 @@ class Desk:
     device: str
     watch: Watcher | None
     init: str = FRESH  # the weights that networks are judged with; a screen always looks at fresh ones
+    chunk: int = CHUNK  # architectures asked for at a time; workers fall idle at the end of each
     executor: Executor = field(init=False)
     store: Store = field(init=False)
     _pool: list[Record] = field(default_factory=list)  # what was judged for a strategy alone
@@ -69,7 +70,7 @@ class Desk:
     def _screening(self, sieve: Screen, asker: Strategy, budget: Budget) -> Drive:
         """The cheap proxies see everybody."""
         asked = self._proxies(sieve.proxies, FRESH)
-        return drive(asker, asked, budget, lambda records: None, self._listener("screening", asked, budget))
+        return drive(asker, asked, budget, lambda records: None, self._listener("screening", asked, budget), self.chunk)
 
     def _scoring(self, asker: Strategy, budget: Budget, fit: Fitness) -> Drive:
         """Everybody who has a say sees what the strategy asks for."""
@@ -77,7 +78,7 @@ class Desk:
         source = self.samples.source
         evaluate = dear.evaluator(asked, source.task, self.samples.seeds[0], self.store) if dear else asked
         stage = "validating" if dear else "scoring"
-        return drive(asker, evaluate, budget, fit, self._listener(stage, asked, budget))
+        return drive(asker, evaluate, budget, fit, self._listener(stage, asked, budget), self.chunk)
 
     def judge(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
         """The records of a pool, for a strategy that has one; a pool that grows is one stage all the same."""

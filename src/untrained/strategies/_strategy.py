@@ -8,7 +8,7 @@ without: `source` (samples to look at), `judge` (an Evaluator of its own, for a 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ T = TypeVar("T")
 Fitness = Callable[[Sequence[Record]], float | None]  # of one architecture's records: higher is better, None: failed
 Judge = Callable[[Sequence[Arch]], Iterable[list[Record]]]  # the records of one architecture after the other
 _PATIENCE = 1000  # samples without anything new before a space counts as exhausted
+_SMALL, _LUCK = 100_000, 50  # a space that can be listed is listed after fewer of them
 _NEAR = 100  # and mutations, before all around a parent counts as known
 
 
@@ -63,20 +64,31 @@ class Unseen:
     def __init__(self, space: SpaceLike) -> None:
         self._space = space
         self._seen: set[Arch] = set()
+        self._in_vain = 0  # samples since the last that was new
+        self._rest: Iterator[Arch] | None = None  # the last of a small space: to meet each by chance takes too long
 
     def samples(self, n: int, rng: np.random.Generator) -> list[Arch]:
-        """Up to n new architectures at random, fewer where the space has no more."""
-        return self._several(n, lambda: self._space.sample(rng), _PATIENCE)
+        """Up to n new architectures at random, fewer where the space has no more. Whoever asks for them one by one
+        gets the same."""
+        found: list[Arch] = []
+        while len(found) < n and len(self._seen) != self._space.size and self._in_vain < _PATIENCE:
+            if self._rest is None and self._in_vain >= _LUCK and self._can_be_listed():
+                left = [arch for arch in self._space if arch not in self._seen]  # type: ignore[attr-defined]
+                self._rest = iter([left[i] for i in rng.permutation(len(left))])
+            arch = next(self._rest or iter(()), None) or self._space.sample(rng)
+            self._in_vain = 0 if self.add(arch) else self._in_vain + 1
+            found += [] if self._in_vain else [arch]
+        return found
+
+    def _can_be_listed(self) -> bool:
+        return isinstance(self._space, Iterable) and self._space.size is not None and self._space.size <= _SMALL
 
     def children(self, n: int, child: Callable[[], Arch]) -> list[Arch]:
         """Up to n new architectures from `child`, fewer where it finds no more."""
-        return self._several(n, child, _NEAR)
-
-    def _several(self, n: int, draw: Callable[[], Arch], patience: int) -> list[Arch]:
         found: list[Arch] = []
         in_vain = 0
-        while len(found) < n and in_vain < patience and len(self._seen) != self._space.size:
-            arch = draw()
+        while len(found) < n and in_vain < _NEAR and len(self._seen) != self._space.size:
+            arch = child()
             in_vain = 0 if self.add(arch) else in_vain + 1
             found += [] if in_vain else [arch]
         return found

@@ -10,7 +10,7 @@ from untrained.strategies._strategy import Fitness, Strategy
 from untrained.strategies.budget import Budget, Tally
 from untrained.types import Record
 
-CHUNK = 256  # how many architectures are asked for at a time; some strategies give fewer
+CHUNK = 256
 Listener = Callable[[int, Sequence[Record]], None]  # architectures done so far, the records of the last one
 
 
@@ -24,11 +24,14 @@ class Drive:
     batched: int = 0  # networks that were looked at together with others
 
 
-def drive(strategy: Strategy, evaluate: Evaluator, budget: Budget, fitness: Fitness, tell: Listener) -> Drive:
+def drive(
+    strategy: Strategy, evaluate: Evaluator, budget: Budget, fitness: Fitness, tell: Listener, chunk: int = CHUNK
+) -> Drive:
     """Records come, and are told, in the order in which their architectures were asked for, so that a search with many
-    workers takes the same way as a search with one. Ctrl-C ends it and keeps what was found."""
+    workers takes the same way as a search with one. At most `chunk` are asked for at a time, by some strategies fewer.
+    Ctrl-C ends it and keeps what was found."""
     out, tally, start = Drive(), Tally(budget, fitness), perf_counter()
-    portion: int = getattr(strategy, "portion", CHUNK)
+    portion: int = getattr(strategy, "portion", chunk)
     tell(0, ())
     try:
         while not out.ended and (archs := strategy.ask(tally.left(portion))):

@@ -8,7 +8,7 @@ measures or predicts it (`latency.py`). This file knows nothing of strategies: `
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -168,6 +168,9 @@ class Feasible:
     def size(self) -> int | None:
         """How many architectures there are, where that is known: under limits it is not."""
         return None if self.limits else self.space.size
+
+    def __iter__(self) -> Iterator[Arch]:
+        return filter(self.allows, self.space)
 
     def sample(self, rng: np.random.Generator) -> Arch:
         """A sample of the space that keeps to the limits. Where `TRIES` samples do not, the closest of them is mutated

@@ -29,6 +29,7 @@ from untrained.strategies._desk import Watcher as Watcher
 from untrained.strategies._run import Run, Settings
 from untrained.strategies._strategy import Strategy
 from untrained.strategies.budget import Budget
+from untrained.strategies.drive import CHUNK
 from untrained.strategies.select import Ranking, rows
 from untrained.strategies.winner import CONFIRMED
 from untrained.training.warmup import WarmUp
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from untrained.studies.confirm import Confirmation
+
+ROUNDS = 16  # populations of each worker that are asked for at a time
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,8 @@ def search(
     many = None if chosen.needs("judge") else enough.total
     limit = seconds(time_limit) if time_limit else None
     with hired(job, workers, ray, limit, many, later=known) as desk.executor:
+        if not bounds.asked:  # keeping to limits makes asking dear
+            desk.chunk = max(CHUNK, ROUNDS * (workers or desk.executor.workers) * population)
         result = _sat(begun.save(), desk, asker, enough, bounds, start)
     if not confirm or not result.ranking.standings or result.run.ended == "interrupted":
         return result

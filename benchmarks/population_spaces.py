@@ -1,0 +1,51 @@
+"""Spaces as users write them, for `population.py`: one that works, and one of which some networks cannot be scored."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import untrained
+from untrained.types import Task
+
+TASK = Task("noise", (3, 32, 32), 10)
+OWN, FAULTY = f"{__file__}:own", f"{__file__}:faulty"
+
+
+@untrained.space(task=TASK)
+def own(choose: Any, task: Task) -> nn.Module:
+    """A space as a user writes it."""
+    layers: list[nn.Module] = []
+    channels = task.input_shape[0]
+    for i in range(choose("depth", [1, 2, 3])):
+        width, kernel = choose(f"width{i}", [8, 16, 32]), choose(f"kernel{i}", [3, 5])
+        layers += [nn.Conv2d(channels, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width), nn.ReLU()]
+        channels = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, task.num_classes))
+
+
+class CutOff(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+class NotFinite(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.inf - x * torch.inf
+
+
+class TooLarge(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x.mean() * torch.ones(2**45, device=x.device)[0]  # 128 TiB
+
+
+@untrained.space(task=TASK)
+def faulty(choose: Any, task: Task) -> nn.Module:
+    """Small networks with a part that spoils some of them."""
+    width, kernel = choose("width", [8, 16]), choose("kernel", [1, 3, 5])
+    spoils = {"cut off": CutOff, "not finite": NotFinite, "too large": TooLarge}
+    part = choose("part", ["nothing", "still nothing", *spoils])
+    layers = [nn.Conv2d(3, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width), nn.ReLU()]
+    layers += [nn.Conv2d(width, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width)]
+    layers += [spoils[part]()] if part in spoils else []
+    return nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, task.num_classes))
