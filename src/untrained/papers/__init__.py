@@ -12,6 +12,8 @@ from untrained.papers import (  # noqa: F401 - they register themselves
     hnas,
     hnas_ablations,
     hnas_cells,
+    hnas_search_figures,
+    hnas_searches,
     nasi,
     sigeo,
     sigeo_ctr,
