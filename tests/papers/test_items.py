@@ -11,7 +11,8 @@ PAPERS = ("dextr", "hnas", "nasi", "sigeo")
 ASKED = """
 dextr-table-1 dextr-table-4 dextr-table-5 dextr-figure-1a dextr-figure-1b dextr-figure-2 dextr-figure-3 dextr-figure-5
 hnas-table-1 hnas-table-2 hnas-figure-4 hnas-table-4 hnas-table-5 hnas-table-6 hnas-table-10 hnas-table-11 hnas-table-12
-hnas-table-13 sigeo-table-2 sigeo-table-3 sigeo-table-5 sigeo-figure-2 sigeo-figure-5 sigeo-figure-6
+hnas-table-13 hnas-table-3 hnas-table-7 hnas-table-14 hnas-table-15 hnas-table-16 hnas-figure-2 hnas-figure-5
+sigeo-table-2 sigeo-table-3 sigeo-table-5 sigeo-figure-2 sigeo-figure-5 sigeo-figure-6
 sigeo-figure-7 nasi-table-3 nasi-table-7 nasi-figure-1 nasi-figure-3
 nasi-table-2 nasi-table-4 nasi-table-6 nasi-table-8 nasi-figure-2
 dextr-table-2-search dextr-table-3-search dextr-table-8-search

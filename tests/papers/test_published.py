@@ -12,6 +12,7 @@ from untrained.papers import (
     hnas,
     hnas_ablations,
     hnas_cells,
+    hnas_searches,
     nasi,
     sigeo,
     sigeo_ctr,
@@ -121,6 +122,37 @@ def test_hnas_ablations():
         block = text("hnas").partition(f"\n{before}")[2].splitlines()
         rows = [numbers(line) for line in block if re.match(r"\d+\t", line)][: 2 * len(sizes)]
         assert [table[f"{which}:{size}"] for which in ("M", "kappa") for size in sizes] == rows
+
+
+def block(number: int) -> list[str]:
+    """The lines after the caption of one of HNAS's tables."""
+    return text("hnas").partition(f"\nTable {number}: ")[2].splitlines()
+
+
+def test_hnas_tables_7_and_14():
+    """Table 3 has the same numbers as Table 14, as has Table 7."""
+    for label, row in hnas_searches.TABLE_14.items():
+        starts = "Optimal" if label == "Optimal" else f"HNAS ($\\mathcal{{M}}_{{\\text{{{label}}}}}$)"
+        ours = tuple(value for value in row if value is not None)
+        assert next(numbers(line) for line in block(14) if line.startswith(starts)) == ours
+        if label in ("Grad", "SNIP", "GraSP", "Trace"):
+            for table in (3, 7):
+                (line,) = [line for line in block(table)[:30] if line.startswith(f"HNAS (M _{{{label}}})")]
+                assert numbers(line) == row
+    for label, row in hnas_searches.TABLE_7.items():
+        assert next(numbers(line) for line in block(7) if line.startswith(label)) == row
+    assert [next(line for line in block(7) if line.startswith(name)).split()[-1] for name in ("REA", "RS")] == [
+        "102", "106",
+    ]  # fmt: skip
+
+
+def test_hnas_tables_15_and_16():
+    free = tuple(value for value in hnas_searches.FREE_TRACE if value is not None)
+    assert next(numbers(line) for line in block(15) if "Trace" in line) == free
+    rows = [numbers(line) for line in block(16) if line.startswith("HNAS (")]
+    assert list(hnas_searches.TABLE_16.values()) == rows
+    hybrid = next(numbers(line) for line in block(15) if line.startswith("HNAS ("))
+    assert hybrid == hnas_searches.TABLE_16["Trace/UCB"]
 
 
 def test_sigeo_table_3():

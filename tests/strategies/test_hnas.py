@@ -108,10 +108,21 @@ def test_it_finds_the_region_of_the_best_nu():
         found = drive(strategy, accuracy, 100)
         assert len(found) == 20
         top = max(strategy.trace, key=lambda query: query.value)
+        assert abs(metric(top.arch) ** 2 - 400) <= 41, "M is 19, 20 or 21, of 1 to 31"
+        later = [query.nu for query in strategy.trace[5:]]
+        assert abs(np.median(later) - 400) < 100, "the median of M^2 in the pool, 256, is further off"
+
+
+def test_told_how_far_nu_goes_it_finds_the_peak_itself():
+    """nu up to 700, mu from 10^-4 to 1: every point of the square is another pair, whatever the pool holds."""
+    for seed in range(5):
+        strategy = HNAS(ten, rng(seed), fitness, judge=judge, pool=500, more=100, scale=700.0, lowest=-4.0, highest=0.0)
+        drive(strategy, accuracy, 100)
+        top = max(strategy.trace, key=lambda query: query.value)
         assert top.value >= 89.9
         assert abs(metric(top.arch) ** 2 - 400) <= 40
         later = [query for query in strategy.trace[5:] if query.mu > 1e-3]
-        assert np.median([abs(query.nu - 400) for query in later]) < 0.15 * strategy.scale
+        assert np.median([abs(query.nu - 400) for query in later]) < 0.15 * 700
 
 
 def test_a_query_minimises_the_bound_among_what_was_not_asked():
@@ -145,20 +156,49 @@ def test_the_published_formula():
     M, k = np.array([2.0, 5.0]), np.array([10.0, 20.0])
     assert bound(M, k, 0.1, 3.0, "published") == pytest.approx([10 / (2 + 1e-6) + 0.1 * 5, 20 / (5 + 1e-6) + 0.1 * 16])
     assert bound(M, k, 0.1, 3.0) == pytest.approx([5 + 0.1 * 1, 4 + 0.1 * 22])
+    plan = PRESETS["nasbench201"]
+    assert (plan.scale, plan.lowest, plan.highest, plan.variant) == (5000, -4, 0, "published")
     plan = PRESETS["darts"]
     assert (plan.steps, plan.probes, plan.pool, plan.more, plan.acquisition) == (25, 6, 60_000, 0, "ucb")
     assert (plan.scale, plan.lowest, plan.highest, plan.variant) == (100, -4, 1, "published")
 
 
-def test_nu_reaches_the_upper_end_of_the_metric_unless_told():
-    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=300, steps=1)
-    strategy.ask(1)
-    squares = [M**2 for M, _ in strategy.pool.values()]
-    assert np.quantile(squares, 0.97) <= strategy.scale <= max(squares)
-    published = HNAS(ten, rng(), fitness, judge=judge, pool=300, steps=1, variant="published")
-    published.ask(1)
-    assert published.scale == pytest.approx(strategy.scale**0.5)
-    assert HNAS(ten, rng(), fitness, judge=judge, scale=7.0).scale == 7
+@pytest.mark.parametrize("variant", ["default", "published"])
+def test_nu_is_a_quantile_of_the_pool_and_mu_balances_both_terms_unless_told(variant):
+    """The first steps are at quantiles 0, 0.25, ... of M^2 and in the middle of 10^-2 to 10: the second term is 10^-0.5
+    times the first, in the median."""
+    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=300, more=0, variant=variant)
+    drive(strategy, accuracy, 5)
+    squares = sorted(M**2 for M, _ in strategy.pool.values())
+    for step, query in enumerate(strategy.trace):
+        nu = query.nu**2 if variant == "published" else query.nu
+        below = sum(square < nu - 1e-9 for square in squares)
+        assert below <= 299 * step / 4 <= sum(square <= nu + 1e-9 for square in squares)
+        first = np.median([kappa(arch) / metric(arch) for arch in strategy.pool])
+        second = np.median([query.mu * abs(metric(arch) ** 2 - nu) for arch in strategy.pool])
+        assert second == pytest.approx(10**-0.5 * first)
+
+
+def test_a_metric_in_other_units_finds_the_same():
+    """M a million times as large and kappa a thousandth: the same architectures in the same order."""
+
+    def rescaled(archs):
+        for arch in archs:
+            yield [record(arch, 1e6 * metric(arch), "trace@1"), record(arch, 1e-3 * kappa(arch), "ntk_condition@1")]
+
+    found = [
+        drive(HNAS(ten, rng(), fitness, judge=each, pool=200, more=20), accuracy, 20) for each in (judge, rescaled)
+    ]
+    assert list(found[0]) == list(found[1])
+
+
+def test_where_most_of_the_pool_is_equal_there_is_still_an_answer():
+    def same(archs):
+        return ([record(arch, 3.0, "trace@1"), record(arch, kappa(arch), "ntk_condition@1")] for arch in archs)
+
+    strategy = HNAS(ten, rng(), fitness, judge=same, pool=50, more=0, steps=4)
+    found = drive(strategy, accuracy, 4)
+    assert sorted(kappa(arch) for arch in strategy.pool)[:4] == [kappa(arch) for arch in found]
 
 
 def test_what_has_no_metric_is_not_in_the_pool_and_a_failed_query_teaches_nothing():
@@ -169,7 +209,7 @@ def test_what_has_no_metric_is_not_in_the_pool_and_a_failed_query_teaches_nothin
                    failed if int(arch["c1"]) == 3 else record(arch, 2.0, "ntk_condition@1")]  # fmt: skip
 
     strategy = HNAS(ten, rng(), fitness, judge=partly, pool=100, more=0, steps=10)
-    drive(strategy, lambda arch: None if int(arch["c2"]) == 0 else accuracy(arch), 100)
+    drive(strategy, lambda arch: None if int(arch["c2"]) < 2 else accuracy(arch), 100)
     assert 50 < len(strategy.pool) < 100
     assert all(int(arch["c1"]) != 3 for arch in strategy.pool)
     assert {query.value is None for query in strategy.trace} == {True, False}
@@ -195,8 +235,8 @@ def test_what_it_believes_is_plain_data():
     drive(strategy, accuracy, 100)
     belief = strategy.belief(side=11)
     assert len(belief.points) == len(belief.mean) == len(belief.std) == 121
-    nu, _ = belief.points[int(np.argmax(belief.mean))]
-    assert abs(nu * strategy.scale - 400) < 0.2 * strategy.scale
+    quantile, _ = belief.points[int(np.argmax(belief.mean))]
+    assert abs(quantile - np.mean([M**2 <= 400 for M, _ in strategy.pool.values()])) < 0.2
     assert min(belief.std) > 0
 
 

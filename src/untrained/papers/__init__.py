@@ -13,6 +13,8 @@ from untrained.papers import (  # noqa: F401 - they register themselves
     hnas,
     hnas_ablations,
     hnas_cells,
+    hnas_search_figures,
+    hnas_searches,
     nasi,
     nasi_searches,
     sigeo,

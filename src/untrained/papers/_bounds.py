@@ -19,6 +19,7 @@ from untrained.benchmarks.statistics import spearman
 from untrained.papers._item import Line
 from untrained.papers._lines import STATISTICS, line
 from untrained.papers._sample import Measured, Scores
+from untrained.proxies import hnas
 
 QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
 SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -68,10 +69,8 @@ def bound(M: Scores, kappa: Scores | float = 1.0, trade: Trade | None = None) ->
         first = kappa / M
         if trade is None or not np.isfinite(first).any():
             return np.asarray(first)
-        share, quantile = trade
-        far = np.abs(M**2 - np.nanquantile(M**2, quantile))
-        mu = share * np.nanmedian(np.abs(first)) / np.nanmedian(far)
-        return np.asarray(first + mu * far)
+        mu, nu = hnas.trade(M, kappa, *trade)
+        return np.asarray(hnas.bound(M, kappa, mu, nu))
 
 
 def fitted(M: Scores, kappa: Scores, reached: Scores) -> Trade:

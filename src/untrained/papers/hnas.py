@@ -1,7 +1,7 @@
 """HNAS (Shu et al., NeurIPS 2022): tables and figures about gradient metrics and bounds on the generalisation error.
 
-Its searches (Tables 3, 7 to 9, 14 to 16, Figures 2 and 5) belong to the strategies. All correlations are with test
-accuracy, signs turned: the paper's are with test error, which says the same.
+Its searches are in `hnas_searches.py`. All correlations are with test accuracy, signs turned: the paper's are with test
+error, which says the same.
 """
 
 from collections.abc import Mapping, Sequence

@@ -9,6 +9,8 @@ the authors'). The family's SNIP and GraSP are `snip` and `grasp`: the authors' 
 from math import sqrt
 from typing import Any, Literal
 
+import numpy as np
+
 from untrained.probe import Probe
 from untrained.probe.kernels import Reading
 from untrained.proxies._proxy import PROXIES, proxy, registered
@@ -96,3 +98,11 @@ def bound(M: Any, kappa: Any, mu: float, nu: float, variant: str = "default") ->
     if variant == "published":
         return kappa / (M + 1e-6) + mu * abs(M**2 - nu**2)
     return kappa / M + mu * abs(M**2 - nu)
+
+
+def trade(M: Any, kappa: Any, share: float, quantile: float) -> tuple[float, float]:
+    """mu and nu of Eq. 7 without units, for many architectures, NaN where something is missing: nu is this quantile of
+    M^2, and mu makes the second term so large a share of the first, in the median."""
+    nu = float(np.nanquantile(M**2, quantile))
+    apart = float(np.nanmedian(abs(M**2 - nu))) or 1.0  # where most are equal any mu will do
+    return share * float(np.nanmedian(abs(kappa / M))) / apart, nu

@@ -41,7 +41,7 @@ class Posterior:
     def __call__(self, Z: Array) -> tuple[Array, Array]:
         """Mean and standard deviation at Z, (m,) each."""
         k = matern(Z, self.X, self.length)
-        variance = 1 + self.noise - np.einsum("ij,jk,ik->i", k, self.inverse, k)
+        variance = 1 + self.noise - ((k @ self.inverse) * k).sum(1)
         std = self.scale * np.sqrt(np.maximum(variance, 1e-12))
         return self.centre + self.spread * (k @ self.weights), self.spread * std
 

@@ -95,9 +95,9 @@ class Unseen:
 
     def add(self, arch: Arch) -> bool:
         """Whether the architecture is new; from now on it is not."""
-        new = arch not in self._seen
+        before = len(self._seen)
         self._seen.add(arch)
-        return new
+        return len(self._seen) > before
 
 
 def by_arch(records: Iterable[Record]) -> dict[Arch, list[Record]]:

@@ -7,9 +7,10 @@ or a table's validation accuracy. `judge` is the Evaluator of the pool; `fitness
     step        (mu, nu) by Bayesian optimisation; add random architectures to the pool; ask for the one that minimises
                 kappa / M + mu |M^2 - nu| (Eq. 7; `proxies/hnas.py`) among those not asked before; hear its accuracy
 
-The first quarter of the steps tries nu evenly at the middle of mu's range, which is logarithmic. Where `scale`, the
-largest nu, is not given, it is the 99 % quantile of M^2 in the first pool. Presets, with the authors' formula
-(mu |M^2 - nu^2|):
+The first quarter of the steps tries nu evenly at the middle of mu's range, which is logarithmic. Both are told without
+units (`trade` in `proxies/hnas.py`), since metrics differ by many orders of magnitude: nu is any quantile of M^2 in the
+pool, and mu makes the second term 10^-2 to 10 times the first, in the median. With a `scale`, the largest nu, both are
+plain numbers, as in the presets, which have the authors' formula (mu |M^2 - nu^2|):
 
     nasbench201    20 steps, 2000 more architectures each, nu up to 5000, mu from 10^-4 to 1, expected improvement
     darts          25 steps, one pool of 60,000, nu up to 100, mu from 10^-4 to 10, upper confidence bound
@@ -19,12 +20,13 @@ The training-free variant fixes mu and nu: that is a proxy, `untrained search --
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from untrained.errors import UsageError, unknown
-from untrained.proxies.hnas import bound
+from untrained.proxies.hnas import bound, trade
 from untrained.strategies import _bayes
 from untrained.strategies._strategy import STRATEGIES, Fitness, Judge, SpaceLike, Unseen, by_arch
 from untrained.types import Arch, Record
@@ -40,9 +42,9 @@ class Plan:
     steps: int = 20
     pool: int = 2000  # architectures judged before the first step
     more: int = 2000  # and before every other
-    lowest: float = -4.0  # of log10 mu
-    highest: float = 0.0
-    scale: float | None = None  # the largest nu
+    lowest: float = -2.0  # of log10 mu
+    highest: float = 1.0
+    scale: float | None = None  # the largest nu; None: nu and mu are relative to the pool
     acquisition: str = "ei"
     variant: str = "default"
 
@@ -62,9 +64,9 @@ class Plan:
 
 PRESETS = {
     "": Plan(),
-    "nasbench201": Plan(scale=5e3, variant="published"),
+    "nasbench201": Plan(lowest=-4.0, highest=0.0, scale=5e3, variant="published"),
     "darts": Plan(
-        steps=25, pool=60_000, more=0, highest=1.0, scale=1e2, acquisition="ucb", variant="published"
+        steps=25, pool=60_000, more=0, lowest=-4.0, scale=1e2, acquisition="ucb", variant="published"
     ),
 }  # fmt: skip
 
@@ -73,7 +75,7 @@ PRESETS = {
 class Query:
     """One step: where in the square (log mu, nu) it was, what was asked for, and what came of it; None: failed."""
 
-    point: tuple[float, float]  # in [0, 1]^2: nu / scale, and the place of log10 mu in its range
+    point: tuple[float, float]  # in [0, 1]^2: the quantile of nu, or nu / scale; the place of log10 mu in its range
     mu: float
     nu: float
     arch: Arch
@@ -110,7 +112,6 @@ class HNAS:
         self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa) of what has both
         self.trace: list[Query] = []
         self._unseen = Unseen(space)
-        self._scale = self.plan.scale
         self._open: Query | None = None  # asked and not told yet
 
     @staticmethod
@@ -128,14 +129,14 @@ class HNAS:
             return []
         self._grow(self.plan.more if self.trace else self.plan.pool)
         asked = {query.arch for query in self.trace}
-        left = [arch for arch in self.pool if arch not in asked]
-        if not left:
+        if len(asked) == len(self.pool):
             return []
-        nu, place = point = self._next_point()
-        mu = 10 ** (self.plan.lowest + place * (self.plan.highest - self.plan.lowest))
-        M, kappa = np.array([self.pool[arch] for arch in left]).T
-        chosen = left[int(np.argmin(bound(M, kappa, mu, nu * self.scale, self.plan.variant)))]
-        self._open = Query(point, mu, nu * self.scale, chosen)
+        M, kappa = np.array(list(self.pool.values())).T
+        point = self._next_point()
+        mu, nu = self._weights(point, M, kappa)
+        archs, order = list(self.pool), np.argsort(bound(M, kappa, mu, nu, self.plan.variant), kind="stable")
+        chosen = next(archs[place] for place in order if archs[place] not in asked)
+        self._open = Query(point, mu, nu, chosen)
         return [chosen]
 
     def tell(self, records: Sequence[Record]) -> None:
@@ -154,13 +155,14 @@ class HNAS:
         mean, std = _bayes.fitted(X, y)(grid)
         return Belief(tuple(map(tuple, grid.tolist())), tuple(mean.tolist()), tuple(std.tolist()))
 
-    @property
-    def scale(self) -> float:
-        """The largest nu that is tried."""
-        if self._scale is None:
-            largest = float(np.quantile([M for M, _ in self.pool.values()], 0.99))
-            self._scale = largest if self.plan.variant == "published" else largest**2
-        return self._scale
+    def _weights(self, point: tuple[float, float], M: _bayes.Array, kappa: _bayes.Array) -> tuple[float, float]:
+        """mu and nu at a point of the square."""
+        plan, (along, place) = self.plan, point
+        size = 10 ** (plan.lowest + place * (plan.highest - plan.lowest))
+        if plan.scale is not None:
+            return size, along * plan.scale
+        mu, nu = trade(M, kappa, size, along)
+        return mu, nu**0.5 if plan.variant == "published" else nu
 
     def _next_point(self) -> tuple[float, float]:
         step, probes = len(self.trace), self.plan.probes
@@ -197,7 +199,7 @@ def _mean(records: Sequence[Record], proxy: str) -> float | None:
     known = [value for value in values if value is not None]
     if not values:
         raise UsageError(f"hnas needs a judge that measures {proxy}; it measured {_measured(records)}")
-    return float(np.mean(known)) if len(known) == len(values) else None
+    return fmean(known) if len(known) == len(values) else None
 
 
 def _measured(records: Sequence[Record]) -> str:
