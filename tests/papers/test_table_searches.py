@@ -65,7 +65,7 @@ def here() -> Ground:
 @pytest.fixture
 def effort(here, monkeypatch, tmp_path) -> Effort:
     monkeypatch.setattr(hnas_searches, "look", lambda effort, names, place: here.sample)
-    monkeypatch.setattr(_searches, "RUNS", 3)
+    monkeypatch.setattr(_table_searches, "RUNS", 3)
     monkeypatch.setattr(hnas_search_figures, "RUNS", 3)
     return Effort(SIZE, 1, tmp_path)
 
@@ -138,7 +138,7 @@ def test_evolution_makes_so_many_queries_and_never_forgets_the_best(here):
 
 def test_hnas_chooses_the_best_validation_accuracy_among_what_it_asked(here):
     draw = generator("hnas")
-    strategy = _searches.bayesian(here, draw, "knas", "ucb")
+    strategy = _table_searches.bayesian(here, draw, "knas", acquisition="ucb")
     found = here.validated(strategy)
     asked = [ARCHS.index(query.arch) for query in strategy.trace]
     assert len(set(asked)) == QUERIES
@@ -208,7 +208,7 @@ def test_figure_2_is_the_mean_error_of_the_best_so_far(effort, here):
 def test_figure_5_follows_the_weights_of_the_best_query(effort, here):
     courses = []
     for run in range(3):
-        strategy = _searches.bayesian(here, generator("search", "HNAS (Trace)", run), "trace")
+        strategy = _table_searches.bayesian(here, generator("search", "HNAS (Trace)", run), "trace")
         here.validated(strategy)
         course = []
         for k in range(QUERIES):

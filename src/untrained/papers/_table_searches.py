@@ -15,9 +15,8 @@ from untrained.papers._item import Line
 from untrained.papers._sample import Sample
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
-from untrained.strategies import select
+from untrained.strategies import _validate, select
 from untrained.strategies._strategy import Fitness, Strategy, by_arch
-from untrained.strategies._validate import TableEvaluator
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import drive
 from untrained.strategies.hnas import HNAS
@@ -26,6 +25,7 @@ from untrained.types import Arch, Failure, Record
 
 RUNS, QUERIES = 10, 20
 VALIDATION = "cifar10_val_12"
+MEASURE = f"table:{VALIDATION}@1"
 SETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
 
 
@@ -82,12 +82,13 @@ class Ground:
 
     def accuracy(self, records: Sequence[Record]) -> float | None:
         """How well it does by what a query said."""
-        return select.fitness(records, f"table:{VALIDATION}@1", higher_is_better=True)
+        return select.fitness(records, MEASURE, higher_is_better=True)
 
     def validated(self, strategy: Strategy, queries: int = QUERIES) -> list[Arch]:
         """The best by validation accuracy after every query."""
         table = self.sample.truth.table
-        ask = TableEvaluator(table, table.metric(VALIDATION), _silent, self.sample.source.task)
+        known = _validate.Known(table, table.metric(VALIDATION), MEASURE)
+        ask = _validate.TableEvaluator(known, _silent, self.sample.source.task)
         return incumbents(self.accuracy, drive(strategy, ask, Budget(queries), self.accuracy, _deaf).records)
 
     def judged(self, strategy: Strategy, proxy: str, count: int) -> list[Arch]:

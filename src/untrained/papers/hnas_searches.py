@@ -168,19 +168,16 @@ def table_3(effort: Effort) -> Findings:
     accuracy on CIFAR-10; beside it searches by dextr, and random search with as many queries."""
     metrics = FAMILY | KNAS
     here = ground(effort, *metrics.values(), KAPPA, "dextr")
+    theirs = {f"{label}, the paper's ranges": numbers for label, numbers in said(TABLE_14).items()}
+    ranges = {f"HNAS ({name}), the paper's ranges": hnas(by, preset="nasbench201") for name, by in metrics.items()}
     others = {
-        f"HNAS ({label}), the paper's ranges": hnas(metric, preset="nasbench201") for label, metric in metrics.items()
-    }
-    others |= {
         "screen (dextr), the 20 best of 8,000": screen("dextr"),
         "dextr alone, best of 1,000": best_of_many("dextr"),
         "dextr alone, evolution of 1,000": evolved("dextr"),
         "Random search, 20 queries": random_search(QUERIES),
     }
-    again = {f"{label}, the paper's ranges": numbers for label, numbers in said(TABLE_14).items()}
-    lines = (
-        compared(here, hybrids(metrics) | others, said(TABLE_14) | again) + everywhere(here, metrics) + optimum(here)
-    )
+    lines = compared(here, hybrids(metrics) | ranges | others, said(TABLE_14) | theirs)
+    lines += everywhere(here, metrics) + optimum(here)
     note = "Rows without a published number are not in the paper; that of KNAS is of its Table 14."
     return Findings(tuple(lines), (*here.sample.deviations, MISSED, *OURS, note))
 
