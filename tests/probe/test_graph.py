@@ -1,7 +1,6 @@
-"""One forward pass, many backward passes: all first derivatives share a graph, and none feels the others."""
+"""One forward pass, many backward passes: all derivatives share a graph, and none feels the others."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -9,14 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tests.probe.loops import D, Net, batch, made
-from tests.probe.networks import FLAT, normed
+from tests.probe.networks import FLAT, TOKENS, normed, transformer
 from tests.probe.test_views import DATA, bits, counted
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.graph import forward
 from untrained.probe.norms import Statistics, batch_norm
+from untrained.types import Batch
 
 FIRST: dict[str, Callable[[Probe], object]] = {
     "loss": lambda p: (p.loss, p.gradients, p.channels),
@@ -25,10 +26,12 @@ FIRST: dict[str, Callable[[Probe], object]] = {
     "cross": lambda p: p.kernel("label").gram(),
     "fixed": lambda p: p.kernel("sum", "all", "fixed").gram(),
     "exact": lambda p: p.kernel("sum", "all", "exact").gram(),
+    "hessian": lambda p: p.hessian_weights,
+    "codes": lambda p: [(code.signs, code.images, code.named) for code in p.codes],
 }
 
 
-def test_all_first_derivatives_of_a_batch_take_one_forward():
+def test_all_derivatives_of_a_batch_take_one_forward():
     model = made(normed())
     seen, probe = counted(model), Probe(model, DATA)
     for measure in FIRST.values():
@@ -48,6 +51,46 @@ def test_no_backward_pass_feels_another(first):
         assert bits(FIRST[first](probe)) == alone[first], name  # nor is it added to afterwards
 
 
+def attending(net: Any, x: Tensor) -> Tensor:
+    q, k, v = net.a(x).chunk(3, -1)
+    return net.b(F.gelu(F.scaled_dot_product_attention(q, k, v))).sum(1)
+
+
+def two(does: Callable[..., Tensor]) -> nn.Module:
+    return Net(does, a=nn.Linear(6, 5), b=nn.Linear(5, 3))
+
+
+CODED = {  # and the forwards of the gradient, then the codes
+    "attention": (lambda: transformer(activation="gelu"), 1),
+    "fused attention": (lambda: Net(attending, a=nn.Linear(6, 18), b=nn.Linear(6, 3)), 2),
+    "in place": (lambda: two(lambda net, x: net.b((net.a(x) * 2).sigmoid_()).sum(1)), 2),
+    "ReLU in place": (lambda: two(lambda net, x: net.b((net.a(x) * 2).relu_()).sum(1)), 1),
+    "smooth": (lambda: two(lambda net, x: net.b(F.silu(net.a(x)).sigmoid()).sum(1)), 1),
+}
+
+
+@pytest.mark.parametrize("case", CODED)
+def test_codes_of_a_graph_are_those_of_a_pass_without(case):
+    """In single precision, where torch has the most kernels to choose from."""
+    make, forwards = CODED[case]
+    model, data = made(make()).float(), batch(*TOKENS)
+    data = Batch(data.inputs.float(), data.targets)
+    alone, probe, seen = Probe(model, data), Probe(model, data), counted(model)
+    assert probe.gradients
+    assert probe.codes
+    assert len(seen) == forwards
+    assert bits(FIRST["codes"](probe)) == bits(FIRST["codes"](alone))
+
+
+def test_channels_of_rows_further_on_are_those_of_a_probe_of_their_own():
+    model = made(normed())
+    part = Probe(model, DATA).parts(2)[1]
+    assert part.gradients
+    own = Probe(model, part.batch)
+    assert part.channels
+    assert bits(part.channels) == bits(own.channels)
+
+
 def test_one_graph_is_kept_and_rows_further_on_keep_none():
     model = made(normed())
     seen, probe = counted(model), Probe(model, DATA)
@@ -55,6 +98,15 @@ def test_one_graph_is_kept_and_rows_further_on_keep_none():
     assert seen == [6, 6]
     probe.first(4).jacobian, probe.first(6).blocks
     assert seen == [6, 6, 4, 6]
+
+
+def test_a_graph_is_kept_beside_one_of_a_quarter_of_its_rows():
+    model = made(normed())
+    seen, probe = counted(model), Probe(model, DATA)
+    probe.jacobian, probe.first(3).jacobian, probe.blocks, probe.first(3).blocks
+    assert seen == [12, 3]
+    probe.first(4).jacobian, probe.gradients
+    assert seen == [12, 3, 4, 12]
 
 
 def test_a_pass_that_fails_half_way_leaves_the_graph_as_it_was():
@@ -101,7 +153,7 @@ def test_the_second_derivative_of_a_norm_is_that_of_torch(affine):
     x, g, v = (t.requires_grad_() for t in torch.randn(3, 5, 3, 4, generator=draw, dtype=D).unbind())
     parts = {name: torch.randn(3, generator=draw, dtype=D) for name in affine}
     found = []
-    for norm in (F.batch_norm, partial(batch_norm, Statistics())):
+    for norm in (F.batch_norm, lambda *args, **kwargs: batch_norm(Statistics(), *args, **kwargs)[0]):
         (dx,) = torch.autograd.grad(norm(3 * x + 1, None, None, **parts, training=True), x, g, create_graph=True)
         found.append(torch.autograd.grad((dx * v.detach()).sum(), [x, g]))
     torch.testing.assert_close(found[1], found[0])
@@ -119,7 +171,14 @@ def by_each_other(net: Any, x: Tensor) -> Tensor:
     return F.linear(net.b(net.a(x).tanh()), F.linear(net.b.weight, net.b.weight))
 
 
-@pytest.mark.parametrize("does", [by_keyword, by_product, by_each_other])
+def by_attention(net: Any, x: Tensor) -> Tensor:
+    """Which torch, left to itself, takes by a kernel that can be differentiated once."""
+    q = net.a(x).view(1, 1, len(x), -1)
+    out: Tensor = net.b(F.scaled_dot_product_attention(q, q, q)[0, 0])
+    return out
+
+
+@pytest.mark.parametrize("does", [by_keyword, by_product, by_each_other, by_attention])
 def test_the_hessian_times_the_weights_is_right_however_weights_are_used(does):
     model, data = made(Net(does, a=nn.Linear(6, 5), b=nn.Linear(5, 3))), batch(*FLAT)
     names = ("a.weight", "b.weight")
@@ -130,7 +189,8 @@ def test_the_hessian_times_the_weights_is_right_however_weights_are_used(does):
         )
 
     at = tuple(model.get_parameter(name).detach() for name in names)
-    _, expected = torch.autograd.functional.hvp(loss, at, at)
+    with sdpa_kernel(SDPBackend.MATH):
+        _, expected = torch.autograd.functional.hvp(loss, at, at)
     for name, theirs in zip(names, expected, strict=True):
         torch.testing.assert_close(Probe(model, data).hessian_weights[name], theirs)
 

@@ -7,6 +7,7 @@ of a transformer. A network without stacks counts every convolution and linear l
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,6 +30,11 @@ class Blocks:
 
     features: tuple[Tensor, ...]
     passes: tuple[tuple[Tensor, Tensor] | None, ...]
+
+    @cached_property
+    def spectra(self) -> tuple[Tensor, ...]:
+        """Eigenvalues of the channel covariance of each feature, float64."""
+        return tuple(_spectrum(rows(feature).double()) for feature in self.features)
 
 
 def block_modules(model: nn.Module) -> list[nn.Module]:
@@ -99,6 +105,12 @@ def _unshuffled(g_in: Tensor, g_out: Tensor) -> Tensor:
     if not factor:
         raise Unscorable("unsupported", "a block raises the resolution")
     return F.pixel_unshuffle(g_in[:, :, : factor * height, : factor * width], factor)
+
+
+def _spectrum(X: Tensor) -> Tensor:
+    centred = X - X.mean(0)
+    eigenvalues: Tensor = torch.linalg.eigvalsh(centred.mT @ centred / len(X))
+    return eigenvalues.clamp_min(0)
 
 
 def rows(feature: Tensor) -> Tensor:

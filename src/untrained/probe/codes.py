@@ -22,6 +22,7 @@ relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu mish hardswish hardtan
 softsign tanhshrink softshrink hardshrink logsigmoid threshold
 """.split()
 NONLINEARITIES = frozenset(f for name in _FUNCTIONS for f in names(name, f"{name}_"))
+_RELU = frozenset(names("relu", "relu_"))
 
 
 @dataclass(eq=False)
@@ -42,12 +43,14 @@ class Code:
 
 
 class Codes(TorchFunctionMode):
-    """While it is on, collects the codes of all calls in order."""
+    """While it is on, collects the codes of all calls in order. `lasting`: to be read at the end, from tensors that a
+    graph holds anyway; a ReLU's result is positive where its input is."""
 
-    def __init__(self) -> None:
+    def __init__(self, lasting: bool = False) -> None:
         super().__init__()
-        self.found: list[Code] = []
-        self._entered: list[tuple[Tensor, str]] = []  # inputs of modules whose class is called after a ReLU
+        self._lasting = lasting
+        self._found: list[tuple[Tensor, int, int]] = []  # signs or what has them, its version then, `named`
+        self._entered: list[Tensor] = []  # inputs of modules whose class is called after a ReLU
 
     @contextmanager
     def on(self, model: nn.Module) -> Iterator[None]:
@@ -56,7 +59,7 @@ class Codes(TorchFunctionMode):
 
         def enter(module: nn.Module, inputs: Any) -> None:
             if module in known and inputs:
-                self._entered.append((inputs[0], type(module).__name__))
+                self._entered.append(inputs[0])
 
         handle = register_module_forward_pre_hook(enter)
         try:
@@ -65,17 +68,34 @@ class Codes(TorchFunctionMode):
         finally:
             handle.remove()
 
+    def read(self) -> tuple[Code, ...] | None:
+        """The codes; None where what would tell them was overwritten."""
+        if any(kept._version != version for kept, version, _ in self._found):
+            return None
+        return tuple(Code(_signs(kept), kept.ndim == 4, named) for kept, _, named in self._found)
+
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in NONLINEARITIES:
-            self._read(args[0] if args else kwargs["input"])
-        return func(*args, **kwargs)
+        if func not in NONLINEARITIES:
+            return func(*args, **kwargs)
+        before = args[0] if args else kwargs["input"]
+        named = sum(entered is before for entered in self._entered)
+        self._entered.clear()
+        if not (self._lasting and func in _RELU):
+            self._keep(before, named)
+        out = func(*args, **kwargs)
+        if self._lasting and func in _RELU:
+            self._keep(out, named)
+        return out
 
-    def _read(self, before: Tensor) -> None:
+    def _keep(self, tensor: Tensor, named: int) -> None:
         with torch._C.DisableTorchFunction():
-            signs = (before.detach() > 0).flatten(1) if before.ndim > 1 else (before.detach() > 0)[:, None]
-            named = sum(entered is before for entered, _ in self._entered)
-            self._entered.clear()
-            self.found.append(Code(signs, before.ndim == 4, named))
+            kept = tensor.detach() if self._lasting else tensor.detach() > 0
+            self._found.append((kept, kept._version, named))
+
+
+def _signs(kept: Tensor) -> Tensor:
+    positive = kept if kept.dtype == torch.bool else kept > 0
+    return positive.flatten(1) if positive.ndim > 1 else positive[:, None]

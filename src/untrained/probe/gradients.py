@@ -2,23 +2,21 @@
 of a network made positive. Each is one pass; nothing here knows what a proxy makes of it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from untrained.errors import Unscorable
-from untrained.probe.graph import CHANNEL_AXIS, Call, Graph, Network, filled, replaced, tensors
+from untrained.probe.graph import CHANNEL_AXIS, Call, Graph, filled
 from untrained.probe.layers import substitutes, weights
-from untrained.probe.norms import Statistics, batch_norm
-from untrained.probe.tracking import Tracking, WithoutNorms
-from untrained.types import Batch
+from untrained.probe.tracking import WithoutNorms, whole
 
 
 def _bce(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
@@ -49,23 +47,25 @@ class LossPass:
 
     loss: float
     gradients: dict[str, Tensor]  # of every trainable parameter; zeros where the loss does not reach
-    channels: tuple[Channels, ...]
+    channels: tuple[Channels, ...]  # empty where nobody wanted to hear of them
 
 
-def loss_pass(graph: Graph, parameters: Mapping[str, nn.Parameter], targets: Tensor, loss: str) -> LossPass:
+def loss_pass(
+    graph: Graph, parameters: Mapping[str, nn.Parameter], targets: Tensor, loss: str, *, channels_too: bool = True
+) -> LossPass:
     channels: list[Channels] = []
 
     def meet(call: Call, grad: Tensor) -> None:
         """Multiply what a layer said with its gradient, as the gradient comes by."""
         if call.said is not None:
-            weight = call.args[1] if len(call.args) > 1 else call.kwargs["weight"]
+            _, weight, _ = _arguments(*call.args, **call.kwargs)
             product = (call.said * grad).movedim(CHANNEL_AXIS[call.func], 1)
             saliency = product.flatten(2).sum(-1) if grad.ndim > 2 else product
             channels.append(Channels(saliency, weight.numel() // len(weight)))
 
     with torch.enable_grad():
         value = LOSSES[loss](graph.outputs, targets)
-    grads = graph.gradients(value, list(parameters.values()), hear=meet)
+    grads = graph.gradients(value, list(parameters.values()), hear=meet if channels_too else None)
     if all(g is None for g in grads):
         raise Unscorable("disconnected", "the loss does not depend on any parameter")
     gradients = dict(zip(parameters, filled(grads, list(parameters.values())), strict=True))
@@ -79,59 +79,57 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return named
 
 
-def growth(model: nn.Module, network: Network, batch: Batch, loss: str) -> dict[str, Tensor]:
+def growth(graph: Graph, model: nn.Module, targets: Tensor, loss: str) -> dict[str, Tensor]:
     """Gradient of W . dL/dW by the weights W of convolutions and linear layers: dL/dW + H W, H the Hessian of the loss.
 
-    W . dL/dW is the derivative by a gate that every layer's answer passes, and takes no gradient of a weight: two
-    thirds of the work of a gradient of gradients. A pass of its own: under a second derivative torch takes the first by
-    other kernels (SiLU, group norm) with other last bits, and no score may depend on which others were asked for.
+    Where a layer says a = W x, W . dL/dW is a . dL/da and takes no gradient of a weight; elsewhere a is W itself. The
+    product is not made either: its gradient is that of dL/da along a, and that of a along dL/da.
     """
     named = {name: p for name, p in weights(model).items() if p.requires_grad}
-    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # the fused kernels differentiate once
-        gate = torch.ones((), dtype=next(model.parameters()).dtype, device=batch.inputs.device, requires_grad=True)
-        with _Gated(named, gate):
-            outputs = network(batch.inputs.clone())
-        value = LOSSES[loss](outputs, batch.targets)
-        slope = None
-        if value.requires_grad:
-            (slope,) = torch.autograd.grad(value, gate, create_graph=True, allow_unused=True)
-        if slope is None:
-            raise Unscorable("disconnected", "the loss does not depend on any weight")
-        grads = torch.autograd.grad(slope, list(named.values()), allow_unused=True, materialize_grads=True)
+    answers = list(_answers(graph, named))
+    with torch.enable_grad():
+        value = LOSSES[loss](graph.outputs, targets)
+    slopes = graph.gradients(value, [edge for _, edge in answers], again=True)
+    met = [(a, edge, slope) for (a, edge), slope in zip(answers, slopes, strict=True) if slope is not None]
+    if not met:
+        raise Unscorable("disconnected", "the loss does not depend on any weight")
+    along = [(slope, a) for a, _, slope in met if slope.requires_grad]
+    sources, directions = zip(*along, *((edge, slope.detach()) for _, edge, slope in met), strict=True)
+    grads = torch.autograd.grad(
+        sources, list(named.values()), directions, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
     return dict(zip(named, grads, strict=True))
 
 
-class _Gated(Tracking):
-    """Multiplies what layers make of their weights by a gate; batch norm by its own second derivative."""
-
-    def __init__(self, parameters: Mapping[str, Tensor], gate: Tensor) -> None:
-        super().__init__(parameters)
-        self.gate = gate
-        self.statistics = Statistics()
-
-    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in CHANNEL_AXIS and [id(x) in self.names for x in args[:2]] == [False, True]:
-            input, weight, bias, *rest = (*args, kwargs.pop("bias", None)) if len(args) == 2 else args
-            said = func(input, weight, None if bias is None else bias / self.gate, *rest, **kwargs)
-            return _Gate.apply(said, self.gate)  # type: ignore[no-untyped-call]
-        if func is F.batch_norm:
-            return batch_norm(self.statistics, *args, **kwargs)
-        gated = {id(x): self.gate * x for x in tensors((*args, *kwargs.values())) if id(x) in self.names}
-        return func(*replaced(args, gated), **dict(zip(kwargs, replaced(tuple(kwargs.values()), gated), strict=True)))
+def _answers(graph: Graph, named: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, GradientEdge]]:
+    """a = W x of every layer, and where its gradient comes by; W itself where it is used in any other way."""
+    layers = {call: _weight_of(call) for call, _ in graph.said}
+    otherwise = {whole(name) for call in graph.calls if layers.get(call) is None for name, _ in call.used.values()}
+    alone = named.keys() - otherwise
+    for call, edge in graph.said:
+        if layers[call] in alone:
+            yield _without_bias(call), edge
+    for name in named:
+        if name in otherwise:
+            yield named[name].detach(), get_gradient_edge(named[name])
 
 
-class _Gate(torch.autograd.Function):
-    """The product with a gate that is 1, without the products."""
+def _weight_of(call: Call) -> str | None:
+    """The parameter that a layer multiplies its input with; None where something else stands in one of the places."""
+    input, weight, bias = _arguments(*call.args, **call.kwargs)
+    plain = id(weight) in call.used and id(input) not in call.used and (bias is None or id(bias) in call.used)
+    return whole(call.used[id(weight)][0]) if plain else None
 
-    @staticmethod
-    def forward(ctx: Any, said: Tensor, gate: Tensor) -> Tensor:
-        ctx.save_for_backward(said)
-        return said.clone()  # which an in-place function may overwrite
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        (said,) = ctx.saved_tensors
-        return grad, (grad * said).sum()
+def _without_bias(call: Call) -> Tensor:
+    said, (_, _, bias), axis = call.said, _arguments(*call.args, **call.kwargs), CHANNEL_AXIS[call.func]
+    assert said is not None  # of a layer
+    return said if bias is None else (said.movedim(axis, -1) - bias).movedim(-1, axis)
+
+
+def _arguments(input: Any, weight: Any, bias: Any = None, *_: Any, **__: Any) -> tuple[Any, Any, Any]:
+    """Of a convolution or linear layer, however they were passed."""
+    return input, weight, bias
 
 
 def jacobian(graph: Graph) -> Tensor:

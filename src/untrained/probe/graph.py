@@ -1,4 +1,4 @@
-"""One forward pass on a batch, kept with its graph: where every first derivative of that batch starts.
+"""One forward pass on a batch, kept with its graph: where every derivative of that batch starts.
 
 Loss gradients, gradients by the input, through blocks and sample by sample are backward passes through one graph, so
 whoever asks for several of them pays for one forward. The pass notes how parameters are used and what the blocks of the
@@ -15,10 +15,13 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
 from untrained.probe.blocks import Met, block_modules, listening
+from untrained.probe.codes import Code, Codes
+from untrained.probe.jets import names
 from untrained.probe.norms import Statistics, batch_norm
 from untrained.probe.tracking import Tracking
 
 Network = Callable[[Tensor], Tensor]
+_FUSED = frozenset(names("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"))
 CHANNEL_AXIS = {F.conv1d: 1, F.conv2d: 1, F.conv3d: 1, F.linear: -1}  # of what a layer says
 
 
@@ -54,9 +57,17 @@ class Graph:
     inputs: Tensor
     outputs: Tensor
     calls: tuple[Call, ...]
+    said: tuple[tuple[Call, GradientEdge], ...]  # convolutions and linear layers, and where their gradients come by
     trunk: tuple[Tensor, ...]  # what enters the first block, and what each hands on
     ends: tuple[GradientEdge, ...]  # where the graph begins: gradients that reach these pass all calls
     manner: _Manner
+    fused: bool  # whether torch may take a function by other kernels where nobody differentiates, or somebody twice
+    entered: Codes | None  # the signs of what entered nonlinearities, where a pass without a graph sees the same
+
+    @property
+    def codes(self) -> tuple[Code, ...] | None:
+        """None where the graph does not tell."""
+        return None if self.fused or self.entered is None else self.entered.read()
 
     def gradients(
         self,
@@ -64,14 +75,16 @@ class Graph:
         sources: Sequence[Tensor] | Sequence[GradientEdge],
         *,
         fixed: bool = False,
+        again: bool = False,
         hear: Callable[[Call, Tensor], None] | None = None,
     ) -> tuple[Tensor | None, ...]:
-        """One backward pass: gradients of `value` by `sources`, None where it does not depend on one."""
+        """One backward pass: gradients of `value` by `sources`, None where it does not depend on one. `again`: they are
+        to be differentiated themselves."""
         if not (value.requires_grad and sources):
             return (None,) * len(sources)
         self.manner.fixed, self.manner.hear = fixed, hear
         try:
-            return torch.autograd.grad(value, sources, retain_graph=True, allow_unused=True)
+            return torch.autograd.grad(value, sources, retain_graph=True, create_graph=again, allow_unused=True)
         finally:
             self.manner.fixed, self.manner.hear = False, None
 
@@ -81,13 +94,32 @@ def forward(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for copies in (False, True):
         x = inputs.clone().requires_grad_(inputs.is_floating_point())
-        noting, trunk = _Noting(parameters, copies), list[Met]()
-        with torch.enable_grad(), noting, listening(block_modules(model), trunk, copies):
+        noting, trunk, entered = _Noting(parameters, copies), list[Met](), Codes(lasting=True)
+        with torch.enable_grad(), noting, listening(block_modules(model), trunk, copies), entered.on(model):
             outputs = network(x.clone())  # a network whose first function works in place must not meet a leaf
         if not _overwritten([*noting.said, *trunk]):
             break
     ends = [get_gradient_edge(x), *noting.ends] if x.requires_grad else noting.ends
-    return Graph(x, outputs, tuple(noting.calls), tuple(f for f, _ in trunk), tuple(ends), noting.manner)
+    layers = zip((call for call in noting.calls if call.said is not None), noting.edges, strict=True)
+    return Graph(
+        x,
+        outputs,
+        tuple(noting.calls),
+        tuple(layers),
+        tuple(f for f, _ in trunk),
+        tuple(ends),
+        noting.manner,
+        noting.fused,
+        None if copies else entered,
+    )
+
+
+def glance(model: nn.Module, network: Network, inputs: Tensor) -> tuple[Code, ...]:
+    """The codes of a pass that keeps no graph, by the very functions that `forward` calls."""
+    entered = Codes()
+    with torch.no_grad(), _Noting({}, False), entered.on(model):
+        network(inputs)
+    return entered.read() or ()
 
 
 def _overwritten(met: Sequence[Met]) -> bool:
@@ -101,12 +133,19 @@ class _Noting(Tracking):
         super().__init__(parameters)
         self.calls: list[Call] = []
         self.ends: list[GradientEdge] = []
+        self.edges: list[GradientEdge] = []  # of what layers said; a call that held its own would be a ring
         self.manner = _Manner()
         self._copies = copies
         self.said: list[Met] = []
+        self.fused = False
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = batch_norm(self.manner, *args, **kwargs) if func is F.batch_norm else func(*args, **kwargs)
+        if func is F.batch_norm:
+            out, args = batch_norm(self.manner, *args, **kwargs)
+            kwargs = {}
+        else:
+            out = func(*args, **kwargs)
+        self.fused |= func in _FUSED
         given = tensors((*args, *kwargs.values()))
         used = {id(x): x for x in given if id(x) in self.names}
         if not (used and differentiable(out)):
@@ -132,6 +171,7 @@ class _Noting(Tracking):
     def _keep(self, func: Callable[..., Any], out: Any) -> Tensor | None:
         if func not in CHANNEL_AXIS:
             return None
+        self.edges.append(get_gradient_edge(out))
         kept: Tensor = out.detach().clone() if self._copies else out.detach()  # the same memory, else
         self.said.append((kept, kept._version))
         return kept

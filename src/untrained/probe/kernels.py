@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from untrained.errors import Unscorable
 from untrained.probe.graph import Call, Graph, Network, differentiable, filled, tensors
 from untrained.probe.sample_gradients import SAMPLE_RULES
-from untrained.probe.tracking import Tracking
+from untrained.probe.tracking import Tracking, whole
 
 Reading = Literal["cross", "fixed", "exact"]
 
@@ -54,7 +54,7 @@ class Kernel:
 
     def add(self, name: str, theta: Tensor, g: Tensor) -> None:
         """`g`: per-sample gradients of (some rows of) a parameter, `theta`: those rows; (samples, *theta.shape)."""
-        name, g = name.partition("[")[0], g.reshape(len(g), -1)
+        name, g = whole(name), g.reshape(len(g), -1)
         if self.wanted.gram:
             G = g.double()
             _sum(self.grams, name, G @ G.mT)
@@ -180,7 +180,7 @@ class _Layers:
                 self._uses[name] = self._uses.get(name, 0) + 1
 
     def _wants(self, name: str) -> bool:
-        return name.partition("[")[0] in self._parameters
+        return whole(name) in self._parameters
 
     def _arrive(self, call: Call, grad: Tensor) -> None:
         """Hand on the per-sample gradients that a rule makes of the gradient of what a call returned."""

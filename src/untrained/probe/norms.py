@@ -25,29 +25,34 @@ class Statistics:
     fixed: bool = False
 
 
-def batch_norm(statistics: Statistics, *args: Any, **kwargs: Any) -> Tensor:
-    """The arguments of `F.batch_norm`."""
+def batch_norm(statistics: Statistics, *args: Any, **kwargs: Any) -> tuple[Tensor, tuple[Any, ...]]:
+    """Of the arguments of `F.batch_norm`, what it returns, and the arguments by which it would return the same in
+    evaluation mode: with the statistics that were found."""
     x, _, _, weight, bias, *_, eps = on_batch(norm_call(*args, **kwargs))
-    out: Tensor = _BatchNorm.apply(x, weight, bias, eps, statistics)  # type: ignore[no-untyped-call]
-    return out
+    out, m, s = _BatchNorm.apply(x, weight, bias, eps, statistics)  # type: ignore[no-untyped-call]
+    return out, (x, m, _variance(s, eps), weight, bias, False, 0.0, eps)
+
+
+def _variance(s: Tensor, eps: float) -> Tensor:
+    return s.square().reciprocal() - eps
 
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, statistics: Statistics
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         out, m, s = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
         ctx.save_for_backward(x, weight, m, s)
+        ctx.mark_non_differentiable(m, s)
         ctx.eps, ctx.statistics = eps, statistics
-        return out
+        return out, m, s
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, m, s = ctx.saved_tensors
         if ctx.statistics.fixed:
-            variance = s.square().reciprocal() - ctx.eps
-            made = _backward(g, x, weight, m, variance, None, None, False, ctx.eps, [True] * 3)
+            made = _backward(g, x, weight, m, _variance(s, ctx.eps), None, None, False, ctx.eps, [True] * 3)
         else:
             made = _Gradient.apply(g, x, weight, m, s, ctx.eps)  # type: ignore[no-untyped-call]
         return *(a if wanted else None for a, wanted in zip(made, ctx.needs_input_grad, strict=False)), None, None

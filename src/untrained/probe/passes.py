@@ -1,4 +1,4 @@
-"""What forward passes show: outputs, features, codes, what norms divide by. Each is taken once and only if asked for.
+"""What forward passes show: outputs, features, what norms divide by. Each is taken once and only if asked for.
 
 The part of the Probe that needs no derivatives; see `probe.py`.
 """
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from untrained.errors import Unscorable
-from untrained.probe.codes import Code, Codes
 from untrained.probe.features import Capture, Feature, inverse_conditions
 from untrained.probe.guard import Variance, watching
 from untrained.rng import seed_for, torch_generator
@@ -79,16 +78,6 @@ class Passes:
             return maps[-1]
         hidden = [f.tensor for f in self.features if f.tensor is not self.outputs]
         return hidden[-1] if hidden else self.outputs
-
-    @cached_property
-    def codes(self) -> tuple[Code, ...]:
-        """Signs of what enters every pointwise nonlinearity, in call order."""
-        listen = Codes()
-        with torch.no_grad(), self.watching(), listen.on(self.model):
-            self.__dict__["outputs"] = self._network(self._inputs())
-        if not listen.found:
-            raise Unscorable("unsupported", "the network has no pointwise nonlinearity")
-        return tuple(listen.found)
 
     @cached_property
     def norm_variances(self) -> tuple[Variance, ...]:

@@ -18,8 +18,9 @@ from untrained.errors import Unscorable
 from untrained.probe import gradients as derivatives
 from untrained.probe.blocks import Blocks, block_pass
 from untrained.probe.circle import Motion, motion, plane
+from untrained.probe.codes import Code
 from untrained.probe.flops import FlopCounter, Operation
-from untrained.probe.graph import Graph, forward
+from untrained.probe.graph import Graph, forward, glance
 from untrained.probe.kernels import Kernel, Reading, Uses, Wanted, kernel
 from untrained.probe.layers import depth, layer_parameters, weights
 from untrained.probe.passes import Passes
@@ -62,7 +63,7 @@ class Probe(Passes):
         self._jets: dict[tuple[int, ...], Motion] = {}
         self._kernels: dict[tuple[object, ...], Kernel] = {}
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
-        self._graphs: dict[tuple[int, int], Graph] = {}  # by place in the batch; one at the most
+        self._graphs: dict[tuple[int, int], Graph] = {}  # by place in the batch
         self._views: dict[tuple[int, int], Probe] = {}
         self._macs = macs
         self._whole: Callable[[], Probe | None] = lambda: None  # whose view this is; weak, so that nothing lingers
@@ -113,6 +114,18 @@ class Probe(Passes):
                 p.copy_(torch.randn(p.shape, generator=draw) if p.ndim > 1 else torch.zeros(p.shape))
         return Probe(model, self.batch, loss=self.loss_name, seed=self.seed)
 
+    @cached_property
+    def codes(self) -> tuple[Code, ...]:
+        """Signs of what enters every pointwise nonlinearity, in call order."""
+        graph = (self._whole() or self)._graphs.get((self._offset, len(self.batch)))
+        found = None if graph is None else graph.codes
+        if found is None:
+            with self.watching():
+                found = glance(self.model, self._network, self._inputs())
+        if not found:
+            raise Unscorable("unsupported", "the network has no pointwise nonlinearity")
+        return found
+
     def require_connected(self) -> None:
         """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen; runs
         the network only where they say nothing."""
@@ -128,22 +141,29 @@ class Probe(Passes):
     # ----------------------------------------------------------------------------------------------------- backward
 
     def _graph(self) -> Graph:
-        """The pass that all first derivatives start from. Of the batch and its views one is kept, that of the first
-        rows last looked at; rows further on are looked at for their loss alone."""
+        """The pass that all derivatives start from. Of the batch and its views that of the first rows last looked at is
+        kept, and any that is four times as large; rows further on are looked at for their loss alone."""
         whole, place = self._whole() or self, (self._offset, len(self.batch))
         if place in whole._graphs:
             return whole._graphs[place]
         if self._offset:
             return forward(self.model, self._network, self.batch.inputs)
-        whole._graphs.clear()  # before the next one is made: they are large
+        for rows in [rows for rows in whole._graphs if rows[1] < 4 * len(self.batch)]:
+            del whole._graphs[rows]  # before the next one is made: they are large
         whole._graphs[place] = forward(self.model, self._network, self.batch.inputs)
         return whole._graphs[place]
 
     @cached_property
     def _loss_pass(self) -> derivatives.LossPass:
+        """Rows further on are looked at for their gradients; hearing of channels would read every answer once more."""
+        return self._backward(channels=not self._offset)
+
+    def _backward(self, channels: bool) -> derivatives.LossPass:
         trainable = derivatives.trainable(self.model)
         with self.watching():
-            return derivatives.loss_pass(self._graph(), trainable, self.batch.targets, self.loss_name)
+            return derivatives.loss_pass(
+                self._graph(), trainable, self.batch.targets, self.loss_name, channels_too=channels
+            )
 
     @property
     def loss(self) -> float:
@@ -155,18 +175,23 @@ class Probe(Passes):
         """Gradient of the mean loss for each trainable parameter, by name; zeros where the loss does not reach."""
         return self._loss_pass.gradients
 
-    @property
+    @cached_property
     def channels(self) -> tuple[derivatives.Channels, ...]:
         """Activation times loss gradient of every call of a convolution or linear layer."""
-        return self._loss_pass.channels
+        return (self._backward(channels=True) if self._offset else self._loss_pass).channels
 
     @cached_property
     def hessian_weights(self) -> dict[str, Tensor]:
         """H W over `weights`: the Hessian of the loss times the weights themselves. A . HB = B . HA, so that with
         `gradients` it also tells what the Hessian times the gradient says along the weights."""
+        first = self.gradients
         with self.watching():
-            grown = derivatives.growth(self.model, self._network, self.batch, self.loss_name)
-        return {name: g - self.gradients[name] for name, g in grown.items()}
+            graph = self._graph()
+            if graph.fused:
+                with sdpa_kernel(SDPBackend.MATH):  # the fused kernels differentiate once
+                    graph = forward(self.model, self._network, self.batch.inputs)
+            grown = derivatives.growth(graph, self.model, self.batch.targets, self.loss_name)
+        return {name: g - first[name] for name, g in grown.items()}
 
     @cached_property
     def jacobian(self) -> Tensor:

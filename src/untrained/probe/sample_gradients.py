@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.guard import norm_call
 from untrained.probe.jets import names
 
 Piece = tuple[Tensor, slice, Tensor | None]  # None: no rule for this argument
@@ -109,14 +108,19 @@ for _d in (1, 2, 3):
 
 
 @sample_rule("batch_norm")
-def _(*args: Any, **kwargs: Any) -> Any:
-    """On the statistics of the batch."""
-    x, weight, bias, eps = norm_call(*args, **kwargs)
+def _(input: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, _: bool, __: float, eps: float) -> Any:
+    """As `norms.py` tells of it, in evaluation mode: y = weight s (x - mean) + bias."""
+    positions = tuple(range(2, input.ndim))
 
-    def normal() -> Tensor:
-        return F.batch_norm(x, None, None, training=True, eps=eps)
+    def gradients(grad: Tensor) -> Iterator[Piece]:
+        total = grad.sum(positions) if positions else grad
+        if weight is not None:
+            product = (grad * input).sum(positions) if positions else grad * input
+            yield weight, ALL, (product - mean * total) * (variance + eps).rsqrt()
+        if bias is not None:
+            yield bias, ALL, total
 
-    return lambda grad: _affine(weight, bias, grad, normal, tuple(range(2, x.ndim)))
+    return gradients
 
 
 @sample_rule("layer_norm")

@@ -47,6 +47,11 @@ class Tracking(TorchFunctionMode):
         return parts
 
 
+def whole(name: str) -> str:
+    """The name of the parameter that `name` is, or is a piece of."""
+    return name.partition("[")[0]
+
+
 class WithoutNorms(TorchFunctionMode):
     """Every normalisation is the identity."""
 

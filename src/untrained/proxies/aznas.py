@@ -13,7 +13,6 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.blocks import rows
 from untrained.proxies import size  # noqa: F401 - flops is one of the views
 from untrained.proxies._proxy import aggregate, proxy, registered
 
@@ -33,7 +32,7 @@ def az_expressivity(probe: Probe) -> float:
     The code's float32 eigenvalues may come out negative, whose logarithm makes low-rank networks NaN, then -infinity;
     ours are float64 and clamped at zero.
     """
-    return sum(entropy(f) for f in probe.blocks.features)
+    return sum(map(entropy, probe.blocks.spectra))
 
 
 @registered
@@ -45,7 +44,7 @@ def az_progressivity(probe: Probe) -> float:
 
     One block that narrows the spread decides.
     """
-    s = [entropy(f) for f in probe.blocks.features]
+    s = map(entropy, probe.blocks.spectra)
     return min(after - before for before, after in pairwise(s))
 
 
@@ -66,11 +65,8 @@ def az_trainability(probe: Probe) -> float:
     return float((2 - sigma - 1 / (sigma + 1e-6)).mean())
 
 
-def entropy(feature: Tensor) -> float:
-    """s_k; float64 on the CPU."""
-    X = rows(feature).double()
-    centred = X - X.mean(0)
-    eigenvalues = torch.linalg.eigvalsh(centred.mT @ centred / len(X)).clamp_min(0)
+def entropy(eigenvalues: Tensor) -> float:
+    """s_k."""
     p = eigenvalues / eigenvalues.sum()
     return -float((p * (p + SMALL).log()).sum())
 

@@ -71,7 +71,7 @@ def plain(probe: Probe) -> float:
 @registered
 @proxy(
     paper="GraSP (Wang et al.), zero-cost-nas form", measures="trainability", needs=("data", "labels", "gradients"),
-    samples=64, cost=9, layers=LAYERS,
+    samples=64, cost=8, layers=LAYERS,
 )  # fmt: skip
 def grasp(probe: Probe) -> float:
     """How much the removal of each weight would change the flow of gradients, summed.
