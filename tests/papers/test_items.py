@@ -7,6 +7,7 @@ from untrained.papers import ITEMS, Reproduction, reproduce
 from untrained.strategies._run import STORE
 
 SLOW = ("dextr-table-1", "dextr-figure-5", "sigeo-table-2")
+UNTRAINED = ("sigeo-table-4-search",)  # the paper's numbers are those of trainings that are not run
 PAPERS = ("dextr", "hnas", "nasi", "sigeo")
 ASKED = """
 dextr-table-1 dextr-table-4 dextr-table-5 dextr-figure-1a dextr-figure-1b dextr-figure-2 dextr-figure-3 dextr-figure-5
@@ -16,6 +17,7 @@ sigeo-table-2 sigeo-table-3 sigeo-table-5 sigeo-figure-2 sigeo-figure-5 sigeo-fi
 sigeo-figure-7 nasi-table-3 nasi-table-7 nasi-figure-1 nasi-figure-3
 nasi-table-2 nasi-table-4 nasi-table-6 nasi-table-8 nasi-figure-2
 dextr-table-2-search dextr-table-3-search dextr-table-8-search
+sigeo-figure-4 sigeo-table-4-search
 """.split()
 
 
@@ -36,7 +38,7 @@ def test_every_item_runs_is_kept_and_resumes(name, small, data_root, run_folder)
     assert found.deviations
     assert all(said.endswith(".") for said in found.deviations)
     assert any(line.ours is not None for line in found.lines)
-    numbered = "table" in name or name in ("dextr-figure-2", "nasi-figure-1")
+    numbered = ("table" in name and name not in UNTRAINED) or name in ("dextr-figure-2", "nasi-figure-1")
     assert (found.furthest is not None) == numbered
     assert bool(found.pictures) == ("figure" in name)
     with Store(run_folder / STORE) as store:

@@ -16,6 +16,7 @@ from untrained.papers import (
     nasi,
     sigeo,
     sigeo_ctr,
+    sigeo_resnet,
     sigeo_warmup,
 )
 from untrained.papers.hnas_cells import CELLS
@@ -181,6 +182,15 @@ def test_sigeo_table_5(name, starts):
     place = {"nasrec_full@1%": 1, "nasrec_full@0%": 2}.get(name, 0)  # the first is of 100 %
     found = re.findall(r"0\.?\d{4}\b", lines[place])[:4]
     assert sigeo_ctr.TABLE_5[name] == tuple(float(f"0.{digits[-4:]}") for digits in found)
+
+
+def test_sigeo_table_4():
+    """ZiCo and SiGeo are the last two columns of eight."""
+    block = text("sigeo").partition("Table 4: Top-1 accuracies")[2]
+    rows = [re.findall(r"(\d+\.\d+)%", line) for line in block.splitlines() if line.startswith("CIFAR-10")][:2]
+    assert [len(row) for row in rows] == [8, 8]
+    for name, column in (("zico", 6), ("sigeo", 7)):
+        assert sigeo_resnet.TABLE_4[name] == tuple(float(row[column]) for row in rows)
 
 
 def test_nasi_table_3_7_and_figure_1():

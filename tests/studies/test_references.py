@@ -18,7 +18,7 @@ from untrained.spaces import load_space
 from untrained.studies import references
 from untrained.studies._scores import Crew
 from untrained.studies.confirm import Confirmation
-from untrained.studies.references import Entry, compared, fewer, validated, verdict
+from untrained.studies.references import Entry, compared, fewer, shorter, validated, verdict
 from untrained.training._judge import Diverged
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
@@ -164,10 +164,22 @@ def test_the_verdict_is_as_sure_as_the_rows():
 
 
 def test_a_candidate_learns_from_rows_of_all_over_a_large_table(monkeypatch):
-    monkeypatch.setattr(references, "ROWS", 100)
+    monkeypatch.setattr(references, "SEEN", 100)
     part = Rows(np.arange(500, dtype=np.float32).reshape(250, 2))
     assert [int(row[0]) for row in fewer(part).values] == list(range(0, 500, 6))
     assert len(fewer(Rows(part.values[:100]))) == 100
+
+
+def test_a_candidate_sees_few_rows_often_or_many_once():
+    """At most 100,000 rows, and no more epochs than the recipe has; the rate rises in a tenth of the steps."""
+    assert [shorter(rows).epochs for rows in (480, 20_000, 33_000, 50_001, 100_000)] == [5, 5, 3, 1, 1]
+    assert [shorter(rows).warm_up for rows in (480, 33_000, 100_000)] == pytest.approx([0.5, 0.3, 0.1])
+
+
+def test_candidates_of_a_large_table_are_trained_by_the_shorter_recipe(archs, tmp_path, read, monkeypatch):
+    monkeypatch.setattr(references, "SEEN", 1000)  # the table has 480 rows to learn from
+    assert len(validated(SMALL, archs[:1], *SAME, tmp_path)) == 1
+    assert read == 2 * ["train", "val"]
 
 
 def test_the_whole_story(tmp_path, monkeypatch):

@@ -83,6 +83,15 @@ def test_embeddings_of_two_columns_do_not_overlap():
     assert torch.equal(vectors[1], embed.table.weight[[0, 9]])
 
 
+def test_embeddings_begin_as_those_of_the_space_they_are_compared_with():
+    """Glorot's deviation, sqrt(2 / (identifiers + 16)), column by column."""
+    torch.manual_seed(0)
+    sizes = (100, 2000)
+    columns = Embeddings(Task("t", (2,), 1, "bce", sizes)).table.weight.detach().split(sizes)
+    for size, column in zip(sizes, columns, strict=True):
+        assert float(column.std()) == pytest.approx((2 / (size + 16)) ** 0.5, rel=0.06)
+
+
 # ------------------------------------------------------------------------------------------------------------- training
 
 CLICKS = "clicks:rows=600"

@@ -20,6 +20,7 @@ from untrained.papers import (  # noqa: F401 - they register themselves
     sigeo,
     sigeo_ctr,
     sigeo_figures,
+    sigeo_resnet,
     sigeo_warmup,
 )
 from untrained.papers._item import ITEMS as ITEMS

@@ -1,7 +1,6 @@
 """SiGeo (Zhou et al., arXiv:2311.13169), Table 3: candidates that are trained a little before they are judged.
 
-Its other experiments after a warm-up are about recommenders (Figures 3 and 4, Tables 1 and 5). Table 4 trains the
-winners of six searches for 1,440 epochs under a teacher: not done here.
+Its other experiments after a warm-up are about recommenders (Figures 3 and 4, Tables 1 and 5; sigeo_ctr.py).
 """
 
 from untrained.papers._item import Effort, Findings, Line, item

@@ -173,7 +173,8 @@ def _of_clicks(
         return None
     worth = {arch: -said["loss"] for arch, said in found.items()}
     reached = {arch: 100 * said["auc"] for arch, said in found.items()}
-    effort = references.RECIPE.epochs, len(references.fewer(source.parts[TRAIN]))
+    rows = len(references.fewer(source.parts[TRAIN]))
+    effort = references.shorter(rows).epochs, rows
     told = concluded(groups, reached, worth, run, effort, perf_counter() - start).save(run.folder)
     winner = max(worth, key=lambda arch: worth[arch])
     entries = references.compared(space, winner, *same)

@@ -37,13 +37,13 @@ from untrained.training._subject import Chosen
 from untrained.training.ctr_metrics import losses
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
-from untrained.training.recipes import RECIPES
+from untrained.training.recipes import RECIPES, Recipe
 from untrained.training.train import Interrupted, train
 from untrained.training.trained import FILE, Trained
 from untrained.types import PASSING, Arch, Failure
 
 RECIPE = RECIPES["ctr"]
-ROWS = 20_000  # that a candidate learns from, at most
+SEEN = 100_000  # rows that a candidate is shown, at most: few of them often, or many of them once
 TRAININGS, FOLDER, FOUND = "trainings.json", "references", "found"
 
 
@@ -90,17 +90,18 @@ def validated(
     """What the val part says of each after a training from scratch: loss and auc; those that failed are left out. Each
     is written down when it is done, so that the same call goes on."""
     parts = {name: fewer(source.parts[name]) for name in (TRAIN, VAL)}
+    how = shorter(len(parts[TRAIN]))
     path, found = folder / TRAININGS, dict[Arch, dict[str, float]]()
     known, new = _read(path), 0
     seen = fingerprint(source.batch(64, seed))
     for done, arch in enumerate(archs):
         if watch:
             watch(Progress("confirming", done, len(archs), new, 1))
-        key = f"{RECIPE.label} {arch.space} {arch} {data} {seen} {len(parts[TRAIN])} rows, seed {seed}, {crew.device}"
+        key = f"{how.label} {arch.space} {arch} {data} {seen} {len(parts[TRAIN])} rows, seed {seed}, {crew.device}"
         if key not in known:
             chosen = Chosen(str(arch), arch.space, subject_of(arch, space, crew.device), data, source, None)
             try:
-                said = attempt(_fit, chosen, parts, seed, crew)
+                said = attempt(_fit, chosen, how, parts, seed, crew)
             except KeyboardInterrupt:
                 raise Interrupted(
                     f"stopped by Ctrl-C; what was trained is in {path}, and the same command goes on"
@@ -124,11 +125,11 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         return known
 
 
-def _fit(chosen: Chosen, parts: dict[str, Part], seed: int, crew: Crew) -> dict[str, float]:
-    trainer = Trainer(chosen, RECIPE, parts, crowd(crew.device), seed)
+def _fit(chosen: Chosen, how: Recipe, parts: dict[str, Part], seed: int, crew: Crew) -> dict[str, float]:
+    trainer = Trainer(chosen, how, parts, crowd(crew.device), seed)
     limit = seconds(crew.time_limit) if crew.time_limit else inf
     with random_state(seed), fastest_kernels(crew.device):
-        ended = trainer.run(lambda: None, RECIPE.epochs * trainer.steps, None, limit, lambda: None)
+        ended = trainer.run(lambda: None, how.epochs * trainer.steps, None, limit, lambda: None)
     if ended == "time":
         raise Unscorable("timeout", f"took longer than {crew.time_limit}")
     if "auc" not in trainer.best:
@@ -137,9 +138,16 @@ def _fit(chosen: Chosen, parts: dict[str, Part], seed: int, crew: Crew) -> dict[
 
 
 def fewer(part: Part) -> Part:
-    """Rows from all over the part, where it has more than a candidate may take."""
-    step = ceil(len(part) / ROWS)
+    """Rows from all over the part, where it has more than a candidate may see."""
+    step = ceil(len(part) / SEEN)
     return Rows(part.values[::step]) if isinstance(part, Rows) and step > 1 else part
+
+
+def shorter(rows: int) -> Recipe:
+    """The recipe with as many epochs as a candidate may take: the winner is trained on all rows, so it is chosen among
+    networks that saw as many of them as the time allows."""
+    epochs = max(1, min(RECIPE.epochs, SEEN // max(rows, 1)))
+    return RECIPE.configured(epochs=epochs, warm_up=min(RECIPE.warm_up, epochs / 10))
 
 
 def compared(

@@ -6,7 +6,8 @@ dlrm      dot products of all pairs of embeddings, and of the dense columns as o
 deepfm    a factorisation machine and a deep network on the same embeddings (Guo et al. 2017)
 autoint   self-attention among embeddings beside a deep network (AutoInt+, Song et al. 2019)
 
-Small on purpose: embeddings of 16 numbers as in the space they are compared with, and layers of 128 and 64. A table may
+Small on purpose: embeddings of 16 numbers and layers of 128 and 64. Embeddings begin as in the space they are compared
+with: from much smaller numbers dot products hardly move at first, and DLRM would look worse than it is. A table may
 have no dense columns or no identifiers.
 """
 
@@ -34,7 +35,8 @@ class Embeddings(nn.Module):
         self.dense, self.fields = task.input_shape[0] - len(task.vocabularies), len(task.vocabularies)
         self.register_buffer("offsets", sizes.cumsum(0)[:-1], persistent=False)
         self.table = nn.Embedding(max(int(sizes.sum()), 1), width)
-        nn.init.normal_(self.table.weight, std=0.03)
+        for rows in self.table.weight.data.split([*task.vocabularies] or [1]):  # type: ignore[no-untyped-call]
+            nn.init.xavier_normal_(rows)
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return rows[:, : self.dense], self.table(rows[:, self.dense :].long() + self.offsets)
