@@ -213,7 +213,8 @@ def test_a_run_of_the_former_version_goes_on(tmp_path):
 
 
 def test_how_many_networks_were_looked_at_together_is_in_the_account(run_folder):
-    found = search("nasbench201(channels=2,cells=1)", budget=6, data="noise", population=4, run=run_folder, workers=1)
+    asked = {"budget": 6, "data": "noise", "workers": 1, "population": 4, "run": run_folder}
+    found = search("nasbench201(channels=2,cells=1)", **asked, input_size=16)
     (row,) = found.run.workers
     assert 3 <= row["batched"] < row["networks"] == 6
     assert f"<dd>{row['batched']} networks</dd>" in found.report().read_text()

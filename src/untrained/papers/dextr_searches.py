@@ -122,9 +122,11 @@ def _best(effort: Effort, hunt: Hunt, stage: str) -> Found:
 
 
 def _pictures(effort: Effort) -> str:
-    return images_of("imagenet", effort.data_root) or "photos"
+    found = (images_of(name, effort.data_root) for name in ("imagenet", "photos"))
+    return next(filter(None, found), "noise")
 
 
 def _looked(effort: Effort) -> str:
     shown = _pictures(effort)
-    return "" if shown != "photos" else "Networks look at crops of two photographs, since ImageNet is not at hand."
+    seen = {"photos": "crops of two photographs", "noise": "noise"}
+    return f"Networks look at {seen[shown]}, since ImageNet is not at hand." if shown in seen else ""
