@@ -19,6 +19,8 @@ from untrained.strategies.screen import Listed
 from untrained.strategies.search import Progress, Watcher
 from untrained.types import FRESH, Arch, Record
 
+DEAR = 1000  # forward passes of one sample: networks that take as many are worth a process each, however few they are
+
 
 @dataclass(frozen=True)
 class Crew:
@@ -49,7 +51,8 @@ def scored(
     samples = Samples.of(source, single, seeds)
     job = job_for(space, single, samples, crew.device, typed, start, crew.population)
     limit = seconds(crew.time_limit) if crew.time_limit else None
-    hiring = hired(job, crew.workers, crew.ray, limit, len(archs), later=begun(store_at))
+    dear = sum(proxy.samples * proxy.cost for proxy in single) >= DEAR
+    hiring = hired(job, crew.workers, crew.ray, limit, None if dear else len(archs), later=begun(store_at))
     with hiring as executor, Store(store_at) as store:
         evaluate = ProxyEvaluator(samples, single, executor, crew.device, store, start.init if start else FRESH)
 
