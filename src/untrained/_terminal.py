@@ -30,6 +30,7 @@ from untrained.types import Arch, Failure
 
 TOP = 10
 TIMED = 4  # architectures a worker before the whole is estimated
+ROOMY = 100  # columns of a terminal that shows every statistic
 _NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
 
 
@@ -227,18 +228,22 @@ def show_facts(facts: dict[str, Any]) -> None:
 
 
 def show_trust(found: Trust, page: Path) -> None:
-    """Proxies, best first: rank correlation with its interval, the others' statistics, and what failed."""
+    """Proxies, best first: rank correlation with its interval, what failed, and, where there is room for it, more
+    statistics; the page has them all."""
     console = Console()
     title = f"Rank correlation with {found.truth_about} ({len(found.archs):,} architectures)"
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
-    for name in ("proxy", "Spearman", "95 %", "Kendall", "top 10 %", "regret", "n", "failed", "forwards"):
-        table.add_column(name, justify="left" if name == "proxy" else "right")
+    note = "cost: in forward passes"
+    table = Table(title=escape(title), title_justify="left", caption=note, caption_justify="left", box=SIMPLE_HEAD)
+    more = {"Kendall": ("kendall", 3), "top 10 %": ("top_overlap", 2)} if console.width >= ROOMY else {}
+    more |= {"regret": ("regret", 2)}
+    for name in ("proxy", "Spearman", "95 %", *more, "n", "failed", "cost"):
+        table.add_column(name, justify="left" if name == "proxy" else "right", no_wrap=True)
     for row in found.judged:
         main = row.statistics["spearman"]
         between = (
             f"{main.low:.2f} to {main.high:.2f}" if main and main.low is not None and main.high is not None else ""
         )
-        told = [_told(row, name, digits) for name, digits in (("kendall", 3), ("top_overlap", 2), ("regret", 2))]
+        told = [_told(row, *how) for how in more.values()]
         cost = "" if row.cost is None else f"{row.cost:g}"
         style = "bold" if row.kind == "baseline" else None
         failed = str(row.failed) if row.failed else ""
