@@ -126,7 +126,43 @@ def test_a_network_that_looks_at_its_own_numbers_is_refused_in_one_line(tmp_path
     with pytest.raises(UsageError, match=r"cannot be recorded: .*; put graphs=False in the recipe") as caught:
         trained(tmp_path / "a", data, REPLAYED, what=Looks(), device="cuda")
     assert "\n" not in str(caught.value)
+    assert torch.cuda.get_sync_debug_mode() == 0
     assert trained(tmp_path / "b", data, EPOCHS, what=Looks(), device="cuda").ended == "epochs"
+    assert trained(tmp_path / "c", data, REPLAYED, what=still(), device="cuda").ended == "epochs"
+
+
+def kept() -> int:
+    """Bytes that stay in use when a tensor which two streams read is gone."""
+    before = torch.cuda.memory_stats()["active_bytes.all.current"]
+    torch.empty(2**24, device="cuda").record_stream(torch.cuda.Stream())
+    torch.cuda.synchronize()
+    torch.empty(1, device="cuda")  # whoever asks for memory first sees what has become free
+    return int(torch.cuda.memory_stats()["active_bytes.all.current"] - before)
+
+
+def test_a_recording_that_breaks_off_leaves_nothing_behind():
+    """Neither in the generator nor in memory nor in the stream; and what was recorded before can still be replayed."""
+    ones = torch.ones(1000, device="cuda")
+
+    def chance(inputs: Tensor, targets: Tensor) -> Tensor:
+        return F.dropout(inputs, 0.5).sum()
+
+    def breaks(inputs: Tensor, targets: Tensor) -> Tensor:
+        return inputs * float(inputs.sum()) if torch.cuda.is_current_stream_capturing() else chance(inputs, targets)
+
+    def told(call: Callable[[Tensor, Tensor], Tensor]) -> float:
+        torch.manual_seed(5)
+        return float(call(ones, ones))
+
+    launched, stream = told(chance), torch.cuda.current_stream()
+    earlier, broken, later = Replayed(chance, "cuda"), Replayed(breaks, "cuda"), Replayed(chance, "cuda")
+    assert [told(call) for call in [earlier] * (WARM + 1) + [broken] * WARM] == [launched] * (2 * WARM + 1)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"cannot be recorded: .*; put graphs=False in the recipe"):
+            told(broken)
+    assert torch.cuda.current_stream() == stream
+    assert kept() < 2**20
+    assert [told(call) for call in [chance, earlier] + [later] * (WARM + 1)] == [launched] * (WARM + 3)
 
 
 # ---------------------------------------------------------------------------------------------------------- the loop

@@ -149,7 +149,7 @@ def random_state(seed: int) -> Iterator[None]:
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(range(torch.cuda.device_count())):  # unnamed, torch warns of there being several
         try:
-            _seed(seed)
+            seed_torch(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002 - models of strangers draw from the global state
             yield
@@ -158,7 +158,7 @@ def random_state(seed: int) -> Iterator[None]:
             np.random.set_state(numpy_state)  # noqa: NPY002
 
 
-def _seed(seed: int) -> None:
+def seed_torch(seed: int) -> None:
     """`torch.manual_seed`, which writes down a stack trace for every kind of device that is not there: 0.8 ms."""
     torch.default_generator.manual_seed(seed)
     if (there := torch.accelerator.current_accelerator(check_available=True)) is not None:

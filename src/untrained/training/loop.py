@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from untrained.data.parts import TRAIN, VAL, Part
+from untrained.probe.guard import seed_torch
 from untrained.rng import seed_for
 from untrained.training import _checkpoint
 from untrained.training._crowd import Alone, Several
@@ -86,7 +87,7 @@ class Trainer:
         """One step."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.rate_at(self.step, self.steps)
-        torch.manual_seed(seed_for("step", self.seed, self.step))  # for dropout and drop path
+        seed_torch(seed_for("step", self.seed, self.step))  # for dropout and drop path
         loss = self.gradients(laid(batch.inputs, self.layout), batch.targets)
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
