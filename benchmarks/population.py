@@ -40,6 +40,7 @@ from torch.nn import functional as F
 from untrained.data import load
 from untrained.engine import Job, ProxyEvaluator, Samples, Store, hired
 from untrained.engine.executor import threads
+from untrained.probe.products import convolved
 from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
@@ -256,19 +257,12 @@ def folds(options: argparse.Namespace) -> None:
     table("kernel", "channels", "pixels", "grouped convolution, ms", "products, ms")
     for kernel in (1, 3):
         for C, side in ((16, 64), (32, 32), (64, 16)):
-            x = torch.randn(N, G * C, side, side, device=device)
-            w = torch.randn(G * C, C, kernel, kernel, device=device)
-            grouped = timed(partial(F.conv2d, x, w, None, 1, kernel // 2, 1, G), device)
-            product = timed(partial(products, x, w, G), device)
+            x = torch.randn(N, G, 1, C, side, side, device=device)
+            w = torch.randn(G, C, C, kernel, kernel, device=device)
+            stacked = x.flatten(1, 3), w.flatten(0, 1)
+            grouped = timed(partial(F.conv2d, *stacked, None, 1, kernel // 2, 1, G), device)
+            product = timed(partial(convolved, x, w, None, 1, kernel // 2, 1), device)
             print(f"| {kernel} | {C} | {side} | {grouped:.3f} | {product:.3f} |", flush=True)
-
-
-def products(x: torch.Tensor, w: torch.Tensor, G: int) -> torch.Tensor:
-    """The same convolution, as (N G) products of (out, in k k) and (in k k, positions)."""
-    N, kernel, (rows, columns) = len(x), w.shape[-1], x.shape[2:]
-    patches = x if kernel == 1 else F.unfold(x, kernel, padding=kernel // 2)
-    X = patches.reshape(N, G, -1, rows * columns)
-    return (w.reshape(1, G, w.shape[0] // G, -1) @ X).reshape(N, -1, rows, columns)
 
 
 def timed(work: Callable[[], object], device: str, repeats: int = 20) -> float:

@@ -4,8 +4,9 @@ import random
 
 import numpy as np
 import torch
+from torch import nn
 
-from untrained.probe.guard import random_state
+from untrained.probe.guard import named, random_state
 
 
 def draws() -> list[float]:
@@ -32,3 +33,10 @@ def test_seeding_does_not_write_down_where_it_was_asked_for(monkeypatch):
     monkeypatch.setattr(torch, "manual_seed", lambda seed: 1 / 0)
     with random_state(5):
         draws()
+
+
+def test_modules_have_the_names_and_the_order_that_torch_gives_them():
+    shared = nn.Sequential(nn.ReLU(), nn.Linear(2, 2))
+    model = nn.Sequential(nn.Sequential(nn.Tanh(), shared), nn.ModuleDict({"again": shared, "own": nn.Linear(2, 1)}))
+    model.register_module("none", None)
+    assert [(name, module) for module, name in named(model).items()] == list(model.named_modules())

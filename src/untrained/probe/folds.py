@@ -1,43 +1,30 @@
 """Folds: how one call of a torch function does the work of many networks.
 
-A stack holds one value of each of G calls, (G, *shape); a stack may be a Jet, whose tail is (2, G, *shape). A fold lays
-the stacks of all arguments so that the function, or another that means the same, answers for all of them at once:
+A fold lays the stacks of all arguments so that the function, or another that means the same, answers for all of them at
+once (`layouts.py`):
 
     channels    (N, G C, ...): convolutions with G times the groups, batch and group norms
     samples     (G N, C, ...): pooling
     entries     as they are: functions of each entry, sums and products (shapes filled up so that they broadcast)
     products    a batch of matrices: linear layers, matrix products, attention
-    mapped      reshaping, joining, averaging: whatever is linear and has no weights, by `torch.vmap`
+    moved       reshaping, joining, averaging: whatever is linear and has no weights (`moves.py`)
 
 Functions without a fold are called once a network. This file knows nothing of networks and their order of calls.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from untrained.probe import moves as moves  # has folds of its own
+from untrained.probe import products
 from untrained.probe.guard import norm_call
 from untrained.probe.jets import Jet, names
-from untrained.probe.rules.structure import LIFTING, LINEAR, linear
-from untrained.probe.signatures import Signature, tensors_of
-
-Fold = Callable[..., Any]  # (G, function, *arguments), tensors among them as stacks
-FOLDS: dict[Callable[..., Any], Fold] = {}
-
-
-def fold(*spellings: str) -> Callable[[Fold], Fold]:
-    """Register a fold for functions by name, and for their in-place and operator spellings."""
-
-    def register(body: Fold) -> Fold:
-        for name in spellings:
-            for spelling in (name, f"__{name}__", f"{name}_", f"__i{name}__", f"__r{name}__"):
-                FOLDS.update(dict.fromkeys(names(spelling), body))
-        return body
-
-    return register
+from untrained.probe.layouts import FOLDS, broadcasting, channels, deepened, each, fold, from_channels, from_samples
+from untrained.probe.layouts import samples as samples
+from untrained.probe.signatures import Signature
 
 
 def folded(signature: Signature, stacks: list[Tensor], device: torch.device) -> Any:
@@ -52,50 +39,8 @@ def folded(signature: Signature, stacks: list[Tensor], device: torch.device) -> 
     return signature.call(stacks, device, function)
 
 
-# ---------------------------------------------------------------------------------------------------------- layouts
-
-
-def each(move: Callable[[Tensor, int], Tensor], x: Any) -> Any:
-    """`move(tensor, first)` of a stack or of value and tail of a jet; `first` is the axis that counts networks."""
-    return Jet.of(move(x.value, 0), move(x.tail, 1)) if isinstance(x, Jet) else move(x, 0)
-
-
-def channels(x: Any) -> Any:
-    """(G, N, C, ...) -> (N, G C, ...); moves nothing in memory where there is one sample."""
-    return each(lambda t, first: t.transpose(first, first + 1).flatten(first + 1, first + 2), x)
-
-
-def from_channels(x: Any, G: int) -> Any:
-    return each(lambda t, first: torch.unflatten(t, first + 1, (G, -1)).transpose(first, first + 1), x)
-
-
-def samples(x: Any) -> Any:
-    """(G, N, ...) -> (G N, ...)."""
-    return each(lambda t, first: t.flatten(first, first + 1), x)
-
-
-def from_samples(x: Any, G: int) -> Any:
-    return each(lambda t, first: torch.unflatten(t, first, (G, -1)), x)
-
-
-def broadcasting(*stacks: Any) -> list[Any]:
-    """Stacks with as many axes as the largest, and numbers as they are."""
-    ndim = max(x.ndim for x in stacks if isinstance(x, Tensor))
-    return [_deepened(x, ndim - x.ndim) if isinstance(x, Tensor) else x for x in stacks]
-
-
-def _deepened(x: Any, missing: int) -> Any:
-    """(G, *shape) -> (G, 1, ..., *shape)."""
-    if not missing:
-        return x
-    return each(lambda t, first: t.reshape(*t.shape[: first + 1], *(1,) * missing, *t.shape[first + 1 :]), x)
-
-
 def _flat(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.flatten(0, 1)
-
-
-# ------------------------------------------------------------------------------------------------------------ folds
 
 
 @fold("conv1d", "conv2d", "conv3d")
@@ -112,6 +57,10 @@ def _(
 ) -> Any:
     if input.ndim != weight.ndim:  # a single sample without its axis
         return None
+    if products.suit(input, weight, stride, padding, groups):
+        return each(
+            lambda t, first: products.convolved(t, weight, None if first else bias, stride, padding, dilation), input
+        )
     out = call.func(channels(input), _flat(weight), _flat(bias), stride, padding, dilation, G * groups)
     return from_channels(out, G)
 
@@ -193,6 +142,16 @@ def _(G: int, call: Signature, x: Any, y: Any, **kwargs: Any) -> Any:
 _PRODUCTS = frozenset(f for name in ("matmul", "bmm") for f in names(name, f"__{name}__"))
 
 
+@fold("einsum")
+def _(G: int, call: Signature, equation: str, *operands: Any) -> Any:
+    """With one letter more, which counts networks."""
+    if not all(isinstance(x, Tensor) for x in operands) or "." in equation or "->" not in equation or "Z" in equation:
+        return None
+    sources, _, result = equation.replace(" ", "").partition("->")
+    stacked = ",".join(f"Z{source}" for source in sources.split(","))
+    return torch.einsum(f"{stacked}->Z{result}", *operands)
+
+
 @fold("softmax", "log_softmax")
 def _(G: int, call: Signature, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     if dim is None:
@@ -204,23 +163,5 @@ def _(G: int, call: Signature, input: Any, dim: Any = None, *args: Any, **kwargs
 def _(
     G: int, call: Signature, query: Any, key: Any, value: Any, attn_mask: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    mask = None if attn_mask is None else _deepened(attn_mask, query.ndim - attn_mask.ndim)
+    mask = None if attn_mask is None else deepened(attn_mask, query.ndim - attn_mask.ndim)
     return call.func(query, key, value, mask, *args, **kwargs)
-
-
-def _mapped(lifting: bool) -> Fold:
-    def body(G: int, call: Signature, *args: Any, **kwargs: Any) -> Any:
-        stacks = [each(lambda t, _: t.contiguous(), x) for x in tensors_of((args, tuple(kwargs.values())))]
-
-        def mapped(*stacks: Tensor) -> Any:
-            return torch.vmap(lambda *rows: call.call(rows, stacks[0].device))(*stacks)
-
-        return (linear(mapped, lifting) if any(isinstance(x, Jet) for x in stacks) else mapped)(*stacks)
-
-    return body
-
-
-for _spellings, _lifting in ((LINEAR, False), (LIFTING, True)):
-    for _name in _spellings:
-        for _f in names(_name):
-            FOLDS.setdefault(_f, _mapped(_lifting))

@@ -112,7 +112,7 @@ def watching(
     model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = None, scoring: Scoring | None = None
 ) -> Iterator[None]:
     """Look at `model` as scoring does, or as a kind of `scoring` that does more; see the module's docstring."""
-    flags = [vars(module) for module in model.modules()]  # Module.__setattr__ would cost milliseconds a look
+    flags = [vars(module) for module in named(model)]  # Module.__setattr__ would cost milliseconds a look
     modes = [flag["training"] for flag in flags]
     try:
         for flag in flags:
@@ -129,6 +129,19 @@ def watching(
     finally:
         for flag, mode in zip(flags, modes, strict=True):
             flag["training"] = mode
+
+
+def named(model: nn.Module) -> dict[nn.Module, str]:
+    """`model.named_modules()` by module, in the same order, without a generator in a generator for every level."""
+    found: dict[nn.Module, str] = {}
+    ahead = [("", model)]
+    while ahead:
+        name, module = ahead.pop()
+        if module not in found:
+            found[module] = name
+            prefix = f"{name}." if name else ""
+            ahead += [(prefix + key, child) for key, child in reversed(module._modules.items()) if child is not None]
+    return found
 
 
 @contextmanager

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from untrained.errors import out_of_memory
-from untrained.probe.folds import each, folded
+from untrained.probe.folds import folded
 from untrained.probe.jets import Jet
+from untrained.probe.layouts import each
 from untrained.probe.signatures import Signature, tensors_of
 from untrained.probe.tape import Call, Ref, Tape
 

@@ -26,7 +26,8 @@ from untrained.probe.jets import Jet
 from untrained.probe.lockstep import Piece, Played, Tally, play
 from untrained.probe.probe import Probe, logits
 from untrained.probe.signatures import META, Signatures
-from untrained.probe.tape import Ref, Tape, write
+from untrained.probe.tape import Ref, Tape
+from untrained.probe.writing import write
 from untrained.rng import seed_for
 
 FEW = 16  # values that a batch norm must see a channel
@@ -82,6 +83,7 @@ class _Company:
 
     def __init__(self, probes: Sequence[Probe], view: View, known: Signatures, tally: Tally | None) -> None:
         self.probes, self.view, self.known, self.tally = probes, view, known, tally
+        self._written: dict[Probe, tuple[tuple[int, ...], Tape]] = {}  # for which shape
 
     def look(self) -> None:
         with full_precision(), torch.inference_mode(False), torch.no_grad():
@@ -92,7 +94,7 @@ class _Company:
 
     def _features(self) -> None:
         inputs = [probe.batch.inputs for probe in self.probes]
-        tapes = self._tapes(tuple(inputs[0].shape), features=True)
+        tapes = self._tapes(tuple(inputs[0].shape))
         there = list(self._played(tapes, inputs, lambda tape: [tape.output, *(f.ref for f in tape.features)]))
         seen = _on_cpu([played[tape.output] for _, tape, played in there])
         for (probe, tape, played), outputs in zip(there, seen, strict=True):
@@ -117,7 +119,7 @@ class _Company:
                 probe._ratios.update(mine)
 
     def _motions(self, shape: tuple[int, ...]) -> None:
-        tapes = self._tapes((1, *shape), features=False)
+        tapes = self._tapes((1, *shape))
         with torch.inference_mode():
             planes = [probe.plane(shape) for probe in self.probes]
             starts = [Jet.of(u1, torch.stack([u2, -u1])) for u1, u2 in planes]
@@ -127,16 +129,26 @@ class _Company:
         for (probe, _), (value, velocity, acceleration) in zip(moved, motions, strict=True):
             probe._jets[shape] = value, velocity, acceleration
 
-    def _tapes(self, shape: tuple[int, ...], features: bool) -> list[Tape | None]:
+    def _tapes(self, shape: tuple[int, ...]) -> list[Tape | None]:
         """What could be written down, and of that what can be played together."""
+        made = [self._tape(probe, shape) for probe in self.probes]
+        return [tape if tape and not _delicate(tape) else None for tape in made]
 
-        def tape(probe: Probe) -> Tape | None:
-            fake = torch.empty(*shape, dtype=probe.batch.inputs.dtype, device=META)
-            seed = seed_for("forward", probe.seed)
-            made = write(probe.model, fake, self.known, seed=seed, read=logits, features=features)
-            return made if isinstance(made, Tape) and not _delicate(made) else None
-
-        return [tape(probe) for probe in self.probes]
+    def _tape(self, probe: Probe, shape: tuple[int, ...]) -> Tape | None:
+        """The tape of a network, which at another size is mostly the first one with other sizes."""
+        fake = torch.empty(*shape, dtype=probe.batch.inputs.dtype, device=META)
+        before = self._written.get(probe)
+        if before is not None:
+            first, tape = before
+            again = tape if first == shape else tape.resized(fake, self.known)
+            if again is not None:
+                return again
+        seed = seed_for("forward", probe.seed)
+        made = write(probe.model, fake, self.known, seed=seed, read=logits)
+        if not isinstance(made, Tape):
+            return None
+        self._written[probe] = shape, made
+        return made
 
     def _played(
         self, tapes: Sequence[Tape | None], inputs: Sequence[Tensor], wanted: Callable[[Tape], Iterable[Ref]]

@@ -35,6 +35,10 @@ class Fake(NamedTuple):
     stride: tuple[int, ...]
     dtype: torch.dtype
 
+    @staticmethod
+    def of(tensor: Tensor) -> "Fake":
+        return Fake(tensor.shape, tensor.stride(), tensor.dtype)
+
     def made(self) -> Tensor:
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=META)
 
@@ -60,6 +64,16 @@ class Signature:
         kwargs = {name: filled(argument, given, device) for name, argument in self.kwargs.items()}
         return (func or self.func)(*args, **kwargs)
 
+    @property
+    def made(self) -> list[Fake]:
+        """What is new after a call: the results that are no inputs, or the input that was overwritten."""
+        return [self.inputs[0]] if self.overwrites else [told for told in self.results if isinstance(told, Fake)]
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What the calls after this one may hang on, besides sizes."""
+        return self.overwrites, self.views, [told if isinstance(told, int) else told.dtype for told in self.results]
+
     def operations(self) -> tuple[Operation, ...]:
         """What one call does, counted when first asked for."""
         if self.counted is None:
@@ -75,6 +89,8 @@ class Signatures:
 
     def __init__(self) -> None:
         self._known: dict[Any, Signature | None] = {}
+        self.passages: dict[Any, Any] = {}  # of blocks, by their kind and their input (`passages.py`)
+        self._resized: dict[tuple[Signature, tuple[Fake, ...]], Signature | None] = {}
 
     def find(self, key: Any, tensors: list[Tensor], func: Any, args: Any, kwargs: Any) -> Signature | None:
         """The signature of an outlined call; None where it answers with facts, such as a shape."""
@@ -86,11 +102,30 @@ class Signatures:
         except TypeError:
             raise Unwritten(f"an argument of {func} is of an unknown type") from None
 
+    def resized(self, signature: Signature, inputs: tuple[Fake, ...]) -> Signature | None:
+        """The signature with the same settings for other tensors; None where it does not answer in the same form."""
+        try:
+            return self._resized[signature, inputs]
+        except KeyError:
+            found = self._resized[signature, inputs] = self._refilled(signature, inputs)
+            return found
+
+    def _refilled(self, signature: Signature, inputs: tuple[Fake, ...]) -> Signature | None:
+        def found(*args: Any, **kwargs: Any) -> Signature | None:
+            key, tensors = outlined(signature.func, args, kwargs)
+            return self.find(key, tensors, signature.func, args, kwargs)
+
+        try:
+            other: Signature | None = signature.call([fake.made() for fake in inputs], META, found)
+        except Exception:  # the network will raise it, or do something else
+            return None
+        return other if other is not None and other.form == signature.form else None
+
 
 def _learned(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[Tensor]) -> Signature | None:
     """Ask torch what comes out."""
     refuse(func)
-    inputs = tuple(Fake(t.shape, t.stride(), t.dtype) for t in tensors)
+    inputs = tuple(map(Fake.of, tensors))
     fresh = [fake.made() for fake in inputs]
     given = iter(fresh)
     args = tuple([filled(argument, given) for argument in args])
@@ -105,7 +140,7 @@ def _learned(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[Tensor]
     written = [place for place, tensor in enumerate(fresh) if tensor._version]
     if written and (written != [0] or [places.get(id(t)) for t in made] != [0]):
         raise Unwritten(f"{func} writes into one of its arguments")
-    results = tuple([places.get(id(t), Fake(t.shape, t.stride(), t.dtype)) for t in made])
+    results = tuple([places.get(id(t), Fake.of(t)) for t in made])
     views = any(t._is_view() for t in made)
     return Signature(func, args, kwargs, inputs, result, results, bool(written), views)
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from untrained._stamp import stamped
 from untrained.errors import UsageError
 from untrained.spaces._blocks import drop_path
 from untrained.spaces._sketch import Layers
@@ -53,7 +54,10 @@ class Transformer(nn.Module):
         self.patches = _Patches(channels, layers.embed, style.patch)
         self.cls_token = nn.Parameter(torch.empty(1, 1, layers.embed))
         self.pos_embed = nn.Parameter(torch.empty(1, 1 + rows * columns, layers.embed))
-        self.blocks = nn.ModuleList(_Block(layers, i, style) for i in range(len(layers.heads)))
+        inner = [int(layers.embed * ratio) for ratio in layers.ratios]
+        drops = [style.drop_path * i / (style.deepest - 1) for i in range(len(inner))]
+        shapes = zip(layers.heads, inner, drops, strict=True)
+        self.blocks = nn.ModuleList(_block(layers.embed, h, f, style, drop) for h, f, drop in shapes)
         self.norm = _Norm(layers.embed)
         self.head = _Linear(layers.embed, task.num_classes)
         self.register_buffer("distances", _distances(rows, columns), persistent=False)
@@ -83,13 +87,12 @@ def grid(task: Task, patch: int) -> tuple[int, int, int]:
 class _Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x))."""
 
-    def __init__(self, layers: Layers, index: int, style: Style) -> None:
+    def __init__(self, E: int, h: int, f: int, style: Style, drop_path: float) -> None:
         super().__init__()
-        E, h, f = layers.embed, layers.heads[index], int(layers.embed * layers.ratios[index])
         self.attn_layer_norm, self.ffn_layer_norm = _Norm(E), _Norm(E)
         self.attn = _Attention(E, h, style)
         self.fc1, self.gelu, self.fc2 = _Linear(E, f), nn.GELU(), _Linear(f, E)
-        self.drop_path = style.drop_path * index / (style.deepest - 1)
+        self.drop_path = drop_path
 
     def forward(self, x: Tensor, distances: Tensor, h: int, f: int) -> Tensor:
         x = x + self._dropped(self.attn(self.attn_layer_norm(x), distances, h))
@@ -97,6 +100,9 @@ class _Block(nn.Module):
 
     def _dropped(self, x: Tensor) -> Tensor:
         return drop_path(x, self.drop_path) if self.training and self.drop_path else x
+
+
+_block = stamped(_Block)
 
 
 class _Attention(nn.Module):

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from untrained._stamp import stamped
 from untrained.errors import UsageError, unknown
 from untrained.spaces._blocks import FactorizedReduce, ReLUConvBN, drop_path
 from untrained.spaces._darts_ops import operation
 from untrained.spaces._genotype import Genotype, Wiring
 from untrained.types import Task
 
+_conv_norm, _reduction = stamped(ReLUConvBN), stamped(FactorizedReduce)
 STEMS = ("cifar", "tiny_imagenet", "imagenet", "imagenet_search")  # the last is Zero-Cost-PT's: wider by three
 
 
@@ -68,10 +70,8 @@ class Cell(nn.Module, ABC):
         super().__init__()
         older, newer, c, affine = *place.before, place.channels, not search
         reduced = place.after_reduction
-        self.preprocess0 = (
-            FactorizedReduce(older, c, affine=affine) if reduced else ReLUConvBN(older, c, 1, affine=affine)
-        )
-        self.preprocess1 = ReLUConvBN(newer, c, 1, affine=affine)
+        self.preprocess0 = _reduction(older, c, affine=affine) if reduced else _conv_norm(older, c, 1, affine=affine)
+        self.preprocess1 = _conv_norm(newer, c, 1, affine=affine)
         self.kind, self.concat, self.nodes = place.kind, concat, range(2, 2)
 
     def forward(self, older: Tensor, newer: Tensor, how: Any) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from untrained._stamp import stamped
 from untrained.errors import UsageError
 from untrained.spaces._blocks import ReLUConvBN, Zero
 from untrained.spaces._counts import Conv, Counts, halves_twice, reduction, total
@@ -80,7 +81,7 @@ class _Network(nn.Module):
         stages: list[nn.Module] = []
         for stage in range(3):
             if stage:
-                stages.append(ResidualBlock(c, 2 * c))
+                stages.append(_residual(c, 2 * c))
                 c *= 2
             stages.extend(cell(c) for _ in range(cells))
         self.stem = nn.Sequential(
@@ -169,6 +170,7 @@ class _MixedCell(_Cell):
             lend(self.get_submodule(f"edges.{e}.{OPS.index(op)}"), cell.get_submodule(f"edges.{e}"))
 
 
+@stamped
 def _operation(op: str, channels: int) -> nn.Module:
     if op == "none":
         return Zero()
@@ -191,6 +193,9 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.conv_b(self.conv_a(x)) + self.downsample(x)
         return out
+
+
+_residual = stamped(ResidualBlock)
 
 
 def _counts(space: Space, arch: Arch, task: Task) -> Counts | None:

@@ -1,0 +1,67 @@
+"""Stacks and how they are laid out: what all folds are written with.
+
+A stack holds one value of each of G calls, (G, *shape); a stack may be a Jet, whose tail is (2, G, *shape). A fold does
+the work of G calls at once. This file knows how stacks lie in memory, and nothing of what is computed with them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from untrained.probe.jets import Jet, names
+
+Fold = Callable[..., Any]  # (G, signature, *arguments), tensors among them as stacks; None: there is no way
+FOLDS: dict[Callable[..., Any], Fold] = {}
+
+
+def fold(*spellings: str) -> Callable[[Fold], Fold]:
+    """Register a fold for functions by name, and for their in-place and operator spellings."""
+
+    def register(body: Fold) -> Fold:
+        for name in spellings:
+            for spelling in (name, f"__{name}__", f"{name}_", f"__i{name}__", f"__r{name}__"):
+                FOLDS.update(dict.fromkeys(names(spelling), body))
+        return body
+
+    return register
+
+
+def each(move: Callable[[Tensor, int], Any], x: Any) -> Any:
+    """`move(tensor, first)` of a stack or of value and tail of a jet; `first` is the axis that counts networks."""
+    if not isinstance(x, Jet):
+        return move(x, 0)
+    value, tail = move(x.value, 0), move(x.tail, 1)
+    return tuple(map(Jet.of, value, tail)) if isinstance(value, tuple) else Jet.of(value, tail)
+
+
+def channels(x: Any) -> Any:
+    """(G, N, C, ...) -> (N, G C, ...); moves nothing in memory where there is one sample."""
+    return each(lambda t, first: t.transpose(first, first + 1).flatten(first + 1, first + 2), x)
+
+
+def from_channels(x: Any, G: int) -> Any:
+    return each(lambda t, first: torch.unflatten(t, first + 1, (G, -1)).transpose(first, first + 1), x)
+
+
+def samples(x: Any) -> Any:
+    """(G, N, ...) -> (G N, ...)."""
+    return each(lambda t, first: t.flatten(first, first + 1), x)
+
+
+def from_samples(x: Any, G: int) -> Any:
+    return each(lambda t, first: torch.unflatten(t, first, (G, -1)), x)
+
+
+def broadcasting(*stacks: Any) -> list[Any]:
+    """Stacks with as many axes as the largest, and numbers as they are."""
+    ndim = max(x.ndim for x in stacks if isinstance(x, Tensor))
+    return [deepened(x, ndim - x.ndim) if isinstance(x, Tensor) else x for x in stacks]
+
+
+def deepened(x: Any, missing: int) -> Any:
+    """(G, *shape) -> (G, 1, ..., *shape)."""
+    if not missing:
+        return x
+    return each(lambda t, first: t.reshape(*t.shape[: first + 1], *(1,) * missing, *t.shape[first + 1 :]), x)

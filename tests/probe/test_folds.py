@@ -1,0 +1,135 @@
+"""Folds answer for many networks what the function answers for each of them.
+
+The expected values are the function's own, network by network; of a jet, those of its value and of each derivative.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from untrained.probe import products
+from untrained.probe.folds import folded
+from untrained.probe.jets import Jet
+from untrained.probe.signatures import Signatures, outlined
+
+G = 3
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def moving(*shape: int) -> Jet:
+    return Jet.of(drawn(G, *shape), drawn(2, G, *shape))
+
+
+def part(x: Any, place: int) -> Any:
+    return Jet.of(x.value[place], x.tail[:, place]) if isinstance(x, Jet) else x[place]
+
+
+def assert_same(func: Any, stacks: list[Any], arrange: Any) -> None:
+    """That the fold of `func(*arrange(*stacks))` holds, for each network, what the function answers."""
+    args = arrange(*(x.value[0] if isinstance(x, Jet) else x[0] for x in stacks))
+    key, tensors = outlined(func, args, {})
+    signature = Signatures().find(key, tensors, func, args, {})
+    assert signature is not None
+    found = folded(signature, stacks, torch.device("cpu"))
+    assert found is not None
+    found = found if isinstance(found, tuple) else (found,)
+    for place in range(G):
+        own = func(*arrange(*(part(x, place) for x in stacks)))
+        for ours, theirs in zip(found, own if isinstance(own, tuple) else (own,), strict=True):
+            pairs = [(part(ours, place), theirs)]
+            if isinstance(theirs, Jet):
+                pairs = [(ours.value[place], theirs.value), (ours.tail[:, place], theirs.tail)]
+            for one, other in pairs:
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+MOVES: dict[str, tuple[Any, Any]] = {
+    "reshape": (torch.reshape, lambda x: (x, (6, 20))),
+    "view": (Tensor.view, lambda x: (x, 2, 12, 5)),
+    "flatten": (torch.flatten, lambda x: (x, 1)),
+    "unsqueeze": (torch.unsqueeze, lambda x: (x, -1)),
+    "squeeze": (torch.squeeze, lambda x: (x[:, :1], 1)),
+    "transpose": (torch.transpose, lambda x: (x, 0, -1)),
+    "transpose back": (torch.transpose, lambda x: (x, 1, 2)),
+    "permute": (torch.permute, lambda x: (x, (3, 0, -2, 1))),
+    "permute by numbers": (Tensor.permute, lambda x: (x, 1, 0, 3, 2)),
+    "unbind": (torch.unbind, lambda x: (x, 2)),
+    "unbind from behind": (torch.unbind, lambda x: (x, -1)),
+    "part": (Tensor.__getitem__, lambda x: (x, (slice(None), 1, slice(1, None, 2)))),
+    "one": (Tensor.__getitem__, lambda x: (x, 1)),
+    "part from behind": (Tensor.__getitem__, lambda x: (x, (..., slice(0, 2)))),
+    "mean": (torch.mean, lambda x: (x, 1)),
+}
+
+
+@pytest.mark.parametrize("what", MOVES)
+@pytest.mark.parametrize("make", [drawn, moving])
+def test_what_moves_entries_moves_those_of_every_network(what, make):
+    func, arrange = MOVES[what]
+    stack = make(2, 3, 4, 5) if make is moving else drawn(G, 2, 3, 4, 5)
+    if what == "squeeze":
+        stack, arrange = (moving(2, 1, 4) if make is moving else drawn(G, 2, 1, 4)), lambda x: (x, 1)
+    assert_same(func, [stack], arrange)
+
+
+@pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, moving), (moving, drawn)])
+@pytest.mark.parametrize("dim", [1, -1])
+def test_joining(kinds, dim):
+    stacks = [make(2, 3, 3) if make is moving else drawn(G, 2, 3, 3) for make in kinds]
+    assert_same(torch.cat, stacks, lambda *parts: (list(parts), dim))
+
+
+@pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, drawn), (moving, moving)])
+def test_sums_of_products_by_letters(kinds):
+    """As attention with relative positions writes them."""
+    stacks = [
+        make(*shape) if make is moving else drawn(G, *shape)
+        for make, shape in zip(kinds, ((1, 2, 4, 5), (4, 3, 5)), strict=True)
+    ]
+    assert_same(torch.einsum, stacks, lambda q, r: ("bhqc,qkc->bhqk", q, r))
+
+
+CONVOLUTIONS = [  # kernel, stride, padding, dilation
+    ((1, 1), 1, 0, 1),
+    ((1, 1), (2, 2), 0, 1),
+    ((3, 3), 1, 1, 1),
+    ((3, 3), (2, 1), (1, 0), (1, 2)),
+    ((1, 7), (1, 2), (0, 3), 1),
+    ((4, 4), 4, 0, 1),
+]
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), CONVOLUTIONS)
+def test_a_convolution_of_many_networks_as_products(kernel, stride, padding, dilation):
+    x, weight, bias = drawn(2, G, 2, 3, 8, 9), drawn(G, 4, 3, *kernel), drawn(G, 4)
+    found = products.convolved(x, weight, bias, stride, padding, dilation)
+    for row in range(2):
+        for place in range(G):
+            expected = F.conv2d(x[row, place], weight[place], bias[place], stride, padding, dilation)
+            torch.testing.assert_close(found[row, place], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [drawn, moving])
+def test_the_fold_of_convolutions_by_products_is_that_by_groups(make, monkeypatch):
+    """Also the bias, which does not move."""
+    stacks = [moving(2, 3, 8, 9) if make is moving else drawn(G, 2, 3, 8, 9), drawn(G, 4, 3, 3, 3), drawn(G, 4)]
+    asked = []
+    monkeypatch.setattr(products, "suit", lambda *args: asked.append(args) or True)
+    assert_same(F.conv2d, stacks, lambda x, w, b: (x, w, b, 2, 1))
+    assert len(asked) == 1
+
+
+def test_products_are_left_where_patches_are_too_many_or_settings_unknown():
+    weight, x = torch.empty(4, 8, 16, 3, 3, device="meta"), torch.empty(4, 1, 16, 64, 64, device="meta")
+    assert products.possible(x, weight, 1, 1)
+    assert not products.possible(x, weight, 1, "same")
+    large = torch.empty(2**7, 1, 16, 128, 128, device="meta")  # 2**25 entries, and nine times as many in patches
+    assert not products.possible(large, weight, 1, 1)
+    assert products.possible(large, weight, 2, 1)
+    assert not products.suit(drawn(4, 1, 16, 8, 8), drawn(4, 8, 16, 3, 3), 1, 1, 1)  # on a CPU groups are fast

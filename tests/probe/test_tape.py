@@ -1,0 +1,115 @@
+"""Tapes at another size are those that writing anew gives, or there are none."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from untrained._stamp import stamped
+from untrained.probe import writing
+from untrained.probe.probe import logits
+from untrained.probe.signatures import META, Signatures
+from untrained.probe.tape import Ref, Tape
+from untrained.probe.writing import write
+from untrained.rng import generator
+from untrained.spaces import load_space
+from untrained.types import Task
+
+
+def written(model: nn.Module, side: int, known: Signatures) -> Tape:
+    tape = write(model, torch.empty(1, 3, side, side, device=META), known, seed=0, read=logits)
+    assert isinstance(tape, Tape)
+    return tape
+
+
+def resized(model: nn.Module, side: int, known: Signatures) -> Tape | None:
+    return written(model, 16, known).resized(torch.empty(1, 3, side, side, device=META), known)
+
+
+@pytest.mark.parametrize("name", ["nasbench201(channels=4,cells=1)", "darts(channels=4,cells=3)"])
+def test_networks_that_ask_for_no_sizes_are_written_once(name):
+    space, known = load_space(name), Signatures()
+    for seed in range(3):
+        model = space.build(space.sample(generator("tape", seed)), Task("noise", (3, 16, 16), 10))
+        found, expected = resized(model, 24, known), written(model, 24, known)
+        assert found is not None
+        assert_equal(found, expected)
+
+
+SPACES = ["nasbench201(channels=4,cells=2)", "darts(channels=4,cells=3)", "autoformer_tiny(patch=4)"]
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_blocks_of_one_kind_are_run_once_and_write_what_each_would(name, monkeypatch):
+    space, known = load_space(name), Signatures()
+    models = [space.build(space.sample(generator("tape", seed)), Task("noise", (3, 16, 16), 10)) for seed in range(4)]
+    found = [written(model, 16, known) for model in models]
+    monkeypatch.setattr(writing, "kind_of", lambda block: None)
+    for tape, model in zip(found, models, strict=True):
+        expected = written(model, 16, known)
+        assert_equal(tape, expected)
+        assert tape.sized == expected.sized
+        assert [feature[1:] for feature in tape.features] == [feature[1:] for feature in expected.features]
+        for ours, theirs in zip(tape.features, expected.features, strict=True):
+            assert_same_reference(ours.ref, theirs.ref)
+    again = sum(passage is not None for passage in known.passages.values())
+    assert (again > 5) == ("autoformer" not in name)  # its blocks cut their weights, and are run
+
+
+def assert_same_reference(ours: Ref, theirs: Ref) -> None:
+    assert ours == theirs if isinstance(ours, int) else torch.equal(ours, theirs)
+
+
+def assert_equal(ours: Tape, theirs: Tape) -> None:
+    assert ours.output == theirs.output
+    for mine, other in zip(ours.calls, theirs.calls, strict=True):
+        assert mine.signature is other.signature
+        assert mine.outputs == other.outputs
+        for a, b in zip(mine.inputs, other.inputs, strict=True):
+            assert_same_reference(a, b)
+
+
+class Net(nn.Module):
+    def __init__(self, forward: Any) -> None:
+        super().__init__()
+        self.function = forward
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.function(x)
+        return out.flatten(1)
+
+
+OTHERWISE: dict[str, Any] = {
+    "asks": lambda x: F.relu(x) if x.shape[-1] > 20 else x * 2,
+    "counts": lambda x: x * len(x[0, 0]),
+    "asks a method": lambda x: x.reshape(1, x.size(1), -1),
+    "splits": lambda x: sum(x.split(8, -1)),
+    "wants 16": lambda x: x @ torch.ones(16, 2),
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_networks_that_may_do_something_else_are_written_anew(what):
+    assert resized(Net(OTHERWISE[what]), 24, Signatures()) is None
+
+
+def test_what_is_overwritten_has_the_new_size():
+    found = resized(nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 3)), 24, Signatures())
+    assert found is not None
+    assert [call.signature.inputs[0].shape[-1] for call in found.calls] == [24, 22, 22]
+
+
+class Asking(nn.Module):
+    """A block that asks for a size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.reshape(1, x.shape[1], -1)
+
+
+def test_a_passage_remembers_that_its_block_asked_for_sizes():
+    known, block = Signatures(), stamped(Asking)
+    for _ in range(2):  # run, and written down again
+        assert written(nn.Sequential(block(), nn.Flatten()), 16, known).sized
+    assert [passage.sized for passage in known.passages.values()] == [True]

@@ -1,0 +1,155 @@
+"""A block that was printed is, to the last bit, the block that would have been constructed."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from untrained import _stamp
+from untrained._stamp import kind_of, stamped
+from untrained.rng import generator
+from untrained.spaces import load_space
+from untrained.spaces._blocks import FactorizedReduce, ReLUConvBN
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known():
+    _stamp._known.cache_clear()
+    yield
+    _stamp._known.cache_clear()
+
+
+def after(make: Any, *args: Any, times: int = 3) -> tuple[list[nn.Module], Tensor]:
+    """Blocks made from one random state, and that state when they are made."""
+    torch.manual_seed(5)
+    return [make(*args) for _ in range(times)], torch.random.get_rng_state()
+
+
+def assert_same(ours: nn.Module, theirs: nn.Module) -> None:
+    assert repr(ours) == repr(theirs)
+    assert [set(vars(m)) for m in ours.modules()] == [set(vars(m)) for m in theirs.modules()]
+    for kind in ("named_parameters", "named_buffers"):
+        mine, other = dict(getattr(ours, kind)()), dict(getattr(theirs, kind)())
+        assert list(mine) == list(other)
+        for name, tensor in mine.items():
+            assert torch.equal(tensor, other[name])
+            assert (type(tensor), tensor.requires_grad) == (type(other[name]), other[name].requires_grad)
+
+
+class Cut(nn.Module):
+    """Draws, goes on with what was drawn, and has constants, one of them fixed."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer, self.again = nn.Linear(width, 2), nn.Linear(2, 2)
+        nn.init.trunc_normal_(self.layer.weight, std=0.5)
+        self.again.weight.requires_grad_(False)
+        self.register_buffer("steps", torch.arange(width))
+
+
+@pytest.mark.parametrize(("make", "args"), [(ReLUConvBN, (4, 6, 3)), (FactorizedReduce, (4, 6)), (Cut, (3,))])
+def test_weights_and_random_state_are_those_of_constructing(make, args):
+    expected, state = after(make, *args)
+    found, left = after(stamped(make), *args)
+    assert _stamp._known.cache_info().hits == 2
+    assert torch.equal(left, state)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
+
+
+def test_blocks_share_nothing_that_changes():
+    one, other = after(stamped(ReLUConvBN), 2, 2, 1, times=2)[0]
+    before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+    one.register_forward_hook(lambda *_: None)
+    one.append(nn.Tanh())
+    one.eval()
+    for tensor in one.state_dict().values():
+        tensor.fill_(7)
+    assert (len(other), len(other._forward_hooks), other.training) == (3, 0, True)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in other.state_dict().items())
+    assert int(after(stamped(ReLUConvBN), 2, 2, 1)[0][0][2].num_batches_tracked) == 0
+
+
+def stride(block: Any) -> None:
+    block[1].stride = (2, 2)
+
+
+CHANGES = {
+    "nothing": lambda block: block.eval(),
+    "another module": lambda block: block.__setitem__(0, nn.GELU()),
+    "one more": lambda block: block.append(nn.ReLU()),
+    "one less": lambda block: block.__delitem__(2),
+    "a setting": stride,
+    "a hook": lambda block: block[1].register_forward_hook(lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_block_that_was_changed_is_of_no_known_kind(what):
+    one, other = after(stamped(ReLUConvBN), 2, 2, 1, times=2)[0]
+    assert kind_of(one) is not None
+    assert kind_of(one) is kind_of(other)
+    CHANGES[what](one)
+    assert (kind_of(one) is kind_of(other)) == (what == "nothing")
+    assert kind_of(ReLUConvBN(2, 2, 1)) is None
+
+
+class Orthogonal(nn.Linear):
+    def reset_parameters(self) -> None:
+        nn.init.orthogonal_(self.weight)
+        nn.init.zeros_(self.bias)
+
+
+class Reading(nn.Linear):
+    """One tensor is made of another that was drawn."""
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight)
+        with torch.no_grad():
+            self.bias.copy_(self.weight[:, 0])
+
+
+class Partly(nn.Linear):
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+        nn.init.normal_(self.weight[0])
+        nn.init.zeros_(self.bias)
+
+
+class Holding(nn.Linear):
+    """An attribute of which nobody knows whether copies may share it."""
+
+    def __init__(self, *args: int) -> None:
+        super().__init__(*args)
+        self.notes = object()
+
+
+@pytest.mark.parametrize("make", [Orthogonal, Reading, Partly, Holding])
+def test_what_cannot_be_printed_is_constructed(make, monkeypatch):
+    monkeypatch.setattr(_stamp._Stamp, "printed", lambda _: pytest.fail("printed"))
+    expected, state = after(make, 3, 3)
+    found, left = after(stamped(make), 3, 3)
+    assert torch.equal(left, state)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
+
+
+def test_a_block_lies_where_it_is_asked_for():
+    make = stamped(ReLUConvBN)
+    make(2, 2, 1)
+    with torch.device("meta"):
+        assert all(tensor.is_meta for tensor in make(2, 2, 1).state_dict().values())
+
+
+@pytest.mark.parametrize("name", ["nasbench201(channels=4,cells=1)", "darts(channels=4,cells=3)", "autoformer_tiny"])
+def test_networks_of_spaces_have_the_weights_that_constructing_gives(name, monkeypatch):
+    space = load_space(name)
+    arch = space.sample(generator("stamp", name))
+    torch.manual_seed(2)
+    printed = space.build(arch)
+    assert _stamp._known.cache_info().hits
+    _stamp._known.cache_clear()
+    monkeypatch.setattr(_stamp._Stamp, "of", lambda *_: None)
+    torch.manual_seed(2)
+    assert_same(printed, space.build(arch))
