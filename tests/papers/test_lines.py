@@ -3,17 +3,19 @@
 from math import exp, sqrt
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import kendalltau, spearmanr
 from torch import nn
 
+from tests.conftest import shared
 from untrained.benchmarks.statistics import spearman
 from untrained.data import load
 from untrained.papers import _measures
 from untrained.papers._bounds import Case, bound, fitted, judged, scenario
 from untrained.papers._item import Effort, Line
-from untrained.papers._lines import binned, correlations, grid, line, mean_line, row
+from untrained.papers._lines import binned, by_others, correlations, grid, line, mean_line, row
 from untrained.papers._sample import Measured, Place, capped, images_of, look
 from untrained.papers.dextr import published_beside, swap_reg
 from untrained.papers.hnas_cells import CELLS, depth, width
@@ -237,6 +239,18 @@ def test_the_number_of_parameters_ranks_as_the_table_says(data_root, run_folder)
     assert "networks look at digits, and have 10 outputs" in found.deviations[0]
     assert np.array_equal(sample.reached_on("cifar100"), sample.reached)
     assert not np.array_equal(sample.reached_on("cifar10"), sample.reached)
+
+
+@pytest.mark.data
+def test_scores_that_others_left_in_the_table_stand_beside_ours(data_root, run_folder):
+    """Against the file that the table was imported from. Of GraSP it has scores of some, of random none."""
+    effort, place = Effort(3, 1, run_folder, data_root=data_root), Place("Scene", "transnas_micro", "class_scene")
+    sample = look(effort, ["random"], place)
+    source = pd.read_csv(shared("data", "transnasbench101", "tnb101_micro_full.csv.gz"))
+    scene = source[source.task == "class_scene"]
+    expected = spearmanr(scene.synflow, scene.val_accuracy)[0]
+    assert by_others(sample, "synflow", spearman) == f"by others {expected:.2f} ({len(scene):,})"
+    assert by_others(sample, "random", spearman) == ""
 
 
 @pytest.mark.data

@@ -14,6 +14,7 @@ from untrained.papers._sample import Place, Sample, Scores, look
 from untrained.studies._judge import estimated
 
 BINS = 20
+ENOUGH = 30  # scores of others that are worth a word
 STATISTICS = {"Spearman": spearman, "Kendall": kendall, "Pearson": pearson}
 
 
@@ -76,10 +77,25 @@ def correlations(
         for each in rows:
             for k, name in enumerate(statistics):
                 what = ", ".join((place.label, each.label) + ((name,) if len(statistics) > 1 else ()))
-                said = "; ".join(filter(None, (each.note, sample.failed(*each.needs))))
+                others = by_others(sample, each.needs[0], STATISTICS[name]) if len(each.needs) == 1 else ""
+                said = "; ".join(filter(None, (each.note, sample.failed(*each.needs), others)))
                 number = each.published[column_ * len(statistics) + k]
                 lines.append(line(what, number, STATISTICS[name], each.of(sample), sample.reached, said))
     return Findings(tuple(lines), tuple(deviations))
+
+
+def by_others(sample: Sample, proxy: str, statistic: Statistic) -> str:
+    """What the scores that others left in the table reach on all of its architectures that have one; empty where there
+    are none. They are measured by other code on other batches, so they tell a strange table from a mistake of ours."""
+    table, metric = sample.truth.table, sample.truth.metric
+    known = [score for score in table.scores if score.proxy == proxy and score.dataset == metric.dataset]
+    if not known:
+        return ""
+    theirs = max(known, key=table.count)
+    x, y = _known(table.column(theirs), table.column(metric))
+    found = statistic(x, y) if len(x) >= ENOUGH else None
+    sign = 1 if theirs.higher_is_better == metric.higher_is_better else -1
+    return "" if found is None else f"by others {sign * found:.2f} ({len(x):,})"
 
 
 def grid(text: str) -> dict[str, tuple[float | None, ...]]:
