@@ -257,6 +257,24 @@ def test_a_subnet_reads_the_columns_of_its_own_inputs():
     assert ops["sum"].out.weight.grad is None
 
 
+def test_without_norms_the_size_of_dense_columns_is_not_forgotten():
+    """relu(W x) grows with x, and norm(W x) does not. The supernet has no norms either and cuts out the same."""
+    arch, x = "linear-2d(0)16 linear-3d(0)16; linear-2d(1)32 linear-3d(0)16", rows(ROWS)
+    large = 100 * x[:, :2]  # against the norm's epsilon
+    for norms in (True, False):
+        space = FULL.configured(blocks=2, norms=norms)
+        torch.manual_seed(0)
+        supernet = space.supernet(ROWS)
+        net, subnet = space.build(space.parse(arch), ROWS), supernet.subnet(space.parse(arch))
+        net.load_state_dict(subnet.state_dict())
+        with torch.no_grad():
+            dense = [net.blocks[0].ops["linear-2d"]([times * large], x) for times in (1, 3)]
+            torch.testing.assert_close(net(x), subnet(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(dense[1], dense[0] * (1 if norms else 3), rtol=1e-3, atol=1e-3)
+        kinds = {type(module) for owner in (net, supernet) for module in owner.modules()}
+        assert (nn.LayerNorm in kinds) == norms
+
+
 def test_an_architecture_of_another_supernet_is_refused():
     supernet = SMALL.configured(blocks=2).supernet(ROWS, device="meta")
     for text, blocks in ((TEXT, 2), ("linear-2d(0)16 linear-3d(0)16", 1)):

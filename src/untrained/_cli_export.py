@@ -46,7 +46,7 @@ def export(
     print_json(document) if as_json else show_exported(made)
 
 
-def deliver(run: Path, out: Path, recipe: str, device: str, data_root: Path | None, quiet: bool) -> None:
+def deliver(run: Path, out: Path, recipe: str | None, device: str, data_root: Path | None, quiet: bool) -> None:
     """Train the winner of a run on its data, and take it out."""
     from untrained import exports, reports, training
     from untrained._terminal_export import show_exported

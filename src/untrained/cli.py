@@ -50,7 +50,10 @@ def search(
     export: Annotated[
         Path | None, typer.Option(help="Train the best, and write it to this folder, which needs nothing of ours.")
     ] = None,
-    recipe: Annotated[str, typer.Option(help="How --export trains; see `untrained list recipes`.")] = "quick",
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="How --export trains; see `untrained list recipes`.", show_default="quick; ctr for tables"),
+    ] = None,
     max_params: Annotated[str | None, typer.Option(help="Nothing with more parameters: 1M.")] = None,
     min_params: Annotated[str | None, typer.Option(help="Nothing with fewer parameters: 100k.")] = None,
     max_flops: Annotated[str | None, typer.Option(help="Nothing with more multiply-adds: 150M.")] = None,

@@ -22,6 +22,7 @@ from untrained.studies.references import Entry, compared, fewer, shorter, valida
 from untrained.training._judge import Diverged
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
+from untrained.training.recipes import recipe
 from untrained.training.trained import Trained
 
 SMALL, DATA = "nasrec_small(blocks=1)", "clicks:rows=600"
@@ -148,8 +149,36 @@ def test_ctrl_c_while_the_references_are_trained_is_no_failure_of_one(archs, tmp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Trainer, "learn", stopped)
-    with pytest.raises(UsageError, match="stopped by Ctrl-C in epoch 1 of 5"):
+    with pytest.raises(UsageError, match="stopped by Ctrl-C; what was trained"):
         compared(SMALL, archs[0], *SAME, tmp_path)
+
+
+def test_each_network_is_trained_by_the_rate_that_the_val_part_likes_best(archs, tmp_path, read, monkeypatch):
+    monkeypatch.setattr(references, "REFERENCES", {"dlrm": REFERENCES["dlrm"]})
+    entries = compared(SMALL, archs[0], *SAME, tmp_path)
+    asked = json.loads((tmp_path / references.TRAININGS).read_text())
+    assert len(asked) == 2 * 3, "three rates for each"
+    assert read.index("test") > 3 * 5 * 2, "rates are chosen before the test part is read"
+    for name, entry in zip((str(archs[0]), "dlrm"), entries, strict=True):
+        losses = {key.partition(" ")[0]: said["loss"] for key, said in asked.items() if f" {name} " in key}
+        best = min(losses, key=lambda label: losses[label])
+        assert entry.rate == recipe(best).rate
+        assert entry.val_loss == losses[best], "the table is small, so the short training was the whole one"
+    assert Trained.read(tmp_path).asked.recipe["rate"] == entries[0].rate
+
+
+def test_a_rate_that_diverges_is_no_choice(archs, tmp_path, monkeypatch):
+    fit = references._fit
+
+    def wild(chosen: Any, how: Any, *rest: Any) -> dict[str, float]:
+        if how.rate >= 0.12:
+            raise Diverged("no number")
+        return fit(chosen, how, *rest)
+
+    monkeypatch.setattr(references, "_fit", wild)
+    monkeypatch.setattr(references, "REFERENCES", {})
+    (found,) = compared(SMALL, archs[0], *SAME, tmp_path)
+    assert found.rate == pytest.approx(0.04)
 
 
 def test_the_verdict_is_as_sure_as_the_rows():
@@ -189,7 +218,8 @@ def test_the_whole_story(tmp_path, monkeypatch):
     found = search(SMALL, "sigeo(samples=16)", **ask)
     told = found.confirmed
     assert told is not None
-    losses = {key: said["loss"] for key, said in json.loads(Path("run", references.TRAININGS).read_text()).items()}
+    trials = json.loads(Path("run", references.TRAININGS).read_text())
+    losses = {key: said["loss"] for key, said in trials.items() if key.startswith("ctr nasrec")}
     assert told.winner in min(losses, key=lambda key: losses[key])
     assert str(found.best) == told.winner == Trained.read("run").asked.arch
     assert [entry.name for entry in told.entries] == ["found", *REFERENCES]

@@ -9,7 +9,7 @@ from untrained import _numbers
 from untrained.reports._html import cell, code, paragraph, section, table
 from untrained.reports.summary import Summary
 from untrained.studies.confirm import Group
-from untrained.studies.references import Entry
+from untrained.studies.references import RATES, Entry
 
 
 def confirmed(summary: Summary) -> str:
@@ -37,22 +37,24 @@ def _references(entries: Sequence[Entry]) -> str:
     """The found network beside hand-made ones."""
     if not entries:
         return ""
-    numbers = ("Parameters", "Validation log loss", "AUC", "Test log loss", "AUC", "More log loss than found")
+    numbers = ("Parameters", "Rate", "Validation log loss", "AUC", "Test log loss", "AUC", "More log loss than found")
     rows = table("", [("", "Network"), *(("num", name) for name in numbers)], [_entry(entry) for entry in entries])
     note = (
-        "All were trained on the same rows by the same recipe; the validation part chose their weights, and the test "
-        "part was read once by each. The last column compares row by row, with its 95 % interval."
+        "All were trained on the same rows by the same recipe; the validation part chose their weights and of "
+        f"{len(RATES)} learning rates the best for each, and the test part was read once by each. The last column "
+        "compares row by row, with its 95 % interval."
     )
     return section("Beside networks made by hand", rows, paragraph(note, "note"))
 
 
 def _entry(entry: Entry) -> str:
     if entry.error:
-        return f"<tr>{cell(escape(entry.name), '')}<td colspan=6>{escape(entry.error)}</td></tr>"
+        return f"<tr>{cell(escape(entry.name), '')}<td colspan=7>{escape(entry.error)}</td></tr>"
     size = "" if entry.params is None else _numbers.quantity(entry.params)
     losses = (entry.val_loss, entry.val_auc, entry.loss, entry.auc)
     apart = "" if entry.behind is None else f"{entry.behind:+.4f} \u00b1 {entry.margin:.4f}"
-    shown = [size, *("" if value is None else f"{value:.4f}" for value in losses), apart]
+    rate = "" if entry.rate is None else f"{entry.rate:g}"
+    shown = [size, rate, *("" if value is None else f"{value:.4f}" for value in losses), apart]
     return f"<tr>{cell(escape(entry.name), '')}{''.join(cell(text, 'num') for text in shown)}</tr>"
 
 

@@ -37,7 +37,7 @@ from untrained.types import Task
 class Network(nn.Module):
     """Rows (B, columns) to logits (B, classes)."""
 
-    def __init__(self, plans: Plans, task: Task, embed: int) -> None:
+    def __init__(self, plans: Plans, task: Task, embed: int, norms: bool = True) -> None:
         super().__init__()
         self.plans = plans
         self.stem = Stem(task, embed)
@@ -50,6 +50,8 @@ class Network(nn.Module):
             dense.append(plan.dense_dim)
             tokens.append(plan.sparse_dim + TOKENS * plan.interact)
         self.head = Linear(dense[-1] + tokens[-1] * embed, task.num_classes)
+        if not norms:
+            leave_out_norms(self)
 
     def forward(self, x: Tensor) -> Tensor:
         dense, sparse = ([first] for first in self.stem(x))
@@ -60,6 +62,14 @@ class Network(nn.Module):
             sparse.append(torch.cat(made, 1))
         logits: Tensor = self.head(torch.cat([dense[-1], sparse[-1].flatten(1)], 1))
         return logits
+
+
+def leave_out_norms(module: nn.Module) -> None:
+    for name, child in module.named_children():
+        if isinstance(child, nn.LayerNorm):
+            setattr(module, name, nn.Identity())
+        else:
+            leave_out_norms(child)
 
 
 class Stem(nn.Module):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from untrained.errors import UsageError
-from untrained.spaces._nasrec_net import Block, Network, Stem
+from untrained.spaces._nasrec_net import Block, Network, Stem, leave_out_norms
 from untrained.spaces._nasrec_ops import DENSE, SPARSE, TOKENS, FactorizationMachine, Linear, Size, projection
 from untrained.spaces._nasrec_plan import PAIRED, Plans, plans_of
 from untrained.spaces._supernet import Subnet
@@ -31,12 +31,14 @@ _ROOM = LONG + TOKENS  # tokens of a block at most
 class Supernet(nn.Module):
     """Every operator of every block at its largest."""
 
-    def __init__(self, ops: tuple[str, ...], task: Task, blocks: int, embed: int) -> None:
+    def __init__(self, ops: tuple[str, ...], task: Task, blocks: int, embed: int, norms: bool = True) -> None:
         super().__init__()
-        self.task, self.ops, self.embed = task, ops, embed
+        self.task, self.ops, self.embed, self.norms = task, ops, embed, norms
         self.stem = Stem(task, embed)
         self.blocks = nn.ModuleList(self._block(ops, i) for i in range(blocks))
         self.head = Linear(WIDE + _ROOM * embed, task.num_classes)
+        if not norms:
+            leave_out_norms(self)
 
     def _block(self, ops: tuple[str, ...], i: int) -> Block:
         dense, tokens = (self.stem.dense, *(WIDE,) * i), len(self.task.vocabularies) + _ROOM * i
@@ -57,14 +59,17 @@ class Supernet(nn.Module):
         return Subnet(self, plans)
 
     def forward(self, x: Tensor, plans: Plans) -> Tensor:
-        logits: Tensor = functional_call(_skeleton(plans, self.task, self.embed), self.weights(plans), (x,))
+        logits: Tensor = functional_call(self._skeleton(plans), self.weights(plans), (x,))
         return logits
+
+    def _skeleton(self, plans: Plans) -> Network:
+        return _skeleton(plans, self.task, self.embed, self.norms)
 
     def weights(self, plans: Plans) -> dict[str, Tensor]:
         """The weights of an architecture as its stand-alone network has them, views where possible."""
         mine, columns = dict(self.named_parameters()), self._columns(plans)
         cut = {}
-        for name, alone in _skeleton(plans, self.task, self.embed).named_parameters():
+        for name, alone in self._skeleton(plans).named_parameters():
             owned = columns.get(_reader(name))
             rows = mine[name][: len(alone)]
             cut[name] = rows[:, : alone.shape[1]] if owned is None and alone.ndim > 1 else rows
@@ -97,10 +102,10 @@ def _reader(parameter: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _skeleton(plans: Plans, task: Task, embed: int) -> Network:
+def _skeleton(plans: Plans, task: Task, embed: int, norms: bool) -> Network:
     """The stand-alone network without weights."""
     with torch.device("meta"):
-        return Network(plans, task, embed)
+        return Network(plans, task, embed, norms)
 
 
 class PublishedSupernet(Supernet):

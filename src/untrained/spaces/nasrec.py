@@ -14,6 +14,8 @@ Where we differ from the authors:
 * A mutation draws one key of one block anew, half the time one of the wiring, as theirs does; where that changes
   nothing (the same value again, or an input that is not used) it draws again. Inputs that a new operator needs are
   drawn as in a sample: first how many, then which.
+* `norms=False` leaves out all layer norms. On made-up clicks with interactions planted in them most networks are better
+  without; why is open (dev/LOG.md).
 * `variant="published"` is for the supernet alone; see there.
 """
 
@@ -51,10 +53,16 @@ _INSIDE = (("dense", "sparse"), ("dense_dim",), ("sparse_dim",), ("interact",), 
 
 def _register(name: str, about: str, dense: tuple[str, ...], sparse: tuple[str, ...]) -> Space:
     def network(
-        choose: Any, task: Task, *, blocks: int = BLOCKS, embedding_dim: int = 16, variant: str = "default"
+        choose: Any,
+        task: Task,
+        *,
+        blocks: int = BLOCKS,
+        embedding_dim: int = 16,
+        variant: str = "default",
+        norms: bool = True,
     ) -> Any:
         plans = tuple(_chosen(choose, i, dense, sparse) for i in range(_blocks(blocks)))
-        return partial(Network, plans, task, embedding_dim)
+        return partial(Network, plans, task, embedding_dim, norms)
 
     network.__name__, network.__doc__ = name, about
     made = space(
@@ -108,11 +116,17 @@ def _count(dense: tuple[str, ...], sparse: tuple[str, ...], blocks: int = BLOCKS
 
 
 def _supernet(
-    name: str, ops: tuple[str, ...], task: Task, blocks: int = BLOCKS, embedding_dim: int = 16, variant: str = "default"
+    name: str,
+    ops: tuple[str, ...],
+    task: Task,
+    blocks: int = BLOCKS,
+    embedding_dim: int = 16,
+    variant: str = "default",
+    norms: bool = True,
 ) -> nn.Module:
     if variant not in _SUPERNETS:
         raise unknown(f"variant of {name}", variant, _SUPERNETS)
-    return _SUPERNETS[variant](ops, task, _blocks(blocks), embedding_dim)
+    return _SUPERNETS[variant](ops, task, _blocks(blocks), embedding_dim, norms)
 
 
 # ------------------------------------------------------------------------------------------ samples and mutations

@@ -1,8 +1,9 @@
 """Networks for a table of clicks in one harness, so that "found beats hand-made" is checked and not claimed.
 
 Candidates are trained from scratch and asked on the val part alone. Whichever is chosen is then trained on all rows,
-and so are the hand-made references, by the same recipe; each of them reads the test part once. Knows nothing of proxies
-or of how candidates were found.
+and so are the hand-made references, by the same recipe; each of them reads the test part once. What suits one network
+is wrong for another, so each is offered the same few learning rates, and short trainings choose on the val part. Knows
+nothing of proxies or of how candidates were found.
 """
 
 import json
@@ -43,6 +44,7 @@ from untrained.training.trained import FILE, Trained
 from untrained.types import PASSING, Arch, Failure
 
 RECIPE = RECIPES["ctr"]
+RATES = (RECIPE.rate, 0.04, 0.36)  # as published, a third and three times as much
 SEEN = 100_000  # rows that a candidate is shown, at most: few of them often, or many of them once
 TRAININGS, FOLDER, FOUND = "trainings.json", "references", "found"
 
@@ -50,8 +52,8 @@ TRAININGS, FOLDER, FOUND = "trainings.json", "references", "found"
 @dataclass(frozen=True)
 class Entry:
     """The found network or a hand-made one. `behind` is how much more log loss it has than the found one, row by row on
-    the test part, and `margin` half of its 95 % interval; the found one has neither. Without numbers there is a
-    reason."""
+    the test part, and `margin` half of its 95 % interval; the found one has neither. `rate` is the learning rate that
+    the val part chose. Without numbers there is a reason."""
 
     name: str
     params: int | None = None
@@ -62,6 +64,7 @@ class Entry:
     behind: float | None = None
     margin: float | None = None
     error: str = ""
+    rate: float | None = None
 
 
 def verdict(entries: Sequence[Entry]) -> str:
@@ -77,6 +80,44 @@ def verdict(entries: Sequence[Entry]) -> str:
     return f"On the test part the found network {words}." if told else ""
 
 
+@dataclass(frozen=True)
+class Trials:
+    """Short trainings that read the train and the val part. Each is written down when it is done, so that the same
+    question is answered at once."""
+
+    data: str
+    source: Source
+    seed: int
+    crew: Crew
+    folder: Path
+
+    def asked(self, chosen: Chosen, how: Recipe = RECIPE) -> tuple[dict[str, float] | None, bool]:
+        """What the val part says of a network: loss and auc, or nothing where the training failed; and whether it had
+        to be trained."""
+        parts = {name: fewer(self.source.parts[name]) for name in (TRAIN, VAL)}
+        how, path = shorter(len(parts[TRAIN]), how), self.folder / TRAININGS
+        rows = f"{fingerprint(self.source.batch(64, self.seed))} {len(parts[TRAIN])} rows"
+        key = f"{how.label} {chosen.space} {chosen.what} {self.data} {rows}, seed {self.seed}, {self.crew.device}"
+        known = _read(path)
+        if trained := key not in known:
+            try:
+                said = attempt(_fit, chosen, how, parts, self.seed, self.crew)
+            except KeyboardInterrupt:
+                kept = f"what was trained is in {path}, and the same command goes on"
+                raise Interrupted(f"stopped by Ctrl-C; {kept}") from None
+            if isinstance(said, Failure) and said.kind in PASSING:
+                return None, trained
+            known[key] = {"error": str(said)} if isinstance(said, Failure) else said
+            write_whole(path, json.dumps(known, indent=1) + "\n")
+        return (None if "error" in known[key] else known[key]), trained
+
+    def rated(self, chosen: Chosen) -> Recipe:
+        """The recipe with the rate of least log loss; as it is where every training fails."""
+        offered = [RECIPE.configured(rate=rate) for rate in RATES]
+        found = [(said["loss"], how) for how in offered if (said := self.asked(chosen, how)[0])]
+        return min(found, key=lambda pair: pair[0])[1] if found else RECIPE
+
+
 def validated(
     space: str | Space,
     archs: Sequence[Arch],
@@ -87,35 +128,28 @@ def validated(
     folder: Path,
     watch: Watcher | None = None,
 ) -> dict[Arch, dict[str, float]]:
-    """What the val part says of each after a training from scratch: loss and auc; those that failed are left out. Each
-    is written down when it is done, so that the same call goes on."""
-    parts = {name: fewer(source.parts[name]) for name in (TRAIN, VAL)}
-    how = shorter(len(parts[TRAIN]))
-    path, found = folder / TRAININGS, dict[Arch, dict[str, float]]()
-    known, new = _read(path), 0
-    seen = fingerprint(source.batch(64, seed))
+    """What the val part says of each after a training from scratch: loss and auc; those that failed are left out."""
+    trials, found, new = Trials(data, source, seed, crew, folder), dict[Arch, dict[str, float]](), 0
     for done, arch in enumerate(archs):
         if watch:
             watch(Progress("confirming", done, len(archs), new, 1))
-        key = f"{how.label} {arch.space} {arch} {data} {seen} {len(parts[TRAIN])} rows, seed {seed}, {crew.device}"
-        if key not in known:
-            chosen = Chosen(str(arch), arch.space, subject_of(arch, space, crew.device), data, source, None)
-            try:
-                said = attempt(_fit, chosen, how, parts, seed, crew)
-            except KeyboardInterrupt:
-                raise Interrupted(
-                    f"stopped by Ctrl-C; what was trained is in {path}, and the same command goes on"
-                ) from None
-            new += 1
-            if isinstance(said, Failure) and said.kind in PASSING:
-                continue
-            known[key] = {"error": str(said)} if isinstance(said, Failure) else said
-            write_whole(path, json.dumps(known, indent=1) + "\n")
-        if "error" not in known[key]:
-            found[arch] = known[key]
+        said, trained = trials.asked(_found(space, arch, trials))
+        new += trained
+        if said:
+            found[arch] = said
     if watch:
         watch(Progress("confirming", len(archs), len(archs), new, 1))
     return found
+
+
+def _found(space: str | Space, arch: Arch, of: Trials) -> Chosen:
+    return Chosen(str(arch), arch.space, subject_of(arch, space, of.crew.device), of.data, of.source, None)
+
+
+def _by_hand(name: str, of: Trials) -> Chosen:
+    with random_state(seed_for("weights", name, of.seed)):
+        made = REFERENCES[name](of.source.task)
+    return Chosen(name, "", subject_of(made, "", of.crew.device), of.data, of.source, None)
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
@@ -143,11 +177,11 @@ def fewer(part: Part) -> Part:
     return Rows(part.values[::step]) if isinstance(part, Rows) and step > 1 else part
 
 
-def shorter(rows: int) -> Recipe:
+def shorter(rows: int, how: Recipe = RECIPE) -> Recipe:
     """The recipe with as many epochs as a candidate may take: the winner is trained on all rows, so it is chosen among
     networks that saw as many of them as the time allows."""
-    epochs = max(1, min(RECIPE.epochs, SEEN // max(rows, 1)))
-    return RECIPE.configured(epochs=epochs, warm_up=min(RECIPE.warm_up, epochs / 10))
+    epochs = max(1, min(how.epochs, SEEN // max(rows, 1)))
+    return how.configured(epochs=epochs, warm_up=min(how.warm_up, epochs / 10))
 
 
 def compared(
@@ -160,15 +194,18 @@ def compared(
     folder: Path,
     watch: Watcher | None = None,
 ) -> tuple[Entry, ...]:
-    """The winner, which is trained in the folder of the run as `untrained train` would, and the references."""
-    how: dict[str, Any] = {"recipe": RECIPE.name, "device": crew.device, "seed": seed}
+    """The winner, which is trained in the folder of the run as `untrained train` would, and the references. Each has
+    the rate that suits it."""
+    trials = Trials(data, source, seed, crew, folder)
 
     def learned(name: str) -> Trained:
+        chosen = _found(space, winner, trials) if name == FOUND else _by_hand(name, trials)
+        recipe = trials.rated(chosen)
+        how: dict[str, Any] = {"recipe": recipe.label, "device": crew.device, "seed": seed}
         if name == FOUND:
-            return train(str(winner), data, space=space, run=_home(folder, winner), **how)
-        with random_state(seed_for("weights", name, seed)):
-            made = REFERENCES[name](source.task)
-        return train(made, data, input_shape=source.task.input_shape, run=folder / FOLDER / name, **how)
+            return train(str(winner), data, space=space, run=_home(folder, winner, recipe), **how)
+        made, shape = chosen.subject.build(source.task), source.task.input_shape
+        return train(made, data, input_shape=shape, run=folder / FOLDER / name, **how)
 
     trained: dict[str, Trained | str] = {}
     names = (FOUND, *REFERENCES)
@@ -186,10 +223,10 @@ def compared(
     return _entries(trained, source.parts[TEST], crew.device)
 
 
-def _home(folder: Path, winner: Arch) -> Path:
+def _home(folder: Path, winner: Arch, recipe: Recipe) -> Path:
     """The folder of the run, unless something else was trained there before."""
     before = Trained.read(folder).asked if (folder / FILE).is_file() else None
-    ours = before is None or (before.arch, before.recipe) == (str(winner), RECIPE.facts)
+    ours = before is None or (before.arch, before.recipe) == (str(winner), recipe.facts)
     return folder if ours else folder / FOLDER / f"{FOUND}-{seed_for(winner):x}"
 
 
@@ -201,7 +238,8 @@ def _entries(trained: dict[str, Trained | str], test: Part, device: str) -> tupl
             entries.append(Entry(name, error=found))
             continue
         best = found.chosen
-        entry = Entry(name, found.params, best["loss"], best.get("auc"), found.loss, found.auc)
+        rate = found.asked.recipe["rate"]
+        entry = Entry(name, found.params, best["loss"], best.get("auc"), found.loss, found.auc, rate=rate)
         if name != FOUND and FOUND in rows:
             apart = rows[name] - rows[FOUND]
             margin = 1.96 * float(apart.std(ddof=1)) / sqrt(len(apart)) if len(apart) > 1 else inf

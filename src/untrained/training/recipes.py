@@ -116,6 +116,11 @@ def recipe(said: str) -> Recipe:
     return RECIPES[name].configured(**options)
 
 
+def labelled(facts: dict[str, Any]) -> str:
+    """What to type for a recipe that is known by its facts."""
+    return RECIPES[facts["name"]].configured(**{name: facts[name] for name in facts if name != "name"}).label
+
+
 def _add(name: str, about: str, **facts: Any) -> None:
     RECIPES.add(name, Recipe(name, about, **facts))
 

@@ -29,7 +29,7 @@ from untrained.training._network import fastest_kernels
 from untrained.training._outcome import outcome
 from untrained.training._subject import Chosen, resolved
 from untrained.training.loop import Trainer
-from untrained.training.recipes import Recipe, recipe, usual
+from untrained.training.recipes import Recipe, labelled, recipe, usual
 from untrained.training.trained import FILE, Asked, Trained
 from untrained.types import Arch
 
@@ -79,14 +79,15 @@ def train(
     `what` is an architecture of `space`, its string, a run folder (its winner, on the data of that run unless others
     are named), `./file.py:factory`, or a module, which is copied. A recipe takes options in brackets:
     "quick(epochs=5,rate=0.05)". It ends early after `patience` epochs without a better one, or after `time` ("5m").
-    The same call on the same folder goes on where it was killed, and gives the result again where it was finished.
+    Without a recipe the winner of a run that was trained in its folder before keeps the one it had. The same call on
+    the same folder goes on where it was killed, and gives the result again where it was finished.
     """
     who = crowd(device)
     how, limit = _recipe(recipe or "quick", epochs), seconds(time) if time else inf
     if (time or patience) and device == SEVERAL:  # each has its own clock and its own running statistics
         raise UsageError("several processes do not agree when to stop; leave out --time and --patience")
     chosen = resolved(what, space, data, how, input_shape, who.device, data_root)
-    how = how if recipe else _recipe(usual(chosen.source.task), epochs)
+    how = how if recipe else _recipe(_known(chosen) or usual(chosen.source.task), epochs)
     folder = Path(run) if run else chosen.folder(how.name)
     shape = "x".join(map(str, input_shape or ()))
     asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape)
@@ -148,6 +149,14 @@ def _parts(chosen: Chosen) -> dict[str, Part]:
 def _recipe(said: str, epochs: int | None) -> Recipe:
     found = recipe(said)
     return found if epochs is None else found.configured(epochs=epochs)
+
+
+def _known(chosen: Chosen) -> str | None:
+    """The recipe by which the winner of a run was trained in its folder already: a search may have chosen its rate."""
+    if chosen.home is None or not (chosen.home / FILE).is_file():
+        return None
+    before = Trained.read(chosen.home).asked
+    return labelled(before.recipe) if before.arch == chosen.arch else None
 
 
 def _finished(folder: Path, asked: Asked) -> Trained | None:
