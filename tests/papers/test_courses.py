@@ -1,19 +1,21 @@
 """SiGeo's small trainings: the statistics by hand, the training in a plain loop, and the file of MNIST."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from untrained.papers import _courses, reproduce
-from untrained.papers._courses import BATCH, END, EPOCHS, LEVELS, RATE, courses
+from untrained.papers import reproduce
+from untrained.papers._courses import BATCH, END, EPOCHS, LEVELS, SETTINGS, courses
 from untrained.papers._item import Effort
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for, torch_generator
 from untrained.spaces import load_space
 from untrained.spaces.mlp import SIGEO
 
-SPACE = load_space("mlp").configured(**SIGEO)
+TEXT = SETTINGS[0]
 
 
 @pytest.fixture
@@ -27,16 +29,20 @@ def mnist(tmp_path):
     return tmp_path, {name: torch.from_numpy(values) for name, values in arrays.items()}
 
 
-def by_hand(arrays, width, seed=0):
+def by_hand(arrays, width, setting, seed=0):
     """What the paper describes, in a plain loop: (statistics before the first batch, final losses)."""
-    arch = SPACE.parse(f"depth=1,width1={width},activation=relu")
+    space = load_space("mlp").configured(**SIGEO, relu_logits=setting.relu_logits)
+    arch = space.parse(f"depth=1,width1={width},activation=relu")
     with random_state(seed_for("weights", arch.space, arch, seed)):
-        W, b, V, c = (p.detach().requires_grad_() for p in SPACE.build(arch).parameters())
-    X, XT = ((arrays[f"x_{part}"].flatten(1) / 255 - 0.4914) / 0.2023 for part in ("train", "test"))
+        W, b, V, c = (p.detach().requires_grad_() for p in space.build(arch).parameters())
+    X, XT = (arrays[f"x_{part}"].flatten(1) / 255 for part in ("train", "test"))
+    if setting.normal:
+        X, XT = ((x - 0.4914) / 0.2023 for x in (X, XT))
     Y, YT = arrays["y_train"].long(), arrays["y_test"].long()
 
     def loss(x, y):
-        return F.cross_entropy(F.relu(x @ W.T + b) @ V.T + c, y)
+        logits = F.relu(x @ W.T + b) @ V.T + c
+        return F.cross_entropy(F.relu(logits) if setting.relu_logits else logits, y)
 
     looked = None
     for pass_ in range(EPOCHS):
@@ -55,18 +61,19 @@ def by_hand(arrays, width, seed=0):
         for rows in batches[:2]:
             for p, grad in zip((W, b, V, c), torch.autograd.grad(loss(X[rows], Y[rows]), (W, b, V, c)), strict=True):
                 with torch.no_grad():
-                    p -= RATE * grad
+                    p -= setting.rate * grad
     with torch.no_grad():
         return looked, {"train": float(loss(X, Y)), "test": float(loss(XT, YT))}
 
 
-def test_statistics_and_losses_are_those_of_a_plain_loop(mnist, run_folder):
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_statistics_and_losses_are_those_of_a_plain_loop(mnist, run_folder, setting):
     root, arrays = mnist
-    found = courses(Effort(3, 1, run_folder, data_root=root))
+    found = courses(Effort(3, 1, run_folder, data_root=root), setting)
     assert found.widths == (2, 26, 48)  # spread over 2 to 48: the middle of 24 is rounded up
     assert found.deviations == ()
     for place, width in enumerate(found.widths):
-        looked, final = by_hand(arrays, width)
+        looked, final = by_hand(arrays, width, setting)
         for name, expected in looked.items():
             assert found.scores[name, 0][0, place] == pytest.approx(expected, rel=1e-4), name
         for name, expected in final.items():
@@ -75,20 +82,28 @@ def test_statistics_and_losses_are_those_of_a_plain_loop(mnist, run_folder):
 
 def test_every_level_is_looked_at_after_its_share_of_an_epoch(mnist, run_folder):
     """Of two batches 10 % are none yet, 40 and 60 % are one, 80 and 100 % both; what is looked at together is equal."""
-    found = courses(Effort(3, 1, run_folder, data_root=mnist[0]))
+    found = courses(Effort(3, 1, run_folder, data_root=mnist[0]), TEXT)
     loss = {level: found.scores["loss", level][0, 1] for level in LEVELS}
     assert (loss[0], loss[40], loss[80]) == (loss[10], loss[60], loss[100])
     assert len(set(loss.values())) == 3
 
 
-def test_a_training_that_diverges_has_no_numbers(mnist, run_folder, monkeypatch):
-    monkeypatch.setattr(_courses, "RATE", 1e30)
-    found = reproduce("sigeo-figure-5", samples=3, run=run_folder, data_root=mnist[0])
-    assert all(line.ours is None for line in found.lines)
+def test_a_training_that_diverges_has_no_numbers(mnist, run_folder):
+    found = courses(Effort(3, 1, run_folder, data_root=mnist[0]), replace(TEXT, rate=1e30))
+    assert all(np.isnan(scores).all() for scores in found.scores.values())
+
+
+def test_settings_share_a_folder_and_are_told_apart(mnist, run_folder):
+    """They differ in one thing each: the rate, the images, the network."""
+    effort = Effort(3, 1, run_folder, data_root=mnist[0])
+    kinds = [TEXT, replace(TEXT, rate=0.02), replace(TEXT, normal=False), replace(TEXT, relu_logits=True)]
+    finals = [courses(effort, kind).scores["test", END][0, 1] for kind in (*kinds, TEXT)]
+    assert len(set(finals)) == 4
+    assert finals[0] == finals[-1]
 
 
 def test_without_the_file_digits_are_learned_and_that_is_said(tmp_path, run_folder):
     found = reproduce("sigeo-figure-6", samples=3, run=run_folder, data_root=tmp_path)
     assert any("digits of scikit-learn" in said for said in found.deviations)
     assert any("3 of the 24 widths" in said for said in found.deviations)
-    assert len(found.lines) == 2 * 4
+    assert len(found.lines) == len(SETTINGS) * 2 * 4

@@ -15,7 +15,7 @@ from untrained.data import load
 from untrained.papers import _measures
 from untrained.papers._bounds import Case, bound, fitted, judged, scenario
 from untrained.papers._item import Effort, Line
-from untrained.papers._lines import binned, by_others, correlations, grid, line, mean_line, row
+from untrained.papers._lines import binned, by_others, correlations, gain_line, grid, line, mean_line, row
 from untrained.papers._sample import Measured, Place, capped, images_of, look
 from untrained.papers.dextr import published_beside, swap_reg
 from untrained.papers.hnas_cells import CELLS, depth, width
@@ -48,6 +48,25 @@ def test_a_line_that_is_not_defined_says_so():
     found = line("x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular")
     assert (found.ours, found.difference, found.inside) == (None, None, None)
     assert found.note == "2 singular; not defined on this sample"
+
+
+def test_a_gain_is_a_difference_of_the_same_architectures_and_its_interval_too():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(1, 200))
+    before = truth + rng.normal(size=(1, 200))
+    known = spearmanr(truth[0], truth[0]).statistic - spearmanr(before[0], truth[0]).statistic
+    found = gain_line("x", spearman, truth, before, truth)
+    assert found.ours == pytest.approx(known)
+    assert found.low < known < found.high
+    again = gain_line("x", spearman, 2 * before, before, truth)  # ranks alike, so every resample agrees
+    assert (again.ours, again.low, again.high) == (0, 0, 0)
+    without = before.copy()
+    without[0, :100] = nan
+    half = spearmanr(truth[0, 100:], truth[0, 100:]).statistic - spearmanr(before[0, 100:], truth[0, 100:]).statistic
+    assert gain_line("x", spearman, truth, without, truth).ours == pytest.approx(half)
+    two = gain_line("x", spearman, np.concatenate([truth, before]), np.concatenate([before, before]), truth)
+    assert two.ours == pytest.approx(known / 2)
+    assert gain_line("x", spearman, truth, 0 * before, truth).note == "not defined on this sample"
 
 
 def test_a_mean_has_two_standard_errors():

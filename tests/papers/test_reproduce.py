@@ -5,13 +5,17 @@ import sys
 from dataclasses import replace
 
 import pytest
+import torch
 
 from tests.conftest import shared
 from untrained.benchmarks import import_benchmark
 from untrained.cli import app, main
+from untrained.data import TRAIN, Pictures, Source
 from untrained.errors import UsageError
-from untrained.papers import ITEMS, Reproduction, reproduce, states
+from untrained.papers import ITEMS, Reproduction, reproduce, sigeo_warmup, states
 from untrained.papers._item import Curve, Line, Picture
+from untrained.training.warmup import WarmUp
+from untrained.types import Task
 
 FOUND = Reproduction(
     item="dextr-table-4",
@@ -149,3 +153,22 @@ def test_a_wrong_request_is_one_line(monkeypatch, capsys):
         main()
     assert left.value.code == 2
     assert capsys.readouterr().err.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("images", "steps", "said"),
+    [
+        (45_000, (35, 70, 140), ""),  # per cent of 45,000 images in batches of 128
+        (30_000, (35, 70, 140), "30,000 images"),  # as many of fewer
+        (1_000, (1, 1, 3), "1,000 images"),  # 40 % of 45,000 are more than there are: 100, 200 and 400 images
+    ],
+)
+def test_levels_of_warm_up_are_shares_of_the_whole_set_where_they_can_be(images, steps, said):
+    picture = torch.zeros(1, 2, 2, 3, dtype=torch.uint8).expand(images, -1, -1, -1)
+    part = Pictures(picture, torch.zeros(images, dtype=torch.long), torch.zeros(3), torch.ones(3))
+    source = Source(Task("cifar10", (3, 2, 2), 10), lambda n, rng: next(part.batches(n)), lambda: {TRAIN: part})
+    asked = [WarmUp.of(sigeo_warmup._warm_up(level, images, None), source) for level in sigeo_warmup.LEVELS[1:]]
+    assert [warm_up.steps for warm_up in asked] == list(steps)
+    assert said in sigeo_warmup._levels(images)
+    trial = WarmUp.of(sigeo_warmup._warm_up(40, images, 16), source)
+    assert (trial.size, trial.steps) == (16, steps[-1])

@@ -52,16 +52,33 @@ def interval(
     up. Accelerated (BCa) and transformed (Fisher z) intervals did no better, so the plain one stays. For `regret` it
     says how much the choice of architectures matters and no more: no resample has a better best than the sample.
     """
+    drawn = resampled(statistic, scores, truth, rng, resamples)
+    return None if drawn is None else between(drawn)
+
+
+def resampled(
+    statistic: Statistic,
+    scores: Sequence[float] | Floats,
+    truth: Sequence[float] | Floats,
+    rng: np.random.Generator,
+    resamples: int = 1000,
+) -> Floats | None:
+    """The statistic of architectures drawn with replacement, again and again; equal generators draw the same ones. NaN
+    where those drawn are all equal."""
     sample = _Sample.of(scores, truth)
     if not sample.defined:
         return None
     most = max(1, _BLOCK // sample.n)
     sizes = [min(most, resamples - done) for done in range(0, resamples, most)]
-    drawn = np.concatenate([statistic.weighted(sample, _resampled(sample.n, size, rng)) for size in sizes])
-    drawn = np.sort(drawn[np.isfinite(drawn)])  # a resample of equal values has no correlation
-    if len(drawn) < resamples / 2:
+    return np.concatenate([statistic.weighted(sample, _resampled(sample.n, size, rng)) for size in sizes])
+
+
+def between(drawn: Floats) -> tuple[float, float] | None:
+    """The middle 95 % of what was drawn; None where half of it is not defined."""
+    known = np.sort(drawn[np.isfinite(drawn)])
+    if len(known) < len(drawn) / 2:
         return None
-    low, high = np.quantile(drawn, (0.025, 0.975))
+    low, high = np.quantile(known, (0.025, 0.975))
     return float(low), float(high)
 
 

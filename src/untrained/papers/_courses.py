@@ -30,8 +30,6 @@ from untrained.papers._item import Effort
 from untrained.papers._sample import Scores
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
-from untrained.proxies.pruning import gradients
-from untrained.proxies.sigeo import fisher_rao
 from untrained.rng import seed_for, torch_generator
 from untrained.spaces import Space, load_space
 from untrained.spaces.mlp import SIGEO
@@ -43,13 +41,30 @@ from untrained.strategies.search import Progress
 from untrained.studies._judge import column
 from untrained.types import Arch, Batch, Failure, Record, Task
 
-RATE, BATCH, EPOCHS, LOOKS = 0.01, 128, 3, 4
+BATCH, EPOCHS, LOOKS = 128, 3, 4
 TENTH = 48 / 468  # of an epoch: the paper's 10 % are 48 batches
 MEAN, STD = torch.tensor([0.4914]), torch.tensor([0.2023])  # those of CIFAR-10's red: the paper's, also on MNIST
 LEVELS = (0, 10, 40, 60, 80, 100)  # per cent of an epoch
 STATISTICS = ("fr", "loss", "gradient", "deviation")
 FINAL, END = ("train", "test"), 100 * EPOCHS
 MEASURED = [(name, level) for level in LEVELS for name in STATISTICS] + [(name, END) for name in FINAL]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How networks are trained, which the paper's words and its authors' notebook tell differently."""
+
+    name: str
+    rate: float
+    normal: bool = False  # images normalised by the statistics above, or else as they are, from 0 to 1
+    relu_logits: bool = True  # a ReLU behind the last layer
+
+
+SETTINGS = (
+    Setting("text", 0.01, normal=True, relu_logits=False),  # appendix F.1
+    Setting("code", 0.2),  # the notebook
+    Setting("code at 0.02", 0.02),  # the rate of Section 4.1
+)
 
 
 @dataclass(frozen=True)
@@ -62,31 +77,29 @@ class Courses:
     deviations: tuple[str, ...]
 
 
-def courses(effort: Effort) -> Courses:
+def courses(effort: Effort, setting: Setting) -> Courses:
     """Train networks of some of the widths 2, 4, ..., 48, spread evenly, in the folder of the effort."""
-    space = load_space("mlp").configured(**SIGEO)
+    space = load_space("mlp").configured(**SIGEO, relu_logits=setting.relu_logits)
     task, parts, told = _data(effort, space.task)
+    parts = {name: parts[name] if setting.normal else _plain(parts[name]) for name in (TRAIN, TEST)}
     every = list(space)
     places = np.unique(np.linspace(0, len(every) - 1, min(effort.samples, len(every))).round().astype(int))
     archs, seeds = [every[place] for place in places], range(effort.seeds)
     with Store(effort.folder / STORE) as store:
-        trainer = _Trainer(space, task, parts, seeds, store, min(BATCH, effort.batch or BATCH), effort.crew.device)
+        trainer = _Trainer(
+            space, task, parts, seeds, store, min(BATCH, effort.batch or BATCH), setting.rate, effort.crew.device
+        )
 
         def tell(done: int, records: Sequence[Record]) -> None:
             if effort.watch:
-                effort.watch(Progress("training", done, len(archs), trainer.measured, 1, records))
+                effort.watch(Progress(f"training, {setting.name}", done, len(archs), trainer.measured, 1, records))
 
         found = drive(Listed(archs), trainer, Budget(len(archs)), lambda records: None, tell)
     if found.ended == "interrupted":
         raise UsageError(f"stopped by Ctrl-C; what was trained is in {effort.folder}, and the same command goes on")
-    by_seed = {key: column(found.records, _measure(*key, trainer.batch), archs, seeds)[0] for key in MEASURED}
+    by_seed = {key: column(found.records, trainer.measure(*key), archs, seeds)[0] for key in MEASURED}
     scores = {key: np.array(values, dtype=np.float64) for key, values in by_seed.items()}
     return Courses(scores, tuple(int(arch["width1"]) for arch in archs), told)
-
-
-def _measure(name: str, level: int, batch: int) -> str:
-    """What a record is filed under."""
-    return f"{name}(after={level}%,batch={batch})@1"
 
 
 @dataclass
@@ -99,8 +112,13 @@ class _Trainer:
     seeds: Sequence[int]
     store: Store
     batch: int
+    rate: float
     device: str
     measured: int = 0
+
+    def measure(self, name: str, level: int) -> str:
+        """What a record is filed under; network and images are told by its architecture and its data."""
+        return f"{name}(after={level}%,batch={self.batch},rate={self.rate:g})@1"
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
         data = fingerprint(next(self.parts[TRAIN].batches(BATCH)))
@@ -108,7 +126,7 @@ class _Trainer:
             found: list[Record] = []
             for seed in self.seeds:
                 blank = Record(arch, "", self.task, seed, 0.0, data=data, device=torch.device(self.device).type)
-                blanks = [replace(blank, measure=_measure(*key, self.batch)) for key in MEASURED]
+                blanks = [replace(blank, measure=self.measure(*key)) for key in MEASURED]
                 known = [record for b in blanks if (record := self.store.get(key_of(b)))]
                 if len(known) < len(blanks):
                     known = self._trained(blanks)
@@ -132,12 +150,11 @@ class _Trainer:
             model = self.space.build(arch, self.task).to(self.device)
         part, epoch = self.parts[TRAIN], len(self.parts[TRAIN]) // BATCH
         looks = [min(epoch, round(level / 10 * TENTH * epoch)) for level in LEVELS]
-        optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
+        optimiser = torch.optim.SGD(model.parameters(), lr=self.rate)
         passed, values = 0, list[float]()
         for pass_ in range(EPOCHS):
-            order = torch_generator(
-                "course", seed, pass_
-            )  # the same batches for all: widths differ little from each other
+            # the same batches for all: widths differ little from each other
+            order = torch_generator("course", seed, pass_)
             batches = [batch.to(self.device) for batch in islice(part.batches(self.batch, order), epoch + LOOKS)]
             for place in range(epoch):
                 if passed in looks:
@@ -153,11 +170,12 @@ class _Trainer:
 
 
 def _look(model: nn.Module, batches: Sequence[Batch]) -> list[float]:
-    """In the order of `STATISTICS`."""
-    looks = tuple(Probe(model, batch) for batch in batches)
-    g = torch.stack([torch.cat([each.flatten() for each in gradients(look).values()]) for look in looks])
-    loss = sum(look.loss for look in looks) / len(looks)
-    return [fisher_rao(looks), loss, float(g.abs().mean(0).sum()), float(g.std(0, unbiased=False).sum())]
+    """In the order of `STATISTICS`. What no gradient reaches is 0 and stands last; it is not left out."""
+    looks = [Probe(model, batch) for batch in batches]
+    theta = torch.cat([weight.flatten() for weight in looks[0].weights.values()]).double()
+    g = torch.stack([torch.cat([look.gradients[name].flatten() for name in look.weights]) for look in looks]).double()
+    fisher_rao, loss = float((g @ theta).square().mean()), sum(look.loss for look in looks) / len(looks)
+    return [fisher_rao, loss, float(g.abs().mean(0).sum()), float(g.std(0, unbiased=False).sum())]
 
 
 @torch.no_grad()
@@ -167,6 +185,12 @@ def _mean_loss(model: nn.Module, part: Part, device: str) -> float:
         for batch in part.batches(1000)
     ]
     return float(torch.stack(losses).double().sum()) / len(part)
+
+
+def _plain(part: Part) -> Part:
+    """Pictures from 0 to 1."""
+    assert isinstance(part, Pictures)
+    return replace(part, mean=torch.zeros_like(part.mean), std=torch.ones_like(part.std))
 
 
 def _data(effort: Effort, task: Task) -> tuple[Task, Parts, tuple[str, ...]]:

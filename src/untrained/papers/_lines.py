@@ -8,9 +8,10 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.benchmarks.statistics import Statistic, kendall, pearson, spearman
+from untrained.benchmarks.statistics import Statistic, between, kendall, pearson, resampled, spearman
 from untrained.papers._item import Effort, Findings, Line
 from untrained.papers._sample import Place, Sample, Scores, look
+from untrained.rng import generator
 from untrained.studies._judge import estimated
 
 BINS = 20
@@ -26,6 +27,28 @@ def line(what: str, published: float | None, statistic: Statistic, x: Scores, y:
     if found is None:
         return Line(what, published, None, note="; ".join(filter(None, (note, "not defined on this sample"))))
     return Line(what, published, found.value, found.low, found.high, found.spread, note)
+
+
+def gain_line(what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores) -> Line:
+    """How much more of a statistic the scores have than those before, on architectures that have both; the mean over
+    seeds. The interval is that of the difference: the same architectures are drawn for both."""
+    gains = [_gain(statistic, new, old, y[0]) for new, old in zip(x, before, strict=True)]
+    known = [gain for gain in gains if gain]
+    if not known:
+        return Line(what, None, None, note="not defined on this sample")
+    return Line(what, None, *np.mean(known, axis=0).tolist())
+
+
+def _gain(statistic: Statistic, new: Scores, old: Scores, y: Scores) -> tuple[float, float, float] | None:
+    both = np.isfinite(new) & np.isfinite(old) & np.isfinite(y)
+    after, before = (statistic(side[both], y[both]) for side in (new, old))
+    more, less = (
+        resampled(statistic, side[both], y[both], generator("bootstrap", "gain", statistic.name)) for side in (new, old)
+    )
+    if after is None or before is None or more is None or less is None:
+        return None
+    sides = between(more - less)
+    return (after - before, *sides) if sides else None
 
 
 def mean_line(what: str, published: float | None, scores: Scores, note: str = "") -> Line:

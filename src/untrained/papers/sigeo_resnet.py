@@ -45,7 +45,8 @@ def table_4(effort: Effort) -> Findings:
         f"Evolution judges {effort.samples:,} networks of at most {LIMIT} parameters; the paper judges 480,000, with "
         f"the same population of {POPULATION}.",
         "Only SiGeo and ZiCo are searched by: the other six columns are adapted from ZenNAS in the paper, too.",
-        f"Networks look at {images}; one search serves both data sets, since the space is the same.",
+        f"Networks look at {'digits' if images == 'digits' else 'CIFAR-10'}; one search serves both data sets, since "
+        f"the space is the same.",
         f"Networks look at no more than {effort.batch} samples: this is a trial." if effort.batch else "",
     ))  # fmt: skip
 
