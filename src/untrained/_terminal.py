@@ -22,6 +22,7 @@ from rich.table import Table
 
 from untrained._numbers import duration, measured
 from untrained.data import listening
+from untrained.strategies._desk import LOOKING
 from untrained.strategies._run import Run
 from untrained.strategies.search import Progress as Search
 from untrained.strategies.search import Result, Watcher
@@ -104,7 +105,7 @@ def show_result(found: Result, page: Path) -> None:
             console.print(escape(line), highlight=False)
         console.print(f"best: {escape(str(found.best))}", soft_wrap=True)
     else:
-        console.print("[bold]nothing could be scored[/]")
+        console.print(f"[bold]nothing {'could be' if failed else 'was'} scored[/]")
     if run.settings.screen:
         told = run.screened(len({record.arch for record in found.records}), len(failed) + len(standings))
         console.print(escape(told), highlight=False)
@@ -129,7 +130,7 @@ def kept(row: dict[str, Any]) -> str:
 def _cost(run: Run) -> str:
     """Where the time went: `31 s; building 5 s, measuring 22 s, idle 4 s on 2 workers`."""
     names = {"build": "building", "transfer": "moving", "measure": "measuring", "idle": "idle"}
-    sums = {"warming up": run.warm_up_seconds}
+    sums = {"warming up": run.warm_up_seconds, LOOKING: run.noted_seconds}
     sums |= {told: sum(row[name] for row in run.workers) for name, told in names.items()}
     spent = ", ".join(f"{told} {duration(seconds)}" for told, seconds in sums.items() if seconds >= 0.01)
     deaths = sum(row["deaths"] for row in run.workers)

@@ -72,6 +72,16 @@ def test_what_came_to_its_end_is_read_and_only_the_rest_is_made(run_folder, monk
     assert more[0].judged == 2
 
 
+def test_the_steps_of_strategies_are_told_as_parts_of_all_searches(run_folder):
+    hunts = [replace(hunt, strategy="nasi(steps=2,batch=2,nu0=1e9)") for hunt in HUNTS]
+    told = []
+    searched(effort(run_folder, watch=told.append), hunts, "searches")
+    steps = [(at.done, at.total) for at in told if at.stage == "searches: steps"]
+    assert list(dict.fromkeys(steps)) == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [at.done for at in told if at.stage == "searches"] == [0, 1, 2]
+    assert len(told) == len(steps) + 3
+
+
 def test_what_is_stopped_says_that_the_same_command_goes_on(run_folder, monkeypatch):
     def stopped(**words):
         result = search(**words)

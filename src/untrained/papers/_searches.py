@@ -2,8 +2,9 @@
 
     searched(effort, [Hunt("nasbench201", "nasi(steps=400)", "cifar10", seed) for seed in range(10)], "NASI, 4T")
 
-A search that came to its end is read from its folder; the same command goes on with the others. `--workers` of them run
-at a time, each in a process that ends with this one. Knows nothing of papers.
+A search that came to its end is read from its folder; the same command goes on with the others, from the step where a
+strategy with notes was stopped. `--workers` of them run at a time, each in a process that ends with this one. Knows
+nothing of papers.
 """
 
 import json
@@ -12,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from untrained.engine import Store
 from untrained.errors import UsageError
 from untrained.papers._item import Effort
 from untrained.strategies import _trace
+from untrained.strategies._desk import LOOKING
 from untrained.strategies._run import Run, for_a_file
-from untrained.strategies.search import Progress, search
+from untrained.strategies.search import Progress, Watcher, search
 from untrained.strategies.winner import winner
 from untrained.studies._scores import Crew
 from untrained.types import Arch
@@ -82,7 +84,7 @@ def searched(effort: Effort, hunts: Sequence[Hunt], stage: str) -> list[Found]:
 
     tell(0)
     asked = [hunt.asked(effort) for hunt in left]
-    for done, _ in enumerate(_here(asked, effort) if workers == 1 else _elsewhere(asked, workers), 1):
+    for done, _ in enumerate(_here(asked, effort, stage) if workers == 1 else _elsewhere(asked, workers), 1):
         tell(done)
     whole = [found(hunt, effort) for hunt in hunts]
     if None in whole:
@@ -106,15 +108,25 @@ def found(hunt: Hunt, effort: Effort) -> Found | None:
     return Found(arch, run.wall_seconds, measured, judged, _trace.read(folder))
 
 
-def _here(hunts: Sequence[dict[str, Any]], effort: Effort) -> Iterator[None]:
+def _here(hunts: Sequence[dict[str, Any]], effort: Effort, stage: str) -> Iterator[None]:
     """One after the other; a single search over many architectures has all workers for itself."""
-    for asked in hunts:
+    for place, asked in enumerate(hunts):
         crew = effort.crew if asked["budget"] > 1 else Crew(workers=1)
-        watch = effort.watch if asked["budget"] > 1 else None
+        watch = effort.watch if asked["budget"] > 1 else _steps(effort.watch, f"{stage}: steps", place, len(hunts))
         result = search(**asked, workers=crew.workers, ray=crew.ray, time_limit=crew.time_limit, watch=watch)
         if result.run.ended == "interrupted":
             return
         yield
+
+
+def _steps(watch: Watcher | None, stage: str, place: int, count: int) -> Watcher | None:
+    """Of a search for one architecture only the steps of its strategy are told, as a part of those of all searches."""
+
+    def tell(at: Progress) -> None:
+        if watch and at.stage == LOOKING and at.total is not None:
+            watch(replace(at, stage=stage, done=place * at.total + at.done, total=count * at.total))
+
+    return tell if watch else None
 
 
 def _elsewhere(hunts: Sequence[dict[str, Any]], workers: int) -> Iterator[None]:

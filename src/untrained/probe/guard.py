@@ -9,7 +9,7 @@ they were.
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -154,6 +154,15 @@ def full_precision() -> Iterator[None]:
         yield
     finally:
         convolutions.allow_tf32, products.allow_tf32 = before
+
+
+def fastest_kernels(device: str) -> AbstractContextManager[None]:
+    """On a GPU convolutions try their kernels and take the fastest, which need not add in the same order again. For
+    whoever shows it the same shapes hundreds of times."""
+    if torch.device(device).type != "cuda":
+        return nullcontext()
+    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True)
+    return flags
 
 
 @contextmanager

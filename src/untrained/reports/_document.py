@@ -13,6 +13,7 @@ from untrained.reports._html import copyable, facts, paragraph, section
 
 _COSTS = {
     "warm-up": "Warming up the supernet",
+    "strategy": "Looking at the supernet",
     "build": "Building networks",
     "build and warm-up": "Building and warming up networks",
     "transfer": "Moving to the device",

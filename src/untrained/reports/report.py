@@ -81,6 +81,7 @@ def summarise(run: Run, records: list[Record]) -> Summary:
         versions=run.versions,
         cost={
             **({"warm-up": run.warm_up_seconds} if run.warm_up_seconds else {}),
+            **({"strategy": run.noted_seconds} if run.noted_seconds else {}),
             "build and warm-up" if settings.warm_up and not run.warm_up_seconds else "build": sum(
                 record.build_seconds for record in records
             ),

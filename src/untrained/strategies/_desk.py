@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from untrained.engine import ProxyEvaluator, Samples, Store
 from untrained.engine.executor import Executor
 from untrained.proxies import Proxy
+from untrained.strategies._notes import Notes
 from untrained.strategies._panel import Panel
 from untrained.strategies._strategy import Fitness, Strategy
 from untrained.strategies.budget import Budget
@@ -30,11 +31,17 @@ class Progress:
 
 
 Watcher = Callable[[Progress], None]
+LOOKING = "looking at the supernet"
+
+
+def stepping(stage: str, watch: Watcher | None) -> Callable[[int, int], None] | None:
+    """Tell whoever watches how many steps of a stage are done, of how many."""
+    return (lambda done, steps: watch(Progress(stage, done, steps, 0, 1))) if watch else None
 
 
 def warming(watch: Watcher | None) -> Callable[[int, int], None] | None:
-    """Tell whoever watches how many steps of a warm-up are done, of how many."""
-    return (lambda done, steps: watch(Progress("warming up", done, steps, 0, 1))) if watch else None
+    """The same of a warm-up."""
+    return stepping("warming up", watch)
 
 
 @dataclass
@@ -49,9 +56,13 @@ class Desk:
     chunk: int = CHUNK  # architectures asked for at a time; workers fall idle at the end of each
     executor: Executor = field(init=False)
     store: Store = field(init=False)
+    notes: Notes = field(init=False)
     _pool: list[Record] = field(default_factory=list)  # what was judged for a strategy alone
     _judged: int = 0
     _measured: int = 0
+
+    def __post_init__(self) -> None:
+        self.notes = Notes(stepping(LOOKING, self.watch))
 
     def work(self, asker: Strategy, budget: Budget, fit: Fitness) -> Drive:
         """Screen where that was asked for, then judge: all records, also those of a pool, and the time of all."""

@@ -15,7 +15,7 @@ from untrained.errors import UsageError, unknown
 from untrained.proxies import load_proxy
 from untrained.strategies._strategy import STRATEGIES, Fitness, SpaceLike, Strategy
 
-SUPPLIED = ("source", "device", "judge", "by", "beside")  # keywords that the search fills in, and nobody types
+SUPPLIED = ("source", "device", "notes", "judge", "by", "beside")  # keywords that the search fills in, and nobody types
 NEEDS = {"source": "a space with a supernet", "judge": "--validate", "beside": "--beside"}  # in the user's words
 
 

@@ -1,4 +1,5 @@
-"""A run folder: `run.json` (what was asked, and what it cost), `records.sqlite` (what was found), `report.html`."""
+"""A run folder: `run.json` (what was asked, and what it cost), `records.sqlite` (what was found), `report.html`;
+`trace.json` and `notes.jsonl` where the strategy believed something and worked for it."""
 
 import json
 import platform
@@ -16,6 +17,7 @@ from untrained.engine.measure import Start
 from untrained.engine.store import begun
 from untrained.errors import UsageError
 from untrained.strategies._bounds import LIMITS
+from untrained.strategies._notes import Notes
 from untrained.strategies.budget import USUAL
 
 STORE = "records.sqlite"
@@ -79,6 +81,7 @@ class Run:
     confirm: int = 0  # how many of each kind are trained briefly in the end
     wall_seconds: float = 0.0  # of all sittings together
     warm_up_seconds: float = 0.0  # those of them in which a supernet was warmed up
+    noted_seconds: float = 0.0  # and those in which the strategy worked itself
     ended: str = ""  # why the last sitting ended
     limits: list[dict[str, Any]] = field(default_factory=list)  # each with what it turned down and what the best has
     workers: list[dict[str, Any]] = field(default_factory=list)  # what each did with its time, all sittings together
@@ -140,23 +143,32 @@ class Run:
         changed = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in ours if ours[name] != theirs[name]]
         if changed and before.begun():
             raise UsageError(f"{self.folder} holds another run, with {', '.join(changed)}; choose another --run folder")
+        if changed:
+            return replace(self, versions=versions())  # what another run cost is not on our account
         return replace(
             self,
             wall_seconds=before.wall_seconds,
             warm_up_seconds=before.warm_up_seconds,
+            noted_seconds=before.noted_seconds,
             workers=before.workers,
             versions=versions(),
         )
 
-    def account(self, costs: Iterable[Cost], seconds: float, ended: str, start: Start | None = None) -> "Run":
-        """This run after a sitting that took so many seconds; `start` knows what its own took."""
+    def account(
+        self, costs: Iterable[Cost], seconds: float, ended: str, start: Start | None = None, notes: Notes | None = None
+    ) -> "Run":
+        """This run after a sitting that took so many seconds; `start` and `notes` know what their own took. That of
+        sittings that were killed is in no account yet."""
         rows = {row["worker"]: row for row in self.workers}
         for row in (cost.row() for cost in costs):
             former = rows.get(row["worker"], {})
             rows[row["worker"]] = {k: v if k == "worker" else v + former.get(k, 0) for k, v in row.items()}
         warm = start.seconds if start else 0.0
-        wall = self.wall_seconds + warm - self.warm_up_seconds + seconds  # that of killed sittings is in no account yet
-        return replace(self, wall_seconds=wall, warm_up_seconds=warm, workers=list(rows.values()), ended=ended)
+        missed = max(0.0, notes.before - self.noted_seconds) if notes else 0.0
+        wall = self.wall_seconds + warm - self.warm_up_seconds + missed + seconds
+        noted = notes.seconds if notes else self.noted_seconds
+        run = replace(self, wall_seconds=wall, warm_up_seconds=warm, noted_seconds=noted)
+        return replace(run, workers=list(rows.values()), ended=ended)
 
     def save(self) -> "Run":
         """Write `run.json` whole or not at all."""

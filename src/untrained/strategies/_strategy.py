@@ -3,8 +3,9 @@ what it was told, so that a search resumes by asking again and reading the answe
 
 A strategy is made by `STRATEGIES[name](space, rng, fitness, **options)`. Its `needs` name options that it cannot do
 without: `source` (samples to look at), `judge` (an Evaluator of its own, for a pool), `by` (what ranks that pool),
-`beside` (more objectives). It may say more: `usual`, how many architectures it asks for where nobody says how many;
-`portion`, how many at a time where asking is dear; `trace`, what it believed, a list of plain frozen dataclasses.
+`beside` (more objectives). One that works hard itself takes `notes`, and writes its steps down. It may say more:
+`usual`, how many architectures it asks for where nobody says how many; `portion`, how many at a time where asking is
+dear; `trace`, what it believed, a list of plain frozen dataclasses.
 """
 
 from abc import ABC, abstractmethod

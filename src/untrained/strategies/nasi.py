@@ -17,6 +17,7 @@ left out, as the paper does on DARTS; with it (`zero=True`) the answer may be a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isfinite
 from typing import ClassVar, Literal
 
@@ -26,13 +27,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.data import Source
+from untrained.data._source import fingerprint
 from untrained.errors import UsageError
 from untrained.probe.gradients import LOSSES, trainable
-from untrained.probe.guard import watching
+from untrained.probe.guard import fastest_kernels, full_precision, watching
 from untrained.probe.probe import logits
 from untrained.rng import torch_generator
 from untrained.spaces import Space
 from untrained.spaces._supernet import Supernet
+from untrained.strategies._notes import Notes
 from untrained.strategies._strategy import STRATEGIES, Fitness, Unseen
 from untrained.strategies._supernets import ByChoice, by_choice, feasible, mixable, module, most_wanted, new_seed
 from untrained.strategies.limits import Feasible
@@ -75,6 +78,14 @@ def one_step(gradients: Sequence[Logits], xi: float = 1.0) -> Logits:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """What chance says of one look at the supernet: Gumbel noise by choice, and a mini-batch."""
+
+    gumbel: dict[str, Tensor]
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A sampled architecture's trace norm, the constraint at that moment, and the norm of the gradient."""
 
@@ -107,6 +118,7 @@ class NASI:
         *,
         source: Source,
         device: str = "cpu",
+        notes: Notes | None = None,
         steps: int = 100,
         batch: int = 64,
         mu: float = 1.0,
@@ -125,6 +137,7 @@ class NASI:
             if value not in known:
                 raise UsageError(f"nasi has no {name} {value!r}; there are: {', '.join(known)}")
         self._space, self._rng, self._source, self._device = feasible(space), rng, source, device
+        self._notes = notes or Notes()
         self._steps, self._batch, self._mu, self._samples = steps, batch, mu, samples
         self._adaptive, self._nu0 = nu == "adaptive", nu0
         self._random_labels, self._noise, self._zero = labels == "random", inputs == "noise", zero
@@ -144,12 +157,14 @@ class NASI:
 
     def _search(self) -> Arch | None:
         supernet = mixable(self._space, new_seed(self._rng), self._device, "nasi")
+        counted = not self._adaptive and self._nu0 is None
+        self._notes.begin(self._steps + (self._samples if counted else 0))
         fixed = None if self._adaptive else self._fixed_nu(supernet)
         steps: list[Step] = []
         gradients: list[Logits] = []
-        for _ in range(self._steps):
+        for number in range(self._steps):
             nu = self._adaptive_nu([step.t for step in steps]) if fixed is None else fixed
-            t, G = self._gradient(supernet, nu)
+            t, G = self._step(supernet, number, nu)
             gradients.append(G)
             steps.append(Step(t, nu, float(torch.cat(list(G.values())).norm())))
         if not any(step.gradient for step in steps):
@@ -172,45 +187,65 @@ class NASI:
         if self._nu0 is not None:
             return self._nu0
         norms = []
-        for _ in range(self._samples):
-            self._sample(supernet, differentiable=False)
-            norms.append(float(self._norm(supernet, differentiable=False)))
+        for number in range(self._samples):
+            draw = self._draw(supernet)
+            norms.append(self._notes.of(self._key("sample", number, draw), partial(self._sampled, supernet, draw)))
         return float(np.mean(norms))
 
-    def _gradient(self, supernet: Supernet, nu: float) -> tuple[float, Logits]:
-        """t of a sampled architecture, and dR/dalpha at alpha_0 = 0."""
-        alpha = self._sample(supernet)
-        t = self._norm(supernet)
-        found = torch.autograd.grad(objective(t, self._mu, nu), list(alpha.values()))
-        return float(t.detach()), dict(zip(alpha, found, strict=True))
+    def _sampled(self, supernet: Supernet, draw: Draw) -> float:
+        """t of a sampled architecture."""
+        self._mix(supernet, draw, differentiable=False)
+        with fastest_kernels(self._device):
+            return float(self._norm(supernet, draw, differentiable=False))
 
-    def _sample(self, supernet: Supernet, *, differentiable: bool = True) -> Logits:
+    def _step(self, supernet: Supernet, number: int, nu: float) -> tuple[float, Logits]:
+        """t of a sampled architecture, and dR/dalpha at alpha_0 = 0, as they are written down."""
+        draw = self._draw(supernet)
+        t, G = self._notes.of(self._key("step", number, draw), partial(self._gradient, supernet, draw, nu))
+        return t, {name: torch.tensor(g, dtype=torch.float64) for name, g in G.items()}
+
+    def _gradient(self, supernet: Supernet, draw: Draw, nu: float) -> tuple[float, dict[str, list[float]]]:
+        alpha = self._mix(supernet, draw)
+        with fastest_kernels(self._device), full_precision():
+            t = self._norm(supernet, draw)
+            found = torch.autograd.grad(objective(t, self._mu, nu), list(alpha.values()))
+        return float(t.detach()), {name: g.tolist() for name, g in zip(alpha, found, strict=True)}
+
+    def _key(self, what: str, number: int, draw: Draw) -> str:
+        return f"search {len(self.trace)}, {what} {number}, {fingerprint(draw.batch)}"
+
+    def _draw(self, supernet: Supernet) -> Draw:
+        """Drawn for every look, also for one that is known: so chance goes on as if nobody had taken notes."""
+        options = supernet.options
+        gumbel = {name: torch.from_numpy(self._rng.gumbel(size=len(some))) for name, some in options.items()}
+        return Draw(gumbel, self._batch_of(new_seed(self._rng)))
+
+    def _mix(self, supernet: Supernet, draw: Draw, *, differentiable: bool = True) -> Logits:
         """Set the mixture to a random architecture; the logits behind it, which are 0."""
         alpha: Logits = {}
         for name, options in supernet.options.items():
             alpha[name] = torch.zeros(len(options), dtype=torch.float64, requires_grad=differentiable)
-            gumbel = torch.from_numpy(self._rng.gumbel(size=len(options))) + self._barred(options)
-            supernet.mixture[name] = straight_through(alpha[name], gumbel)
+            supernet.mixture[name] = straight_through(alpha[name], draw.gumbel[name] + self._barred(options))
         return alpha
 
     def _barred(self, options: Sequence[str]) -> Tensor:
         """Minus infinity where an option is never taken, 0 elsewhere."""
         return torch.tensor([-inf if option == ZERO and not self._zero else 0.0 for option in options])
 
-    def _norm(self, supernet: Supernet, *, differentiable: bool = True) -> Tensor:
-        batch = self._draw(new_seed(self._rng)).to(self._device)
+    def _norm(self, supernet: Supernet, draw: Draw, *, differentiable: bool = True) -> Tensor:
+        batch = draw.batch.to(self._device)
         t = trace_norm(supernet, batch, self._source.task.loss, differentiable=differentiable).cpu()
         if not isfinite(float(t.detach())):
             raise UsageError(f"nasi: the gradient of the supernet of {self._space.name} is not finite on this data")
         return t
 
-    def _draw(self, seed: int) -> Batch:
-        batch, draw = self._source.batch(self._batch, seed), torch_generator("nasi", seed)
+    def _batch_of(self, seed: int) -> Batch:
+        batch, chance = self._source.batch(self._batch, seed), torch_generator("nasi", seed)
         inputs, targets = batch.inputs, batch.targets
         if self._noise:
-            inputs = torch.randn(inputs.shape, generator=draw)
+            inputs = torch.randn(inputs.shape, generator=chance)
         if self._random_labels:
-            targets = torch.randint(self._source.task.num_classes, targets.shape, generator=draw)
+            targets = torch.randint(self._source.task.num_classes, targets.shape, generator=chance)
         return Batch(inputs, targets)
 
 

@@ -149,18 +149,20 @@ def search(
     samples = Samples.of(source, panel.everybody, range(seed, seed + seeds))
     desk = Desk(panel, samples, device, watch)
     chance = generator("search", chosen.name, home.name, seed)
-    supplies = {"source": source, "device": device, "judge": desk.judge, "by": panel.by, "beside": panel.objectives}
-    asker = chosen.make(bounds.space, chance, panel.fit, **supplies)
+    own = {"source": source, "device": device, "notes": desk.notes}
+    others = {"judge": desk.judge, "by": panel.by, "beside": panel.objectives}
+    asker = chosen.make(bounds.space, chance, panel.fit, **own, **others)
     if enough == Budget(top=top):
         enough = replace(enough, count=getattr(asker, "usual", None))
 
-    code, kept = code_of(named, panel.asked), keep if screen else ""
+    code, kept = code_of(named, panel.asked, *map(str, chosen.options.values())), keep if screen else ""
     objectives = beside if chosen.needs("beside") else ""
     settings = Settings(named, panel.asked, chosen.label, data, seed, seeds, device, code, screen, kept, objectives,
                         validate, warm_up, input_size=input_size, **bounds.asked)  # fmt: skip
     folder = Path(run) if run else settings.default_folder()
     facts = decides.measure, decides.higher_is_better, decides.about
     begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm).resume()
+    desk.notes.keep(folder, settings, enough.total)
     if not (known := begun.begun()):
         bounds.ready()
     start = None
@@ -190,7 +192,7 @@ def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, 
         records, ranking = bounds.settled(done.records + parts, decides.measure, decides.higher_is_better)
     best = ranking.standings[0].arch if ranking.standings else None
     run = replace(run, limits=bounds.kept(best))
-    run = run.account(desk.executor.costs(), done.seconds, done.ended, start).save()
+    run = run.account(desk.executor.costs(), done.seconds, done.ended, start, desk.notes).save()
     _trace.save(run.folder, getattr(asker, "trace", ()))
     (run.folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
     return Result(run, tuple(records), ranking)

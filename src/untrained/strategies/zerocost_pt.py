@@ -23,12 +23,15 @@ import numpy as np
 import torch
 
 from untrained.data import Source
+from untrained.data._source import fingerprint
 from untrained.errors import Unscorable, UsageError, unknown
 from untrained.probe import Probe
+from untrained.probe.guard import fastest_kernels
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import Space
 from untrained.spaces._darts_supernet import DartsSupernet
 from untrained.spaces._supernet import Supernet
+from untrained.strategies._notes import Notes
 from untrained.strategies._strategy import STRATEGIES, Fitness, Unseen
 from untrained.strategies._supernets import feasible, member, mix_evenly, mixable, module, new_seed
 from untrained.strategies.limits import Feasible
@@ -71,6 +74,7 @@ class ZeroCostPT:
         *,
         source: Source,
         device: str = "cpu",
+        notes: Notes | None = None,
         proposals: int = 10,
         operations: "str | Proxy | None" = None,
         edges: "str | Proxy | None" = None,
@@ -84,6 +88,7 @@ class ZeroCostPT:
         if aggregate := next((proxy for proxy in self._by if proxy.parts), None):
             raise UsageError(f"{aggregate.name} compares candidates; zerocost_pt needs a proxy that judges one network")
         self._space, self._rng, self._source, self._device = feasible(space), rng, source, device
+        self._notes = notes or Notes()
         self._left = self.usual = proposals
         self._unseen = Unseen(self._space)
         self._supernet: Supernet | None = None
@@ -113,6 +118,7 @@ class ZeroCostPT:
 
     def _propose(self, supernet: Supernet) -> Proposal:
         verdicts: list[Verdict] = []
+        self._notes.begin(_scores(supernet))
         try:
             verdicts.extend(self._verdicts(supernet))
         except Unscorable as reason:
@@ -132,8 +138,7 @@ class ZeroCostPT:
 
     def _verdicts(self, supernet: Supernet) -> Iterator[Verdict]:
         mix_evenly(supernet)
-        open_choices = [name for name, options in supernet.options.items() if len(options) > 1]
-        for name in self._shuffled(open_choices):
+        for name in self._shuffled(_open(supernet)):
             yield self._choose(supernet, name)
         if isinstance(supernet, DartsSupernet):
             yield from self._topology(supernet)
@@ -141,12 +146,12 @@ class ZeroCostPT:
     def _choose(self, supernet: Supernet, name: str) -> Verdict:
         """Keep the option without which the supernet is worst."""
         options, even = supernet.options[name], supernet.mixture[name]
-        score = self._scorer(supernet, self._by[0])
+        score = self._scorer(supernet, self._by[0], name)
         without: list[float | None] = []
-        for place in range(len(options)):
+        for place, option in enumerate(options):
             supernet.mixture[name] = even.clone()
             supernet.mixture[name][place] = 0.0
-            without.append(score())
+            without.append(score(f"without {option}"))
         kept = _first_least(without, self._by[0], name)
         supernet.mixture[name] = torch.zeros_like(even)
         supernet.mixture[name][kept] = 1.0
@@ -154,17 +159,15 @@ class ZeroCostPT:
 
     def _topology(self, supernet: DartsSupernet) -> Iterator[Verdict]:
         """Cut edges of every node, the least missed first, until two are left."""
-        nodes: dict[str, list[str]] = {}
-        for name in supernet.options:
-            nodes.setdefault(name.partition("<-")[0], []).append(name)
+        nodes = _nodes(supernet)
         for node in self._shuffled(list(nodes)):
-            edges, score = nodes[node], self._scorer(supernet, self._by[1])
+            edges, score = nodes[node], self._scorer(supernet, self._by[1], node)
             while len(edges) > KEPT:
                 without: list[float | None] = []
                 for edge in edges:
                     weights = supernet.mixture[edge]
                     supernet.mixture[edge] = torch.zeros_like(weights)
-                    without.append(score())
+                    without.append(score(f"of {len(edges)} edges without {edge}"))
                     supernet.mixture[edge] = weights
                 dropped = edges[_last_greatest(without, self._by[1], node)]
                 yield Verdict(node, tuple(zip(edges, without, strict=True)), dropped)
@@ -174,10 +177,11 @@ class ZeroCostPT:
     def _shuffled(self, names: list[str]) -> list[str]:
         return [names[place] for place in self._rng.permutation(len(names))]
 
-    def _scorer(self, supernet: Supernet, proxy: Proxy) -> "_Scorer":
+    def _scorer(self, supernet: Supernet, proxy: Proxy, where: str) -> "_Scorer":
         seed = new_seed(self._rng)
-        batch = self._source.batch(proxy.samples, seed).to(self._device)
-        return _Scorer(supernet, proxy, batch, self._source.task.loss, seed)
+        batch = self._source.batch(proxy.samples, seed)
+        at = f"proposal {len(self.trace)}, {fingerprint(batch)}, {where}"
+        return _Scorer(supernet, proxy, batch.to(self._device), self._source.task.loss, seed, self._notes, at)
 
 
 @dataclass(frozen=True)
@@ -189,13 +193,41 @@ class _Scorer:
     batch: Batch
     loss: str
     seed: int
+    notes: Notes
+    at: str  # the proposal, the batch and the choice or node
 
-    def __call__(self) -> float | None:
+    def __call__(self, mixed: str) -> float | None:
+        """As it is written down; `mixed` says how it is mixed now."""
+        found: float | None = self.notes.of(f"{self.at} {mixed}", self._measured)
+        return found
+
+    def _measured(self) -> float | None:
         try:
-            value = self.proxy(Probe(module(self.supernet), self.batch, loss=self.loss, seed=self.seed))
+            with fastest_kernels(str(self.batch.inputs.device)):
+                value = self.proxy(Probe(module(self.supernet), self.batch, loss=self.loss, seed=self.seed))
         except (Unscorable, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return None
         return value if np.isfinite(value) else None
+
+
+def _open(supernet: Supernet) -> list[str]:
+    """Choices that leave something to decide."""
+    return [name for name, options in supernet.options.items() if len(options) > 1]
+
+
+def _nodes(supernet: DartsSupernet) -> dict[str, list[str]]:
+    """The edges of every node."""
+    nodes: dict[str, list[str]] = {}
+    for name in supernet.options:
+        nodes.setdefault(name.partition("<-")[0], []).append(name)
+    return nodes
+
+
+def _scores(supernet: Supernet) -> int:
+    """How many scores a proposal takes: one an option, and of DARTS one an edge as often as one of them is dropped."""
+    edges = _nodes(supernet).values() if isinstance(supernet, DartsSupernet) else ()
+    cut = sum(sum(range(KEPT + 1, len(some) + 1)) for some in edges)
+    return cut + sum(len(supernet.options[name]) for name in _open(supernet))
 
 
 def _first_least(values: Sequence[float | None], proxy: Proxy, where: str) -> int:

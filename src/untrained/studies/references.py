@@ -25,7 +25,7 @@ from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.engine.faults import attempt
 from untrained.engine.score import subject_of
 from untrained.errors import Unscorable, UsageError
-from untrained.probe.guard import random_state
+from untrained.probe.guard import fastest_kernels, random_state
 from untrained.rng import seed_for
 from untrained.spaces import Space
 from untrained.strategies._desk import Progress, Watcher
@@ -33,7 +33,6 @@ from untrained.studies._scores import Crew
 from untrained.training._crowd import crowd
 from untrained.training._feed import ROWS as ROWS_AT_ONCE
 from untrained.training._judge import answered
-from untrained.training._network import fastest_kernels
 from untrained.training._subject import Chosen
 from untrained.training.ctr_metrics import losses
 from untrained.training.ctr_references import REFERENCES

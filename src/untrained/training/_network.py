@@ -2,7 +2,6 @@
 which of its parts drop paths, and what its answers are worth."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any
 
@@ -102,14 +101,6 @@ def layout(model: nn.Module, batch: Batch) -> torch.memory_format:
     if batch.inputs.device.type != "cuda" or batch.inputs.ndim != 4:
         return torch.contiguous_format
     return torch.contiguous_format if pools_overlap(model, batch.inputs) else torch.channels_last
-
-
-def fastest_kernels(device: str) -> AbstractContextManager[None]:
-    """On a GPU convolutions try their kernels and take the fastest, which need not add in the same order again."""
-    if torch.device(device).type != "cuda":
-        return nullcontext()
-    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True)
-    return flags
 
 
 @torch.no_grad()

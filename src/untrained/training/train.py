@@ -18,14 +18,13 @@ from torch import nn
 from untrained._quantities import seconds
 from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.errors import UsageError
-from untrained.probe.guard import random_state
+from untrained.probe.guard import fastest_kernels, random_state
 from untrained.spaces import Space
 from untrained.training import _checkpoint
 from untrained.training._board import Board
 from untrained.training._checkpoint import CHECKPOINT, WEIGHTS, portable
 from untrained.training._crowd import SEVERAL, crowd
 from untrained.training._judge import Diverged
-from untrained.training._network import fastest_kernels
 from untrained.training._outcome import outcome
 from untrained.training._subject import Chosen, resolved
 from untrained.training.loop import Trainer
