@@ -4,9 +4,9 @@
     weight    (G, 1, O, C k k)
 
 On a GPU a convolution in as many groups as there are networks takes two to sixteen times as long as these products
-(`benchmarks/population.py --part folds`), because few channels leave most of its arithmetic idle. Patches of a 3x3
-kernel take nine times the memory of the input, so there is a limit. Depthwise convolutions stay what they are: their
-kernels on a GPU are written for many groups.
+(`benchmarks/population.py --part folds`), because few channels leave most of its arithmetic idle. On a CPU that holds
+for 1x1 kernels. Patches of a 3x3 kernel take nine times the memory of the input, so there is a limit. Depthwise
+convolutions stay what they are: their kernels on a GPU are written for many groups.
 """
 
 from typing import Any
@@ -21,7 +21,8 @@ LARGEST = 2**28  # entries of patches, a gigabyte in float32
 
 def suit(input: Any, weight: Any, stride: Any, padding: Any, groups: int) -> bool:
     """Whether products are the faster way here, and fit into memory."""
-    return bool(weight.is_cuda) and groups == 1 and weight.ndim == 5 and possible(input, weight, stride, padding)
+    quick = bool(weight.is_cuda) or tuple(weight.shape[-2:]) == (1, 1)
+    return quick and groups == 1 and weight.ndim == 5 and possible(input, weight, stride, padding)
 
 
 def possible(input: Any, weight: Any, stride: Any, padding: Any) -> bool:
