@@ -50,7 +50,7 @@ CHECKED = {
     "nasbench201": (3, 32, 32),
     "darts(channels=16,cells=8)": (3, 32, 32),
     "autoformer_tiny": (3, 224, 224),
-    "mobilenetv2": (3, 224, 224),
+    "mobilenetv2": (3, 128, 128),
     OWN: (3, 32, 32),
 }
 
