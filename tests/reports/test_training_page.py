@@ -47,6 +47,7 @@ def example(**changes: Any) -> Trained:
 
 def test_the_page_tells_the_result_in_order():
     assert headline(example()) == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
+    assert "after part of an epoch," in headline(example(curve=()))
     seen = body_of(training_page.render(example()))
     order = [
         headline(example()), "The network", "|cell|", "Trained", "87.50 % of 16 samples", "90.00 % of 15 samples",
@@ -141,7 +142,7 @@ def test_hand_made_networks_stand_beside_the_found_one():
     evil = "<script>"
     entries = (
         Entry("found", 1000, 0.5, 0.7, 0.51, 0.69),
-        Entry("dlrm", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02),
+        Entry("dlrm", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
         Entry("wild", error=evil),
     )
     first = Group("sigeo", "the best of the ranking", ("a",), (70.0,))
@@ -151,6 +152,7 @@ def test_hand_made_networks_stand_beside_the_found_one():
     assert "Beside networks made by hand" in seen
     assert "has less log loss than dlrm (+0.1000 \u00b1 0.0200)" in seen
     assert "0.6100" in seen
-    assert "<td colspan=6>&lt;script&gt;" in html
+    assert "0.36" in seen
+    assert "<td colspan=7>&lt;script&gt;" in html
     assert "judged by AUC on the validation part" in seen
     assert "Beside networks" not in body_of(page.render(summary(confirmed=replace(told, entries=()))))

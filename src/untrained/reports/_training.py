@@ -33,9 +33,13 @@ def trained(found: Trained | None) -> str:
 def headline(found: Trained) -> str:
     """`Test accuracy 98.2 % after 30 epochs, 73.3 k parameters.`"""
     epochs = len(found.curve)
-    after = f"{epochs} epoch{'s' * (epochs != 1)}"
+    after = f"{epochs} epoch{'s' * (epochs != 1)}" if epochs else "part of an epoch"
     said = f"log loss {_log_loss(found.loss, found.auc)}" if found.of_clicks else f"accuracy {_percent(found.accuracy)}"
     return f"Test {said} after {after}, {_numbers.quantity(found.params)} parameters."
+
+
+def _rate(found: Trained) -> str:
+    return f"{found.samples_per_second:,.0f}" if found.curve else "not measured: no epoch was whole"
 
 
 def _log_loss(loss: float, auc: float | None) -> str:
@@ -64,7 +68,7 @@ def _result(found: Trained) -> str:
         "Recipe": found.asked.recipe["name"],
         "Data": found.asked.data,
         "Time": _numbers.duration(found.seconds),
-        "Samples a second": f"{found.samples_per_second:,.0f} on {found.asked.device}",
+        "Samples a second": f"{_rate(found)} on {found.asked.device}",
     }
     chosen = (
         f"{_ENDINGS.get(found.ended, '')} The validation part chose {weights} after epoch {best['epoch']}; "
