@@ -33,12 +33,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from untrained.data.parts import TRAIN, Pictures
+from untrained.probe.guard import fastest_kernels
 from untrained.rng import generator, torch_generator
 from untrained.spaces import load_space
 from untrained.strategies.limits import Feasible, Limits
 from untrained.strategies.search import search
 from untrained.training._crowd import Alone
-from untrained.training._network import fastest_kernels
 from untrained.training._subject import Chosen, resolved
 from untrained.training.loop import Trainer
 from untrained.training.recipes import Recipe, recipe
