@@ -134,7 +134,7 @@ measures `params` and `flops`, and `random` keeps everyone honest. A network wit
 samples (a backward pass counts two); proxies asked for together share their passes. W_l are the weights of convolutions
 and linear layers, g their loss gradient, m the number of samples. `samples` is an option of every proxy:
 `naswot(samples=128)`. Score your network by all of them: `untrained score ... --proxy all`. How well each ranks:
-[results](results/proxies-nasbench201.md). Write your own: [in ten lines](your-own-proxy.md).
+[results](results/bench-nasbench201.md). Write your own: [in ten lines](your-own-proxy.md).
 """
 
 
