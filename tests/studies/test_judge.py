@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from untrained.studies._combine import combinations
-from untrained.studies._judge import Column, best_first, column, judged
+from untrained.studies._judge import Column, best_first, column, judged, on_the_same
 from untrained.types import Arch, Failure, Record, Task
 
 TRUTH = (10.0, 20.0, 30.0, 40.0, 50.0)
@@ -54,6 +54,16 @@ def test_who_failed_on_one_seed_has_no_mean_unless_seeds_are_about_different_arc
     runs = ((1.0, 2.0, None), (3.0, None, None))
     assert replace(UP, by_seed=runs).means == (2.0, None, None)
     assert replace(UP, by_seed=runs, partial=True).means == (2.0, 2.0, None)
+
+
+def test_the_baseline_is_told_on_the_architectures_that_the_best_proxy_ranks():
+    """Without the first, which the proxy does not rank, sizes 3, 2, 4, 5 of 20, 30, 40, 50 have one swap of four."""
+    size = judged(Column("params", "", "baseline", True, ((1.0, 3.0, 2.0, 4.0, 5.0),)), TRUTH)
+    some = judged(replace(UP, by_seed=((None, 2.0, 3.0, 4.0, 5.0),)), TRUTH)
+    assert on_the_same([some, size], TRUTH) == "On the 4 architectures that up ranks, params has 0.800."
+    assert on_the_same([judged(UP, TRUTH), size], TRUTH) == ""
+    assert on_the_same([some], TRUTH) == ""
+    assert on_the_same([size], TRUTH) == ""
 
 
 def test_what_is_not_defined_is_none_and_comes_last():

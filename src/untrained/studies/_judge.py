@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean, stdev
 
-from untrained.benchmarks.statistics import STATISTICS, Statistic, interval
+from untrained.benchmarks.statistics import STATISTICS, Statistic, interval, spearman
 from untrained.rng import generator
 from untrained.studies.trust import Estimate, Judged
 from untrained.types import Arch, Record
@@ -68,6 +68,21 @@ def best_first(rows: Iterable[Judged]) -> tuple[Judged, ...]:
         return -estimate.value if estimate else inf
 
     return tuple(sorted(rows, key=place))
+
+
+def on_the_same(rows: Sequence[Judged], truth: Sequence[float], baseline: str = "params") -> str:
+    """What a baseline reaches on the architectures that the best proxy ranks, in words; empty where these are all, or
+    where there is no such baseline. A network that cannot work is easily ranked last, and a proxy that says so instead
+    of ranking it is compared on other networks than one that ranks everything."""
+    best = next((row for row in rows if row.kind == "proxy" and row.statistics["spearman"]), None)
+    by_name = {row.proxy: row for row in rows}
+    if best is None or baseline not in by_name or best.n == len(truth):
+        return ""
+    shared = zip(best.scores, by_name[baseline].scores, truth, strict=True)
+    both = [(size, known) for score, size, known in shared if score is not None and size is not None]
+    found = spearman([size for size, _ in both], [known for _, known in both])
+    ranked = f"On the {len(both):,} architectures that {best.proxy} ranks"
+    return "" if found is None else f"{ranked}, {baseline} has {found:.3f}."
 
 
 def estimated(

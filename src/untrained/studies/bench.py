@@ -20,7 +20,7 @@ from untrained.strategies._desk import warming
 from untrained.strategies._run import STORE, for_a_file, versions
 from untrained.strategies.search import Watcher
 from untrained.studies._combine import combinations
-from untrained.studies._judge import Column, Scores, best_first, column, judged
+from untrained.studies._judge import Column, Scores, best_first, column, judged, on_the_same
 from untrained.studies._scores import Crew, scored
 from untrained.studies._truth import Truth, known, looked_at
 from untrained.studies.trust import Trust
@@ -70,6 +70,7 @@ def bench(
     done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch, start=start)
     columns = [judged_column(judge, *column(done.records, judge.measure, truth.archs, chances)) for judge in judges]
     columns += [*combinations(columns), *(_others(truth, name) for name in split_names(scores))]
+    rows = best_first(judged(each, truth.values) for each in columns)
     asked: dict[str, Any] = {
         "space": space,
         "proxy": proxy,
@@ -88,8 +89,8 @@ def bench(
         truth_unit=truth.metric.unit,
         archs=tuple(map(str, truth.archs)),
         truth=truth.values,
-        judged=best_first(judged(each, truth.values) for each in columns),
-        notes=tuple(filter(None, (f"The table holds {truth.table.about}.", note))),
+        judged=rows,
+        notes=tuple(filter(None, (on_the_same(rows, truth.values), f"The table holds {truth.table.about}.", note))),
         settings={"samples": f"{len(truth.archs):,}", "data": seen, "seed": str(seed), "device": device}
         | ({"warm-up": warm_up} if warm_up else {}),
         versions=versions(),
