@@ -213,6 +213,7 @@ def test_a_table_has_the_last_word(run_folder, data_root, known):
     assert [s.score for s in found.ranking.standings] == sorted(told.values(), reverse=True)
     queries = json.loads((run_folder / "trace.json").read_text())
     assert [query["value"] for query in queries] == [told[load_space(NET).parse(query["arch"])] for query in queries]
+    assert found.report().read_text().count('class="query') == 3, "drawn over what is believed in the end"
     with pytest.raises(UsageError, match="no metric of nasbench201 is called 'cifar10_val_13'"):
         Validation.parse("table:cifar10_val_13", NET, data_root)
 

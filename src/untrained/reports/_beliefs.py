@@ -1,13 +1,16 @@
-"""What a strategy believed, step by step, folded away. Reads plain JSON; knows nothing of any strategy: numbers and
-names are cells, pairs of a name and a number are read out, and steps within a step are tables of their own."""
+"""What a strategy believed: a picture where it has the form of one, and step by step, folded away. Reads plain JSON;
+knows nothing of any strategy: numbers and names are cells, pairs of a name and a number are read out, and steps within
+a step are tables of their own."""
 
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from untrained import _numbers
+from untrained.reports._choices import NUMBER, choices, named
 from untrained.reports._html import cell, code, section, table
 from untrained.reports._plot import thinned
+from untrained.reports._square import square
 from untrained.reports.summary import Summary
 
 _ROWS = 100  # of one table, evenly spaced where there are more
@@ -22,19 +25,44 @@ def beliefs(summary: Summary) -> str:
     if not summary.trace:
         return ""
     within = [
-        _folded(f"Step {place}: {name.replace('_', ' ')}", inner)
+        _folded(f"Step {place}: {_words(name)}", inner)
         for place, step in enumerate(summary.trace[:_WITHIN], 1)
         for name, value in step.items()
         if (inner := _steps(value))
     ]
-    return section("What the strategy believed", _folded("Step by step", summary.trace), *within)
+    pictures = [_square(summary), _choices(summary)]
+    return section("What the strategy believed", *pictures, _folded("Step by step", summary.trace), *within)
+
+
+def _square(summary: Summary) -> str:
+    if summary.belief is None:
+        return ""
+    name = summary.proxy if summary.higher_is_better else f"minus {summary.proxy}"  # what strategies want is high
+    return square(summary.belief, summary.trace, name)
+
+
+def _choices(summary: Summary) -> str:
+    """Those of the step that found the best, or of the last that has some."""
+    best = summary.best if summary.ranking else None
+    order = sorted(enumerate(summary.trace, 1), key=lambda step: (step[1].get("arch") != best, -step[0]))
+    drawn = (
+        f"<h3>{escape(f'Step {place}: {_words(name)}')}</h3>{picture}"
+        for place, step in order
+        for name, value in step.items()
+        if (picture := choices(value))
+    )
+    return next(drawn, "")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _folded(title: str, steps: Sequence[Step]) -> str:
     shown = thinned(list(enumerate(steps, 1)), _ROWS)
     some = f", {len(shown)} of {len(steps):,}" if len(shown) < len(steps) else ""
     names = [name for name, value in steps[0].items() if not _steps(value)]
-    head = [("num", "Step"), *(("", name.replace("_", " ")) for name in names)]
+    head = [("num", "Step"), *(("", _words(name)) for name in names)]
     lines = [
         f"<tr>{cell(str(place), 'num soft')}{''.join(cell(code(_told(step.get(name))), 'arch') for name in names)}</tr>"
         for place, step in shown
@@ -48,13 +76,7 @@ def _steps(value: Any) -> list[Step]:
         return []
     if all(isinstance(each, dict) for each in value):
         return value
-    return [{"of": each[0], "believed": each[1]} for each in value] if _named(value, list) else []
-
-
-def _named(value: list[Any], kind: type | tuple[type, ...]) -> bool:
-    """Whether it is a list of pairs, a name and something of this kind."""
-    pairs = all(isinstance(each, list) and len(each) == 2 for each in value)
-    return pairs and all(isinstance(each[0], str) and isinstance(each[1], kind) for each in value)
+    return [{"of": each[0], "believed": each[1]} for each in value] if named(value, list) else []
 
 
 def _told(value: Any) -> str:
@@ -65,7 +87,7 @@ def _told(value: Any) -> str:
         return _numbers.significant(value, 4)
     if not isinstance(value, list):
         return str(value)
-    if _named(value, (int, float, type(None))):
+    if named(value, NUMBER):
         return ", ".join(f"{name} {_told(number)}" for name, number in value)
     more = [f"{len(value) - _LONG} more"] if len(value) > _LONG else []
     return ", ".join([f"({_told(each)})" if isinstance(each, list) else _told(each) for each in value[:_LONG]] + more)

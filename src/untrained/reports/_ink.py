@@ -66,6 +66,11 @@ def fitted(text: str, room: float) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
+def share(value: float, low: float, high: float) -> float:
+    """Where it lies between the lowest and the highest, from 0 to 1; in the middle where all are alike."""
+    return (value - low) / (high - low) if high > low else 0.5
+
+
 def frame(kind: str, box: Box, spoken: str, parts: Sequence[str]) -> str:
     """The drawing as one `<svg>` with a margin around `box`; `spoken` is for those who cannot see it."""
     left, top = box[0] - MARGIN, box[1] - MARGIN

@@ -48,7 +48,8 @@ def report(folder: str | Path) -> Path:
 def _search_page(folder: str | Path) -> str:
     run = Run.read(folder)
     known = Trained.read(folder) if Path(folder, trained.FILE).is_file() else None
-    later = {"trace": tuple(_trace.read(folder)), "confirmed": Confirmation.read(folder), "trained": known}
+    believed = {"trace": tuple(_trace.read(folder)), "belief": _trace.belief(folder)}
+    later = {**believed, "confirmed": Confirmation.read(folder), "trained": known}
     with Store(run.store) as store:
         return render(replace(summarise(run, list(store)), **later))  # type: ignore[arg-type]
 

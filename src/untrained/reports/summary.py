@@ -94,6 +94,7 @@ class Summary:
     tradeoff: Tradeoff | None = None
     limits: tuple[Limit, ...] = ()
     trace: tuple[dict[str, Any], ...] = ()  # what the strategy believed, as plain JSON
+    belief: dict[str, Any] | None = None  # and in the end, of a square of numbers
     seeds: int = 1
     stopped_early: bool = False
     ending: str = ""  # why it stopped, in a sentence

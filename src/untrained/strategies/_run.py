@@ -1,5 +1,5 @@
 """A run folder: `run.json` (what was asked, and what it cost), `records.sqlite` (what was found), `report.html`;
-`trace.json` and `notes.jsonl` where the strategy believed something and worked for it."""
+`trace.json`, `belief.json` and `notes.jsonl` where the strategy believed something and worked for it."""
 
 import json
 import platform

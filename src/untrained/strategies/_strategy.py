@@ -5,7 +5,8 @@ A strategy is made by `STRATEGIES[name](space, rng, fitness, **options)`. Its `n
 without: `source` (samples to look at), `judge` (an Evaluator of its own, for a pool), `by` (what ranks that pool),
 `beside` (more objectives). One that works hard itself takes `notes`, and writes its steps down. It may say more:
 `usual`, how many architectures it asks for where nobody says how many; `portion`, how many at a time where asking is
-dear; `trace`, what it believed, a list of plain frozen dataclasses.
+dear; `trace`, what it believed, a list of plain frozen dataclasses; `belief()`, what it believes of a square of numbers
+in the end, one of them or None.
 """
 
 from abc import ABC, abstractmethod

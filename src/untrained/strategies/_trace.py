@@ -1,8 +1,7 @@
-"""What a strategy believed, as `trace.json` of a run folder: its frozen dataclasses as plain JSON, architectures as
-people write them."""
+"""What a strategy believed, in a run folder: `trace.json`, step by step, and `belief.json`, in the end. Its frozen
+dataclasses as plain JSON, architectures as people write them."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,34 @@ from typing import Any
 from untrained._files import write_whole
 from untrained.types import Arch
 
-FILE = "trace.json"
+TRACE, BELIEF = "trace.json", "belief.json"
 Step = dict[str, Any]
 
 
-def save(folder: Path, trace: Iterable[Any]) -> None:
-    """Write it, unless there is nothing to tell."""
-    steps = [plain(step) for step in trace]
-    if steps:
-        write_whole(Path(folder, FILE), json.dumps(steps, indent=1) + "\n")
+def save(folder: Path, strategy: Any) -> None:
+    """Write down what it tells, and nothing where it has nothing to tell."""
+    believed = strategy.belief() if hasattr(strategy, "belief") else None
+    for name, told in ((TRACE, list(getattr(strategy, "trace", ()))), (BELIEF, believed)):
+        if told:
+            write_whole(Path(folder, name), json.dumps(plain(told), indent=1) + "\n")
 
 
 def read(folder: str | Path) -> list[Step]:
     """The steps, or none where nothing can be read: a report does without."""
+    return _read(Path(folder, TRACE)) or []
+
+
+def belief(folder: str | Path) -> dict[str, Any] | None:
+    """What was believed in the end, or None where nothing can be read."""
+    found: dict[str, Any] | None = _read(Path(folder, BELIEF))
+    return found
+
+
+def _read(path: Path) -> Any:
     try:
-        steps: list[Step] = json.loads(Path(folder, FILE).read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return []
-    return steps
+        return None
 
 
 def plain(value: Any) -> Any:

@@ -83,9 +83,21 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """A side of the square: what it means, and from where to where it goes."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Belief:
     """What the Gaussian process believes on a grid of points: mean and standard deviation of the value."""
 
+    along: Side  # nu
+    up: Side  # mu
     points: tuple[tuple[float, float], ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -153,7 +165,16 @@ class HNAS:
         ticks = np.linspace(0, 1, side)
         grid = np.array([(nu, mu) for nu in ticks for mu in ticks])
         mean, std = _bayes.fitted(X, y)(grid)
-        return Belief(tuple(map(tuple, grid.tolist())), tuple(mean.tolist()), tuple(std.tolist()))
+        return Belief(*self._sides(), tuple(map(tuple, grid.tolist())), tuple(mean.tolist()), tuple(std.tolist()))
+
+    def _sides(self) -> tuple[Side, Side]:
+        """nu and mu as they are told: plain numbers, or relative to the pool."""
+        plan = self.plan
+        sizes = 10**plan.lowest, 10**plan.highest
+        if plan.scale is not None:
+            return Side("nu", 0.0, plan.scale), Side("mu", *sizes, log=True)
+        quantile = Side(f"nu: a quantile of {plan.metric}^2 in the pool", 0.0, 1.0)
+        return quantile, Side("mu: second term over first, in the median", *sizes, log=True)
 
     def _weights(self, point: tuple[float, float], M: _bayes.Array, kappa: _bayes.Array) -> tuple[float, float]:
         """mu and nu at a point of the square."""

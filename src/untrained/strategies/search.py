@@ -193,7 +193,7 @@ def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, 
     best = ranking.standings[0].arch if ranking.standings else None
     run = replace(run, limits=bounds.kept(best))
     run = run.account(desk.executor.costs(), done.seconds, done.ended, start, desk.notes).save()
-    _trace.save(run.folder, getattr(asker, "trace", ()))
+    _trace.save(run.folder, asker)
     (run.folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
     return Result(run, tuple(records), ranking)
 

@@ -1,0 +1,237 @@
+"""What a strategy believed as pictures: numbers by option by choice, and the square of two numbers that are tuned."""
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.reports.examples import summary
+from untrained.reports._beliefs import beliefs
+from untrained.reports._choices import choices
+from untrained.reports._square import square
+from untrained.strategies import _trace
+from untrained.strategies.hnas import HNAS, Query
+from untrained.types import Arch
+
+Cell = tuple[str, int, str]  # its tag, its ink in per cent, its text
+ALPHA = [["1<-0", [["skip", 0.5], ["conv", -0.5], ["pool", 0.0]]], ["<b>", [["skip", 2.0], ["conv", None]]]]
+
+
+def table(page: str) -> list[list[Cell]]:
+    """The shaded cells, row by row."""
+    pattern = r'<(mark|span) class="shade" style="--share:(\d+)%">([^<]*)</'
+    rows = [re.findall(pattern, row) for row in page.split("<tr>")[2:]]
+    return [[(tag, int(ink), text) for tag, ink, text in row] for row in rows]
+
+
+# ------------------------------------------------------------------------------------------------ choices and options
+
+
+def test_a_row_is_a_choice_and_its_largest_number_is_marked_and_darkest():
+    first, second = table(choices(ALPHA))
+    assert first == [("mark", 55, "0.500"), ("span", 0, "\u22120.500"), ("span", 28, "0.00")]
+    assert second == [("span", 28, "2.00"), ("span", 0, "\u2013"), ("span", 0, "\u2013")]
+
+
+def test_names_of_choices_and_options_are_escaped():
+    page = choices([["<b>", [["<i>", 1.0], ["a&b", 2.0]]]])
+    assert [name for name in ("<b>", "<i>", "a&b") if name in page] == []
+    assert [name for name in ("&lt;b&gt;", "&lt;i&gt;", "a&amp;b") if name not in page] == []
+
+
+def test_a_decision_that_is_told_is_marked_although_it_is_not_the_largest():
+    verdict = {"where": "2<-1", "without": [["skip", 7.0], ["conv", 3.0], ["none", None]], "decided": "conv"}
+    page = choices([verdict])
+    assert "2&lt;-1" in page
+    assert ">without</th>" in page
+    assert [tag for tag, *_ in table(page)[0]] == ["span", "mark", "span"]
+    assert "what was decided" in page
+
+
+def test_numbers_of_a_row_can_be_told_apart_where_they_are_close():
+    ((low, high),) = table(choices([["a", [["x", 1732.125], ["y", 1732.5]]]]))
+    assert (low[2], high[2]) == ("1732.12", "1732.50")
+
+
+@pytest.mark.parametrize("numbers", [(1.5, 1.5), (0.0, 0.0), (None, None)])
+def test_of_numbers_that_are_all_alike_none_is_marked(numbers: tuple[float | None, ...]) -> None:
+    ((first, second),) = table(choices([["a", [["x", numbers[0]], ["y", numbers[1]]]]]))
+    assert first == second
+    assert first[0] == "span"
+
+
+def test_choices_without_an_option_in_common_are_tables_of_their_own():
+    edges = [{"where": "n3", "without": [["n3<-0", 1.0], ["n3<-1", 2.0]], "decided": "n3<-1"}]
+    operations = [{"where": f"n{i}<-0", "without": [["skip", 1.0], ["conv", 2.0]], "decided": "skip"} for i in (1, 2)]
+    page = choices(operations + edges)
+    assert page.count("<table") == 2
+    assert [text.count("<tr>") for text in page.split("<table")[1:]] == [3, 2]
+
+
+def test_more_than_twenty_choices_are_told_as_left_out():
+    many = [[f"c{i}", [["x", 0.0], ["y", 1.0]]] for i in range(23)]
+    assert choices(many).count("<tr>") == 21
+    assert "3 more choices are left out." in choices(many)
+    assert "left out" not in choices(many[:20])
+
+
+@pytest.mark.parametrize(
+    "other", [None, 1.0, "a", [], [1.0], ["a"], [["a", 1.0]], [["a", []]], [["a", [["x", "y"]]]], [{"t": 1.0}],
+              [{"where": "a", "without": []}], [[1.0, 2.0]], [*ALPHA, 3.0]]
+)  # fmt: skip
+def test_nothing_is_drawn_of_another_form(other: Any) -> None:
+    assert choices(other) == ""
+    assert "shade" not in beliefs(summary(trace=({"best": other},)))
+
+
+def test_the_step_that_found_the_best_is_drawn_and_else_the_last():
+    def step(arch: str | None, top: str) -> dict[str, Any]:
+        return {"arch": arch, "alpha": [["c", [["x", float(top == "x")], ["y", float(top == "y")]]]]}
+
+    best = summary().best
+    found = beliefs(summary(trace=(step(best, "x"), step("other", "y"))))
+    assert "<h3>Step 1: alpha</h3>" in found
+    unknown = beliefs(summary(trace=(step("one", "x"), step("two", "y"), {"arch": None})))
+    assert "<h3>Step 2: alpha</h3>" in unknown
+    assert "<h3>Step 1: alpha</h3>" in beliefs(summary(trace=(step("one", "x"),), ranking=()))
+    assert unknown.index("<h3>") < unknown.index("<details>")
+
+
+# ---------------------------------------------------------------------------------------------------------- the square
+
+SIDES = {
+    "along": {"name": "nu <up>", "low": 0.0, "high": 5000.0, "log": False},
+    "up": {"name": "mu", "low": 1e-4, "high": 1.0, "log": True},
+}
+CORNERS = [[0.0, 0.0], [0.0, 0.5], [0.0, 1.0], [0.5, 0.0], [0.5, 0.5], [0.5, 1.0], [1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]
+
+
+def belief(mean: list[float], **sides: Any) -> dict[str, Any]:
+    return {**SIDES, **sides, "points": CORNERS, "mean": mean, "std": [0.25] * 9}
+
+
+def query(point: tuple[float, float], value: float | None) -> dict[str, Any]:
+    return {"point": list(point), "mu": 0.01, "nu": 400.0, "arch": "<a>", "value": value}
+
+
+def cells(page: str) -> list[tuple[float, float, float, float, int]]:
+    """x, y, width, height and ink of the cells of the map, without the legend."""
+    (group,) = re.findall(r'<g class="surface">(.*?)</g>', page)
+    pattern = r'x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" style="--share:(\d+)%"'
+    return [(*map(float, found[:4]), int(found[4])) for found in re.findall(pattern, group)]  # type: ignore[misc]
+
+
+def dots(page: str) -> list[tuple[str, float, float, str]]:
+    pattern = r'<circle class="query ?(\w*)" cx="([\d.]+)" cy="([\d.]+)" r="\d"><title>([^<]*)</title>'
+    return [(kind, float(x), float(y), unescape(said)) for kind, x, y, said in re.findall(pattern, page)]
+
+
+def test_cells_cover_the_square_and_more_ink_is_more():
+    drawn = cells(square(belief([float(i) for i in range(9)]), (), "accuracy"))
+    assert [ink for *_, ink in drawn] == [round(6 + 94 * i / 8) for i in range(9)]
+    left, right = drawn[0][0], max(x + w for x, _, w, *_ in drawn)
+    top, bottom = min(y for _, y, *_ in drawn), max(y + h for _, y, _, h, _ in drawn)
+    whole = right - left
+    assert whole == pytest.approx(bottom - top, abs=0.2)
+    assert sum(w * h for _, _, w, h, _ in drawn) == pytest.approx(whole**2, rel=0.01)
+    assert drawn[0][1] > drawn[2][1], "up is up"
+    assert drawn[8][0] > drawn[2][0], "along is to the right"
+    assert drawn[4][2] == pytest.approx(2 * drawn[0][2], abs=0.5), "a cell at a side is cut off there"
+
+
+def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
+    trace = (query((0.0, 0.0), 91.5), query((0.5, 0.5), 93.25), query((1.0, 1.0), None))
+    page = square(belief([float(i) for i in range(9)]), trace, "accuracy")
+    drawn, corners = dots(page), cells(page)
+    assert [kind for kind, *_ in drawn] == ["", "failed", "top"]
+    assert [said for *_, said in drawn] == [
+        "Step 1: mu 0.01000, nu 400.0, value 91.50",
+        "Step 3: mu 0.01000, nu 400.0, value failed",
+        "Step 2: mu 0.01000, nu 400.0, value 93.25, the best",
+    ]
+    (_, x, y, _), (_, far, high, _), (_, middle, *_) = drawn
+    assert (x, high) == (corners[0][0], corners[2][1])
+    assert (far - middle, far - x) == pytest.approx((170, 340), abs=0.1)
+    assert y - high == pytest.approx(340, abs=0.1)
+    assert "3 queries" in page
+
+
+def test_the_sides_are_named_and_the_legend_goes_from_the_lowest_to_the_highest():
+    page = square(belief([80.0 + i for i in range(9)]), (), "<accuracy>")
+    assert "nu &lt;up&gt;" in page
+    assert ">mu<" in page
+    assert [name for name in ("<up>", "<accuracy>") if name in page] == []
+    (legend,) = re.findall(r'<g class="surface legend">(.*?)</g>', page)
+    assert re.findall(">([^<]+)</text>", legend) == ["80.00", "88.00"]
+    inks = [int(ink) for ink in re.findall(r"share:(\d+)%", legend)]
+    assert (len(inks), inks[0], inks[-1], inks == sorted(inks)) == (11, 6, 100, True)
+    ticks = re.findall(r'class="(?:mid tick|end)"[^>]*>([^<]+)<', page)
+    assert {"5000", "0"} <= set(ticks)
+    assert len(ticks) >= 8
+
+
+def test_a_belief_that_is_the_same_everywhere_has_one_shade():
+    page = square(belief([3.0] * 9), (query((0.5, 0.5), 3.0),), "accuracy")
+    assert {ink for *_, ink in cells(page)} == {53}
+    (legend,) = re.findall(r'<g class="surface legend">(.*?)</g>', page)
+    assert (legend.count("<rect"), re.findall(">([^<]+)</text>", legend)) == (1, ["3.000"])
+
+
+def test_a_side_that_does_not_vary_has_no_ticks():
+    page = square(belief([3.0] * 9, up={"name": "mu", "low": 0.1, "high": 0.1, "log": True}), (), "accuracy")
+    assert 'class="end"' not in page
+
+
+def test_without_a_belief_there_is_no_square():
+    trace = (query((0.0, 0.5), 91.5),)
+    assert "<figure>" not in beliefs(summary(trace=trace))
+    told = beliefs(summary(trace=trace, belief=belief([1.0] * 9)))
+    assert told.index("<figure>") < told.index("<details>")
+    assert "believed in the end of dextr:" in told
+    worse = beliefs(summary(trace=trace, belief=belief([1.0] * 9), higher_is_better=False))
+    assert "believed in the end of minus dextr:" in worse
+
+
+# ------------------------------------------------------------------------------------------------------ from the folder
+
+
+def strategy(**plan: Any) -> HNAS:
+    return HNAS(None, np.random.default_rng(0), lambda _: None, judge=lambda _: (), **plan)  # type: ignore[arg-type]
+
+
+def test_a_folder_holds_the_belief_of_one_query_and_the_page_draws_it(tmp_path):
+    asked = strategy()
+    _trace.save(tmp_path, asked)
+    assert list(tmp_path.iterdir()) == [], "nothing was told"
+    assert (_trace.read(tmp_path), _trace.belief(tmp_path)) == ([], None)
+    asked.trace.append(Query((0.25, 0.5), 0.01, 400.0, Arch("s", (("c", "1"),)), 0.75))
+    _trace.save(tmp_path, asked)
+    found = _trace.belief(tmp_path)
+    assert found is not None
+    assert set(found["mean"]) == {0.75}, "of one value all that is believed is its own"
+    assert found["along"] == {"name": "nu: a quantile of trace^2 in the pool", "low": 0.0, "high": 1.0, "log": False}
+    assert (found["up"]["low"], found["up"]["high"], found["up"]["log"]) == (0.01, 10.0, True)
+    page = beliefs(summary(trace=tuple(_trace.read(tmp_path)), belief=found))
+    assert len(cells(page)) == 625
+    assert [(kind, said) for kind, _, _, said in dots(page)] == [
+        ("top", "Step 1: mu 0.01000, nu 400.0, value 0.7500, the best")
+    ]
+    (tmp_path / "belief.json").write_text("{")
+    assert _trace.belief(tmp_path) is None
+
+
+def test_with_a_scale_the_sides_are_plain_numbers(tmp_path):
+    asked = strategy(preset="nasbench201")
+    asked.trace.append(Query((0.0, 0.5), 0.01, 0.0, Arch("s", (("c", "1"),)), 0.75))
+    _trace.save(tmp_path, asked)
+    found = json.loads((tmp_path / "belief.json").read_text())
+    assert found["along"] == {"name": "nu", "low": 0.0, "high": 5000.0, "log": False}
+    assert found["up"] == {"name": "mu", "low": 1e-4, "high": 1.0, "log": True}
+
+
+def test_a_strategy_that_believes_nothing_leaves_no_file(tmp_path):
+    _trace.save(tmp_path, object())
+    assert list(tmp_path.iterdir()) == []
