@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import typer
 
+from untrained import __version__
 from untrained.errors import UsageError
 
 DAEMON, PIPES = "nvidia-cuda-mps-control", "/tmp/nvidia-mps"  # who lets processes share a GPU, and where it listens
@@ -50,6 +51,26 @@ WarmUp = Annotated[
     str, typer.Option(help="Train on a share of the data before judging: 10%, 10%(paths=each), 1%(preset=nasrec).")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")]
+
+
+def version(asked: bool) -> None:
+    """Print which version this is, and nothing else."""
+    if asked:
+        typer.echo(f"untrained {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    _: Annotated[bool, typer.Option("--version", is_eager=True, callback=version, help="Print the version.")] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+def belongs(name: str, given: object, to: str, there: object) -> None:
+    """Refuse an option that says more about another one, where that one is missing."""
+    if given is not None and not there:
+        raise UsageError(f"{name} {given} means nothing without {to.split()[0]}: add {to}, or leave out {name}")
 
 
 def shape(text: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, Json, Space, app, print_json, shape, stdout_kept
+from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_json, shape, stdout_kept
 
 
 @app.command()
@@ -20,6 +20,7 @@ def export(
     data: Annotated[
         str | None, typer.Option(help="Names the classes and the mean of each channel.", show_default="that of the run")
     ] = None,
+    label: Label = None,
     input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x224x224.")] = None,
     classes: Annotated[
         int | None, typer.Option(min=1, help="Number of classes.", show_default="the network's outputs")
@@ -40,10 +41,21 @@ def export(
 
     sides = shape(input_shape) if input_shape else None
     size = {"input_shape": sides, "num_classes": classes, "data_root": data_root}
+    named = labelled(data, label)
     with stdout_kept(as_json):
-        made = exports.export(what, out, space=space, weights=weights, data=data, **size)  # type: ignore[arg-type]
+        made = exports.export(what, out, space=space, weights=weights, data=named, **size)  # type: ignore[arg-type]
     document = {"folder": str(made.folder), **made.config, "missing": made.missing}
     print_json(document) if as_json else show_exported(made)
+
+
+def deliverable(out: Path, recipe: str | None, run: Path | None) -> None:
+    """Refuse before a search what `deliver` would refuse after it."""
+    from untrained import exports
+    from untrained.training import recipes
+
+    exports.ready(out, run or Path("runs", "..."))  # where a run lies whose folder nobody named
+    if recipe:
+        recipes.recipe(recipe)
 
 
 def deliver(run: Path, out: Path, recipe: str | None, device: str, data_root: Path | None, quiet: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from untrained import _cli as option
-from untrained._cli import app, default_data, mind_the_gpu, print_json, stdout_kept
+from untrained._cli import app, default_data, labelled, mind_the_gpu, print_json, stdout_kept
 
 
 @app.command()
@@ -57,6 +57,7 @@ def bench(
 def calibrate(
     space: option.Space = "nasbench201",
     data: option.Data = None,
+    label: option.Label = None,
     proxy: option.Proxies = "all",
     trainings: Annotated[int, typer.Option(min=4, help="How many architectures to train.")] = 12,
     epochs: Annotated[int, typer.Option(min=1, help="How long to train each.")] = 3,
@@ -75,15 +76,18 @@ def calibrate(
     `untrained search --proxy auto` then goes by the best of them.
 
     Example: untrained calibrate --space ./mine.py:mynet --data digits --trainings 12 --epochs 3
+
+    Example: untrained calibrate --space nasrec_small --data csv:clicks.csv --label click
     """
     from untrained import reports, studies
     from untrained._terminal import show_trust, watching
 
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run}
     effort = {"trainings": trainings, "epochs": epochs, "samples": samples, "seed": seed, "data_root": data_root}
+    seen = labelled(data, label) or default_data()
     mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json) as watch, stdout_kept(as_json):
-        found = studies.calibrate(space, proxy, data or default_data(), watch=watch, **effort, **crew)  # type: ignore[arg-type]
+        found = studies.calibrate(space, proxy, seen, watch=watch, **effort, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)
     print_json(found.rows()) if as_json else show_trust(found, page)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from untrained import _cli as option
-from untrained._cli import app, default_data, labelled, mind_the_gpu, print_json, shape, stdout_kept
+from untrained._cli import app, belongs, default_data, labelled, mind_the_gpu, print_json, shape, stdout_kept
 from untrained.errors import UsageError, unknown
 
 
@@ -26,17 +26,19 @@ def search(
     stable: Annotated[
         int | None, typer.Option(min=1, help="Stop when the best have not changed for so many architectures.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many of the best must be stable.")] = 10,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="How many of the best must be stable.", show_default="10")
+    ] = None,
     screen: Annotated[str, typer.Option(help="Cheap proxies that decide who is judged: params,naswot.")] = "",
-    keep: Annotated[str, typer.Option(help="The share that the screen lets pass.")] = "20%",
+    keep: Annotated[str | None, typer.Option(help="The share that --screen lets pass.", show_default="20%")] = None,
     beside: Annotated[
         str, typer.Option(help="More proxies to record: zico,naswot. Only nsga2 goes by them; of sizes less is better.")
     ] = "",
     validate: Annotated[
         str,
         typer.Option(
-            help="The last word of hnas and screen: training(epochs=3), table:cifar10_val_12, "
-            "or of a named table table:darts1000:cifar10_val_200."
+            help="How the strategies hnas and screen check their few candidates: training(epochs=3), or known results, "
+            "table:cifar10_val_12, of a named table table:darts1000:cifar10_val_200."
         ),
     ] = "",
     warm_up: option.WarmUp = "",
@@ -46,7 +48,10 @@ def search(
             min=1, help="Train so many of the best briefly, beside others.", show_default="5 on your own data"
         ),
     ] = None,
-    no_confirm: Annotated[bool, typer.Option("--no-confirm", help="Believe the proxy.")] = False,
+    no_confirm: Annotated[
+        bool,
+        typer.Option("--no-confirm", help="Do not train the best briefly to check the proxy: believe it."),
+    ] = False,
     export: Annotated[
         Path | None, typer.Option(help="Train the best, and write it to this folder, which needs nothing of ours.")
     ] = None,
@@ -103,7 +108,15 @@ def search(
     from untrained.strategies.select import rows
     from untrained.studies.confirm import usual
 
-    enough = {"budget": budget, "time": time, "stable": stable, "top": top, "screen": screen, "keep": keep}
+    belongs("--recipe", recipe, "--export model", export)
+    belongs("--keep", keep, "--screen params,naswot", screen)
+    belongs("--top", top, "--stable 200", stable)
+    if confirm and no_confirm:
+        raise UsageError(f"--confirm {confirm} and --no-confirm contradict each other: leave out one of them")
+    if export:
+        _cli_export.deliverable(export, recipe, run)
+    enough: dict[str, Any] = {"budget": budget, "time": time, "stable": stable, "screen": screen}
+    enough |= {name: said for name, said in (("top", top), ("keep", keep)) if said is not None}
     chance = {"seed": seed, "seeds": seeds, "data": labelled(data, label) or default_data(), "data_root": data_root}
     chance |= {"input_size": input_size, "look": None if as_json else show_shortly}
     crew: dict[str, Any] = {"device": device, "workers": workers, "population": population, "ray": ray}

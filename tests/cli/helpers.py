@@ -59,12 +59,12 @@ COMMANDS = {
     "--device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
     "--device --workers --population --ray --time-limit --run --data-root --json",
-    "calibrate": "--space --data --proxy --trainings --epochs --samples --seed --device --workers --ray --time-limit "
-    "--run --data-root --json",
+    "calibrate": "--space --data --label --proxy --trainings --epochs --samples --seed --device --workers --ray "
+    "--time-limit --run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
     "train": "what --data --label --recipe --space --epochs --patience --time --input-shape --seed --device --run "
     "--tensorboard --data-root --json",
-    "export": "what --out --space --weights --data --input-shape --classes --data-root --json",
+    "export": "what --out --space --weights --data --label --input-shape --classes --data-root --json",
     "data import": "name path --data-root --json",
     "data card": "name --label --input-size --data-root --json",
     "list": "what --json",

@@ -66,12 +66,26 @@ def test_a_label_is_added_to_what_is_said(untrained_, table):
     assert {row["column"] for row in said["rows"]} == {"price", "shown", "hour"}
 
 
+def test_a_table_is_calibrated_on_by_its_label_and_the_search_that_follows_finds_it(untrained_, table):
+    effort = "--proxy params --trainings 4 --epochs 1 --samples 60 --workers 1 --data csv:clicks.csv --label click"
+    code, out, err = untrained_("calibrate", "--space", "nasrec_small(blocks=1)", *effort.split())
+    assert code == 0, err
+    following = shlex.split(" ".join(out.split()).partition(" untrained search ")[2].partition(" report: ")[0])
+    assert "--space 'nasrec_small(blocks=1)'" in out
+    assert following[following.index("--data") + 1] == "csv:clicks.csv?label=click"
+    code, _, err = untrained_("search", *following, "--budget", "1", "--no-confirm", "--workers", "1")
+    assert code == 0, err
+
+
 WRONG = {
     "data card csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
     "data card clicks --label click": "--label click names a column of a table: add --data csv:PATH",
     "search --data digits --label click": "--label click names a column of a table",
     "score my_net.py:make --label click": "--label click names a column of a table",
     "train my_net.py:make --label click": "--label click names a column of a table",
+    "calibrate --label click": "--label click names a column of a table",
+    "calibrate --data csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
+    "export my_net.py:make --out out --label click": "--label click names a column of a table",
     "data card noise": "noise has no card",
     "data card csv:none.csv": "there is no file none.csv",
     "data card csv:.": "is a folder",

@@ -5,6 +5,7 @@ import re
 import resource
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,14 @@ def test_help_tells_the_defaults_that_are_not_plain_values(untrained_):
     assert "[default: (the network's outputs)]" in text
 
 
-HELP = "import sys; sys.argv = ['untrained', '--help']\ntry:\n import untrained.cli; untrained.cli.main()\nfinally: "
+ASKED = "import sys; sys.argv = ['untrained', '{}']\ntry:\n import untrained.cli; untrained.cli.main()\nfinally: "
 LOADED = "print(*sys.modules, file=sys.stderr)"
 
 
-@pytest.mark.parametrize("code", ["import sys, untrained; ", HELP])
+@pytest.mark.parametrize("code", ["import sys, untrained; ", ASKED.format("--help"), ASKED.format("--version")])
 def test_the_door_is_light(code):
-    """Half a second for `import untrained` and `untrained --help`, in processor time, which other processes leave
-    alone; and neither torch nor anything else that is heavy."""
+    """Half a second for `import untrained`, `untrained --help` and `--version`, in processor time, which other
+    processes leave alone; and neither torch nor anything else that is heavy."""
     seconds = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -84,6 +85,11 @@ def test_the_door_is_light(code):
         if min(seconds) < 0.5:
             break
     assert min(seconds) < 0.5
+
+
+def test_the_version_is_that_of_the_package(untrained_):
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["version"]
+    assert untrained_("--version") == (0, f"untrained {declared}\n", "")
 
 
 def test_the_program_is_installed_and_answers():

@@ -1,6 +1,7 @@
 """What is wrong is said in one line, and never with our traceback."""
 
 import re
+import sys
 
 import pytest
 
@@ -46,6 +47,16 @@ WRONG = {
     "search --screen params --keep most": "impossible share 'most'; write 20% or 0.2",
     "search --screen params --time 5m": "--screen ranks a pool of known size; give --budget",
     "search --proxy az_nas --stable 5": "az_nas compares all candidates, so its ranking never settles; give a --budget",
+    "search --recipe quick": "--recipe quick means nothing without --export: add --export model, or leave out --recipe",
+    "search --keep 10%": "--keep 10% means nothing without --screen: add --screen params,naswot, or leave out --keep",
+    "search --top 10": "--top 10 means nothing without --stable: add --stable 200, or leave out --top",
+    "search --confirm 3 --no-confirm": "--confirm 3 and --no-confirm contradict each other: leave out one of them",
+    "search --export .": ". is there already and is no former export; choose another folder",
+    "search --export mine.py/model": "mine.py/model cannot be made, since",
+    "search --export runs": "runs would replace the run folder runs/...; choose another folder",
+    "search --export model --run model/run": "model would replace the run folder model/run; choose another folder",
+    "search --export model --recipe quik": "no recipe is called 'quik'; did you mean quick",
+    "search --proxy auto": "there is none at runs/calibrate-nasbench201-digits: `untrained calibrate` makes it",
     "search --run mine.py": "mine.py cannot be used as a run folder",
     "report absent": "absent is not a run folder: it has no run.json; `untrained search --run absent` makes one",
 }
@@ -55,6 +66,12 @@ WRONG = {
 def test_a_wrong_request_is_answered_in_one_line_that_says_what_to_type(untrained_, project, line):
     assert WRONG[line] in wrong(untrained_(*(word.replace("ARCH", SKIP) for word in line.split())))
     assert {path.name for path in project.iterdir()} <= {"mine.py", "__pycache__"}  # and nothing was begun
+
+
+def test_a_package_that_exporting_needs_is_asked_for_before_the_search(untrained_, project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    assert "onnxscript is not installed: pip install" in wrong(untrained_(*SEARCH, "--export", "model"))
+    assert not (project / "run").exists()
 
 
 UNFIT = ["--budget 0", "--seeds 0", "--workers 0", "--stable 0", "--top 0", "--colour red", "--budget many"]

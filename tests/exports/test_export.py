@@ -16,7 +16,7 @@ from torch import nn
 from tests.exports.networks import Looks, ResNet, Token, elsewhere
 from untrained.data import load
 from untrained.errors import UsageError
-from untrained.exports import export
+from untrained.exports import export, ready
 from untrained.rng import seed_for
 from untrained.spaces import load_space
 from untrained.strategies import search
@@ -314,9 +314,20 @@ def test_a_folder_that_is_no_former_export_is_left_alone(tmp_path):
     (tmp_path / "mine" / "thesis.tex").write_text("three years")
     (tmp_path / "file").write_text("a file")
     for name in ("mine", "file"):
-        with pytest.raises(UsageError, match="is no former export; choose another --out folder"):
+        with pytest.raises(UsageError, match="is no former export; choose another folder"):
             export(ARCH, tmp_path / name, space=SPACE)
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "three years"
+    with pytest.raises(UsageError, match="is no folder that can be written to"):
+        ready(tmp_path / "file" / "out")
+
+
+def test_a_folder_is_found_ready_before_the_work_unless_it_would_replace_the_run(tmp_path):
+    out = tmp_path / "new" / "out"
+    for run in (out, out / "run"):
+        with pytest.raises(UsageError, match="would replace the run folder"):
+            ready(out, run)
+    assert ready(out, tmp_path / "new") == out
+    assert not out.parent.exists()
 
 
 def test_a_former_export_is_replaced_whole_and_kept_where_the_new_one_fails(folder, tmp_path, no_onnx):

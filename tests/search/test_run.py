@@ -60,7 +60,7 @@ def test_the_default_folder_says_what_was_asked_and_what_can_be_typed_again(tmp_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(dedent(MINE))
     plain = search("./mine.py:mynet", "params", budget=1, data="noise")
-    other = search("./mine.py:mynet", "./mine.py:small", budget=1, data="noise", seed=3, seeds=2)
+    other = search("./mine.py:mynet", "./mine.py:small", budget=1, data="noise", seed=3, seeds=2, top=3)
     assert (plain.run.folder.parts[0], plain.run.folder != other.run.folder) == ("runs", True)
     assert all(part.isascii() and not set(part) & set("/:()' ") for part in other.run.folder.parts)
     assert other.run.options().startswith(

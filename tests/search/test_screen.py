@@ -10,13 +10,13 @@ from tests.search.helpers import TASK, contents, find, odd, proxy, timeless
 from untrained import Arch, Probe, Record
 from untrained.errors import UsageError
 from untrained.strategies.budget import Budget
-from untrained.strategies.screen import Listed, Screen
+from untrained.strategies.screen import Listed, Sieve
 from untrained.strategies.search import Progress
 from untrained.strategies.select import rank
 from untrained.types import Failure
 
 
-def sieve(keep: float, *directions: bool) -> Screen:
+def sieve(keep: float, *directions: bool) -> Sieve:
     def measure(place: int, higher: bool) -> Any:
         def named(probe: Probe) -> float:
             return 0.0
@@ -24,7 +24,7 @@ def sieve(keep: float, *directions: bool) -> Screen:
         named.__name__ = f"p{place}"
         return untrained.proxy(higher_is_better=higher)(named)
 
-    return Screen(tuple(measure(place, higher) for place, higher in enumerate(directions)), keep)
+    return Sieve(tuple(measure(place, higher) for place, higher in enumerate(directions)), keep)
 
 
 def pool(**scores: tuple[float | None, ...]) -> list[Record]:
@@ -36,7 +36,7 @@ def pool(**scores: tuple[float | None, ...]) -> list[Record]:
     ]
 
 
-def kept(screen: Screen, records: list[Record]) -> str:
+def kept(screen: Sieve, records: list[Record]) -> str:
     return "".join(str(arch["name"]) for arch in screen.survivors(records))
 
 
@@ -111,7 +111,7 @@ WRONG = [
 @pytest.mark.parametrize(("names", "keep", "budget", "said"), WRONG)
 def test_a_wrong_screen_is_refused_in_one_line(names, keep, budget, said):
     with pytest.raises(UsageError) as caught:
-        Screen.parse(names, keep, budget)
+        Sieve.parse(names, keep, budget)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -59,7 +59,7 @@ def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(min
 
 
 def test_auto_without_a_calibration_says_what_to_type(mine):
-    with pytest.raises(UsageError, match=r"untrained calibrate --space ./mine.py:mynet"):
+    with pytest.raises(UsageError, match=r"`untrained calibrate --space ./mine.py:mynet` makes it$"):
         search(mine, "auto", budget=3, run="run")
     assert not Path("run").exists()
 

@@ -204,7 +204,7 @@ def source_for(
 
 
 def _usual(shape: tuple[int, ...]) -> str:
-    """Photographs for a network that takes images; noise, which comes in every shape, for any other."""
+    """Handwritten digits for a network that takes images; noise, which comes in every shape, for any other."""
     return DEFAULT_DATA if len(shape) == 3 and shape[0] in (1, 3) else "noise"
 
 

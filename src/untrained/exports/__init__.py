@@ -2,3 +2,4 @@
 
 from untrained.exports.export import Exported as Exported
 from untrained.exports.export import export as export
+from untrained.exports.export import ready as ready

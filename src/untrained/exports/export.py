@@ -55,11 +55,10 @@ def export(
     its string, a module, or a user's factory. `weights` is a state dict. `data` names the classes and says what is
     normal; by default those of the run.
     """
-    for package in PACKAGES:
-        extra(package)
-    folder = _allowed(Path(out))
+    folder = ready(Path(out))
     subject = found(what, space, weights, data, input_shape, num_classes, data_root)
     _require_answer(subject)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         facts = _write(subject, made)
@@ -70,12 +69,19 @@ def export(
     return Exported(folder, page.config(subject, facts), {name: why for name, why in missing.items() if why})
 
 
-def _allowed(out: Path) -> Path:
-    """The folder to write, unless it holds something that we did not make."""
+def ready(out: Path, run: Path | None = None) -> Path:
+    """The folder to write, where the packages are there and it holds nothing that we did not make. It is asked before
+    hours of work too, then with the `run` folder that is to come: an export replaces all that its own folder holds."""
+    for package in PACKAGES:
+        extra(package)
     folder = out.resolve()
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not _ours(folder)):
-        raise UsageError(f"{out} is there already and is no former export; choose another --out folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+        raise UsageError(f"{out} is there already and is no former export; choose another folder")
+    above = next(parent for parent in folder.parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise UsageError(f"{out} cannot be made, since {above} is no folder that can be written to; choose another")
+    if run and run.resolve().is_relative_to(folder):
+        raise UsageError(f"{out} would replace the run folder {run}; choose another folder")
     return folder
 
 

@@ -12,7 +12,7 @@ from untrained.strategies._make import Chosen
 from untrained.strategies._panel import Panel
 from untrained.strategies._validate import FORMS, Validation
 from untrained.strategies.budget import Budget
-from untrained.strategies.screen import Screen
+from untrained.strategies.screen import Sieve
 
 USUAL_PROXY = "dextr"
 
@@ -40,7 +40,7 @@ class Asked:
         _matching(chosen, beside, screen, validate)
         judge = _judge(chosen, proxy)
         validation = Validation.parse(validate, space, root) if validate else None
-        sieve = Screen.parse(screen, keep, enough) if screen else None
+        sieve = Sieve.parse(screen, keep, enough) if screen else None
         panel = Panel.of(judge, beside, sieve, validation, chosen.metrics)
         _comparable(chosen, panel, enough)
         return Asked(chosen, panel)

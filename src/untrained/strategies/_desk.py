@@ -13,7 +13,7 @@ from untrained.strategies._panel import Panel
 from untrained.strategies._strategy import Fitness, Strategy
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import CHUNK, Drive, drive
-from untrained.strategies.screen import Listed, Screen
+from untrained.strategies.screen import Listed, Sieve
 from untrained.types import FRESH, Arch, Record
 
 
@@ -78,7 +78,7 @@ class Desk:
             done.records = list(self.store)  # some may have come out of turn, and are not told yet
         return Drive(list(dict.fromkeys(before.records + self._pool + done.records)), done.ended, seconds)
 
-    def _screening(self, sieve: Screen, asker: Strategy, budget: Budget) -> Drive:
+    def _screening(self, sieve: Sieve, asker: Strategy, budget: Budget) -> Drive:
         """The cheap proxies see everybody."""
         asked = self._proxies(sieve.proxies, FRESH)
         return drive(asker, asked, budget, lambda records: None, self._listener("screening", asked, budget), self.chunk)

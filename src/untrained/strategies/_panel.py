@@ -11,7 +11,7 @@ from untrained.engine.measure import told_apart
 from untrained.proxies import Proxy, load_proxy
 from untrained.strategies._strategy import Fitness
 from untrained.strategies._validate import Validation
-from untrained.strategies.screen import Screen
+from untrained.strategies.screen import Sieve
 from untrained.strategies.select import fitness
 
 BASELINES = ("params", "flops")
@@ -27,7 +27,7 @@ class Panel:
     judges: tuple[Proxy, ...]
     beside: tuple[Proxy, ...]
     pool: tuple[Proxy, ...]
-    sieve: Screen | None
+    sieve: Sieve | None
     validation: Validation | None
     typed: dict[str, str]  # by measure: the names that were typed
 
@@ -35,7 +35,7 @@ class Panel:
     def of(
         proxy: str | Proxy,
         beside: str,
-        sieve: Screen | None,
+        sieve: Sieve | None,
         validation: Validation | None = None,
         pool: Sequence[str] = (),
     ) -> "Panel":

@@ -127,6 +127,8 @@ class Run:
         del asked["code"], asked["objectives"]
         if self.budget == USUAL:
             del asked["budget"]
+        if not self.stable:
+            del asked["top"]
         declined = usual(self.settings.data) and not self.confirm
         return options(search, asked) + (" --no-confirm" if declined else "")
 

@@ -18,7 +18,7 @@ from untrained.types import Arch, Record
 
 
 @dataclass(frozen=True)
-class Screen:
+class Sieve:
     """The cheap proxies and the share of architectures that they let pass."""
 
     proxies: tuple[Proxy, ...]
@@ -26,14 +26,14 @@ class Screen:
     names: tuple[str, ...] = ()  # as they were typed
 
     @staticmethod
-    def parse(names: str, keep: str, budget: Budget) -> "Screen":
+    def parse(names: str, keep: str, budget: Budget) -> "Sieve":
         typed = tuple(split_names(names))
         proxies = tuple(load_proxy(name) for name in typed)
         if not proxies or any(proxy.parts for proxy in proxies):
             raise UsageError(f"--screen {names!r}: name proxies that judge a network alone, such as params,naswot")
         if budget.total is None:
             raise UsageError("--screen ranks a pool of known size; give --budget instead of --time or --stable")
-        return Screen(proxies, share(keep), typed)
+        return Sieve(proxies, share(keep), typed)
 
     def survivors(self, records: Sequence[Record]) -> list[Arch]:
         """The best share of the architectures in `records`, best first."""

@@ -116,7 +116,8 @@ def search(
     this space on these data recommends. Proxies `beside` it are recorded for the same architectures and decide nothing,
     unless the strategy weighs several; parameters and FLOPs always are. `validate` names what has the last word for
     hnas and screen: "table:cifar10_val_12" or "training(epochs=3,samples=1500)". With `confirm` the best so many by
-    proxy, by parameters and at random are trained briefly on the same data, and the best of them is the winner.
+    proxy, by parameters and at random are trained briefly on the same data, and the best of them is the winner; here
+    that is off unless asked for, while the command line does it by itself on data of the user's own.
     `warm_up` trains on a share of the data before judging, "10%" or "10%(paths=sandwich,rate=0.05)": the supernet of
     the space, whose weights candidates inherit, or else, and with "10%(paths=each)", every candidate by itself.
     Limits are as people write them, "1M", "150M", "300MB", "5ms@cpu"; nothing beyond them is ever judged, and latency

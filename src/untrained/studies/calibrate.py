@@ -7,6 +7,7 @@ A dozen trainings cannot tell good proxies apart, and the answer says so. What i
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from untrained._typed import options
@@ -88,7 +89,7 @@ def calibrate(
             _caution(rows, len(archs)),
         ),
         advice=f"Search by {chosen}: it ranked these architectures best.",
-        following=f"untrained search --space {space} --data {data} --proxy auto",
+        following=f"untrained search --space {quote(space)} --data {quote(data)} --proxy auto",
         settings={
             "trainings": str(trainings),
             "epochs": str(epochs),
@@ -120,10 +121,8 @@ def automatic(space: str, data: str) -> str:
     """The proxy that a calibration of this space on these data recommends; `search --proxy auto` asks for it."""
     folder = default_folder(space, data)
     if not (folder / "trust.json").exists():
-        said = options(calibrate, {"space": space, "data": data})
-        raise UsageError(
-            f"--proxy auto goes by a calibration, and there is none at {folder}: `untrained calibrate {said}`"
-        )
+        typed = f"untrained calibrate {options(calibrate, {'space': space, 'data': data})}".strip()
+        raise UsageError(f"--proxy auto goes by a calibration, and there is none at {folder}: `{typed}` makes it")
     return Trust.read(folder).recommended
 
 
