@@ -9,7 +9,7 @@ from untrained.engine import Store
 from untrained.errors import UsageError
 from untrained.studies import calibrate
 from untrained.studies._judge import Column, judged
-from untrained.studies.calibrate import _caution, _spread, recommended
+from untrained.studies.calibrate import _advice, _caution, _spread, recommended
 from untrained.types import Arch, Record, Task
 
 TRUTH = (1.0, 2.0, 3.0, 4.0)
@@ -33,6 +33,12 @@ def test_the_best_of_those_that_judged_everybody_is_recommended():
     assert recommended([good, row("cheap", (1.0, 3.0, 2.0, 4.0), cost=0.5)]) == "cheap"
     assert recommended([bad]) == "params"
     assert recommended([row("random", (1.0, 2.0, 3.0, 4.0), kind="baseline"), bad]) == "params"
+
+
+def test_parameters_are_not_praised_where_nothing_ranked():
+    good, bad = row("good", (1.0, 3.0, 2.0, 4.0)), row("params", (4.0, 3.0, 2.0, 1.0))
+    assert _advice([good, bad], "good") == "Search by good: it ranked these architectures best."
+    assert _advice([bad], "params") == "Search by params: nothing ranked these architectures better than chance."
 
 
 def test_caution_says_how_many_cannot_be_told_from_the_best():

@@ -88,7 +88,7 @@ def calibrate(
             f"{min(samples, len(source.batch(samples)))} samples, a fifth of them held out.",
             _caution(rows, len(archs)),
         ),
-        advice=f"Search by {chosen}: it ranked these architectures best.",
+        advice=_advice(rows, chosen),
         following=f"untrained search --space {quote(space)} --data {quote(data)} --proxy auto",
         settings={
             "trainings": str(trainings),
@@ -111,6 +111,12 @@ def recommended(rows: Sequence[Judged]) -> str:
     whole = [row for row in rows if not row.failed and row.statistics["spearman"] and row.proxy != "random"]
     best = max(whole, key=lambda row: (round(_rho(row), 3), -(row.cost or 0)), default=None)
     return best.proxy if best and _rho(best) > 0 else "params"
+
+
+def _advice(rows: Sequence[Judged], chosen: str) -> str:
+    ranked = any(row.proxy == chosen and _rho(row) > 0 for row in rows)
+    why = "it ranked these architectures best" if ranked else "nothing ranked these architectures better than chance"
+    return f"Search by {chosen}: {why}."
 
 
 def default_folder(space: str, data: str) -> Path:
