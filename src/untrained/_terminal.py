@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from untrained._numbers import duration, measured
+from untrained._terminal_train import show_confirmed
 from untrained.data import listening
 from untrained.strategies._desk import LOOKING
 from untrained.strategies._run import Run
@@ -30,6 +31,7 @@ from untrained.studies.trust import Judged, Trust
 from untrained.types import Arch, Failure
 
 TOP = 10
+LONGEST = 120  # letters of an architecture in a ranking; the best is told whole below it
 TIMED = 4  # architectures a worker before the whole is estimated
 ROOMY = 100  # columns of a terminal that shows every statistic
 _NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
@@ -101,8 +103,8 @@ def show_result(found: Result, page: Path) -> None:
         console.print(_ranking(found))
         if ties := sum(standing.tied for standing in standings):
             console.print(f"= {run.settings.seeds} seeds cannot tell {ties} of the others from the best (95 %)")
-        for line in found.confirmed.lines if found.confirmed else ():
-            console.print(escape(line), highlight=False)
+        if found.confirmed:
+            show_confirmed(found.confirmed)
         console.print(f"best: {escape(str(found.best))}", soft_wrap=True)
     else:
         console.print(f"[bold]nothing {'could be' if failed else 'was'} scored[/]")
@@ -139,6 +141,10 @@ def _cost(run: Run) -> str:
     return f"{duration(run.wall_seconds)}{f' ({spent}{who})' if spent else ''}{died}"
 
 
+def shorten(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\u2026"
+
+
 def _reasons(failed: Sequence[tuple[Arch, Failure]]) -> str:
     """How many failed of each kind, with the first reason of each."""
     kinds = [failure.kind for _, failure in failed]
@@ -154,7 +160,7 @@ def _ranking(found: Result) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     sizes = {(r.arch, r.proxy): r.value for r in found.records if r.proxy in ("params", "flops")}
     table.add_column("#", justify="right")
-    table.add_column(proxy, justify="right")
+    table.add_column(escape(settings.score.partition("(")[0]), justify="right")
     if settings.seeds > 1:
         table.add_column("± 95 %", justify="right")
     table.add_column("params", justify="right")
@@ -169,7 +175,7 @@ def _ranking(found: Result) -> Table:
             *spread,
             params,
             flops,
-            escape(str(standing.arch)),
+            escape(shorten(str(standing.arch))),
         )
     return table
 

@@ -1,15 +1,21 @@
-"""What the terminal shows of a training: a bar with epoch, loss and what validation said, and what came out."""
+"""What the terminal shows of a training: a bar with epoch, loss and what validation said, what came out, and how it
+stands beside networks made by hand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from untrained._numbers import duration
 from untrained.reports._training import headline
+from untrained.studies.confirm import Confirmation
+from untrained.studies.references import COLUMNS, Entry
 from untrained.training.train import Moment, Watcher
 from untrained.training.trained import Trained
 
@@ -63,3 +69,24 @@ def show_trained(found: Trained, page: Path) -> None:
     console.print(f"cost: {duration(found.seconds)}{rate} on {found.asked.device}", highlight=False)
     console.print(f"weights: {escape(str(Path(found.folder, 'model.pt')))}", soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
+
+
+def show_confirmed(found: Confirmation) -> None:
+    """The found network beside those made by hand, where there are some, what the trainings said, what they cost."""
+    console = Console()
+    if found.entries:
+        console.print(_references(found.entries))
+    failed = (f"{entry.name} failed: {entry.error}" for entry in found.entries if entry.error)
+    for line in (*failed, *found.lines, f"{found.won}."):
+        console.print(escape(line), highlight=False)
+    console.print(f"confirming took {duration(found.seconds)}", highlight=False)
+
+
+def _references(entries: Sequence[Entry]) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("Network")
+    for name in COLUMNS:
+        table.add_column("\n".join(wrap(name, 10)), justify="right")
+    for entry in entries:
+        table.add_row(escape(entry.name), *entry.told)
+    return table

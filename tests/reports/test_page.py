@@ -10,12 +10,19 @@ from tests.reports.examples import summary
 from untrained.reports.page import headline, render
 from untrained.reports.summary import Failed, Ranked, Worker
 from untrained.spaces._sketch import Cell
+from untrained.studies.confirm import Confirmation, Group
 
 
 def body_of(page: str) -> str:
     """The body without style, script and places to break a line; a space before each tag."""
     body = re.sub(r"<(style|script)>.*?</\1>", "", page[page.index("<body>") :], flags=re.S)
     return re.sub(r"\s+", " ", re.sub(r"<wbr>", "", body).replace("\u00a0", " ").replace("<", " <")).strip()
+
+
+def test_a_winner_that_another_outscored_is_told_as_one():
+    won = Confirmation(summary().ranking[3].arch, 70.0, (), (Group("dextr", "", (), ()),), (), 5, 480, "clicks", 1.0)
+    run = summary(confirmed=won)
+    assert headline(run).startswith("Best by training, number 4 of 94 by score: score ")
 
 
 def test_the_page_tells_the_result_in_order() -> None:

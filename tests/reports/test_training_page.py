@@ -6,9 +6,10 @@ from typing import Any
 
 from tests.reports.examples import summary
 from tests.reports.test_page import body_of
+from untrained._terminal_train import show_confirmed
 from untrained.reports import page, training_page
 from untrained.reports._training import headline, trained
-from untrained.studies.confirm import Confirmation, Group, contrast
+from untrained.studies.confirm import Confirmation, Contrast, Group, contrast
 from untrained.studies.references import Entry
 from untrained.training.trained import Asked, Trained
 
@@ -138,21 +139,40 @@ def test_without_an_auc_the_page_says_nothing_of_it():
     assert "AUC" not in body_of(training_page.render(bare))
 
 
-def test_hand_made_networks_stand_beside_the_found_one():
-    evil = "<script>"
+def beside() -> Confirmation:
+    """A found network, one by hand that is worse, and one that failed."""
     entries = (
-        Entry("found", 1000, 0.5, 0.7, 0.51, 0.69),
-        Entry("dlrm", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
-        Entry("wild", error=evil),
+        Entry("found", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
+        Entry("logistic", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
+        Entry("wild", error="<script> [bold]"),
     )
-    first = Group("sigeo", "the best of the ranking", ("a",), (70.0,))
-    told = Confirmation("a", 70.0, ("sigeo",), (first,), (), 5, 480, "clicks", 1.0, entries)
+    groups = (Group("sigeo", "the best of the ranking", ("a",), (68.0,)), Group("random", "drawn", ("b",), (70.0,)))
+    contrasts = (Contrast("random", -2.0, None, None, None, 0),)
+    return Confirmation("b", 70.0, ("random",), groups, contrasts, 5, 480, "clicks", 71.0, entries)
+
+
+def test_the_terminal_shows_them_in_lines_of_80_letters(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    show_confirmed(beside())
+    said = capsys.readouterr().out
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.strip()}
+    assert rows["found"] == ["1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
+    assert rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
+    told = " ".join(said.split())
+    assert "wild failed: <script> [bold]" in told
+    assert "they reach 2.0 points of AUC less on average than chosen at random" in told
+    best = "the one of least log loss on the validation part, with an AUC of 70.0 %, chosen at random."
+    assert f"The winner of this run is {best} confirming took 1 min 11 s" in told
+
+
+def test_hand_made_networks_stand_beside_the_found_one():
+    told = beside()
     html = page.render(summary(confirmed=told))
     seen = body_of(html)
     assert "Beside networks made by hand" in seen
-    assert "has less log loss than dlrm (+0.1000 \u00b1 0.0200)" in seen
+    assert "has less log loss than logistic (+0.1000 \u00b1 0.0200)" in seen
     assert "0.6100" in seen
     assert "0.36" in seen
-    assert "<td colspan=7>&lt;script&gt;" in html
+    assert "<td colspan=7>&lt;script&gt; [bold]" in html
     assert "judged by AUC on the validation part" in seen
     assert "Beside networks" not in body_of(page.render(summary(confirmed=replace(told, entries=()))))

@@ -50,6 +50,7 @@ class Table:
     path: Path
     columns: tuple[str, ...]
     blocks: Callable[[Bad], Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]]
+    missing: tuple[str, ...] = ()  # texts that stand for a missing value
 
 
 def open_csv(path: Path, names: Sequence[str] = (), separator: str = "") -> Table:
@@ -73,7 +74,7 @@ def open_csv(path: Path, names: Sequence[str] = (), separator: str = "") -> Tabl
     def blocks(bad: Bad) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
         return _csv_blocks(path, columns, separator, blank + (not headless), bad)
 
-    return Table(path, columns, blocks)
+    return Table(path, columns, blocks, tuple(MISSING))
 
 
 def open_parquet(path: Path) -> Table:

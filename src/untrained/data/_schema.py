@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from untrained.data._values import Floats, Keys, keys, numbers
 
 Rows = NDArray[np.float32]
+SCHEMA, VOCABULARIES = "schema.json", "vocabularies.npz"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Identifiers:
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """All that encodes a row of this table and all that its card tells."""
+    """All that encodes a row of this table, wherever it is kept, and all that its card tells."""
 
     label: str
     dense: tuple[Dense, ...]
@@ -69,6 +70,7 @@ class Schema:
     floor: int
     bad: int
     bad_rows: tuple[str, ...]  # the first few
+    missing: tuple[str, ...]  # texts that stand for a missing value
 
     @property
     def vocabularies(self) -> tuple[int, ...]:
@@ -83,16 +85,20 @@ class Schema:
         columns: tuple[Dense | Identifiers, ...] = (*self.dense, *self.identifiers)
         return np.stack([column.encode(block[column.name]) for column in columns], axis=1)
 
-    def save(self, folder: Path) -> None:
+    def save_vocabularies(self, folder: Path) -> None:
+        """By the places of their columns among those of identifiers."""
         vocabularies = {str(i): c.vocabulary for i, c in enumerate(self.identifiers) if c.vocabulary is not None}
+        np.savez(folder / VOCABULARIES, **vocabularies)  # type: ignore[arg-type]
+
+    def save(self, folder: Path) -> None:
+        self.save_vocabularies(folder)
         plain = replace(self, identifiers=tuple(replace(column, vocabulary=None) for column in self.identifiers))
-        np.savez(folder / "vocabularies.npz", **vocabularies)  # type: ignore[arg-type]
-        (folder / "schema.json").write_text(json.dumps(asdict(plain), indent=1), encoding="utf-8")
+        (folder / SCHEMA).write_text(json.dumps(asdict(plain), indent=1), encoding="utf-8")
 
 
 def load_schema(folder: Path) -> Schema:
-    facts: dict[str, Any] = json.loads((folder / "schema.json").read_text(encoding="utf-8"))
-    with np.load(folder / "vocabularies.npz", allow_pickle=False) as found:
+    facts: dict[str, Any] = json.loads((folder / SCHEMA).read_text(encoding="utf-8"))
+    with np.load(folder / VOCABULARIES, allow_pickle=False) as found:
         words = {int(place): found[place] for place in found.files}
     facts["dense"] = [Dense(**column) for column in facts["dense"]]
     identifiers = [{**column, "vocabulary": words.get(i)} for i, column in enumerate(facts["identifiers"])]

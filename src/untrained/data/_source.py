@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from untrained.errors import UsageError
 from untrained.registry import Registry
 from untrained.rng import torch_generator
 from untrained.types import Batch, Task
+
+if TYPE_CHECKING:
+    from untrained.data._schema import Schema
 
 Draw = Callable[[int, torch.Generator], Batch]
 Arrays = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels
@@ -44,13 +47,15 @@ class Card(Protocol):
 class Source:
     """Samples for a task: `draw(n, generator)` gives n of them to look at, none of which a network is judged on later.
     `open_parts()` gives all of them to whoever trains; it gives nothing where samples are made up. `classes` are the
-    names of the labels where they have names, and `card()` inspects data that are somebody's own."""
+    names of the labels where they have names, `card()` inspects data that are somebody's own, and `schema`
+    is how the rows of a table became numbers."""
 
     task: Task
     draw: Draw
     open_parts: Callable[[], Parts] = dict
     classes: tuple[str, ...] = ()
     card: Callable[[], Card] | None = None
+    schema: "Schema | None" = None
 
     @cached_property
     def parts(self) -> Parts:

@@ -165,6 +165,7 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
         floor=options.floor,
         bad=bad.count,
         bad_rows=tuple(bad.first),
+        missing=table.missing,
     )
     return schema, split
 

@@ -28,7 +28,7 @@ from untrained.data.table_card import table_card
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
-VERSION = 1  # of what is in a cache folder
+VERSION = 2  # of what is in a cache folder
 NAMES = (TRAIN, VAL, TEST)
 HEAD = 10_000  # rows that are looked at to infer what a column is
 
@@ -54,14 +54,16 @@ def batch_of(rows: _schema.Rows) -> Batch:
     return Batch(found[:, :-1].contiguous(), found[:, -1].long())
 
 
-def from_rows(task: Task, parts: Mapping[str, Rows], describe: Callable[[], Card]) -> Source:
+def from_rows(
+    task: Task, parts: Mapping[str, Rows], describe: Callable[[], Card], schema: Schema | None = None
+) -> Source:
     """What is looked at before training is of the training part."""
     train = parts[TRAIN]
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         return batch_of(train.values[torch.randperm(len(train), generator=generator)[:samples].numpy()])
 
-    return Source(task, draw, lambda: parts, card=describe)
+    return Source(task, draw, lambda: parts, card=describe, schema=schema)
 
 
 def open_table(name: str, table: Table, options: Options) -> Source:
@@ -72,7 +74,7 @@ def open_table(name: str, table: Table, options: Options) -> Source:
     shape = (-1, schema.columns + 1)
     parts = {part: Rows(np.memmap(folder / part, np.float32, mode="r").reshape(shape)) for part in NAMES}
     task = Task(name, (schema.columns,), 1, "bce", schema.vocabularies)
-    return from_rows(task, parts, lambda: table_card(name, schema))
+    return from_rows(task, parts, lambda: table_card(name, schema), schema)
 
 
 def _key(table: Table, options: Options) -> str:

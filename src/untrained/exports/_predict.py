@@ -1,7 +1,8 @@
 """Say what pictures show: python predict.py picture.png folder/ ...
 
-For a network that reads tables: python predict.py rows.csv, with a row of numbers for each sample. Takes ONNX Runtime
-where it is installed, otherwise torch; pictures need Pillow. Reads config.json beside this file.
+For a network that reads a table: python predict.py rows.csv, with the columns that it learned from (table.py encodes
+them) or, where it knows none, a row of numbers for each sample. Takes ONNX Runtime where it is installed, otherwise
+torch; pictures need Pillow. Reads config.json beside this file.
 """
 
 import argparse
@@ -9,12 +10,14 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
+AT_ONCE = 64
 ENDINGS = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
 Array = Any
 
@@ -31,8 +34,6 @@ def network(runtime: str) -> Callable[[Array], Array]:
             if runtime == "onnx":
                 raise
     import torch
-
-    sys.path.insert(0, str(HERE))
     from model import load
 
     loaded = load()
@@ -92,7 +93,11 @@ def samples(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
 def attempt(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
     """The samples of one file; a file that cannot be read is told and passed over."""
     try:
-        if len(config["input_shape"]) == 1:
+        if config["table"]:
+            from table import samples as encoded
+
+            yield from encoded(path)
+        elif len(config["input_shape"]) == 1:
             yield from rows(path, config)
         else:
             yield str(path), picture(path, config)
@@ -109,6 +114,13 @@ def probabilities(outputs: Array, config: dict[str, Any]) -> Array:
     return shifted / shifted.sum(-1, keepdims=True)
 
 
+def told(chances: Array, config: dict[str, Any], top: int) -> list[str]:
+    """The most likely classes; of a table, how likely its label is."""
+    if config["table"]:
+        return [f"{config['table']['label']} {chances[1]:.6f}"]
+    return [f"{config['classes'][place]} {chances[place]:.4f}" for place in np.argsort(-chances)[:top]]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("paths", nargs="+", type=Path, help="pictures, folders of pictures, or CSV files of rows")
@@ -116,13 +128,15 @@ def main() -> int:
     parser.add_argument("--runtime", choices=("auto", "onnx", "torch"), default="auto")
     asked = parser.parse_args()
     config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
+    sys.path.insert(0, str(HERE))
     run, done = network(asked.runtime), 0
     for path in asked.paths:
-        for name, sample in samples(path, config):
-            chances = probabilities(run(sample[None].astype(np.float32)), config)[0]
-            best = np.argsort(-chances)[: asked.top]
-            print(name, *(f"{config['classes'][place]} {chances[place]:.4f}" for place in best), sep="\t")
-            done += 1
+        found = samples(path, config)
+        while some := list(islice(found, AT_ONCE)):
+            outputs = run(np.stack([sample for _, sample in some]).astype(np.float32))
+            for (name, _), chances in zip(some, probabilities(outputs, config), strict=True):
+                print(name, *told(chances, config, asked.top), sep="\t")
+            done += len(some)
     return 0 if done else 1
 
 

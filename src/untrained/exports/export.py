@@ -115,6 +115,9 @@ def _write(subject: Found, folder: Path) -> Facts:
         raise UsageError(f"{facts.source}; nor can ONNX be written: {facts.onnx}")
     extra("safetensors.torch", "safetensors").save_file(weights, folder / "model.safetensors")
     shutil.copyfile(Path(__file__).with_name("_predict.py"), folder / "predict.py")
+    if subject.schema:
+        shutil.copyfile(Path(__file__).with_name("_table.py"), folder / "table.py")
+        subject.schema.save_vocabularies(folder)
     (folder / CONFIG).write_text(json.dumps(page.config(subject, facts), indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(page.readme(subject, facts), encoding="utf-8")
     return facts

@@ -7,6 +7,7 @@ from typing import Any
 from untrained import __version__
 from untrained._numbers import measured, quantity
 from untrained._onnx import TOLERANCE
+from untrained.data._schema import VOCABULARIES, Schema
 from untrained.exports.subject import Found
 from untrained.strategies._run import versions
 from untrained.strategies.latency import Latency
@@ -42,16 +43,29 @@ def config(found: Found, facts: Facts) -> dict[str, Any]:
         "loss": task.loss,
         "mean": list(found.mean) or [0.0] * channels,
         "std": list(found.std) or [1.0] * channels,
+        "table": _table(found.schema) if found.schema else None,
         "data": found.data or None,
         "trained": trained(found),
         "weights": found.weights or None,
         "accuracy": found.training.get("accuracy"),
+        "log_loss": found.training.get("loss"),
+        "auc": found.training.get("auc"),
         "score": _score(found),
         "params": facts.params,
         "flops": facts.flops,
         "latency": asdict(facts.latency) if facts.latency else None,
         "onnx": {"opset": facts.opset, "disagreement": facts.disagreement} if not facts.onnx else None,
         "versions": versions(),
+    }
+
+
+def _table(schema: Schema) -> dict[str, Any]:
+    """All that encodes a row, but for the vocabularies, which are a file of their own."""
+    return {
+        "label": schema.label,
+        "missing": list(schema.missing),
+        "dense": [{"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in schema.dense],
+        "identifiers": [{"name": c.name, "size": c.size} for c in schema.identifiers],
     }
 
 
@@ -71,8 +85,9 @@ def readme(found: Found, facts: Facts) -> str:
     sections = [
         _head(found, facts),
         f"{_shape(found)} Parameters: {quantity(facts.params)}. Multiply-adds for one sample: {quantity(facts.flops)}.",
-        "## Use it\n\n" + _use(facts),
-        "## What is here\n\n" + _files(facts),
+        "## Use it\n\n" + _use(found.schema, facts),
+        _columns(found.schema) if found.schema else "",
+        "## What is here\n\n" + _files(found.schema, facts),
         "## How good it is\n\n" + _quality(found),
         "## How fast it is\n\n" + _speed(found, facts),
         "## How it was found\n\n" + _origin(found, told),
@@ -85,8 +100,10 @@ def _head(found: Found, facts: Facts) -> str:
     if not trained(found):
         drawn = "drawn at random" if found.space else f"made by {found.arch}"
         return f"**Untrained: the weights in this folder are as they were {drawn}.**\n\n# {facts.network}"
-    accuracy = found.training.get("accuracy")
-    return f"# {facts.network}" + (f": {accuracy:.2%} on the test part of {found.data}" if accuracy is not None else "")
+    judged = found.training
+    reached = {"accuracy": "{:.2%}", "auc": "AUC {:.4f}"}
+    told = [text.format(judged[name]) for name, text in reached.items() if judged.get(name) is not None]
+    return f"# {facts.network}" + (f": {told[0]} on the test part of {found.data}" if told else "")
 
 
 def _shape(found: Found) -> str:
@@ -95,25 +112,45 @@ def _shape(found: Found) -> str:
         channels, height, width = task.input_shape
         pixels = f"{width} x {height} pixels and {channels} channel{'s' * (channels > 1)}"
         return f"Reads pictures of {pixels}, tells {task.num_classes} classes apart."
+    if found.schema:
+        kinds = {"numbers": len(found.schema.dense), "identifiers": len(found.schema.identifiers)}
+        columns = " and ".join(f"{count} of {kind}" for kind, count in kinds.items() if count)
+        chance = f"1 / (1 + exp(-x)) is the chance that `{found.schema.label}` is 1"
+        return f"Reads rows of {task.input_shape[0]} columns, {columns}; answers with one number x, and {chance}."
     told = f", the last {len(task.vocabularies)} of them identifiers" if task.vocabularies else ""
     return f"Reads {' x '.join(map(str, task.input_shape))} numbers{told}; answers with {task.num_classes}."
 
 
-def _use(facts: Facts) -> str:
-    lines = ["```", "pip install onnxruntime pillow numpy", "python predict.py picture.png folder/", "```"]
-    if not facts.source:
-        lines += [
-            "",
-            "```python",
-            "from model import load  # needs torch and safetensors",
-            "",
-            "network = load()",
-            "```",
+def _use(schema: Schema | None, facts: Facts) -> str:
+    command = ["pip install onnxruntime pillow numpy", "python predict.py picture.png folder/"]
+    load = ["from model import load  # needs torch and safetensors", "", "network = load()"]
+    if schema:
+        command = ["pip install onnxruntime numpy", "python predict.py rows.csv"]
+        load[:1] = [
+            "import torch",
+            load[0],
+            "from table import encode  # of rows, a dict each, by the names of columns",
         ]
-    return "\n".join(lines)
+        load += ["chances = network(torch.from_numpy(encode(rows))).sigmoid()"]
+    python = ["", "```python", *load, "```"] if not facts.source else []
+    return "\n".join(["```", *command, "```", *python])
 
 
-def _files(facts: Facts) -> str:
+def _columns(schema: Schema) -> str:
+    """What a file of rows must hold."""
+    numbers, identifiers = ([f"`{column.name}`" for column in kind] for kind in (schema.dense, schema.identifiers))
+    lines = [
+        "## The columns\n",
+        "A CSV file, also .gz or .bz2, whose first line names these columns, in any order; others are passed over.\n",
+        f"- numbers: {', '.join(numbers)}; a missing one counts as the mean" if numbers else "",
+        f"- identifiers: {', '.join(identifiers)}; all that training knew too little count as one"
+        if identifiers
+        else "",
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def _files(schema: Schema | None, facts: Facts) -> str:
     python = "plain PyTorch source of exactly this network" + (
         "" if facts.trainable else ", as it predicts (in training mode the original does more: paths or towers)"
     )
@@ -127,9 +164,19 @@ def _files(facts: Facts) -> str:
             "model.onnx",
             f"not written: {facts.onnx}" if facts.onnx else f"{onnx}{facts.disagreement:.1g} (limit {TOLERANCE:g})",
         ),
-        ("config.json", "classes, input size, mean and deviation of each channel, and where it comes from"),
-        ("predict.py", "reads pictures (or rows of a CSV file) and names the class with its probability"),
     ]
+    if schema:
+        rows += [
+            ("config.json", "the columns, mean and deviation of those of numbers, and where it comes from"),
+            (VOCABULARIES, "the identifiers that training knew, as hashes, column by column"),
+            ("table.py", "encodes rows as in training"),
+            ("predict.py", "reads rows of CSV files and says the chance of each"),
+        ]
+    else:
+        rows += [
+            ("config.json", "classes, input size, mean and deviation of each channel, and where it comes from"),
+            ("predict.py", "reads pictures (or rows of a CSV file) and names the class with its probability"),
+        ]
     return "\n".join(f"- `{name}`: {about}" for name, about in rows)
 
 
@@ -142,7 +189,14 @@ def _quality(found: Found) -> str:
     samples = facts.get("samples") or {}
     on = f" of {samples['test']:,} samples" if "test" in samples else ""
     learned = f", {samples['train']:,} to learn from" if "train" in samples else ""
-    return f"Accuracy {facts['accuracy']:.2%} on the test part of {found.data}{on}, which was looked at once{learned}."
+    return f"{_reached(facts)} on the test part of {found.data}{on}, which was looked at once{learned}."
+
+
+def _reached(facts: dict[str, Any]) -> str:
+    if facts["accuracy"] is not None:
+        return f"Accuracy {facts['accuracy']:.2%}"
+    auc = f" and AUC {facts['auc']:.4f}" if facts["auc"] is not None else ""
+    return f"Log loss {facts['loss']:.4f}{auc}"
 
 
 def _speed(found: Found, facts: Facts) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from untrained._onnx import extra
 from untrained.data import Source, load
+from untrained.data._schema import SCHEMA, Schema, load_schema
 from untrained.data.parts import TRAIN, Pictures
 from untrained.engine import Store
 from untrained.engine.score import Subject, home_of, source_for, subject_of
@@ -42,6 +43,7 @@ class Found:
     classes: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()  # of each channel, on the scale 0 to 1
     std: tuple[float, ...] = ()
+    schema: Schema | None = None  # how rows of a table become numbers
     training: dict[str, Any] = field(default_factory=dict)  # what `train.json` says
     run: Run | None = None
     standing: Standing | None = None  # in the ranking of the run
@@ -76,9 +78,11 @@ def found(
     subject = subject_of(str(what) if isinstance(what, Path) else what, space, "cpu")
     if training:
         task, classes, normal = _of_training(training)
+        schema = _schema(folder) if folder else None
     else:
         source = source_for(subject, data or "noise", input_shape, num_classes, root)
         task, classes, normal = source.task, _classes(source, data), _normal(source, data)
+        schema = source.schema if data else None
     network = _built(subject, task)
     file = Path(weights) if weights else Path(folder, WEIGHTS) if training and folder else None
     if file:
@@ -86,7 +90,7 @@ def found(
     origin = str(file) if file else "the module itself" if isinstance(what, nn.Module) else ""
     own = subject.arch.space in ("module", "factory", "timm")
     home = "" if own else space if isinstance(space, str) else home_of(subject.arch, space).name
-    about = (data or "", classes, *normal, training if not weights else {}, run, standing)
+    about = (data or "", classes, *normal, schema, training if not weights else {}, run, standing)
     return Found(str(subject.arch), home, network, task, origin, *about)
 
 
@@ -109,6 +113,16 @@ def _of_training(facts: dict[str, Any]) -> tuple[Task, tuple[str, ...], tuple[tu
     }
     normal = facts.get("normal") or {"mean": (), "std": ()}
     return Task(**told), tuple(facts.get("classes") or ()), (_flat(normal["mean"]), _flat(normal["std"]))
+
+
+def _schema(folder: Path) -> Schema | None:
+    """How the rows of a table became numbers for the training in this folder; nothing where it was no table."""
+    try:
+        return load_schema(folder) if Path(folder, SCHEMA).is_file() else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(
+            f"{folder / SCHEMA} cannot be read: {error}; the command that made it makes it anew"
+        ) from error
 
 
 def _standing(run: Run, arch: Arch) -> Standing | None:

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
-from untrained import _numbers
 from untrained.reports._html import cell, code, paragraph, section, table
 from untrained.reports.summary import Summary
 from untrained.studies.confirm import Group
-from untrained.studies.references import RATES, Entry
+from untrained.studies.references import COLUMNS, RATES, Entry
 
 
 def confirmed(summary: Summary) -> str:
@@ -20,10 +19,7 @@ def confirmed(summary: Summary) -> str:
     numbers = [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
     head = [("", "Chosen"), *numbers, ("", "All of them")]
     rows = table("", head, [_row(group) for group in found.groups])
-    by = " and ".join(f"by {name}" if name != "random" else "at random" for name in found.by)
-    best = "the one of least log loss on the validation part" if found.entries else "the best of them all"
-    said = f"The winner of this run is {best}, with {found.reached:.1f} %, chosen {by}: "
-    winner = f"<p>{escape(said)}{code(found.winner)}</p>"
+    winner = f"<p>{escape(found.won)}: {code(found.winner)}</p>"
     held = "judged by AUC on the validation part" if found.entries else "a fifth of them held out and judged"
     note = (
         f"Each was trained for {found.epochs} epochs on {found.samples:,} samples of {found.data}, {held}. The "
@@ -37,8 +33,7 @@ def _references(entries: Sequence[Entry]) -> str:
     """The found network beside hand-made ones."""
     if not entries:
         return ""
-    numbers = ("Parameters", "Rate", "Validation log loss", "AUC", "Test log loss", "AUC", "More log loss than found")
-    rows = table("", [("", "Network"), *(("num", name) for name in numbers)], [_entry(entry) for entry in entries])
+    rows = table("", [("", "Network"), *(("num", name) for name in COLUMNS)], [_entry(entry) for entry in entries])
     note = (
         "All were trained on the same rows by the same recipe; the validation part chose their weights and of "
         f"{len(RATES)} learning rates the best for each, and the test part was read once by each. The last column "
@@ -49,13 +44,8 @@ def _references(entries: Sequence[Entry]) -> str:
 
 def _entry(entry: Entry) -> str:
     if entry.error:
-        return f"<tr>{cell(escape(entry.name), '')}<td colspan=7>{escape(entry.error)}</td></tr>"
-    size = "" if entry.params is None else _numbers.quantity(entry.params)
-    losses = (entry.val_loss, entry.val_auc, entry.loss, entry.auc)
-    apart = "" if entry.behind is None else f"{entry.behind:+.4f} \u00b1 {entry.margin:.4f}"
-    rate = "" if entry.rate is None else f"{entry.rate:g}"
-    shown = [size, rate, *("" if value is None else f"{value:.4f}" for value in losses), apart]
-    return f"<tr>{cell(escape(entry.name), '')}{''.join(cell(text, 'num') for text in shown)}</tr>"
+        return f"<tr>{cell(escape(entry.name), '')}<td colspan={len(COLUMNS)}>{escape(entry.error)}</td></tr>"
+    return f"<tr>{cell(escape(entry.name), '')}{''.join(cell(text, 'num') for text in entry.told)}</tr>"
 
 
 def _row(group: Group) -> str:

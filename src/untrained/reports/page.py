@@ -32,10 +32,13 @@ def headline(summary: Summary) -> str:
     if not summary.ranking:
         tried = len(summary.failed)
         return f"No architecture has a score: {tried} tried, {tried} failed." if tried else "Nothing was scored."
-    best = next((row for row in summary.ranking if row.arch == summary.best), summary.ranking[0])
+    archs, count = [row.arch for row in summary.ranking], f"{len(summary.ranking):,}"
+    place = archs.index(summary.best) if summary.best in archs else 0
+    best = summary.ranking[place]
     told = [f"score {_numbers.significant(best.score)}"]
     told += [f"{_numbers.quantity(value)} {name}" for name, of in SIZES.items() if (value := of(best)) is not None]
-    said = f"Best of {len(summary.ranking):,}: {', '.join(told)}."
+    how = f"Best by training, number {place + 1:,} of {count} by score" if place else f"Best of {count}"
+    said = f"{how}: {', '.join(told)}."
     return f"{said} {reached(summary.trained)}" if summary.trained else said
 
 

@@ -65,13 +65,13 @@ class Contrast:
     p: float | None
     shared: int  # architectures that are in both
 
-    def told(self, proxy: str) -> str:
+    def told(self, proxy: str, unit: str = "points") -> str:
         """In a sentence."""
         by = "at random" if self.against == "random" else f"by {self.against}"
         between = f", 95 % from {self.low:+.1f} to {self.high:+.1f}" if self.low is not None else ""
         chance = f", p = {self.p:.2g}" if self.p is not None else ""
         both = f" ({self.shared} {'is' if self.shared == 1 else 'are'} in both groups)" if self.shared else ""
-        said = f"{abs(self.difference):.1f} points {'more' if self.difference >= 0 else 'less'} on average"
+        said = f"{abs(self.difference):.1f} {unit} {'more' if self.difference >= 0 else 'less'} on average"
         return f"Chosen by {proxy} they reach {said} than chosen {by}{between}{chance}{both}. {self.verdict(proxy)}"
 
     def verdict(self, proxy: str) -> str:
@@ -101,8 +101,17 @@ class Confirmation:
     def lines(self) -> tuple[str, ...]:
         """What it comes to, in sentences."""
         proxy = self.groups[0].name
-        told = (*(contrast.told(proxy) for contrast in self.contrasts), verdict(self.entries))
+        unit = "points of AUC" if self.entries else "points"
+        told = (*(contrast.told(proxy, unit) for contrast in self.contrasts), verdict(self.entries))
         return tuple(filter(None, told))
+
+    @property
+    def won(self) -> str:
+        """What the winner is the best by, and how it was chosen; no full stop."""
+        by = " and ".join(f"by {name}" if name != "random" else "at random" for name in self.by)
+        best = "the one of least log loss on the validation part" if self.entries else "the best of them all"
+        of = "an AUC of " if self.entries else ""
+        return f"The winner of this run is {best}, with {of}{self.reached:.1f} %, chosen {by}"
 
     def save(self, folder: Path) -> "Confirmation":
         write_whole(folder / CONFIRMED, json.dumps(asdict(self), indent=1) + "\n")

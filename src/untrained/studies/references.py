@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from untrained._files import reading_study, write_whole
+from untrained._numbers import quantity
 from untrained._quantities import seconds
 from untrained.data import Source
 from untrained.data._source import fingerprint
@@ -45,6 +46,7 @@ from untrained.types import PASSING, Arch, Failure
 RECIPE = RECIPES["ctr"]
 RATES = (RECIPE.rate, 0.04, 0.36)  # as published, a third and three times as much
 SEEN = 100_000  # rows that a candidate is shown, at most: few of them often, or many of them once
+COLUMNS = ("Params", "Rate", "Validation log loss", "AUC", "Test log loss", "AUC", "More log loss than found")
 TRAININGS, FOLDER, FOUND = "trainings.json", "references", "found"
 
 
@@ -64,6 +66,15 @@ class Entry:
     margin: float | None = None
     error: str = ""
     rate: float | None = None
+
+    @property
+    def told(self) -> list[str]:
+        """What stands under each of `COLUMNS`; nothing where there is no number."""
+        losses = (self.val_loss, self.val_auc, self.loss, self.auc)
+        size = "" if self.params is None else quantity(self.params)
+        rate = "" if self.rate is None else f"{self.rate:g}"
+        apart = "" if self.behind is None else f"{self.behind:+.4f} \u00b1 {self.margin:.4f}"
+        return [size, rate, *("" if value is None else f"{value:.4f}" for value in losses), apart]
 
 
 def verdict(entries: Sequence[Entry]) -> str:

@@ -106,6 +106,8 @@ def train(
         found = outcome(trainer, chosen, asked, ended, folder, parts)
     if who.writes:
         _checkpoint.save(folder / WEIGHTS, portable(trainer.model))
+        if chosen.source.schema:
+            chosen.source.schema.save(folder)
         found.save()
         if ended != "time":
             (folder / CHECKPOINT).unlink()

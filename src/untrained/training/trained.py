@@ -1,5 +1,6 @@
 """What a training leaves in its folder: `train.json` (what was asked, the curve, what came out) and `model.pt` (the
-weights that were chosen, as a state dict). Knows nothing of how weights are found."""
+weights that were chosen, as a state dict); of a table also `schema.json` and `vocabularies.npz`, how its rows became
+numbers. Knows nothing of how weights are found."""
 
 import json
 from base64 import b64encode
