@@ -10,9 +10,9 @@ from tests.search.helpers import TASK, contents, find, odd, proxy, timeless
 from untrained import Arch, Probe, Record
 from untrained.errors import UsageError
 from untrained.strategies.budget import Budget
-from untrained.strategies.screen import Listed, Sieve
 from untrained.strategies.search import Progress
 from untrained.strategies.select import rank
+from untrained.strategies.sieve import Listed, Sieve
 from untrained.types import Failure
 
 

@@ -11,8 +11,9 @@ from tests.strategies.toys import TASK, best, drive, fitness, record, ten, total
 from untrained.errors import UsageError
 from untrained.proxies.hnas import bound
 from untrained.strategies import _bayes
-from untrained.strategies.hnas import HNAS, PRESETS, Screen
+from untrained.strategies.hnas import HNAS, PRESETS
 from untrained.strategies.random import RandomSearch
+from untrained.strategies.screen import Screen
 from untrained.types import Arch, Failure, Record
 
 

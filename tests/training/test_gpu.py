@@ -185,6 +185,9 @@ def test_no_step_waits_for_the_device(data, hurried, graphs):
     hurried()
     for _ in range(3):
         made.learn(next(batches))
+    assert made.step == WARM + 5
+    with pytest.raises(RuntimeError, match="synchronizing"):  # so a step that waits would have been heard of
+        made.lost.item()
 
 
 def test_pictures_that_do_not_fit_make_the_same_batches(data, monkeypatch):

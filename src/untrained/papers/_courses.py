@@ -36,8 +36,8 @@ from untrained.spaces.mlp import SIGEO
 from untrained.strategies._run import STORE
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import drive
-from untrained.strategies.screen import Listed
 from untrained.strategies.search import Progress
+from untrained.strategies.sieve import Listed
 from untrained.studies._judge import column
 from untrained.types import Arch, Batch, Failure, Record, Task
 

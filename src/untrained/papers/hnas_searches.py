@@ -27,8 +27,9 @@ from untrained.papers._table_searches import (
 from untrained.papers.hnas import FAMILY, NB201, NOT_NASWOT, OTHERS, PAPER
 from untrained.proxies.hnas import bound, trade
 from untrained.strategies.evolution import Evolution
-from untrained.strategies.hnas import PRESETS, Screen
+from untrained.strategies.hnas import PRESETS
 from untrained.strategies.random import RandomSearch
+from untrained.strategies.screen import Screen
 from untrained.types import Arch
 
 POOL = 8192

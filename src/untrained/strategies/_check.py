@@ -12,7 +12,7 @@ from untrained.strategies._make import Chosen
 from untrained.strategies._panel import Panel
 from untrained.strategies._validate import FORMS, Validation
 from untrained.strategies.budget import Budget
-from untrained.strategies.screen import Sieve
+from untrained.strategies.sieve import Sieve
 
 USUAL_PROXY = "dextr"
 

@@ -13,7 +13,7 @@ from untrained.strategies._panel import Panel
 from untrained.strategies._strategy import Fitness, Strategy
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import CHUNK, Drive, drive
-from untrained.strategies.screen import Listed, Sieve
+from untrained.strategies.sieve import Listed, Sieve
 from untrained.types import FRESH, Arch, Record
 
 

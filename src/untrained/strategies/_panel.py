@@ -11,8 +11,8 @@ from untrained.engine.measure import told_apart
 from untrained.proxies import Proxy, load_proxy
 from untrained.strategies._strategy import Fitness
 from untrained.strategies._validate import Validation
-from untrained.strategies.screen import Sieve
 from untrained.strategies.select import fitness
+from untrained.strategies.sieve import Sieve
 
 BASELINES = ("params", "flops")
 COSTS = "size"  # what is measured by proxies of which less is better, where another one is to be high

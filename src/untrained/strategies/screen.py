@@ -1,61 +1,53 @@
-"""A sieve before a dear proxy: cheap proxies rank everybody, and only the best share is judged.
-
-Each cheap proxy ranks all candidates; their mean rank decides. Who has no score by one of them is sieved out.
-"""
+"""The plain hybrid: a pool is judged by any proxy, and the best of it are asked for, whose records come from something
+dearer: a short training, or a table's validation accuracy. HNAS without its formula; see `hnas.py`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil
 from typing import ClassVar
 
-from untrained._quantities import share
-from untrained.engine.aggregates import shares
+import numpy as np
+
 from untrained.errors import UsageError
-from untrained.proxies import Proxy, load_proxy, split_names
-from untrained.strategies.budget import Budget
-from untrained.strategies.select import fitnesses
+from untrained.strategies._strategy import STRATEGIES, Fitness, Judge, SpaceLike, Unseen
 from untrained.types import Arch, Record
 
 
-@dataclass(frozen=True)
-class Sieve:
-    """The cheap proxies and the share of architectures that they let pass."""
+class Screen:
+    """The best of a pool by any proxy, for a dearer judgement: a short training, or a table."""
 
-    proxies: tuple[Proxy, ...]
-    keep: float
-    names: tuple[str, ...] = ()  # as they were typed
+    needs: ClassVar[tuple[str, ...]] = ("judge", "by")
 
-    @staticmethod
-    def parse(names: str, keep: str, budget: Budget) -> "Sieve":
-        typed = tuple(split_names(names))
-        proxies = tuple(load_proxy(name) for name in typed)
-        if not proxies or any(proxy.parts for proxy in proxies):
-            raise UsageError(f"--screen {names!r}: name proxies that judge a network alone, such as params,naswot")
-        if budget.total is None:
-            raise UsageError("--screen ranks a pool of known size; give --budget instead of --time or --stable")
-        return Sieve(proxies, share(keep), typed)
-
-    def survivors(self, records: Sequence[Record]) -> list[Arch]:
-        """The best share of the architectures in `records`, best first."""
-        found = [fitnesses(records, proxy.measure, proxy.higher_is_better) for proxy in self.proxies]
-        pool = list(found[0])
-        judged = [arch for arch in pool if all(column[arch] is not None for column in found)]
-        ranks = [shares([column[arch] for arch in judged], higher_is_better=True) for column in found]
-        together = dict(zip(judged, map(sum, zip(*ranks, strict=True)), strict=True))
-        return sorted(judged, key=lambda arch: -together[arch])[: ceil(round(self.keep * len(pool), 9))]
-
-
-class Listed:
-    """A strategy that asks for what it was given."""
-
-    needs: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, archs: Sequence[Arch]) -> None:
-        self._left = list(archs)
+    def __init__(
+        self,
+        space: SpaceLike,
+        rng: np.random.Generator,
+        fitness: Fitness | None = None,
+        *,
+        judge: Judge,
+        by: Fitness,
+        pool: int = 600,
+        top: int = 20,
+    ) -> None:
+        """`by` reads the judge's records; the `top` architectures of the pool are asked for, best first."""
+        if not 1 <= top <= pool:
+            raise UsageError(f"screen takes the top of a pool: top from 1 to {pool}, not {top}")
+        self._space, self._rng, self._judge, self._by = space, rng, judge, by
+        self._size, self._top = pool, top
+        self.usual = top
+        self._handed = 0
+        self.pool: dict[Arch, float] | None = None  # best first, without what failed
 
     def ask(self, n: int) -> list[Arch]:
-        asked, self._left = self._left[:n], self._left[n:]
-        return asked
+        if self.pool is None:
+            new = Unseen(self._space).samples(self._size, self._rng)
+            found = {arch: self._by(records) for arch, records in zip(new, self._judge(new), strict=True)}
+            known = {arch: value for arch, value in found.items() if value is not None}
+            self.pool = dict(sorted(known.items(), key=lambda item: -item[1]))
+        best = list(self.pool)[: self._top][self._handed : self._handed + n]
+        self._handed += len(best)
+        return best
 
     def tell(self, records: Sequence[Record]) -> None:
-        """It has nothing to learn."""
+        """The records are the judgement; nothing is learned from them."""
+
+
+STRATEGIES.add("screen", Screen)

@@ -15,8 +15,8 @@ from untrained.proxies import Proxy
 from untrained.spaces import Space
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import Drive, drive
-from untrained.strategies.screen import Listed
 from untrained.strategies.search import Progress, Watcher
+from untrained.strategies.sieve import Listed
 from untrained.types import FRESH, Arch, Record
 
 DEAR = 1000  # forward passes of one sample: networks that take as many are worth a process each, however few they are
