@@ -100,7 +100,8 @@ def shared(options: argparse.Namespace) -> Iterator[None]:
         try:
             yield
         finally:
-            subprocess.run([control], input=b"quit\n", check=False)
+            # Without a limit it would wait for its clients to end, and this process is one of them.
+            subprocess.run([control], input=b"quit -t 1\n", check=False, timeout=30)
 
 
 def task_of(options: argparse.Namespace, name: str) -> Task:

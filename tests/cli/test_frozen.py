@@ -92,9 +92,9 @@ def test_the_version_is_that_of_the_package(untrained_):
     assert untrained_("--version") == (0, f"untrained {declared}\n", "")
 
 
-def test_the_program_is_installed_and_answers():
-    program = Path(sys.executable).parent / "untrained"
-    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("program", [[Path(sys.executable).parent / "untrained"], [sys.executable, "-m", "untrained"]])
+def test_the_program_is_installed_and_answers(program):
+    done = subprocess.run([*program, "--help"], capture_output=True, text=True, check=True)
     assert all(name.split()[0] in done.stdout for name in COMMANDS)
     assert "untrained search" in done.stdout
 

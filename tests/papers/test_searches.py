@@ -1,9 +1,11 @@
 """Searches as experiments: kept in folders, made by several workers, and judged by tables."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,14 @@ PLAIN = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_co
 
 def effort(folder, **others):
     return Effort(3, 1, folder, **others)
+
+
+class Seen(dict):
+    """Scores by proxy, and the architectures."""
+
+    def __init__(self, scores, truth):
+        super().__init__(scores)
+        self.truth = truth
 
 
 def found(cell, seconds=1.0, **others):
@@ -145,6 +155,7 @@ def test_a_mean_over_searches_has_an_interval_and_a_spread():
 def test_where_ever_more_steps_lead_worked_out_by_hand():
     """R of (x, p), (x, q), (y, p), (y, q) is 1, 2, 4, 9: y by 6.5 against 1.5, q by 5.5 against 2.5."""
     archs = [(("a", a), ("b", b)) for a in "xy" for b in "pq"]
+    assert nasi_searches.means_of(np.array([1.0, 2.0, 4.0, 9.0]), archs)["a"] == {"x": 1.5, "y": 6.5}
     assert nasi_searches.leaning(np.array([1.0, 2.0, 4.0, 9.0]), archs) == (("a", "y"), ("b", "q"))
     assert nasi_searches.leaning(np.array([9.0, 2.0, 4.0, 1.0]), archs) == (("a", "x"), ("b", "p"))
 
@@ -167,7 +178,8 @@ def test_the_table_judges_what_nasi_found(data_root, run_folder, monkeypatch):
         return [found(BEST, 10.0), found(PLAIN, 20.0)]
 
     monkeypatch.setattr(nasi_searches, "searched", hunted)
-    monkeypatch.setattr(nasi_searches, "with_ever_more_steps", lambda effort: (PLAIN, 3))
+    limits = nasi_searches.Limits({"with ever more steps": PLAIN}, {"skip_connect": 2.5}, 3)
+    monkeypatch.setattr(nasi_searches, "with_ever_more_steps", lambda effort: limits)
     made = reproduce("nasi-table-4", samples=20_000, seeds=2, run=run_folder, data_root=data_root)
     assert [(hunt.strategy, hunt.seed) for hunt in asked] == [
         (f"nasi(steps={steps},batch=64)", seed) for steps in (100, 400) for seed in (0, 1)
@@ -181,9 +193,33 @@ def test_the_table_judges_what_nasi_found(data_root, run_folder, monkeypatch):
             assert line.ours == pytest.approx(csv.loc[[BEST, PLAIN], column].mean())
             assert line.spread == pytest.approx(csv.loc[[BEST, PLAIN], column].std())
         assert lines[f"at random, {label}"].ours == pytest.approx(csv[column].mean())
+        convolutions = csv[csv.index.map(lambda cell: re.findall("[a-z]+_", cell).count("nor_") == 6)]
+        assert lines[f"convolutions alone, {label}"].ours == pytest.approx(convolutions[column].mean())
         assert lines[f"with ever more steps, {label}"].ours == pytest.approx(csv.loc[PLAIN, column])
+    assert lines["mean R with skip_connect on edge 3<-0"].ours == 2.5
     assert lines["NASI (4T), C100"].published == 71.20
     assert lines["NASI (T), search cost, s"].ours == 15.0
+
+
+@pytest.mark.data
+def test_a_ceiling_hides_the_few_cells_with_a_huge_t(data_root, run_folder, monkeypatch):
+    """With a convolution on the first edge t is 3, and 1 without; but a skip there and on both edges behind it has 100.
+    So the mean of t is 3 against 100 / 16 + 15 / 16 = 7.2, and no more than 3 of each counts below the ceiling of 3."""
+
+    def looked(effort, proxies, place, cells):
+        archs = [load_space("nasbench201").parse(cell) for cell in cells]
+        first, *behind = [[dict(arch.genes)[edge] for arch in archs] for edge in ("1<-0", "2<-0", "2<-1")]
+        huge = [all(option == "skip_connect" for option in options) for options in zip(first, *behind, strict=True)]
+        t = np.where(huge, 100.0, np.where(np.array(first) == "nor_conv_3x3", 3.0, 1.0))
+        return Seen({"nasi_batch": t[None]}, SimpleNamespace(archs=archs))
+
+    monkeypatch.setattr(nasi_searches, "look", looked)
+    limits = nasi_searches.with_ever_more_steps(Effort(2000, 1, run_folder, data_root=data_root))
+    chosen = {name: cell.split("~")[0] for name, cell in limits.cells.items()}
+    assert limits.seen == 2000
+    assert limits.edge.keys() == {"nor_conv_3x3", "nor_conv_1x1", "skip_connect", "avg_pool_3x3"}
+    assert chosen["nu above 90 % of t"] == chosen["nu above 95 % of t"] == "|nor_conv_3x3"
+    assert chosen["nu above 100 % of t"] == "|skip_connect"
 
 
 # --------------------------------------------------------------------------------------------------------- Dextr

@@ -1,0 +1,5 @@
+"""`python -m untrained` is `untrained`."""
+
+from untrained.cli import main
+
+main()
