@@ -110,9 +110,11 @@ def _on_copy(
 @contextmanager
 def watching(
     model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = None, scoring: Scoring | None = None
-) -> Iterator[None]:
-    """Look at `model` as scoring does, or as a kind of `scoring` that does more; see the module's docstring."""
-    flags = [vars(module) for module in named(model)]  # Module.__setattr__ would cost milliseconds a look
+) -> Iterator[dict[nn.Module, str]]:
+    """Look at `model` as scoring does, or as a kind of `scoring` that does more; see the module's docstring. Answers
+    with its modules and their names."""
+    names = named(model)
+    flags = [vars(module) for module in names]  # Module.__setattr__ would cost milliseconds a look
     modes = [flag["training"] for flag in flags]
     try:
         for flag in flags:
@@ -125,7 +127,7 @@ def watching(
             random_state(seed),
             scoring or Scoring(heard),
         ):
-            yield
+            yield names
     finally:
         for flag, mode in zip(flags, modes, strict=True):
             flag["training"] = mode

@@ -4,7 +4,7 @@ A stack holds one value of each of G calls, (G, *shape); a stack may be a Jet, w
 the work of G calls at once. This file knows how stacks lie in memory, and nothing of what is computed with them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +34,13 @@ def each(move: Callable[[Tensor, int], Any], x: Any) -> Any:
         return move(x, 0)
     value, tail = move(x.value, 0), move(x.tail, 1)
     return tuple(map(Jet.of, value, tail)) if isinstance(value, tuple) else Jet.of(value, tail)
+
+
+def stacked(values: Sequence[Any]) -> Any:
+    """One value of each network as a stack."""
+    if not any(isinstance(x, Jet) for x in values):
+        return torch.stack(list(values))
+    return Jet.of(torch.stack([x.value for x in values]), torch.stack([x.tail for x in values], 1))
 
 
 def channels(x: Any) -> Any:

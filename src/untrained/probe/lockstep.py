@@ -1,7 +1,7 @@
-"""Lock-step: the tapes of many networks played together, calls of one signature as one call.
+"""Lock-step: the tapes of many networks played together, calls that do the same as one call.
 
 Networks of a population differ in wiring, not in layers. Whatever calls are ready, because their inputs are there, are
-gathered by signature; one group runs, and its results make others ready. Which group: the one of which the largest part
+gathered by what they do (a signature, or all of a block at once, `passages.py`); one group runs, and its results make others ready. Which group: the one of which the largest part
 has arrived. A layer that all networks pass through waits for the slowest, so that they leave it together, and the calls
 after it meet again.
 
@@ -20,8 +20,8 @@ from torch import Tensor
 from untrained.errors import out_of_memory
 from untrained.probe.folds import folded
 from untrained.probe.jets import Jet
-from untrained.probe.layouts import each
-from untrained.probe.signatures import Signature, tensors_of
+from untrained.probe.layouts import each, stacked
+from untrained.probe.signatures import Doing, Signature
 from untrained.probe.tape import Call, Ref, Tape
 
 
@@ -57,6 +57,7 @@ class Tally:
 
     calls: int = 0
     groups: int = 0
+    stacks: int = 0  # of values that were made
 
 
 Waiting = tuple["_Player", Call]
@@ -70,7 +71,7 @@ def play(tapes: Sequence[Tape], start: Tensor, wanted: Sequence[set[int]], tally
     tally = tally or Tally()
     players = [_Player(tape, keep, Piece(start, i)) for i, (tape, keep) in enumerate(zip(tapes, wanted, strict=True))]
     ready: dict[Any, list[Waiting]] = defaultdict(list)
-    to_come: Counter[Signature] = Counter()  # networks that have calls of a signature before them
+    to_come: Counter[Doing] = Counter()  # networks that have such calls before them
     for player in players:
         to_come.update(player.left.keys())
         for call in player.begin():
@@ -98,7 +99,7 @@ class _Player:
         self.tape = tape
         self.error: Exception | None = None
         self.values: dict[int, Piece] = {0: start}
-        self.left = Counter(call.signature for call in tape.calls)
+        self.left = Counter(call.doing for call in tape.calls)
         self._keep = keep
         self._readers: dict[int, list[int]] = defaultdict(list)  # calls that wait for a value
         self._missing: list[int] = []  # how many values each call waits for
@@ -114,21 +115,24 @@ class _Player:
         return independent + self._arrived(0)
 
     def key(self, call: Call) -> Any:
-        """What must be equal for calls to run together: the signature, and which inputs are jets."""
-        return call.signature, tuple(
+        """What must be equal for calls to run together: what is done, and which inputs are jets."""
+        return call.doing, tuple(
             [isinstance(ref, int) and isinstance(self.values[ref].stack, Jet) for ref in call.inputs]
         )
 
     def done(self, call: Call) -> bool:
-        """Note that a call has run; whether it was the last of its signature."""
-        self.left[call.signature] -= 1
-        if self.left[call.signature]:
+        """Note that a call has run; whether it was the last of its kind."""
+        self.left[call.doing] -= 1
+        if self.left[call.doing]:
             return False
-        del self.left[call.signature]
+        del self.left[call.doing]
         return True
 
-    def keep(self, call: Call, results: Sequence[Tensor], place: int, born: int) -> None:
-        self.values.update({n: Piece(stack, place, born) for n, stack in zip(call.outputs, results, strict=True)})
+    def keep(self, call: Call, stacks: Sequence[tuple[Tensor, int]], place: int) -> None:
+        """Keep those results that somebody will read."""
+        for number, (stack, born) in zip(call.outputs, stacks, strict=True):
+            if number in self._uses or number in self._keep:
+                self.values[number] = Piece(stack, place, born)
 
     def retire(self) -> None:
         self.left.clear()
@@ -141,9 +145,6 @@ class _Player:
             self._uses[ref] -= 1
             if not self._uses[ref] and ref not in self._keep:
                 del self.values[ref]
-        for number in call.outputs:
-            if not self._uses.get(number) and number not in self._keep:
-                del self.values[number]
         return new
 
     def _arrived(self, number: int) -> list[Call]:
@@ -159,24 +160,32 @@ class _Player:
 
 
 def _run(group: list[Waiting], tally: Tally) -> None:
-    """Make all calls of a group, at once where there is a fold for them."""
+    """Make all calls of a group, at once where there are folds for them."""
     group.sort(key=_position)
-    tally.calls += len(group)
+    launches = len(group[0][1].doing.steps)
+    tally.calls += launches * len(group)
     if len(group) > 1:
         results = _together(group)
         if results is not None:
-            tally.groups += 1
+            stacks = _born(results, tally)
+            tally.groups += launches
             for place, (player, call) in enumerate(group):
-                player.keep(call, results, place, tally.groups)
+                player.keep(call, stacks, place)
             return
     for player, call in group:
-        tally.groups += 1
+        tally.groups += launches
         try:
-            player.keep(call, _alone(player, call), 0, tally.groups)
+            player.keep(call, _born(_alone(player, call), tally), 0)
         except Exception as error:
             if out_of_memory(error):
                 raise
             player.error = error
+
+
+def _born(stacks: Sequence[Tensor], tally: Tally) -> list[tuple[Tensor, int]]:
+    """Each stack with its number."""
+    first, tally.stacks = tally.stacks, tally.stacks + len(stacks)
+    return [(stack, first + i) for i, stack in enumerate(stacks)]
 
 
 def _position(waiting: Waiting) -> tuple[int, int]:
@@ -187,39 +196,44 @@ def _position(waiting: Waiting) -> tuple[int, int]:
 
 
 def _together(group: list[Waiting]) -> list[Tensor] | None:
-    signature = group[0][1].signature
-    columns = [
-        _gathered([player.piece(call.inputs[k]) for player, call in group]) for k in range(len(signature.inputs))
-    ]
+    doing = group[0][1].doing
+    columns = [_gathered([player.piece(call.inputs[k]) for player, call in group]) for k in range(len(doing.inputs))]
     if not columns:
         return None
-    if signature.overwrites:
-        columns[0] = each(lambda t, _: t.clone(), columns[0])
     try:
-        result = folded(signature, columns, columns[0].device)
+        return doing.through(_folded, columns)
     except Exception as error:
         if out_of_memory(error):
             raise
         return None  # one of them may be the cause: each is asked alone
-    return None if result is None else _new(signature, result)
+
+
+def _folded(signature: Signature, columns: Sequence[Tensor]) -> list[Tensor]:
+    """A call of all networks at once."""
+    stacks = list(columns)
+    if signature.overwrites:
+        stacks[0] = each(lambda t, _: t.clone(), stacks[0])
+    device = stacks[0].device
+    result = folded(signature, stacks, device)
+    if result is not None:
+        return signature.new(result)
+    rows = zip(*[each(lambda t, first: t.unbind(first), stack) for stack in stacks], strict=True)
+    made = [signature.new(signature.call(row, device)) for row in rows]  # there is no fold
+    return [stacked(values) for values in zip(*made, strict=True)]
 
 
 def _alone(player: _Player, call: Call) -> list[Tensor]:
     """The network's own call; its results are stacks of one."""
     inputs = [p.alone() if isinstance(p, Piece) else p for p in map(player.piece, call.inputs)]
-    if call.signature.overwrites:
-        inputs[0] = each(lambda t, _: t.clone(), inputs[0])
     device = next(iter(player.values.values())).stack.device
-    result = call.signature.call(inputs, device)
-    return [each(lambda t, first: t.unsqueeze(first), x) for x in _new(call.signature, result)]
 
+    def make(signature: Signature, tensors: Sequence[Any]) -> list[Any]:
+        given = list(tensors)
+        if signature.overwrites:
+            given[0] = each(lambda t, _: t.clone(), given[0])
+        return signature.new(signature.call(given, device))
 
-def _new(signature: Signature, result: Any) -> list[Tensor]:
-    """The results that are no inputs: as many as the call has outputs."""
-    made = list(tensors_of(result))
-    if signature.overwrites:
-        return made
-    return [tensor for tensor, told in zip(made, signature.results, strict=True) if not isinstance(told, int)]
+    return [each(lambda t, first: t.unsqueeze(first), x) for x in call.doing.through(make, inputs)]
 
 
 def _gathered(pieces: list[Any]) -> Any:

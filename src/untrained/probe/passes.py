@@ -30,7 +30,7 @@ class Passes:
         """Randomness for one purpose; the same however often and in whatever order measurements are taken."""
         return torch_generator("probe", self.seed, purpose)
 
-    def watching(self) -> AbstractContextManager[None]:
+    def watching(self) -> AbstractContextManager[object]:
         """Inside, the model may be run as scoring does; after it nothing has changed."""
         return watching(self.model, seed_for("forward", self.seed))
 

@@ -23,6 +23,7 @@ from untrained.probe.features import Feature, matrices, stacked_ratios
 from untrained.probe.flops import FlopCounter, Operation
 from untrained.probe.guard import full_precision
 from untrained.probe.jets import Jet
+from untrained.probe.layouts import stacked
 from untrained.probe.lockstep import Piece, Played, Tally, play
 from untrained.probe.probe import Probe, logits
 from untrained.probe.signatures import META, Signatures
@@ -158,7 +159,7 @@ class _Company:
         if not there:
             return
         keep = [{ref for ref in wanted(tape) if isinstance(ref, int)} for _, tape, _ in there]
-        start = _stacked([x for _, _, x in there])
+        start = stacked([x for _, _, x in there])
         found = play([tape for _, tape, _ in there], start, keep, self.tally)
         for (probe, tape, _), played in zip(there, found, strict=True):
             if played.error is None:
@@ -188,7 +189,7 @@ def _on_cpu(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _delicate(tape: Tape) -> bool:
-    norms = (call.signature.inputs[0].shape for call in tape.calls if call.signature.func is F.batch_norm)
+    norms = (step.inputs[0].shape for step in tape.steps() if step.func is F.batch_norm)
     return any(shape.numel() < FEW * shape[1] for shape in norms)
 
 
@@ -197,10 +198,3 @@ def _operations(probe: Probe, tape: Tape) -> tuple[Operation, ...]:
     with FlopCounter() as counter:
         probe._inputs()[:1]
     return *counter.operations, *tape.operations()
-
-
-def _stacked(inputs: Sequence[Tensor]) -> Tensor:
-    jets = [x for x in inputs if isinstance(x, Jet)]
-    if jets:
-        return Jet.of(torch.stack([x.value for x in jets]), torch.stack([x.tail for x in jets], 1))
-    return torch.stack(list(inputs))

@@ -7,7 +7,7 @@ quicker than asking again.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -69,6 +69,31 @@ class Signature:
         """What is new after a call: the results that are no inputs, or the input that was overwritten."""
         return [self.inputs[0]] if self.overwrites else [told for told in self.results if isinstance(told, Fake)]
 
+    def new(self, result: Any) -> list[Any]:
+        """The same of what a call has answered."""
+        made = tensors_of(result)
+        if self.overwrites:
+            return made
+        return [tensor for tensor, told in zip(made, self.results, strict=True) if not isinstance(told, int)]
+
+    def through(self, make: "Make", tensors: Sequence[Any]) -> list[Any]:
+        return make(self, tensors)
+
+    @property
+    def steps(self) -> "tuple[Signature, ...]":
+        return (self,)
+
+    def resized(self, inputs: Sequence[Fake], known: "Signatures") -> "Signature | None":
+        def found(*args: Any, **kwargs: Any) -> Signature | None:
+            key, tensors = outlined(self.func, args, kwargs)
+            return known.find(key, tensors, self.func, args, kwargs)
+
+        try:
+            other: Signature | None = self.call([fake.made() for fake in inputs], META, found)
+        except Exception:  # the network will raise it, or do something else
+            return None
+        return other if other is not None and other.form == self.form else None
+
     @property
     def form(self) -> tuple[object, ...]:
         """What the calls after this one may hang on, besides sizes."""
@@ -84,13 +109,37 @@ class Signature:
         return self.counted
 
 
+Make = Callable[[Signature, Sequence[Any]], list[Any]]  # makes a call on tensors: what is new after it
+
+
+class Doing(Protocol):
+    """What a tape holds: a signature, or several as one (`passages.py`)."""
+
+    @property
+    def inputs(self) -> tuple[Fake, ...]: ...
+
+    @property
+    def made(self) -> list[Fake]:
+        """What is new after it."""
+
+    @property
+    def steps(self) -> tuple[Signature, ...]:
+        """The calls that it makes, in their order."""
+
+    def through(self, make: Make, tensors: Sequence[Any]) -> list[Any]:
+        """Have all its calls made on these inputs; what is new after it."""
+
+    def resized(self, inputs: Sequence[Fake], known: "Signatures") -> "Doing | None":
+        """The same with other inputs; None where it does not answer in the same form."""
+
+
 class Signatures:
     """Every signature met so far; shared by all networks of a run, whose calls are mostly the same."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Signature | None] = {}
         self.passages: dict[Any, Any] = {}  # of blocks, by their kind and their input (`passages.py`)
-        self._resized: dict[tuple[Signature, tuple[Fake, ...]], Signature | None] = {}
+        self._resized: dict[tuple[Doing, tuple[Fake | None, ...]], Doing | None] = {}
 
     def find(self, key: Any, tensors: list[Tensor], func: Any, args: Any, kwargs: Any) -> Signature | None:
         """The signature of an outlined call; None where it answers with facts, such as a shape."""
@@ -102,24 +151,14 @@ class Signatures:
         except TypeError:
             raise Unwritten(f"an argument of {func} is of an unknown type") from None
 
-    def resized(self, signature: Signature, inputs: tuple[Fake, ...]) -> Signature | None:
-        """The signature with the same settings for other tensors; None where it does not answer in the same form."""
+    def resized(self, doing: Doing, computed: tuple[Fake | None, ...]) -> Doing | None:
+        """The same for other computed inputs; those that are None stay."""
         try:
-            return self._resized[signature, inputs]
+            return self._resized[doing, computed]
         except KeyError:
-            found = self._resized[signature, inputs] = self._refilled(signature, inputs)
+            inputs = [old if new is None else new for old, new in zip(doing.inputs, computed, strict=True)]
+            found = self._resized[doing, computed] = doing.resized(inputs, self)
             return found
-
-    def _refilled(self, signature: Signature, inputs: tuple[Fake, ...]) -> Signature | None:
-        def found(*args: Any, **kwargs: Any) -> Signature | None:
-            key, tensors = outlined(signature.func, args, kwargs)
-            return self.find(key, tensors, signature.func, args, kwargs)
-
-        try:
-            other: Signature | None = signature.call([fake.made() for fake in inputs], META, found)
-        except Exception:  # the network will raise it, or do something else
-            return None
-        return other if other is not None and other.form == signature.form else None
 
 
 def _learned(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[Tensor]) -> Signature | None:

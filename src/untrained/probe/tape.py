@@ -1,22 +1,23 @@
 """A tape: the calls that a network makes in a forward pass, written down (`writing.py`) without making them.
 
 a reference   the number of a value that will be computed, or a real tensor
-a call        (signature, references to its tensors, numbers of its results)
+a call        (what is done, references to its tensors, numbers of its results)
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import Tensor
 
 from untrained.probe.flops import Operation
-from untrained.probe.signatures import Fake, Signature, Signatures
+from untrained.probe.signatures import Doing, Fake, Signature, Signatures
 
 Ref = int | Tensor
 
 
 class Call(NamedTuple):
-    signature: Signature
+    doing: Doing
     inputs: tuple[Ref, ...]
     outputs: tuple[int, ...]
 
@@ -45,15 +46,18 @@ class Tape:
         fakes = {0: Fake.of(fake)}
         calls = []
         for call in self.calls if not self.sized else ():
-            told = zip(call.inputs, call.signature.inputs, strict=True)
-            inputs = tuple([fakes[ref] if isinstance(ref, int) else constant for ref, constant in told])
-            signature = known.resized(call.signature, inputs)
-            if signature is None:
+            computed = tuple([fakes[ref] if isinstance(ref, int) else None for ref in call.inputs])
+            doing = known.resized(call.doing, computed)
+            if doing is None:
                 return None
-            fakes.update(zip(call.outputs, signature.made, strict=True))
-            calls.append(call._replace(signature=signature))
+            fakes.update(zip(call.outputs, doing.made, strict=True))
+            calls.append(Call(doing, call.inputs, call.outputs))
         return None if self.sized else Tape(calls, (), self.output, self.whole)
+
+    def steps(self) -> Iterator[Signature]:
+        """The signatures of all single calls."""
+        return (step for call in self.calls for step in call.doing.steps)
 
     def operations(self) -> tuple[Operation, ...]:
         """What the Probe counts in a forward pass; each signature is counted once for all networks."""
-        return tuple(operation for call in self.calls for operation in call.signature.operations())
+        return tuple(operation for step in self.steps() for operation in step.operations())

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from untrained._stamp import kind_of
 from untrained.probe.features import first_tensor
-from untrained.probe.guard import Scoring, named, watching
-from untrained.probe.passages import Passage, Place, Returned
+from untrained.probe.guard import Scoring, watching
+from untrained.probe.passages import Passage, Place, Returned, Written
 from untrained.probe.signatures import (
     META,
     Fake,
@@ -46,10 +46,15 @@ def write(
     model: nn.Module, fake: Tensor, known: Signatures, *, seed: int, read: Callable[[Any], Tensor]
 ) -> Tape | Exception:
     """The tape of `model` for a fake input, or why there is none; `read` finds the logits."""
-    writer = _Writer(known, model)
+    writer = _Writer(known)
     writer.number(fake, Fake.of(fake))
     try:
-        with torch.inference_mode(False), torch.no_grad(), watching(model, seed, scoring=writer), writer.listening():
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            watching(model, seed, scoring=writer) as names,
+            writer.listening(names),
+        ):
             output = read(model(fake))
         return writer.finished(output)
     except Exception as error:  # looked at alone, the network will raise it again
@@ -59,10 +64,10 @@ def write(
 class _Writer(Scoring):
     """Writes down every call that depends on the input, as scoring makes it."""
 
-    def __init__(self, known: Signatures, model: nn.Module) -> None:
+    def __init__(self, known: Signatures) -> None:
         super().__init__()
         self.tape, self._known = Tape(), known
-        self._names = named(model)
+        self._names: dict[nn.Module, str] = {}
         self._numbers: dict[int, int] = {}  # by the id of the tensor that stands for a value
         self._alive: list[Tensor] = []  # what an id stands for must stay alive
         self._values: list[Fake] = []
@@ -121,20 +126,19 @@ class _Writer(Scoring):
             made = [self.number(tensors[0], signature.inputs[0])]  # the same tensor is another value from now on
         else:
             made = [tensors[r] if isinstance(r, int) else self.number(r.made(), r) for r in signature.results]
-        self._note(Call(signature, inputs, tuple(range(first, len(self._values)))))
+        outputs = tuple(range(first, len(self._values)))
+        if outputs:
+            self.tape.calls.append(Call(signature, inputs, outputs))
+        if signature.views:
+            self._shared.update(outputs, (ref for ref in inputs if isinstance(ref, int)))
         return filled(signature.result, iter(made))
-
-    def _note(self, call: Call) -> None:
-        if call.outputs:
-            self.tape.calls.append(call)
-        if call.signature.views:
-            self._shared.update(call.outputs, (i for i in call.inputs if isinstance(i, int)))
 
     # ----------------------------------------------------------------------------------------------------- modules
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listening(self, names: dict[nn.Module, str]) -> Iterator[None]:
         """Hear of every call of a module, as `torch.fx` does: a hook hears of it too, but cannot answer it."""
+        self._names = names
         plain = nn.Module.__call__
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -161,35 +165,42 @@ class _Writer(Scoring):
 
     def _block(self, kind: object, block: nn.Module, given: int, run: Callable[[], Any]) -> Any:
         """A block of a known kind: run where its like has not had such an input before."""
-        passages, key = self._known.passages, (kind, self._values[given])
+        passages, fake = self._known.passages, self._values[given]
         place = Place(block, given, len(self._values))
-        if key in passages:
-            return run() if passages[key] is None else self._again(passages[key], place)
-        calls, returned, sized = len(self.tape.calls), len(self._returned), self.tape.sized
+        if (kind, fake) in passages:
+            passage = passages[kind, fake]
+            return run() if passage is None else self._again(passage, place)
+        calls, returned, sized, shared = len(self.tape.calls), len(self._returned), self.tape.sized, {*self._shared}
         self.tape.sized = False
         output = run()
-        made = self._values[place.first :], self.tape.calls[calls:], self._returned[returned:]
-        passages[key] = (
-            Passage.of(place, *made, self.ref(output), self.tape.sized) if isinstance(output, Tensor) else None
-        )
+        new = self._values[place.first :], self.tape.calls[calls:], self._returned[returned:], self._shared - shared
+        written = Written(fake, *new, self.tape.sized)
+        passage = Passage.of(place, written, self.ref(output)) if isinstance(output, Tensor) else None
+        passages[kind, fake] = passage
+        if passage is not None:
+            self.tape.calls[calls:] = [self._told(passage, place)]
         self.tape.sized |= sized
         return output
 
     def _again(self, passage: Passage, place: Place) -> Tensor:
         """Write a passage down for another block."""
-        self._values += passage.values
-        for call in passage.calls:
-            outputs = tuple([place.first + number for number in call.outputs])
-            self._note(Call(call.signature, place.refs(call.inputs), outputs))
+        self.tape.calls.append(self._told(passage, place))
+        self._values += passage.made
+        self._shared.update([place.ref(number) for number in passage.viewed])
         self._returned += [
             Returned(place.ref(ref), source if source is None else place.ref(source), place.modules[module])
             for ref, source, module in passage.returned
         ]
         self.tape.sized |= passage.sized
         with torch._C.DisableTorchFunction():
-            output = passage.values[passage.output].made()
+            output = passage.made[passage.output].made()
         self._stand(output, place.first + passage.output)
         return output
+
+    @staticmethod
+    def _told(passage: Passage, place: Place) -> Call:
+        outputs = tuple(range(place.first, place.first + len(passage.made)))
+        return Call(passage, passage.tensors(place), outputs)
 
     def finished(self, output: Tensor) -> Tape:
         rectified: dict[object, Ref] = {}
