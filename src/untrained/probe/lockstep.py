@@ -1,9 +1,9 @@
 """Lock-step: the tapes of many networks played together, calls that do the same as one call.
 
 Networks of a population differ in wiring, not in layers. Whatever calls are ready, because their inputs are there, are
-gathered by what they do (a signature, or all of a block at once, `passages.py`); one group runs, and its results make others ready. Which group: the one of which the largest part
-has arrived. A layer that all networks pass through waits for the slowest, so that they leave it together, and the calls
-after it meet again.
+gathered by what they do (a signature, or all of a block, `passages.py`); one group runs, and its results make others
+ready. Which group: the one of which the largest part has arrived. A layer that all networks pass through waits for the
+slowest, so that they leave it together, and the calls after it meet again.
 
 Values lie in stacks, (G, *shape), as they were computed. A group whose inputs are one whole stack in its order uses it
 as it is; otherwise pieces are copied together. A value is let go after its last use. Knows nothing of proxies.
