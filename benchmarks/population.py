@@ -7,7 +7,7 @@ cpu      NAS-Bench-201 through the engine, 16 networks together against one by o
 time     The same in this process on any device, by size of the population: building networks, writing tapes, playing
          them, condition numbers, telling the probes, asking the proxy. Milliseconds an architecture. `calls` are those
          a network makes, `launches` what is left of them when calls of one signature run as one.
-rates    The same by processes that share the GPU, networks a second; starting is left out.
+rates    Three spaces by processes that share the GPU, together and one by one, networks a second; starting is left out.
 whole    `untrained search` over all 15,625 into a store, in one command, starting and the report included.
 spaces   DARTS and AutoFormer tiny, together against one at a time, as `time`.
 check    Five spaces: rank correlation with networks that were alone, the largest relative difference, and whether the
@@ -53,6 +53,7 @@ CHECKED = {
     "mobilenetv2": (3, 128, 128),
     OWN: (3, 32, 32),
 }
+COMPANY = {"nasbench201": 64, "darts(channels=16,cells=8)": 64, "autoformer_tiny": 16}  # networks of a population
 
 
 def main() -> None:
@@ -127,8 +128,8 @@ def time(options: argparse.Namespace) -> None:
 
 
 def spaces(options: argparse.Namespace) -> None:
-    for name, size in (("darts(channels=16,cells=8)", 64), ("autoformer_tiny", 16)):
-        together = max(options.population) if not options.gpu else size
+    for name in [name for name in COMPANY if name != "nasbench201"]:
+        together = COMPANY[name] if options.gpu else max(options.population)
         compared(options, name, [1, together], options.networks or 2 * together)
 
 
@@ -187,14 +188,16 @@ def scored(
 
 
 def rates(options: argparse.Namespace) -> None:
-    name = (options.space or ["nasbench201"])[0]
-    table("workers", "population", "networks", "networks a second")
-    for workers in options.workers:
-        for size in (n for n in options.population if workers == 1 or 1 < n <= 64):
-            count = options.networks or max(64, 4 * workers * size)
-            archs = list(dict.fromkeys(drawn(name, count)))
-            *_, rate = scored(options, name, archs, size, workers)
-            print(f"| {workers} | {size} | {len(archs)} | {rate:.1f} |", flush=True)
+    """Populations and one by one with equally many workers; what is counted begins when all of them are warm."""
+    table("space", "workers", "population", "networks", "networks a second", "to one by one")
+    for name in options.space or COMPANY:
+        for workers in options.workers:
+            alone = 0.0
+            for size in (1, min(COMPANY.get(name, 64), max(options.population))):
+                archs = list(dict.fromkeys(drawn(name, options.networks or workers * (20 if size == 1 else 3 * size))))
+                *_, rate = scored(options, name, archs, size, workers)
+                alone = alone or rate
+                print(f"| {name} | {workers} | {size} | {len(archs)} | {rate:.1f} | {rate / alone:.2f} |", flush=True)
 
 
 def whole(options: argparse.Namespace) -> None:
