@@ -53,7 +53,7 @@ CHECKED = {
     "mobilenetv2": (3, 128, 128),
     OWN: (3, 32, 32),
 }
-COMPANY = {"nasbench201": 64, "darts(channels=16,cells=8)": 64, "autoformer_tiny": 16}  # networks of a population
+COMPANY = {"nasbench201": 64, "darts(channels=16,cells=8)": 64, "autoformer_tiny": 16}  # with many workers
 
 
 def main() -> None:
@@ -129,7 +129,7 @@ def time(options: argparse.Namespace) -> None:
 
 def spaces(options: argparse.Namespace) -> None:
     for name in [name for name in COMPANY if name != "nasbench201"]:
-        together = COMPANY[name] if options.gpu else max(options.population)
+        together = 64 if options.gpu else max(options.population)  # one process has the memory for itself
         compared(options, name, [1, together], options.networks or 2 * together)
 
 
