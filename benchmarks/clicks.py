@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--budget", type=int, default=100)
-    parser.add_argument("--confirm", type=int, default=5)
+    parser.add_argument("--confirm", type=int, default=15)
     parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-clicks"))
