@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 from untrained.benchmarks import Table, open_table
-from untrained.benchmarks.aggregate import Columns, ensemble, log_rank, mean_rank, places, weakly_correlated
+from untrained.benchmarks.aggregate import Columns, mean_rank, places, weakly_correlated
 from untrained.benchmarks.statistics import spearman
 from untrained.rng import generator
 
@@ -22,8 +22,20 @@ TRUTHS = {
     "nasbench301": ("cifar10_val",),
     "transnas": ("class_object_val", "class_scene_val", "jigsaw_val"),
 }
-COMBINED = {"mean rank": mean_rank, "log rank": log_rank, "diverse": ensemble}
 RESAMPLES = 1000
+
+
+def log_rank(columns: Columns) -> np.ndarray:
+    """sum_j ln(rank_j / n), as AZ-NAS adds: one very bad place weighs more than one very good one."""
+    return np.sum([np.log(places(column)) for column in columns.values()], axis=0)
+
+
+def diverse(columns: Columns) -> np.ndarray:
+    """The mean rank of weakly correlated columns."""
+    return mean_rank({name: columns[name] for name in weakly_correlated(columns) or columns})
+
+
+COMBINED = {"mean rank": mean_rank, "log rank": log_rank, "diverse": diverse}
 
 
 def main() -> None:

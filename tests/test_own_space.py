@@ -8,13 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from untrained.cli import main
 from untrained.errors import UsageError
+from untrained.probe import Probe
 from untrained.spaces import Space, load_space
+from untrained.strategies.limits import Feasible, Limits
+from untrained.types import Batch, Task
 
 PAGE = (Path(__file__).parents[1] / "docs" / "your-own-space.md").read_text()
-MINE, TOUR, GROUPED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+MINE, TOUR, GROUPED, COUNTED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (COMMAND,) = re.findall(r"```\n(untrained .*?)\n```", PAGE, re.DOTALL)
 
 
@@ -24,6 +28,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "grouped.py").write_text(GROUPED)
+    (tmp_path / "counted.py").write_text(COUNTED)
     return tmp_path
 
 
@@ -62,6 +67,17 @@ def test_choices_that_do_not_go_together(mine: Path):
     assert {str(space.mutate(space.parse(valid[1]), rng)) for _ in range(50)} <= set(valid) - {valid[1]}
     with pytest.raises(UsageError, match="width=8,groups=3 is not in grouped: 3 groups do not divide 8 channels"):
         space.parse("width=8,groups=3")
+
+
+def test_sizes_by_formula_are_those_of_the_networks_and_limits_go_by_them(mine: Path, monkeypatch: pytest.MonkeyPatch):
+    space: Space = load_space("./counted.py:counted")
+    task = Task("mine", (2, 7, 9), 3)
+    for arch in space:
+        probe = Probe(space.build(arch, task), Batch(torch.zeros(1, *task.input_shape), torch.zeros(1).long()))
+        assert space.counts(arch, task) == (probe.params, probe.macs)
+    monkeypatch.setattr(Space, "build", lambda *_, **__: pytest.fail("a network was made"))
+    small = Feasible(space, Limits.read(max_params="10k", max_flops="4M"))
+    assert [str(arch) for arch in small] == ["filters=8,kernel=3", "filters=8,kernel=5", "filters=64,kernel=3"]
 
 
 def test_an_option_of_the_function_is_an_option_of_the_space(mine: Path):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, Device, Json, Label, Seed, Space, app, labelled, print_json, shape, stdout_kept
+from untrained._cli import DataRoot, Json, Label, Seed, Space, app, labelled, print_json, shape, stdout_kept
 
 
 @app.command()
@@ -31,7 +31,7 @@ def train(
     time: Annotated[str | None, typer.Option(help="Stop after this long: 5m, 1h30m.")] = None,
     input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x64x64.")] = None,
     seed: Seed = 0,
-    device: Device = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps; or accelerate, for several GPUs.")] = "cpu",
     run: Annotated[
         str | None, typer.Option(help="Folder; the same command resumes.", show_default="the run's, or runs/train-...")
     ] = None,
@@ -45,6 +45,9 @@ def train(
     The folder then holds model.pt, train.json and report.html with curves, confusions and the hardest mistakes;
     of a table of clicks, log loss, AUC and calibration.
 
+    Several GPUs each learn a share of every batch by accelerate (pip install 'untrained\\[train]'):
+    accelerate launch --num_processes 4 --no_python untrained train runs/mine --device accelerate
+
     Example: untrained train runs/mine --recipe "quick(epochs=20)"
 
     Example: untrained train ./my_net.py:make_net --input-shape 3x32x32 --data digits --time 5m
@@ -53,11 +56,14 @@ def train(
     """
     from untrained import reports, training
     from untrained._terminal_train import show_trained, training_bar
+    from untrained.training._crowd import crowd
 
+    speaks = crowd(device).writes  # of several processes the first one
     size = shape(input_shape) if input_shape else None
     when = {"epochs": epochs, "patience": patience, "time": time, "seed": seed, "tensorboard": tensorboard}
     where = {"space": space, "input_shape": size, "device": device, "run": run, "data_root": data_root}
-    with training_bar(as_json) as watch, stdout_kept(as_json):
+    with training_bar(as_json or not speaks) as watch, stdout_kept(as_json):
         found = training.train(what, labelled(data, label), recipe, watch=watch, **when, **where)  # type: ignore[arg-type]
-    page = reports.report(found.folder)
-    print_json(found.document()) if as_json else show_trained(found, page)
+    if speaks:
+        page = reports.report(found.folder)
+        print_json(found.document()) if as_json else show_trained(found, page)

@@ -31,14 +31,21 @@ def written_whole(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+@contextmanager
+def run_folder(folder: Path) -> Iterator[None]:
+    """A folder to write into, made where there is none; what is wrong with it is told in one line."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be used as a run folder: {error}") from error
+
+
 def write_study(path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
     """Facts as JSON at `path`, and rows as CSV beside them."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with run_folder(path.parent):
         write_whole(path, json.dumps(facts, indent=1))
         write_whole(path.with_suffix(".csv"), csv_of(rows))
-    except OSError as error:
-        raise UsageError(f"{path.parent} cannot be used as a run folder: {error}") from error
 
 
 @contextmanager

@@ -9,18 +9,11 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, TaskID
 from rich.table import Table
 
 from untrained._numbers import duration, measured
+from untrained._terminal_bar import bar
 from untrained._terminal_train import show_confirmed
 from untrained.data import listening
 from untrained.strategies._desk import LOOKING
@@ -34,7 +27,6 @@ TOP = 10
 LONGEST = 120  # letters of an architecture in a ranking; the best is told whole below it
 TIMED = 4  # architectures a worker before the whole is estimated
 ROOMY = 100  # columns of a terminal that shows every statistic
-_NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
 
 
 @contextmanager
@@ -44,30 +36,20 @@ def watching(quiet: bool, seconds: float | None = None) -> Iterator[Watcher | No
     if quiet:
         yield None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"))
-    bar = Progress(
-        *columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)
-    )
     stages: dict[str, TaskID] = {}
     estimate = Estimate(seconds)
+    with bar(MofNCompleteColumn()) as shown:
 
-    def watch(at: Search) -> None:
-        bar.start()  # not before the first call: a wrong request is answered by one line and no bar
-        if at.stage not in stages:
-            stages[at.stage] = bar.add_task(at.stage, total=at.total)
-        bar.update(stages[at.stage], completed=at.done, total=at.total)
-        if told := estimate.after(at, perf_counter()):
-            bar.console.print(told, highlight=False)
+        def watch(at: Search) -> None:
+            shown.start()
+            if at.stage not in stages:
+                stages[at.stage] = shown.add_task(at.stage, total=at.total)
+            shown.update(stages[at.stage], completed=at.done, total=at.total)
+            if told := estimate.after(at, perf_counter()):
+                shown.console.print(told, highlight=False)
 
-    try:
         with listening(lambda done, total: watch(Search("reading pictures", done, total, 0, 1))):
             yield watch
-    except BaseException:
-        bar.live.transient = True  # what went wrong is said in one line; an unfinished bar above it says nothing
-        raise
-    finally:
-        if bar.live.is_started:
-            bar.stop()
 
 
 class Estimate:

@@ -9,10 +9,11 @@ from textwrap import wrap
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 from rich.table import Table
 
 from untrained._numbers import duration
+from untrained._terminal_bar import bar
 from untrained.reports._training import headline
 from untrained.studies.confirm import Confirmation
 from untrained.studies.references import COLUMNS, Entry
@@ -26,24 +27,15 @@ def training_bar(quiet: bool) -> Iterator[Watcher | None]:
     if quiet:
         yield None
         return
-    said = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[so_far]}"), TextColumn("elapsed"))
-    bar = Progress(*said, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
-    task = bar.add_task("training", so_far="")
+    with bar(TextColumn("{task.fields[so_far]}")) as shown:
+        task = shown.add_task("training", so_far="")
 
-    def watch(at: Moment) -> None:
-        bar.start()  # not before the first step: a wrong request is answered by one line and no bar
-        bar.update(
-            task, description=f"epoch {at.epoch} of {at.epochs}", total=at.steps, completed=at.step, so_far=told(at)
-        )
+        def watch(at: Moment) -> None:
+            shown.start()
+            said = f"epoch {at.epoch} of {at.epochs}"
+            shown.update(task, description=said, total=at.steps, completed=at.step, so_far=told(at))
 
-    try:
         yield watch
-    except BaseException:
-        bar.live.transient = True
-        raise
-    finally:
-        if bar.live.is_started:
-            bar.stop()
 
 
 def told(at: Moment) -> str:

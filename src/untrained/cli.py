@@ -5,13 +5,16 @@ Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage.
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from untrained import _cli as option
 from untrained._cli import app, belongs, default_data, labelled, mind_the_gpu, print_json, shape, stdout_kept
 from untrained.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from untrained.data import Source
 
 
 @app.command()
@@ -115,10 +118,17 @@ def search(
         raise UsageError(f"--confirm {confirm} and --no-confirm contradict each other: leave out one of them")
     if export:
         _cli_export.deliverable(export, recipe, run)
+
+    def look(source: "Source") -> None:
+        if not as_json:
+            show_shortly(source)
+        if export:
+            _ = source.parts  # data that nothing can be trained on are refused now, and not after the search
+
     enough: dict[str, Any] = {"budget": budget, "time": time, "stable": stable, "screen": screen}
     enough |= {name: said for name, said in (("top", top), ("keep", keep)) if said is not None}
     chance = {"seed": seed, "seeds": seeds, "data": labelled(data, label) or default_data(), "data_root": data_root}
-    chance |= {"input_size": input_size, "look": None if as_json else show_shortly}
+    chance |= {"input_size": input_size, "look": look}
     crew: dict[str, Any] = {"device": device, "workers": workers, "population": population, "ray": ray}
     crew |= {"time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}

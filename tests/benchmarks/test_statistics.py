@@ -1,5 +1,6 @@
 """Statistics: against scipy, against cases worked out by hand, and intervals against a truth that is known."""
 
+from itertools import pairwise, permutations
 from math import asin, pi
 from time import process_time
 
@@ -11,12 +12,15 @@ from untrained.benchmarks.statistics import (
     STATISTICS,
     Statistic,
     _Sample,
+    among_best,
     interval,
     kendall,
     pearson,
     precision_at,
+    ranks,
     regret,
     spearman,
+    tenth,
     top_overlap,
 )
 
@@ -67,6 +71,26 @@ def test_tau_b_worked_out_by_hand():
     """Of six pairs one is tied in x and another one in y, so five are untied in each; four are untied in both."""
     assert kendall([1, 1, 2, 3], [1, 2, 3, 3]) == pytest.approx(4 / 5)  # all four agree
     assert kendall([1, 1, 2, 3], [2, 3, 3, 1]) == pytest.approx((1 - 3) / 5)
+
+
+# -------------------------------------------------------------------------------------------------------------- ranks
+
+
+@pytest.mark.parametrize("values", [[3.0, 1.0, 1.0, 5.0, 9.0, 2.0], [4.0] * 5, [-np.inf, 2.0, -np.inf], [7.0], []])
+def test_ranks_are_those_of_scipy(values):
+    assert ranks(values).tolist() == stats.rankdata(values).tolist()
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+def test_the_chance_to_be_among_the_best_is_a_share_of_all_orders(k):
+    values = [2.0, 7.0, 7.0, 1.0, 7.0, 3.0]
+    orders = [o for o in permutations(range(6)) if all(values[a] >= values[b] for a, b in pairwise(o))]
+    expected = [sum(i in order[:k] for order in orders) / len(orders) for i in range(6)]
+    assert among_best(values, k).tolist() == pytest.approx(expected)
+
+
+def test_the_best_tenth_is_never_nobody():
+    assert [tenth(count) for count in (1, 9, 16, 100)] == [1, 1, 2, 10]
 
 
 # ----------------------------------------------------------------------------------------------------------- the best

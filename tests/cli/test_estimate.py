@@ -1,11 +1,14 @@
 """What the terminal says of the time: an estimate from a few timed architectures, and the account afterwards."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from rich.progress import TextColumn
 
 from tests.cli.helpers import SEARCH
 from untrained._terminal import TIMED, Estimate, _cost
+from untrained._terminal_bar import bar
 from untrained.engine import Cost
 from untrained.strategies._run import Run, Settings
 from untrained.strategies.search import Progress
@@ -105,3 +108,13 @@ def test_a_screened_search_says_how_many_were_kept(untrained_):
     assert "The best 2 of 2 by ./mine.py:spread" in out
     assert "cost: " in out
     assert ("screening" in err, "scoring" in err) == (True, True)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_bar_vanishes_when_something_goes_wrong(capsys, fails):
+    with suppress(ValueError), bar(TextColumn("3 of 7")) as shown:
+        shown.start()
+        shown.add_task("searching")
+        if fails:
+            raise ValueError
+    assert ("searching" in capsys.readouterr().err) is not fails

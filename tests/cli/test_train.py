@@ -3,7 +3,7 @@
 import json
 
 from tests.cli.helpers import SEARCH, wrong
-from tests.training.toys import archive
+from tests.training.toys import accelerate, archive
 
 NET = """
 from torch import nn
@@ -40,6 +40,18 @@ def test_the_progress_says_epoch_loss_and_accuracy(untrained_, project):
     assert "epoch 2 of 2" in err
     assert "validation" in err
     assert next((project / "runs").iterdir()).name.startswith("train-net.py_make")
+
+
+def test_of_several_processes_the_first_one_speaks(untrained_, project, monkeypatch):
+    """The others would write the same page at the same time, and print what is printed already."""
+    (project / "net.py").write_text(NET)
+    ask = ("train", "./net.py:make", "--data", archive(project), "--input-shape", "1x6x6", "--epochs", "1")
+    accelerate(monkeypatch, 1, 2)
+    assert untrained_(*ask, "--device", "accelerate", "--run", "run") == (0, "", "")
+    assert not (project / "run").exists()
+    accelerate(monkeypatch, 0, 2)
+    code, out, _ = untrained_(*ask, "--device", "accelerate", "--run", "run")
+    assert (code, "report: run/report.html" in out) == (0, True)
 
 
 TABLE = """

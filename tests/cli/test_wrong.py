@@ -56,6 +56,8 @@ WRONG = {
     "search --export runs": "runs would replace the run folder runs/...; choose another folder",
     "search --export model --run model/run": "model would replace the run folder model/run; choose another folder",
     "search --export model --recipe quik": "no recipe is called 'quik'; did you mean quick",
+    "search --export model --data noise": "noise has nothing to learn from; take data with labels, such as digits",
+    "search --export model --data photos --json": "photos has nothing to learn from; take data with labels",
     "search --proxy auto": "there is none at runs/calibrate-nasbench201-digits: `untrained calibrate` makes it",
     "search --run mine.py": "mine.py cannot be used as a run folder",
     "report absent": "absent is not a run folder: it has no run.json; `untrained search --run absent` makes one",

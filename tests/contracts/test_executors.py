@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.search.helpers import timeless
+from tests.strategies.helpers import timeless
 from untrained import Arch, Record
 from untrained.data import load
 from untrained.engine import Job, ProxyEvaluator, Samples, Store, job_for

@@ -18,7 +18,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.search.helpers import MAIN, stored
+from tests.strategies.helpers import MAIN, stored
 from untrained import search
 
 pytestmark = [

@@ -7,6 +7,7 @@ import pytest
 from untrained import search
 from untrained.engine import Store
 from untrained.errors import UsageError
+from untrained.reports import report
 from untrained.studies import calibrate
 from untrained.studies._judge import Column, judged
 from untrained.studies.calibrate import _advice, _caution, _spread, recommended
@@ -43,8 +44,10 @@ def test_parameters_are_not_praised_where_nothing_ranked():
 
 def test_caution_says_how_many_cannot_be_told_from_the_best():
     rows = [row("best", (1.0, 2.0, 3.0, 4.0)), row("next", (1.0, 2.0, 3.0, 4.0)), row("bad", (4.0, 3.0, 2.0, 1.0))]
-    assert "1 of the other 2 lie within that of best" in _caution(rows, 4)
-    assert "nothing can be told" in _caution([row("flat", (1.0, 1.0, 1.0, 1.0))], 4)
+    assert "1 of the other 2 lie within that of best" in _caution(rows, 4, "accuracy")
+    flat = [row("flat", (1.0, 1.0, 1.0, 1.0))]
+    assert "came to the same accuracy, so nothing can be told" in _caution(flat, 4, "accuracy")
+    assert "came to the same AUC, so nothing can be told" in _caution(flat, 4, "AUC")
 
 
 def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(mine):
@@ -62,6 +65,15 @@ def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(min
         assert len(store) == before
     result = search(mine, "auto", budget=3, run="run", workers=1)
     assert result.run.settings.proxy == found.recommended
+
+
+def test_a_calibration_on_a_click_log_speaks_of_auc(tmp_path):
+    ask = {"trainings": 4, "epochs": 1, "samples": 120, "workers": 1}
+    found = calibrate("nasrec_small(blocks=1)", "params", "clicks:rows=600", **ask, run=tmp_path / "run")
+    assert found.truth_about.startswith("held-out AUC on clicks:rows=600")
+    page = report(found.folder).read_text()
+    assert "held-out AUC" in page
+    assert "accuracy" not in page.lower()
 
 
 def test_auto_without_a_calibration_says_what_to_type(mine):

@@ -2,39 +2,16 @@
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from tests.training.toys import archive, same, trained, weights
+from tests.training.toys import accelerate, archive, same, trained, weights
 from untrained.errors import UsageError
 from untrained.training._crowd import crowd
 from untrained.types import Batch
 
 PLAIN = "quick(epochs=2,batch=10,average=0.0,crop=0)"
-
-
-def accelerate(monkeypatch: pytest.MonkeyPatch, place: int, processes: int) -> list[str]:
-    """Stands in for the package in one of several processes, and notes what it is asked for."""
-    asked: list[str] = []
-
-    class Accelerator:
-        device, process_index, num_processes = torch.device("cpu"), place, processes
-        is_main_process = place == 0
-
-        def prepare_model(self, model: nn.Module) -> nn.Module:
-            asked.append("model")
-            return nn.Sequential(model)
-
-        def wait_for_everyone(self) -> None:
-            asked.append("wait")
-
-    fake: Any = SimpleNamespace(Accelerator=Accelerator)
-    monkeypatch.setitem(sys.modules, "accelerate", fake)
-    return asked
 
 
 def test_every_sample_of_a_batch_is_learned_by_one_process(monkeypatch):

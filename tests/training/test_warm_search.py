@@ -15,7 +15,7 @@ from torch import nn
 import untrained
 from tests.benchmarks.conftest import data_root as data_root
 from tests.benchmarks.conftest import known as known
-from tests.search.helpers import contents, timeless
+from tests.strategies.helpers import contents, timeless
 from tests.training.helpers import alone, checkpoint, digits, elastic, layers, same
 from untrained import Probe, score, search
 from untrained._terminal import _cost

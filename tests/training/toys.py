@@ -1,8 +1,10 @@
 """Small pictures that can be learned, a network with everything that chance touches, and folders to train in."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -110,3 +112,23 @@ def use(monkeypatch: pytest.MonkeyPatch, task: Task, parts: dict[str, Any]) -> N
 
     source = Source(task, draw, lambda: parts)
     monkeypatch.setattr("untrained.training._subject.source_for", lambda *_: source)
+
+
+def accelerate(monkeypatch: pytest.MonkeyPatch, place: int, processes: int) -> list[str]:
+    """Stands in for the package in one of several processes, and notes what it is asked for."""
+    asked: list[str] = []
+
+    class Accelerator:
+        device, process_index, num_processes = torch.device("cpu"), place, processes
+        is_main_process = place == 0
+
+        def prepare_model(self, model: nn.Module) -> nn.Module:
+            asked.append("model")
+            return nn.Sequential(model)
+
+        def wait_for_everyone(self) -> None:
+            asked.append("wait")
+
+    fake: Any = SimpleNamespace(Accelerator=Accelerator)
+    monkeypatch.setitem(sys.modules, "accelerate", fake)
+    return asked

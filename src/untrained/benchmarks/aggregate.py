@@ -7,18 +7,17 @@ the last place. Pure functions of columns: nothing here knows what a proxy or a 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from untrained.benchmarks.statistics import Floats, ranks
+
 Columns = Mapping[str, ArrayLike]
 
 
 def places(column: ArrayLike) -> Floats:
     """Rank / n, 1 for the best; equal scores share the mean of their ranks, failures that of the last ones."""
     scores = np.asarray(column, dtype=np.float64)
-    _, group, sizes = np.unique(np.where(np.isnan(scores), -np.inf, scores), return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(sizes) - (sizes - 1) / 2)[group]
-    return ranks / len(scores)
+    return ranks(np.where(np.isnan(scores), -np.inf, scores)) / len(scores)
 
 
 def mean_rank(columns: Columns) -> Floats:
@@ -26,16 +25,11 @@ def mean_rank(columns: Columns) -> Floats:
     return np.asarray(np.mean([places(column) for column in columns.values()], axis=0))
 
 
-def log_rank(columns: Columns) -> Floats:
-    """sum_j ln(rank_j / n), as AZ-NAS adds: one very bad place weighs more than one very good one."""
-    return np.asarray(np.sum([np.log(places(column)) for column in columns.values()], axis=0))
-
-
 def agreement(columns: Columns) -> Floats:
     """Spearman of all pairs, in the order of the columns; 0 with a column in which all are equal."""
-    ranks = np.array([places(column) for column in columns.values()])
-    n = ranks.shape[1]
-    spread = ranks - (n + 1) / (2 * n)
+    placed = np.array([places(column) for column in columns.values()])
+    n = placed.shape[1]
+    spread = placed - (n + 1) / (2 * n)
     length = np.linalg.norm(spread, axis=1)
     unit = np.divide(spread, length[:, None], out=np.zeros_like(spread), where=length[:, None] > 0)
     return np.asarray(unit @ unit.T)
@@ -55,9 +49,3 @@ def weakly_correlated(columns: Columns, limit: float = 0.8) -> list[str]:
 
 def _repeats(rho: Floats, taken: Sequence[int], limit: float) -> bool:
     return any(rho[other] > limit for other in taken)
-
-
-def ensemble(columns: Columns, limit: float = 0.8) -> Floats:
-    """The mean rank of weakly correlated columns."""
-    chosen = weakly_correlated(columns, limit) or list(columns)
-    return mean_rank({name: columns[name] for name in chosen})

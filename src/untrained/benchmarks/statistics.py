@@ -5,7 +5,7 @@
 
 Every statistic is written once, for columns of weights. A column of ones is the sample itself; drawing n architectures
 with replacement gives a column that says how often each was drawn. So a thousand resamples cost a few matrix products.
-Ties share their places: in ranks, and at the edge of a top group.
+Ties share their places: in ranks, and at the edge of a top group. `ranks` and `among_best` are those of plain values.
 
 A statistic that is not defined (fewer than three architectures, all scores or all truths equal) is None, never NaN.
 Nothing here knows of networks or tables.
@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Weighted = Callable[["_Sample", Floats], Floats]
 _BLOCK = 1 << 22  # numbers in a temporary array
 _LEAST = 3  # architectures below which nothing can be said
+TENTH = 0.1  # the share that counts as the best
 _NO_SPREAD = 1e-20  # what rounding leaves of a variance of zero
 
 
@@ -37,6 +38,21 @@ class Statistic:
     def __call__(self, scores: Sequence[float] | Floats, truth: Sequence[float] | Floats) -> float | None:
         sample = _Sample.of(scores, truth)
         return float(self.weighted(sample, np.ones((sample.n, 1)))[0]) if sample.defined else None
+
+
+def ranks(values: Sequence[float] | Floats) -> Floats:
+    """1, 2, 3, ... from the lowest up; equal values share the mean of their ranks."""
+    return _plain(values, _Ordered.ranks)
+
+
+def among_best(values: Sequence[float] | Floats, k: float) -> Floats:
+    """The chance of each value to be among the k highest when ties are broken at random: 1, 0, or a share of a tie."""
+    return _plain(values, partial(_Ordered.in_top, k=k))
+
+
+def tenth(count: int, share: float = TENTH) -> int:
+    """How many the best tenth are, or another share."""
+    return max(1, round(share * count))
 
 
 def interval(
@@ -105,7 +121,7 @@ class _Ordered:
     def starts(self) -> NDArray[np.intp]:
         """The place where each group begins."""
         ascending = self.values[self.order]
-        return np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1]))
+        return np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)])
 
     @cached_property
     def group(self) -> NDArray[np.intp]:
@@ -131,6 +147,12 @@ class _Ordered:
         above = weights.sum(0) - np.cumsum(weights, axis=0)
         chances: Floats = np.clip((k - above) / np.maximum(weights, 1), 0, 1)
         return chances[self.group]
+
+
+def _plain(values: Sequence[float] | Floats, of: Callable[[_Ordered, Floats], Floats]) -> Floats:
+    """What is said of values that count once each."""
+    found = np.asarray(values, dtype=np.float64)
+    return of(_Ordered(found), np.ones((len(found), 1)))[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,33 +228,29 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 
 
 def _overlap(sample: _Sample, w: Floats, top: float) -> Floats:
-    k = _top(sample, top)
+    k = tenth(sample.n, top)
     return _sum(w * sample.x.in_top(w, k) * sample.y.in_top(w, k)) / k
 
 
 def _precision(sample: _Sample, w: Floats, k: int, top: float) -> Floats:
     chosen = min(k, sample.n)
-    return _sum(w * sample.x.in_top(w, chosen) * sample.y.in_top(w, _top(sample, top))) / chosen
+    return _sum(w * sample.x.in_top(w, chosen) * sample.y.in_top(w, tenth(sample.n, top))) / chosen
 
 
 def _regret(sample: _Sample, w: Floats) -> Floats:
     return _sum(w * (sample.y.in_top(w, 1) - sample.x.in_top(w, 1)) * sample.y.values[:, None])
 
 
-def _top(sample: _Sample, top: float) -> int:
-    return max(1, round(top * sample.n))
-
-
 spearman = Statistic("spearman", "Correlation of ranks.", _spearman)
 kendall = Statistic("kendall", "Pairs in the right order less pairs in the wrong one, tau-b.", _kendall)
 pearson = Statistic("pearson", "Correlation of values.", _pearson)
 top_overlap = Statistic(
-    "top_overlap", "Share of the best 10 % by score that are among the best 10 %.", partial(_overlap, top=0.1)
+    "top_overlap", "Share of the best 10 % by score that are among the best 10 %.", partial(_overlap, top=TENTH)
 )
 regret = Statistic("regret", "What the best by score falls short of the best of all.", _regret, higher_is_better=False)
 
 
-def precision_at(k: int, top: float = 0.1) -> Statistic:
+def precision_at(k: int, top: float = TENTH) -> Statistic:
     """Of the k best by score, the share that belongs to the best 10 %."""
     about = f"Share of the best {k} by score that are among the best {top:.0%}."
     return Statistic(f"precision_at_{k}", about, partial(_precision, k=k, top=top))

@@ -3,8 +3,9 @@ usual; the aggregate is worked out from those records whenever it is asked for, 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf
+from math import nan
 
+from untrained.benchmarks.aggregate import places
 from untrained.proxies import PROXIES, Proxy
 from untrained.types import Record
 
@@ -19,8 +20,8 @@ def expanded(proxies: Iterable[Proxy]) -> list[Proxy]:
 
 def shares(values: Sequence[float | None], higher_is_better: bool) -> list[float]:
     """Rank / number of candidates, 1 for the best; ties share the mean of their ranks, what has no value is last."""
-    oriented = [-inf if v is None else v if higher_is_better else -v for v in values]
-    return [(sum(o < v for o in oriented) + (sum(o == v for o in oriented) + 1) / 2) / len(oriented) for v in oriented]
+    oriented = [nan if v is None else v if higher_is_better else -v for v in values]
+    return list(map(float, places(oriented)))
 
 
 def aggregated(records: Sequence[Record], judge: Proxy) -> list[Record]:

@@ -4,6 +4,7 @@ The tables are looked for under the data root, in `ctr/`: samples of the logs th
 is the method at equal data, not the published number.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +134,7 @@ def _data(effort: Effort, table: str, space: str) -> tuple[str, Source]:
 
 def _searched(effort: Effort, table: str, space: str, proxy: str, label: str) -> Result:
     """Evolution after a warm-up, as in the paper."""
-    crew, name = effort.crew, "-".join(filter(None, (table, space, label)))
+    name = "-".join(filter(None, (table, space, label)))
     return search(
         space,
         capped(proxy, effort.batch),
@@ -142,12 +143,9 @@ def _searched(effort: Effort, table: str, space: str, proxy: str, label: str) ->
         f"{table}:{_path(effort, table)}",
         warm_up=WARM_UP,
         seeds=effort.seeds,
-        device=crew.device,
-        workers=crew.workers,
-        ray=crew.ray,
-        time_limit=crew.time_limit,
         run=Path(effort.folder, name),
         watch=effort.watch,
+        **asdict(effort.crew),
     )
 
 

@@ -2,6 +2,7 @@
 by ZiCo. The search is done here; the trainings of its winners are not.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,6 @@ def table_4(effort: Effort) -> Findings:
 def _searched(effort: Effort, name: str, images: str) -> Result:
     """The search by one of the two, with the other recorded beside it."""
     ours, other = (capped(PROXIES[each], effort.batch) for each in (name, _other(name)))
-    crew = effort.crew
     return search(
         SPACE,
         ours,
@@ -64,13 +64,10 @@ def _searched(effort: Effort, name: str, images: str) -> Result:
         beside=other,
         max_params=LIMIT,
         seeds=effort.seeds,
-        device=crew.device,
-        workers=crew.workers,
-        ray=crew.ray,
-        time_limit=crew.time_limit,
         run=Path(effort.folder, name),
         data_root=effort.data_root,
         watch=effort.watch,
+        **asdict(effort.crew),
     )
 
 

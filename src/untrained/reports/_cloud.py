@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from untrained import _numbers
+from untrained.benchmarks.statistics import among_best, ranks, tenth
 from untrained.reports._axis import Axis, axis, nice_ticks
 from untrained.reports._ink import fitted, words
 from untrained.reports._plot import Frame, axes, points, svg, thinned
-from untrained.reports._ranks import among_best, ranks, tenth
 
 BINS = 20
 

@@ -9,9 +9,9 @@ from statistics import median, quantiles
 from typing import NamedTuple
 
 from untrained import _numbers
+from untrained.benchmarks.statistics import spearman
 from untrained.reports._html import cell, code, facts, paragraph, section, table
 from untrained.reports._plot import direction
-from untrained.reports._ranks import spearman
 from untrained.reports.charts import TOP, histogram, scatter, thinned
 from untrained.reports.summary import Failed, Ranked, Summary
 

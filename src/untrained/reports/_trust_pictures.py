@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from untrained.benchmarks.statistics import Floats
+from untrained.reports._agreement import agreement, alike_together
 from untrained.reports._bars import Bar, bars
 from untrained.reports._cloud import Dot, cloud
 from untrained.reports._heat import heat
 from untrained.reports._html import either, paragraph, section
 from untrained.reports._plot import MOST
-from untrained.reports._ranks import Floats, agreement, alike_together
 from untrained.reports._strips import Strip, best_tenth, strips
 from untrained.reports._tradeoff import Offer, tradeoff
 from untrained.reports._trust_table import LABELS, correlation, kind

@@ -7,7 +7,7 @@ non-affine batch norms and all unused operations registered; numbers published w
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import product
 from math import prod
@@ -72,11 +72,31 @@ def _sketch(arch: Arch) -> Cell:
     return Cell(("input", "1", "2", "output"), edges)
 
 
-class _Network(nn.Module):
-    """Stem, cells and residual blocks, head; `cell(channels)` makes the cells."""
+class Framed(nn.Module):
+    """A stem, cells with residual blocks between them, and the head that reads so many channels of the last one."""
+
+    def __init__(self, stem: nn.Module, cells: Iterable[nn.Module], channels: int, task: Task) -> None:
+        super().__init__()
+        self.stem = stem
+        self.cells = nn.Sequential(*cells)
+        self.lastact = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU())
+        self.global_pooling = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(channels, task.num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.lastact(self.cells(self.stem(x)))
+        logits: Tensor = self.classifier(self.global_pooling(features).flatten(1))
+        return logits
+
+
+def stem(task: Task, channels: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(task.input_shape[0], channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
+
+
+class _Network(Framed):
+    """Three stages of equal cells, each of twice the channels; `cell(channels)` makes the cells."""
 
     def __init__(self, cell: Callable[[int], nn.Module], task: Task, channels: int = 16, cells: int = 5) -> None:
-        super().__init__()
         c = channels
         stages: list[nn.Module] = []
         for stage in range(3):
@@ -84,18 +104,7 @@ class _Network(nn.Module):
                 stages.append(_residual(c, 2 * c))
                 c *= 2
             stages.extend(cell(c) for _ in range(cells))
-        self.stem = nn.Sequential(
-            nn.Conv2d(task.input_shape[0], channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels)
-        )
-        self.cells = nn.Sequential(*stages)
-        self.lastact = nn.Sequential(nn.BatchNorm2d(c), nn.ReLU())
-        self.global_pooling = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(c, task.num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        features = self.lastact(self.cells(self.stem(x)))
-        logits: Tensor = self.classifier(self.global_pooling(features).flatten(1))
-        return logits
+        super().__init__(stem(task, channels), stages, c, task)
 
 
 class NASBench201(_Network):

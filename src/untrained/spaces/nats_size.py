@@ -19,7 +19,7 @@ from untrained.spaces._counts import Conv, Counts, halves_twice, reduction, tota
 from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Stage, Stages
 from untrained.spaces._space import SPACES, Space, space
-from untrained.spaces.nasbench201 import ResidualBlock
+from untrained.spaces.nasbench201 import Framed, ResidualBlock, stem
 from untrained.types import Arch, Genes, Task
 
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64)
@@ -82,25 +82,13 @@ def nats_size(choose: Any, task: Task) -> Any:
 SPACES.add("nats_size", nats_size)
 
 
-class NATSSize(nn.Module):
-    """Stem, three cells with residual blocks of stride 2 between them, head; `widths` in the order of the string."""
+class NATSSize(Framed):
+    """Three cells with residual blocks of stride 2 between them; `widths` in the order of the string."""
 
     def __init__(self, widths: list[int], task: Task) -> None:
-        super().__init__()
-        first, last = widths[0], widths[-1]
-        steps = pairwise([first, *widths])
-        self.stem = nn.Sequential(
-            nn.Conv2d(task.input_shape[0], first, 3, padding=1, bias=False), nn.BatchNorm2d(first)
-        )
-        self.cells = nn.Sequential(*(ResidualBlock(*io) if i % 2 else _Cell(*io) for i, io in enumerate(steps)))
-        self.lastact = nn.Sequential(nn.BatchNorm2d(last), nn.ReLU())
-        self.global_pooling = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(last, task.num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        features = self.lastact(self.cells(self.stem(x)))
-        logits: Tensor = self.classifier(self.global_pooling(features).flatten(1))
-        return logits
+        steps = pairwise([widths[0], *widths])
+        cells = (ResidualBlock(*io) if i % 2 else _Cell(*io) for i, io in enumerate(steps))
+        super().__init__(stem(task, widths[0]), cells, widths[-1], task)
 
 
 class _Cell(nn.Module):

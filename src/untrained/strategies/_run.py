@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained import __version__
-from untrained._files import write_whole
+from untrained._files import run_folder, write_whole
 from untrained._typed import options
 from untrained.engine import Cost
 from untrained.engine.measure import Start
@@ -176,11 +176,8 @@ class Run:
         """Write `run.json` whole or not at all."""
         facts = asdict(self)
         del facts["folder"]
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+        with run_folder(self.folder):
             write_whole(self.folder / "run.json", json.dumps(facts, indent=2) + "\n")
-        except OSError as error:
-            raise UsageError(f"{self.folder} cannot be used as a run folder: {error}") from error
         return self
 
     @staticmethod

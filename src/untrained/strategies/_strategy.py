@@ -10,15 +10,21 @@ in the end, one of them or None.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from untrained.errors import unknown
 from untrained.registry import Registry
 from untrained.types import Arch, Record
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+P = TypeVar("P", bound="DataclassInstance")
 Fitness = Callable[[Sequence[Record]], float | None]  # of one architecture's records: higher is better, None: failed
 Judge = Callable[[Sequence[Arch]], Iterable[list[Record]]]  # the records of one architecture after the other
 _PATIENCE = 1000  # samples without anything new before a space counts as exhausted
@@ -58,6 +64,16 @@ class Strategy(Protocol):
 
 
 STRATEGIES: Registry[type[Any]] = Registry("strategy")  # of classes that are a Strategy
+
+
+def plan_of(strategy: str, presets: Mapping[str, P], preset: str, said: Mapping[str, Any]) -> P:
+    """The plan of a preset, in which what was said is otherwise."""
+    if preset not in presets:
+        raise unknown(f"preset of {strategy}", preset, filter(None, presets))
+    known = [field.name for field in fields(presets[preset])]
+    if wrong := next((name for name in said if name not in known), None):
+        raise unknown(f"option of {strategy}", wrong, known)
+    return replace(presets[preset], **said)
 
 
 class Unseen:

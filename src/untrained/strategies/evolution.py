@@ -13,14 +13,14 @@ each a mutation of it; then the oldest die (`dies="oldest"`) or the worst do. Wh
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from untrained.errors import UsageError, unknown
-from untrained.strategies._strategy import STRATEGIES, Fitness, Generations, SpaceLike
+from untrained.errors import UsageError
+from untrained.strategies._strategy import STRATEGIES, Fitness, Generations, SpaceLike, plan_of
 from untrained.types import Arch
 
 
@@ -83,11 +83,7 @@ class Evolution(Generations[float]):
         **plan: Any,
     ) -> None:
         super().__init__(space, rng, fitness)
-        if preset not in PRESETS:
-            raise unknown("preset of evolution", preset, filter(None, PRESETS))
-        if wrong := next((name for name in plan if name not in Plan.__slots__), None):
-            raise unknown("option of evolution", wrong, Plan.__slots__)
-        self.plan = replace(PRESETS[preset], **plan)
+        self.plan = plan_of("evolution", PRESETS, preset, plan)
         self.population: dict[Arch, float] = {}  # from old to young
         self.trace: list[Moment] = []
         self._parent: Arch | None = None

@@ -28,7 +28,7 @@ import numpy as np
 from untrained.errors import UsageError, unknown
 from untrained.proxies.hnas import bound, trade
 from untrained.strategies import _bayes
-from untrained.strategies._strategy import STRATEGIES, Fitness, Judge, SpaceLike, Unseen, by_arch
+from untrained.strategies._strategy import STRATEGIES, Fitness, Judge, SpaceLike, Unseen, by_arch, plan_of
 from untrained.types import Arch, Record
 
 CONDITION = "ntk_condition"  # kappa
@@ -120,7 +120,7 @@ class HNAS:
         **plan: Any,
     ) -> None:
         self._rng, self._fitness, self._judge = rng, fitness, judge
-        self.plan = _planned(preset, plan)
+        self.plan = plan_of("hnas", PRESETS, preset, plan)
         self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa) of what has both
         self.trace: list[Query] = []
         self._unseen = Unseen(space)
@@ -129,7 +129,7 @@ class HNAS:
     @staticmethod
     def metrics(preset: str = "", **plan: Any) -> tuple[str, ...]:
         """The proxies that the judge must measure."""
-        return _planned(preset, plan).metric, CONDITION
+        return plan_of("hnas", PRESETS, preset, plan).metric, CONDITION
 
     @property
     def usual(self) -> int:
@@ -204,14 +204,6 @@ class HNAS:
             M, kappa = (_mean(records, proxy) for proxy in (self.plan.metric, CONDITION))
             if M and kappa is not None:
                 self.pool[arch] = abs(M), kappa
-
-
-def _planned(preset: str, plan: dict[str, Any]) -> Plan:
-    if preset not in PRESETS:
-        raise unknown("preset of hnas", preset, filter(None, PRESETS))
-    if wrong := next((name for name in plan if name not in Plan.__slots__), None):
-        raise unknown("option of hnas", wrong, Plan.__slots__)
-    return replace(PRESETS[preset], **plan)
 
 
 def _mean(records: Sequence[Record], proxy: str) -> float | None:

@@ -73,12 +73,12 @@ def calibrate(
     rows = best_first(judged(judged_column(p, *column(done.records, p.measure, archs, (seed,))), truth) for p in judges)
     asked: dict[str, Any] = {"space": space, "proxy": proxy, "data": data, "trainings": trainings, "epochs": epochs}
     asked |= {"samples": samples, "seed": seed, "device": device, "run": str(folder)}
-    chosen = recommended(rows)
+    chosen, reaching = recommended(rows), "AUC" if source.task.loss == "bce" else "accuracy"
     return Trust(
         title=f"{space} on {data}: which proxy?",
         command=f"untrained calibrate {options(calibrate, asked)}",
         space=space,
-        truth_about=f"held-out accuracy on {data} after {epochs} epochs",
+        truth_about=f"held-out {reaching} on {data} after {epochs} epochs",
         truth_unit="%",
         archs=tuple(map(str, archs)),
         truth=tuple(truth),
@@ -86,7 +86,7 @@ def calibrate(
         notes=(
             f"{len(archs)} architectures, spread over the sizes of the space, were trained for {epochs} epochs on "
             f"{min(samples, len(source.batch(samples)))} samples, a fifth of them held out.",
-            _caution(rows, len(archs)),
+            _caution(rows, len(archs), reaching),
         ),
         advice=_advice(rows, chosen),
         following=f"untrained search --space {quote(space)} --data {quote(data)} --proxy auto",
@@ -145,11 +145,11 @@ def _spread(records: Sequence[Record], count: int) -> list[Arch]:
     return [sized[round(i * (len(sized) - 1) / (count - 1))].arch for i in range(count)]
 
 
-def _caution(rows: Sequence[Judged], n: int) -> str:
+def _caution(rows: Sequence[Judged], n: int, reaching: str) -> str:
     """What so few trainings can tell: who is not excluded as the best."""
     best = next((row for row in rows if row.statistics["spearman"]), None)
     if best is None:
-        return "All trainings came to the same accuracy, so nothing can be told: train longer, or on harder data."
+        return f"All trainings came to the same {reaching}, so nothing can be told: train longer, or on harder data."
     low = best.statistics["spearman"].low  # type: ignore[union-attr]
     alike = [row for row in rows if low is not None and _rho(row) >= low and row is not best]
     return (

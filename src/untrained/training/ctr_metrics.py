@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from untrained.benchmarks.statistics import ranks
+
 Array = NDArray[np.float64]
 BINS = 10
 
@@ -70,9 +72,7 @@ def auc(logits: Array, labels: Array) -> float | None:
     clicks = int(labels.sum())
     if clicks in (0, len(labels)):
         return None
-    _, places, counts = np.unique(logits, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    above = ranks[labels == 1].sum() - clicks * (clicks + 1) / 2
+    above = ranks(logits)[labels == 1].sum() - clicks * (clicks + 1) / 2
     return float(above / (clicks * (len(labels) - clicks)))
 
 

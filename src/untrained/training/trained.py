@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from untrained._files import reading_study, write_whole
+from untrained._files import reading_study, run_folder, write_whole
 from untrained.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,10 +89,8 @@ class Trained:
 
     def save(self) -> "Trained":
         facts = {name: value for name, value in vars(self).items() if name not in ("model", "folder")}
-        try:
+        with run_folder(Path(self.folder)):
             write_whole(Path(self.folder, FILE), json.dumps({**facts, "asked": asdict(self.asked)}, indent=1) + "\n")
-        except OSError as error:
-            raise UsageError(f"{self.folder} cannot be used as a run folder: {error}") from error
         return self
 
     @staticmethod

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.search.helpers import contents, find, timeless, tiny
+from tests.strategies.helpers import contents, find, timeless, tiny
 from untrained import load_space
 from untrained.data import load
 from untrained.engine import Store

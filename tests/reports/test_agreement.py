@@ -1,31 +1,12 @@
-"""Ranks and agreement against scipy, and against every way to break a tie."""
+"""Agreement against scipy, and alike rankings side by side."""
 
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from untrained.reports._ranks import agreement, alike_together, among_best, ranks, spearman
-
-
-def test_ranks_and_their_correlation_are_scipys() -> None:
-    xs, ys = [3.0, 1.0, 1.0, 5.0, 9.0, 2.0], [1.0, 4.0, 1.0, 5.0, 6.0, 6.0]
-    assert ranks(xs).tolist() == stats.rankdata(xs).tolist()
-    assert spearman(xs, ys) == pytest.approx(float(stats.spearmanr(xs, ys).statistic), abs=1e-12)
-
-
-@pytest.mark.parametrize(("xs", "ys"), [([1, 2], [1, 2]), ([1] * 5, range(5)), (range(5), [2] * 5), ([], [])])
-def test_nothing_can_be_said_of_too_few_or_of_equals(xs: list[float], ys: list[float]) -> None:
-    assert spearman(xs, ys) is None
-
-
-@pytest.mark.parametrize("k", range(1, 6))
-def test_the_chance_to_be_among_the_best_is_a_share_of_all_orders(k: int) -> None:
-    values = [2.0, 7.0, 7.0, 1.0, 7.0, 3.0]
-    orders = [o for o in permutations(range(6)) if all(values[a] >= values[b] for a, b in pairwise(o))]
-    expected = [sum(i in order[:k] for order in orders) / len(orders) for i in range(6)]
-    assert among_best(values, k).tolist() == pytest.approx(expected)
+from untrained.reports._agreement import agreement, alike_together
 
 
 def test_agreement_is_symmetric_and_leaves_out_what_is_missing() -> None:

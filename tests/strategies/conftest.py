@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.search.helpers import MINE
+from tests.strategies.helpers import MINE
 
 
 @pytest.fixture

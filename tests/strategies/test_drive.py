@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.search.helpers import TASK, find, four, tiny
+from tests.strategies.helpers import TASK, find, four, tiny
 from untrained import Arch, Record
 from untrained.strategies import STRATEGIES
 from untrained.strategies.budget import Budget

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.search.helpers import contents, finished, started, stored, wait_for
+from tests.strategies.helpers import contents, finished, started, stored, wait_for
 
 HERE = ("--workers", "1")  # in that process; tests/engine/test_chaos.py kills workers
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.search.helpers import contents, find, four, proxy, tiny
+from tests.strategies.helpers import contents, find, four, proxy, tiny
 from untrained import search
 from untrained.errors import UsageError
 from untrained.strategies import drive as drive_

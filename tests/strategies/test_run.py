@@ -10,7 +10,7 @@ import pytest
 
 import untrained
 from tests.engine.test_store_versions import written_by_1
-from tests.search.helpers import MINE, contents, find, four, odd, timeless, tiny
+from tests.strategies.helpers import MINE, contents, find, four, odd, timeless, tiny
 from untrained import load_space, report, search
 from untrained.data import load
 from untrained.engine import Cost, Examiner, Job, Samples, job_for

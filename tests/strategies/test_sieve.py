@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import untrained
-from tests.search.helpers import TASK, contents, find, odd, proxy, timeless
+from tests.strategies.helpers import TASK, contents, find, odd, proxy, timeless
 from untrained import Arch, Probe, Record
 from untrained.errors import UsageError
 from untrained.strategies.budget import Budget

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import pytest
 
 import untrained
-from tests.search.helpers import contents, find, odd, proxy, record, timeless
+from tests.strategies.helpers import contents, find, odd, proxy, record, timeless
 from untrained import Probe, search
 from untrained.engine import Store
 from untrained.errors import UsageError

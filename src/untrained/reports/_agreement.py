@@ -1,43 +1,13 @@
-"""Ranks, and how far rankings agree: what pages compute on their own. scipy.stats takes a second to import.
+"""How far rankings agree, and an order in which alike ones are neighbours: what pages compute on their own.
 
 Knows nothing of proxies or pages. A missing value is NaN here, and takes no part.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-TENTH = 0.1  # the share that counts as the best
-_LEAST = 3  # points below which a correlation says nothing
-
-
-def ranks(values: Sequence[float] | Floats) -> Floats:
-    """1, 2, 3, ...; equal values share the mean of their ranks."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    shared: Floats = (np.cumsum(count) - (count - 1) / 2)[place]
-    return shared
-
-
-def spearman(xs: Sequence[float] | Floats, ys: Sequence[float] | Floats) -> float | None:
-    """Rank correlation, or None where it says nothing: fewer than three points, or all alike."""
-    if len(xs) < _LEAST or np.ptp(xs) == 0 or np.ptp(ys) == 0:
-        return None
-    return float(np.corrcoef(ranks(xs), ranks(ys))[0, 1])
-
-
-def tenth(count: int) -> int:
-    """How many the best tenth are."""
-    return max(1, round(TENTH * count))
-
-
-def among_best(values: Sequence[float] | Floats, k: int) -> Floats:
-    """The chance of each value to be among the k highest when ties are broken at random: 1, 0, or a share of a tie."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    above = len(values) - np.cumsum(count)
-    chances: Floats = np.clip((k - above) / count, 0, 1)[place]
-    return chances
+from untrained.benchmarks.statistics import Floats, spearman
 
 
 def agreement(columns: Sequence[Floats]) -> list[list[float | None]]:
