@@ -9,8 +9,8 @@ from textwrap import wrap
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column, Table
 
 from untrained._numbers import duration
 from untrained.reports._training import headline
@@ -26,8 +26,8 @@ def training_bar(quiet: bool) -> Iterator[Watcher | None]:
     if quiet:
         yield None
         return
-    said = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[so_far]}"), TextColumn("elapsed"))
-    bar = Progress(*said, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
+    said = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[so_far]}"))
+    bar = Progress(*said, *times(), console=Console(stderr=True))
     task = bar.add_task("training", so_far="")
 
     def watch(at: Moment) -> None:
@@ -44,6 +44,12 @@ def training_bar(quiet: bool) -> Iterator[Watcher | None]:
     finally:
         if bar.live.is_started:
             bar.stop()
+
+
+def times() -> tuple[ProgressColumn, ...]:
+    """How long it took and will take; in a narrow terminal the bar gives way, not the seconds."""
+    elapsed, left = (Column(no_wrap=True, min_width=len("0:00:00")) for _ in range(2))
+    return TextColumn("elapsed"), TimeElapsedColumn(elapsed), TextColumn("left"), TimeRemainingColumn(table_column=left)
 
 
 def told(at: Moment) -> str:

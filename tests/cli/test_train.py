@@ -1,6 +1,7 @@
 """`untrained train` and `--confirm`, typed."""
 
 import json
+import re
 
 from tests.cli.helpers import SEARCH, wrong
 from tests.training.toys import archive
@@ -40,6 +41,14 @@ def test_the_progress_says_epoch_loss_and_accuracy(untrained_, project):
     assert "epoch 2 of 2" in err
     assert "validation" in err
     assert next((project / "runs").iterdir()).name.startswith("train-net.py_make")
+
+
+def test_in_a_narrow_terminal_the_bar_gives_way_and_not_the_seconds(untrained_, project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "78")
+    (project / "net.py").write_text(NET)
+    ask = ("train", "./net.py:make", "--data", archive(project), "--input-shape", "1x6x6", "--epochs", "10")
+    _, _, err = untrained_(*ask)
+    assert re.search(r"epoch 10 of 10 .* elapsed \d:\d\d:\d\d left \d:\d\d:\d\d", err)
 
 
 TABLE = """
