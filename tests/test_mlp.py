@@ -8,6 +8,7 @@ from untrained.errors import UsageError
 from untrained.spaces import load_space
 from untrained.spaces._sketch import Stage
 from untrained.spaces.mlp import SIGEO
+from untrained.strategies._check import matching_data
 from untrained.types import Task
 
 mlp = load_space("mlp")
@@ -47,3 +48,14 @@ def test_options_are_part_of_the_name():
 def test_an_unknown_activation_lists_the_near_ones():
     with pytest.raises(UsageError, match="did you mean relu"):
         next(iter(mlp.configured(activations=("rellu",))))
+
+
+def test_it_may_be_searched_on_a_table_where_networks_of_pictures_may_not():
+    """Its networks flatten whatever comes; those of NAS-Bench-201 begin with a convolution."""
+    table = Task("csv:mine.csv", (6,), 1, "bce", (5, 5))
+    matching_data(mlp, table)
+    matching_data(load_space("nasrec_small"), table)
+    with pytest.raises(
+        UsageError, match=r"csv:mine.csv has rows of 6 columns, and networks of nasbench201 do not take them"
+    ):
+        matching_data(load_space("nasbench201"), table)

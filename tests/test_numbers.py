@@ -25,6 +25,15 @@ def test_quantities_have_three_digits_and_a_unit(value: float, text: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [(1032352.0, "1,032,352"), (6_636_000.0, "6,636,000"), (1.2373612, "1.23736"), (-3.0, "-3"), (1e20, "1e+20"),
+     (12345.678, "12,345.7"), (None, "")],
+)  # fmt: skip
+def test_counts_are_told_whole_and_scores_with_six_digits(value: float | None, text: str) -> None:
+    assert _numbers.number(value) == text
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (0, "0 s"), (0.0042, "4.2 ms"), (0.12, "0.12 s"), (48.7, "49 s"), (59.7, "1 min"), (72, "1 min 12 s"),

@@ -37,11 +37,26 @@ def from_file(name: str) -> Any:
     """The object called `attribute` in `where`, for a name `where:attribute`."""
     where, _, attribute = name.rpartition(":")
     if not where or not attribute:
-        raise UsageError(f"{name!r} is half a name; write ./my_net.py:make_net or package.module:make_net")
+        raise half_a_name(name, "the object")
     module = _from_path(Path(where)) if where.endswith(".py") or "/" in where else _from_module(where)
     if not hasattr(module, attribute):
         raise unknown(f"object in {where}", attribute, [n for n in vars(module) if not n.startswith("_")])
     return getattr(module, attribute)
+
+
+def half_a_name(name: str, what: str) -> UsageError:
+    """The error for a file where something in it was meant."""
+    return UsageError(f"{name!r} is half a name; say which is {what} in it: {name.rstrip(':') or './my_net.py'}:NAME")
+
+
+def path_instead(text: str) -> UsageError | None:
+    """The error for a file or a folder where an architecture was meant; None where the text is no path."""
+    if text.endswith(".py"):
+        return UsageError(f"{text} is a file; name a factory in it, {text}:make_net, or add --rank for all of them")
+    if "/" not in text or set(text) & set("=|(,"):  # as in 0101010/0010100+input,conv1x1: cells of NAS-Bench-101
+        return None
+    lies = "is a path" if Path(text).exists() else "is no folder of a run"
+    return UsageError(f"{text} {lies} and no architecture; give one, or ./my_net.py:make_net")
 
 
 def members(path: Path) -> dict[str, Any]:
@@ -54,6 +69,8 @@ def members(path: Path) -> dict[str, Any]:
 def loaded(name: str, known: Mapping[str, T], kind: type[T], what: str, decorator: str) -> tuple[T, dict[str, Any]]:
     """The member of a catalogue, or of a user's file, that `name` means; and the options in its brackets."""
     base, options = parse_call(name)
+    if base.endswith(".py"):
+        raise half_a_name(base, f"the {what}")
     found = from_file(base) if names_file(base) else known[base]
     if not isinstance(found, kind):
         raise UsageError(f"{base} is not a {what}; put {decorator} above the function")

@@ -36,6 +36,13 @@ def quantity(value: float) -> str:
     return fixed(value, 0)
 
 
+def number(value: float | None) -> str:
+    """A score with six significant digits, a count with all its own: 1.23736, 1,032,352; empty where there is none."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value == round(value, 0) and abs(value) < 1e12 else f"{value:,.6g}"
+
+
 def measured(limit: str, value: float) -> str:
     """What is limited by `max_params`, `max_memory`, `max_latency`: 732 k, 12.3 MB, 4.1 ms."""
     if limit == "max_latency":

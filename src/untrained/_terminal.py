@@ -9,10 +9,11 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import MofNCompleteColumn, TaskID
 from rich.table import Table
 
-from untrained._numbers import duration, measured
+from untrained._numbers import duration, measured, number, quantity
 from untrained._terminal_bar import bar
 from untrained._terminal_train import show_confirmed
 from untrained.data import listening
@@ -27,6 +28,7 @@ TOP = 10
 LONGEST = 120  # letters of an architecture in a ranking; the best is told whole below it
 TIMED = 4  # architectures a worker before the whole is estimated
 ROOMY = 100  # columns of a terminal that shows every statistic
+_NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
 
 
 @contextmanager
@@ -142,7 +144,7 @@ def _ranking(found: Result) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     sizes = {(r.arch, r.proxy): r.value for r in found.records if r.proxy in ("params", "flops")}
     table.add_column("#", justify="right")
-    table.add_column(escape(settings.score.partition("(")[0]), justify="right")
+    table.add_column(escape(settings.score.partition("(")[0].rpartition(":")[2]), justify="right")
     if settings.seeds > 1:
         table.add_column("± 95 %", justify="right")
     table.add_column("params", justify="right")
@@ -150,7 +152,7 @@ def _ranking(found: Result) -> Table:
     table.add_column("architecture", overflow="fold")
     for place, standing in enumerate(found.ranking.standings[:TOP], 1):
         spread = [f"{standing.margin:.3g}"] if standing.margin is not None else []
-        params, flops = (millions(sizes.get((standing.arch, name))) for name in ("params", "flops"))
+        params, flops = (_size(sizes.get((standing.arch, name))) for name in ("params", "flops"))
         table.add_row(
             f"= {place}" if standing.tied else str(place),
             f"{standing.score:.4f}",
@@ -162,8 +164,8 @@ def _ranking(found: Result) -> Table:
     return table
 
 
-def millions(value: float | None) -> str:
-    return "" if value is None else f"{value / 1e6:.3g} M"
+def _size(value: float | None) -> str:
+    return "" if value is None else quantity(value)
 
 
 def show_records(rows: Sequence[dict[str, Any]]) -> None:
@@ -176,7 +178,7 @@ def show_records(rows: Sequence[dict[str, Any]]) -> None:
         found = [row for row in rows if (row["arch"], row["proxy"]) == (arch, proxy)]
         failure = next((row["error"] for row in found if row["error"]), None)
         first = found[0]
-        outcome = f"[red]{escape(failure)}[/]" if failure else f"{first['mean']:,.6g}"
+        outcome = f"[red]{escape(failure)}[/]" if failure else number(first["mean"])
         spread = "" if failure or first["std"] is None else f"{first['std']:.3g}"
         table.add_row(escape(arch), escape(proxy), outcome, *([spread, str(first["n"])] if several else []))
     if not several:
@@ -190,13 +192,12 @@ def show_catalogue(rooms: dict[str, list[dict[str, Any]]]) -> None:
     for room, rows in rooms.items():
         console.print(f"[bold]{room}[/]")
         for row in rows:
-            facts = (
-                (name, _cell(value)) for name, value in row.items() if name not in ("name", "about", "formula", "notes")
-            )
+            facts = ((name, _cell(value)) for name, value in row.items() if name not in _NO_FACTS)
             told = " · ".join(f"{name}: {value}" for name, value in facts if value)
-            console.print(f"  [bold cyan]{escape(row['name'])}[/]  {escape(row['about'])}", highlight=False)
+            entry = f"[bold cyan]{escape(row['name'])}[/]  {escape(row['about'])}"
+            console.print(Padding(entry, (0, 0, 0, 2)), highlight=False)
             if told:
-                console.print(f"      {escape(told)}", style="dim", highlight=False)
+                console.print(Padding(escape(told), (0, 0, 0, 6)), style="dim", highlight=False)
         console.print()
 
 

@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from untrained._numbers import measured
+from untrained._numbers import measured, number
 from untrained.exports import Exported
 from untrained.studies.rank import Ranked
 
@@ -19,7 +19,7 @@ def show_ranked(found: Ranked) -> None:
         table.add_column(escape(label), justify="right")
     table.add_column("network", overflow="fold")
     for row in found.rows():
-        told = [("" if row[label] is None else f"{row[label]:,.6g}") for label in labels]
+        told = [number(row[label]) for label in labels]
         why = f" [red]{escape(row['error'])}[/]" if row["error"] else ""
         table.add_row(str(row["place"] or ""), *told, escape(row["arch"]) + why)
     console.print(table)

@@ -112,14 +112,18 @@ def test_the_program_is_installed_and_answers(program):
         ("datasets", {"clicks", "csv", "parquet", "criteo", "avazu", "kdd2012", "frappe"}),
     ],
 )
-def test_list(untrained_, what, some):
+def test_list(untrained_, what, some, monkeypatch):
     code, out, _ = untrained_("list", what, "--json")
     rows = json.loads(out)
     assert (code, isinstance(rows, list)) == (0, True)
     assert some <= {row["name"] for row in rows}
     assert all(row["about"] for row in rows)
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = untrained_("list", what)
     assert code == 0
     assert all(row["name"] in out for row in rows)
+    heading, *lines = out.rstrip().splitlines()
+    assert heading == what
+    assert all(line.startswith("  ") and len(line) <= 80 for line in lines)  # also where a line goes on below
     everything = json.loads(untrained_("list", "--json")[1])
     assert everything[what] == rows

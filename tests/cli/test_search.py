@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,7 @@ def test_search_shows_the_best_first_and_its_progress_on_the_other_stream(untrai
     assert "3/3" not in out
     assert "The best 3 of 3 by ./mine.py:spread (lower is better)" in out
     assert "± 95 %" in out
+    assert re.search(r"# +spread +± 95 % +params +FLOPs +architecture", out)
     rows = [line.split() for line in out.splitlines() if "width=" in line and not line.startswith("best:")]
     rows = [row[1:] if row[0] == "=" else row for row in rows]  # what two seeds cannot tell from the best
     assert [row[0] for row in rows] == ["1", "2", "3"]

@@ -1,6 +1,7 @@
 """`untrained train` and `--confirm`, typed."""
 
 import json
+import re
 
 from tests.cli.helpers import SEARCH, wrong
 from tests.training.toys import accelerate, archive
@@ -52,6 +53,14 @@ def test_of_several_processes_the_first_one_speaks(untrained_, project, monkeypa
     accelerate(monkeypatch, 0, 2)
     code, out, _ = untrained_(*ask, "--device", "accelerate", "--run", "run")
     assert (code, "report: run/report.html" in out) == (0, True)
+
+
+def test_in_a_narrow_terminal_the_bar_gives_way_and_not_the_seconds(untrained_, project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "78")
+    (project / "net.py").write_text(NET)
+    ask = ("train", "./net.py:make", "--data", archive(project), "--input-shape", "1x6x6", "--epochs", "10")
+    _, _, err = untrained_(*ask)
+    assert re.search(r"epoch 10 of 10 .* elapsed \d:\d\d:\d\d left \d:\d\d:\d\d", err)
 
 
 TABLE = """

@@ -31,9 +31,20 @@ WRONG = {
     "score width=9 --space ./mine.py:mynet": "'width' is 9, but it can only be one of 2, 3, 4",
     "search --space nasbench202": "no space is called 'nasbench202'; did you mean nasbench201 or ",
     "search --space ./mine.py:make": "is not a space; put @untrained.space above the function",
+    "search --space ./mine.py": "'./mine.py' is half a name; say which is the space in it: ./mine.py:NAME",
+    "search --proxy ./mine.py": "'./mine.py' is half a name; say which is the proxy in it: ./mine.py:NAME",
+    "score ./mine.py": "./mine.py is a file; name a factory in it, ./mine.py:make_net, or add --rank for all of them",
+    "train runs/absent --data digits": "runs/absent is no folder of a run and no architecture; give",
+    "export runs/absent --out model": "runs/absent is no folder of a run and no architecture; give one",
     "search --proxy dextre": "no proxy is called 'dextre'; did you mean dextr",
     "search --strategy randm": "no strategy is called 'randm'; did you mean random?",
     "search --data nois": "no data set is called 'nois'; did you mean noise or mnist?",
+    "search --data .": ". is a path; say what lies there: folder:.",
+    "search --data mine.py": "mine.py is a path; say what lies there: csv:mine.py",
+    "search --data clicks:rows=100": "; for a table add --space nasrec_small --proxy sigeo",
+    "calibrate --data clicks:rows=100": "clicks:rows=100 has rows of ",
+    "search --space nasrec_small": "digits holds images: the input shape is channels x height x width, not (39,); "
+    "networks of tables take --data csv:PATH, or clicks for a trial",
     "search --data folder:./absent": "there is no folder absent; give one with a subfolder a class",
     "data card digits": "digits has no card; data of your own have, such as folder:./photos",
     "search --data npz:": "say which file: npz:PATH",
@@ -104,6 +115,11 @@ def test_the_place_where_an_architecture_goes_wrong_is_marked(untrained_, text, 
     assert first.endswith(f"at position {place}")
     assert second == f"  {text}"
     assert arrow == " " * (2 + place) + "^"
+
+
+def test_a_cell_that_is_written_with_slashes_is_no_path(untrained_):
+    _, _, err = untrained_("score", "0101010/001+input,conv1x1", "--space", "nasbench101")
+    assert err.startswith("error: malformed architecture: expected")
 
 
 def test_missing_data_say_which_file_where_and_what_to_do(untrained_, project):

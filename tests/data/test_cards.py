@@ -32,6 +32,7 @@ def test_the_card_counts_what_can_be_used(tmp_path):
     told = "\n".join(card.lines())
     for part in ("62 pictures in 2 classes", "cats 42, dogs 20; 2.1 times as many", "32x32 to 64x96", "RGB 61, L 1"):
         assert part in told
+    assert f'proposed: --recipe "quick(batch={card.batch})" to train' in told
 
 
 def test_many_classes_are_told_by_the_largest_and_the_smallest(tmp_path):

@@ -16,7 +16,11 @@ GOOD = "\n".join([HEADER, *ROWS, ""])
 REFUSED = {
     "wrong label": ("?label=user", GOOD, "the label user holds 'u"),
     "no such label": ("?label=clik", GOOD, "no column is called 'clik'; did you mean click?"),
-    "a number as label": ("?label=count", GOOD, r"the label count is \d+ somewhere; wanted 0 and 1, or .* above=3.5"),
+    "a number as label": (
+        "?label=count",
+        GOOD,
+        r"the label count is \d+ somewhere; wanted 0 and 1, or .*label=count&above=3.5",
+    ),
     "no label": ("", GOOD.replace("click", "bought"), "say which column .* there are: bought, user, price, count"),
     "two labels": ("", GOOD.replace("click", "label").replace("count", "target"), None),
     "three values": ("", GOOD + "2,u1,0.5,3\n", "the label click is 2 somewhere; wanted 0 and 1"),
@@ -199,3 +203,17 @@ def test_a_column_of_row_numbers_is_dropped(tmp_path):
     rows = [f"{row},{1000 + i}" for i, row in enumerate(ROWS)]
     card = opened(write(tmp_path / "id.csv", rows, HEADER + ",id")).card()
     assert "id: dropped: no value comes 2 times" in said(card)
+
+
+def test_a_table_that_nobody_reads_to_its_end_leaves_no_thread_behind(tmp_path, monkeypatch):
+    """Arrow reads ahead through our stream: a program that ended meanwhile, as after a wrong label, was aborted."""
+    readers, made = [], _reader.pcsv.open_csv
+    monkeypatch.setattr(_reader.pcsv, "open_csv", lambda *asked: readers.append(made(*asked)) or readers[-1])
+    monkeypatch.setattr(_reader, "BLOCK", 2**10)
+    (tmp_path / "long.csv").write_text("click,a\n" + "1,2\n" * 50_000)
+    blocks = _reader.open_csv(tmp_path / "long.csv").blocks(_reader.Bad())
+    rows = len(next(blocks)[0])
+    blocks.close()
+    assert 0 < rows < 1000
+    with pytest.raises(StopIteration):
+        readers[0].read_next_batch()

@@ -1,5 +1,7 @@
 """`score` takes anything: a model, an architecture, a string, a list; and refuses what it cannot."""
 
+import re
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -145,3 +147,10 @@ def test_what_cannot_be_scored(what, wanted):
 def test_nothing_to_ask_for_is_wrong_usage_and_no_empty_answer(proxies, seeds):
     with pytest.raises(UsageError, match="at least one"):
         score(ARCH, proxies, data="noise", space=tiny, seeds=seeds)
+
+
+def test_a_network_that_cannot_take_its_input_is_told_without_a_place_in_a_library():
+    """Counting goes through a property that is kept: functools is no place of the user's."""
+    (record,) = score(nn.Sequential(nn.Flatten(), nn.Linear(5, 2)), "flops", torch.zeros(1, 12))
+    assert record.error is not None
+    assert re.fullmatch(r"RuntimeError: mat1 and mat2 shapes cannot be multiplied [^_]*", record.error.detail)

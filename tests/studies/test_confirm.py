@@ -135,12 +135,17 @@ def test_a_proxy_that_misleads_is_overruled_and_the_winner_goes_on(mine, tmp_pat
     """Narrow networks first: what is drawn otherwise learns more, wins, is trained and shown."""
     Path("bad.py").write_text(BAD)
     ask: dict[str, Any] = {"data": "digits", "budget": 12, "run": "run", "workers": 1, "confirm": 2}
+    ask |= {"max_params": "1M"}
     found = search(mine, "./bad.py:backwards", **ask)
     assert found.confirmed is not None
     assert found.confirmed.groups[0].name == "./bad.py:backwards"
     assert str(found.best) == found.confirmed.winner != str(found.ranking.standings[0].arch)
     assert "./bad.py:backwards" not in found.confirmed.by
     assert winner("run") == found.best
+    sizes = {record.arch: record.value for record in found.records if record.proxy == "params"}
+    assert sizes[found.best] != sizes[found.ranking.standings[0].arch]
+    for kept in (found.run.limits, Run.read("run").limits):
+        assert [row["value"] for row in kept] == [sizes[found.best]]  # not those of the best by proxy
     again = search(mine, "./bad.py:backwards", **ask)
     assert again.confirmed is not None
     assert again.confirmed.groups == found.confirmed.groups

@@ -96,6 +96,18 @@ def test_the_first_proxy_decides_in_its_own_direction_with_the_sizes_beside_it(m
     assert [row["slight"] for row in down] == [params(3), params(5), params(8)]
 
 
+def test_who_tells_too_few_classes_apart_has_no_place(models):
+    """All answer with 4 numbers, which is enough for 4 classes and for 3."""
+    for classes, told in (
+        (3, None),
+        (4, None),
+        (5, "unsupported: the network answers with 4 numbers, and there are 5"),
+    ):
+        rows = rank([f"{models}:small"], ["params"], input_shape=(3, 2, 2), num_classes=classes).rows()
+        assert (rows[0]["error"] or "").startswith(told or "")
+        assert (rows[0]["params"] is None) == (told is not None)
+
+
 def test_single_networks_stand_beside_a_file(models):
     found = rank([f"{models}:small", f"{models}:large"], ["params"], "noise", input_shape=(3, 2, 2))
     assert [row["arch"] for row in found.rows()] == [f"{models}:large", f"{models}:small"]

@@ -10,7 +10,7 @@ import codecs
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from untrained.errors import UsageError
 SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "|"}
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "\\N"]
 BLOCK = 2**22  # bytes of text that are in memory at once
+_INSIDE = bytes(range(0x80, 0xC0))  # what letters of several bytes go on with
 PARQUET_ROWS = 2**14
 SHOWN = 5
 
@@ -111,32 +112,53 @@ def _csv_blocks(
     convert = pcsv.ConvertOptions(column_types=as_text, strings_can_be_null=True, null_values=MISSING)
     line = 1 + skip
     with _complaining(path), pa.input_stream(str(path)) as stream:
+        text = _Utf8(stream)
         try:
-            reader = pcsv.open_csv(_Utf8(stream), read, parse, convert)
+            reader = pcsv.open_csv(text, read, parse, convert)
         except pa.ArrowInvalid as error:
             if any(told in str(error) for told in ("Empty CSV file", "Could not skip")):
                 return  # there is nothing behind the header
             raise
-        for block in reader:
-            lines = np.setdiff1d(np.arange(line, line + len(block) + len(wrong)), wrong)[: len(block)]
-            if len(block):
-                line = int(lines[-1]) + 1
-                wrong[:] = [number for number in wrong if number >= line]
-                yield block, lines
+        try:
+            for block in reader:
+                lines = np.setdiff1d(np.arange(line, line + len(block) + len(wrong)), wrong)[: len(block)]
+                if len(block):
+                    line = int(lines[-1]) + 1
+                    wrong[:] = [number for number in wrong if number >= line]
+                    yield block, lines
+        finally:
+            _finish(reader, text)
+
+
+def _finish(reader: pcsv.CSVStreamingReader, text: "_Utf8") -> None:
+    """Let arrow come to an end where nobody wants the rest: its thread reads ahead through our stream, and a program
+    that ends meanwhile is aborted."""
+    text.end()
+    with suppress(pa.ArrowException):
+        for _ in reader:
+            pass
 
 
 class _Utf8(io.RawIOBase):
     """A stream in which bytes that are not UTF-8 are written out; arrow cannot even count a bad row that has some."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
-        self._stream, self._ahead, self._ended = stream, b"", False
+        self._stream, self._ahead, self._ended, self._over = stream, b"", False, False
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def end(self) -> None:
+        """Give nothing more, from the next call on: another thread may be in the middle of one."""
+        self._over = True
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         """As much as is asked for while there is some: arrow takes a short answer for a block, and a row must fit."""
+        if self._over:
+            whole = self._ahead.lstrip(_INSIDE)  # nothing but the rest of a letter that was cut
+            rest, self._ahead = self._ahead[: len(self._ahead) - len(whole)], b""
+            return rest
         while not self._ended and not 0 <= size <= len(self._ahead):
             raw = self._stream.read(BLOCK)
             self._ended = not raw

@@ -95,7 +95,15 @@ def load(name: str, like: Task, root: str | Path | None = None) -> Source:
     kind, _, argument = name.partition(":")
     if not like.input_shape or any(n < 1 for n in like.input_shape):
         raise UsageError(f"impossible input shape {like.input_shape}; give channels x height x width, such as 3x32x32")
+    if name not in SOURCES and Path(name).exists():
+        raise UsageError(f"{name} is a path; say what lies there: {_kind_of(Path(name))}:{name}")
     return SOURCES[kind].open(argument, like, data_root(root))
+
+
+def _kind_of(path: Path) -> str:
+    """What data a path is likely to hold."""
+    ending = path.suffix.lstrip(".")
+    return "folder" if path.is_dir() else ending if ending in ("npz", "parquet") else "csv"
 
 
 def fingerprint(batch: Batch) -> str:
@@ -196,7 +204,9 @@ def resize(images: Tensor, task: Task) -> Tensor:
 def image_task(name: str, like: Task, classes: int | None = None) -> Task:
     """`like` for the image data called `name`."""
     if len(like.input_shape) != 3:
-        raise UsageError(f"{name} holds images: the input shape is channels x height x width, not {like.input_shape}")
+        table = "; networks of tables take --data csv:PATH, or clicks for a trial" if len(like.input_shape) == 1 else ""
+        told = f"{name} holds images: the input shape is channels x height x width, not {like.input_shape}"
+        raise UsageError(told + table)
     return replace(like, dataset=name, num_classes=classes or like.num_classes)
 
 

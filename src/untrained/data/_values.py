@@ -84,4 +84,5 @@ def label(text: str | None, name: str, above: float | None) -> int | None:
         return int(number > above)
     if number in (0, 1):
         return int(number)
-    raise UsageError(f"the label {name} is {text} somewhere; wanted 0 and 1, or say which are 1, such as above=3.5")
+    typed = f"'csv:PATH?label={name}&above=3.5'"
+    raise UsageError(f"the label {name} is {text} somewhere; wanted 0 and 1, or say which are 1: --data {typed}")

@@ -47,7 +47,7 @@ class PictureCard:
             *([f"made fit: {changes}"] if changes else []),
             f"networks look at {width}x{height}: scaled until they just cover it, cut around the centre",
             f"proposed: --input-size {self.input_size} ({self.input_size_because})",
-            f"proposed: batches of {self.batch} ({self.batch_because})",
+            f'proposed: --recipe "quick(batch={self.batch})" to train ({self.batch_because})',
         ]
 
     def details(self) -> list[str]:

@@ -1,6 +1,7 @@
 """Failures are values: whatever goes wrong with one architecture becomes the `Failure` in its record, and the run goes
 on."""
 
+import functools
 import re
 import traceback
 from collections.abc import Callable
@@ -42,8 +43,9 @@ def first_line(error: BaseException) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """Type, message, and the last place in code that is neither ours nor torch's, where there is one."""
-    libraries = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+    """Type, message, and the last place in code that is neither ours nor torch's, where there is one. A property that
+    is kept goes through functools."""
+    libraries = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), functools.__file__)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(libraries)]
     place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {first_line(error)}{place}"

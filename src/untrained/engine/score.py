@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from untrained._load import UserCodeError, from_file, names_file, own_traceback
+from untrained._load import UserCodeError, from_file, names_file, own_traceback, path_instead
 from untrained.data import Source, from_tensors, load
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
 from untrained.engine.measure import Start
 from untrained.engine.store import Store
 from untrained.engine.zoo import in_zoo, input_shape, made
-from untrained.errors import UsageError
+from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
@@ -73,7 +73,7 @@ def score(
         for subject in subjects:
             source = source_for(subject, data, input_shape, num_classes, data_root)
             evaluate = ProxyEvaluator.here(
-                lambda arch, s=subject, t=source.task: s.build(t),  # type: ignore[misc]
+                _builder(subject, source.task, isinstance(data, str) or num_classes is not None),
                 source,
                 expanded(chosen),
                 range(seeds),
@@ -112,7 +112,10 @@ def subject_of(what: Any, space: str | Space, device: str, warm: bool = False) -
         arch = Arch("factory", (("factory", what),), what)
         return Subject(arch, _OWN, lambda task: _made(what), stored=False)
     if isinstance(what, str):
-        what = load_space(space).parse(what)
+        try:
+            what = load_space(space).parse(what)
+        except UsageError as error:
+            raise path_instead(what) or error from None
     if not isinstance(what, Arch):
         raise UsageError(f"cannot score a {type(what).__name__}; give a module, an architecture, or 'file.py:factory'")
     home = home_of(what, space)
@@ -218,14 +221,34 @@ def _relabelled(source: Source, classes: int) -> Source:
     return Source(replace(source.task, num_classes=classes), draw)
 
 
+def _builder(subject: Subject, task: Task, told: bool) -> Callable[[Arch], nn.Module]:
+    """How to build the subject. Where the classes were told, a network of the user's own must tell them all apart."""
+    asked = told and subject.home is None
+    answer = _answer(subject, task, lambda: torch.zeros(1, *task.input_shape)) if asked else None
+    numbers = answer.shape[1] if answer is not None and answer.ndim == 2 else task.num_classes
+
+    def build(arch: Arch) -> nn.Module:
+        if numbers < task.num_classes:
+            classes = f"there are {task.num_classes} classes"
+            raise Unscorable("unsupported", f"the network answers with {numbers} numbers, and {classes}")
+        return subject.build(task)
+
+    return build
+
+
 def _outputs(subject: Subject, inputs: Callable[[], Tensor]) -> int:
-    """How many outputs the user's network has; 1 where it cannot be run (its record will say why)."""
+    """How many outputs the user's network has; 1 where it cannot be run."""
+    answer = _answer(subject, subject.task, inputs)
+    return int(answer.shape[-1]) if answer is not None and answer.ndim > 1 else 1
+
+
+def _answer(subject: Subject, task: Task, inputs: Callable[[], Tensor]) -> Tensor | None:
+    """What the user's network says to one sample; None where it cannot be run (its record will say why)."""
     try:
         with random_state(0):
-            model = subject.build(subject.task)
-        outputs = Probe(model, Batch(inputs(), torch.zeros(1))).outputs
-        return int(outputs.shape[-1]) if outputs.ndim > 1 else 1
+            model = subject.build(task)
+        return Probe(model, Batch(inputs(), torch.zeros(1))).outputs
     except UsageError:
         raise
     except Exception:
-        return 1
+        return None

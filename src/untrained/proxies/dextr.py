@@ -102,7 +102,8 @@ def bending(probe: Probe, variant: Variant = "default") -> float:
     """B of Eq. 8."""
     _, v, a = _jet(probe)
     if len(v) == 1 and v.any():
-        raise Unscorable("unsupported", "a single output moves on a line, which cannot bend: dextr needs two outputs")
+        why = "a single output moves on a line, which cannot bend: dextr needs two outputs, sigeo and zico do with one"
+        raise Unscorable("unsupported", why)
     if variant == "published":
         ten = torch.randint(len(v), (10,), generator=probe.generator("coordinates"))
         v, a = v[ten], a[ten]

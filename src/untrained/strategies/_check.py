@@ -6,13 +6,20 @@ Every combination that cannot work is refused here, in one line, before anything
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from untrained.engine.faults import attempt
 from untrained.errors import UsageError
+from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
+from untrained.rng import generator
+from untrained.spaces import Space
 from untrained.strategies._make import Chosen
 from untrained.strategies._panel import Panel
 from untrained.strategies._validate import FORMS, Validation
 from untrained.strategies.budget import Budget
 from untrained.strategies.sieve import Sieve
+from untrained.types import Failure, Task
 
 USUAL_PROXY = "dextr"
 
@@ -82,3 +89,21 @@ def _comparable(chosen: Chosen, panel: Panel, enough: Budget) -> None:
         raise UsageError(f"{judge.name} compares all candidates, so its ranking never settles; give a --budget")
     if sieve and judge in sieve.proxies:
         raise UsageError(f"{judge.label} cannot screen for itself; screen by something cheaper, such as params")
+
+
+def matching_data(space: Space, task: Task) -> None:
+    """Refuse a table for networks that take images. A network is asked, since some take anything."""
+    if len(task.input_shape) == len(space.task.input_shape):
+        return
+
+    def answer() -> torch.Tensor:
+        with random_state(0), torch.no_grad():
+            network = space.build(space.sample(generator("matching", space.name)), task)
+            outputs: torch.Tensor = network.eval()(torch.zeros(2, *task.input_shape))
+            return outputs
+
+    if isinstance(why := attempt(answer), Failure):
+        raise UsageError(
+            f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of {space.name} do not take them "
+            f"({why.detail}); for a table add --space nasrec_small --proxy sigeo"
+        )

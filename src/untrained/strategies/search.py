@@ -22,7 +22,7 @@ from untrained.rng import generator
 from untrained.spaces import Space, load_space
 from untrained.strategies import _trace
 from untrained.strategies._bounds import Bounds
-from untrained.strategies._check import Asked
+from untrained.strategies._check import Asked, matching_data
 from untrained.strategies._desk import Desk, warming
 from untrained.strategies._desk import Progress as Progress
 from untrained.strategies._desk import Watcher as Watcher
@@ -140,6 +140,7 @@ def search(
     chosen, panel, decides = asked.strategy, asked.panel, asked.panel.decides
     home = load_space(space)
     source = load(data, sized(home.task, input_size), data_root)
+    matching_data(home, source.task)
     if look:
         look(source)
     if confirm:
@@ -180,7 +181,10 @@ def search(
         result = _sat(begun.save(), desk, asker, enough, bounds, start)
     if not confirm or not result.ranking.standings or result.run.ended == "interrupted":
         return result
-    return _confirmed(result, confirm, space, source, (device, workers, ray, time_limit), watch)
+    result = _confirmed(result, confirm, space, source, (device, workers, ray, time_limit), watch)
+    with Store(result.run.store) as store:  # the winner may be another than the best by proxy
+        bounds.remember(store)
+        return replace(result, run=replace(result.run, limits=bounds.kept(result.best)).save())
 
 
 def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, start: Start | None) -> Result:

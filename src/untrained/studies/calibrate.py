@@ -18,6 +18,7 @@ from untrained.errors import UsageError
 from untrained.proxies import load_proxy, named
 from untrained.rng import generator
 from untrained.spaces import load_space
+from untrained.strategies._check import matching_data
 from untrained.strategies._run import STORE, for_a_file, versions
 from untrained.strategies.random import RandomSearch
 from untrained.strategies.search import Watcher
@@ -54,6 +55,7 @@ def calibrate(
         raise UsageError("a calibration needs at least 4 trainings, 1 epoch and 10 samples")
     home, crew = load_space(space), Crew(device, workers, ray, time_limit)
     source, folder = load(data, home.task, data_root), Path(run) if run else default_folder(space, data)
+    matching_data(home, source.task)
     training = load_proxy(f"{NAME}(epochs={epochs},samples={samples})")
     judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
     typed = {load_proxy(name).measure: name for name in named(proxy)}
