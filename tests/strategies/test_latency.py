@@ -23,9 +23,10 @@ from untrained.probe.flops import Operation
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import from_index
 from untrained.strategies import _bounds
-from untrained.strategies.latency import Gauge, Latency, LatencyModel, Stopwatch, _left_out, verified
+from untrained.strategies._bounds import Bounds
+from untrained.strategies.latency import Gauge, Latency, LatencyModel, Stopwatch, _left_out
 from untrained.strategies.limits import Feasible, Limits, Pace, Size
-from untrained.types import Arch
+from untrained.types import Arch, Record
 
 
 class Slow(nn.Module):
@@ -213,20 +214,28 @@ def test_a_measured_architecture_is_not_measured_again():
     assert spent == [arch]
 
 
-def test_winners_are_measured_in_turn_and_only_those_within_the_limit_are_returned():
-    spent = []
-
-    def measure(arch: Arch) -> Latency:
-        spent.append(arch)
-        return Latency(seconds(arch), 1, 1, "cpu", "torch", 1, 0)
-
+def test_whoever_may_win_is_measured_and_nobody_over_the_limit_stays(monkeypatch):
+    """Of 30 the slower half is over the limit. The ten best are measured from the first down, then the last three, whom
+    a confirmation would train: whoever is too slow makes room for the next."""
     ranked = samples(30)
-    limit = Pace(float(np.median([seconds(arch) for arch in ranked])))
-    good = [arch for arch in ranked if seconds(arch) <= limit.seconds]
-    winner, latency = next(verified(ranked, measure, limit))
-    assert (winner, latency.seconds) == (good[0], seconds(good[0]))
-    assert spent == ranked[: ranked.index(good[0]) + 1]
-    assert [arch for arch, _ in verified(ranked, measure, limit)] == good
+    limit = float(np.median([seconds(arch) for arch in ranked]))
+    monkeypatch.setattr(_bounds.Clock, "_time", lambda clock, arch, stopwatch: seconds(arch))
+    space = load_space("nasbench201")
+    bounds = Bounds(space, space.task, {"max_latency": f"{1e3 * limit}ms@cpu"})
+    records = [Record(arch, "naswot@1", space.task, 0, float(-i)) for i, arch in enumerate(ranked)]
+
+    def last_three(ranking, records):
+        return [standing.arch for standing in ranking.standings[-3:]]
+
+    _, ranking = bounds.settled(records, "naswot@1", True, last_three)
+    left = [standing.arch for standing in ranking.standings]
+    good = [arch for arch in ranked if seconds(arch) <= limit]
+    assert [arch for arch in left if arch in good] == good
+    assert left[:10] == good[:10]
+    assert left[-3:] == good[-3:]
+    slow = {arch for arch, failure in ranking.failed if failure.kind == "latency"}
+    assert slow == {*ranked} - {*left}
+    assert {arch for arch, _ in bounds.clock.records} == {*left[:10], *left[-3:], *slow}
 
 
 WAITING = """

@@ -4,7 +4,7 @@ best stand beside every limit.
 Latencies are records like others, of a measure `latency(...)@1`, so a search that goes on later takes the same way.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf
 from time import perf_counter
@@ -82,6 +82,9 @@ class Clock:
         return stopwatch(network, self._task.input_shape).seconds
 
 
+Contenders = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]  # who, besides the best, may win
+
+
 class Bounds:
     """The limits of a search as they were typed; `space` holds what keeps to them."""
 
@@ -116,15 +119,20 @@ class Bounds:
         if self.clock:
             self.clock.store = store
 
-    def settled(self, records: Sequence[Record], measure: str, higher_is_better: bool) -> tuple[list[Record], Ranking]:
-        """The records with all latencies, and the ranking. The best are measured carefully, from the first down, until
-        ten of them keep to the limit of latency."""
+    def settled(
+        self, records: Sequence[Record], measure: str, higher_is_better: bool, others: Contenders
+    ) -> tuple[list[Record], Ranking]:
+        """The records with all latencies, and the ranking. Whoever may win is measured carefully, from the first down,
+        until the ten best and all `others` keep to the limit of latency."""
         said, seen = self.asked.get("max_latency"), set[Arch]()
         while True:
             whole = list(dict.fromkeys([*records, *(self.clock.records.values() if self.clock else ())]))
             ranking = ranked(whole, measure, higher_is_better, said)
-            new = next((s.arch for s in ranking.standings[:TOP] if s.arch not in seen), None)
-            if self.clock is None or new is None:
+            if self.clock is None:
+                return whole, ranking
+            may_win = [*(standing.arch for standing in ranking.standings[:TOP]), *others(ranking, whole)]
+            new = next((arch for arch in may_win if arch not in seen), None)
+            if new is None:
                 return whole, ranking
             seen.add(new)
             self.clock(new, CAREFUL)

@@ -7,7 +7,7 @@ This file knows nothing of strategies.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -182,11 +182,3 @@ class Gauge:
         self.measured += 1
         self.model.observe(arch, seconds)
         return seconds
-
-
-def verified(ranked: Iterable[Arch], measure: Callable[[Arch], Latency], limit: Pace) -> Iterator[tuple[Arch, Latency]]:
-    """Those that keep to the limit when they are measured, in the order given; each is measured when its turn comes."""
-    for arch in ranked:
-        latency = measure(arch)
-        if latency.seconds <= limit.seconds:
-            yield arch, latency

@@ -4,7 +4,7 @@ The same call on the same folder resumes: the strategy asks the same questions a
 were answered before. This file knows nothing of networks or devices.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,13 +194,22 @@ def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, 
         bounds.remember(desk.store)
         done = desk.work(asker, enough, desk.panel.fit)
         parts = aggregated(done.records, judge) if judge.parts else []
-        records, ranking = bounds.settled(done.records + parts, decides.measure, decides.higher_is_better)
+        facts = decides.measure, decides.higher_is_better
+        records, ranking = bounds.settled(done.records + parts, *facts, lambda *known: _to_train(run, *known))
     best = ranking.standings[0].arch if ranking.standings else None
     run = replace(run, limits=bounds.kept(best))
     run = run.account(desk.executor.costs(), done.seconds, done.ended, start, desk.notes).save()
     _trace.save(run.folder, asker)
     (run.folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
     return Result(run, tuple(records), ranking)
+
+
+def _to_train(run: Run, ranking: Ranking, records: Sequence[Record]) -> list[Arch]:
+    """Those of a ranking that a confirmation will train."""
+    from untrained.studies.confirm import chosen
+
+    groups = chosen(ranking, records, run.confirm, run) if run.confirm else {}
+    return [arch for group in groups.values() for arch in group]
 
 
 def _confirmed(

@@ -21,7 +21,7 @@ from untrained._files import reading_study, write_whole
 from untrained.data import Source
 from untrained.data.parts import TRAIN
 from untrained.proxies import load_proxy
-from untrained.rng import generator
+from untrained.rng import generator, seed_for
 from untrained.spaces import Space
 from untrained.strategies._run import Run
 from untrained.strategies.search import Watcher
@@ -191,12 +191,13 @@ def _of_clicks(
 
 
 def chosen(ranking: Ranking, records: Sequence[Record], count: int, run: Run) -> dict[str, list[Arch]]:
-    """The groups by name: of those that have a score and keep to the limits, the best, the largest, and some drawn."""
+    """The groups by name: of those that have a score and keep to the limits, the best, the largest, and some drawn.
+    Everybody has a lot of their own, so that who drops out changes nothing for the others."""
     ranked = [standing.arch for standing in ranking.standings]
     sizes = {r.arch: r.value for r in records if r.proxy == "params" and r.value is not None}
     largest = sorted((arch for arch in ranked if arch in sizes), key=lambda arch: -sizes[arch])
-    draws = generator("confirm", run.settings.space, run.settings.data, run.settings.seed)
-    drawn = [ranked[place] for place in sorted(draws.permutation(len(ranked))[:count])]
+    lot = {arch: seed_for("confirm", run.settings.data, run.settings.seed, arch.space, arch) for arch in ranked}
+    drawn = sorted(sorted(ranked, key=lambda arch: lot[arch])[:count], key=ranked.index)
     found = {run.settings.score: ranked[:count], "params": largest[:count], "random": drawn}
     return {name: group for name, group in found.items() if group}
 
