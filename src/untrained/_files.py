@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -39,6 +40,12 @@ def run_folder(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{folder} cannot be used as a run folder: {error}") from error
+
+
+def free(folder: Path) -> Path:
+    """A folder beside it that is not there yet, by number."""
+    beside = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return next(other for other in beside if not other.exists())
 
 
 def write_study(path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:

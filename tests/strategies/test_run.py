@@ -35,7 +35,7 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(run_folder, what)
         find(run_folder, **{"budget": 2} | OTHERS[what])
     assert what in str(caught.value)
     assert str(caught.value).count("(now") == 1
-    assert "choose another --run folder" in str(caught.value)
+    assert str(caught.value).endswith(f"; for this one add --run {run_folder}-2")
     assert (contents(run_folder), (run_folder / "run.json").read_text()) == (before, facts)
 
 

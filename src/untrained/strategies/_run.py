@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained import __version__
-from untrained._files import run_folder, write_whole
+from untrained._files import free, run_folder, write_whole
 from untrained._typed import options
 from untrained.engine import Cost
 from untrained.engine.measure import Start
@@ -144,7 +144,8 @@ class Run:
         ours, theirs = asdict(self.settings), asdict(before.settings)
         changed = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in ours if ours[name] != theirs[name]]
         if changed and before.begun():
-            raise UsageError(f"{self.folder} holds another run, with {', '.join(changed)}; choose another --run folder")
+            told = f"{self.folder} holds another run, with {', '.join(changed)}"
+            raise UsageError(f"{told}; for this one add --run {free(self.folder)}")
         if changed:
             return replace(self, versions=versions())  # what another run cost is not on our account
         return replace(

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from untrained._files import reading_study, run_folder, write_whole
+from untrained._files import free, reading_study, run_folder, write_whole
 from untrained.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Asked:
         named = [name for name in ours if name != "what" and ours[name] != theirs.get(name)]
         if named:
             changed = ", ".join(f"{name} {theirs.get(name)!r} (now {ours[name]!r})" for name in named)
-            raise UsageError(f"{folder} holds another training, with {changed}; choose another --run folder")
+            raise UsageError(f"{folder} holds another training, with {changed}; for this one add --run {free(folder)}")
 
 
 def _flat(facts: dict[str, Any]) -> dict[str, Any]:
