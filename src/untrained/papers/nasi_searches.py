@@ -27,6 +27,7 @@ T = 100  # steps
 EPOCH = 782  # mini-batches of 64 in the 50,000 training images of CIFAR-10
 BATCH = 64
 NB201 = "nasbench201"
+TABLE = "nasbench201"
 SPACES = {"S1": "nasbench1shot1_s1", "S2": "nasbench1shot1_s2"}
 SETS = {"C10": "cifar10", "C100": "cifar100", "IN-16-120": "ImageNet16-120"}
 EPOCHS = {NB201: 200} | dict.fromkeys(TABLES, 108)  # of the trainings that the tables know
@@ -100,9 +101,9 @@ def at_random(space: str, dataset: str, effort: Effort) -> Scores:
 
 def of_convolutions(dataset: str, effort: Effort) -> Scores:
     """Test accuracy of the 64 cells of NAS-Bench-201 whose every edge is a convolution, (1, 64)."""
-    table = open_table(NB201, effort.data_root)
+    table = open_table(TABLE, effort.data_root)
     cells = [cell for cell in table.archs() if cell.count("nor_conv") == 6]
-    return table.values(cells, table.metric(dataset=dataset, split="test", epochs=EPOCHS[NB201]))[None]
+    return table.values(cells, table.metric(dataset=dataset, split="test", epochs=EPOCHS[TABLE]))[None]
 
 
 def most_wanted(found: Found) -> bool:
@@ -157,7 +158,7 @@ def table_4(effort: Effort) -> Findings:
 
 def _limit(name: str, cell: str, effort: Effort) -> list[Line]:
     """What the table knows of a cell that searches tend to."""
-    table = open_table(NB201, effort.data_root)
+    table = open_table(TABLE, effort.data_root)
     known = [table.value(cell, table.metric(dataset=dataset, split="test", epochs=200)) for dataset in SETS.values()]
     return [Line(f"{name}, {column}", None, value, note=cell) for column, value in zip(SETS, known, strict=True)]
 
@@ -173,10 +174,10 @@ class Limits:
 
 def with_ever_more_steps(effort: Effort) -> Limits:
     """Read from t of single cells; R is min(t, nu), since mu is 1, and adaptive nu tends to the mean of t."""
-    table, space = open_table(NB201, effort.data_root), load_space(NB201)
+    table, space = open_table(TABLE, effort.data_root), load_space(TABLE)
     cells = [cell for cell in table.archs() if "none" not in cell]
     some = generator("cells", table.name).permutation(cells)[: effort.samples].tolist()
-    sample = look(replace(effort, seeds=1), ["nasi_batch"], Place("NB201", NB201, "cifar10"), some)
+    sample = look(replace(effort, seeds=1), ["nasi_batch"], Place("NB201", TABLE, "cifar10"), some)
     t, archs = sample["nasi_batch"][0], [arch.genes for arch in sample.truth.archs]
     nus = {"with ever more steps": float(t.mean())}
     nus |= {f"nu above {share} % of t": float(np.percentile(t, share)) for share in SHARES}
