@@ -22,7 +22,7 @@ from untrained.probe.signatures import Signatures
 from untrained.proxies import Proxy
 from untrained.types import Record
 
-SMALL = 24 * 24  # pixels up to which company pays on a CPU; larger pictures keep it busy one by one
+SMALL = 28 * 28  # pixels up to which company pays on a CPU; larger pictures keep it busy one by one
 SHARE = 0.75  # of its part of a GPU's memory that a population may fill, as far as one network tells
 
 
