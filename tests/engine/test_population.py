@@ -149,7 +149,7 @@ def small_memory(monkeypatch) -> list[int]:
 
 def test_a_cpu_looks_at_large_pictures_one_by_one():
     archs = [arch for arch in own if arch["kind"] == "plain" and arch["depth"] == 1]
-    for side, batched in ((24, 3), (25, 0)):
+    for side, batched in ((28, 3), (29, 0)):
         _, executor = asked(own, archs, 4, task=Task("noise", (3, side, side), 4))
         assert (executor.cost.batched, executor.cost.networks) == (batched, 4)
 
