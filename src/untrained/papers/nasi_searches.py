@@ -26,8 +26,8 @@ from untrained.types import Genes
 T = 100  # steps
 EPOCH = 782  # mini-batches of 64 in the 50,000 training images of CIFAR-10
 BATCH = 64
-NB201 = "nasbench201"
-TABLE = "nasbench201"
+NB201 = "nasbench201"  # what is searched
+TABLE = "nasbench201"  # where cells are looked up, also in trials that search something smaller
 SPACES = {"S1": "nasbench1shot1_s1", "S2": "nasbench1shot1_s2"}
 SETS = {"C10": "cifar10", "C100": "cifar100", "IN-16-120": "ImageNet16-120"}
 EPOCHS = {NB201: 200} | dict.fromkeys(TABLES, 108)  # of the trainings that the tables know

@@ -82,7 +82,11 @@ class Clock:
         return stopwatch(network, self._task.input_shape).seconds
 
 
-Contenders = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]  # who, besides the best, may win
+Contenders = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]
+
+
+def _nobody(ranking: Ranking, records: Sequence[Record]) -> Iterable[Arch]:
+    return ()
 
 
 class Bounds:
@@ -120,7 +124,7 @@ class Bounds:
             self.clock.store = store
 
     def settled(
-        self, records: Sequence[Record], measure: str, higher_is_better: bool, others: Contenders
+        self, records: Sequence[Record], measure: str, higher_is_better: bool, others: Contenders = _nobody
     ) -> tuple[list[Record], Ranking]:
         """The records with all latencies, and the ranking. Whoever may win is measured carefully, from the first down,
         until the ten best and all `others` keep to the limit of latency."""
