@@ -129,8 +129,8 @@ def time(options: argparse.Namespace) -> None:
 
 def spaces(options: argparse.Namespace) -> None:
     for name in [name for name in COMPANY if name != "nasbench201"]:
-        together = 64 if options.gpu else max(options.population)  # one process has the memory for itself
-        compared(options, name, [1, together], options.networks or 2 * together)
+        together = [64, 128] if options.gpu else [max(options.population)]  # one process has the memory for itself
+        compared(options, name, [1, *together], options.networks or 2 * max(together))
 
 
 def compared(options: argparse.Namespace, name: str, sizes: Sequence[int], networks: int) -> None:
@@ -138,7 +138,7 @@ def compared(options: argparse.Namespace, name: str, sizes: Sequence[int], netwo
     table("population", "networks", *Clock.PARTS, "whole", "to the first", "calls", "launches")
     first = 0.0
     for size in sizes:
-        archs = drawn(name, max(size, min(networks, 8 * size)))  # one by one takes long
+        archs = drawn(name, max(size, min(networks, 24 * size)))  # one by one takes long
         clock, tally = profiled(load_space(name), task_of(options, name), archs, size, options.device)
         each = {part: 1e3 * seconds / len(archs) for part, seconds in clock.seconds.items()}
         whole = sum(each.values())

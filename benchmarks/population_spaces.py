@@ -17,8 +17,8 @@ def own(choose: Any, task: Task) -> nn.Module:
     """A space as a user writes it."""
     layers: list[nn.Module] = []
     channels = task.input_shape[0]
-    for i in range(choose("depth", [1, 2, 3])):
-        width, kernel = choose(f"width{i}", [8, 16, 32]), choose(f"kernel{i}", [3, 5])
+    for i in range(choose("depth", [3, 4, 5])):
+        width, kernel = choose(f"width{i}", [8, 16, 24, 32]), choose(f"kernel{i}", [1, 3, 5])
         layers += [nn.Conv2d(channels, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width), nn.ReLU()]
         channels = width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, task.num_classes))

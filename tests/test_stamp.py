@@ -71,6 +71,23 @@ def test_blocks_share_nothing_that_changes():
     assert int(after(stamped(ReLUConvBN), 2, 2, 1)[0][0][2].num_batches_tracked) == 0
 
 
+def test_tensors_of_a_block_are_no_views_of_each_other():
+    """They may lie in one storage, but whoever writes into one has not touched the others, autograd says too."""
+    block = after(stamped(ReLUConvBN), 2, 3, 1)[0][-1]
+    norm = block[2]
+    tensors = [norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked]
+    for count, tensor in enumerate(tensors, start=5):
+        before = [other._version for other in tensors]
+        with torch.no_grad():
+            tensor.fill_(count)
+        assert [other._version - old for other, old in zip(tensors, before, strict=True)] == [
+            int(other is tensor) for other in tensors
+        ]
+        assert tensor.is_leaf
+        assert not tensor._is_view()
+    assert [tensor.tolist() for tensor in tensors] == [[5.0] * 3, [6.0] * 3, [7.0] * 3, [8.0] * 3, 9]
+
+
 def stride(block: Any) -> None:
     block[1].stride = (2, 2)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from untrained._cli import DataRoot, InputSize, Json, Label, app, labelled, print_json
+from untrained._numbers import counted
 from untrained.errors import UsageError
 
 data_app = typer.Typer(
@@ -23,7 +24,7 @@ def info(where: Where, as_json: Json = False) -> None:
 
     Example: untrained store info runs/mine
     """
-    from untrained._terminal import show_facts
+    from untrained._terminal_list import show_facts
     from untrained.engine import stores
 
     facts = stores.info(where)
@@ -43,7 +44,7 @@ def export(
     from untrained.engine import stores
 
     rows = stores.export(where, out)
-    print_json({"rows": rows, "file": str(out)}) if as_json else typer.echo(f"{rows:,} records: {out}")
+    print_json({"rows": rows, "file": str(out)}) if as_json else typer.echo(f"{counted(rows, 'record')}: {out}")
 
 
 @store.command()
@@ -59,7 +60,8 @@ def merge(
     from untrained.engine import stores
 
     added = stores.merge(into, others)
-    print_json({"added": added, "store": str(into)}) if as_json else typer.echo(f"{added:,} records added to {into}")
+    told = f"{counted(added, 'record')} added to {into}"
+    print_json({"added": added, "store": str(into)}) if as_json else typer.echo(told)
 
 
 @data_app.command("import")

@@ -86,21 +86,43 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
 
 
+class _Fixed(NamedTuple):
+    """The tensors of one type that nobody draws, behind each other: one copy for all of them, and not one for each."""
+
+    entries: Tensor
+    places: list[int]
+    shapes: list[torch.Size]
+
+    @staticmethod
+    def of(tensors: list[tuple[int, Tensor]]) -> "list[_Fixed]":
+        """Of tensors with their places."""
+        found = []
+        for dtype in dict.fromkeys(tensor.dtype for _, tensor in tensors):
+            alike = [(place, tensor) for place, tensor in tensors if tensor.dtype == dtype]
+            entries = torch.cat([tensor.flatten() for _, tensor in alike])
+            found.append(_Fixed(entries, [place for place, _ in alike], [tensor.shape for _, tensor in alike]))
+        return found
+
+    def copies(self) -> list[tuple[int, Tensor]]:
+        """`data`, so that writing into one is not writing into the others."""
+        parts = self.entries.clone().split_with_sizes([shape.numel() for shape in self.shapes])
+        return [(p, part.view(s).data) for p, part, s in zip(self.places, parts, self.shapes, strict=True)]
+
+
 class _Part(NamedTuple):
-    """A module of a block: attributes that copies share, attributes that grow, and where its tensors and modules are
-    among those of the block."""
+    """A module of a block: attributes that copies share, attributes of which each has its own, and where its tensors
+    and modules are among those of the block."""
 
     kind: type[nn.Module]
     shared: dict[str, Any]
-    growing: list[tuple[str, type, Any]]
+    own: list[tuple[str, type, Any]]
     places: dict[str, list[tuple[str, int | None]]]  # parameters and buffers, modules
 
     def describes(self, module: nn.Module) -> bool:
         """Whether the module has these settings, in whatever mode, as many children, and nobody listening to it."""
         state = vars(module)
-        settings = state | {"training": self.shared["training"]}
         heard = state["_forward_hooks"] or state["_forward_pre_hooks"]
-        same = len(state["_modules"]) == len(self.places["_modules"]) and self.shared.items() <= settings.items()
+        same = len(state["_modules"]) == len(self.places["_modules"]) and self.shared.items() <= state.items()
         return type(module) is self.kind and same and not heard
 
 
@@ -109,26 +131,31 @@ class _Stamp:
     """How to print a block."""
 
     parts: list[_Part]
-    makers: list[Callable[[], Tensor]]  # of its tensors
-    learning: list[bool | None]  # whether each wants a gradient; None for a buffer
+    blank: dict[int, Callable[[], Tensor]]  # tensors to be drawn, by their place
     draws: list[tuple[int, _Draw]]  # with the place of the tensor
+    fixed: list[_Fixed]  # all others
+    learning: list[bool | None]  # whether each wants a gradient; None for a buffer
 
     @staticmethod
     def of(block: nn.Module, watch: _Watch) -> "_Stamp | None":
         modules, tensors = list(block.modules()), [*block.parameters(), *block.buffers()]
         places = {id(one): place for among in (modules, tensors) for place, one in enumerate(among)}
-        storages = {_storage(tensor): place for place, tensor in enumerate(tensors)}
         parts = [part for part in (_part(module, places) for module in modules) if part]
+        drawn = {_storage(tensor): place for place, tensor in enumerate(tensors) if _storage(tensor) in watch.drawn}
+        lying = {(_storage(tensor), tensor.storage_offset()) for tensor in tensors}
         if (
             watch.strange
             or len(parts) < len(modules)
-            or len(storages) < len(tensors)
-            or not set(watch.drawn) <= set(storages)
+            or len(lying) < len(tensors)
+            or len(drawn) < len(watch.drawn)
+            or not all(tensor.is_contiguous() for tensor in tensors)
         ):
             return None
         learning = [t.requires_grad if isinstance(t, nn.Parameter) else None for t in tensors]
-        draws = [(storages[draw.storage], draw) for draw in watch.draws]
-        return _Stamp(parts, [_maker(t, drawn=_storage(t) in watch.drawn) for t in tensors], learning, draws)
+        draws = [(drawn[draw.storage], draw) for draw in watch.draws]
+        blank = {place: _blank(tensors[place]) for place in drawn.values()}
+        fixed = [(place, tensor.detach()) for place, tensor in enumerate(tensors) if place not in blank]
+        return _Stamp(parts, blank, draws, _Fixed.of(fixed), learning)
 
     def fits(self, block: nn.Module) -> bool:
         """Whether a block that was printed is still as it was, but for its numbers."""
@@ -143,16 +170,18 @@ class _Stamp:
     def printed(self) -> nn.Module:
         """Another block."""
         with torch._C.DisableTorchFunction(), torch.no_grad():  # a mode that names the device would be asked each time
-            fresh = [make() for make in self.makers]
+            made = {place: make() for place, make in self.blank.items()}
             for place, (_, fill, args, kwargs) in self.draws:
-                fill(fresh[place], *args, **kwargs)
-            learning = zip(fresh, self.learning, strict=True)
-            fresh = [tensor if wanted is None else nn.Parameter(tensor, wanted) for tensor, wanted in learning]
+                fill(made[place], *args, **kwargs)
+            for fixed in self.fixed:
+                made.update(fixed.copies())
+            learning = enumerate(self.learning)
+            fresh = [made[i] if wanted is None else nn.Parameter(made[i], wanted) for i, wanted in learning]
         modules = [object.__new__(part.kind) for part in self.parts]
-        for module, (_, shared, growing, places) in zip(modules, self.parts, strict=True):
+        for module, (_, shared, own, places) in zip(modules, self.parts, strict=True):
             state = vars(module)
             state.update(shared)
-            for name, kind, value in growing:
+            for name, kind, value in own:
                 state[name] = kind(value) if value else kind()
             for group, held in places.items():
                 among = modules if group == "_modules" else fresh
@@ -161,26 +190,23 @@ class _Stamp:
         return modules[0]
 
 
-def _maker(tensor: Tensor, *, drawn: bool) -> Callable[[], Tensor]:
-    if drawn:
-        strides = tensor.shape, tensor.stride()
-        return partial(torch.empty_strided, *strides, dtype=tensor.dtype, device=tensor.device)
-    return partial(torch.clone, tensor.detach())
+def _blank(tensor: Tensor) -> Callable[[], Tensor]:
+    return partial(torch.empty, tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 def _part(module: nn.Module, places: dict[int, int]) -> _Part | None:
     """None where an attribute is neither fixed nor a plain container."""
-    shared, growing, held = {}, [], {}
+    shared, own, held = {}, [], {}
     for name, value in vars(module).items():
         if name in ("_parameters", "_buffers", "_modules"):
             held[name] = [(key, places.get(id(one))) for key, one in value.items()]
+        elif name == "training" or type(value) in _GROWING:
+            own.append((name, type(value), value))
         elif isinstance(value, _FIXED) or (is_dataclass(value) and value.__hash__ is not None):  # a frozen one
             shared[name] = value
-        elif type(value) in _GROWING:
-            growing.append((name, type(value), value))
         else:
             return None
-    return _Part(type(module), shared, growing, held)
+    return _Part(type(module), shared, own, held)
 
 
 def _is_whole(tensor: object) -> bool:

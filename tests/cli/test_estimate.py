@@ -7,6 +7,7 @@ import pytest
 from rich.progress import TextColumn
 
 from tests.cli.helpers import SEARCH
+from tests.engine.helpers import RECORD
 from untrained._terminal import TIMED, Estimate, _cost
 from untrained._terminal_bar import bar
 from untrained.engine import Cost
@@ -48,6 +49,18 @@ def test_what_the_store_knew_is_not_timed():
         (25, "about 1 min 40 s for 100 architectures on 1 worker")
     ]
     assert not any(told(Estimate(), 100, 1, [float(i) for i in range(50)], known=100))
+
+
+def test_many_that_come_together_are_timed_as_such():
+    """Two come alone and slowly; then sixteen come at once every second, some of them cut off, and 1,600 take 100."""
+    estimate, said = Estimate(), []
+    for done in range(1, 60):
+        together, now = (1, 10.0 + done) if done < 3 else (1 + 15 * (done % 7 > 0), 13.0 + (done - 3) // 16)
+        records = [replace(RECORD, together=together)]
+        said.append((done, estimate.after(Progress("scoring", done, 1600, done, 1, records), now)))
+    assert [(done, text) for done, text in said if text] == [
+        (35, "about 1 min 40 s for 1,600 architectures on 1 worker")
+    ]
 
 
 def test_with_a_limit_of_time_the_number_of_architectures_is_estimated():

@@ -80,8 +80,9 @@ def test_what_moves_entries_moves_those_of_every_network(what, make):
 
 @pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, moving), (moving, drawn)])
 @pytest.mark.parametrize("dim", [1, -1])
-def test_joining(kinds, dim):
-    stacks = [make(2, 3, 3) if make is moving else drawn(G, 2, 3, 3) for make in kinds]
+@pytest.mark.parametrize("shape", [(2, 3, 3), (2, 3, 4, 5)])  # stacks of more than four axes are joined flat
+def test_joining(kinds, dim, shape):
+    stacks = [make(*shape) if make is moving else drawn(G, *shape) for make in kinds]
     assert_same(torch.cat, stacks, lambda *parts: (list(parts), dim))
 
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.probe import Probe, population
-from untrained.probe.lockstep import Piece, Played, Tally
+from untrained.probe.jets import Jet
+from untrained.probe.lockstep import Piece, Played, Tally, _gathered
 from untrained.probe.population import Look, View
 from untrained.probe.signatures import Signatures
 from untrained.types import Batch
@@ -296,3 +297,14 @@ def test_copies_on_the_cpu_come_in_order_also_where_shapes_differ():
         found = population._on_cpu(given)
         assert len(found) == len(given)
         assert all(torch.equal(one, other) for one, other in zip(found, given, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1, 4, 5, 5), (0, 3), (2, 4, 3, 3, 3)])
+def test_pieces_of_several_stacks_are_gathered_in_their_order(shape):
+    first, second = (Jet.of(torch.randn(n, *shape), torch.randn(2, n, *shape)) for n in (4, 3))
+    lying = [(first, 2), (second, 1), (first, 0), (first, 1)]
+    found = _gathered([Piece(stack, place) for stack, place in lying])
+    assert torch.equal(found.value, torch.stack([stack.value[place] for stack, place in lying]))
+    assert torch.equal(found.tail, torch.stack([stack.tail[:, place] for stack, place in lying], 1))
+    plain = _gathered([Piece(stack.value, place) for stack, place in lying])
+    assert torch.equal(plain, found.value)

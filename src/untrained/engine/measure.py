@@ -134,4 +134,6 @@ def usable(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"device {device!r} cannot be used on this machine; try cpu, cuda or mps") from error
+        others = {"cuda": torch.cuda, "mps": torch.backends.mps}
+        there = ["cpu", *(kind for kind, room in others.items() if room.is_available())]
+        raise UsageError(f"device {device!r} cannot be used on this machine; try {' or '.join(there)}") from error

@@ -14,6 +14,7 @@ from untrained.probe.jets import Jet, names
 
 Fold = Callable[..., Any]  # (G, signature, *arguments), tensors among them as stacks; None: there is no way
 FOLDS: dict[Callable[..., Any], Fold] = {}
+_FOR_ONE_KERNEL = 4  # axes
 
 
 def fold(*spellings: str) -> Callable[[Fold], Fold]:
@@ -41,6 +42,16 @@ def stacked(values: Sequence[Any]) -> Any:
     if not any(isinstance(x, Jet) for x in values):
         return torch.stack(list(values))
     return Jet.of(torch.stack([x.value for x in values]), torch.stack([x.tail for x in values], 1))
+
+
+def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    """`torch.cat`, which on a GPU is one kernel for up to four axes, and a copy for each part above that."""
+    if parts[0].ndim <= _FOR_ONE_KERNEL:
+        return torch.cat(list(parts), axis)
+    axis %= parts[0].ndim
+    before, behind = parts[0].shape[:axis], parts[0].shape[axis + 1 :]
+    flat = [part.reshape(before.numel(), part.shape[axis], behind.numel()) for part in parts]
+    return torch.cat(flat, 1).reshape(*before, sum(part.shape[axis] for part in parts), *behind)
 
 
 def channels(x: Any) -> Any:

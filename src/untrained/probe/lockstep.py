@@ -251,7 +251,18 @@ def _gathered(pieces: list[Any]) -> Any:
         return (
             stack if stop - start == len(stack) else each(lambda t, first: t.narrow(first, start, stop - start), stack)
         )
-    if isinstance(runs[0][0], Jet):
-        values = torch.cat([stack.value[start:stop] for stack, start, stop in runs])
-        return Jet.of(values, torch.cat([stack.tail[:, start:stop] for stack, start, stop in runs], 1))
-    return torch.cat([stack[start:stop] for stack, start, stop in runs])
+    if not isinstance(runs[0][0], Jet):
+        return _cut(runs, 0)
+    values = [(stack.value, start, stop) for stack, start, stop in runs]
+    tails = [(stack.tail, start, stop) for stack, start, stop in runs]
+    return Jet.of(_cut(values, 0), _cut(tails, 1))
+
+
+def _cut(runs: Sequence[tuple[Tensor, int, int]], axis: int) -> Tensor:
+    """Parts of stacks as one; each stack is made flat once, however many parts it has."""
+    shape = runs[0][0].shape[axis + 1 :]
+    flat = {id(stack): stack for stack, _, _ in runs}
+    flat = {key: stack.reshape(*stack.shape[: axis + 1], shape.numel()) for key, stack in flat.items()}
+    parts = [flat[id(stack)].narrow(axis, start, stop - start) for stack, start, stop in runs]
+    out = torch.cat(parts, axis)  # on a GPU one kernel, for up to four axes
+    return out.reshape(*out.shape[: axis + 1], *shape)

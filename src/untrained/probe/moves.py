@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from untrained.probe.jets import Jet, names
-from untrained.probe.layouts import FOLDS, Fold, each
+from untrained.probe.layouts import FOLDS, Fold, each, joined
 from untrained.probe.rules.structure import LIFTING, LINEAR, linear
 from untrained.probe.signatures import Fake, Signature, tensors_of
 
@@ -82,9 +82,9 @@ def _(G: int, call: Signature, tensors: Any, dim: int = 0) -> Any:
     if any(isinstance(x, Jet) for x in tensors):
         if not all(isinstance(x, Jet) for x in tensors):
             return _mapped(lifting=True)(G, call, tensors)
-        value = torch.cat([x.value for x in tensors], *_behind(0, dim))
-        return Jet.of(value, torch.cat([x.tail for x in tensors], *_behind(1, dim)))
-    return torch.cat(tensors, *_behind(0, dim))
+        value = joined([x.value for x in tensors], *_behind(0, dim))
+        return Jet.of(value, joined([x.tail for x in tensors], *_behind(1, dim)))
+    return joined(tensors, *_behind(0, dim))
 
 
 @_fold("__getitem__")

@@ -28,7 +28,7 @@ from untrained.probe.lockstep import Piece, Played, Tally, play
 from untrained.probe.probe import Probe, logits
 from untrained.probe.signatures import META, Signatures
 from untrained.probe.tape import Ref, Tape
-from untrained.probe.writing import write
+from untrained.probe.writing import listening, write
 from untrained.rng import seed_for
 
 FEW = 16  # values that a batch norm must see a channel
@@ -132,7 +132,8 @@ class _Company:
 
     def _tapes(self, shape: tuple[int, ...]) -> list[Tape | None]:
         """What could be written down, and of that what can be played together."""
-        made = [self._tape(probe, shape) for probe in self.probes]
+        with listening():
+            made = [self._tape(probe, shape) for probe in self.probes]
         return [tape if tape and not _delicate(tape) else None for tape in made]
 
     def _tape(self, probe: Probe, shape: tuple[int, ...]) -> Tape | None:

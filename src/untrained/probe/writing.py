@@ -52,13 +52,40 @@ def write(
         with (
             torch.inference_mode(False),
             torch.no_grad(),
-            watching(model, seed, scoring=writer) as names,
-            writer.listening(names),
+            watching(model, seed, scoring=writer) as writer.names,
+            listening(writer),
         ):
             output = read(model(fake))
         return writer.finished(output)
     except Exception as error:  # looked at alone, the network will raise it again
         return error
+
+
+_listeners: "list[_Writer | None]" = []  # the last one hears
+
+
+@contextmanager
+def listening(writer: "_Writer | None" = None) -> Iterator[None]:
+    """Hear of every call of a module, as `torch.fx` does: a hook hears of it too, but cannot answer it.
+
+    To change a class makes Python forget what it knows of all its subclasses, so who writes many tapes listens around
+    them, with nobody to hear, and `nn.Module` is changed once.
+    """
+    _listeners.append(writer)
+    plain = nn.Module.__call__
+
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        hearing = _listeners[-1]
+        return plain(module, *args, **kwargs) if hearing is None else hearing.module_call(plain, module, args, kwargs)
+
+    if len(_listeners) == 1:
+        nn.Module.__call__ = call  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        _listeners.pop()
+        if not _listeners:
+            nn.Module.__call__ = plain  # type: ignore[method-assign]
 
 
 class _Writer(Scoring):
@@ -67,7 +94,7 @@ class _Writer(Scoring):
     def __init__(self, known: Signatures) -> None:
         super().__init__()
         self.tape, self._known = Tape(), known
-        self._names: dict[nn.Module, str] = {}
+        self.names: dict[nn.Module, str] = {}
         self._numbers: dict[int, int] = {}  # by the id of the tensor that stands for a value
         self._alive: list[Tensor] = []  # what an id stands for must stay alive
         self._values: list[Fake] = []
@@ -135,30 +162,18 @@ class _Writer(Scoring):
 
     # ----------------------------------------------------------------------------------------------------- modules
 
-    @contextmanager
-    def listening(self, names: dict[nn.Module, str]) -> Iterator[None]:
-        """Hear of every call of a module, as `torch.fx` does: a hook hears of it too, but cannot answer it."""
-        self._names = names
-        plain = nn.Module.__call__
+    def module_call(self, plain: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
+        def run() -> Any:
+            return self._heard(module, args, plain(module, *args, **kwargs))
 
-        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            def run() -> Any:
-                return self._heard(module, args, plain(module, *args, **kwargs))
-
-            kind = None if kwargs or len(args) != 1 else kind_of(module)
-            given = None if kind is None else self._numbers.get(id(args[0]))
-            return run() if given is None else self._block(kind, module, given, run)
-
-        nn.Module.__call__ = call  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            nn.Module.__call__ = plain  # type: ignore[method-assign]
+        kind = None if kwargs or len(args) != 1 else kind_of(module)
+        given = None if kind is None else self._numbers.get(id(args[0]))
+        return run() if given is None else self._block(kind, module, given, run)
 
     def _heard(self, module: nn.Module, inputs: Any, output: Any) -> Any:
         """Note what a module returns, as `features.Capture` does."""
         tensor = output if isinstance(output, Tensor) else first_tensor(output)
-        if tensor is not None and module in self._names:
+        if tensor is not None and module in self.names:
             source = self.ref(inputs[0]) if type(module) is nn.ReLU else None
             self._returned.append(Returned(self.ref(tensor), source, module))
         return output
@@ -210,7 +225,7 @@ class _Writer(Scoring):
                 ref = rectified.setdefault(_key(source), ref)
             fake = self._values[ref] if isinstance(ref, int) else Fake.of(ref)
             if fake.dtype.is_floating_point and fake.shape:
-                _, name, calls, leaves = found.get(_key(ref)) or (ref, self._names[module], 0, 0)
+                _, name, calls, leaves = found.get(_key(ref)) or (ref, self.names[module], 0, 0)
                 found[_key(ref)] = Output(ref, name, calls + 1, leaves + (not module._modules))
         self.tape.features, self.tape.output = tuple(found.values()), self.ref(output)
         return self.tape
