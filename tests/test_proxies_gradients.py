@@ -15,7 +15,10 @@ from torch import Tensor, nn
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
+from untrained.probe.guard import random_state
 from untrained.proxies import load_proxy
+from untrained.proxies.pruning import gradients
+from untrained.spaces import load_space
 from untrained.types import Batch
 
 Array = NDArray[np.float64]
@@ -169,6 +172,20 @@ def test_zico_is_the_special_case_of_sigeo(linear):
     model, batch, _ = linear
     assert score("sigeo(l2=0,l3=0,batches=2)", model, batch) == score("zico", model, batch)
     assert score("sigeo(preset=vision,l2=0,l3=0)", model, batch) == score("zico(batches=4)", model, batch)
+
+
+def test_of_nasbench201_the_fisher_rao_norm_sees_three_layers_that_all_architectures_share():
+    """A batch norm undoes the scale of the weights in front of it, so that weights . gradient is 0 there."""
+    space, draw = load_space("nasbench201(channels=8,cells=1)"), torch.Generator().manual_seed(0)
+    arch = space.parse("|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|")
+    with random_state(0):
+        model = space.build(arch, space.task).double()
+    batch = Batch(torch.randn(8, 3, 32, 32, generator=draw, dtype=torch.float64), torch.arange(8))
+    probe = Probe(model, batch)
+    products = {name: float((probe.weights[name] * g).sum()) for name, g in gradients(probe).items()}
+    assert len(products) == 1 + 3 * 3 + 2 * 3 + 1  # stem, three cells, two residual blocks, classifier
+    seen = [name for name, product in products.items() if abs(product) > 1e-4]
+    assert seen == ["cells.1.downsample.1.weight", "cells.3.downsample.1.weight", "classifier.weight"]
 
 
 def test_sigeo_reads_the_weights_that_a_model_has(linear):

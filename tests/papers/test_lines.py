@@ -1,6 +1,7 @@
 """From measurements to lines: correlations, bounds and measures on cases worked out by hand."""
 
 from math import exp, sqrt
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from torch import nn
 from tests.conftest import shared
 from untrained.benchmarks.statistics import spearman
 from untrained.data import load
-from untrained.papers import _measures
+from untrained.papers import _measures, sigeo_warmup
 from untrained.papers._bounds import Case, bound, fitted, judged, scenario
 from untrained.papers._item import Effort, Line
 from untrained.papers._lines import binned, by_others, correlations, gain_line, grid, line, mean_line, row
@@ -258,6 +259,36 @@ def test_the_number_of_parameters_ranks_as_the_table_says(data_root, run_folder)
     assert "networks look at digits, and have 10 outputs" in found.deviations[0]
     assert np.array_equal(sample.reached_on("cifar100"), sample.reached)
     assert not np.array_equal(sample.reached_on("cifar10"), sample.reached)
+
+
+def test_what_a_warm_up_gains_is_told_apart_from_what_other_weights_do(tmp_path, monkeypatch):
+    """Made of known terms: ZiCo, ln FR and the loss of each architecture at each level."""
+    rng = np.random.default_rng(0)
+    zico, norms, losses = rng.normal(size=(4, 1, 40)) * 100, rng.normal(size=(4, 1, 40)), rng.random((4, 1, 40))
+    reached, level = rng.normal(size=(1, 40)), iter(range(4))
+
+    def looked(effort, names, place, warm_up):
+        k = next(level)
+        weights = (50, 1) if warm_up else (1, 0)
+        ours = zico[k] + weights[0] * norms[k] - weights[1] * losses[k]
+        scores = dict(zip(names, (ours, zico[k]), strict=True))
+        return SimpleNamespace(better=scores.get, failed=lambda name: "", reached=reached, deviations=())
+
+    monkeypatch.setattr(sigeo_warmup, "look", looked)
+    told = {line.what: line.ours for line in sigeo_warmup.table_3(Effort(40, 1, tmp_path, data_root=tmp_path)).lines}
+
+    def rho(x):
+        return spearmanr(x[0], reached[0]).statistic
+
+    warm, cold = zico[3] + 50 * norms[3] - losses[3], zico[0] + 50 * norms[0]
+    assert told["FR norm alone, 0 % warm-up, Spearman"] == pytest.approx(rho(norms[0]))
+    assert told["FR norm alone, 40 % warm-up, Spearman"] == pytest.approx(rho(norms[3] - losses[3] / 50))
+    more = rho(norms[3] - losses[3] / 50) - rho(norms[0])
+    assert told["FR norm alone, 40 % warm-up, Spearman above that without"] == pytest.approx(more)
+    assert told["sigeo with weights 1, 50, 0, 0 % warm-up, Spearman"] == pytest.approx(rho(cold))
+    above = "sigeo, 40 % warm-up, Spearman above that of"
+    assert told[f"{above} weights 1, 50, 0 without"] == pytest.approx(rho(warm) - rho(cold))
+    assert told[f"{above} zico"] == pytest.approx(rho(warm) - rho(zico[3]))
 
 
 @pytest.mark.data

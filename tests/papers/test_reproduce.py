@@ -61,6 +61,18 @@ def test_lines_are_written_for_people():
     ]
 
 
+def test_a_reproduction_can_be_pasted_into_a_page(run_folder):
+    """Columns that nobody fills are left out, and a cell of NAS-Bench-201 does not break its row."""
+    replace(FOUND, folder=str(run_folder)).save()
+    whole = (run_folder / "reproduction.md").read_text()
+    assert whole.startswith("# Dextr (Asthana et al.): Two rows\n\n```\nuntrained reproduce dextr-table-4\n```\n")
+    assert "\n| what | paper | ours | 95 % | \u00b1 seeds | difference | note |\n|" in whole
+    assert "\n| NB201-cf10, zen | 0.330 | 0.210 | 0.150 to 0.270 |  | \u22120.120 | 3 disconnected |\n" in whole
+    assert whole.endswith("\n\n- Ours is a sample.\n")
+    few = replace(FOUND, lines=(Line("mine", None, 0.5, note="|none~0|"),)).markdown()
+    assert "| what | ours | note |\n| --- | --- | --- |\n| mine | 0.500 | \\|none~0\\| |\n" in few
+
+
 def test_a_damaged_file_is_refused_in_one_line(run_folder):
     replace(FOUND, folder=str(run_folder)).save()
     (run_folder / "reproduction.json").write_text('{"lines": [{"nonsense": 1}]}')

@@ -123,6 +123,12 @@ def test_the_winner_and_the_references_read_the_test_part_and_are_compared_row_b
     assert compared(SMALL, archs[0], *SAME, tmp_path) == (found, *others)
 
 
+def test_references_that_nobody_asks_for_are_not_trained(archs, tmp_path):
+    found, logistic = compared(SMALL, archs[0], *SAME, tmp_path, by_hand=["logistic"])
+    assert (found.name, logistic.name) == ("found", "logistic")
+    assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
+
+
 def test_what_was_trained_before_in_the_folder_is_left_alone(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
     (first,) = compared(SMALL, archs[0], *SAME, tmp_path)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from tests.training.helpers import TASK, WIDEST, elastic
 from untrained.spaces import load_space
@@ -77,3 +78,14 @@ def test_gradients_of_views_are_added_to_those_of_the_whole():
     )]  # fmt: skip
     expected = [2 * once[0], 2 * once[1], once[2], 0.0, 0.0, 0.0]
     assert ours.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_parameters_in_one_storage_have_gradients_of_their_own():
+    """As batch norms have them: weight and bias lie behind each other."""
+    whole, path = nn.Module(), nn.Module()
+    whole.weight, whole.bias = map(nn.Parameter, torch.arange(6.0).split(3))
+    path.weight, path.bias = (nn.Parameter(p.detach()[:2]) for p in (whole.weight, whole.bias))
+    (path.weight.sum() + 5 * path.bias.sum()).backward()
+    hand_over(whole, path)
+    assert whole.weight.grad.tolist() == [1.0, 1.0, 0.0]
+    assert whole.bias.grad.tolist() == [5.0, 5.0, 0.0]

@@ -52,6 +52,14 @@ def test_a_wrong_request_is_answered_in_one_line(said, answer):
     assert "\n" not in str(told.value)
 
 
+def test_a_device_is_asked_for_when_something_is_trained():
+    """Records of candidates that a GPU warmed up can be read where there is none."""
+    there = asked("50%(paths=each)").begin(elastic, 0, "cuda:77", None, None)
+    assert there.init == begun("50%(paths=each)").init
+    with pytest.raises(UsageError, match="device 'cuda:77' cannot be used"):
+        asked("50%(paths=uniform)").begin(elastic, 0, "cuda:77", None, None)
+
+
 def test_a_share_is_whole_batches_and_no_leftover():
     assert (asked("5%").size, asked("5%").steps) == (TRAIN // 20, 1)  # fewer than a batch: as many as there are
     assert (asked("50%").size, asked("50%").steps) == (128, TRAIN // 2 // 128)
@@ -187,7 +195,8 @@ def test_a_training_that_diverges_is_a_failure_of_the_candidate_and_stops_a_supe
     with pytest.raises(Unscorable, match=r"nan: its warm-up diverged at step \d+ of \d+$") as told:
         begun("100%(rate=1e30,batch=64)", space=alone).open(lambda: None, "cpu")(model, alone.parse("width=4"), 0)
     assert told.value.kind == "nan"
-    with pytest.raises(UsageError, match=r"supernet diverged at step \d+; try --warm-up '100%\(rate=1e\+29\)'"):
+    lower = r"100%\(rate=1e\+29,batch=64\)"  # all else is as it was said
+    with pytest.raises(UsageError, match=rf"supernet diverged at step \d+; try --warm-up '{lower}'"):
         begun("100%(rate=1e30,batch=64)")
 
 

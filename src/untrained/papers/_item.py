@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained import _numbers
-from untrained._files import reading_study, write_study
+from untrained._files import reading_study, write_study, write_whole
 from untrained.registry import Registry
 from untrained.strategies.search import Watcher
 from untrained.studies._scores import Crew
@@ -109,6 +109,19 @@ class Reproduction:
         decimals = 3 if max(map(abs, numbers), default=0) < 10 else 2
         return [_written(line, decimals) for line in self.lines]
 
+    def filled(self) -> list[int]:
+        """The places of those columns of `HEAD` that a line fills."""
+        return [place for place, cells in enumerate(zip(*self.written(), strict=True)) if any(cells)]
+
+    def markdown(self) -> str:
+        """What to paste into a page of text: the command, the numbers, what was done differently."""
+        rows = [HEAD, ("---",) * len(HEAD), *self.written()]
+        cells = [[row[place].replace("|", "\\|") for place in self.filled()] for row in rows]
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in cells)
+        unlike = "\n".join(f"- {said}" for said in self.deviations)
+        about = f"{self.about} Numbers: {self.unit}. Made on {self.made_on}, torch {self.versions.get('torch', '?')}."
+        return f"# {self.paper}: {self.title}\n\n```\n{self.command}\n```\n\n{about}\n\n{lines}\n\n{unlike}\n"
+
     def document(self) -> dict[str, Any]:
         """What `--json` prints: everything but the points of pictures."""
         told = asdict(self) | {"lines": self.rows()}
@@ -116,8 +129,10 @@ class Reproduction:
         return told
 
     def save(self) -> "Reproduction":
-        """Write `reproduction.json`, whole or not at all, and the lines as `reproduction.csv`."""
-        write_study(Path(self.folder, FILE), asdict(self), self.rows())
+        """Write `reproduction.json`, whole or not at all, the lines as `reproduction.csv` and `reproduction.md`."""
+        path = Path(self.folder, FILE)
+        write_study(path, asdict(self), self.rows())
+        write_whole(path.with_suffix(".md"), self.markdown())
         return self
 
     @staticmethod

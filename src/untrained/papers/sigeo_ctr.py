@@ -4,6 +4,7 @@ The tables are looked for under the data root, in `ctr/`: samples of the logs th
 is the method at equal data, not the published number.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -60,10 +61,11 @@ def table_5(effort: Effort) -> Findings:
     NASRec's two spaces and of networks made by hand."""
     lines: list[Line] = []
     for table in TABLES:
-        found = {space: searched(effort, table, space) for space in SPACES}
-        for space, (ours, *_) in found.items():
+        by_hand: list[Entry] = []
+        for space in SPACES:
+            ours, *others = searched(effort, table, space, () if by_hand else None)  # they are the same in both
             lines += compared(table, f"sigeo in {space}", f"{space.partition('(')[0]}@{WARM_UP}", ours)
-        by_hand = next((others for _, *others in found.values() if others), [])
+            by_hand += others
         lines += [line for entry in by_hand for line in compared(table, entry.name, entry.name, entry)]
     return Findings(tuple(lines), (
         SAMPLES,
@@ -112,14 +114,14 @@ def _ablated(effort: Effort, name: str, proxy: str) -> Group:
     return Group(name, f"the best by {proxy}", tuple(map(str, best)), reached)
 
 
-def searched(effort: Effort, table: str, space: str) -> tuple[Entry, ...]:
-    """What a search on one table finds, and the networks made by hand."""
+def searched(effort: Effort, table: str, space: str, by_hand: Sequence[str] | None) -> tuple[Entry, ...]:
+    """What a search on one table finds, and the networks made by hand, all of them unless some are named."""
     found = _searched(effort, table, space, SIGEO, "")
     same = (*_data(effort, table, space), 0, effort.crew, found.run.folder, effort.watch)
     said = references.validated(space, _best(found), *same)
     if not said:
         return (Entry(FOUND, error="not one training came to an end"),)
-    return references.compared(space, min(said, key=lambda arch: said[arch]["loss"]), *same)
+    return references.compared(space, min(said, key=lambda arch: said[arch]["loss"]), *same, by_hand=by_hand)
 
 
 def _best(found: Result) -> list[Arch]:

@@ -52,7 +52,7 @@ def _about(found: Reproduction) -> str:
 def _lines(found: Reproduction) -> str:
     """The lines; a column that no line fills is left out."""
     rows = found.written()
-    filled = [i for i in range(len(HEAD)) if any(row[i] for row in rows)]
+    filled = found.filled()
     head = [(_KINDS[i], HEAD[i].capitalize()) for i in filled]
     trs = [f"<tr>{''.join(cell(escape(row[i]), _KINDS[i]) for i in filled)}</tr>" for row in rows]
     said = "95 % is the interval over architectures, \u00b1 the standard deviation over seeds."

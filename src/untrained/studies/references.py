@@ -203,9 +203,10 @@ def compared(
     crew: Crew,
     folder: Path,
     watch: Watcher | None = None,
+    by_hand: Sequence[str] | None = None,
 ) -> tuple[Entry, ...]:
-    """The winner, which is trained in the folder of the run as `untrained train` would, and the references. Each has
-    the rate that suits it."""
+    """The winner, which is trained in the folder of the run as `untrained train` would, and the references, all of
+    them unless some are named. Each has the rate that suits it."""
     trials = Trials(data, source, seed, crew, folder)
 
     def learned(name: str) -> Trained:
@@ -218,7 +219,7 @@ def compared(
         return train(made, data, input_shape=shape, run=folder / FOLDER / name, **how)
 
     trained: dict[str, Trained | str] = {}
-    names = (FOUND, *REFERENCES)
+    names = (FOUND, *(REFERENCES if by_hand is None else by_hand))
     for done, name in enumerate(names):
         if watch:
             watch(Progress("comparing", done, len(names), 0, 1))

@@ -10,6 +10,7 @@
 A step's networks depend on the seed and the number of the step alone. Knows nothing of data, losses or optimisers.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from untrained.errors import UsageError
 from untrained.rng import generator
@@ -90,10 +91,12 @@ class Paths:
 def hand_over(supernet: nn.Module, path: nn.Module) -> None:
     """Add the gradients of parameters that are views of the supernet's weights to those weights; a path that works with
     the very parameters of the supernet has nothing to hand over."""
-    owners = {p.untyped_storage().data_ptr(): p for p in supernet.parameters() if p.numel()}
+    owners = sorted((p for p in supernet.parameters() if p.numel()), key=Tensor.data_ptr)
+    starts = [owner.data_ptr() for owner in owners]
     found = False
     for p in path.parameters():
-        owner = owners.get(p.untyped_storage().data_ptr())
+        place = bisect_right(starts, p.data_ptr())  # parameters may lie behind each other in one storage
+        owner = owners[place - 1] if place and _together(owners[place - 1], p) else None
         found |= owner is not None
         if owner is None or owner is p or p.grad is None:
             continue
@@ -105,3 +108,7 @@ def hand_over(supernet: nn.Module, path: nn.Module) -> None:
     if not found:
         raise UsageError("the subnets of this supernet have weights of their own, so it cannot be warmed up by them; "
                          "say paths=each, such as --warm-up '10%(paths=each)'")  # fmt: skip
+
+
+def _together(one: Tensor, other: Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

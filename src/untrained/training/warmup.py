@@ -46,6 +46,11 @@ CLIP = 5.0
 Tell = Callable[[int, int], None]  # steps done, steps in all
 
 
+def _usual(task: Task) -> str:
+    """The preset of who names none."""
+    return "nasrec" if task.loss == "bce" else "vision"
+
+
 @dataclass(frozen=True)
 class WarmUp:
     """A share of the samples to learn from, and what is done with them."""
@@ -59,15 +64,14 @@ class WarmUp:
     def of(said: str, source: Source) -> "WarmUp":
         """What people type, for data that have something to learn from."""
         base, options = parse_call(said)
-        usual = "nasrec" if source.task.loss == "bce" else "vision"
-        return WarmUp(share(base), planned(options, usual), source.parts[TRAIN], source.task)
+        return WarmUp(share(base), planned(options, _usual(source.task)), source.parts[TRAIN], source.task)
 
     def begin(self, space: Space | None, seed: int, device: str, folder: Path | None, tell: Tell | None) -> Start:
-        """Train the supernet of the space, or say how each candidate will be trained."""
-        usable(device)
+        """Train the supernet of the space, or say how each candidate will be trained: that needs no device yet."""
         if space is None or space.sharing is None or self.plan.paths == "each":
             each = replace(self, plan=replace(self.plan, paths="each"))
             return Trained(each, each.init())
+        usable(device)
         return _Sitting(self, space, seed, device, folder / CHECKPOINT if folder else None).train(tell)
 
     def init(self, *more: str) -> str:
@@ -191,8 +195,9 @@ class _Sitting:
         for path in self.paths.at(step):
             value = self.asked.loss(path, batch) / self.paths.each_step
             if not torch.isfinite(value):
-                lower = f"{100 * self.asked.share:g}%(rate={self.asked.plan.rate / 10:g})"
-                raise UsageError(f"the warm-up of the supernet diverged at step {step + 1}; try --warm-up '{lower}'")
+                lower = replace(self.asked.plan, rate=float(f"{self.asked.plan.rate / 10:g}"))
+                said = f"{100 * self.asked.share:g}%({lower.said(_usual(self.asked.task))})"
+                raise UsageError(f"the warm-up of the supernet diverged at step {step + 1}; try --warm-up '{said}'")
             value.backward()  # type: ignore[no-untyped-call]
             hand_over(self.supernet, path)
         _advance(self.optimiser, self.supernet, self.asked.plan.rate_at(step, self.asked.steps))
