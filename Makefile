@@ -25,7 +25,7 @@ lint: setup        ## what pre-commit runs
 
 test: lint         ## lint, types and tests: by two processes of one thread each, then those that must be alone
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not alone"
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/dextr.py --repeats 4

@@ -12,8 +12,8 @@ import argparse
 import numpy as np
 
 from untrained.benchmarks import Table, open_table
-from untrained.benchmarks.aggregate import Columns, mean_rank, places, weakly_correlated
-from untrained.benchmarks.statistics import spearman
+from untrained.benchmarks.aggregate import mean_rank, places, weakly_correlated
+from untrained.benchmarks.statistics import Floats, spearman
 from untrained.rng import generator
 
 TRUTHS = {
@@ -23,14 +23,15 @@ TRUTHS = {
     "transnas": ("class_object_val", "class_scene_val", "jigsaw_val"),
 }
 RESAMPLES = 1000
+Columns = dict[str, Floats]  # oriented so that higher is better
 
 
-def log_rank(columns: Columns) -> np.ndarray:
+def log_rank(columns: Columns) -> Floats:
     """sum_j ln(rank_j / n), as AZ-NAS adds: one very bad place weighs more than one very good one."""
-    return np.sum([np.log(places(column)) for column in columns.values()], axis=0)
+    return np.asarray(np.sum([np.log(places(column)) for column in columns.values()], axis=0))
 
 
-def diverse(columns: Columns) -> np.ndarray:
+def diverse(columns: Columns) -> Floats:
     """The mean rank of weakly correlated columns."""
     return mean_rank({name: columns[name] for name in weakly_correlated(columns) or columns})
 
@@ -61,10 +62,10 @@ def row(table: Table, said: str) -> str:
     return "| " + " | ".join((*head, *cells, ", ".join(weakly_correlated(columns)))) + " |"
 
 
-def known(table: Table, dataset: str, truth: np.ndarray) -> tuple[Columns, np.ndarray]:
+def known(table: Table, dataset: str, truth: Floats) -> tuple[Columns, Floats]:
     """Of each proxy the run that covers most, for the architectures that all of them were asked about. A score that is
     missing there is a failure, and shares the last place."""
-    runs: dict[str, np.ndarray] = {}
+    runs: Columns = {}
     for score in sorted((s for s in table.scores if s.dataset == dataset), key=table.count):
         runs[score.proxy] = table.column(score) * (1 if score.higher_is_better else -1)
     asked = ~np.isnan(runs["params"]) & ~np.isnan(truth)
@@ -72,11 +73,11 @@ def known(table: Table, dataset: str, truth: np.ndarray) -> tuple[Columns, np.nd
     return {proxy: s for proxy, s in runs.items() if np.isnan(s).mean() < 0.1}, truth[asked]
 
 
-def rho(scores: np.ndarray, truth: np.ndarray) -> float:
+def rho(scores: Floats, truth: Floats) -> float:
     return spearman(places(scores), truth) or 0.0
 
 
-def versus(combined: np.ndarray, best: np.ndarray, truth: np.ndarray) -> str:
+def versus(combined: Floats, best: Floats, truth: Floats) -> str:
     """The correlation of a combination, and how much it is above that of the best single proxy."""
     rng = generator("combinations")
     drawn = [rng.integers(len(truth), size=len(truth)) for _ in range(RESAMPLES)]

@@ -12,6 +12,7 @@ import argparse
 import datetime
 import os
 import platform
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -41,9 +42,8 @@ def main() -> None:
         for seed in map(int, options.seeds.split(",")):
             source = load(data, space.task, options.data_root)
             judges = [load_proxy(name) for name in PROXIES]
-            evaluate = ProxyEvaluator.here(
-                lambda arch, task=source.task: space.build(arch, task), source, judges, (seed,), store=options.store
-            )
+            build = partial(space.build, task=source.task)
+            evaluate = ProxyEvaluator.here(build, source, judges, (seed,), store=options.store)
             start = perf_counter()
             records = [record for found in evaluate(archs) for record in found]
             seconds = (perf_counter() - start) / len(archs)

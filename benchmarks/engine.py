@@ -1,6 +1,6 @@
 """Speed and memory of the engine, as ratios from one run on this machine.
 
-    python benchmarks/engine.py [--part workers|long|store|gpu|devices ...] [--networks 200]
+    python benchmarks/engine.py [--part workers|long|store|devices ...] [--networks 200]
 
 workers   The same NAS-Bench-201 networks, scored by dextr, in this process with one thread, by one process, by two, and
           by two Ray actors. Starting is left out and said apart. All records are checked to be equal.
@@ -24,7 +24,6 @@ from time import perf_counter
 
 import torch
 
-from untrained import search
 from untrained._load import split_names
 from untrained.data import load
 from untrained.engine import Job, ProxyEvaluator, Samples, Store
@@ -37,7 +36,7 @@ from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
 from untrained.strategies.random import RandomSearch
-from untrained.strategies.search import Progress
+from untrained.strategies.search import Progress, search
 from untrained.types import Arch, Record, Task
 
 SPACE = load_space("nasbench201")

@@ -6,6 +6,7 @@
 Source must answer to the last bit (it is refused otherwise), ONNX within 1e-4. The exit code is 1 where one does not.
 """
 
+import argparse
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,9 +37,11 @@ def row(name: str) -> tuple[int, bool, float]:
 
 
 def main() -> int:
-    bad = 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("space", nargs="*", default=list(SPACES))
+    names, bad = parser.parse_args().space, 0
     print(f"{'space':45} {'lines':>5}  {'trains':6}  ONNX differs by")
-    for name in sys.argv[1:] or SPACES:
+    for name in names:
         try:
             lines, trainable, apart = row(name)
             print(f"{name:45} {lines:5}  {'yes' if trainable else 'no':6}  {apart:.1e}", flush=True)

@@ -6,6 +6,7 @@ Exports an architecture for digits, writes ten digits as pictures, predicts them
 with what the network says here. The exit code is 1 where they differ.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -16,7 +17,8 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from untrained.data import load
+from untrained.data import TEST, load
+from untrained.data.parts import Pictures
 from untrained.exports import export
 from untrained.exports.subject import found
 
@@ -30,13 +32,15 @@ def environment(folder: Path) -> Path:
     if not python.exists():
         venv.create(folder, with_pip=True)
         constraints = Path(__file__).parents[1] / "constraints.txt"
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", constraints, *NEEDED]
-        subprocess.run(install, check=True)
+        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(constraints), *NEEDED]
+        subprocess.run([python, *install], check=True)
     return python
 
 
 def main() -> int:
-    home = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("home", type=Path, help="folder of the environment, of the export and of the pictures")
+    home = parser.parse_args().home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     python = environment(home / "venv")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -45,7 +49,8 @@ def main() -> int:
 
     made = export(ARCH, home / "exported", data="digits")
     subject = found(ARCH, "nasbench201", None, "digits", None, None, None)
-    test = load("digits", subject.task).parts["test"]
+    test = load("digits", subject.task).parts[TEST]
+    assert isinstance(test, Pictures)
     pictures = home / "pictures"
     pictures.mkdir(exist_ok=True)
     for place in range(10):
@@ -54,8 +59,8 @@ def main() -> int:
         expected = subject.network(test.normal(test.images[:10])).softmax(1)
     worst = 0.0
     for runtime in ("onnx", "torch"):
-        command = [python, made.folder / "predict.py", pictures, "--runtime", runtime]
-        done = subprocess.run(command, cwd=home, env=clean, capture_output=True, text=True, check=True)
+        asked = [made.folder / "predict.py", pictures, "--runtime", runtime]
+        done = subprocess.run([python, *asked], cwd=home, env=clean, capture_output=True, text=True, check=True)
         lines = [line.split("\t") for line in done.stdout.splitlines()]
         assert len(lines) == 10, done.stdout
         for place, (_, said) in enumerate(lines):

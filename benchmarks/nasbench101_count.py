@@ -15,7 +15,7 @@ PUBLISHED = 423_624
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="count the cells of NAS-Bench-101")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max-vertices", type=int, default=7, choices=range(2, 8))
     arguments = parser.parse_args()
     began, labelled, unique = perf_counter(), 0, set()

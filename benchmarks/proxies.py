@@ -22,9 +22,10 @@ import platform
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -87,8 +88,11 @@ def images(samples: int) -> Batch:
 
 def together(model: nn.Module, repeats: int) -> dict[str, float]:
     batch = images(256)
-    alone = sum(best(lambda name=name: ask([name], Probe(model, batch)), repeats) for name in NAMES)  # type: ignore[misc]
-    return {"alone": alone, "together": best(lambda: ask(NAMES, Probe(model, batch)), repeats)}
+
+    def fresh(names: list[str]) -> float:
+        return best(lambda: ask(names, Probe(model, batch)), repeats)
+
+    return {"alone": sum(fresh([name]) for name in NAMES), "together": fresh(NAMES)}
 
 
 def ask(names: list[str], probe: Probe) -> None:
@@ -97,12 +101,12 @@ def ask(names: list[str], probe: Probe) -> None:
             load_proxy(name)(probe)
 
 
-class Work(TorchDispatchMode):
+class Work(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Multiply-adds of all that runs inside, by torch's formulas; of the gradient of a grouped weight they forget that
     groups do not meet."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -117,16 +121,16 @@ class Work(TorchDispatchMode):
 def work(does: Callable[[], object]) -> int:
     with Work() as counted:
         does()
-    return counted.total
+    return int(counted.total)
 
 
 def count(cell: str) -> None:
     model, batch = network(cell), images(256)
     unit = work(lambda: Probe(model, images(64)).outputs)
-    probe, rows = Probe(model, batch), []
+    probe, rows = Probe(model, batch), list[tuple[str, float, float]]()
     for name in NAMES:
-        alone, added = work(lambda: ask([name], Probe(model, batch))), work(lambda: ask([name], probe))  # noqa: B023
-        rows.append((name, alone / unit, added / unit))
+        by_itself, beside = (work(partial(ask, [name], asked)) for asked in (Probe(model, batch), probe))
+        rows.append((name, by_itself / unit, beside / unit))
     rows.append(("all", sum(alone for _, alone, _ in rows), sum(added for _, _, added in rows)))
     print(f"{cell}: {unit / 1e9:.2f}e9 multiply-adds a forward pass, ratio {rows[-1][1] / rows[-1][2]:.2f}")
     for name, alone, added in rows:
@@ -178,14 +182,14 @@ def one_by_one(model: nn.Module, batch: Batch) -> Tensor:
     return gram(rows)
 
 
-def remember(norm: nn.Module, args: tuple[Tensor]) -> None:
+def remember(norm: nn.BatchNorm2d, args: tuple[Tensor]) -> None:
     """Make the running statistics those of this batch."""
     norm.momentum = 0.0
     variance, mean = torch.var_mean(args[0], (0, 2, 3), unbiased=False)
     norm.running_mean, norm.running_var = mean, variance
 
 
-def gram(rows: list[tuple[Tensor | None, ...]]) -> Tensor:
+def gram(rows: Sequence[tuple[Tensor | None, ...]]) -> Tensor:
     G = torch.stack([torch.cat([g.flatten() for g in row if g is not None]) for row in rows]).double()
     return G @ G.mT
 

@@ -84,7 +84,7 @@ def with_third_party(ours: pd.DataFrame, benchmark: pd.DataFrame, theirs: pd.Dat
     print(f"## With a third party's scores: {len(table)} architectures\n")
     print("| proxy | ours with theirs | n | theirs with themselves | n | gap |\n|---|---|---|---|---|---|")
     for name in table:
-        column = THEIR_NAMES.get(name, name)
+        column = THEIR_NAMES.get(str(name), str(name))
         known = theirs[["index", "run", column]].dropna()
         both = known.merge(table[name].rename("ours"), left_on="index", right_index=True).dropna()
         runs = known.pivot_table(index="index", columns="run", values=column)

@@ -129,7 +129,7 @@ def pace(steps: Iterator[None], asked: argparse.Namespace) -> float:
         return perf_counter()
 
     start = passed(max(5, asked.steps // 5))
-    return asked.steps / (passed(asked.steps) - start)
+    return int(asked.steps) / (passed(asked.steps) - start)
 
 
 def ours(asked: argparse.Namespace, chosen: Chosen, how: Recipe) -> Iterator[None]:
