@@ -56,12 +56,23 @@ def seeded() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def lean() -> Iterator[None]:
-    """The memory that C keeps after large networks is given back: several processes share a machine."""
+    """The memory that C keeps after large networks is given back: several processes share a machine. To look for it
+    takes a good part of a second, so what was left the last time is not looked for after every test."""
+    global _left
     yield
-    statm, trim = Path("/proc/self/statm"), getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim and statm.exists() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 2 << 30:
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim and _resident() > max(2 << 30, _left + (1 << 29)):
         gc.collect()
         trim(0)
+        _left = _resident()
+
+
+_left = 0  # bytes that could not be given back
+
+
+def _resident() -> int:
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
 
 
 @pytest.fixture

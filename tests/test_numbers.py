@@ -67,6 +67,12 @@ def test_tick_labels_share_unit_and_decimals(values: tuple[float, ...], units: b
     assert _numbers.ticks(values, units=units) == labels
 
 
+def test_one_of_a_thing_is_no_plural() -> None:
+    assert [_numbers.counted(n, "epoch") for n in (0, 1, 2)] == ["0 epochs", "1 epoch", "2 epochs"]
+    assert [_numbers.counted(n, "forward") for n in (0.5, 1.0, 12.6)] == ["0.5 forwards", "1 forward", "12.6 forwards"]
+    assert _numbers.counted(15_625, "architecture") == "15,625 architectures"
+
+
 # Axes
 
 

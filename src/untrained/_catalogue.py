@@ -25,6 +25,7 @@ def spaces() -> Rows:
 
 
 def proxies() -> Rows:
+    from untrained._numbers import counted
     from untrained.proxies import PROXIES
 
     return [
@@ -34,7 +35,7 @@ def proxies() -> Rows:
             "better": "higher" if p.higher_is_better else "lower",
             "needs": list(p.needs),
             "samples": p.samples,
-            "cost": f"{p.cost:g} forwards",
+            "cost": counted(p.cost, "forward"),
             "layers": p.layers,
             "options": [
                 f"{name}={'|'.join(map(str, values))}" if values else name for name, values in p.choices.items()

@@ -40,8 +40,18 @@ def from_file(name: str) -> Any:
         raise half_a_name(name, "the object")
     module = _from_path(Path(where)) if where.endswith(".py") or "/" in where else _from_module(where)
     if not hasattr(module, attribute):
-        raise unknown(f"object in {where}", attribute, [n for n in vars(module) if not n.startswith("_")])
+        raise unknown(f"object in {where}", attribute, _defined(module))
     return getattr(module, attribute)
+
+
+def _defined(module: ModuleType) -> list[str]:
+    """The public names that a module makes itself; all of them where it only imports, or has no source to read."""
+    public = [name for name in vars(module) if not name.startswith("_")]
+    path = getattr(module, "__file__", None) or ""
+    tree = ast.parse(Path(path).read_bytes() if path.endswith(".py") else b"")
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    taken = {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
+    return [name for name in public if name not in taken] or public
 
 
 def half_a_name(name: str, what: str) -> UsageError:

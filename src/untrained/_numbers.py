@@ -1,4 +1,4 @@
-"""Numbers as people read them: `1.07 M`, `1 min 12 s`, a column of scores that lines up.
+"""Numbers as people read them: `1.07 M`, `1 min 12 s`, `1 epoch`, a column of scores that lines up.
 
 Knows nothing of HTML, SVG or what a number stands for.
 """
@@ -41,6 +41,11 @@ def number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if value == round(value, 0) and abs(value) < 1e12 else f"{value:,.6g}"
+
+
+def counted(count: float, noun: str) -> str:
+    """So many of a thing: 1 epoch, 2 epochs, 0.5 epochs."""
+    return f"{count:,{'' if isinstance(count, int) else 'g'}} {noun if count == 1 else f'{noun}s'}"
 
 
 def measured(limit: str, value: float) -> str:

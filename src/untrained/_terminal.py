@@ -1,4 +1,4 @@
-"""What the terminal shows: progress with an estimate of the time left, rankings, catalogues. Shows, decides nothing."""
+"""What the terminal shows: progress with an estimate of the time left, rankings. Shows, decides nothing."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,11 +9,10 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.progress import MofNCompleteColumn, TaskID
 from rich.table import Table
 
-from untrained._numbers import duration, measured, number, quantity
+from untrained._numbers import counted, duration, measured, number, quantity
 from untrained._terminal_bar import bar
 from untrained._terminal_train import show_confirmed
 from untrained.data import listening
@@ -28,7 +27,6 @@ TOP = 10
 LONGEST = 120  # letters of an architecture in a ranking; the best is told whole below it
 TIMED = 4  # architectures a worker before the whole is estimated
 ROOMY = 100  # columns of a terminal that shows every statistic
-_NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
 
 
 @contextmanager
@@ -56,24 +54,28 @@ def watching(quiet: bool, seconds: float | None = None) -> Iterator[Watcher | No
 
 class Estimate:
     """What the whole will take, said once in each stage, from a few architectures a worker that had to be measured.
-    What comes before the first of them, such as starting workers, is not counted."""
+    What comes before the first of them, such as starting workers, is not counted; nor, where many are looked at
+    together, those that each worker first looks at alone."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = seconds
-        self._first: dict[str, tuple[int, float]] = {}  # by stage: measured by then, and when
+        self._first: dict[tuple[str, bool], tuple[int, float]] = {}  # by stage and company: measured by then, and when
+        self._company: dict[str, int] = {}  # by stage: the most that were looked at together
         self._said: set[str] = set()
 
     def after(self, at: Search, now: float) -> str:
         if not at.measured or at.stage in self._said:
             return ""
-        measured, since = self._first.setdefault(at.stage, (at.measured, now))
+        company = max([self._company.get(at.stage, 1), *(record.together for record in at.records)])
+        self._company[at.stage] = company
+        measured, since = self._first.setdefault((at.stage, company > 1), (at.measured, now))
         timed = at.measured - measured
-        if timed < TIMED * at.workers or now <= since:
+        if timed < max(TIMED, 2 * company) * at.workers or now <= since:
             return ""
         self._said.add(at.stage)
-        rate, who = timed / (now - since), f"{at.workers} worker{'s' * (at.workers > 1)}"
+        rate, who = timed / (now - since), counted(at.workers, "worker")
         if at.total is not None:
-            return f"about {duration(at.total / rate)} for {at.total:,} architectures on {who}"
+            return f"about {duration(at.total / rate)} for {counted(at.total, 'architecture')} on {who}"
         if self._seconds:
             return f"about {rate * self._seconds:,.0f} architectures in {duration(self._seconds)} on {who}"
         return f"about {rate:.3g} architectures a second on {who}"
@@ -100,7 +102,8 @@ def show_result(found: Result, page: Path) -> None:
     for row in run.limits:
         console.print(escape(kept(row)), highlight=False)
     if noted := [record for record in found.records if record.note]:
-        console.print(f"{len(noted)} scores come with a note, such as: {escape(noted[0].note)}")
+        come = f"{counted(len(noted), 'score')} {'comes' if len(noted) == 1 else 'come'} with a note"
+        console.print(f"{come}, such as: {escape(noted[0].note)}")
     if run.ending:
         console.print(run.ending, highlight=False)
     console.print(f"cost: {_cost(run)}", highlight=False, soft_wrap=True)
@@ -121,7 +124,7 @@ def _cost(run: Run) -> str:
     spent = ", ".join(f"{told} {duration(seconds)}" for told, seconds in sums.items() if seconds >= 0.01)
     deaths = sum(row["deaths"] for row in run.workers)
     who = f" by {len(run.workers)} workers" if len(run.workers) > 1 else ""
-    died = f"; {deaths} workers died and were replaced" if deaths else ""
+    died = f"; {counted(deaths, 'worker')} died and {'was' if deaths == 1 else 'were'} replaced" if deaths else ""
     return f"{duration(run.wall_seconds)}{f' ({spent}{who})' if spent else ''}{died}"
 
 
@@ -184,37 +187,6 @@ def show_records(rows: Sequence[dict[str, Any]]) -> None:
     if not several:
         table.columns = table.columns[:3]
     Console().print(table)
-
-
-def show_catalogue(rooms: dict[str, list[dict[str, Any]]]) -> None:
-    """Each member on a line with what it is; its other facts below, so that nothing is squeezed into columns."""
-    console = Console()
-    for room, rows in rooms.items():
-        console.print(f"[bold]{room}[/]")
-        for row in rows:
-            facts = ((name, _cell(value)) for name, value in row.items() if name not in _NO_FACTS)
-            told = " · ".join(f"{name}: {value}" for name, value in facts if value)
-            entry = f"[bold cyan]{escape(row['name'])}[/]  {escape(row['about'])}"
-            console.print(Padding(entry, (0, 0, 0, 2)), highlight=False)
-            if told:
-                console.print(Padding(escape(told), (0, 0, 0, 6)), style="dim", highlight=False)
-        console.print()
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return "x".join(map(str, value)) if value and isinstance(value[0], int) else ", ".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) else str(value if value is not None else "")
-
-
-def show_facts(facts: dict[str, Any]) -> None:
-    """Names and values, one a line; counts of several things are joined."""
-    console = Console()
-    for name, value in facts.items():
-        told = (
-            ", ".join(f"{key} {count:,}" for key, count in value.items()) if isinstance(value, dict) else _cell(value)
-        )
-        console.print(f"[bold]{name}[/]  {escape(told or 'none')}", soft_wrap=True, highlight=False)
 
 
 def show_trust(found: Trust, page: Path) -> None:

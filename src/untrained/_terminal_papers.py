@@ -27,7 +27,7 @@ def show_reproduction(found: Reproduction, page: Path) -> None:
         console.print("Bold: the paper's number lies outside our interval.")
     for said in found.deviations:
         console.print(f"- {escape(said)}", highlight=False)
-    console.print(f"table: {escape(str(Path(found.folder, 'reproduction.csv')))}", soft_wrap=True)
+    console.print(f"table: {escape(str(Path(found.folder, 'reproduction.csv')))}, and .md", soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
 
 

@@ -57,6 +57,8 @@ def show_trained(found: Trained, page: Path) -> None:
     if found.ended != "epochs":
         why = "the time was up; the same command goes on" if found.ended == "time" else "nothing better came"
         console.print(f"stopped early: {why}", highlight=False)
+    if found.caution:
+        console.print(f"careful: {escape(found.caution)}", highlight=False)
     rate = f", {found.samples_per_second:,.0f} samples a second" if found.samples_per_second else ""  # of whole epochs
     console.print(f"cost: {duration(found.seconds)}{rate} on {found.asked.device}", highlight=False)
     console.print(f"weights: {escape(str(Path(found.folder, 'model.pt')))}", soft_wrap=True)

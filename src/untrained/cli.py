@@ -190,6 +190,8 @@ def score(
         ranked = studies.rank(what, named(proxy), seen, **options) if rank else None
         records = ranked.records if ranked else engine.score(what, named(proxy), seen, **options)
     if ranked:
+        if ranked.caution:
+            typer.echo(f"careful: {ranked.caution}", err=True)
         print_json(ranked.rows()) if as_json else show_ranked(ranked)
         raise typer.Exit(0 if ranked.first_by(ranked.proxies[0]) else 1)
     print_json(rows(records)) if as_json else show_records(rows(records))
@@ -203,17 +205,20 @@ def list_(
     ] = None,
     as_json: option.Json = False,
 ) -> None:
-    """List what there is: spaces, proxies, strategies, datasets, benchmarks, papers, recipes.
+    """List what there is: of one kind with all that is known, without a name the names of all kinds.
 
     Example: untrained list proxies
     """
     from untrained._catalogue import CATALOGUE
-    from untrained._terminal import show_catalogue
+    from untrained._terminal_list import show_catalogue, show_overview
 
     if what is not None and what not in CATALOGUE:
         raise unknown("list", what, CATALOGUE)
-    rooms = {room: CATALOGUE[room]() for room in ([what] if what else CATALOGUE)}
-    print_json(rooms[what] if what else rooms) if as_json else show_catalogue(rooms)
+    if what is None:
+        rooms = {room: listed() for room, listed in CATALOGUE.items()}
+        print_json(rooms) if as_json else show_overview(rooms)
+    else:
+        print_json(CATALOGUE[what]()) if as_json else show_catalogue(what, CATALOGUE[what]())
 
 
 @app.command()

@@ -66,3 +66,17 @@ def test_rank_says_which_to_train_and_what_size_would_choose(untrained_, project
         (2, "./models.py:a", 193 * 5),
         (None, "./models.py:c", None),
     ]
+
+
+def test_a_ranking_of_networks_that_were_not_asked_the_same_says_so(untrained_, project):
+    made = "def net{0}():\n    return nn.Sequential(nn.Flatten(), nn.Linear(192, {0}))\n"
+    (project / "models.py").write_text("from torch import nn\n" + "".join(map(made.format, (5, 3, 9))))
+    told = "careful: the networks have 3, 5 or 9 outputs, and each was judged on as many classes; --classes 3 or --data"
+    command = ("score", "--rank", "./models.py", *SHAPE, "--proxy", "grad_norm")
+    for more in ((), ("--json",)):
+        code, out, err = untrained_(*command, *more)
+        assert (code, err) == (0, f"{told} asks all the same\n")
+    assert [row["place"] for row in json.loads(out)] == [1, 2, 3]
+    for asked in (("--classes", "3"), ("--data", "noise", "--classes", "3")):
+        code, _, err = untrained_(*command, *asked)
+        assert (code, err) == (0, "")

@@ -127,3 +127,14 @@ def test_list(untrained_, what, some, monkeypatch):
     assert all(line.startswith("  ") and len(line) <= 80 for line in lines)  # also where a line goes on below
     everything = json.loads(untrained_("list", "--json")[1])
     assert everything[what] == rows
+
+
+def test_a_list_of_everything_is_an_overview_that_says_how_to_read_more(untrained_, monkeypatch):
+    everything = json.loads(untrained_("list", "--json")[1])
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = untrained_("list")
+    assert code == 0
+    assert len(out.splitlines()) <= 60  # a page: what is known of each takes ten
+    for room, rows in everything.items():
+        assert f"{room} ({len(rows)}); more: untrained list {room}\n" in out
+        assert {row["name"] for row in rows} <= set(out.replace(",", " ").split())

@@ -34,6 +34,19 @@ def test_a_network_of_the_users_own_is_trained_and_reported(untrained_, project)
     )
 
 
+def test_fewer_pictures_than_a_batch_are_told_with_a_batch_that_is_smaller(untrained_, project):
+    (project / "net.py").write_text(NET)
+    ask = ("train", "./net.py:make", "--data", archive(project), "--input-shape", "1x6x6", "--epochs", "1")
+    shown = " ".join(untrained_(*ask, "--run", "few")[1].split())
+    said = r'careful: batches of 64 are more than the 42 samples to learn from, .*; more steps: --recipe "([^"]+)"'
+    (better,) = re.findall(said, shown)
+    assert better == "quick(epochs=1,batch=8)"
+    code, out, _ = untrained_(*ask[:-2], "--recipe", better, "--run", "more")
+    assert code == 0
+    assert "careful" not in out
+    assert "after 1 epoch," in out
+
+
 def test_the_progress_says_epoch_loss_and_accuracy(untrained_, project):
     (project / "net.py").write_text(NET)
     ask = ("train", "./net.py:make", "--data", archive(project), "--input-shape", "1x6x6", "--epochs", "2")
@@ -100,10 +113,17 @@ def test_wrong_requests_are_answered_in_one_line(untrained_):
 
 def test_the_search_confirms_where_the_data_are_the_users_own(untrained_, project):
     own = [archive(project) if word == "noise" else word for word in SEARCH]
-    _, out, _ = untrained_(*own, "--confirm", "2", "--workers", "1")
+    own += ["--max-params", "1M", "--workers", "1"]
+    _, out, _ = untrained_(*own, "--confirm", "2")
     assert "than chosen at random" in out
-    assert "--confirm 2" in (project / "run" / "report.html").read_text()
-    _, out, _ = untrained_(*own, "--no-confirm", "--workers", "1")
+    page = (project / "run" / "report.html").read_text()
+    assert "--confirm 2" in page
+    settings = page[page.index("<h2>Settings") :]
+    assert re.search(r"max params</dt>\s*<dd>1M<", settings)
+    assert re.search(r"confirmed by</dt>\s*<dd>2 short trainings of each kind<", settings)
+    _, out, _ = untrained_(*own, "--no-confirm")
     assert "than chosen" not in out
-    assert "--no-confirm" in (project / "run" / "report.html").read_text()
+    page = (project / "run" / "report.html").read_text()
+    assert "--no-confirm" in page
+    assert "confirmed by" not in page
     assert "noise has nothing to learn from" in wrong(untrained_(*SEARCH[:-1], "other", "--confirm", "2"))

@@ -21,6 +21,8 @@ WRONG = {
     "score ARCH --space nasbench": "no space is called 'nasbench'; did you mean nasbench201 or nasbench101",
     "score ARCH --data cifar": "no data set is called 'cifar'; did you mean cifar10 or cifar100?",
     "score ARCH --device gpu": "device 'gpu' cannot be used on this machine; try cpu",
+    "score ./no.py:net": "there is no file no.py; give the path as you would to python",
+    "score ./mine.py:mke": "is called 'mke'; did you mean make or mynet?",
     "score ./mine.py:make": "say what ./mine.py:make takes as input: --input-shape 3x224x224",
     "score ./mine.py:make --input-shape 3,32,32": "impossible input shape '3,32,32'; write channels x height x width",
     "score ./mine.py:make --input-shape 3x0x32": "impossible input shape '3x0x32'",

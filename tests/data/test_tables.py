@@ -137,6 +137,28 @@ def test_a_split_by_time_judges_the_last_rows_and_does_not_show_the_time(tmp_pat
     assert "hour: dropped: it orders the split" in said(source.card())
 
 
+@pytest.mark.parametrize(
+    ("name", "moment", "looks"),
+    [
+        ("day", "2014-10-{:02d}", True),
+        ("seen", "2014-10-21T07:{:02d}:00Z", True),
+        ("event_timestamp", "14139{:02d}", True),  # by its name
+        ("update", "{}", False),
+        ("words", "2014-10-21 or {}", False),
+    ],
+)
+def test_the_card_of_a_table_with_dates_proposes_to_split_by_them(tmp_path, name, moment, looks):
+    rows = [(*row, moment.format(1 + i % 28)) for i, row in enumerate(log())]
+    path = write(tmp_path / "dated.csv", lines(rows), f"{HEADER},{name}")
+    proposed = opened(path).card().facts.get("proposed", "")
+    assert proposed.startswith(f"time={name} after the ? of --data ({name} looks like a date") == looks
+    if looks:
+        assert "proposed" not in opened(path, f"?time={name}").card().facts
+        assert "proposed" not in opened(path, f"?drop={name}").card().facts
+    else:
+        assert not proposed
+
+
 def test_equal_moments_keep_the_order_of_the_file(tmp_path):
     rows = [(*r, 7) for r in log()]
     found = places(rows_of(opened(write(tmp_path / "same.csv", lines(rows), HEADER + ",hour"), "?time=hour")))

@@ -103,6 +103,17 @@ def test_a_factory_that_is_none(user_file, name, wanted):
     assert "\n" not in str(caught.value)
 
 
+def test_who_mistypes_a_name_is_told_what_the_file_makes_not_what_it_imports(tmp_path):
+    path = tmp_path / f"nets_{uuid4().hex}.py"
+    path.write_text("import os.path\nfrom torch import nn as layers\nwide = 3\nmake = lambda: layers.Linear(4, 2)\n")
+    with pytest.raises(UsageError, match=r"is called 'xyz'; there are: make, wide$"):
+        score(f"{path}:xyz", "params", input_shape=(4,))
+    path = tmp_path / f"nets_{uuid4().hex}.py"  # where all is imported, that is all there is
+    path.write_text("from torch import nn\nfrom torch.nn import Linear\n")
+    with pytest.raises(UsageError, match=r"is called 'xyz'; there are: Linear, nn$"):
+        score(f"{path}:xyz", "params", input_shape=(4,))
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [

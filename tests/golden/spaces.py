@@ -26,13 +26,20 @@ def golden() -> dict[str, Any]:
 
 
 def sequence(shape: tuple[int, ...], start: int = 0) -> Tensor:
-    """u(start), u(start + 1), ... in the given shape: a fixed hash of the position, in [-1, 1)."""
-    x = (np.arange(start + 1, start + 1 + prod(shape), dtype=np.uint64) * 2654435761) & 0xFFFFFFFF
+    """u(start), u(start + 1), ... in the given shape."""
+    stop = start + prod(shape)
+    return _first(1 << stop.bit_length())[start:stop].reshape(shape)
+
+
+@cache
+def _first(count: int) -> Tensor:
+    """u(0), u(1), ...: a fixed hash of the position, in [-1, 1). Every weight of a network is the beginning of it."""
+    x = (np.arange(1, count + 1, dtype=np.uint64) * 2654435761) & 0xFFFFFFFF
     for _ in range(2):
         x ^= x >> np.uint64(16)
         x = (x * 0x45D9F3B) & 0xFFFFFFFF
     x ^= x >> np.uint64(16)
-    return torch.from_numpy(2 * x.astype(np.float64) / 2**32 - 1).reshape(shape)
+    return torch.from_numpy(2 * x.astype(np.float64) / 2**32 - 1)
 
 
 def fill(model: nn.Module) -> nn.Module:
@@ -59,7 +66,7 @@ def _weight(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
 
 def inputs(shape: list[int]) -> Tensor:
     """The golden input of this shape, samples first."""
-    return sequence(tuple(shape), start=77)
+    return sequence(tuple(shape), start=77).clone()  # for networks that write into it
 
 
 def run(model: nn.Module, x: Tensor) -> tuple[Tensor, int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.strategies.helpers import contents, find, timeless, tiny
 from untrained import load_space
@@ -21,7 +22,8 @@ from untrained.studies._scores import Crew, scored
 
 GPU = "cuda:77"  # a device that no machine has
 NAMED = "nasbench201(channels=2,cells=1)"
-SAID = "device 'cuda:77' cannot be used on this machine; try cpu, cuda or mps"
+THERE = ["cpu", *["cuda"] * torch.cuda.is_available(), *["mps"] * torch.backends.mps.is_available()]
+SAID = f"device 'cuda:77' cannot be used on this machine; try {' or '.join(THERE)}"
 
 
 def moved(folder: Path) -> Path:

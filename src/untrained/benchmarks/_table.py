@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from untrained._numbers import counted
 from untrained.benchmarks import _parquet
 from untrained.errors import UsageError, unknown
 from untrained.types import Arch
@@ -106,7 +107,9 @@ class Table:
     def about(self) -> str:
         size = f"{self.size:,}" if self.size < 1e9 else f"about {self.size:.1e}"
         held = f"{self.rows:,} of {size} architectures"
-        return f"{held}, {len(self.metrics)} metrics, {len(self.scores)} scores by proxies of others"
+        return (
+            f"{held}, {counted(len(self.metrics), 'metric')}, {counted(len(self.scores), 'score')} by proxies of others"
+        )
 
     def __len__(self) -> int:
         return self.rows

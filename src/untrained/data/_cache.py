@@ -85,7 +85,7 @@ def _write(listing: Listing, shape: tuple[int, ...], array: Path, facts: Path) -
         if need > free:
             raise UsageError(
                 f"{listing.title} in {height}x{width} takes {quantity(need)}B, and {array.parent} has "
-                f"{quantity(free)}B; choose a smaller --input-size or another --data-root"
+                f"{quantity(free)}B; choose a smaller --input-size (train, score: --input-shape) or another --data-root"
             )
         with written_whole(array) as part, part.open("wb") as file:
             _header(file, (len(listing.entries), height, width, channels))

@@ -12,18 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from untrained.data._options import Options
-from untrained.data._values import numbers, texts
+from untrained.data._values import numbers, texts, times
 from untrained.errors import SHOWN, UsageError, unknown
 
 LABELS = ("label", "click", "clicked", "target")
 FEW = 20
 ENDS_IN_ID = re.compile(r"(^|_)id$|(?<=[a-z])I[dD]$|(^|_)ID$")  # user_id, itemId, but not bid
+SAYS_DATE = re.compile(r"(^|_)(date|datetime|timestamp)$", re.IGNORECASE)
 MOSTLY = 0.9  # the share of values that decides what a column is
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The label, the time, and the columns that a network sees; `logs` are those of the dense ones that are tamed."""
+    """The label, the time, and the columns that a network sees; `logs` are those of the dense ones that are tamed,
+    `dated` those that look like moments and were not named one."""
 
     label: str
     time: str
@@ -31,6 +33,7 @@ class Roles:
     categorical: tuple[str, ...]
     logs: frozenset[str]
     dropped: tuple[tuple[str, str], ...]
+    dated: tuple[str, ...]
 
 
 def roles(columns: Sequence[str], head: pa.RecordBatch, options: Options) -> Roles:
@@ -49,7 +52,8 @@ def roles(columns: Sequence[str], head: pa.RecordBatch, options: Options) -> Rol
                                                                 and _is_dense(name, head[name]))]  # fmt: skip
     logs = {name for name in dense if options.log == "all" or (options.log == "counts" and _is_whole(head[name]))}
     categorical = [name for name in left if name not in dense]
-    return Roles(label, options.time, tuple(dense), tuple(categorical), frozenset(logs), tuple(dropped))
+    dated = [name for name in left if _is_date(name, head[name])]
+    return Roles(label, options.time, tuple(dense), tuple(categorical), frozenset(logs), tuple(dropped), tuple(dated))
 
 
 def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
@@ -61,6 +65,16 @@ def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
         return found[0]
     listed = ", ".join(columns[:SHOWN]) + (f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else "")
     raise UsageError(f"say which column is the label, such as --label click; there are: {listed}")
+
+
+def _is_date(name: str, column: pa.Array) -> bool:
+    """By its type, by its name, or by texts of which each is a date; numbers alone may be anything."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type) or SAYS_DATE.search(name):
+        return True
+    try:
+        return bool(numbers(column)[1].any() and len(times(column, name)))
+    except (UsageError, pa.ArrowException):  # a text that is no date, bytes that are no text
+        return False
 
 
 def _is_dense(name: str, column: pa.Array) -> bool:

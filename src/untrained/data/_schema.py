@@ -71,6 +71,7 @@ class Schema:
     bad: int
     bad_rows: tuple[str, ...]  # the first few
     missing: tuple[str, ...]  # texts that stand for a missing value
+    dated: tuple[str, ...] = ()  # columns that look like moments, and do not order the split
 
     @property
     def vocabularies(self) -> tuple[int, ...]:

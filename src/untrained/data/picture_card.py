@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 
+from untrained._numbers import counted
 from untrained.data._cache import Facts
 from untrained.data._listing import PARTS, Listing
 from untrained.data.parts import TRAIN
@@ -81,7 +82,7 @@ def picture_card(listing: Listing, facts: Facts, shape: tuple[int, ...]) -> Pict
         size,
         f"shorter sides have {side:g} pixels in the middle{capped}",
         batch,
-        f"{-(-parts[TRAIN] // batch):,} steps in a pass over {parts[TRAIN]:,} pictures",
+        f"{counted(-(-parts[TRAIN] // batch), 'step')} in a pass over {counted(parts[TRAIN], 'picture')}",
         tuple(sorted((*listing.problems, *((names[place], why) for place, why in remarked)))),
     )
 

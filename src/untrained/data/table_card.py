@@ -38,6 +38,10 @@ def table_card(name: str, schema: Schema) -> TableCard:
         "columns": f"{len(schema.dense)} dense, {len(schema.identifiers)} identifiers, {len(schema.dropped)} dropped",
         "bad rows": f"{schema.bad:,}" + (", left out" if schema.bad else ""),
     }
+    if schema.dated:
+        first, *more = schema.dated
+        looks = f"{', '.join((first, *more))} look{'' if more else 's'} like a date"
+        facts["proposed"] = f"time={first} after the ? of --data ({looks}; the last rows are judged then)"
     rows_of = [_dense(column) for column in schema.dense] + [_identifiers(c, schema.floor) for c in schema.identifiers]
     text = [(c.name, f"{c.text:,} values are text and count as missing") for c in schema.dense if c.text]
     dropped = [(column, f"dropped: {why}") for column, why in schema.dropped]

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from untrained._numbers import counted
 from untrained.engine._pool import Answered, Died, Event, Ready, Refused
 from untrained.engine.measure import Blanks, Job
 from untrained.errors import UsageError
@@ -65,7 +66,9 @@ class RayCrew:
         room = int(ray.cluster_resources().get("CPU", 0))
         if workers > room and not job.device.startswith("cuda"):
             self.close()
-            raise UsageError(f"the Ray cluster at {address!r} has room for {room} workers: --workers {max(room, 1)}")
+            raise UsageError(
+                f"the Ray cluster at {address!r} has room for {counted(room, 'worker')}: --workers {max(room, 1)}"
+            )
         self._job, self._at_once = ray.put(job), job.population
         share = min(1.0, ray.cluster_resources().get("GPU", 0.0) / workers)  # Ray shows each actor its own GPU
         needs = {"num_gpus": share} if job.device.startswith("cuda") else {"num_cpus": 1}

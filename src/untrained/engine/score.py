@@ -109,6 +109,7 @@ def subject_of(what: Any, space: str | Space, device: str, warm: bool = False) -
         arch, task = Arch("timm", (("network", what),), what), replace(_OWN, input_shape=input_shape(what))
         return Subject(arch, task, lambda task: made(what, task.num_classes), stored=False)
     if isinstance(what, str) and names_file(what):
+        from_file(what)  # whoever mistyped a name hears that first
         arch = Arch("factory", (("factory", what),), what)
         return Subject(arch, _OWN, lambda task: _made(what), stored=False)
     if isinstance(what, str):

@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any
 
 from untrained import __version__
-from untrained._numbers import measured, quantity
+from untrained._numbers import counted, measured, quantity
 from untrained._onnx import TOLERANCE
 from untrained.data._schema import VOCABULARIES, Schema
 from untrained.exports.subject import Found
@@ -110,7 +110,7 @@ def _shape(found: Found) -> str:
     task = found.task
     if len(task.input_shape) == 3:
         channels, height, width = task.input_shape
-        pixels = f"{width} x {height} pixels and {channels} channel{'s' * (channels > 1)}"
+        pixels = f"{width} x {height} pixels and {counted(channels, 'channel')}"
         return f"Reads pictures of {pixels}, tells {task.num_classes} classes apart."
     if found.schema:
         kinds = {"numbers": len(found.schema.dense), "identifiers": len(found.schema.identifiers)}
@@ -187,7 +187,7 @@ def _quality(found: Found) -> str:
     if "accuracy" not in facts:
         return f"Not known: the weights come from {found.weights}, which says nothing about it."
     samples = facts.get("samples") or {}
-    on = f" of {samples['test']:,} samples" if "test" in samples else ""
+    on = f" of {counted(samples['test'], 'sample')}" if "test" in samples else ""
     learned = f", {samples['train']:,} to learn from" if "train" in samples else ""
     return f"{_reached(facts)} on the test part of {found.data}{on}, which was looked at once{learned}."
 
@@ -207,7 +207,7 @@ def _speed(found: Found, facts: Facts) -> str:
         beside = f" The limit of the search was {asked['asked']}." if asked else ""
         lines.append(
             f"`model.onnx` takes {measured('max_latency', took.seconds)} for {took.batch} sample on this machine's CPU "
-            f"({took.threads} thread{'s' * (took.threads > 1)}, median of {took.runs} runs after {took.warm_up} more)."
+            f"({counted(took.threads, 'thread')}, median of {took.runs} runs after {took.warm_up} more)."
             f"{beside}"
         )
     for name, row in limits.items():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
+from untrained._numbers import counted
 from untrained.reports._html import cell, code, paragraph, section, table
 from untrained.reports.summary import Summary
 from untrained.studies.confirm import Group
@@ -22,8 +23,8 @@ def confirmed(summary: Summary) -> str:
     winner = f"<p>{escape(found.won)}: {code(found.winner)}</p>"
     held = "judged by AUC on the validation part" if found.entries else "a fifth of them held out and judged"
     note = (
-        f"Each was trained for {found.epochs} epochs on {found.samples:,} samples of {found.data}, {held}. The "
-        "intervals take the networks of a group as drawn by chance and tell nothing of longer trainings."
+        f"Each was trained for {counted(found.epochs, 'epoch')} on {found.samples:,} samples of {found.data}, {held}. "
+        "The intervals take the networks of a group as drawn by chance and tell nothing of longer trainings."
     )
     trained = section("Confirmed by training", *map(paragraph, found.lines), rows, winner, paragraph(note, "note"))
     return trained + _references(found.entries)

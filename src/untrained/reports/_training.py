@@ -7,6 +7,7 @@ Reads a `Trained` and turns it into text. Knows nothing of networks or how they 
 from html import escape
 
 from untrained import _numbers
+from untrained._numbers import counted
 from untrained.papers._item import Curve, Picture
 from untrained.reports._figure import figure
 from untrained.reports._heat import heat
@@ -32,8 +33,7 @@ def trained(found: Trained | None) -> str:
 
 def headline(found: Trained) -> str:
     """`Test accuracy 98.2 % after 30 epochs, 73.3 k parameters.`"""
-    epochs = len(found.curve)
-    after = f"{epochs} epoch{'s' * (epochs != 1)}" if epochs else "part of an epoch"
+    after = counted(len(found.curve), "epoch") if found.curve else "part of an epoch"
     said = f"log loss {_log_loss(found.loss, found.auc)}" if found.of_clicks else f"accuracy {_percent(found.accuracy)}"
     return f"Test {said} after {after}, {_numbers.quantity(found.params)} parameters."
 
@@ -61,10 +61,10 @@ def _result(found: Trained) -> str:
     )
     entropy = found.normalised_entropy
     told = {
-        f"Test {name}": f"{test} of {parts['test']:,} samples",
+        f"Test {name}": f"{test} of {counted(parts['test'], 'sample')}",
         **({"Of always saying the mean": f"{_percent(entropy)} of its log loss"} if entropy is not None else {}),
-        f"Validation {name}": f"{val} of {parts['val']:,} samples",
-        "Learned from": f"{parts['train']:,} samples",
+        f"Validation {name}": f"{val} of {counted(parts['val'], 'sample')}",
+        "Learned from": counted(parts["train"], "sample"),
         "Recipe": found.asked.recipe["name"],
         "Data": found.asked.data,
         "Time": _numbers.duration(found.seconds),

@@ -115,7 +115,8 @@ def failed(trust: Trust) -> str:
     lines = [_group(dict(failures), names, kinds) for failures, names in groups]
     some = sum(map(len, alike.values()))
     note = (
-        f"{some:,} of {len(trust.judged):,} proxies could not score every one of {len(trust.archs):,} architectures. "
+        f"{some:,} of {len(trust.judged):,} proxies could not score every one of "
+        f"{_numbers.counted(len(trust.archs), 'architecture')}. "
         "What has no score takes no part, for that proxy alone."
     )
     return section("What failed", paragraph(note, "note"), table("", head, lines))

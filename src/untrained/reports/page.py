@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from untrained import _numbers
+from untrained._numbers import counted
 from untrained.reports._beliefs import beliefs
 from untrained.reports._confirmed import confirmed
 from untrained.reports._course import course, front, limits
@@ -55,10 +56,10 @@ def _header(summary: Summary) -> str:
 
 def _searched(summary: Summary) -> str:
     """Where the architectures come from, and how many of those tried have no score."""
-    of = f" of {summary.space_size:,}" if summary.space_size else ""
     tried, failed = len(summary.ranking) + len(summary.failed), len(summary.failed)
     without = f"; {failed:,} of them {'has' if failed == 1 else 'have'} no score" if failed else ""
-    told = f"Tried {tried:,}{of} architectures of the space {summary.space}{without}."
+    of = f"{tried:,} of {summary.space_size:,} architectures" if summary.space_size else counted(tried, "architecture")
+    told = f"Tried {of} of the space {summary.space}{without}."
     return f"{summary.screened} {told}" if summary.screened else told
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained._files import write_whole
+from untrained._numbers import counted
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.papers import _item
@@ -17,6 +18,7 @@ from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, 
 from untrained.spaces import Space, load_space
 from untrained.spaces._sketch import Sketch
 from untrained.strategies import _trace
+from untrained.strategies._bounds import LIMITS
 from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run
 from untrained.strategies.nsga2 import pareto_front
@@ -78,6 +80,8 @@ def summarise(run: Run, records: list[Record]) -> Summary:
             "budget": run.asked(),
             **({"input size": str(settings.input_size)} if settings.input_size else {}),
             **({"warm-up": settings.warm_up} if settings.warm_up else {}),
+            **{name.replace("_", " "): said for name in LIMITS if (said := getattr(settings, name)) is not None},
+            **({"confirmed by": f"{counted(run.confirm, 'short training')} of each kind"} if run.confirm else {}),
         },
         versions=run.versions,
         cost={

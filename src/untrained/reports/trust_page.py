@@ -76,8 +76,8 @@ def _header(trust: Trust) -> str:
     """The verdict, what was compared with what, and what a reader must know."""
     seeds = f", {trust.seeds} seeds each" if trust.seeds > 1 else ""
     what = (
-        f"{len(trust.judged):,} proxies and baselines on {len(trust.archs):,} architectures of the space {trust.space}"
-        f"{seeds}. The truth is {trust.truth_about}."
+        f"{len(trust.judged):,} proxies and baselines on {_numbers.counted(len(trust.archs), 'architecture')} of the "
+        f"space {trust.space}{seeds}. The truth is {trust.truth_about}."
     )
     notes = [paragraph(note, "note") for note in trust.notes]
     advice = [paragraph(trust.advice)] if trust.advice else []

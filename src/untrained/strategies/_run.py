@@ -11,6 +11,7 @@ from typing import Any
 
 from untrained import __version__
 from untrained._files import free, run_folder, write_whole
+from untrained._numbers import counted
 from untrained._typed import options
 from untrained.engine import Cost
 from untrained.engine.measure import Start
@@ -104,13 +105,13 @@ class Run:
 
     def asked(self) -> str:
         """When to stop, in words."""
-        count = [f"{self.budget:,} architectures"] if self.budget else []
+        count = [counted(self.budget, "architecture")] if self.budget else []
         stable = [f"until the best {self.top} are stable for {self.stable:,} architectures"] if self.stable else []
         return ", ".join(count + ([self.time] if self.time else []) + stable)
 
     def screened(self, pool: int, kept: int) -> str:
         """What the screen did, in a sentence; empty where there was none."""
-        by = f"Screened {pool:,} architectures by {self.settings.screen} and kept the best {kept:,}."
+        by = f"Screened {counted(pool, 'architecture')} by {self.settings.screen} and kept the best {kept:,}."
         return by if self.settings.screen else ""
 
     @property

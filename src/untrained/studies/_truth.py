@@ -4,6 +4,7 @@ with them."""
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from untrained._numbers import counted
 from untrained.benchmarks import Metric, Table, benchmark_of, open_table
 from untrained.data import Source, load
 from untrained.engine.score import DEFAULT_DATA
@@ -33,7 +34,7 @@ class Truth:
         metric = self.metric
         split = {"val": "validation", None: ""}.get(metric.split, metric.split or "")
         parts = (split, metric.kind, f"on {metric.dataset}" if metric.dataset else "", metric.variant)
-        epochs = f"after {metric.epochs} epochs" if metric.epochs else ""
+        epochs = f"after {counted(metric.epochs, 'epoch')}" if metric.epochs else ""
         return " ".join(part for part in (*parts, epochs) if part)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from untrained._numbers import counted
 from untrained._typed import options
 from untrained.data import load
 from untrained.engine.measure import told_apart
@@ -76,17 +77,18 @@ def calibrate(
     asked: dict[str, Any] = {"space": space, "proxy": proxy, "data": data, "trainings": trainings, "epochs": epochs}
     asked |= {"samples": samples, "seed": seed, "device": device, "run": str(folder)}
     chosen, reaching = recommended(rows), "AUC" if source.task.loss == "bce" else "accuracy"
+    trained_for = counted(epochs, "epoch")
     return Trust(
         title=f"{space} on {data}: which proxy?",
         command=f"untrained calibrate {options(calibrate, asked)}",
         space=space,
-        truth_about=f"held-out {reaching} on {data} after {epochs} epochs",
+        truth_about=f"held-out {reaching} on {data} after {trained_for}",
         truth_unit="%",
         archs=tuple(map(str, archs)),
         truth=tuple(truth),
         judged=rows,
         notes=(
-            f"{len(archs)} architectures, spread over the sizes of the space, were trained for {epochs} epochs on "
+            f"{len(archs)} architectures, spread over the sizes of the space, were trained for {trained_for} on "
             f"{min(samples, len(source.batch(samples)))} samples, a fifth of them held out.",
             _caution(rows, len(archs), reaching),
         ),

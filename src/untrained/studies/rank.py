@@ -51,6 +51,16 @@ class Ranked:
         standings = self._ranking(proxy).standings
         return str(standings[0].arch) if standings else None
 
+    @property
+    def caution(self) -> str:
+        """What to beware of, in a line: networks that were not asked the same. Empty where they were."""
+        judged = (r for r in self.records if r.proxy == self.proxies[0].label and r.value is not None)
+        outputs = sorted({record.task.num_classes for record in judged})
+        if len(outputs) < 2:
+            return ""
+        told = f"the networks have {', '.join(map(str, outputs[:-1]))} or {outputs[-1]} outputs"
+        return f"{told}, and each was judged on as many classes; --classes {outputs[0]} or --data asks all the same"
+
     def _ranking(self, proxy: Proxy) -> Any:
         return ranking(self.records, proxy.measure, proxy.higher_is_better)
 

@@ -5,7 +5,7 @@
 falls like a cosine, batches of 512, any paths.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import cos, pi
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -31,6 +31,11 @@ class Plan:
     def __post_init__(self) -> None:
         if min(self.batch, self.passes) < 1 or not self.rate > 0:
             raise UsageError("a warm-up needs a batch of at least 1, at least 1 pass and a rate above 0: 10%(batch=64)")
+
+    def said(self, usual: str) -> str:
+        """What people type to get this plan instead of the usual preset."""
+        lines = ((line.name, getattr(self, line.name)) for line in fields(self))
+        return ",".join(f"{name}={value}" for name, value in lines if value != getattr(PRESETS[usual], name))
 
     def optimiser_of(self, model: nn.Module) -> torch.optim.Optimizer:
         trainable = [p for p in model.parameters() if p.requires_grad]

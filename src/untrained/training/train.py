@@ -126,8 +126,8 @@ def _told(trainer: Trainer, folder: Path) -> Iterator[None]:
         raise Interrupted(f"stopped by Ctrl-C {at}; {kept}") from None
     except Diverged as why:
         (folder / CHECKPOINT).unlink(missing_ok=True)
-        lower = f"{trainer.recipe.name}(rate={trainer.recipe.rate / 10:g})"
-        raise UsageError(f"{why}; try a lower rate: --recipe '{lower}'") from None
+        lower = trainer.recipe.configured(rate=float(f"{trainer.recipe.rate / 10:g}"))
+        raise UsageError(f"{why}; try a lower rate: --recipe '{lower.label}'") from None
 
 
 def _tell(trainer: Trainer, watch: Watcher | None, board: Board | None) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untrained._files import free, reading_study, run_folder, write_whole
+from untrained.data.picture_card import proposed_batch
 from untrained.errors import UsageError
+from untrained.training.recipes import labelled
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -75,6 +77,16 @@ class Trained:
     normalised_entropy: float | None = None
     folder: str = ""
     model: "nn.Module | None" = field(default=None, compare=False)
+
+    @property
+    def caution(self) -> str:
+        """What to do otherwise, in a line, where all samples were a single batch; empty elsewhere."""
+        batch, there = self.asked.recipe["batch"], self.samples["train"]
+        better = proposed_batch(there, 1)
+        if not better < there < batch:
+            return ""
+        told = f"batches of {batch} are more than the {there} samples to learn from, so that an epoch was one step"
+        return f'{told}; more steps: --recipe "{labelled({**self.asked.recipe, "batch": better})}"'
 
     @property
     def of_clicks(self) -> bool:
