@@ -249,7 +249,7 @@ class Wait(nn.Module):
         self.steps = steps
 
     def forward(self, x):
-        time.sleep(0.005 * self.steps)
+        time.sleep(0.01 * self.steps)
         for _ in range(self.steps):
             x = x + 1
         return x
@@ -272,8 +272,9 @@ print(json.dumps({text: median(found[text] for found in rounds) for text in netw
 """
 
 
+@pytest.mark.alone
 def test_every_winner_keeps_to_a_limit_of_latency_when_a_fresh_process_measures_it(tmp_path, monkeypatch):
-    """Networks of 10, 20, 30 and 40 ms under a limit of 22.5 ms; the slowest have the most parameters, which decide.
+    """Networks of 20, 40, 60 and 80 ms under a limit of 50 ms; the slowest have the most parameters, which decide.
     They sleep, because a busy machine makes a sleeper late by a little, but one that computes by as much as it likes.
     Rounds are spread over time, so that a burst of other work hits no network in most of them."""
     monkeypatch.chdir(tmp_path)
@@ -281,11 +282,11 @@ def test_every_winner_keeps_to_a_limit_of_latency_when_a_fresh_process_measures_
     monkeypatch.setattr(_bounds, "CAREFUL", 5)
     Path("waiting.py").write_text(WAITING)
     options = {"data": "noise", "run": "run", "budget": 6, "workers": 1}
-    found = search("./waiting.py:waiting", "params", max_latency="22.5ms@cpu", **options)
+    found = search("./waiting.py:waiting", "params", max_latency="50ms@cpu", **options)
     winners = [str(standing.arch) for standing in found.ranking.standings[: _bounds.TOP]]
     assert len(winners) >= 3
     assert found.run.limits[0]["rejected"] > 0  # half of the space is too slow
     shown = subprocess.run([sys.executable, "-c", AGAIN, *winners], capture_output=True, text=True, check=True).stdout
     again = json.loads(shown)
     assert set(again) == set(winners)
-    assert max(again.values()) <= 1.15 * 0.0225
+    assert max(again.values()) <= 1.15 * 0.05

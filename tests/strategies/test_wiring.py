@@ -274,6 +274,7 @@ print(Stopwatch(threads=int(sys.argv[3]), runs=60)(network, space.task.input_sha
 """
 
 
+@pytest.mark.alone
 def test_a_latency_limit_is_kept_when_the_best_is_measured_in_a_fresh_process(tmp_path, monkeypatch):
     """The limit lies far from every network of the space, since a busy machine takes half as long again, or more: four
     times what three layers take, a quarter of what 48 take, which have the most parameters."""
