@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Mapping
 from hashlib import sha256
+from inspect import isclass, isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -40,18 +41,23 @@ def from_file(name: str) -> Any:
         raise half_a_name(name, "the object")
     module = _from_path(Path(where)) if where.endswith(".py") or "/" in where else _from_module(where)
     if not hasattr(module, attribute):
-        raise unknown(f"object in {where}", attribute, _defined(module))
+        public = [name for name in vars(module) if not name.startswith("_")]
+        raise unknown(f"object in {where}", attribute, _made_here(module) or public)
     return getattr(module, attribute)
 
 
-def _defined(module: ModuleType) -> list[str]:
-    """The public names that a module makes itself; all of them where it only imports, or has no source to read."""
-    public = [name for name in vars(module) if not name.startswith("_")]
+def _made_here(module: ModuleType) -> dict[str, Any]:
+    """The public objects that a module makes itself, in its order: nothing that it imports."""
     path = getattr(module, "__file__", None) or ""
     tree = ast.parse(Path(path).read_bytes() if path.endswith(".py") else b"")
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    taken = {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
-    return [name for name in public if name not in taken] or public
+    imported = {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
+
+    def own(name: str, thing: Any) -> bool:
+        foreign = (isfunction(thing) or isclass(thing)) and thing.__module__ != module.__name__  # by import *
+        return not (name.startswith("_") or name in imported or foreign)
+
+    return {name: thing for name, thing in vars(module).items() if own(name, thing)}
 
 
 def half_a_name(name: str, what: str) -> UsageError:
@@ -71,9 +77,7 @@ def path_instead(text: str) -> UsageError | None:
 
 def members(path: Path) -> dict[str, Any]:
     """The public objects that a user's file defines itself, in its order."""
-    module = _from_path(path)
-    own = {name: thing for name, thing in vars(module).items() if not name.startswith("_")}
-    return {name: thing for name, thing in own.items() if getattr(thing, "__module__", None) == module.__name__}
+    return _made_here(_from_path(path))
 
 
 def loaded(name: str, known: Mapping[str, T], kind: type[T], what: str, decorator: str) -> tuple[T, dict[str, Any]]:

@@ -15,7 +15,7 @@ from untrained.studies import rank
 MODELS = """
     from functools import partial
     from torch import nn
-    from torch.nn import Linear
+    from torch.nn import *
 
     calls = []
 
@@ -45,7 +45,7 @@ MODELS = """
     def _hidden():
         return net(100)
 
-    other = partial(net, 200)
+    widest = partial(net, 200)
 """
 
 
@@ -70,30 +70,30 @@ def models(tmp_path, monkeypatch):
 def test_all_factories_of_a_file_in_the_order_of_the_proxy(models):
     found = rank([models], ["params"], "noise", input_shape=(3, 2, 2))
     rows = found.rows()
-    assert [(row["place"], row["arch"], row["params"]) for row in rows[:3]] == [
-        (1, f"{models}:large", params(8)),
-        (2, f"{models}:Middle", params(5)),
-        (3, f"{models}:small", params(3)),
+    assert [(row["place"], row["arch"], row["params"]) for row in rows[:4]] == [
+        (1, f"{models}:widest", params(200)),
+        (2, f"{models}:large", params(8)),
+        (3, f"{models}:Middle", params(5)),
+        (4, f"{models}:small", params(3)),
     ]
     why = "ValueError: no such file: weights.bin"
-    assert rows[3:] == [{"place": None, "arch": f"{models}:broken", "params": None, "flops": None, "error": why}]
-    assert found.first_by(found.proxies[0]) == f"{models}:large"
+    assert rows[4:] == [{"place": None, "arch": f"{models}:broken", "params": None, "flops": None, "error": why}]
+    assert found.first_by(found.proxies[0]) == f"{models}:widest"
 
 
 def test_the_first_proxy_decides_in_its_own_direction_with_the_sizes_beside_it(models):
     found = rank([models], ["grad_norm", "params"], "noise", input_shape=(3, 2, 2), seeds=2)
     assert [proxy.label for proxy in found.proxies] == ["grad_norm", "params", "flops"]
     by_hand: dict[str, list[float]] = {}
-    for record in score(
-        [f"{models}:{n}" for n in ("small", "large", "Middle")], ["grad_norm"], "noise", input_shape=(3, 2, 2), seeds=2
-    ):
+    names = [f"{models}:{name}" for name in ("small", "large", "Middle", "widest")]
+    for record in score(names, ["grad_norm"], "noise", input_shape=(3, 2, 2), seeds=2):
         by_hand.setdefault(str(record.arch), []).append(record.value)
     means = {name: sum(values) / 2 for name, values in by_hand.items()}
-    rows = found.rows()[:3]
+    rows = found.rows()[:4]
     assert [row["arch"] for row in rows] == sorted(means, key=means.get, reverse=True)
     assert [row["grad_norm"] for row in rows] == pytest.approx(sorted(means.values(), reverse=True))
-    down = rank([models], [slight], "noise", input_shape=(3, 2, 2)).rows()[:3]
-    assert [row["slight"] for row in down] == [params(3), params(5), params(8)]
+    down = rank([models], [slight], "noise", input_shape=(3, 2, 2)).rows()[:4]
+    assert [row["slight"] for row in down] == [params(3), params(5), params(8), params(200)]
 
 
 def test_who_tells_too_few_classes_apart_has_no_place(models):

@@ -1,14 +1,16 @@
 """`rank(...)`: which of these networks should be trained first? Every factory in a file, or every network that a name
 stands for, judged on the same data, with the sizes beside the proxy.
 
-A factory is a public function or a class of modules that can be called without arguments; each is called once to see
-whether it makes a network. Naming a file runs its code.
+A factory is a public function, a partial or a class of modules that can be called without arguments; each is called
+once to see whether it makes a network. Naming a file runs its code.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from inspect import Parameter, isclass, isfunction, signature
+from functools import partial
+from inspect import Parameter, isclass, signature
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from torch import nn
@@ -93,7 +95,7 @@ def _callable(path: Path) -> dict[str, Callable[[], Any]]:
 
 
 def _may_make(thing: Any) -> bool:
-    if not isfunction(thing) and not (isclass(thing) and issubclass(thing, nn.Module)):
+    if not isinstance(thing, FunctionType | partial) and not (isclass(thing) and issubclass(thing, nn.Module)):
         return False
     needed = (p for p in signature(thing).parameters.values() if p.default is Parameter.empty)
     return all(p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) for p in needed)
