@@ -244,6 +244,13 @@ def test_a_warm_up_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monkey
     finished = []
     again = begun(said, broken, lambda done, steps: finished.append(done))
     assert (finished, again.seconds) == ([HALF], found.seconds)  # nothing is left to do, and nothing is charged twice
+    assert same({"state": again.state}, {"state": expected.state})
+
+
+def test_a_finished_warm_up_is_read_where_its_device_is_not(tmp_path, monkeypatch):
+    expected = begun("10%", tmp_path)
+    monkeypatch.setattr(warmup, "usable", lambda device: pytest.fail(f"asked for {device}"))
+    assert same({"state": begun("10%", tmp_path).state}, {"state": expected.state})
 
 
 class Drowsy(Wide):

@@ -44,6 +44,7 @@ CHECKPOINT = "warmup.pt"
 OFTEN = 30.0  # seconds between checkpoints
 CLIP = 5.0
 Tell = Callable[[int, int], None]  # steps done, steps in all
+Kept = dict[str, Any]  # init, step, seconds, supernet, optimiser
 
 
 def _usual(task: Task) -> str:
@@ -67,12 +68,19 @@ class WarmUp:
         return WarmUp(share(base), planned(options, _usual(source.task)), source.parts[TRAIN], source.task)
 
     def begin(self, space: Space | None, seed: int, device: str, folder: Path | None, tell: Tell | None) -> Start:
-        """Train the supernet of the space, or say how each candidate will be trained: that needs no device yet."""
+        """Train the supernet of the space, or say how each candidate will be trained. A supernet that is trained
+        already is read, and neither needs the device."""
         if space is None or space.sharing is None or self.plan.paths == "each":
             each = replace(self, plan=replace(self.plan, paths="each"))
             return Trained(each, each.init())
+        path = folder / CHECKPOINT if folder else None
+        kept = _kept(path, self.init(f"seed={seed}"))
+        if kept["step"] == self.steps:
+            if tell:
+                tell(self.steps, self.steps)
+            return Inherited(kept["supernet"], kept["init"], kept["seconds"])
         usable(device)
-        return _Sitting(self, space, seed, device, folder / CHECKPOINT if folder else None).train(tell)
+        return _Sitting(self, space, seed, device, path, kept).train(tell)
 
     def init(self, *more: str) -> str:
         """Everything that decides the weights, in words; records of other warm-ups have another one."""
@@ -156,18 +164,18 @@ class Inherited:
 class _Sitting:
     """The training of a supernet, from the beginning or from where a checkpoint left it."""
 
-    def __init__(self, asked: WarmUp, space: Space, seed: int, device: str, path: Path | None) -> None:
-        self.asked, self.device, self.path, self.seed = asked, device, path, seed
-        self.init, self.chance = asked.init(f"seed={seed}"), (space.name, seed)
+    def __init__(self, asked: WarmUp, space: Space, seed: int, device: str, path: Path | None, kept: Kept) -> None:
+        self.asked, self.device, self.path, self.chance = asked, device, path, (space.name, seed)
         with random_state(seed_for("warm-up", "weights", *self.chance)):
             self.supernet: nn.Module = space.supernet(asked.task, device)
         self.supernet.train()
         self.optimiser = asked.plan.optimiser_of(self.supernet)
         self.paths = Paths(asked.plan.paths, space, asked.task, self.supernet, seed, asked.steps)
-        self.done, self.spent = 0, 0.0  # steps and seconds, those of earlier sittings too
+        self.init, self.done, self.spent = kept["init"], kept["step"], kept["seconds"]  # those of earlier sittings too
+        if self.done:
+            self._resume(kept)
 
     def train(self, tell: Tell | None) -> Inherited:
-        self._resume()
         since = kept = perf_counter()
         rest = islice(self.asked.batches(self.device, *self.chance), self.done, None)
         try:
@@ -209,19 +217,28 @@ class _Sitting:
         weights = {"supernet": self.supernet.state_dict(), "optimiser": self.optimiser.state_dict()}
         _checkpoint.save(self.path, facts | weights)
 
-    def _resume(self) -> None:
-        if self.path is None or not self.path.is_file():
-            return
+    def _resume(self, kept: Kept) -> None:
         try:
-            kept = _checkpoint.load(self.path)
-            if kept["init"] == self.init:
-                self.supernet.load_state_dict(kept["supernet"])
-                self.optimiser.load_state_dict(kept["optimiser"])
-                self.done, self.spent = kept["step"], kept["seconds"]
+            self.supernet.load_state_dict(kept["supernet"])
+            self.optimiser.load_state_dict(kept["optimiser"])
         except Exception as error:  # torch raises whatever the damage happens to look like
-            raise UsageError(
-                f"{self.path} cannot be read ({type(error).__name__}); delete it to warm up anew"
-            ) from error
+            raise _unreadable(self.path, error) from error
+
+
+def _kept(path: Path | None, init: str) -> Kept:
+    """What the checkpoint of this very warm-up holds; where there is none, that nothing is done yet."""
+    kept: Kept = {}
+    if path and path.is_file():
+        try:
+            found = _checkpoint.load(path)
+            kept = {name: found[name] for name in ("init", "step", "seconds", "supernet", "optimiser")}
+        except Exception as error:
+            raise _unreadable(path, error) from error
+    return kept if kept.get("init") == init else {"init": init, "step": 0, "seconds": 0.0}
+
+
+def _unreadable(path: Path | None, error: Exception) -> UsageError:
+    return UsageError(f"{path} cannot be read ({type(error).__name__}); delete it to warm up anew")
 
 
 def _advance(optimiser: torch.optim.Optimizer, model: nn.Module, rate: float) -> None:
