@@ -16,6 +16,7 @@ import untrained
 from tests.benchmarks.conftest import data_root as data_root
 from tests.benchmarks.conftest import known as known
 from tests.strategies.helpers import contents, timeless
+from tests.strategies.test_elsewhere import GPU, moved
 from tests.training.helpers import alone, checkpoint, digits, elastic, layers, same
 from untrained import Probe, score, search
 from untrained._terminal import _cost
@@ -71,6 +72,13 @@ def test_a_search_of_one_folder_never_mixes_warm_and_cold(run_folder):
     assert {record.init for record in found.records} == {found.records[0].init}
     assert found.run.settings.default_folder() != find(run_folder / "cold", "").run.settings.default_folder()
     assert "--warm-up '20%(batch=64)'" in found.run.options()
+
+
+def test_a_finished_search_is_read_where_the_device_of_its_supernet_is_not(run_folder):
+    here = find(run_folder)
+    there = find(moved(run_folder), device=GPU)
+    assert by(there.records) == by(here.records)
+    assert there.run.warm_up_seconds == here.run.warm_up_seconds > 0
 
 
 def test_candidates_are_judged_with_the_weights_of_the_checkpoint(run_folder):

@@ -15,6 +15,7 @@ with the same weights, bit for bit on a CPU. Knows spaces and data; nothing of p
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -151,12 +152,15 @@ class Inherited:
     seconds: float
 
     def open(self, supernet: Callable[[], Any], device: str) -> Warm:
-        with random_state(0):
-            lender = supernet()
-        lender.load_state_dict(self.state)
+        @cache
+        def lender() -> Any:  # made for the first candidate: who only reads a finished run may lack the device
+            with random_state(0):
+                made = supernet()
+            made.load_state_dict(self.state)
+            return made
 
         def warm(model: nn.Module, arch: Arch, seed: int) -> None:
-            model.load_state_dict(lender.subnet(arch).state_dict())
+            model.load_state_dict(lender().subnet(arch).state_dict())
 
         return warm
 
