@@ -1,7 +1,7 @@
 """The command that takes a network out."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,9 +63,16 @@ def deliver(run: Path, out: Path, recipe: str | None, device: str, data_root: Pa
     from untrained import exports, reports, training
     from untrained._terminal_export import show_exported
     from untrained._terminal_train import show_trained, training_bar
+    from untrained.training._folder import set_aside
+    from untrained.training.trained import AnotherTraining
 
     with training_bar(quiet) as watch, stdout_kept(quiet):
-        trained = training.train(run, recipe=recipe, device=device, data_root=data_root, watch=watch)
+        how: dict[str, Any] = {"recipe": recipe, "device": device, "data_root": data_root, "watch": watch}
+        try:
+            trained = training.train(run, **how)
+        except AnotherTraining:  # such as that of a comparison, by another recipe; the search was asked for this one
+            set_aside(run)
+            trained = training.train(run, **how)
         page, made = reports.report(run), exports.export(run, out, data_root=data_root)
     if not quiet:
         show_trained(trained, page)

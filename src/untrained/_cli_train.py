@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, Json, Label, Seed, Space, app, labelled, print_json, shape, stdout_kept
+from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_json, shape, stdout_kept
 
 
 @app.command()
@@ -30,7 +30,10 @@ def train(
     ] = None,
     time: Annotated[str | None, typer.Option(help="Stop after this long: 5m, 1h30m.")] = None,
     input_shape: Annotated[str | None, typer.Option(help="What your network takes, such as 3x64x64.")] = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Decides weights and batches.", show_default="that of the run, or 0"),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps; or accelerate, for several GPUs.")] = "cpu",
     run: Annotated[
         str | None, typer.Option(help="Folder; the same command resumes.", show_default="the run's, or runs/train-...")

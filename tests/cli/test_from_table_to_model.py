@@ -114,6 +114,20 @@ def test_one_command_goes_from_a_log_to_a_model_that_predicts_from_such_rows(exp
     assert load_file(exported / "model.safetensors").keys()
 
 
+def test_the_seed_and_the_recipe_of_the_command_reach_the_model(project, untrained_, monkeypatch):
+    """The comparison trained the winner by a recipe of its own, which makes room."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    write(project / "clicks.csv", HEADER, log())
+    asked = ("--budget", "2", "--workers", "1", "--run", "run", "--confirm", "1", "--seed", "1")
+    code, _, err = untrained_(*SEARCH, *asked, "--recipe", "ctr(epochs=1)", "--export", "model")
+    assert code == 0, err
+    now, then = (json.loads(Path("run", at, "train.json").read_text())["asked"] for at in ("", "former-1"))
+    assert (now["seed"], now["recipe"]["epochs"]) == (1, 1)
+    assert (then["seed"], then["arch"]) == (1, now["arch"])
+    assert then["recipe"]["epochs"] > 1
+    assert "--seed 1" in (project / "model" / "README.md").read_text()
+
+
 def test_rows_are_encoded_by_what_was_learned_though_the_file_is_gone(exported, project, untrained_):
     (project / "clicks.csv").unlink()
     before = json.loads((exported / "config.json").read_text())["table"]

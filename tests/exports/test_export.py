@@ -20,6 +20,7 @@ from untrained.exports import export, ready
 from untrained.rng import seed_for
 from untrained.spaces import load_space
 from untrained.strategies import search
+from untrained.training import train
 
 room = sys.modules["untrained.exports.export"]
 SPACE = "nasbench201(channels=4,cells=1)"
@@ -246,6 +247,19 @@ def test_other_weights_have_no_accuracy(tmp_path, no_onnx):
     made = export(tmp_path / "run", tmp_path / "out", weights=tmp_path / "other.pt")
     assert (made.config["accuracy"], made.config["trained"]) == (None, True)
     assert f"Not known: the weights come from {tmp_path / 'other.pt'}" in (made.folder / "README.md").read_text()
+
+
+def test_a_module_takes_what_its_training_says_from_beside_the_weights(tmp_path, no_onnx):
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 10))
+    done = train(network, "digits", "quick(epochs=1,batch=1024)", input_shape=(3, 8, 8), run=tmp_path / "run")
+    assert done.command == ""  # nobody can type a module
+    with pytest.raises(
+        UsageError, match=r"run was trained from a module, which only Python has: untrained.export\(model"
+    ):
+        export(tmp_path / "run", tmp_path / "out")
+    made = export(network, tmp_path / "out", weights=tmp_path / "run" / "model.pt")
+    assert (made.config["accuracy"], made.config["data"]) == (done.accuracy, "digits")
+    assert made.config["mean"] == pytest.approx(done.normal["mean"])
 
 
 def test_a_damaged_training_is_told(tmp_path):

@@ -129,12 +129,21 @@ def test_references_that_nobody_asks_for_are_not_trained(archs, tmp_path):
     assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
 
 
-def test_what_was_trained_before_in_the_folder_is_left_alone(archs, tmp_path, monkeypatch):
+def test_a_former_winner_makes_room_in_the_folder(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
     (first,) = compared(SMALL, archs[0], *SAME, tmp_path)
     (other,) = compared(SMALL, archs[1], *SAME, tmp_path)
-    assert Trained.read(tmp_path).loss == first.loss != other.loss
-    assert [path.name.partition("-")[0] for path in (tmp_path / "references").iterdir()] == ["found"]
+    assert Trained.read(tmp_path).loss == other.loss != first.loss
+    assert Trained.read(tmp_path / "former-1").loss == first.loss
+
+
+def test_what_somebody_trained_in_the_folder_by_another_recipe_is_left_alone(archs, tmp_path, monkeypatch):
+    monkeypatch.setattr(references, "REFERENCES", {})
+    theirs = train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
+    (found,) = compared(SMALL, archs[0], *SAME, tmp_path)
+    assert Trained.read(tmp_path).loss == theirs.loss
+    (ours,) = (tmp_path / "references").iterdir()
+    assert Trained.read(ours).loss == found.loss != theirs.loss
 
 
 def test_a_reference_that_diverges_is_told_and_is_no_number(archs, tmp_path, monkeypatch):

@@ -99,6 +99,39 @@ def test_ctrl_c_keeps_the_checkpoint_and_says_how_to_go_on(tmp_path, data):
     assert same(weights(trained(tmp_path / "a", data)), weights(trained(tmp_path / "b", data)))
 
 
+def test_ctrl_c_before_the_first_checkpoint_promises_nothing(tmp_path, data):
+    def stop(at: Moment) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(UsageError, match=r"stopped by Ctrl-C in epoch 1 of 3; nothing was kept yet$"):
+        trained(tmp_path / "a", data, watch=stop)
+    assert not (tmp_path / "a").exists()
+
+
+def test_who_was_killed_while_losing_patience_loses_it_at_the_same_epoch(tmp_path, data):
+    """At a rate of nearly nothing no epoch is better than the first."""
+    still = {"recipe": "quick(epochs=9,batch=10,rate=1e-12,average=0.0,crop=0)", "patience": 2}
+    whole = trained(tmp_path / "whole", data, **still)
+    assert (whole.ended, len(whole.curve)) == ("patience", 3)
+
+    def pull(at: Moment) -> None:
+        if at.step == 3 * at.steps // 9:
+            raise KeyboardInterrupt  # after the checkpoint of the third epoch, before it is looked at
+
+    with pytest.raises(UsageError, match="stopped by Ctrl-C"):
+        trained(tmp_path / "killed", data, **still, watch=pull)
+    resumed = trained(tmp_path / "killed", data, **still)
+    assert (resumed.ended, resumed.curve) == ("patience", whole.curve)
+    assert same(weights(resumed), weights(whole))
+
+
+def test_another_patience_is_another_training(tmp_path, data):
+    still = "quick(epochs=3,batch=10,rate=1e-12,average=0.0,crop=0)"
+    assert trained(tmp_path / "a", data, still, patience=1).ended == "patience"
+    with pytest.raises(UsageError, match=r"holds another training, with patience 1 \(now None\);"):
+        trained(tmp_path / "a", data, still)
+
+
 def test_time_that_is_up_ends_it_cleanly_and_the_same_call_goes_on(tmp_path, data):
     short = trained(tmp_path / "a", data, time="1ms")
     assert (short.ended, short.curve) == ("time", ())

@@ -2,7 +2,6 @@
 is known about it. Trained weights lie in the folder of a training (`model.pt`, with `train.json` beside it)."""
 
 import json
-import os
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from untrained._load import names_file
 from untrained._onnx import extra
 from untrained.data import Source, load
 from untrained.data._schema import SCHEMA, Schema, load_schema
@@ -26,6 +26,7 @@ from untrained.strategies.select import Standing
 from untrained.strategies.winner import ranking_of, won
 from untrained.training import _checkpoint
 from untrained.training._checkpoint import WEIGHTS
+from untrained.training._subject import run_of
 from untrained.training.trained import FILE as TRAINING
 from untrained.types import Arch, Task
 
@@ -62,35 +63,41 @@ def found(
     num_classes: int | None,
     root: str | Path | None,
 ) -> Found:
-    folder = Path(what) if isinstance(what, str | Path) and os.path.isdir(what) else None
-    training, run, standing = _training(folder), None, None
+    folder, run, standing = run_of(what), None, None
+    lies = _training(folder)
     if folder and Path(folder, "run.json").is_file():
         run = Run.read(folder)
         best = won(folder)
         standing = _standing(run, best.arch)
+        if lies and lies["asked"]["arch"] != str(best.arch):
+            raise UsageError(f"{folder} was trained before it had its best one; first untrained train {folder}")
         what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
-    elif folder and not training:
+    elif folder and not lies:
         raise UsageError(f"{folder} holds neither a search nor a training; `untrained search --run {folder}` makes one")
-    if training:
-        asked = training["asked"]
-        what, space, data = asked["arch"], asked["space"] or space, data or asked["data"]
-        standing = standing if standing and str(standing.arch) == asked["arch"] else None
+    if lies:
+        what, space = lies["asked"]["arch"], lies["asked"]["space"] or space
+        if not lies["asked"]["space"] and not names_file(str(what)):
+            call = f"untrained.export(model, 'exported', weights='{folder}/{WEIGHTS}')"
+            raise UsageError(f"{folder} was trained from a module, which only Python has: {call}")
+    beside = Path(weights).parent if weights and Path(weights).name == WEIGHTS else None
+    told = _training(beside) if weights else lies  # about these very weights
+    known, at = (lies, folder) if lies else (told, beside)
     subject = subject_of(str(what) if isinstance(what, Path) else what, space, "cpu")
-    if training:
-        task, classes, normal = _of_training(training)
-        schema = _schema(folder) if folder else None
+    if known and at:
+        task, classes, normal = _of_training(known)
+        data, schema = data or known["asked"]["data"], _schema(at)
     else:
         source = source_for(subject, data or "noise", input_shape, num_classes, root)
         task, classes, normal = source.task, _classes(source, data), _normal(source, data)
         schema = source.schema if data else None
     network = _built(subject, task)
-    file = Path(weights) if weights else Path(folder, WEIGHTS) if training and folder else None
+    file = Path(weights) if weights else Path(folder, WEIGHTS) if lies and folder else None
     if file:
         _fill(network, file)
     origin = str(file) if file else "the module itself" if isinstance(what, nn.Module) else ""
     own = subject.arch.space in ("module", "factory", "timm")
     home = "" if own else space if isinstance(space, str) else home_of(subject.arch, space).name
-    about = (data or "", classes, *normal, schema, training if not weights else {}, run, standing)
+    about = (data or "", classes, *normal, schema, told, run, standing)
     return Found(str(subject.arch), home, network, task, origin, *about)
 
 

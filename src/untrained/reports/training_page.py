@@ -17,6 +17,8 @@ def render(found: Trained) -> str:
             section("The network", copyable(found.asked.arch)),
             trained(found),
             settings(asked(found), found.versions),
-            again(found.command, "Goes on where it was stopped, and gives the same weights again."),
+            again(found.command, "Goes on where it was stopped, and gives the same weights again.")
+            if found.command
+            else "",
         ],
     )

@@ -42,12 +42,14 @@ class Won:
     space: str
     data: str
     input_shape: tuple[int, ...] | None  # None is that of the data, or the space's usual one
+    seed: int
 
 
 def won(folder: str | Path) -> Won:
     settings = Run.read(folder).settings
     task, side = load_space(settings.space).task, settings.input_size
-    return Won(winner(folder), settings.space, settings.data, sized(task, side).input_shape if side else None)
+    shape = sized(task, side).input_shape if side else None
+    return Won(winner(folder), settings.space, settings.data, shape, settings.seed)
 
 
 def confirmed(folder: str | Path) -> dict[str, Any] | None:

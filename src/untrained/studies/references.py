@@ -33,6 +33,7 @@ from untrained.strategies._desk import Progress, Watcher
 from untrained.studies._scores import Crew
 from untrained.training._crowd import crowd
 from untrained.training._feed import ROWS as ROWS_AT_ONCE
+from untrained.training._folder import lying, set_aside
 from untrained.training._judge import answered
 from untrained.training._subject import Chosen
 from untrained.training.ctr_metrics import losses
@@ -40,7 +41,7 @@ from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
 from untrained.training.recipes import RECIPES, Recipe
 from untrained.training.train import Interrupted, train
-from untrained.training.trained import FILE, Trained
+from untrained.training.trained import AnotherTraining, Trained
 from untrained.types import PASSING, Arch, Failure
 
 RECIPE = RECIPES["ctr"]
@@ -214,7 +215,13 @@ def compared(
         recipe = trials.rated(chosen)
         how: dict[str, Any] = {"recipe": recipe.label, "device": crew.device, "seed": seed}
         if name == FOUND:
-            return train(str(winner), data, space=space, run=_home(folder, winner, recipe), **how)
+            how["space"] = space
+            try:
+                if (former := lying(folder)) and former.arch != str(winner):
+                    set_aside(folder)
+                return train(str(winner), data, run=folder, **how)
+            except AnotherTraining:  # of the user's own
+                return train(str(winner), data, run=folder / FOLDER / f"{FOUND}-{seed_for(winner):x}", **how)
         made, shape = chosen.subject.build(source.task), source.task.input_shape
         return train(made, data, input_shape=shape, run=folder / FOLDER / name, **how)
 
@@ -232,13 +239,6 @@ def compared(
     if watch:
         watch(Progress("comparing", len(names), len(names), 0, 1))
     return _entries(trained, source.parts[TEST], crew.device)
-
-
-def _home(folder: Path, winner: Arch, recipe: Recipe) -> Path:
-    """The folder of the run, unless something else was trained there before."""
-    before = Trained.read(folder).asked if (folder / FILE).is_file() else None
-    ours = before is None or (before.arch, before.recipe) == (str(winner), recipe.facts)
-    return folder if ours else folder / FOLDER / f"{FOUND}-{seed_for(winner):x}"
 
 
 def _entries(trained: dict[str, Trained | str], test: Part, device: str) -> tuple[Entry, ...]:

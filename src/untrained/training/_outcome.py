@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from untrained._load import names_file
 from untrained._typed import options
 from untrained.data.parts import TEST, Part, Pictures
 from untrained.strategies._run import versions
@@ -50,8 +51,11 @@ def outcome(
 
 
 def _command(asked: Asked, recipe: Recipe, folder: Path) -> str:
-    """What to type to get this training again."""
+    """What to type to get this training again; nothing for a module, which nobody can type."""
     from untrained.training.train import train
+
+    if not asked.space and not names_file(asked.what):
+        return ""
 
     said: dict[str, Any] = {
         "space": asked.space,
@@ -59,7 +63,7 @@ def _command(asked: Asked, recipe: Recipe, folder: Path) -> str:
         "recipe": recipe.label,
         "input_shape": asked.input_shape,
     }
-    said |= {"seed": asked.seed, "device": asked.device, "run": str(folder)}
+    said |= {"seed": asked.seed, "device": asked.device, "patience": asked.patience, "run": str(folder)}
     return f"untrained train {quote(asked.what)} {options(train, said)}"
 
 

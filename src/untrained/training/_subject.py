@@ -37,6 +37,7 @@ class Chosen:
     data: str
     source: Source
     home: Path | None  # the run folder that it comes from
+    seed: int = 0  # that of the run
 
     @property
     def arch(self) -> str:
@@ -66,11 +67,11 @@ def resolved(
     device: str,
     root: str | Path | None,
 ) -> Chosen:
-    said, home = str(what) if isinstance(what, str | Path | Arch) else type(what).__name__, None
-    if isinstance(what, str | Path) and os.path.isdir(what):  # a Path would raise on a long architecture
-        home = Path(what)
+    said, home, seed = str(what) if isinstance(what, str | Path | Arch) else type(what).__name__, run_of(what), 0
+    if home:
         best = won(home)
         what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
+        seed = best.seed
     if data is None:
         raise UsageError("say what to train on: --data digits (in Python, data='digits')")
     if isinstance(what, Arch):
@@ -79,7 +80,13 @@ def resolved(
     place = space if own else fitted(space, recipe)
     subject = subject_of(what, place, device)
     source = source_for(subject, data, input_shape, None, root)
-    return Chosen(said, "" if own else typed(space, load_space(place)), subject, data, source, home)
+    return Chosen(said, "" if own else typed(space, load_space(place)), subject, data, source, home, seed)
+
+
+def run_of(what: Any) -> Path | None:
+    """The folder that `what` names, if it names one."""
+    is_folder = isinstance(what, str | Path) and os.path.isdir(what)  # a Path would raise on a long architecture
+    return Path(what) if is_folder else None
 
 
 def fitted(space: str | Space, recipe: Recipe) -> Space:

@@ -57,6 +57,8 @@ class Trainer:
     ) -> str:
         """Until it is over, and why: `epochs`, `patience` or `time`."""
         start = before = perf_counter()
+        if self.tired(patience):  # and was stopped before it could say so
+            return "patience"
         for _ in self.walk():
             now = perf_counter()
             self.seconds, before = self.seconds + now - before, now
@@ -64,7 +66,7 @@ class Trainer:
             if whole or late or self.step % every == 0:
                 save()
             tell()
-            if whole and patience and self.since_best() >= patience:
+            if self.tired(patience):
                 return "patience"
             if late and self.step < self.recipe.epochs * self.steps:
                 return "time"
@@ -138,10 +140,12 @@ class Trainer:
         best = max(found, key=lambda row: self.sign * row[self.by])  # the average, which comes first, of equals
         return {**best, "of": copied(best["of"].state_dict())}
 
-    def since_best(self) -> int:
-        """Epochs since the val part last found the weights better than all before."""
+    def tired(self, patience: int | None) -> bool:
+        """Whether an epoch has just ended, and so many since the val part last found the weights better than before."""
+        if not patience or not self.curve or self.step % self.steps:
+            return False
         values = [self.sign * row[f"val_{self.by}"] for row in self.curve]
-        return len(values) - 1 - values.index(max(values))
+        return len(values) - 1 - values.index(max(values)) >= patience
 
     def state(self, asked: Asked) -> dict[str, Any]:
         average = self.average.model.state_dict() if self.average else {}

@@ -24,9 +24,10 @@ from untrained.training import _checkpoint
 from untrained.training._board import Board
 from untrained.training._checkpoint import CHECKPOINT, WEIGHTS, portable
 from untrained.training._crowd import SEVERAL, crowd
+from untrained.training._folder import lying, set_aside
 from untrained.training._judge import Diverged
 from untrained.training._outcome import outcome
-from untrained.training._subject import Chosen, resolved
+from untrained.training._subject import Chosen, resolved, run_of
 from untrained.training.loop import Trainer
 from untrained.training.recipes import Recipe, labelled, recipe, usual
 from untrained.training.trained import FILE, Asked, Trained
@@ -64,7 +65,7 @@ def train(
     epochs: int | None = None,
     run: str | Path | None = None,
     device: str = "cpu",
-    seed: int = 0,
+    seed: int | None = None,
     patience: int | None = None,
     time: str | None = None,
     every: int = EVERY,
@@ -78,18 +79,23 @@ def train(
     `what` is an architecture of `space`, its string, a run folder (its winner, on the data of that run unless others
     are named), `./file.py:factory`, or a module, which is copied. A recipe takes options in brackets:
     "quick(epochs=5,rate=0.05)". It ends early after `patience` epochs without a better one, or after `time` ("5m").
-    Without a recipe the winner of a run that was trained in its folder before keeps the one it had. The same call on
-    the same folder goes on where it was killed, and gives the result again where it was finished.
+    A run that was trained in its folder before keeps its recipe, and its own seed, unless others are named; where it
+    has another winner since, what was trained is kept in a folder inside. The same call on the same folder goes on
+    where it was killed, and gives the result again where it was finished.
     """
     who = crowd(device)
-    how, limit = _recipe(recipe or "quick", epochs), seconds(time) if time else inf
+    said, limit = recipe or _known(what), seconds(time) if time else inf
+    how = _recipe(said or "quick", epochs)
     if (time or patience) and device == SEVERAL:  # each has its own clock and its own running statistics
         raise UsageError("several processes do not agree when to stop; leave out --time and --patience")
     chosen = resolved(what, space, data, how, input_shape, who.device, data_root)
-    how = how if recipe else _recipe(_known(chosen) or usual(chosen.source.task), epochs)
+    how = how if said else _recipe(usual(chosen.source.task), epochs)
+    seed = chosen.seed if seed is None else seed
     folder = Path(run) if run else chosen.folder(how.name)
     shape = "x".join(map(str, input_shape or ()))
-    asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape)
+    asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape, patience)
+    if folder == chosen.home and (former := lying(folder)) and former.arch != asked.arch:
+        set_aside(folder)
     if before := _finished(folder, asked):
         return replace(before, model=_with_weights(chosen, folder, who.device, seed))
     parts = _parts(chosen)
@@ -123,7 +129,8 @@ def _told(trainer: Trainer, folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         at = f"in epoch {trainer.step // trainer.steps + 1} of {trainer.recipe.epochs}"
         kept = f"the last checkpoint is in {folder}, and the same command goes on from it"
-        raise Interrupted(f"stopped by Ctrl-C {at}; {kept}") from None
+        there = (folder / CHECKPOINT).is_file()
+        raise Interrupted(f"stopped by Ctrl-C {at}; {kept if there else 'nothing was kept yet'}") from None
     except Diverged as why:
         (folder / CHECKPOINT).unlink(missing_ok=True)
         lower = trainer.recipe.configured(rate=float(f"{trainer.recipe.rate / 10:g}"))
@@ -152,12 +159,11 @@ def _recipe(said: str, epochs: int | None) -> Recipe:
     return found if epochs is None else found.configured(epochs=epochs)
 
 
-def _known(chosen: Chosen) -> str | None:
+def _known(what: object) -> str | None:
     """The recipe by which the winner of a run was trained in its folder already: a search may have chosen its rate."""
-    if chosen.home is None or not (chosen.home / FILE).is_file():
-        return None
-    before = Trained.read(chosen.home).asked
-    return labelled(before.recipe) if before.arch == chosen.arch else None
+    home = run_of(what)
+    before = lying(home) if home else None
+    return labelled(before.recipe) if before else None
 
 
 def _finished(folder: Path, asked: Asked) -> Trained | None:

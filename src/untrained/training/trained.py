@@ -22,6 +22,10 @@ MISTAKES = 24  # shown as pictures
 _SIDE = 96  # pixels of a picture on the page, at most
 
 
+class AnotherTraining(UsageError):  # noqa: N818 - it names what lies in a folder
+    """So that whoever has room elsewhere can go there."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a training asks for. Two with equal answers make the same weights on one kind of machine."""
@@ -34,6 +38,7 @@ class Asked:
     seed: int
     device: str
     input_shape: str = ""  # where one was asked for
+    patience: int | None = None
 
     def require_same(self, before: "Asked", folder: Path) -> None:
         """Refuse a folder that holds another training, and say what is not the same."""
@@ -41,7 +46,9 @@ class Asked:
         named = [name for name in ours if name != "what" and ours[name] != theirs.get(name)]
         if named:
             changed = ", ".join(f"{name} {theirs.get(name)!r} (now {ours[name]!r})" for name in named)
-            raise UsageError(f"{folder} holds another training, with {changed}; for this one add --run {free(folder)}")
+            raise AnotherTraining(
+                f"{folder} holds another training, with {changed}; for this one add --run {free(folder)}"
+            )
 
 
 def _flat(facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,86 @@
+"""The folder of a run holds the training of its winner: whose, how and with which seed, and who makes room for whom."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.toys import archive
+from untrained import search
+from untrained.errors import UsageError
+from untrained.exports.subject import found
+from untrained.strategies.winner import winner
+from untrained.training import recipes, train
+from untrained.training._folder import lying, set_aside
+from untrained.training.trained import Asked, Trained
+
+SPACE = "nasbench201(channels=2)"  # cells are left for a recipe to choose
+ONE = "quick(epochs=1,batch=1024)"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return archive(tmp_path)
+
+
+def find(run: Path, data: str, budget: int, **options: Any) -> Any:
+    options = {"workers": 1, "seed": 3, **options}
+    return search(f"{SPACE[:-1]},cells=1)", "params", data=data, budget=budget, run=run, **options)
+
+
+def asked(folder: Path) -> Asked:
+    there = lying(folder)
+    assert there is not None
+    return there
+
+
+def exported(run: Path) -> Any:
+    return found(run, SPACE, None, None, None, None, None)
+
+
+def test_a_former_winner_makes_room_and_is_never_exported_as_the_best(run, data):
+    find(run, data, 1)
+    first = train(run, recipe=ONE).asked.arch
+    assert exported(run).arch == first == str(winner(run))
+    best = str(find(run, data, 40).best)
+    assert best != first, "a longer search finds a larger network"
+    with pytest.raises(UsageError, match=rf"{run} was trained before it had its best one; first untrained train {run}"):
+        exported(run)
+    assert train(run, recipe=ONE).asked.arch == best == exported(run).arch
+    former = Trained.read(run / "former-1")
+    assert former.asked.arch == first
+    assert found(run / "former-1", SPACE, None, None, None, None, None).arch == first  # it is still a training
+
+
+def test_a_run_is_trained_with_its_own_seed_unless_another_is_named(run, data):
+    find(run, data, 1)
+    assert train(run, recipe=ONE).asked.seed == 3
+    assert train(run, recipe=ONE, seed=0, run=run / "other").asked.seed == 0
+
+
+def test_without_a_recipe_a_run_keeps_the_one_that_it_was_trained_by_and_its_network(run, data, monkeypatch):
+    """One that was published for a larger network of the space: here, of two cells a stage."""
+    monkeypatch.setattr(recipes, "RECIPES", type(recipes.RECIPES)("recipe"))
+    for name, network in (("quick", ()), ("large", (("cells", 2),))):
+        recipes._add(name, "For a test.", epochs=1, batch=1024, rate=0.01, network=network)
+    search(SPACE, "params", data=data, budget=1, run=run, workers=1)
+    first = train(run, recipe="large")
+    assert (first.asked.space, first.asked.recipe["name"]) == ("nasbench201(channels=2,cells=2)", "large")
+    again = train(run)
+    assert (again.asked, again.made_on) == (first.asked, first.made_on)
+
+
+def test_setting_aside_leaves_the_run_and_numbers_what_it_moves(run, data):
+    find(run, data, 1)
+    before = {path.name for path in run.iterdir()}
+    for number, rate in enumerate((0.1, 0.2), 1):
+        train(run, recipe=f"quick(epochs=1,batch=1024,rate={rate})")
+        former = set_aside(run)
+        assert (former, lying(run)) == (run / f"former-{number}", None)
+        assert asked(former).recipe["rate"] == rate
+        assert {path.name for path in run.iterdir() if not path.name.startswith("former")} == before
