@@ -12,7 +12,7 @@ from untrained.data import sized
 from untrained.engine import Store
 from untrained.engine.aggregates import aggregated
 from untrained.errors import UsageError
-from untrained.proxies import PROXIES
+from untrained.proxies import PROXIES, load_proxy
 from untrained.spaces import load_space
 from untrained.strategies._bounds import ranked
 from untrained.strategies._run import Run
@@ -71,5 +71,6 @@ def ranking_of(run: Run, records: list[Record]) -> Ranking:
 def whole(run: Run, records: list[Record]) -> list[Record]:
     """The records with the scores that exist among candidates only."""
     name = run.settings.proxy
-    compares = name in PROXIES and PROXIES[name].parts
-    return records + aggregated(records, PROXIES[name]) if compares else records
+    base = name.partition("(")[0]  # one of a user's own compares nothing, and its file may be gone
+    compares = base in PROXIES and PROXIES[base].parts
+    return records + aggregated(records, load_proxy(name)) if compares else records
