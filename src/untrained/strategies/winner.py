@@ -3,11 +3,10 @@
 Training, export and the report all ask here. Knows folders and records, nothing of networks.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from untrained._files import reading_study
 from untrained.data import sized
 from untrained.engine import Store
 from untrained.engine.aggregates import aggregated
@@ -24,9 +23,11 @@ CONFIRMED = "confirmed.json"
 
 def winner(folder: str | Path) -> Arch:
     """The architecture to go on with."""
-    run = Run.read(folder)
-    if known := confirmed(folder):
-        return load_space(run.settings.space).parse(known["winner"])
+    run, confirmed = Run.read(folder), Path(folder, CONFIRMED)
+    if confirmed.is_file():
+        space = load_space(run.settings.space)
+        with reading_study(confirmed) as facts:
+            return space.parse(facts["winner"])
     with Store(run.store) as store:
         standings = ranking_of(run, list(store)).standings
     if not standings:
@@ -48,19 +49,6 @@ def won(folder: str | Path) -> Won:
     settings = Run.read(folder).settings
     task, side = load_space(settings.space).task, settings.input_size
     return Won(winner(folder), settings.space, settings.data, sized(task, side).input_shape if side else None)
-
-
-def confirmed(folder: str | Path) -> dict[str, Any] | None:
-    """What short trainings said about the best of a run; None where there were none."""
-    path = Path(folder, CONFIRMED)
-    if not path.is_file():
-        return None
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        facts["winner"], facts["groups"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path} is damaged: {error}; delete it, or search with --confirm again") from error
-    return facts
 
 
 def ranking_of(run: Run, records: list[Record]) -> Ranking:
