@@ -93,3 +93,15 @@ def test_a_candidate_cut_off_from_its_input_takes_no_part_in_an_aggregate():
 def test_aggregates_are_measured_by_their_parts_each_once():
     asked = [load_proxy(name) for name in ("te_nas", "te_nas_regions", "params")]
     assert [p.name for p in expanded(asked)] == ["te_nas_regions", "params", "te_nas_condition"]
+
+
+def test_parts_that_look_at_samples_look_at_as_many_as_their_aggregate():
+    asked = [load_proxy(name) for name in ("az_nas(samples=8)", "te_nas", "te_nas(samples=2)")]
+    views = ["az_expressivity(samples=8)", "az_progressivity(samples=8)", "az_trainability(samples=8)", "flops"]
+    pairs = [[f"{name}{few}" for name in ("te_nas_condition", "te_nas_regions")] for few in ("", "(samples=2)")]
+    assert [p.label for p in expanded(asked)] == views + pairs[0] + pairs[1]
+    measures = [f"{label}@1" for label in pairs[1]]
+    values = {"worse": (9.0, 2.0), "better": (4.0, 3.0)}
+    records = [record(a, v, m) for a, pair in values.items() for m, v in zip(measures, pair, strict=True)]
+    found = aggregated(records, asked[2])
+    assert [(r.measure, r.value) for r in found] == [("te_nas(samples=2)@1", sum_) for sum_ in (0.5 + 0.5, 1.0 + 1.0)]

@@ -14,12 +14,6 @@ from typing import Any
 from untrained.errors import UsageError
 
 
-def write_whole(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
-
-
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Where to write what shall be at `path` afterwards. Of several writers at once the last one to finish wins, and
@@ -30,6 +24,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -153,8 +153,11 @@ def test_what_the_users_own_code_raises_is_shown_without_our_frames(untrained_, 
 
 def test_a_page_that_cannot_be_written_is_named(untrained_, project):
     untrained_(*SEARCH, "--proxy", "params")
-    (project / "run" / "report.html.part").mkdir()
-    assert "report.html.part" in wrong(untrained_("report", "run"))
+    page = project / "run" / "report.html"
+    page.unlink()
+    page.mkdir()
+    assert "report.html" in wrong(untrained_("report", "run"))
+    assert not list(page.parent.glob("*.part"))
 
 
 def test_ctrl_c_before_anything_is_scored_is_the_shells_exit_code(untrained_):

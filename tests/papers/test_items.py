@@ -4,6 +4,7 @@ import pytest
 
 from untrained.engine import Store
 from untrained.papers import ITEMS, Reproduction, reproduce, sigeo_ctr
+from untrained.papers._item import Effort
 from untrained.strategies._run import STORE
 from untrained.studies import references
 from untrained.studies.references import Entry
@@ -67,3 +68,15 @@ def test_networks_made_by_hand_are_trained_once_a_table(small, data_root, run_fo
     assert asked == [("nasrec_small(blocks=1)", None), ("nasrec_full(blocks=1)", ())]
     losses = [line.ours for line in found.lines if line.what.endswith("log loss")]
     assert losses == [0.5, 0.5, 0.6]
+
+
+def test_networks_made_by_hand_stand_beside_the_search_that_found_something(run_folder, monkeypatch):
+    """Of the first space no training came to an end."""
+    first, second = sigeo_ctr.SPACES
+    beside = Entry("found", loss=0.5), Entry("dlrm", loss=0.6, behind=0.1, margin=0.02)
+    said = {first: (Entry("found", error="none"),), second: beside}
+    monkeypatch.setattr(sigeo_ctr, "TABLES", {"criteo": ""})
+    monkeypatch.setattr(sigeo_ctr, "searched", lambda effort, table, space, by_hand: said[space])
+    notes = {line.what: line.note for line in sigeo_ctr.table_5(Effort(3, 1, run_folder)).lines}
+    assert notes["criteo, sigeo in nasrec_small, log loss"] == "none"
+    assert notes["criteo, dlrm, log loss"] == "+0.1000 \u00b1 0.0200 beside nasrec_full"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
+from scipy.stats import rankdata
 
 import untrained
 from tests.strategies.helpers import contents, find, odd, proxy, record, timeless
@@ -13,6 +14,7 @@ from untrained import Probe, search
 from untrained.engine import Store
 from untrained.errors import UsageError
 from untrained.strategies.select import rank
+from untrained.strategies.winner import winner
 
 
 @pytest.mark.parametrize(("higher", "extreme"), [(True, max), (False, min)])
@@ -50,6 +52,17 @@ def test_equals_keep_the_order_of_discovery(run_folder):
     found = find(run_folder, constant)
     discovered = list(dict.fromkeys(r.arch for r in found.records))
     assert [standing.arch for standing in found.ranking.standings] == discovered
+
+
+def test_a_run_by_ranks_among_candidates_with_options_has_its_winner(run_folder):
+    found = find(run_folder, "te_nas(samples=2)")
+    parts = ("te_nas_condition(samples=2)", "te_nas_regions(samples=2)")
+    condition, regions = ({r.arch: r.value for r in found.records if r.proxy == part} for part in parts)
+    shares = rankdata([-value for value in condition.values()]) + rankdata(list(regions.values()))
+    best = list(condition)[shares.argmax()]
+    assert sorted(shares)[-2] < shares.max()
+    assert winner(run_folder) == found.best == best
+    assert str(best) in found.report().read_text()
 
 
 def test_nothing_scored_has_no_best_and_still_a_report(run_folder):

@@ -175,6 +175,9 @@ def test_the_test_part_has_no_say_and_a_damaged_file_is_told(mine):
     assert found.confirmed is not None
     assert found.confirmed.samples == len(load("digits", Task("", (1, 8, 8), 10)).parts["train"])
     assert found.confirmed.samples == pytest.approx(0.7 * 1797, abs=10)
-    Path("run/confirmed.json").write_text(json.dumps({"groups": []}))
-    with pytest.raises(UsageError, match=r"confirmed.json is damaged: 'winner'"):
-        winner("run")
+    for damaged in ({"groups": []}, {"winner": 5}, [], "half"):
+        Path("run/confirmed.json").write_text(json.dumps(damaged))
+        with pytest.raises(
+            UsageError, match=r"confirmed.json cannot be read: .*; the command that made it makes it anew"
+        ):
+            winner("run")

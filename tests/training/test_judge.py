@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from untrained.training._judge import Answers, chosen_by, judged
+from untrained.training._judge import Answers, Diverged, chosen_by, judged
 from untrained.training.trained import picture
 from untrained.types import Batch, Task
 
@@ -66,6 +66,15 @@ def test_one_output_means_no_or_yes_and_is_judged_by_log_loss():
     loss = -(np.log(1 / (1 + np.exp(-3.0))) + np.log(1 / (1 + np.exp(-1.0)))) / 2
     assert found.facts == {"loss": pytest.approx(loss), "auc": 1.0}
     assert (chosen_by(task), chosen_by(Task("x", (1,), 2))) == (("loss", -1), ("accuracy", 1))
+
+
+@pytest.mark.parametrize("loss", ["bce", "cross_entropy"])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_answers_that_are_no_numbers_are_refused(loss, wrong):
+    outputs = torch.tensor([[1.0], [wrong]]).expand(2, 1 if loss == "bce" else 2)
+    batches = [Batch(outputs[:1], torch.tensor([1])), Batch(outputs[1:], torch.tensor([0]))]
+    with pytest.raises(Diverged, match="the training diverged: the network's answers are no numbers"):
+        judged(nn.Identity(), batches, Task("x", (1,), outputs.shape[1], loss), torch.contiguous_format)
 
 
 def test_a_picture_is_a_png_of_bearable_size():

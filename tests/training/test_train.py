@@ -199,6 +199,28 @@ def test_the_average_follows_its_formula():
     assert int(average.model.num_batches_tracked) == 199
 
 
+def test_what_has_two_names_is_averaged_once_and_parts_of_one_memory_each():
+    """From 0 to 1 with d = 1/2 it is 1/2, from 0 to -2 it is -1."""
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+            self.b.weight = self.a.weight
+            whole = torch.zeros(4)
+            for name, buffer in {"left": whole[:2], "right": whole[2:], "again": whole[2:]}.items():
+                self.register_buffer(name, buffer)
+
+    model = Shared()
+    model.a.weight.data.zero_()
+    average = Average(model, 0.5)
+    model.a.weight.data.fill_(1.0), model.left.fill_(1.0), model.right.fill_(-2.0)
+    average.update(1000)
+    found = {name: tensor.flatten().tolist() for name, tensor in average.model.state_dict().items()}
+    halves = {"left": [0.5, 0.5], "right": [-1.0, -1.0], "again": [-1.0, -1.0]}
+    assert found == {"a.weight": [0.5], "b.weight": [0.5], **halves}
+
+
 def test_norms_and_biases_decay_only_where_the_recipe_says_so():
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
     for said, others in (("quick(decay=0.1)", 0.1), ("quick(decay=0.1,decay_all=False)", 0.0)):

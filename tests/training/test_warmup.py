@@ -287,6 +287,24 @@ def test_ctrl_c_is_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeypatch
     with pytest.raises(UsageError, match="stopped by Ctrl-C while warming up; the same command goes on"):
         begun("50%(batch=64)", tmp_path, stop)
     assert checkpoint(tmp_path)["step"] == 2
+    monkeypatch.setattr(warmup, "OFTEN", 1e9)
+    with pytest.raises(UsageError, match="the same command goes on"):  # from the one that was found
+        begun("50%(batch=64)", tmp_path, stop)
+
+
+def test_ctrl_c_before_the_first_checkpoint_promises_nothing(tmp_path):
+    def stop(done, steps):
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(UsageError, match=r"^stopped by Ctrl-C while warming up; nothing was kept yet$"):
+        begun("50%(batch=64)", tmp_path, stop)
+    assert not list(tmp_path.iterdir())
+    begun("10%", tmp_path)  # what another warm-up left is no use to this one
+    with pytest.raises(UsageError, match=r"nothing was kept yet$"):
+        begun("50%(batch=64)", tmp_path, stop)
+    with pytest.raises(UsageError, match=r"^stopped by Ctrl-C while warming up$"):
+        begun("50%(batch=64)", None, stop)
 
 
 def test_the_checkpoint_of_another_warm_up_is_not_used_and_a_damaged_one_is_refused(tmp_path):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from untrained._files import written_whole
 from untrained.errors import UsageError
 
 SCHEMA = 1
@@ -29,9 +30,8 @@ def write(path: Path, header: Header, archs: list[str], columns: dict[str, NDArr
     about = json.dumps({**header, "schema": SCHEMA, "rows": len(archs)})
     table = pa.table(arrays, names=[ARCH, *columns]).replace_schema_metadata({_KEY: about})
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    pq.write_table(table, part, compression="zstd", write_page_checksum=True)
-    part.replace(path)
+    with written_whole(path) as part:
+        pq.write_table(table, part, compression="zstd", write_page_checksum=True)
 
 
 def read_header(path: Path, name: str) -> Header:

@@ -14,8 +14,14 @@ def expanded(proxies: Iterable[Proxy]) -> list[Proxy]:
     """Aggregates replaced by those of their parts that are not asked for anyway."""
     asked = list(proxies)
     single = [p for p in asked if not p.parts]
-    parts = {name: PROXIES[name] for p in asked for name in p.parts}
+    parts = {part.measure: part for p in asked for part in parts_of(p)}
     return single + [part for part in parts.values() if part.measure not in [p.measure for p in single]]
+
+
+def parts_of(judge: Proxy) -> list[Proxy]:
+    """What an aggregate combines; those of its parts that look at samples look at as many as it says."""
+    parts = [PROXIES[name] for name in judge.parts]
+    return [part.configured(samples=judge.samples) if "data" in part.needs else part for part in parts]
 
 
 def shares(values: Sequence[float | None], higher_is_better: bool) -> list[float]:
@@ -27,7 +33,7 @@ def shares(values: Sequence[float | None], higher_is_better: bool) -> list[float
 def aggregated(records: Sequence[Record], judge: Proxy) -> list[Record]:
     """The records of an aggregate such as AZ-NAS, made of the records of its parts among the same candidates, seed by
     seed. A candidate cut off from its input is a failure; one without some part is last on it."""
-    parts = [PROXIES[name] for name in judge.parts]
+    parts = parts_of(judge)
     made = []
     for seed in dict.fromkeys(record.seed for record in records):
         found = {(r.arch, r.measure): r for r in records if r.seed == seed}

@@ -1,13 +1,12 @@
 """What one does with finished stores: look into one, take it elsewhere, put two together."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from untrained._files import written_whole
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.types import Record
@@ -49,22 +48,17 @@ def export(where: str | Path, out: str | Path) -> int:
     path, written = Path(out), 0
     if path.suffix not in (".parquet", ".csv"):
         raise UsageError(f"{out} says no format; end it in .parquet or .csv")
-    part = path.with_suffix(f"{path.suffix}.part")
     with opened(where) as store:
         schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _TYPES.items()])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            writer = (parquet.ParquetWriter if path.suffix == ".parquet" else csv.CSVWriter)(part, schema)
-            with writer:
+            kind = parquet.ParquetWriter if path.suffix == ".parquet" else csv.CSVWriter
+            with written_whole(path) as part, kind(part, schema) as writer:
                 for records in _batches(store):
                     writer.write_table(pa.Table.from_pylist([r.row() for r in records], schema))
                     written += len(records)
-            os.replace(part, path)
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error}") from error
-        finally:
-            with suppress(OSError):  # it is not there, or nothing could be there
-                part.unlink()
     return written
 
 

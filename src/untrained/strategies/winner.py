@@ -3,16 +3,15 @@
 Training, export and the report all ask here. Knows folders and records, nothing of networks.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from untrained._files import reading_study
 from untrained.data import sized
 from untrained.engine import Store
 from untrained.engine.aggregates import aggregated
 from untrained.errors import UsageError
-from untrained.proxies import PROXIES
+from untrained.proxies import PROXIES, load_proxy
 from untrained.spaces import load_space
 from untrained.strategies._bounds import ranked
 from untrained.strategies._run import Run
@@ -24,9 +23,11 @@ CONFIRMED = "confirmed.json"
 
 def winner(folder: str | Path) -> Arch:
     """The architecture to go on with."""
-    run = Run.read(folder)
-    if known := confirmed(folder):
-        return load_space(run.settings.space).parse(known["winner"])
+    run, confirmed = Run.read(folder), Path(folder, CONFIRMED)
+    if confirmed.is_file():
+        space = load_space(run.settings.space)
+        with reading_study(confirmed) as facts:
+            return space.parse(facts["winner"])
     with Store(run.store) as store:
         standings = ranking_of(run, list(store)).standings
     if not standings:
@@ -52,19 +53,6 @@ def won(folder: str | Path) -> Won:
     return Won(winner(folder), settings.space, settings.data, shape, settings.seed)
 
 
-def confirmed(folder: str | Path) -> dict[str, Any] | None:
-    """What short trainings said about the best of a run; None where there were none."""
-    path = Path(folder, CONFIRMED)
-    if not path.is_file():
-        return None
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        facts["winner"], facts["groups"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path} is damaged: {error}; delete it, or search with --confirm again") from error
-    return facts
-
-
 def ranking_of(run: Run, records: list[Record]) -> Ranking:
     """The ranking of a run from what its store holds."""
     return ranked(whole(run, records), run.measure, run.higher_is_better, run.settings.max_latency)
@@ -73,5 +61,6 @@ def ranking_of(run: Run, records: list[Record]) -> Ranking:
 def whole(run: Run, records: list[Record]) -> list[Record]:
     """The records with the scores that exist among candidates only."""
     name = run.settings.proxy
-    compares = name in PROXIES and PROXIES[name].parts
-    return records + aggregated(records, PROXIES[name]) if compares else records
+    base = name.partition("(")[0]  # one of a user's own compares nothing, and its file may be gone
+    compares = base in PROXIES and PROXIES[base].parts
+    return records + aggregated(records, load_proxy(name)) if compares else records

@@ -1,6 +1,5 @@
 """Tensors in files: written whole or not at all, and read without running anybody's code."""
 
-import os
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -8,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from untrained._files import written_whole
 from untrained.errors import UsageError
 
 CHECKPOINT, WEIGHTS = "checkpoint.pt", "model.pt"
 
 
 def save(path: Path, content: Any) -> None:
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(content, part)
-        os.replace(part, path)
+        with written_whole(path) as part:
+            torch.save(content, part)
     except (OSError, RuntimeError) as error:  # torch tells a full disk by a RuntimeError
         raise UsageError(f"{path} cannot be written: {error}") from error
 

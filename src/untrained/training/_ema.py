@@ -15,7 +15,9 @@ class Average:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.model = deepcopy(model).requires_grad_(False).eval()
-        ours, theirs = (list(net.state_dict().values()) for net in (self.model, model))  # views: listing takes its time
+        states = (net.state_dict().values() for net in (self.model, model))  # views: listing takes its time
+        pairs = {(a.data_ptr(), a.shape, a.stride()): (a, w) for a, w in zip(*states, strict=True)}  # tied ones once
+        ours, theirs = ([pair[side] for pair in pairs.values()] for side in (0, 1))
         self._numbers = [t for t in ours if t.is_floating_point()], [t for t in theirs if t.is_floating_point()]
         self._counts = [t for t in ours if not t.is_floating_point()], [t for t in theirs if not t.is_floating_point()]
 

@@ -85,9 +85,9 @@ def chosen_by(task: Task) -> tuple[str, int]:
 def judged(model: nn.Module, batches: Iterable[Batch], task: Task, layout: torch.memory_format) -> Answers | Metrics:
     """What a network is worth, by one pass over the samples."""
     outputs, targets = answered(model, batches, layout)
+    if not outputs.isfinite().all():
+        raise Diverged("the training diverged: the network's answers are no numbers")
     if task.loss == "bce":
-        if not outputs.isfinite().all():
-            raise Diverged("the training diverged: the network's answers are no numbers")
         return metrics(*(side.double().flatten().cpu().numpy() for side in (outputs, targets)))
     loss = float(LOSSES[task.loss](outputs, targets))
     return Answers(F.softmax(outputs, 1).cpu(), targets.long().flatten().cpu(), loss)

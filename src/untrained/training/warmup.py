@@ -176,6 +176,7 @@ class _Sitting:
         self.optimiser = asked.plan.optimiser_of(self.supernet)
         self.paths = Paths(asked.plan.paths, space, asked.task, self.supernet, seed, asked.steps)
         self.init, self.done, self.spent = kept["init"], kept["step"], kept["seconds"]  # those of earlier sittings too
+        self.saved = self.done > 0
         if self.done:
             self._resume(kept)
 
@@ -194,8 +195,9 @@ class _Sitting:
                     self._save()
                     kept = perf_counter()
         except KeyboardInterrupt as stop:
-            kept_at = f"; the same command goes on from the last checkpoint, {self.path}" if self.path else ""
-            raise UsageError(f"stopped by Ctrl-C while warming up{kept_at}") from stop
+            going_on = f"the same command goes on from the last checkpoint, {self.path}"
+            told = f"; {going_on if self.saved else 'nothing was kept yet'}" if self.path else ""
+            raise UsageError(f"stopped by Ctrl-C while warming up{told}") from stop
         if tell:
             tell(self.done, self.asked.steps)
         state = {name: tensor.detach().cpu() for name, tensor in self.supernet.state_dict().items()}
@@ -220,6 +222,7 @@ class _Sitting:
         facts = {"init": self.init, "step": self.done, "seconds": self.spent}
         weights = {"supernet": self.supernet.state_dict(), "optimiser": self.optimiser.state_dict()}
         _checkpoint.save(self.path, facts | weights)
+        self.saved = True
 
     def _resume(self, kept: Kept) -> None:
         try:
