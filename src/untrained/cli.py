@@ -69,7 +69,7 @@ def search(
         str | None, typer.Option(help="Weights and activations of one sample, in float32: 300MB.")
     ] = None,
     max_latency: Annotated[
-        str | None, typer.Option(help="One sample on this machine, measured: 5ms, 5ms@cpu, 1ms@cuda.")
+        str | None, typer.Option(help="One sample on a GPU or one thread, measured here: 5ms, 1ms@cuda.")
     ] = None,
     data: option.Data = None,
     label: option.Label = None,

@@ -195,7 +195,7 @@ def test_an_unsatisfiable_limit_names_the_closest():
     with pytest.raises(UsageError) as caught:
         space.sample(np.random.default_rng(0))
     wanted = "at most 100 parameters; the closest had 197 parameters; raise max_params"  # 193 and four weights
-    assert str(caught.value) == f"twelve: none of {2 * TRIES} tried keeps to {wanted}"
+    assert str(caught.value) == f"twelve: none of {2 * TRIES} drawn keeps to {wanted}"
     with pytest.raises(UsageError, match=r"at least 2,000 parameters; the closest had 1,186 .*; lower min_params"):
         Feasible(twelve, Limits(min_params=2000)).sample(np.random.default_rng(0))
 

@@ -80,7 +80,7 @@ def limits(summary: Summary) -> str:
         lines.append(f"<tr>{cell(code(row.name), '')}{''.join(cell(value, 'num') for value in values)}</tr>")
     note = "Nothing beyond a limit was judged; an architecture drawn twice is counted twice."
     if any(row.name == "max_latency" for row in summary.limits):
-        note += " The latency of the best is measured, not predicted."
+        note += " The latency of the best is measured, not predicted; on a CPU, on one thread."
     head = [("", "Limit"), ("num", "Asked for"), ("num", "The best has"), ("num", "Turned down")]
     return section("Limits", table("", head, lines), paragraph(note, "note"))
 

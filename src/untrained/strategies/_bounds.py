@@ -44,12 +44,11 @@ class Clock:
 
     def __init__(self, space: Space, task: Task, device: str) -> None:
         self._space, self._task, self.device = space, task, device
-        self._threads = torch.get_num_threads()
         self.store: Store | None = None
         self.records: dict[tuple[Arch, str], Record] = {}
 
     def __call__(self, arch: Arch, runs: int) -> Record:
-        stopwatch = Stopwatch(self.device, threads=self._threads, runs=runs)
+        stopwatch = Stopwatch(self.device, runs=runs)
         measure = f"latency(batch={stopwatch.batch},threads={stopwatch.threads},runs={runs})@1"
         if (arch, measure) not in self.records:
             blank = Record(arch, measure, self._task, 0, 0.0, device=torch.device(self.device).type)

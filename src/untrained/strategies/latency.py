@@ -8,7 +8,7 @@ This file knows nothing of strategies.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -48,11 +48,12 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Stopwatch:
-    """How to measure: `Stopwatch(device="cuda")(network, inputs)`. Threads: as many as torch uses, unless told."""
+    """How to measure: `Stopwatch(device="cuda")(network, inputs)`. On one thread unless told: several wait for each
+    other at every layer, and where anything else wants a core, a network of 0.3 ms takes 50 (dev/LOG.md)."""
 
     device: str = "cpu"
     batch: int = 1
-    threads: int = field(default_factory=torch.get_num_threads)
+    threads: int = 1
     runtime: Literal["torch", "onnx"] = "torch"
     runs: int = 30
     warm_up: int = 5

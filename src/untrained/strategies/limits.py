@@ -248,7 +248,7 @@ class Feasible:
         wanted = _said(closest.limit, self._allowed(closest.limit))
         side, advice = ("least", "lower") if closest.limit == "min_params" else ("most", "raise")
         return (
-            f"{self.name}: none of {2 * TRIES} tried keeps to at {side} {wanted}; the closest had {found}; "
+            f"{self.name}: none of {2 * TRIES} drawn keeps to at {side} {wanted}; the closest had {found}; "
             f"{advice} {closest.limit}"
         )
 
