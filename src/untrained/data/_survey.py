@@ -166,6 +166,7 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
         bad=bad.count,
         bad_rows=tuple(bad.first),
         missing=table.missing,
+        moments=tuple(name for name in roles.moments if name not in dict((*empty, *useless))),
         dated=() if roles.time else roles.dated,
     )
     return schema, split
