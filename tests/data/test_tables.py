@@ -211,6 +211,14 @@ def test_names_with_commas_and_ampersands_can_be_said(tmp_path):
     assert [row["column"] for row in source.card().rows] == ["price", "count"]
 
 
+def test_any_number_of_columns_can_be_said(tmp_path):
+    many = [f"a_column_of_a_long_name_{i}" for i in range(20)]
+    rows = [(*r, *range(i, i + 20)) for i, r in enumerate(log())]
+    path = write(tmp_path / "wide.csv", lines(rows), ",".join([HEADER, *many]))
+    source = opened(path, f"?label=click&drop={','.join(many)}")
+    assert [row["column"] for row in source.card().rows] == ["price", "count", "user"]
+
+
 # --------------------------------------------------------------------------------------------------- files and blocks
 
 

@@ -3,6 +3,7 @@
 This room knows shapes, classes and files; it knows nothing of networks.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -95,7 +96,7 @@ def load(name: str, like: Task, root: str | Path | None = None) -> Source:
     kind, _, argument = name.partition(":")
     if not like.input_shape or any(n < 1 for n in like.input_shape):
         raise UsageError(f"impossible input shape {like.input_shape}; give channels x height x width, such as 3x32x32")
-    if name not in SOURCES and Path(name).exists():
+    if name not in SOURCES and os.path.exists(name):  # a Path would raise on a name of many columns
         raise UsageError(f"{name} is a path; say what lies there: {_kind_of(Path(name))}:{name}")
     return SOURCES[kind].open(argument, like, data_root(root))
 
