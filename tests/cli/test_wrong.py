@@ -41,6 +41,7 @@ WRONG = {
     "search --proxy dextre": "no proxy is called 'dextre'; did you mean dextr",
     "search --strategy randm": "no strategy is called 'randm'; did you mean random?",
     "search --data nois": "no data set is called 'nois'; did you mean noise or mnist?",
+    "search --data digits:3": "digits takes nothing behind its name, and '3' is there; write --data digits",
     "search --data .": ". is a path; say what lies there: folder:.",
     "search --data mine.py": "mine.py is a path; say what lies there: csv:mine.py",
     "search --data clicks:rows=100": "; for a table add --space nasrec_small --proxy sigeo",

@@ -117,6 +117,19 @@ def test_what_lies_beside_the_parts_is_listed(tmp_path):
     }
 
 
+def test_a_class_may_be_called_like_a_part(tmp_path):
+    write_good(tmp_path, {"car": 5, "train": 5, "test": 5})
+    save(tmp_path / "car" / "holidays" / "0.png", pixels(9))
+    assert of_folder(tmp_path).classes == ("car", "test", "train")
+    assert {name.split("/")[0] for name in split(of_folder(tmp_path))[TRAIN]} == {"car", "test", "train"}
+
+
+def test_parts_without_classes_are_no_classes(tmp_path):
+    write_good(tmp_path, {"train": 5, "val": 5, "test": 5})
+    with pytest.raises(UsageError, match="has no classes to learn from; it needs two or more"):
+        of_folder(tmp_path)
+
+
 def test_a_folder_full_of_odd_and_broken_files_is_read(photos):
     bad, odd = write_bad(photos / "dogs"), write_odd(photos / "cats")
     source = opened(photos)

@@ -22,6 +22,11 @@ REFUSED = {
         r"the label count is \d+ somewhere; wanted 0 and 1, or .*label=count&above=3.5",
     ),
     "no label": ("", GOOD.replace("click", "bought"), "say which column .* there are: bought, user, price, count"),
+    "empty labels": (
+        "",
+        "\n".join([HEADER, *(row[1:] for row in ROWS)]),
+        "the label click holds nothing; wanted 0 and 1",
+    ),
     "two labels": ("", GOOD.replace("click", "label").replace("count", "target"), None),
     "three values": ("", GOOD + "2,u1,0.5,3\n", "the label click is 2 somewhere; wanted 0 and 1"),
     "one class": ("", "\n".join([HEADER, *("0" + row[1:] for row in ROWS)]), "all 300 rows of .* have the label 0"),
@@ -153,6 +158,21 @@ def test_bad_rows_are_counted_and_shown_with_their_lines(tmp_path):
         "line 22: no label",
         "line 32: the label click is 'maybe'",
     }
+
+
+@pytest.mark.parametrize("unlabelled", [30, 31])
+def test_a_last_block_without_labels_counts_as_so_many_rows(tmp_path, monkeypatch, unlabelled):
+    """A tenth of 300 rows is 30. The last block is short, and all of its rows are bad."""
+    monkeypatch.setattr(_reader, "PARQUET_ROWS", 300 - unlabelled)
+    labels = [row[0] for row in log()[:-unlabelled]] + [None] * unlabelled
+    pq.write_table(pa.table({"click": labels, "price": [row[2] for row in log()]}), tmp_path / "log.parquet")
+    if unlabelled == 30:
+        card = load(f"parquet:{tmp_path}/log.parquet", ANY).card()
+        assert card.facts["bad rows"] == "30, left out"
+        assert said(card)[0] == "line 271: no label"
+    else:
+        with pytest.raises(UsageError, match=r"31 of 300 rows of .* are bad; line 270: no label"):
+            load(f"parquet:{tmp_path}/log.parquet", ANY)
 
 
 def test_a_bad_row_may_hold_any_bytes(tmp_path):

@@ -98,6 +98,24 @@ def test_an_unknown_data_set_lists_the_near_names():
         load("fotos", RGB)
 
 
+@pytest.mark.parametrize("name", ["noise", "photos", "digits", "cifar10", "cifar100", "mnist", "fashion_mnist"])
+def test_data_that_take_no_argument_refuse_one(name):
+    with pytest.raises(
+        UsageError, match=f"^{name} takes nothing behind its name, and '3' is there; write --data {name}$"
+    ):
+        load(f"{name}:3", RGB)
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in SOURCES.items() if kind.own])
+def test_a_path_may_begin_at_home(kind, monkeypatch, tmp_path):
+    """What is looked for lies there, and so is not found there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=f"there is no (file|folder) {tmp_path}/none.{kind}"):
+        load(f"{kind}:~/none.{kind}", RGB)
+    with pytest.raises(UsageError, match=r"there is no (file|folder) ~no-such-user/none"):
+        load(f"{kind}:~no-such-user/none", RGB)
+
+
 def test_every_source_says_what_it_is():
     assert {"noise", "photos", "digits", "cifar10", "npz"} <= set(SOURCES)
     assert all(kind.about for kind in SOURCES.values())

@@ -211,6 +211,14 @@ def test_names_with_commas_and_ampersands_can_be_said(tmp_path):
     assert [row["column"] for row in source.card().rows] == ["price", "count"]
 
 
+def test_any_number_of_columns_can_be_said(tmp_path):
+    many = [f"a_column_of_a_long_name_{i}" for i in range(20)]
+    rows = [(*r, *range(i, i + 20)) for i, r in enumerate(log())]
+    path = write(tmp_path / "wide.csv", lines(rows), ",".join([HEADER, *many]))
+    source = opened(path, f"?label=click&drop={','.join(many)}")
+    assert [row["column"] for row in source.card().rows] == ["price", "count", "user"]
+
+
 # --------------------------------------------------------------------------------------------------- files and blocks
 
 
@@ -234,6 +242,39 @@ def test_a_parquet_file_gives_the_same_rows_as_the_csv_file(path, tmp_path):
     assert "list: dropped: lists and structures are not read" in said(source.card())
     for name, rows in rows_of(opened(path)).items():
         assert rows_of(source)[name] == pytest.approx(rows, abs=1e-6)
+
+
+def test_a_moment_of_a_parquet_file_is_a_number_or_an_identifier_and_a_duration_is_not_read(tmp_path):
+    """Of any unit: row i lies i hours, and i % 3 days, after 1970; a day that comes often is an identifier."""
+    rows = {"click": [r[0] for r in log()], "price": [r[2] for r in log()]}
+    for unit, ticks in {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}.items():
+        rows[f"at_{unit}"] = pa.array([i * 3600 * ticks for i in range(300)], pa.timestamp(unit))
+    rows["day"] = pa.array([i % 3 for i in range(300)], pa.date32())
+    rows |= {"clock": pa.array(range(300), pa.time32("s")), "took": pa.array(range(300), pa.duration("s"))}
+    pq.write_table(pa.table(rows), tmp_path / "log.parquet")
+    source = load(f"parquet:{tmp_path}/log.parquet?log=none", ANY)
+    parts = rows_of(source)
+    for name, which in places(parts).items():
+        seconds = [column.mean / 10**6 for column in source.schema.dense[1:]]
+        hours = (which - seconds[0] / 3600) * 3600 * 10**6 / source.schema.dense[1].std
+        assert seconds == pytest.approx([seconds[0]] * 4)
+        assert parts[name][:, 1:5] == pytest.approx(np.stack([hours] * 4, axis=1), abs=1e-5)
+        numbers = {int(row % 3): int(number) for row, number in zip(which, parts[name][:, 5], strict=True)}
+        assert [numbers[int(row % 3)] for row in which] == list(parts[name][:, 5])
+        assert sorted(numbers.values()) == [1, 2, 3]
+    assert said(source.card()) == [
+        f"{name}: dropped: times of day and durations are not read" for name in ("clock", "took")
+    ]
+    assert source.card().rows[1]["treatment"].startswith("microseconds since 1970, mean")
+
+
+def test_truth_is_no_number_in_either_file(tmp_path):
+    truth = [i % 3 > 0 for i in range(300)]
+    pq.write_table(pa.table({"click": [r[0] for r in log()], "flag": truth}), tmp_path / "log.parquet")
+    path = write(tmp_path / "log.csv", lines([(r[0], t) for r, t in zip(log(), truth, strict=True)]), "click,flag")
+    for data in (f"csv:{path}", f"parquet:{tmp_path}/log.parquet"):
+        with pytest.raises(UsageError, match="100% of the values of flag are text; write categorical=flag"):
+            load(f"{data}?dense=flag", ANY)
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])

@@ -16,7 +16,7 @@ from untrained.data import load
 from untrained.engine import Cost, Examiner, Job, Samples, job_for
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
-from untrained.strategies._run import Run, Settings
+from untrained.strategies._run import Run, Settings, for_a_file
 
 OTHERS: dict[str, dict[str, Any]] = {
     "proxy 'params' (now 'flops')": {"proxy": "flops"},
@@ -67,6 +67,19 @@ def test_the_default_folder_says_what_was_asked_and_what_can_be_typed_again(tmp_
         "--space ./mine.py:mynet --proxy ./mine.py:small --data noise --seed 3 --seeds 2 --budget 1 --run runs/"
     )
     assert timeless(search("./mine.py:mynet", "params", budget=1, data="noise").records) == timeless(plain.records)
+
+
+@pytest.mark.parametrize("letter", ["a", "\u00e4", "\u65e5"])
+def test_a_name_too_long_for_a_folder_is_cut_and_still_its_own(tmp_path, letter):
+    """File systems take 255 bytes; names that fit are as they were."""
+    assert for_a_file("mlp", "csv:./w.csv?label=click", "seed3") == "mlp-csv_._w.csv_label_click-seed3"
+    long = [("mlp", f"csv:w.csv?drop={letter * 300}{end}", "seed3") for end in "xy"]
+    names = {for_a_file(*words) for words in (*long, *long, ("mlp", long[0][1] + "-seed3"))}
+    assert len(names) == 3
+    for name in names:
+        assert len(f"{name}-2".encode()) <= 255
+        assert name.startswith("mlp-csv_w.csv_drop_" + letter * 60)
+        (tmp_path / name).mkdir()
 
 
 def test_a_report_can_be_written_anew(run_folder):

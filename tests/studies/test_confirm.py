@@ -115,7 +115,12 @@ def test_the_best_of_all_wins_and_a_failed_training_is_no_number(tmp_path):
         ("npz:a.npz", 5),
         ("folder:./x", 5),
         ("csv:t.csv", 5),
+        ("parquet:t.parquet?label=click", 5),
+        ("criteo:train.txt", 5),
         ("hf:mnist", 0),
+        ("clicks", 0),
+        ("clicks:rows=1000", 0),
+        ("./photos", 0),  # which is refused later, with what to type
     ],
 )
 def test_it_is_usual_on_data_of_the_users_own(data, count):

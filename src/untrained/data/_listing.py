@@ -73,20 +73,21 @@ def settled(title: str, found: Sequence[Entry], problems: Problems) -> Listing:
 
 
 def of_folder(path: Path) -> Listing:
-    """One subfolder a class; or subfolders train, val and test (as far as there are) that have such subfolders."""
+    """One subfolder a class; or subfolders train, val and test (as far as there are) that have such subfolders. A train
+    without any, beside other folders, is a class of that name."""
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}; give one with a subfolder a class, such as folder:./photos")
     title = f"folder:{path.resolve().name}"
     problems: Problems = []
     below = {child.name.lower(): child for child in _children(path, path, problems)}
     parts = {part: next((below[name] for name in names if name in below), None) for part, names in PARTS.items()}
-    if parts[TRAIN] is None:
+    train, others = parts[TRAIN], [child for child in below.values() if child not in parts.values()]
+    if train is None or (others and not _children(train, path, [])):
         return settled(title, list(_classes(path, path, TRAIN, problems)), problems)
     found: list[Entry] = []
     for part, folder in parts.items():
         found += _classes(folder, path, part, problems) if folder else ()
-    unused = [child for child in below.values() if child not in parts.values()]
-    problems += [(_told(child, path), "not used: it lies beside train, val and test") for child in unused]
+    problems += [(_told(child, path), "not used: it lies beside train, val and test") for child in others]
     return settled(title, found, problems)
 
 

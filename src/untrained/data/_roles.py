@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from untrained.data._options import Options
-from untrained.data._values import numbers, texts, times
+from untrained.data._values import is_moment, numbers, texts, times
 from untrained.errors import SHOWN, UsageError, unknown
 
 LABELS = ("label", "click", "clicked", "target")
@@ -25,7 +25,7 @@ MOSTLY = 0.9  # the share of values that decides what a column is
 @dataclass(frozen=True)
 class Roles:
     """The label, the time, and the columns that a network sees; `logs` are those of the dense ones that are tamed,
-    `dated` those that look like moments and were not named one."""
+    `moments` the columns of that type, `dated` those that look like moments and were not named one."""
 
     label: str
     time: str
@@ -33,6 +33,7 @@ class Roles:
     categorical: tuple[str, ...]
     logs: frozenset[str]
     dropped: tuple[tuple[str, str], ...]
+    moments: tuple[str, ...]
     dated: tuple[str, ...]
 
 
@@ -47,13 +48,16 @@ def roles(columns: Sequence[str], head: pa.RecordBatch, options: Options) -> Rol
     dropped += [(options.time, "it orders the split")] if options.time else []
     left = [name for name in columns if name not in {label, options.time, *options.drop}]
     dropped += [(name, "lists and structures are not read") for name in left if pa.types.is_nested(head[name].type)]
+    dropped += [(name, "times of day and durations are not read") for name in left if _is_clock(head[name].type)]
     left = [name for name in left if name not in dict(dropped)]
     dense = [name for name in left if name in options.dense or (name not in options.categorical
                                                                 and _is_dense(name, head[name]))]  # fmt: skip
     logs = {name for name in dense if options.log == "all" or (options.log == "counts" and _is_whole(head[name]))}
     categorical = [name for name in left if name not in dense]
     dated = [name for name in left if _is_date(name, head[name])]
-    return Roles(label, options.time, tuple(dense), tuple(categorical), frozenset(logs), tuple(dropped), tuple(dated))
+    moments = [name for name in left if is_moment(head[name].type)]
+    seen = tuple(dense), tuple(categorical), frozenset(logs)
+    return Roles(label, options.time, *seen, tuple(dropped), tuple(moments), tuple(dated))
 
 
 def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
@@ -67,9 +71,13 @@ def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
     raise UsageError(f"say which column is the label, such as --label click; there are: {listed}")
 
 
+def _is_clock(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_time(kind) or pa.types.is_duration(kind))
+
+
 def _is_date(name: str, column: pa.Array) -> bool:
     """By its type, by its name, or by texts of which each is a date; numbers alone may be anything."""
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type) or SAYS_DATE.search(name):
+    if is_moment(column.type) or SAYS_DATE.search(name):
         return True
     try:
         return bool(numbers(column)[1].any() and len(times(column, name)))

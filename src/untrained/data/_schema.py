@@ -14,8 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from untrained.data._values import Floats, Keys, keys, numbers
+from untrained.errors import UsageError
 
 Rows = NDArray[np.float32]
+VERSION = 3  # of how rows become numbers, and of what is kept about it
 SCHEMA, VOCABULARIES = "schema.json", "vocabularies.npz"
 
 
@@ -71,6 +73,7 @@ class Schema:
     bad: int
     bad_rows: tuple[str, ...]  # the first few
     missing: tuple[str, ...]  # texts that stand for a missing value
+    moments: tuple[str, ...] = ()  # columns of that type, counted in microseconds since 1970
     dated: tuple[str, ...] = ()  # columns that look like moments, and do not order the split
 
     @property
@@ -94,11 +97,13 @@ class Schema:
     def save(self, folder: Path) -> None:
         self.save_vocabularies(folder)
         plain = replace(self, identifiers=tuple(replace(column, vocabulary=None) for column in self.identifiers))
-        (folder / SCHEMA).write_text(json.dumps(asdict(plain), indent=1), encoding="utf-8")
+        (folder / SCHEMA).write_text(json.dumps({"version": VERSION, **asdict(plain)}, indent=1), encoding="utf-8")
 
 
 def load_schema(folder: Path) -> Schema:
     facts: dict[str, Any] = json.loads((folder / SCHEMA).read_text(encoding="utf-8"))
+    if facts.pop("version", 0) != VERSION:
+        raise UsageError(f"{folder / SCHEMA} is of another version, which encoded rows in another way; train anew")
     with np.load(folder / VOCABULARIES, allow_pickle=False) as found:
         words = {int(place): found[place] for place in found.files}
     facts["dense"] = [Dense(**column) for column in facts["dense"]]

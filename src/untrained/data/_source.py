@@ -3,6 +3,7 @@
 This room knows shapes, classes and files; it knows nothing of networks.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -71,20 +72,25 @@ class Source:
 
 @dataclass(frozen=True)
 class Kind:
-    """How to open one kind of data: `open(argument, like, root)`."""
+    """How to open one kind of data: `open(argument, like, root)`. `own` are the user's data, whose argument begins with
+    a path; `argument` says whether there may be one at all."""
 
     about: str
     open: Callable[[str, Task, Path], Source]
+    own: bool
+    argument: bool
 
 
 SOURCES: Registry[Kind] = Registry("data set")
 
 
-def source(name: str, about: str) -> Callable[[Callable[[str, Task, Path], Source]], Callable[..., Source]]:
+def source(
+    name: str, about: str, *, own: bool = False, argument: bool = False
+) -> Callable[[Callable[[str, Task, Path], Source]], Callable[..., Source]]:
     """Register a way to open data under `name`; `name:ARGUMENT` passes the argument on."""
 
     def register(opener: Callable[[str, Task, Path], Source]) -> Callable[..., Source]:
-        SOURCES.add(name, Kind(about, opener))
+        SOURCES.add(name, Kind(about, opener, own, argument or own))
         return opener
 
     return register
@@ -92,12 +98,17 @@ def source(name: str, about: str) -> Callable[[Callable[[str, Task, Path], Sourc
 
 def load(name: str, like: Task, root: str | Path | None = None) -> Source:
     """The data called `name`, shaped like `like` (input size, and classes where the data have none of their own)."""
-    kind, _, argument = name.partition(":")
+    said, _, argument = name.partition(":")
     if not like.input_shape or any(n < 1 for n in like.input_shape):
         raise UsageError(f"impossible input shape {like.input_shape}; give channels x height x width, such as 3x32x32")
-    if name not in SOURCES and Path(name).exists():
+    if name not in SOURCES and os.path.exists(name):  # a Path would raise on a name of many columns
         raise UsageError(f"{name} is a path; say what lies there: {_kind_of(Path(name))}:{name}")
-    return SOURCES[kind].open(argument, like, data_root(root))
+    kind = SOURCES[said]
+    if argument and not kind.argument:
+        raise UsageError(f"{said} takes nothing behind its name, and {argument!r} is there; write --data {said}")
+    if kind.own:
+        argument = os.path.expanduser(argument)  # no shell does that behind a colon
+    return kind.open(argument, like, data_root(root))
 
 
 def _kind_of(path: Path) -> str:

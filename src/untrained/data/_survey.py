@@ -26,13 +26,15 @@ Split = Callable[[int, int], NDArray[np.int64]]  # the part of each row from the
 
 
 def good(table: Table, roles: Roles, above: float | None, bad: Bad) -> Iterator[tuple[pa.RecordBatch, Labels]]:
-    """Blocks without the rows that have no label, and the labels."""
-    for block, lines in table.blocks(bad):
+    """Blocks without the rows that have no label, and the labels. A first block of which most have none tells that the
+    column is no label; of later ones, which may be short, the count in the end decides."""
+    for place, (block, lines) in enumerate(table.blocks(bad)):
         labels = _labels(block[roles.label], roles.label, above)
         if (unread := labels < 0).any():
             told = _values.texts(block[roles.label])
-            if unread.mean() > 0.5:
-                kinds = ", ".join(sorted({repr(told[row]) for row in unread.nonzero()[0][:3]}))
+            if place == 0 and unread.mean() > 0.5:
+                first = {told[row] for row in unread.nonzero()[0][:3]}
+                kinds = ", ".join(sorted(repr(text) if text else "nothing" for text in first))
                 raise UsageError(f"the label {roles.label} holds {kinds}; wanted 0 and 1, false and true or no and yes")
             for row in unread.nonzero()[0]:
                 bad.add(int(lines[row]), f"the label {roles.label} is {told[row]!r}" if told[row] else "no label")
@@ -148,7 +150,7 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
             tally.add(block[name], parts == TRAIN_PART)
         rows += np.bincount(parts, minlength=3)
         clicks += np.bincount(parts[labels == 1], minlength=3)
-    _check_rows(table, roles.label, rows, clicks, bad)
+    _check_rows(table, rows, clicks, bad)
     dense, empty = _dense(moments, int(rows.sum()))
     identifiers, useless = _identifiers(counts, options)
     if not dense and not identifiers:
@@ -166,12 +168,13 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
         bad=bad.count,
         bad_rows=tuple(bad.first),
         missing=table.missing,
+        moments=tuple(name for name in roles.moments if name not in dict((*empty, *useless))),
         dated=() if roles.time else roles.dated,
     )
     return schema, split
 
 
-def _check_rows(table: Table, label: str, rows: NDArray[np.int64], clicks: NDArray[np.int64], bad: Bad) -> None:
+def _check_rows(table: Table, rows: NDArray[np.int64], clicks: NDArray[np.int64], bad: Bad) -> None:
     total, ones = int(rows.sum()), int(clicks.sum())
     if bad.count > TOLERATED * (total + bad.count):
         told = f"{bad.count:,} of {total + bad.count:,} rows of {table.path} are bad"

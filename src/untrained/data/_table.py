@@ -28,7 +28,6 @@ from untrained.data.table_card import table_card
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
-VERSION = 2  # of what is in a cache folder
 NAMES = (TRAIN, VAL, TEST)
 HEAD = 10_000  # rows that are looked at to infer what a column is
 
@@ -79,7 +78,7 @@ def open_table(name: str, table: Table, options: Options) -> Source:
 
 def _key(table: Table, options: Options) -> str:
     state = table.path.stat()
-    told = VERSION, table.path.resolve(), state.st_size, state.st_mtime_ns, table.columns, options
+    told = _schema.VERSION, table.path.resolve(), state.st_size, state.st_mtime_ns, table.columns, options
     return sha256("\x1f".join(map(str, told)).encode()).hexdigest()[:16]
 
 

@@ -32,7 +32,11 @@ ROWS = 20_000
 FEWEST = 100
 
 
-@source("clicks", "a made-up click log with planted interactions, any number of rows: clicks, clicks:rows=100000")
+@source(
+    "clicks",
+    "a made-up click log with planted interactions, any number of rows: clicks, clicks:rows=100000",
+    argument=True,
+)
 def clicks(argument: str, like: Task, root: Path) -> Source:
     from untrained.data._table import Rows, from_rows
 

@@ -16,18 +16,20 @@ from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
 
-@source("folder", "folder:PATH, your pictures: a subfolder a class, or train, val and test with such subfolders")
+@source(
+    "folder", "folder:PATH, your pictures: a subfolder a class, or train, val and test with such subfolders", own=True
+)
 def folder(argument: str, like: Task, root: Path) -> Source:
     if not argument:
         raise UsageError("say which folder: folder:PATH, such as --data folder:./photos")
-    return from_listing(of_folder(Path(argument).expanduser()), like, root)
+    return from_listing(of_folder(Path(argument)), like, root)
 
 
-@source("images", "images:PATH.csv, your pictures: a table with the columns path, label and perhaps split")
+@source("images", "images:PATH.csv, your pictures: a table with the columns path, label and perhaps split", own=True)
 def images(argument: str, like: Task, root: Path) -> Source:
     if not argument:
         raise UsageError("say which table: images:PATH.csv, such as --data images:./photos.csv")
-    return from_listing(of_table(Path(argument).expanduser()), like, root)
+    return from_listing(of_table(Path(argument)), like, root)
 
 
 def from_listing(listing: Listing, like: Task, root: Path) -> Source:

@@ -14,7 +14,7 @@ from untrained.errors import UsageError
 from untrained.types import Task
 
 
-@source("hf", "hf:NAME, pictures of the Hugging Face hub; needs the package datasets")
+@source("hf", "hf:NAME, pictures of the Hugging Face hub; needs the package datasets", argument=True)
 def hugging_face(argument: str, like: Task, root: Path) -> Source:
     if not argument:
         raise UsageError("say which data set: hf:NAME, such as --data hf:beans")

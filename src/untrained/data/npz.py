@@ -18,7 +18,11 @@ from untrained.types import Task
 _NAMES = {TRAIN: (("x", "y"), ("x_train", "y_train")), VAL: (("x_val", "y_val"),), TEST: (("x_test", "y_test"),)}
 
 
-@source("npz", "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8), labels y; also x_val, y_val, x_test, y_test")
+@source(
+    "npz",
+    "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8), labels y; also x_val, y_val, x_test, y_test",
+    own=True,
+)
 def npz(argument: str, like: Task, root: Path) -> Source:
     if not argument:
         raise UsageError("say which file: npz:PATH, such as --data npz:./images.npz")

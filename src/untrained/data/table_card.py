@@ -42,15 +42,17 @@ def table_card(name: str, schema: Schema) -> TableCard:
         first, *more = schema.dated
         looks = f"{', '.join((first, *more))} look{'' if more else 's'} like a date"
         facts["proposed"] = f"time={first} after the ? of --data ({looks}; the last rows are judged then)"
-    rows_of = [_dense(column) for column in schema.dense] + [_identifiers(c, schema.floor) for c in schema.identifiers]
+    rows_of = [_dense(column, column.name in schema.moments) for column in schema.dense]
+    rows_of += [_identifiers(column, schema.floor) for column in schema.identifiers]
     text = [(c.name, f"{c.text:,} values are text and count as missing") for c in schema.dense if c.text]
     dropped = [(column, f"dropped: {why}") for column, why in schema.dropped]
     bad = [(line, why.strip()) for line, _, why in (row.partition(":") for row in schema.bad_rows)]
     return TableCard(name, facts, tuple(rows_of), (*text, *dropped, *bad))
 
 
-def _dense(column: Dense) -> dict[str, Any]:
-    treatment = f"{'log, ' if column.log else ''}mean {column.mean:.4g}, deviation {column.std:.4g}"
+def _dense(column: Dense, moment: bool) -> dict[str, Any]:
+    unit = "microseconds since 1970, " if moment else ""
+    treatment = f"{unit}{'log, ' if column.log else ''}mean {column.mean:.4g}, deviation {column.std:.4g}"
     return _row(column.name, "dense", "", column.missing, treatment)
 
 

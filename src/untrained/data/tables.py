@@ -20,23 +20,27 @@ KDD = ("click", "impression", *KDD_IDENTIFIERS[:3], "depth", "position", *KDD_ID
 FRAPPE = tuple(f"f{i}" for i in range(10))
 
 
-@source("csv", "csv:PATH, a table with a header, also compressed; csv:clicks.csv?label=click&drop=id")
+@source("csv", "csv:PATH, a table with a header, also compressed; csv:clicks.csv?label=click&drop=id", own=True)
 def csv(argument: str, like: Task, root: Path) -> Source:
     return _open("csv", argument, Options())
 
 
-@source("parquet", "parquet:PATH, a table in one parquet file; the options of csv")
+@source("parquet", "parquet:PATH, a table in one parquet file; the options of csv", own=True)
 def parquet(argument: str, like: Task, root: Path) -> Source:
     return _open("parquet", argument, Options())
 
 
-@source("criteo", "criteo:PATH, the Criteo display log: tab-separated as published, or CSV with label,I1..I13,C1..C26")
+@source(
+    "criteo",
+    "criteo:PATH, the Criteo display log: tab-separated as published, or CSV with label,I1..I13,C1..C26",
+    own=True,
+)
 def criteo(argument: str, like: Task, root: Path) -> Source:
     usual = Options(label="label", dense=COUNTS, categorical=HASHES, log="all")
     return _open("criteo", argument, usual, ("label", *COUNTS, *HASHES))
 
 
-@source("avazu", "avazu:PATH, the Avazu log, CSV as published; all columns are identifiers")
+@source("avazu", "avazu:PATH, the Avazu log, CSV as published; all columns are identifiers", own=True)
 def avazu(argument: str, like: Task, root: Path) -> Source:
     codes = ("hour", "C1", "banner_pos", "device_type", "device_conn_type", *(f"C{i}" for i in range(14, 22)))
     words = tuple(f"{what}_{part}" for what in ("site", "app") for part in ("id", "domain", "category"))
@@ -44,13 +48,13 @@ def avazu(argument: str, like: Task, root: Path) -> Source:
     return _open("avazu", argument, Options(label="click", drop=("id",), categorical=(*codes, *words, *device)))
 
 
-@source("kdd2012", "kdd2012:PATH, training.txt of the KDD Cup 2012 (track 2); a click is one click or more")
+@source("kdd2012", "kdd2012:PATH, training.txt of the KDD Cup 2012 (track 2); a click is one click or more", own=True)
 def kdd2012(argument: str, like: Task, root: Path) -> Source:
     usual = Options(label="click", above=0, dense=KDD_DENSE, categorical=KDD_IDENTIFIERS, log="all")
     return _open("kdd2012", argument, usual, KDD)
 
 
-@source("frappe", "frappe:PATH, the Frappe log with columns label,f0..f9, or its libfm files")
+@source("frappe", "frappe:PATH, the Frappe log with columns label,f0..f9, or its libfm files", own=True)
 def frappe(argument: str, like: Task, root: Path) -> Source:
     usual = Options(label="label", above=0, drop=("split",), categorical=FRAPPE)
     return _open("frappe", argument, usual, ("label", *FRAPPE), " ")

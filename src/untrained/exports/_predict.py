@@ -105,7 +105,7 @@ def attempt(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
         print(f"{path}: cannot be read: {error}", file=sys.stderr)
 
 
-def probabilities(outputs: Array, config: dict[str, Any]) -> Array:
+def probabilities(outputs: Array) -> Array:
     """Softmax over the classes; for one output, the chance of no and of yes."""
     if outputs.shape[-1] == 1:
         yes = 1 / (1 + np.exp(-outputs))
@@ -134,7 +134,7 @@ def main() -> int:
         found = samples(path, config)
         while some := list(islice(found, AT_ONCE)):
             outputs = run(np.stack([sample for _, sample in some]).astype(np.float32))
-            for (name, _), chances in zip(some, probabilities(outputs, config), strict=True):
+            for (name, _), chances in zip(some, probabilities(outputs), strict=True):
                 print(name, *told(chances, config, asked.top), sep="\t")
             done += len(some)
     return 0 if done else 1

@@ -2,7 +2,9 @@
 
 A number goes through sign(x) log(1 + |x|) where training did that, then mean and deviation of the training rows; a
 missing one is at the mean. An identifier becomes its place in the vocabulary, or 0 where training knew it too little;
-of a column without a vocabulary, a hash. Needs numpy. Reads config.json and vocabularies.npz beside this file.
+of a column without a vocabulary, a hash. A value counts as its text, 5.0 as 5 and True as true. A moment, such as a
+datetime or 2014-10-21 07:00:00, is in UTC unless it says otherwise. Needs numpy. Reads config.json and vocabularies.npz
+beside this file.
 """
 
 import bz2
@@ -10,8 +12,10 @@ import csv
 import gzip
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -23,8 +27,12 @@ HERE = Path(__file__).resolve().parent
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 AT_ONCE = 1000
 WORD = 2**64 - 1
+BOOLEANS = {"False": "false", "FALSE": "false", "True": "true", "TRUE": "true"}
+SCIENTIFIC = re.compile(r"-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]+")  # 1.5e10 and 1e+10; 1e10 may be a hash
+NOTHING = {"None", "nan", "NaT", "<NA>"}  # what Python, numpy and pandas hold where there is no value
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Array = Any
-Row = Mapping[str, Any]  # by the name of its column; a number, or a text as it stands in the file
+Row = Mapping[str, Any]  # by the name of its column; a value, or its text as it stands in the file
 
 
 @cache
@@ -67,9 +75,23 @@ def read(path: Path) -> Iterator[tuple[str, Row]]:
 def encode(rows: Iterable[Row]) -> Array:
     """(rows, columns) of float32: the columns of numbers, then those of identifiers."""
     kept, known = list(rows), table()
-    dense = [numbers([row[column["name"]] for row in kept], column) for column in known["dense"]]
-    ids = [identifiers([row[column["name"]] for row in kept], column) for column in known["identifiers"]]
+    dense = [numbers(values_of(column["name"], kept), column) for column in known["dense"]]
+    ids = [identifiers(values_of(column["name"], kept), column) for column in known["identifiers"]]
     return np.stack([*dense, *ids], axis=1).astype(np.float32)
+
+
+def values_of(name: str, rows: list[Row]) -> list[Any]:
+    found = [row[name] for row in rows]
+    return [moment(value) for value in found] if name in table()["moments"] else found
+
+
+def moment(value: Any) -> int | None:
+    """Microseconds since 1970; None where there is no moment."""
+    try:
+        found = datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        return None
+    return (found.replace(tzinfo=found.tzinfo or UTC) - EPOCH) // timedelta(microseconds=1)
 
 
 def numbers(values: list[Any], column: dict[str, Any]) -> Array:
@@ -88,12 +110,26 @@ def number(value: Any) -> float:
 
 
 def identifiers(values: list[Any], column: dict[str, Any]) -> Array:
-    texts = ("" if value in table()["missing"] else str(value) for value in values)
+    texts = ("" if value in table()["missing"] else text_of(value) for value in values)
     found, vocabulary = np.array([hashed(text) for text in texts], np.uint64), column["vocabulary"]
     if vocabulary is None:
         return found % np.uint64(column["size"])
     places = np.minimum(np.searchsorted(vocabulary, found), len(vocabulary) - 1)
     return np.where(vocabulary[places] == found, places + 1, 0)
+
+
+def text_of(value: Any) -> str:
+    """The one text of a value, as in training."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    if "." in text or "+" in text:  # a number without them is its own text
+        whole = text.removesuffix(".0")
+        if whole.lstrip("-").isdecimal():
+            return whole
+        if SCIENTIFIC.fullmatch(text) and (number := float(text)).is_integer():
+            return str(int(number))
+    elif text in NOTHING and not isinstance(value, bytes | str):
+        return ""
+    return BOOLEANS.get(text, text)
 
 
 @lru_cache(2**20)

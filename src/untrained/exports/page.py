@@ -64,6 +64,7 @@ def _table(schema: Schema) -> dict[str, Any]:
     return {
         "label": schema.label,
         "missing": list(schema.missing),
+        "moments": list(schema.moments),
         "dense": [{"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in schema.dense],
         "identifiers": [{"name": c.name, "size": c.size} for c in schema.identifiers],
     }
@@ -139,12 +140,16 @@ def _use(schema: Schema | None, facts: Facts) -> str:
 def _columns(schema: Schema) -> str:
     """What a file of rows must hold."""
     numbers, identifiers = ([f"`{column.name}`" for column in kind] for kind in (schema.dense, schema.identifiers))
+    moments = [f"`{name}`" for name in schema.moments]
     lines = [
         "## The columns\n",
         "A CSV file, also .gz or .bz2, whose first line names these columns, in any order; others are passed over.\n",
         f"- numbers: {', '.join(numbers)}; a missing one counts as the mean" if numbers else "",
         f"- identifiers: {', '.join(identifiers)}; all that training knew too little count as one"
         if identifiers
+        else "",
+        f"- moments among them: {', '.join(moments)}; written as 2014-10-21 07:00:00, in UTC unless they say +02:00"
+        if moments
         else "",
     ]
     return "\n".join(filter(None, lines))

@@ -49,7 +49,7 @@ class Hunt:
         """Where it is kept; a path within the name of the data is left out, since files move."""
         words = [self.space, self.proxy, self.strategy, self.data.rpartition("/")[2], f"seed{self.seed}"]
         words += [said for said in (self.max_params, self.max_flops, effort.crew.device) if said]
-        return effort.folder / "searches" / "-".join(map(for_a_file, words))
+        return effort.folder / "searches" / for_a_file(*words)
 
     def asked(self, effort: Effort) -> dict[str, Any]:
         """What `search` is asked for, as plain data."""

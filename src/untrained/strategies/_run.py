@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from untrained.strategies._notes import Notes
 from untrained.strategies.budget import USUAL
 
 STORE = "records.sqlite"
+LONGEST = 240  # bytes of a name: most file systems take 255, and a number may follow
 _PACKAGES = ("torch", "numpy")
 
 
@@ -62,7 +64,7 @@ class Settings:
         words += [f"warm-{self.warm_up}"] if self.warm_up else []
         words += [f"{name}-{said}" for name in LIMITS if (said := getattr(self, name)) is not None]
         plain = ("seed0", "x1", "cpu")
-        return Path("runs", "-".join(for_a_file(word) for word in words if word not in plain))
+        return Path("runs", for_a_file(*(word for word in words if word not in plain)))
 
 
 @dataclass(frozen=True)
@@ -197,9 +199,13 @@ class Run:
             raise UsageError(f"{path} is damaged: {error}; delete the folder, or choose another --run") from error
 
 
-def for_a_file(word: str) -> str:
-    """A word that may be part of the name of a folder."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in word).strip("._")
+def for_a_file(*words: str) -> str:
+    """These words as the name of a folder; of a name that would be too long the head, and a digest of all of it."""
+    name = "-".join("".join(c if c.isalnum() or c in "-_." else "_" for c in word).strip("._") for word in words)
+    if len(name.encode()) <= LONGEST:
+        return name
+    digest = sha256("\x1f".join(words).encode(errors="replace")).hexdigest()[:8]
+    return f"{name.encode()[: LONGEST - 9].decode(errors='ignore')}-{digest}"
 
 
 def versions() -> dict[str, str]:

@@ -121,7 +121,7 @@ def _others(truth: Truth, name: str) -> Column:
 def _folder(truth: Truth, data: str, seed: int, device: str, warm_up: str) -> Path:
     words = ["bench", truth.table.name, truth.metric.name, data, f"seed{seed}", device]
     words += [f"warm-{warm_up}"] if warm_up else []
-    return Path("runs", "-".join(for_a_file(word) for word in words if word not in ("seed0", "cpu")))
+    return Path("runs", for_a_file(*(word for word in words if word not in ("seed0", "cpu"))))
 
 
 def _started(

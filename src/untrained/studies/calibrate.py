@@ -124,7 +124,7 @@ def _advice(rows: Sequence[Judged], chosen: str) -> str:
 
 
 def default_folder(space: str, data: str) -> Path:
-    return Path("runs", "-".join(for_a_file(word) for word in ("calibrate", space, data)))
+    return Path("runs", for_a_file("calibrate", space, data))
 
 
 def automatic(space: str, data: str) -> str:

@@ -18,7 +18,7 @@ from statistics import fmean, variance
 from time import perf_counter
 
 from untrained._files import reading_study, write_whole
-from untrained.data import Source
+from untrained.data import SOURCES, Source
 from untrained.data.parts import TRAIN
 from untrained.proxies import load_proxy
 from untrained.rng import generator, seed_for
@@ -133,10 +133,10 @@ class Confirmation:
 
 
 def usual(data: str) -> int:
-    """How many networks a group to confirm unless the user says: some where the data are the user's own, which come
-    with a path, and none for those that everybody has."""
-    kind, colon, _ = data.partition(":")
-    return USUAL if colon and kind != "hf" else 0
+    """How many networks a group to confirm unless the user says: some where the data are the user's own, and none for
+    those that everybody has."""
+    kind = data.partition(":")[0]
+    return USUAL if kind in SOURCES and SOURCES[kind].own else 0
 
 
 def confirm(

@@ -55,7 +55,7 @@ class Chosen:
         """Where the training goes unless another folder is named: the run that it comes from, or a new one."""
         digest = sha256(f"{self.space} {self.arch}".encode()).hexdigest()[:8]
         words = ("train", parse_call(self.space)[0] if self.space else self.arch, digest, self.data, recipe)
-        return self.home or Path("runs", "-".join(for_a_file(word) for word in words))
+        return self.home or Path("runs", for_a_file(*words))
 
 
 def resolved(
