@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile # half the time: few files are run
 
 .PHONY: help setup demo test lint bench docs clean
 help:              ## show this list
@@ -11,8 +12,8 @@ help:              ## show this list
 setup: $(STAMP)    ## create .venv and install the package, editable, with its tools
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -c constraints.txt torch
+	$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: setup        ## the main job: 100 NAS-Bench-201 networks judged by Dextr, and a report
@@ -21,7 +22,7 @@ demo: setup        ## the main job: 100 NAS-Bench-201 networks judged by Dextr, 
 lint: setup        ## what pre-commit runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 test: lint         ## lint, types and tests: by two processes of one thread each, then those that must be alone
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not alone"
