@@ -45,6 +45,7 @@ def train(
     """Train a network on your data, and judge it once on samples that had no say.
 
     Ctrl-C and kill -9 lose at most 200 steps: the same command goes on to the same weights.
+    What was trained of a run before it had its present winner is kept in its folder as former-1.
     The folder then holds model.pt, train.json and report.html with curves, confusions and the hardest mistakes;
     of a table of clicks, log loss, AUC and calibration.
 
