@@ -1,5 +1,7 @@
 """Which proxy works on a space of the user's own."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,7 @@ def test_parameters_are_not_praised_where_nothing_ranked():
     assert _advice([good, bad], "good") == "Search by good: it ranked these architectures best."
     assert _advice([bad], "params") == "Search by params: nothing ranked these architectures better than chance."
 
+    assert _advice([good], "good", "./mine.py:good").startswith("Search by ./mine.py:good: it ranked")
 
 def test_caution_says_how_many_cannot_be_told_from_the_best():
     rows = [row("best", (1.0, 2.0, 3.0, 4.0)), row("next", (1.0, 2.0, 3.0, 4.0)), row("bad", (4.0, 3.0, 2.0, 1.0))]
@@ -95,5 +98,32 @@ def test_trainings_that_fail_are_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ask", [{"trainings": 3}, {"epochs": 0}, {"samples": 9}])
 def test_too_little_effort_is_refused(ask):
+OWN = """
+@ut.proxy(higher_is_better=True)
+def good(probe):
+    \"\"\"How many parameters.\"\"\"
+    return float(sum(p.numel() for p in probe.model.parameters()))
+"""
+
+
+def test_a_proxy_of_the_users_own_is_recommended_as_it_was_typed(mine, monkeypatch):
+    with Path("mine.py").open("a") as file:
+        file.write(OWN)
+    monkeypatch.setattr(sys.modules[calibrate.__module__], "recommended", lambda rows: "good")
+    ask = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
+    found = calibrate(mine, "naswot,./mine.py:good", "digits", **ask)
+    assert found.recommended == "./mine.py:good"
+    assert found.advice.startswith("Search by ./mine.py:good: ")
+    result = search(mine, "auto", budget=3, run="run", workers=1)
+    assert result.run.settings.proxy == "./mine.py:good"
+
+
+def test_a_calibration_elsewhere_is_followed_by_name(mine):
+    """`auto` would look in the default folder, where there is none."""
+    ask = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
+    found = calibrate(mine, "params", "digits", **ask, run="elsewhere")
+    assert found.following == f"untrained search --space {mine} --data digits --proxy {found.recommended}"
+
+
     with pytest.raises(UsageError, match="at least 4 trainings, 1 epoch and 10 samples"):
         calibrate("nasbench201", "params", **ask)

@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from untrained._load import names_file
 from untrained._numbers import counted
 from untrained._typed import options
 from untrained.data import load
@@ -76,8 +77,11 @@ def calibrate(
     rows = best_first(judged(judged_column(p, *column(done.records, p.measure, archs, (seed,))), truth) for p in judges)
     asked: dict[str, Any] = {"space": space, "proxy": proxy, "data": data, "trainings": trainings, "epochs": epochs}
     asked |= {"samples": samples, "seed": seed, "device": device, "run": str(folder)}
-    chosen, reaching = recommended(rows), "AUC" if source.task.loss == "bce" else "accuracy"
+    best, reaching = recommended(rows), "AUC" if source.task.loss == "bce" else "accuracy"
+    own = {load_proxy(name).label: name for name in named(proxy) if names_file(name)}
+    chosen = own.get(best, best)  # as it can be typed again
     trained_for = counted(epochs, "epoch")
+    following = "auto" if folder == default_folder(space, data) else chosen  # auto looks in the default folder only
     return Trust(
         title=f"{space} on {data}: which proxy?",
         command=f"untrained calibrate {options(calibrate, asked)}",
@@ -92,8 +96,8 @@ def calibrate(
             f"{min(samples, len(source.batch(samples)))} samples, a fifth of them held out.",
             _caution(rows, len(archs), reaching),
         ),
-        advice=_advice(rows, chosen),
-        following=f"untrained search --space {quote(space)} --data {quote(data)} --proxy auto",
+        advice=_advice(rows, best, chosen),
+        following=f"untrained search --space {quote(space)} --data {quote(data)} --proxy {quote(following)}",
         settings={
             "trainings": str(trainings),
             "epochs": str(epochs),
@@ -117,10 +121,11 @@ def recommended(rows: Sequence[Judged]) -> str:
     return best.proxy if best and _rho(best) > 0 else "params"
 
 
-def _advice(rows: Sequence[Judged], chosen: str) -> str:
-    ranked = any(row.proxy == chosen and _rho(row) > 0 for row in rows)
+def _advice(rows: Sequence[Judged], best: str, typed: str = "") -> str:
+    """What to search by; `typed` is what to type for it where that is not its name."""
+    ranked = any(row.proxy == best and _rho(row) > 0 for row in rows)
     why = "it ranked these architectures best" if ranked else "nothing ranked these architectures better than chance"
-    return f"Search by {chosen}: {why}."
+    return f"Search by {typed or best}: {why}."
 
 
 def default_folder(space: str, data: str) -> Path:
