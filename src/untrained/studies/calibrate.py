@@ -156,12 +156,13 @@ def _spread(records: Sequence[Record], count: int) -> list[Arch]:
 
 def _caution(rows: Sequence[Judged], n: int, reaching: str) -> str:
     """What so few trainings can tell: who is not excluded as the best."""
-    best = next((row for row in rows if row.statistics["spearman"]), None)
-    if best is None:
+    known = [(row.proxy, main) for row in rows if (main := row.statistics["spearman"])]
+    if not known:
         return f"All trainings came to the same {reaching}, so nothing can be told: train longer, or on harder data."
-    low = best.statistics["spearman"].low  # type: ignore[union-attr]
-    alike = [row for row in rows if low is not None and _rho(row) >= low and row is not best]
-    return (
-        f"With {n} trainings the intervals are wide: {len(alike)} of the other {len(rows) - 1} lie within that of "
-        f"{best.proxy}. What stands far below is not to be trusted here; what stands above is only not refuted."
-    )
+    (best, first), *others = known
+    alike = [name for name, main in others if not first.apart(main)]
+    why = "the intervals are wide" if first.low is not None else f"{best} has no interval"
+    said = f"With {n} trainings {why}: {len(alike)} of the other {len(others)} cannot be told from {best}."
+    if len(alike) == len(others):
+        return f"{said} So few cannot say whom to trust."
+    return f"{said} What stands far below is not to be trusted here; what stands above is only not refuted."
