@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from inspect import isclass, isfunction
 from pathlib import Path
@@ -118,10 +118,15 @@ def _literal(text: str) -> Any:
         return text
 
 
-def code_of(*names: str) -> str:
-    """A fingerprint of the user's files among `names`; empty where all are ours. A changed file is another method."""
-    files = [Path(name.rpartition(":")[0]) for name in names if names_file(name)]
-    contents = [file.read_bytes() for file in files if file.is_file()]
+def files_of(*names: str) -> list[Path]:
+    """The user's files among `names`."""
+    files = (Path(name.rpartition(":")[0]) for name in names if names_file(name))
+    return [file for file in files if file.is_file()]
+
+
+def code_of(files: Iterable[Path]) -> str:
+    """A fingerprint of the user's files; empty without any. A changed file is another method."""
+    contents = [file.read_bytes() for file in files]
     return sha256(b"".join(contents)).hexdigest()[:8] if contents else ""
 
 

@@ -90,6 +90,8 @@ def show_result(found: Result, page: Path) -> None:
         if ties := sum(standing.tied for standing in standings):
             console.print(f"= {run.settings.seeds} seeds cannot tell {ties} of the others from the best (95 %)")
         if found.confirmed:
+            if any(standing.arch == found.best for standing in standings[:TOP]):
+                console.print("* the winner of the short trainings")
             show_confirmed(found.confirmed)
         console.print(f"best: {escape(str(found.best))}", soft_wrap=True)
     else:
@@ -153,11 +155,13 @@ def _ranking(found: Result) -> Table:
     table.add_column("params", justify="right")
     table.add_column("FLOPs", justify="right")
     table.add_column("architecture", overflow="fold")
+    won = found.best if found.confirmed else None
     for place, standing in enumerate(found.ranking.standings[:TOP], 1):
+        marks = ("* " if standing.arch == won else "") + ("= " if standing.tied else "")
         spread = [f"{standing.margin:.3g}"] if standing.margin is not None else []
         params, flops = (_size(sizes.get((standing.arch, name))) for name in ("params", "flops"))
         table.add_row(
-            f"= {place}" if standing.tied else str(place),
+            f"{marks}{place}",
             f"{standing.score:.4f}",
             *spread,
             params,

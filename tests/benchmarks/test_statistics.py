@@ -201,6 +201,21 @@ def test_every_resample_of_few_architectures(statistic):
     assert (low, high) == (pytest.approx(min(values)), pytest.approx(max(values)))
 
 
+@each
+@pytest.mark.parametrize("n", [4, 40])
+def test_an_order_without_a_mistake_has_no_interval(statistic, n):
+    """Every resample has the same order, so an interval would have no width. One swap, and resamples differ."""
+    x = np.arange(n, dtype=float)
+    tied = np.minimum(x, n - 2)
+    for y in (np.exp(x / 9), -x):
+        assert interval(statistic, x, y, np.random.default_rng(0)) is None
+        assert interval(statistic, tied, np.sign(y[1] - y[0]) * tied, np.random.default_rng(0)) is None
+    swapped = x.copy()
+    swapped[[0, -1]] = swapped[[-1, 0]]
+    low, high = interval(statistic, x, swapped, np.random.default_rng(0))
+    assert low < high or statistic.name == "precision_at_10"  # of ten or fewer all are chosen
+
+
 def test_the_same_generator_gives_the_same_interval_and_blocks_do_not_matter(monkeypatch):
     x, y = np.random.default_rng(7).normal(size=(2, 50))
     first = interval(spearman, x, y, np.random.default_rng(1))

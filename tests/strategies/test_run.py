@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
 
 import untrained
@@ -16,6 +17,8 @@ from untrained.data import load
 from untrained.engine import Cost, Examiner, Job, Samples, job_for
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
+from untrained.reports.report import summarise
+from untrained.spaces._sketch import Stage, Stages
 from untrained.strategies._run import Run, Settings, for_a_file
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -134,8 +137,28 @@ def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path, monkeypatch
     Path("mine.py").write_text(code.format(value=1.0))
     search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=2, run="r")
     Path("mine.py").write_text(code.format(value=2.0))
-    with pytest.raises(UsageError, match="another run, with code"):
+    with pytest.raises(UsageError, match=r"^r holds another run, with mine\.py as it was \(changed since\); for this"):
         search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=3, run="r")
+
+
+def test_every_file_that_may_have_changed_is_named_once_and_another_file_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "abc":
+        Path(f"{name}.py").touch()
+    now = Settings("./a.py:net", "./a.py:p", "zerocost_pt(operations=./b.py:q)", "noise", 0, 1, "cpu", code="12")
+    assert now.changed(replace(now, code="34")) == "a.py or b.py as it was (changed since)"
+    assert now.changed(replace(now, code="34", seed=3)) == "seed 3 (now 0), a.py or b.py as it was (changed since)"
+    assert now.changed(replace(now, code="34", proxy="./c.py:p")) == "proxy './c.py:p' (now './a.py:p')"
+
+
+def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypatch):
+    """Networks of the space end in four outputs by themselves; these data have three classes."""
+    monkeypatch.chdir(project)
+    np.savez("x.npz", x=np.zeros((9, 8, 8, 3), np.uint8), y=np.arange(9) % 3)
+    found = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", run="r")
+    drawing = summarise(found.run, list(found.records)).drawing
+    assert isinstance(drawing, Stages)
+    assert drawing.stages[-1] == Stage("linear", 3)
 
 
 # --------------------------------------------------------------------------------------------- workers and their cost

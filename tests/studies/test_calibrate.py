@@ -1,5 +1,7 @@
 """Which proxy works on a space of the user's own."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,11 @@ from untrained import search
 from untrained.engine import Store
 from untrained.errors import UsageError
 from untrained.reports import report
+from untrained.reports.trust_page import verdict
 from untrained.studies import calibrate
 from untrained.studies._judge import Column, judged
 from untrained.studies.calibrate import _advice, _caution, _spread, recommended
+from untrained.studies.trust import Estimate, Trust
 from untrained.types import Arch, Record, Task
 
 TRUTH = (1.0, 2.0, 3.0, 4.0)
@@ -39,15 +43,42 @@ def test_the_best_of_those_that_judged_everybody_is_recommended():
 def test_parameters_are_not_praised_where_nothing_ranked():
     good, bad = row("good", (1.0, 3.0, 2.0, 4.0)), row("params", (4.0, 3.0, 2.0, 1.0))
     assert _advice([good, bad], "good") == "Search by good: it ranked these architectures best."
+    assert _advice([good], "good", "./mine.py:good").startswith("Search by ./mine.py:good: it ranked")
     assert _advice([bad], "params") == "Search by params: nothing ranked these architectures better than chance."
 
 
+def between(name: str, low: float, high: float, kind: str = "proxy"):
+    """Judged with this interval, and the middle of it as its correlation."""
+    return replace(row(name, TRUTH, kind=kind), statistics={"spearman": Estimate((low + high) / 2, low, high)})
+
+
 def test_caution_says_how_many_cannot_be_told_from_the_best():
-    rows = [row("best", (1.0, 2.0, 3.0, 4.0)), row("next", (1.0, 2.0, 3.0, 4.0)), row("bad", (4.0, 3.0, 2.0, 1.0))]
-    assert "1 of the other 2 lie within that of best" in _caution(rows, 4, "accuracy")
+    best, near, far = between("best", 0.5, 0.9), between("near", 0.1, 0.5), between("far", -0.4, 0.4)
+    said = _caution([best, near, far], 12, "accuracy")
+    assert "the intervals are wide: 1 of the other 2 cannot be told from best. What stands far below" in said
     flat = [row("flat", (1.0, 1.0, 1.0, 1.0))]
     assert "came to the same accuracy, so nothing can be told" in _caution(flat, 4, "accuracy")
     assert "came to the same AUC, so nothing can be told" in _caution(flat, 4, "AUC")
+
+
+def test_an_order_without_a_mistake_tells_nobody_apart():
+    """Four of four in the right order, as any random order of four is once in 24."""
+    best, other = row("best", (1.0, 2.0, 3.0, 4.0)), row("other", (1.0, 2.0, 4.0, 3.0))
+    wrong = row("wrong", (4.0, 3.0, 2.0, 1.0))
+    said = _caution([best, other, wrong], 4, "accuracy")
+    assert said.startswith("With 4 trainings best has no interval: 2 of the other 2 cannot be told from best.")
+    assert "trusted here" not in said
+
+
+@pytest.mark.parametrize(("high", "apart"), [(0.4, True), (0.6, False)])
+def test_terminal_and_page_agree_on_who_is_told_apart(high, apart):
+    rows = (between("best", 0.5, 0.9), between("params", -0.4, high, "baseline"))
+    said = _caution(rows, 12, "accuracy")
+    headline = verdict(Trust("", "", "", "", "", (), (), rows))
+    assert ("0 of the other 1 cannot be told from best" in said) == apart
+    assert ("the intervals tell the two apart" in headline) == apart
+    assert ("1 of the other 1 cannot be told from best" in said) == (not apart)
+    assert ("they cannot tell the two apart" in headline) == (not apart)
 
 
 def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(mine):
@@ -65,6 +96,33 @@ def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(min
         assert len(store) == before
     result = search(mine, "auto", budget=3, run="run", workers=1)
     assert result.run.settings.proxy == found.recommended
+
+
+OWN = """
+@ut.proxy(higher_is_better=True)
+def good(probe):
+    \"\"\"How many parameters.\"\"\"
+    return float(sum(p.numel() for p in probe.model.parameters()))
+"""
+
+
+def test_a_proxy_of_the_users_own_is_recommended_as_it_was_typed(mine, monkeypatch):
+    with Path("mine.py").open("a") as file:
+        file.write(OWN)
+    monkeypatch.setattr(sys.modules[calibrate.__module__], "recommended", lambda rows: "good")
+    ask = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
+    found = calibrate(mine, "naswot,./mine.py:good", "digits", **ask)
+    assert found.recommended == "./mine.py:good"
+    assert found.advice.startswith("Search by ./mine.py:good: ")
+    result = search(mine, "auto", budget=3, run="run", workers=1)
+    assert result.run.settings.proxy == "./mine.py:good"
+
+
+def test_a_calibration_elsewhere_is_followed_by_name(mine):
+    """`auto` would look in the default folder, where there is none."""
+    ask = {"trainings": 4, "epochs": 1, "samples": 60, "workers": 1}
+    found = calibrate(mine, "params", "digits", **ask, run="elsewhere")
+    assert found.following == f"untrained search --space {mine} --data digits --proxy {found.recommended}"
 
 
 def test_a_calibration_on_a_click_log_speaks_of_auc(tmp_path):

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from untrained import Arch, Record, Task, report, search, train
+from untrained._terminal import show_result
 from untrained.data import load
 from untrained.errors import UsageError
 from untrained.strategies._run import Run, Settings
+from untrained.strategies.search import Result
 from untrained.strategies.select import rank
 from untrained.strategies.winner import winner
 from untrained.studies.confirm import Confirmation, Contrast, Group, chance, chosen, concluded, contrast, usual
@@ -125,6 +127,23 @@ def test_the_best_of_all_wins_and_a_failed_training_is_no_number(tmp_path):
 )
 def test_it_is_usual_on_data_of_the_users_own(data, count):
     assert usual(data) == count
+
+
+def shown(winner: int | None, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the terminal shows of a search of twelve, of which training chose this one; or nobody was trained."""
+    known = records([float(-i) for i in range(12)], [1] * 12)
+    trained = [] if winner is None else [arch(0), arch(winner)]
+    reached = {each: float(each["i"] == winner) for each in trained}
+    told = concluded({"naswot": trained}, reached, reached, run(), (3, 100), 1.0) if trained else None
+    show_result(Result(run(), tuple(known), rank(known, "naswot@1", True), told), Path("page"))
+    return capsys.readouterr().out
+
+
+def test_the_ranking_marks_whom_training_chose_if_it_is_shown(capsys):
+    said = shown(3, capsys)
+    assert [line.split()[:2] for line in said.splitlines() if line.split()[:1] == ["*"]] == [["*", "4"], ["*", "the"]]
+    assert "*" not in shown(11, capsys)  # beyond the ten that are shown
+    assert "*" not in shown(None, capsys)
 
 
 BAD = """

@@ -1,6 +1,6 @@
 """`report(folder)`: read a run folder, sum it up, write its page. Reads Records; knows nothing of networks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -71,7 +71,7 @@ def summarise(run: Run, records: list[Record]) -> Summary:
         higher_is_better=run.higher_is_better,
         ranking=tuple(_ranked(ranking, records)),
         failed=tuple(Failed(str(arch), why.kind, why.detail, why.trace) for arch, why in ranking.failed),
-        drawing=_sketch(space, run, ranking),
+        drawing=_sketch(space, run, ranking, records),
         settings={
             "strategy": settings.strategy,
             "data": settings.data,
@@ -160,9 +160,10 @@ def _space(name: str) -> Space | None:
         return None
 
 
-def _sketch(space: Space | None, run: Run, ranking: Ranking) -> Sketch | None:
-    """The drawing of the winner."""
+def _sketch(space: Space | None, run: Run, ranking: Ranking, records: Sequence[Record]) -> Sketch | None:
+    """The drawing of the winner, on the task of the run."""
     if not space or not ranking.standings:
         return None
     known = Confirmation.read(run.folder)
-    return space.draft(space.parse(known.winner) if known else ranking.standings[0].arch)
+    winner = space.parse(known.winner) if known else ranking.standings[0].arch
+    return space.draft(winner, records[0].task)

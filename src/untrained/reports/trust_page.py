@@ -65,9 +65,10 @@ def _against(first: _Known, baseline: _Known | None, params: _Known | None) -> s
 def _compared(proxy: Estimate, baseline: Estimate, rival: str) -> str:
     better = proxy.value > baseline.value
     said = f"It beats {rival}" if better else f"It does not beat {rival}"
-    if proxy.low is None or proxy.high is None or baseline.low is None or baseline.high is None:
+    apart = proxy.apart(baseline)
+    if apart is None:
         return f"{said}; without intervals nobody can say how surely."
-    if proxy.low > baseline.high or baseline.low > proxy.high:
+    if apart:
         return f"{said}, and the intervals tell the two apart."
     return f"{said}, {'but' if better else 'and'} the intervals overlap: they cannot tell the two apart."
 

@@ -195,9 +195,9 @@ class Space:
         """The size of the network of `arch`, without building it; None where the space knows no formula."""
         return self.counting(self, arch, task or self.task) if self.counting else None
 
-    def draft(self, arch: Arch) -> Sketch:
-        """What a drawing of `arch` shows: the space's own sketch, or else the layers of the network."""
-        return self.sketch(arch) if self.sketch else listed(self.build(arch, device="meta"))
+    def draft(self, arch: Arch, task: Task | None = None) -> Sketch:
+        """What a drawing of `arch` shows: the space's own sketch, or else the layers of the network for `task`."""
+        return self.sketch(arch) if self.sketch else listed(self.build(arch, task, device="meta"))
 
     def supernet(self, task: Task | None = None, device: str = "cpu") -> Any:
         """The network whose `subnet(arch)` is, with shared weights, the network of any architecture."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from untrained import __version__
 from untrained._files import free, run_folder, write_whole
+from untrained._load import files_of, parse_call
 from untrained._numbers import counted
 from untrained._typed import options
 from untrained.engine import Cost
@@ -38,7 +39,7 @@ class Settings:
     seed: int
     seeds: int
     device: str
-    code: str = ""  # fingerprint of the user's own files
+    code: str = ""  # fingerprint of the user's own `files`
     screen: str = ""  # cheap proxies that decide who is judged
     keep: str = ""  # and the share that they let pass
     objectives: str = ""  # proxies beside the first that a strategy weighs against it
@@ -55,6 +56,20 @@ class Settings:
     def score(self) -> str:
         """What the ranking goes by."""
         return self.validate or self.proxy
+
+    @property
+    def files(self) -> list[Path]:
+        """The user's own that the search depends on."""
+        return files_of(self.space, self.proxy, *map(str, parse_call(self.strategy)[1].values()))
+
+    def changed(self, before: "Settings") -> str:
+        """What was otherwise, in words."""
+        ours, theirs = asdict(self), asdict(before)
+        names = [name for name in ours if ours[name] != theirs[name] and name != "code"]
+        told = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in names]
+        if self.code != before.code and self.files == before.files:  # other files are told by their names
+            told.append(f"{' or '.join(dict.fromkeys(map(str, self.files)))} as it was (changed since)")
+        return ", ".join(told)
 
     def default_folder(self) -> Path:
         words = [self.space, self.proxy, self.strategy, self.data, f"seed{self.seed}", f"x{self.seeds}", self.device]
@@ -144,10 +159,9 @@ class Run:
         if not (self.folder / "run.json").exists():
             return replace(self, versions=versions())
         before = Run.read(self.folder)
-        ours, theirs = asdict(self.settings), asdict(before.settings)
-        changed = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in ours if ours[name] != theirs[name]]
+        changed = self.settings != before.settings
         if changed and before.begun():
-            told = f"{self.folder} holds another run, with {', '.join(changed)}"
+            told = f"{self.folder} holds another run, with {self.settings.changed(before.settings)}"
             raise UsageError(f"{told}; for this one add --run {free(self.folder)}")
         if changed:
             return replace(self, versions=versions())  # what another run cost is not on our account

@@ -157,10 +157,10 @@ def search(
     if enough == Budget(top=top):
         enough = replace(enough, count=getattr(asker, "usual", None))
 
-    code, kept = code_of(named, panel.asked, *map(str, chosen.options.values())), keep if screen else ""
-    objectives = beside if chosen.needs("beside") else ""
-    settings = Settings(named, panel.asked, chosen.label, data, seed, seeds, device, code, screen, kept, objectives,
+    objectives, kept = beside if chosen.needs("beside") else "", keep if screen else ""
+    settings = Settings(named, panel.asked, chosen.label, data, seed, seeds, device, "", screen, kept, objectives,
                         validate, warm_up, input_size=input_size, **bounds.asked)  # fmt: skip
+    settings = replace(settings, code=code_of(settings.files))
     folder = Path(run) if run else settings.default_folder()
     facts = decides.measure, decides.higher_is_better, decides.about
     begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm).resume()

@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from untrained._load import names_file
 from untrained._numbers import counted
 from untrained._typed import options
 from untrained.data import load
@@ -76,8 +77,11 @@ def calibrate(
     rows = best_first(judged(judged_column(p, *column(done.records, p.measure, archs, (seed,))), truth) for p in judges)
     asked: dict[str, Any] = {"space": space, "proxy": proxy, "data": data, "trainings": trainings, "epochs": epochs}
     asked |= {"samples": samples, "seed": seed, "device": device, "run": str(folder)}
-    chosen, reaching = recommended(rows), "AUC" if source.task.loss == "bce" else "accuracy"
+    best, reaching = recommended(rows), "AUC" if source.task.loss == "bce" else "accuracy"
+    own = {load_proxy(name).label: name for name in named(proxy) if names_file(name)}
+    chosen = own.get(best, best)  # as it can be typed again
     trained_for = counted(epochs, "epoch")
+    following = "auto" if folder == default_folder(space, data) else chosen  # auto looks in the default folder only
     return Trust(
         title=f"{space} on {data}: which proxy?",
         command=f"untrained calibrate {options(calibrate, asked)}",
@@ -92,8 +96,8 @@ def calibrate(
             f"{min(samples, len(source.batch(samples)))} samples, a fifth of them held out.",
             _caution(rows, len(archs), reaching),
         ),
-        advice=_advice(rows, chosen),
-        following=f"untrained search --space {quote(space)} --data {quote(data)} --proxy auto",
+        advice=_advice(rows, best, chosen),
+        following=f"untrained search --space {quote(space)} --data {quote(data)} --proxy {quote(following)}",
         settings={
             "trainings": str(trainings),
             "epochs": str(epochs),
@@ -117,10 +121,11 @@ def recommended(rows: Sequence[Judged]) -> str:
     return best.proxy if best and _rho(best) > 0 else "params"
 
 
-def _advice(rows: Sequence[Judged], chosen: str) -> str:
-    ranked = any(row.proxy == chosen and _rho(row) > 0 for row in rows)
+def _advice(rows: Sequence[Judged], best: str, typed: str = "") -> str:
+    """What to search by; `typed` is what to type for it where that is not its name."""
+    ranked = any(row.proxy == best and _rho(row) > 0 for row in rows)
     why = "it ranked these architectures best" if ranked else "nothing ranked these architectures better than chance"
-    return f"Search by {chosen}: {why}."
+    return f"Search by {typed or best}: {why}."
 
 
 def default_folder(space: str, data: str) -> Path:
@@ -151,12 +156,13 @@ def _spread(records: Sequence[Record], count: int) -> list[Arch]:
 
 def _caution(rows: Sequence[Judged], n: int, reaching: str) -> str:
     """What so few trainings can tell: who is not excluded as the best."""
-    best = next((row for row in rows if row.statistics["spearman"]), None)
-    if best is None:
+    known = [(row.proxy, main) for row in rows if (main := row.statistics["spearman"])]
+    if not known:
         return f"All trainings came to the same {reaching}, so nothing can be told: train longer, or on harder data."
-    low = best.statistics["spearman"].low  # type: ignore[union-attr]
-    alike = [row for row in rows if low is not None and _rho(row) >= low and row is not best]
-    return (
-        f"With {n} trainings the intervals are wide: {len(alike)} of the other {len(rows) - 1} lie within that of "
-        f"{best.proxy}. What stands far below is not to be trusted here; what stands above is only not refuted."
-    )
+    (best, first), *others = known
+    alike = [name for name, main in others if not first.apart(main)]
+    why = "the intervals are wide" if first.low is not None else f"{best} has no interval"
+    said = f"With {n} trainings {why}: {len(alike)} of the other {len(others)} cannot be told from {best}."
+    if len(alike) == len(others):
+        return f"{said} So few cannot say whom to trust."
+    return f"{said} What stands far below is not to be trusted here; what stands above is only not refuted."

@@ -21,6 +21,12 @@ class Estimate:
     high: float | None = None
     spread: float | None = None
 
+    def apart(self, other: "Estimate") -> bool | None:
+        """Whether the intervals tell the two apart; None where one of them has none."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return None
+        return self.low > other.high or other.low > self.high
+
 
 @dataclass(frozen=True)
 class Judged:
