@@ -1,39 +1,58 @@
-"""Who is hired for a list of architectures."""
+"""A folder that remembers scores, and files of the user's own that change in between."""
 
-from contextlib import contextmanager
+import sys
+from pathlib import Path
 
 import pytest
 
+from untrained import load_space
 from untrained.data import load
 from untrained.proxies import load_proxy
-from untrained.rng import generator
-from untrained.spaces import load_space
-from untrained.studies import _scores
 from untrained.studies._scores import Crew, scored
-from untrained.training.brief import NAME
+
+MINE = """
+import untrained as ut
+from torch import nn
+
+@ut.space(task=ut.Task("noise", (3, 4, 4), 5))
+def small(choose, task):
+    width = choose("width", [2, 3])
+    return nn.Sequential(nn.Flatten(), nn.Linear(48, width), nn.ReLU(), nn.Linear(width, 5))
+
+@ut.proxy(needs=())
+def answer(probe):
+    return ANSWER + probe.params
+"""
 
 
-class HiredError(Exception):
-    pass
+def found(folder: Path, answer: float, space: str = "./mine.py:small") -> tuple[float | None, int]:
+    """The score of the network of width 2, which has 98 + 15 parameters, and how many were measured for it."""
+    Path("mine.py").write_text(MINE.replace("ANSWER", str(answer)))
+    for name in [name for name in sys.modules if name.startswith("untrained_user_mine")]:
+        del sys.modules[name]
+    judge, home, typed = load_proxy("./mine.py:answer"), load_space(space), {"answer": "./mine.py:answer"}
+    archs, watched = [home.parse("width=2")], []
+    work = (Crew(workers=1), folder / "records.sqlite", typed, lambda at: watched.append(at.measured))
+    (record,) = scored(space, archs, [judge], load("noise", home.task), (0,), *work).records
+    return record.value, max(watched)
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("dextr", 3),  # one image: three networks are scored before a process has started
-        ("naswot", 3),  # one pass of 128
-        (f"{NAME}(epochs=1,samples=1000)", None),  # a training of 1,000: as if there were many
-    ],
-)
-def test_a_few_networks_are_worth_processes_where_each_of_them_is_dear(name, told, monkeypatch, tmp_path):
-    @contextmanager
-    def hired(job, workers, ray, limit, networks, later):
-        assert (workers, networks) == (None, told)
-        raise HiredError
-        yield
+@pytest.fixture(autouse=True)
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
-    monkeypatch.setattr(_scores, "hired", hired)
-    space = load_space("nasbench201")
-    archs = [space.sample(generator(seed)) for seed in range(3)]
-    with pytest.raises(HiredError):
-        scored("nasbench201", archs, [load_proxy(name)], load("noise", space.task), (0,), Crew(), tmp_path / "s.sqlite")
+
+def test_a_changed_file_is_another_method_and_is_measured_anew(tmp_path):
+    assert found(tmp_path, 0.5) == (113.5, 1)
+    assert found(tmp_path, 0.5) == (113.5, 0)
+    assert found(tmp_path, 0.25) == (113.25, 1)
+    assert found(tmp_path, 0.5) == (113.5, 0)  # and the former one is still known
+
+
+def test_a_fingerprint_of_the_file_is_in_the_measure_and_not_in_the_name():
+    Path("mine.py").write_text(MINE.replace("ANSWER", "1"))
+    judge = load_proxy("./mine.py:answer(samples=4)")
+    assert judge.label == "answer(samples=4)"
+    assert judge.measure.startswith("answer(samples=4)@1-")
+    assert load_proxy("naswot").measure == "naswot@1"

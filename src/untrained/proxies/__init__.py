@@ -3,7 +3,9 @@
 dextr   dextr(variant=published)   naswot(samples=128)   ./mine.py:my_proxy
 """
 
-from untrained._load import loaded
+from dataclasses import replace
+
+from untrained._load import code_of, files_of, loaded, parse_call
 from untrained._load import split_names as split_names
 from untrained.proxies import (  # noqa: F401 - they register themselves
     aznas,
@@ -39,4 +41,6 @@ def load_proxy(name: "str | Proxy") -> Proxy:
     if isinstance(name, Proxy):
         return name
     found, options = loaded(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
+    if code := code_of(files_of(parse_call(name)[0])):
+        found = replace(found, code=code)
     return found.configured(**options) if options else found

@@ -40,6 +40,7 @@ class Proxy:
     averages: bool = False  # a mean over samples: fewer of them estimate the same number
     options: tuple[tuple[str, Any], ...] = ()
     parts: tuple[str, ...] = ()  # of an aggregate: the proxies whose ranks among candidates it combines
+    code: str = ""  # a fingerprint of the user's file that it comes from
     usual: int | None = field(default=None, compare=False)  # how many samples it looks at unless asked otherwise
 
     def __call__(self, probe: Probe) -> float:
@@ -107,8 +108,9 @@ class Proxy:
 
     @property
     def measure(self) -> str:
-        """What a record is filed under: label and version. A change of the formula is a new version."""
-        return f"{self.label}@{self.version}"
+        """What a record is filed under: label and version. A change of the formula is a new version, and so is one of
+        the user's file."""
+        return f"{self.label}@{self.version}{self.code and f'-{self.code}'}"
 
     @property
     def about(self) -> str:
