@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from tests.cli.helpers import CHATTY, NONE, RECORD, SKIP
+from tests.cli.helpers import CHATTY, NONE, RECORD, SKIP, wrong
 from untrained.proxies import PROXIES, split_names
 
 
@@ -98,6 +98,24 @@ def test_score_an_architecture_of_the_users_own_space(untrained_):
     (row,) = json.loads(out)
     classes = int(row["task"].split(":")[2])
     assert (code, row["value"]) == (0, 3 * 27 + 3 + classes * (3 * 36 + 1))
+
+
+@pytest.mark.parametrize("data", [(), ("--data", "noise")])
+def test_an_architecture_is_built_for_as_many_classes_as_were_asked_for(untrained_, data):
+    """Data that nobody named, and noise, have as many."""
+    command = ("score", "width=3", "--space", "./mine.py:mynet", "--classes", "7", "--proxy", "params,grad_norm")
+    code, out, _ = untrained_(*command, *data, "--json")
+    params, norm = json.loads(out)
+    assert (code, params["value"]) == (0, 3 * 27 + 3 + 7 * (3 * 36 + 1))
+    assert params["task"].split(":")[2] == "7"
+    assert norm["value"] > 0
+
+
+def test_data_that_have_their_own_classes_do_not_take_others(untrained_):
+    command = ("score", "width=3", "--space", "./mine.py:mynet", "--data", "digits", "--classes")
+    assert untrained_(*command, "10", "--proxy", "params")[0] == 0
+    told = "networks for digits answer with 10 numbers, not 7; leave out --classes 7"
+    assert told in wrong(untrained_(*command, "7"))
 
 
 def test_a_proxy_of_the_users_own(untrained_):

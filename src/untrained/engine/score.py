@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from untrained._load import UserCodeError, from_file, names_file, own_traceback, path_instead
+from untrained._numbers import counted
 from untrained.data import Source, from_tensors, load
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
@@ -204,7 +205,11 @@ def source_for(
         )
     classes = num_classes or task.num_classes or _outputs(subject, lambda: torch.zeros(1, *shape))
     source = load(data or _usual(shape), replace(task, input_shape=shape, num_classes=classes), root)
-    return source if data or task.num_classes else _relabelled(source, classes)
+    there = source.task.num_classes
+    if data and num_classes not in (None, there):
+        has = counted(there, "number")
+        raise UsageError(f"networks for {data} answer with {has}, not {num_classes}; leave out --classes {num_classes}")
+    return _relabelled(source, classes) if not data and there != classes else source
 
 
 def _usual(shape: tuple[int, ...]) -> str:
@@ -213,7 +218,7 @@ def _usual(shape: tuple[int, ...]) -> str:
 
 
 def _relabelled(source: Source, classes: int) -> Source:
-    """Sample data for a network of the user's own: labels folded into as many classes as the network tells apart."""
+    """Sample data that nobody asked for: labels folded into as many classes as the network tells apart."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         batch = source.draw(samples, generator)
