@@ -180,13 +180,17 @@ def score(
     from untrained import engine, studies
     from untrained._terminal import show_records
     from untrained._terminal_export import show_ranked
+    from untrained.engine.score import require_reading
     from untrained.proxies import named
     from untrained.strategies.select import rows
 
+    sides = shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
-    options |= {"space": space, "warm_up": warm_up, "input_shape": shape(input_shape) if input_shape else None}
+    options |= {"space": space, "warm_up": warm_up, "input_shape": sides}
     seen = labelled(data, label)
     with stdout_kept(as_json):
+        if sides and len(what) == 1 and not rank:
+            require_reading(what[0], sides, space)
         ranked = studies.rank(what, named(proxy), seen, **options) if rank else None
         records = ranked.records if ranked else engine.score(what, named(proxy), seen, **options)
     if ranked:

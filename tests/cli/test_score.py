@@ -158,3 +158,20 @@ def test_a_model_whose_forward_fails_is_told_word_for_word(untrained_):
     code, out, _ = untrained_("score", "./mine.py:Fussy", "--input-shape", "3x8x8", "--proxy", "dextr")
     assert code == 1
     assert "error: ValueError: [/bold] wants [batch, channels] (forward, line" in out
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_network_that_cannot_read_the_shape_is_told_in_one_line(untrained_, as_json):
+    told = wrong(untrained_("score", "./mine.py:make", "--input-shape", "1x8x8", "--proxy", "flops,params", *as_json))
+    assert "error: ./mine.py:make cannot read 1x8x8: Given groups=1, weight of size [4, 3, 3, 3], expected" in told
+
+
+def test_among_many_a_network_that_cannot_read_the_shape_is_a_failure(untrained_, project):
+    (project / "models.py").write_text(
+        "from torch import nn\ndef flat():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5))\n"
+    )
+    command = ("score", "--input-shape", "1x8x8", "--proxy", "flops")
+    code, out, _ = untrained_(*command, "./mine.py:make", "./models.py:flat", "--json")
+    assert (code, [row["value"] for row in json.loads(out)]) == (0, [None, 64 * 5])
+    code, out, _ = untrained_(*command, "--rank", "./models.py", "./mine.py:make", "--json")
+    assert (code, [row["flops"] for row in json.loads(out)]) == (0, [64 * 5, None])
