@@ -1,6 +1,6 @@
 """The command line. Bodies say what is asked and how the answer is shown; the work is done in the rooms.
 
-Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage.
+Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage, 130 stopped by Ctrl-C.
 """
 
 import sys
@@ -11,10 +11,12 @@ import typer
 
 from untrained import _cli as option
 from untrained._cli import app, belongs, default_data, labelled, mind_the_gpu, print_json, shape, stdout_kept
-from untrained.errors import UsageError, unknown
+from untrained.errors import Interrupted, UsageError, unknown
 
 if TYPE_CHECKING:
     from untrained.data import Source
+
+STOPPED = 130  # what shells say of whoever was stopped by Ctrl-C
 
 
 @app.command()
@@ -139,6 +141,8 @@ def search(
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
     page = found.report()
     print_json(rows(found.records)) if as_json else show_result(found, page)
+    if found.run.ended == "interrupted":
+        raise typer.Exit(STOPPED)
     if export and found.ranking.standings:
         _cli_export.deliver(found.run.folder, export, recipe, device, data_root, as_json)
     raise typer.Exit(0 if found.ranking.standings else 1)
@@ -254,6 +258,6 @@ def main() -> None:
     except (UsageError, OSError) as error:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)
-        sys.exit(2)
+        sys.exit(STOPPED if isinstance(error, Interrupted) else 2)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(STOPPED)

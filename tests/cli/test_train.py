@@ -56,6 +56,27 @@ def test_the_progress_says_epoch_loss_and_accuracy(untrained_, project):
     assert next((project / "runs").iterdir()).name.startswith("train-net.py_make")
 
 
+STOPS = """
+from torch import nn
+
+class Stops(nn.Linear):
+    def forward(self, x):
+        if self.training:
+            raise KeyboardInterrupt
+        return super().forward(x)
+
+def make():
+    return nn.Sequential(nn.Flatten(), Stops(36, 3))
+"""
+
+
+def test_ctrl_c_says_what_was_kept_and_is_the_shells_exit_code(untrained_, project):
+    (project / "net.py").write_text(STOPS)
+    ask = ("train", "./net.py:make", "--data", archive(project), "--input-shape", "1x6x6", "--epochs", "2")
+    told = "error: stopped by Ctrl-C in epoch 1 of 2; nothing was kept yet\n"
+    assert untrained_(*ask) == (130, "", told)
+
+
 def test_of_several_processes_the_first_one_speaks(untrained_, project, monkeypatch):
     """The others would write the same page at the same time, and print what is printed already."""
     (project / "net.py").write_text(NET)

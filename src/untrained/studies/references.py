@@ -25,7 +25,7 @@ from untrained.data._table import Rows
 from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.engine.faults import attempt
 from untrained.engine.score import subject_of
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Interrupted, Unscorable, UsageError
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.rng import seed_for
 from untrained.spaces import Space
@@ -40,7 +40,7 @@ from untrained.training.ctr_metrics import losses
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
 from untrained.training.recipes import RECIPES, Recipe
-from untrained.training.train import Interrupted, train
+from untrained.training.train import train
 from untrained.training.trained import AnotherTraining, Trained
 from untrained.types import PASSING, Arch, Failure
 
@@ -232,7 +232,7 @@ def compared(
             watch(Progress("comparing", done, len(names), 0, 1))
         try:
             trained[name] = learned(name)
-        except Interrupted:
+        except Interrupted:  # by whoever does not want the next one either
             raise
         except UsageError as error:  # it diverged: that is a result
             trained[name] = str(error)
