@@ -54,6 +54,8 @@ def test_the_progress_says_epoch_loss_and_accuracy(untrained_, project):
     assert "epoch 2 of 2" in err
     assert "validation" in err
     assert next((project / "runs").iterdir()).name.startswith("train-net.py_make")
+    _, _, err = untrained_(*ask[:-2], "--recipe", "quick(epochs=2,batch=8)", "--run", "steps")
+    assert err.startswith("training: epoch 1 of 2\n")  # no terminal: a line when it begins
 
 
 STOPS = """
