@@ -235,12 +235,15 @@ def report(
 ) -> None:
     """Write the report of a run folder anew.
 
+    Of a search or a training --json tells scripts the best, what confirmed it, and what its training came to.
+
     Example: untrained report runs/mine
     """
     from untrained import reports
 
-    page = reports.report(folder)
-    print_json({"report": str(page)}) if as_json else typer.echo(f"report: {page}")
+    with stdout_kept(as_json):
+        page, found = reports.report(folder), reports.outcome(folder) if as_json else {}
+    print_json({"report": str(page), **found}) if as_json else typer.echo(f"report: {page}")
 
 
 from untrained import (  # noqa: E402, F401 - their commands come after those above

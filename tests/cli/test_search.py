@@ -88,7 +88,8 @@ def test_report_writes_the_page_anew(untrained_, project):
     (project / "run" / "report.html").unlink()
     assert untrained_("report", "run")[:2] == (0, "report: run/report.html\n")
     assert (project / "run" / "report.html").exists()
-    assert json.loads(untrained_("report", "run", "--json")[1]) == {"report": "run/report.html"}
+    told = {"report": "run/report.html", "best": "width=4", "confirmed": None, "trained": None, "weights": None}
+    assert json.loads(untrained_("report", "run", "--json")[1]) == told
 
 
 def test_the_whole_program_in_its_own_process(project):

@@ -29,6 +29,8 @@ def test_a_network_of_the_users_own_is_trained_and_reported(untrained_, project)
     assert code == 0
     assert f"Test accuracy {100 * found['accuracy']:.2f} % after 3 epochs" in out
     assert "report: run/report.html" in out
+    told = json.loads(untrained_("report", "run", "--json")[1])
+    assert told == {"report": "run/report.html", "trained": found, "weights": "run/model.pt"}
     assert "holds another training, with epochs 3 (now 4)" in wrong(
         untrained_(*ask[:-4], "--epochs", "4", "--run", "run")
     )
