@@ -96,8 +96,12 @@ def labelled(data: str | None, label: str | None) -> str | None:
     """`--label X` is short for a table that says so itself: csv:clicks.csv?label=X."""
     if label is None:
         return data
-    if data is None or not data.startswith(("csv:", "parquet:")):
+    if data is None:
         raise UsageError(f"--label {label} names a column of a table: add --data csv:PATH or --data parquet:PATH")
+    if Path(data).exists():
+        return data  # whoever opens a path says what to write instead
+    if not data.startswith(("csv:", "parquet:")):
+        raise UsageError(f"--label {label} names a column of a table, csv:PATH or parquet:PATH, and {data} is none")
     return f"{data}{'&' if '?' in data else '?'}label={quote(label)}"
 
 

@@ -66,13 +66,16 @@ def deliver(run: Path, out: Path, recipe: str | None, device: str, data_root: Pa
     from untrained.training._folder import set_aside
     from untrained.training.trained import AnotherTraining
 
-    with training_bar(quiet) as watch, stdout_kept(quiet):
-        how: dict[str, Any] = {"recipe": recipe, "device": device, "data_root": data_root, "watch": watch}
-        try:
-            trained = training.train(run, **how)
-        except AnotherTraining:  # such as that of a comparison, by another recipe; the search was asked for this one
-            set_aside(run)
-            trained = training.train(run, **how)
+    with stdout_kept(quiet):
+        with training_bar(quiet) as watch:
+            how: dict[str, Any] = {"recipe": recipe, "device": device, "data_root": data_root, "watch": watch}
+            try:
+                trained = training.train(run, **how)
+            except AnotherTraining:  # such as that of a comparison; the search was asked for this recipe
+                set_aside(run)
+                trained = training.train(run, **how)
+        if not quiet:
+            typer.echo(f"exporting to {out}", err=True)
         page, made = reports.report(run), exports.export(run, out, data_root=data_root)
     if not quiet:
         show_trained(trained, page)

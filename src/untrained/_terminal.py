@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, TaskID
 from rich.table import Table
 
 from untrained._numbers import counted, duration, measured, number, quantity
-from untrained._terminal_bar import bar
+from untrained._terminal_bar import Lines, bar
 from untrained._terminal_train import show_confirmed
 from untrained.data import listening
 from untrained.strategies._desk import LOOKING
@@ -39,13 +39,16 @@ def watching(quiet: bool, seconds: float | None = None) -> Iterator[Watcher | No
     stages: dict[str, TaskID] = {}
     estimate = Estimate(seconds)
     with bar(MofNCompleteColumn()) as shown:
+        lines = Lines(shown.console)
 
         def watch(at: Search) -> None:
             shown.start()
+            now, of = perf_counter(), "" if at.total is None else f" of {at.total:,}"
+            lines.tell(at.stage, f"{at.done:,}{of}", now)
             if at.stage not in stages:
                 stages[at.stage] = shown.add_task(at.stage, total=at.total)
             shown.update(stages[at.stage], completed=at.done, total=at.total)
-            if told := estimate.after(at, perf_counter()):
+            if told := estimate.after(at, now):
                 shown.console.print(told, highlight=False)
 
         with listening(lambda done, total: watch(Search("reading pictures", done, total, 0, 1))):
@@ -108,7 +111,7 @@ def show_result(found: Result, page: Path) -> None:
         console.print(f"{come}, such as: {escape(noted[0].note)}")
     if run.ending:
         console.print(run.ending, highlight=False)
-    console.print(f"cost: {_cost(run)}", highlight=False, soft_wrap=True)
+    console.print(f"judging took {_cost(run)}", highlight=False, soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
 
 

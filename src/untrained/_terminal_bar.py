@@ -1,4 +1,5 @@
-"""A progress bar on the error stream, as long as everything goes well. Knows nothing of what takes the time."""
+"""A progress bar on the error stream, as long as everything goes well; lines where no bar can move. Knows nothing of
+what takes the time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +7,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
+
+MINUTE = 60.0
 
 
 @contextmanager
@@ -22,6 +25,20 @@ def bar(so_far: ProgressColumn) -> Iterator[Progress]:
     finally:
         if shown.live.is_started:
             shown.stop()
+
+
+class Lines:
+    """For an error stream that is a file or a pipe: a line when a stage begins, and one a minute."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._begun, self._last = console, set[str](), 0.0
+
+    def tell(self, stage: str, how_far: str, now: float) -> None:
+        if self._console.is_terminal or (stage in self._begun and now - self._last < MINUTE):
+            return
+        self._begun.add(stage)
+        self._last = now
+        self._console.print(f"{stage}: {how_far}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _times() -> tuple[ProgressColumn, ...]:

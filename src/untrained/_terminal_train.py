@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
+from time import perf_counter
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.progress import TextColumn
 from rich.table import Table
 
 from untrained._numbers import duration
-from untrained._terminal_bar import bar
+from untrained._terminal_bar import Lines, bar
 from untrained.reports._training import headline
 from untrained.studies.confirm import Confirmation
 from untrained.studies.references import COLUMNS, Entry
@@ -28,11 +29,12 @@ def training_bar(quiet: bool) -> Iterator[Watcher | None]:
         yield None
         return
     with bar(TextColumn("{task.fields[so_far]}")) as shown:
-        task = shown.add_task("training", so_far="")
+        task, lines = shown.add_task("training", so_far=""), Lines(shown.console)
 
         def watch(at: Moment) -> None:
             shown.start()
             said = f"epoch {at.epoch} of {at.epochs}"
+            lines.tell("training", ", ".join(filter(None, (said, told(at)))), perf_counter())
             shown.update(task, description=said, total=at.steps, completed=at.step, so_far=told(at))
 
         yield watch
@@ -60,7 +62,7 @@ def show_trained(found: Trained, page: Path) -> None:
     if found.caution:
         console.print(f"careful: {escape(found.caution)}", highlight=False)
     rate = f", {found.samples_per_second:,.0f} samples a second" if found.samples_per_second else ""  # of whole epochs
-    console.print(f"cost: {duration(found.seconds)}{rate} on {found.asked.device}", highlight=False)
+    console.print(f"training took {duration(found.seconds)}{rate} on {found.asked.device}", highlight=False)
     console.print(f"weights: {escape(str(Path(found.folder, 'model.pt')))}", soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
 

@@ -1,6 +1,6 @@
 """The command line. Bodies say what is asked and how the answer is shown; the work is done in the rooms.
 
-Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage.
+Exit codes: 0 done, 1 nothing could be scored, 2 wrong usage, 130 stopped by Ctrl-C.
 """
 
 import sys
@@ -11,10 +11,12 @@ import typer
 
 from untrained import _cli as option
 from untrained._cli import app, belongs, default_data, labelled, mind_the_gpu, print_json, shape, stdout_kept
-from untrained.errors import UsageError, unknown
+from untrained.errors import Interrupted, UsageError, unknown
 
 if TYPE_CHECKING:
     from untrained.data import Source
+
+STOPPED = 130  # what shells say of whoever was stopped by Ctrl-C
 
 
 @app.command()
@@ -139,6 +141,8 @@ def search(
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
     page = found.report()
     print_json(rows(found.records)) if as_json else show_result(found, page)
+    if found.run.ended == "interrupted":
+        raise typer.Exit(STOPPED)
     if export and found.ranking.standings:
         _cli_export.deliver(found.run.folder, export, recipe, device, data_root, as_json)
     raise typer.Exit(0 if found.ranking.standings else 1)
@@ -180,13 +184,17 @@ def score(
     from untrained import engine, studies
     from untrained._terminal import show_records
     from untrained._terminal_export import show_ranked
+    from untrained.engine.score import require_reading
     from untrained.proxies import named
     from untrained.strategies.select import rows
 
+    sides = shape(input_shape) if input_shape else None
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
-    options |= {"space": space, "warm_up": warm_up, "input_shape": shape(input_shape) if input_shape else None}
+    options |= {"space": space, "warm_up": warm_up, "input_shape": sides}
     seen = labelled(data, label)
     with stdout_kept(as_json):
+        if sides and len(what) == 1 and not rank:
+            require_reading(what[0], sides, space)
         ranked = studies.rank(what, named(proxy), seen, **options) if rank else None
         records = ranked.records if ranked else engine.score(what, named(proxy), seen, **options)
     if ranked:
@@ -227,12 +235,15 @@ def report(
 ) -> None:
     """Write the report of a run folder anew.
 
+    Of a search or a training --json tells scripts the best, what confirmed it, and what its training came to.
+
     Example: untrained report runs/mine
     """
     from untrained import reports
 
-    page = reports.report(folder)
-    print_json({"report": str(page)}) if as_json else typer.echo(f"report: {page}")
+    with stdout_kept(as_json):
+        page, found = reports.report(folder), reports.outcome(folder) if as_json else {}
+    print_json({"report": str(page), **found}) if as_json else typer.echo(f"report: {page}")
 
 
 from untrained import (  # noqa: E402, F401 - their commands come after those above
@@ -250,6 +261,6 @@ def main() -> None:
     except (UsageError, OSError) as error:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)
-        sys.exit(2)
+        sys.exit(STOPPED if isinstance(error, Interrupted) else 2)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(STOPPED)

@@ -18,6 +18,10 @@ class UsageError(UntrainedError):
     """The request is wrong; the message says what to type instead."""
 
 
+class Interrupted(UsageError):  # noqa: N818 - it names a state, not a mistake
+    """Stopped by Ctrl-C; the message says what was kept."""
+
+
 class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network, not a mistake of a caller
     """This network has no such score, for a reason that belongs in its record."""
 

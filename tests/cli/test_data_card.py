@@ -79,13 +79,16 @@ def test_a_table_is_calibrated_on_by_its_label_and_the_search_that_follows_finds
 
 WRONG = {
     "data card csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
-    "data card clicks --label click": "--label click names a column of a table: add --data csv:PATH",
+    "data card clicks --label click": "names a column of a table, csv:PATH or parquet:PATH, and clicks is none",
+    "data card clicks.csv --label click": "clicks.csv is a path; say what lies there: csv:clicks.csv",
+    "search --data clicks.csv --label click": "clicks.csv is a path; say what lies there: csv:clicks.csv",
     "search --data digits --label click": "--label click names a column of a table",
     "score my_net.py:make --label click": "--label click names a column of a table",
     "train my_net.py:make --label click": "--label click names a column of a table",
     "calibrate --label click": "--label click names a column of a table",
     "calibrate --data csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
     "export my_net.py:make --out out --label click": "--label click names a column of a table",
+    "search --space nasrec_small --data csv:clicks.csv --label click --max-params 2X": "'2X' is not a max params",
     "data card noise": "noise has no card",
     "data card csv:none.csv": "there is no file none.csv",
     "data card csv:.": "is a folder",

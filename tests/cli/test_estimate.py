@@ -2,14 +2,16 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from rich.progress import TextColumn
 
 from tests.cli.helpers import SEARCH
 from tests.engine.helpers import RECORD
 from untrained._terminal import TIMED, Estimate, _cost
-from untrained._terminal_bar import bar
+from untrained._terminal_bar import Lines, bar
 from untrained.engine import Cost
 from untrained.strategies._run import Run, Settings
 from untrained.strategies.search import Progress
@@ -119,8 +121,24 @@ def test_a_screened_search_says_how_many_were_kept(untrained_):
     assert code == 0
     assert "Screened 3 architectures by params,flops and kept the best 2.\n" in out
     assert "The best 2 of 2 by ./mine.py:spread" in out
-    assert "cost: " in out
+    assert "judging took " in out
     assert ("screening" in err, "scoring" in err) == (True, True)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_where_no_bar_can_move_a_line_says_that_a_stage_begins_and_one_a_minute_how_far_it_is(terminal):
+    out = StringIO()
+    lines = Lines(Console(file=out, force_terminal=terminal))
+    told = [("scoring", 0, 5.0), ("scoring", 1, 64.9), ("scoring", 2, 65.0), ("confirming", 0, 66.0)]
+    for stage, done, now in (*told, ("scoring", 3, 67.0), ("confirming", 1, 126.0)):  # some come back to a stage
+        lines.tell(stage, f"{done} of 9", now)
+    said = ["scoring: 0 of 9", "scoring: 2 of 9", "confirming: 0 of 9", "confirming: 1 of 9"]
+    assert out.getvalue().splitlines() == ([] if terminal else said)
+
+
+def test_a_log_says_which_stage_begins(untrained_):
+    _, _, err = untrained_(*SEARCH, "--proxy", "./mine.py:spread", "--screen", "params", "--keep", "60%")
+    assert err.splitlines()[:2] == ["screening: 0 of 3", "scoring: 0 of 2"]
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -2,6 +2,7 @@
 where nothing of ours is."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,13 @@ def test_one_command_goes_from_the_folder_to_a_model_that_predicts(fashion, proj
     assert code == 0, err
     assert "pictures in 10 classes" in err
     assert f"exported: {project / 'model'}" in out
+    begun = re.findall(r"^(reading pictures|scoring|confirming|training|exporting)(?:: | to model$)", err, re.MULTILINE)
+    assert begun == ["reading pictures", "scoring", "confirming", "training", "exporting"]
     facts, confirmed = (json.loads((project / "run" / f"{name}.json").read_text()) for name in ("train", "confirmed"))
     assert facts["asked"]["arch"] == confirmed["winner"]
+    told = json.loads(untrained_("report", "run", "--json")[1])
+    assert (told["best"], told["confirmed"]) == (confirmed["winner"], confirmed)
+    assert (told["trained"]["accuracy"], told["weights"]) == (facts["accuracy"], "run/model.pt")
     assert facts["classes"] == CLASSES
     assert sum(facts["samples"].values()) == 10 * EACH + 12 + 5
     assert facts["curve"][1]["loss"] < facts["curve"][0]["loss"]

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from tests.cli.helpers import CHATTY, NONE, RECORD, SKIP
+from tests.cli.helpers import CHATTY, NONE, RECORD, SKIP, wrong
 from untrained.proxies import PROXIES, split_names
 
 
@@ -100,6 +100,24 @@ def test_score_an_architecture_of_the_users_own_space(untrained_):
     assert (code, row["value"]) == (0, 3 * 27 + 3 + classes * (3 * 36 + 1))
 
 
+@pytest.mark.parametrize("data", [(), ("--data", "noise")])
+def test_an_architecture_is_built_for_as_many_classes_as_were_asked_for(untrained_, data):
+    """Data that nobody named, and noise, have as many."""
+    command = ("score", "width=3", "--space", "./mine.py:mynet", "--classes", "7", "--proxy", "params,grad_norm")
+    code, out, _ = untrained_(*command, *data, "--json")
+    params, norm = json.loads(out)
+    assert (code, params["value"]) == (0, 3 * 27 + 3 + 7 * (3 * 36 + 1))
+    assert params["task"].split(":")[2] == "7"
+    assert norm["value"] > 0
+
+
+def test_data_that_have_their_own_classes_do_not_take_others(untrained_):
+    command = ("score", "width=3", "--space", "./mine.py:mynet", "--data", "digits", "--classes")
+    assert untrained_(*command, "10", "--proxy", "params")[0] == 0
+    told = "networks for digits answer with 10 numbers, not 7; leave out --classes 7"
+    assert told in wrong(untrained_(*command, "7"))
+
+
 def test_a_proxy_of_the_users_own(untrained_):
     names = "./mine.py:spread,params,./mine.py:spread(times=2,plus=1)"
     code, out, _ = untrained_("score", "width=2", "--space", "./mine.py:mynet", "--proxy", names, "--json")
@@ -140,3 +158,20 @@ def test_a_model_whose_forward_fails_is_told_word_for_word(untrained_):
     code, out, _ = untrained_("score", "./mine.py:Fussy", "--input-shape", "3x8x8", "--proxy", "dextr")
     assert code == 1
     assert "error: ValueError: [/bold] wants [batch, channels] (forward, line" in out
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_network_that_cannot_read_the_shape_is_told_in_one_line(untrained_, as_json):
+    told = wrong(untrained_("score", "./mine.py:make", "--input-shape", "1x8x8", "--proxy", "flops,params", *as_json))
+    assert "error: ./mine.py:make cannot read 1x8x8: Given groups=1, weight of size [4, 3, 3, 3], expected" in told
+
+
+def test_among_many_a_network_that_cannot_read_the_shape_is_a_failure(untrained_, project):
+    (project / "models.py").write_text(
+        "from torch import nn\ndef flat():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5))\n"
+    )
+    command = ("score", "--input-shape", "1x8x8", "--proxy", "flops")
+    code, out, _ = untrained_(*command, "./mine.py:make", "./models.py:flat", "--json")
+    assert (code, [row["value"] for row in json.loads(out)]) == (0, [None, 64 * 5])
+    code, out, _ = untrained_(*command, "--rank", "./models.py", "./mine.py:make", "--json")
+    assert (code, [row["flops"] for row in json.loads(out)]) == (0, [64 * 5, None])

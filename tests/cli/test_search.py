@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.helpers import RECORD, SEARCH
 from untrained.engine import Store
 
@@ -51,12 +53,43 @@ def test_a_search_that_finds_nothing_says_why(untrained_, project):
     assert (project / "run" / "report.html").exists()
 
 
+STOPS = """
+import untrained
+
+judged = []
+
+@untrained.proxy()
+def stops(probe):
+    judged.append(probe)
+    if len(judged) > 2:
+        raise KeyboardInterrupt
+    return float(len(judged))
+"""
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_ctrl_c_is_the_shells_exit_code_and_nothing_is_exported(untrained_, project, as_json):
+    """Whatever was found is told all the same, and what comes behind && is not begun."""
+    (project / "stops.py").write_text(STOPS)
+    command = [word.replace("noise", "digits") for word in SEARCH]
+    code, out, _ = untrained_(*command, "--proxy", "./stops.py:stops", "--workers", "1", "--export", "out", *as_json)
+    assert code == 130
+    if as_json:
+        assert [row["value"] for row in json.loads(out) if row["proxy"] == "stops"] == [1.0, 2.0]
+    else:
+        assert "Stopped by Ctrl-C: the best so far is kept, and the same command goes on from here." in out
+    assert {path.name for path in project.iterdir()} >= {"run", "stops.py"}
+    assert not (project / "out").exists()
+    assert not (project / "run" / "model.pt").exists()
+
+
 def test_report_writes_the_page_anew(untrained_, project):
     untrained_(*SEARCH, "--proxy", "params")
     (project / "run" / "report.html").unlink()
     assert untrained_("report", "run")[:2] == (0, "report: run/report.html\n")
     assert (project / "run" / "report.html").exists()
-    assert json.loads(untrained_("report", "run", "--json")[1]) == {"report": "run/report.html"}
+    told = {"report": "run/report.html", "best": "width=4", "confirmed": None, "trained": None, "weights": None}
+    assert json.loads(untrained_("report", "run", "--json")[1]) == told
 
 
 def test_the_whole_program_in_its_own_process(project):

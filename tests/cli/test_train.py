@@ -29,6 +29,8 @@ def test_a_network_of_the_users_own_is_trained_and_reported(untrained_, project)
     assert code == 0
     assert f"Test accuracy {100 * found['accuracy']:.2f} % after 3 epochs" in out
     assert "report: run/report.html" in out
+    told = json.loads(untrained_("report", "run", "--json")[1])
+    assert told == {"report": "run/report.html", "trained": found, "weights": "run/model.pt"}
     assert "holds another training, with epochs 3 (now 4)" in wrong(
         untrained_(*ask[:-4], "--epochs", "4", "--run", "run")
     )
@@ -54,6 +56,29 @@ def test_the_progress_says_epoch_loss_and_accuracy(untrained_, project):
     assert "epoch 2 of 2" in err
     assert "validation" in err
     assert next((project / "runs").iterdir()).name.startswith("train-net.py_make")
+    _, _, err = untrained_(*ask[:-2], "--recipe", "quick(epochs=2,batch=8)", "--run", "steps")
+    assert err.startswith("training: epoch 1 of 2\n")  # no terminal: a line when it begins
+
+
+STOPS = """
+from torch import nn
+
+class Stops(nn.Linear):
+    def forward(self, x):
+        if self.training:
+            raise KeyboardInterrupt
+        return super().forward(x)
+
+def make():
+    return nn.Sequential(nn.Flatten(), Stops(36, 3))
+"""
+
+
+def test_ctrl_c_says_what_was_kept_and_is_the_shells_exit_code(untrained_, project):
+    (project / "net.py").write_text(STOPS)
+    ask = ("train", "./net.py:make", "--data", archive(project), "--input-shape", "1x6x6", "--epochs", "2")
+    told = "error: stopped by Ctrl-C in epoch 1 of 2; nothing was kept yet\n"
+    assert untrained_(*ask) == (130, "", told)
 
 
 def test_of_several_processes_the_first_one_speaks(untrained_, project, monkeypatch):

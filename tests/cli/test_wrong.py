@@ -37,6 +37,8 @@ WRONG = {
     "search --proxy ./mine.py": "'./mine.py' is half a name; say which is the proxy in it: ./mine.py:NAME",
     "score ./mine.py": "./mine.py is a file; name a factory in it, ./mine.py:make_net, or add --rank for all of them",
     "train runs/absent --data digits": "runs/absent is no folder of a run and no architecture; give",
+    "train runs/absent": "runs/absent is no folder of a run and no architecture; give",
+    "train ARCH": "say what to train on: --data digits",
     "export runs/absent --out model": "runs/absent is no folder of a run and no architecture; give one",
     "search --proxy dextre": "no proxy is called 'dextre'; did you mean dextr",
     "search --strategy randm": "no strategy is called 'randm'; did you mean random?",

@@ -294,6 +294,7 @@ def test_weights_that_could_run_code_are_refused_and_run_nothing(tmp_path):
     [
         (None, "there is no file"),
         (b"nothing", "is refused"),
+        (b"user,price\n1,2.5\n", "is refused: it is damaged, or holds more than weights"),
         (["a list"], "holds no state dict"),
         ({"stem.0.weight": torch.zeros(2)}, r"is of another network: it lacks stem\.1\.weight \(\d+ such weights\)"),
     ],

@@ -70,6 +70,14 @@ def test_curves_confusion_and_mistakes_are_drawn():
     assert not re.search(r"https?:|@import|url\(", html)
 
 
+def test_epochs_are_marked_at_whole_numbers_and_shares_up_to_all_of_them():
+    """Where every epoch reached 100 %, a scale around it goes from 90 to 110, in steps of 5."""
+    found = example(curve=tuple({**row, "val_accuracy": 1.0} for row in example().curve))
+    losses, shares = trained(found).split("<h3>")[1:3]
+    assert re.findall(r'"mid tick"[^>]*>([^<]*)<', losses) == ["1", "2", "3"]
+    assert re.findall(r'"end"[^>]*>([^<]*)<', shares) == ["90", "95", "100"]
+
+
 def test_what_is_not_there_is_left_out():
     html = trained(example(curve=(), mistakes=[], confusion=[[8, 0], [0, 8]]))
     assert "Curves" not in html
@@ -106,6 +114,7 @@ def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
     assert f"score {ranking[3].score:.3g}" in page.headline(whole)
     assert page.headline(whole).endswith(headline(example()))
     assert "another network: |cell|" in seen
+    assert "This is the cost of judging; confirming took 10 s and training the best took 1 min 15 s." in seen
     same = replace(example(), asked=replace(example().asked, arch=ranking[3].arch))
     assert "another network" not in body_of(page.render(summary(confirmed=found, trained=same)))
 

@@ -129,6 +129,17 @@ def test_references_that_nobody_asks_for_are_not_trained(archs, tmp_path):
     assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
 
 
+def test_whoever_watches_hears_of_every_step(archs, tmp_path):
+    """So that a log of a long training is not silent."""
+    told: list[Any] = []
+    compared(SMALL, archs[0], *SAME, tmp_path, watch=told.append, by_hand=["logistic"])
+    done = [at.done for at in told]
+    assert done == sorted(done)
+    epochs = len(Trained.read(tmp_path).curve)
+    assert (done.count(0) > epochs, done.count(1) > epochs, done.count(2)) == (True, True, 1)
+    assert {(at.stage, at.total) for at in told} == {("comparing", 2)}
+
+
 def test_a_former_winner_makes_room_in_the_folder(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
     (first,) = compared(SMALL, archs[0], *SAME, tmp_path)

@@ -9,6 +9,7 @@ from tests.training.toys import archive
 from untrained import search
 from untrained.errors import UsageError
 from untrained.exports.subject import found
+from untrained.reports import outcome
 from untrained.strategies.winner import winner
 from untrained.training import recipes, train
 from untrained.training._folder import lying, set_aside
@@ -51,7 +52,9 @@ def test_a_former_winner_makes_room_and_is_never_exported_as_the_best(run, data)
     assert best != first, "a longer search finds a larger network"
     with pytest.raises(UsageError, match=rf"{run} was trained before it had its best one; first untrained train {run}"):
         exported(run)
+    assert (outcome(run)["best"], outcome(run)["trained"], outcome(run)["weights"]) == (best, None, None)
     assert train(run, recipe=ONE).asked.arch == best == exported(run).arch
+    assert outcome(run)["trained"]["arch"] == best
     former = Trained.read(run / "former-1")
     assert former.asked.arch == first
     assert found(run / "former-1", SPACE, None, None, None, None, None).arch == first  # it is still a training

@@ -172,6 +172,10 @@ def test_files_that_are_damaged_or_of_strangers_are_refused(tmp_path, data):
     torch.save({"step": print}, folder / "checkpoint.pt")  # a function: unpickling it could run code
     with pytest.raises(UsageError, match="damaged or not ours"):
         trained(folder, data)
+    for first in range(256):  # each means something else to whoever takes the text for a checkpoint
+        (folder / "checkpoint.pt").write_bytes(bytes([first]) + b"ser,price\n1,2.5\n")
+        with pytest.raises(UsageError, match="damaged or not ours"):
+            _checkpoint.load(folder / "checkpoint.pt")
     trained(tmp_path / "b", data)
     torch.save({"other": torch.zeros(1)}, tmp_path / "b" / "model.pt")
     with pytest.raises(UsageError, match="the weights of another network"):

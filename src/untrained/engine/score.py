@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from untrained._load import UserCodeError, from_file, names_file, own_traceback, path_instead
+from untrained._numbers import counted
 from untrained.data import Source, from_tensors, load
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
 from untrained.engine.measure import Start
 from untrained.engine.store import Store
 from untrained.engine.zoo import in_zoo, input_shape, made
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Unscorable, UsageError, out_of_memory
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
@@ -204,7 +205,11 @@ def source_for(
         )
     classes = num_classes or task.num_classes or _outputs(subject, lambda: torch.zeros(1, *shape))
     source = load(data or _usual(shape), replace(task, input_shape=shape, num_classes=classes), root)
-    return source if data or task.num_classes else _relabelled(source, classes)
+    there = source.task.num_classes
+    if data and num_classes not in (None, there):
+        has = counted(there, "number")
+        raise UsageError(f"networks for {data} answer with {has}, not {num_classes}; leave out --classes {num_classes}")
+    return _relabelled(source, classes) if not data and there != classes else source
 
 
 def _usual(shape: tuple[int, ...]) -> str:
@@ -213,7 +218,7 @@ def _usual(shape: tuple[int, ...]) -> str:
 
 
 def _relabelled(source: Source, classes: int) -> Source:
-    """Sample data for a network of the user's own: labels folded into as many classes as the network tells apart."""
+    """Sample data that nobody asked for: labels folded into as many classes as the network tells apart."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         batch = source.draw(samples, generator)
@@ -246,10 +251,30 @@ def _outputs(subject: Subject, inputs: Callable[[], Tensor]) -> int:
 def _answer(subject: Subject, task: Task, inputs: Callable[[], Tensor]) -> Tensor | None:
     """What the user's network says to one sample; None where it cannot be run (its record will say why)."""
     try:
-        with random_state(0):
-            model = subject.build(task)
-        return Probe(model, Batch(inputs(), torch.zeros(1))).outputs
+        return _run(subject, task, inputs)
     except UsageError:
         raise
     except Exception:
         return None
+
+
+def _run(subject: Subject, task: Task, inputs: Callable[[], Tensor]) -> Tensor:
+    with random_state(0):
+        model = subject.build(task)
+    return Probe(model, Batch(inputs(), torch.zeros(1))).outputs
+
+
+def require_reading(what: str, shape: tuple[int, ...], space: str | Space) -> None:
+    """Refuse a network of the user's own that torch cannot run on a sample of this shape. It is for whoever asks about
+    one network; among many, and where its own code goes wrong, that is a failure in a record."""
+    subject = subject_of(what, space, "cpu")
+    if subject.home:
+        return
+    try:
+        _run(subject, subject.task, lambda: torch.zeros(1, *shape))
+    except UsageError:
+        raise
+    except Exception as error:
+        if isinstance(error, RuntimeError) and not out_of_memory(error):
+            why = str(error).partition("\n")[0]
+            raise UsageError(f"{what} cannot read {'x'.join(map(str, shape))}: {why}") from error

@@ -25,7 +25,7 @@ from untrained.engine import Store
 from untrained.engine.executor import threads
 from untrained.engine.faults import attempt
 from untrained.engine.store import key_of
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Interrupted, Unscorable
 from untrained.papers._item import Effort
 from untrained.papers._sample import Scores
 from untrained.probe import Probe
@@ -96,7 +96,7 @@ def courses(effort: Effort, setting: Setting) -> Courses:
 
         found = drive(Listed(archs), trainer, Budget(len(archs)), lambda records: None, tell)
     if found.ended == "interrupted":
-        raise UsageError(f"stopped by Ctrl-C; what was trained is in {effort.folder}, and the same command goes on")
+        raise Interrupted(f"stopped by Ctrl-C; what was trained is in {effort.folder}, and the same command goes on")
     by_seed = {key: column(found.records, trainer.measure(*key), archs, seeds)[0] for key in MEASURED}
     scores = {key: np.array(values, dtype=np.float64) for key, values in by_seed.items()}
     return Courses(scores, tuple(int(arch["width1"]) for arch in archs), told)

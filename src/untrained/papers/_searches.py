@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained.engine import Store
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.papers._item import Effort
 from untrained.strategies import _trace
 from untrained.strategies._desk import LOOKING
@@ -88,7 +88,7 @@ def searched(effort: Effort, hunts: Sequence[Hunt], stage: str) -> list[Found]:
         tell(done)
     whole = [found(hunt, effort) for hunt in hunts]
     if None in whole:
-        raise UsageError(f"stopped by Ctrl-C; what was found is in {effort.folder}, and the same command goes on")
+        raise Interrupted(f"stopped by Ctrl-C; what was found is in {effort.folder}, and the same command goes on")
     return [each for each in whole if each is not None]
 
 

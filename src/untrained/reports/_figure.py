@@ -1,12 +1,13 @@
 """A picture of a paper as inline SVG: dots, or curves, each with its ink. Pure; knows nothing of papers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
-from math import ceil
+from math import ceil, inf
 
 from untrained import _numbers
 from untrained.papers._item import Curve, Picture
-from untrained.reports._axis import axis
+from untrained.reports._axis import Axis, axis
 from untrained.reports._plot import Frame, axes, axis_title, svg
 
 MOST = 1000  # points of one curve that are drawn
@@ -20,7 +21,7 @@ def figure(picture: Picture) -> str:
     curves = [curve for curve in picture.curves if curve.x]
     if not curves:
         return ""
-    x, y = (axis([value for curve in curves for value in getattr(curve, side)], decades=3.0) for side in "xy")
+    x, y = (_scale([v for c in curves for v in getattr(c, side)], getattr(picture, side)) for side in "xy")
     labels = _numbers.ticks(y.ticks, units=False)
     left = 14.0 + 7.0 * max((len(label) for label in labels), default=1)
     frame = Frame(x, y, (left, 30.0, _WIDTH - 14.0, _HEIGHT - 46.0))
@@ -31,6 +32,13 @@ def figure(picture: Picture) -> str:
     parts += [draw(frame, curve, ink) for curve, ink in zip(curves, _inks(curves), strict=True)]
     title = f"<h3>{escape(picture.title)}</h3>"
     return f"<figure>{title}{svg(picture.title, (_WIDTH, _HEIGHT), parts)}{_key(curves)}</figure>"
+
+
+def _scale(values: Sequence[float], title: str) -> Axis:
+    """Counts are marked at whole numbers, shares up to 100 %."""
+    found, counts = axis(values, decades=3.0), all(float(value).is_integer() for value in values)
+    most = 100.0 if title.endswith("%") else inf
+    return replace(found, ticks=tuple(t for t in found.ticks if t <= most and (t.is_integer() or not counts)))
 
 
 def _inks(curves: Sequence[Curve]) -> list[str]:

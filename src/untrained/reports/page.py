@@ -85,7 +85,14 @@ def _cost(summary: Summary) -> str:
     memory = {"Most GPU memory": f"{summary.peak_bytes / 2**20:,.0f} MiB"} if summary.peak_bytes else {}
     tried = len(summary.ranking) + len(summary.failed)
     company = together(sum(worker.batched for worker in summary.workers))
-    return cost(summary.cost, tried, memory | company, _workers(summary.workers))
+    return cost(summary.cost, tried, memory | company, _workers(summary.workers), _uncounted(summary))
+
+
+def _uncounted(summary: Summary) -> str:
+    """What came after the judging and is no part of its account."""
+    later = {"confirming": summary.confirmed, "training the best": summary.trained}
+    took = [f"{name} took {_numbers.duration(found.seconds)}" for name, found in later.items() if found]
+    return paragraph(f"This is the cost of judging; {' and '.join(took)}.", "note") if took else ""
 
 
 def _workers(workers: Sequence[Worker]) -> str:

@@ -1,7 +1,7 @@
 """`report(folder)`: read a run folder, sum it up, write its page. Reads Records; knows nothing of networks."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from untrained.strategies.winner import ranking_of, whole
 from untrained.studies.confirm import Confirmation
 from untrained.studies.trust import FILE, Trust
 from untrained.training import trained
+from untrained.training._checkpoint import WEIGHTS
 from untrained.training.trained import Trained
 from untrained.types import Arch, Record
 
@@ -47,11 +48,30 @@ def report(folder: str | Path) -> Path:
     return path
 
 
+def outcome(folder: str | Path) -> dict[str, Any]:
+    """What a script asks of the folder of a search or a training: the best architecture, what the short trainings that
+    confirmed it said, what its own training came to, and where its weights are; None where there was no such thing.
+    A study has a document of its own, and nothing here."""
+    known, found = _trained(folder), dict[str, Any]()
+    if Path(folder, "run.json").is_file():
+        run, said = Run.read(folder), Confirmation.read(folder)
+        with Store(run.store) as store:
+            standings = ranking_of(run, list(store)).standings
+        best = said.winner if said else str(standings[0].arch) if standings else None
+        found = {"best": best, "confirmed": said and asdict(said), "trained": None, "weights": None}
+    if known and known.asked.arch == found.get("best", known.asked.arch):  # and not of a former best
+        found |= {"trained": known.document(), "weights": str(Path(folder, WEIGHTS))}
+    return found
+
+
+def _trained(folder: str | Path) -> Trained | None:
+    return Trained.read(folder) if Path(folder, trained.FILE).is_file() else None
+
+
 def _search_page(folder: str | Path) -> str:
     run = Run.read(folder)
-    known = Trained.read(folder) if Path(folder, trained.FILE).is_file() else None
     believed = {"trace": tuple(_trace.read(folder)), "belief": _trace.belief(folder)}
-    later = {**believed, "confirmed": Confirmation.read(folder), "trained": known}
+    later = {**believed, "confirmed": Confirmation.read(folder), "trained": _trained(folder)}
     with Store(run.store) as store:
         return render(replace(summarise(run, list(store)), **later))  # type: ignore[arg-type]
 

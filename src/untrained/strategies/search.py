@@ -30,6 +30,7 @@ from untrained.strategies._run import Run, Settings
 from untrained.strategies._strategy import Strategy
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import CHUNK
+from untrained.strategies.limits import Limits
 from untrained.strategies.select import Ranking, rows
 from untrained.strategies.winner import CONFIRMED
 from untrained.training.warmup import WarmUp
@@ -130,6 +131,9 @@ def search(
     """
     if seeds < 1 or confirm < 0:
         raise UsageError("seeds must be at least 1, and --confirm at least 0")
+    limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
+    limits |= {"max_latency": max_latency}
+    Limits.read(**limits)  # who mistyped one hears it before data are read and shown
     named = space if isinstance(space, str) else space.name
     if proxy == "auto":
         from untrained.studies.calibrate import automatic  # a study is made of searches, so it cannot come first
@@ -146,8 +150,7 @@ def search(
     if confirm:
         _ = source.parts  # who cannot be trained on says so now, and not after the search
     warmth = WarmUp.of(warm_up, source) if warm_up else None
-    limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
-    bounds = Bounds(home, source.task, limits | {"max_latency": max_latency})
+    bounds = Bounds(home, source.task, limits)
     samples = Samples.of(source, panel.everybody, range(seed, seed + seeds))
     desk = Desk(panel, samples, device, watch)
     chance = generator("search", chosen.name, home.name, seed)

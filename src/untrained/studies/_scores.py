@@ -11,7 +11,7 @@ from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.measure import Start
 from untrained.engine.store import begun
-from untrained.errors import UsageError
+from untrained.errors import Interrupted
 from untrained.proxies import Proxy
 from untrained.spaces import Space
 from untrained.strategies.budget import Budget
@@ -67,7 +67,7 @@ def scored(
         done = drive(Listed(archs), evaluate, Budget(len(archs)), lambda records: None, tell)
         done.batched = sum(cost.batched for cost in executor.costs())
     if done.ended == "interrupted":
-        raise UsageError(f"stopped by Ctrl-C; what was measured is in {store_at}, and the same command goes on")
+        raise Interrupted(f"stopped by Ctrl-C; what was measured is in {store_at}, and the same command goes on")
     for proxy in proxies:
         if proxy.parts:
             done.records += aggregated(done.records, proxy)

@@ -25,7 +25,7 @@ from untrained.data._table import Rows
 from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.engine.faults import attempt
 from untrained.engine.score import subject_of
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Interrupted, Unscorable, UsageError
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.rng import seed_for
 from untrained.spaces import Space
@@ -40,7 +40,7 @@ from untrained.training.ctr_metrics import losses
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
 from untrained.training.recipes import RECIPES, Recipe
-from untrained.training.train import Interrupted, train
+from untrained.training.train import Moment, train
 from untrained.training.trained import AnotherTraining, Trained
 from untrained.types import PASSING, Arch, Failure
 
@@ -208,12 +208,17 @@ def compared(
 ) -> tuple[Entry, ...]:
     """The winner, which is trained in the folder of the run as `untrained train` would, and the references, all of
     them unless some are named. Each has the rate that suits it."""
-    trials = Trials(data, source, seed, crew, folder)
+    trials, trained = Trials(data, source, seed, crew, folder), dict[str, Trained | str]()
+    names = (FOUND, *(REFERENCES if by_hand is None else by_hand))
+
+    def tell(*_: Moment) -> None:
+        if watch:
+            watch(Progress("comparing", len(trained), len(names), 0, 1))
 
     def learned(name: str) -> Trained:
         chosen = _found(space, winner, trials) if name == FOUND else _by_hand(name, trials)
         recipe = trials.rated(chosen)
-        how: dict[str, Any] = {"recipe": recipe.label, "device": crew.device, "seed": seed}
+        how: dict[str, Any] = {"recipe": recipe.label, "device": crew.device, "seed": seed, "watch": tell}
         if name == FOUND:
             how["space"] = space
             try:
@@ -225,19 +230,15 @@ def compared(
         made, shape = chosen.subject.build(source.task), source.task.input_shape
         return train(made, data, input_shape=shape, run=folder / FOLDER / name, **how)
 
-    trained: dict[str, Trained | str] = {}
-    names = (FOUND, *(REFERENCES if by_hand is None else by_hand))
-    for done, name in enumerate(names):
-        if watch:
-            watch(Progress("comparing", done, len(names), 0, 1))
+    tell()
+    for name in names:
         try:
             trained[name] = learned(name)
-        except Interrupted:
+        except Interrupted:  # by whoever does not want the next one either
             raise
         except UsageError as error:  # it diverged: that is a result
             trained[name] = str(error)
-    if watch:
-        watch(Progress("comparing", len(names), len(names), 0, 1))
+        tell()
     return _entries(trained, source.parts[TEST], crew.device)
 
 

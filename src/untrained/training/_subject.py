@@ -72,13 +72,13 @@ def resolved(
         best = won(home)
         what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
         seed = best.seed
-    if data is None:
-        raise UsageError("say what to train on: --data digits (in Python, data='digits')")
     if isinstance(what, Arch):
         space, what = (space if home else home_of(what, space)), str(what)
     own = not isinstance(what, str) or names_file(what)
     place = space if own else fitted(space, recipe)
     subject = subject_of(what, place, device)
+    if data is None:
+        raise UsageError("say what to train on: --data digits (in Python, data='digits')")
     source = source_for(subject, data, input_shape, None, root)
     return Chosen(said, "" if own else typed(space, load_space(place)), subject, data, source, home, seed)
 

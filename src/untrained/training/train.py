@@ -17,7 +17,7 @@ from torch import nn
 
 from untrained._quantities import seconds
 from untrained.data.parts import TEST, TRAIN, VAL, Part
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.spaces import Space
 from untrained.training import _checkpoint
@@ -50,10 +50,6 @@ class Moment:
 
 
 Watcher = Callable[[Moment], None]
-
-
-class Interrupted(UsageError):  # noqa: N818 - it names a state of a training
-    """By Ctrl-C, so that whoever trains several networks does not go on with the next."""
 
 
 def train(

@@ -30,7 +30,7 @@ from untrained.data import TRAIN, Part, Source
 from untrained.data._source import fingerprint
 from untrained.engine.executor import threads
 from untrained.engine.measure import Start, Warm, usable
-from untrained.errors import Unscorable, UsageError
+from untrained.errors import Interrupted, Unscorable, UsageError
 from untrained.probe.gradients import losses
 from untrained.probe.guard import random_state
 from untrained.probe.probe import logits
@@ -197,7 +197,7 @@ class _Sitting:
         except KeyboardInterrupt as stop:
             going_on = f"the same command goes on from the last checkpoint, {self.path}"
             told = f"; {going_on if self.saved else 'nothing was kept yet'}" if self.path else ""
-            raise UsageError(f"stopped by Ctrl-C while warming up{told}") from stop
+            raise Interrupted(f"stopped by Ctrl-C while warming up{told}") from stop
         if tell:
             tell(self.done, self.asked.steps)
         state = {name: tensor.detach().cpu() for name, tensor in self.supernet.state_dict().items()}
