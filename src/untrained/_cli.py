@@ -98,7 +98,7 @@ def labelled(data: str | None, label: str | None) -> str | None:
         return data
     if data is None:
         raise UsageError(f"--label {label} names a column of a table: add --data csv:PATH or --data parquet:PATH")
-    if Path(data).exists():
+    if os.path.exists(data):  # a Path would raise on a name of many columns
         return data  # whoever opens a path says what to write instead
     if not data.startswith(("csv:", "parquet:")):
         raise UsageError(f"--label {label} names a column of a table, csv:PATH or parquet:PATH, and {data} is none")

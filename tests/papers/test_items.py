@@ -6,8 +6,7 @@ from untrained.engine import Store
 from untrained.papers import ITEMS, Reproduction, reproduce, sigeo_ctr
 from untrained.papers._item import Effort
 from untrained.strategies._run import STORE
-from untrained.studies import references
-from untrained.studies.references import Entry
+from untrained.studies.references import Entry, Trials
 
 SLOW = ("dextr-table-1", "dextr-figure-5", "sigeo-table-2")
 UNTRAINED = ("sigeo-table-4-search",)  # the paper's numbers are those of trainings that are not run
@@ -58,12 +57,12 @@ def test_every_item_runs_is_kept_and_resumes(name, small, data_root, run_folder)
 def test_networks_made_by_hand_are_trained_once_a_table(small, data_root, run_folder, monkeypatch):
     asked = []
 
-    def compared(space, winner, *same, by_hand):
-        asked.append((space, by_hand))
+    def compared(trials, winner, by_hand):
+        asked.append((trials.space, by_hand))
         return (Entry("found", loss=0.5), *(() if by_hand == () else (Entry("dlrm", loss=0.6),)))
 
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"frappe": sigeo_ctr.TABLES["frappe"]})
-    monkeypatch.setattr(references, "compared", compared)
+    monkeypatch.setattr(Trials, "compared", compared)
     found = reproduce("sigeo-table-5", samples=3, batch=4, run=run_folder, data_root=data_root)
     assert asked == [("nasrec_small(blocks=1)", None), ("nasrec_full(blocks=1)", ())]
     losses = [line.ours for line in found.lines if line.what.endswith("log loss")]

@@ -18,7 +18,7 @@ from untrained.spaces import load_space
 from untrained.studies import references
 from untrained.studies._scores import Crew
 from untrained.studies.confirm import Confirmation
-from untrained.studies.references import Entry, compared, fewer, shorter, validated, verdict
+from untrained.studies.references import Entry, Trials, fewer, shorter, verdict
 from untrained.training._judge import Diverged
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
@@ -50,7 +50,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_candidates_are_judged_on_the_val_part_alone_as_a_training_judges_them(archs, tmp_path, read):
-    found = validated(SMALL, archs[:2], *SAME, tmp_path)
+    found = Trials(SMALL, *SAME, tmp_path).validated(archs[:2])
     assert read == 2 * 5 * ["train", "val"]
     whole = train(archs[0], DATA, space=load_space(SMALL), run=tmp_path / "a")
     assert found[archs[0]] == {name: whole.chosen[name] for name in ("loss", "auc")}
@@ -67,13 +67,13 @@ def test_what_was_trained_is_known_and_the_rest_goes_on_after_ctrl_c(archs, tmp_
 
     monkeypatch.setattr(Trainer, "run", stopped)
     with pytest.raises(UsageError, match=r"stopped by Ctrl-C; what was trained is in .*the same command goes on"):
-        validated(SMALL, archs, *SAME, tmp_path)
+        Trials(SMALL, *SAME, tmp_path).validated(archs)
     assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == 1
-    first = validated(SMALL, archs, *SAME, tmp_path)
+    first = Trials(SMALL, *SAME, tmp_path).validated(archs)
     assert (len(first), len(calls)) == (3, 4)
-    assert validated(SMALL, archs, *SAME, tmp_path) == first
+    assert Trials(SMALL, *SAME, tmp_path).validated(archs) == first
     assert len(calls) == 4, "nothing is trained twice"
-    validated(SMALL, archs[:1], DATA, SOURCE, 1, Crew(), tmp_path)
+    Trials(SMALL, DATA, SOURCE, 1, Crew(), tmp_path).validated(archs[:1])
     assert len(calls) == 5, "another seed is another training"
 
 
@@ -88,20 +88,20 @@ def test_a_failed_training_is_left_out_and_one_of_the_machine_is_asked_again(arc
         return run(self, *how)
 
     monkeypatch.setattr(Trainer, "run", failing)
-    assert list(validated(SMALL, archs[:2], *SAME, tmp_path)) == archs[1:2]
+    assert list(Trials(SMALL, *SAME, tmp_path).validated(archs[:2])) == archs[1:2]
     assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == kept
-    validated(SMALL, archs[:2], *SAME, tmp_path)
+    Trials(SMALL, *SAME, tmp_path).validated(archs[:2])
     assert len(calls) == 4 - kept
 
 
 def test_what_takes_too_long_is_asked_again(archs, tmp_path):
-    assert validated(SMALL, archs[:1], DATA, SOURCE, 0, Crew(time_limit="1ms"), tmp_path) == {}
+    assert Trials(SMALL, DATA, SOURCE, 0, Crew(time_limit="1ms"), tmp_path).validated(archs[:1]) == {}
     assert not (tmp_path / references.TRAININGS).exists()
-    assert list(validated(SMALL, archs[:1], *SAME, tmp_path)) == archs[:1]
+    assert list(Trials(SMALL, *SAME, tmp_path).validated(archs[:1])) == archs[:1]
 
 
 def test_the_winner_and_the_references_read_the_test_part_and_are_compared_row_by_row(archs, tmp_path, read):
-    found, *others = compared(SMALL, archs[0], *SAME, tmp_path)
+    found, *others = Trials(SMALL, *SAME, tmp_path).compared(archs[0])
     assert [entry.name for entry in others] == list(REFERENCES)
     assert read.count("test") == 2 * 5  # each is judged once; then the rows of weights that are chosen are compared
     assert read.index("val") < read.index("test")
@@ -120,11 +120,11 @@ def test_the_winner_and_the_references_read_the_test_part_and_are_compared_row_b
     x = network.eval()(batch.inputs).flatten().detach().double()
     apart = torch.where(y > 0, x.sigmoid().log() - z.sigmoid().log(), (-x).sigmoid().log() - (-z).sigmoid().log())
     assert theirs.margin == pytest.approx(1.96 * float(apart.std()) / 60**0.5, rel=1e-4)
-    assert compared(SMALL, archs[0], *SAME, tmp_path) == (found, *others)
+    assert Trials(SMALL, *SAME, tmp_path).compared(archs[0]) == (found, *others)
 
 
 def test_references_that_nobody_asks_for_are_not_trained(archs, tmp_path):
-    found, logistic = compared(SMALL, archs[0], *SAME, tmp_path, by_hand=["logistic"])
+    found, logistic = Trials(SMALL, *SAME, tmp_path).compared(archs[0], ["logistic"])
     assert (found.name, logistic.name) == ("found", "logistic")
     assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
 
@@ -132,7 +132,7 @@ def test_references_that_nobody_asks_for_are_not_trained(archs, tmp_path):
 def test_whoever_watches_hears_of_every_step(archs, tmp_path):
     """So that a log of a long training is not silent."""
     told: list[Any] = []
-    compared(SMALL, archs[0], *SAME, tmp_path, watch=told.append, by_hand=["logistic"])
+    Trials(SMALL, *SAME, tmp_path, told.append).compared(archs[0], ["logistic"])
     done = [at.done for at in told]
     assert done == sorted(done)
     epochs = len(Trained.read(tmp_path).curve)
@@ -142,8 +142,8 @@ def test_whoever_watches_hears_of_every_step(archs, tmp_path):
 
 def test_a_former_winner_makes_room_in_the_folder(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
-    (first,) = compared(SMALL, archs[0], *SAME, tmp_path)
-    (other,) = compared(SMALL, archs[1], *SAME, tmp_path)
+    (first,) = Trials(SMALL, *SAME, tmp_path).compared(archs[0])
+    (other,) = Trials(SMALL, *SAME, tmp_path).compared(archs[1])
     assert Trained.read(tmp_path).loss == other.loss != first.loss
     assert Trained.read(tmp_path / "former-1").loss == first.loss
 
@@ -151,7 +151,7 @@ def test_a_former_winner_makes_room_in_the_folder(archs, tmp_path, monkeypatch):
 def test_what_somebody_trained_in_the_folder_by_another_recipe_is_left_alone(archs, tmp_path, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {})
     theirs = train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
-    (found,) = compared(SMALL, archs[0], *SAME, tmp_path)
+    (found,) = Trials(SMALL, *SAME, tmp_path).compared(archs[0])
     assert Trained.read(tmp_path).loss == theirs.loss
     (ours,) = (tmp_path / "references").iterdir()
     assert Trained.read(ours).loss == found.loss != theirs.loss
@@ -163,7 +163,7 @@ def test_a_reference_that_diverges_is_told_and_is_no_number(archs, tmp_path, mon
             return super().forward(rows) + torch.nan
 
     monkeypatch.setattr(references, "REFERENCES", {"wild": Wild})
-    found, wild = compared(SMALL, archs[0], *SAME, tmp_path)
+    found, wild = Trials(SMALL, *SAME, tmp_path).compared(archs[0])
     assert found.loss is not None
     assert (wild.loss, wild.behind) == (None, None)
     assert "the training diverged" in wild.error
@@ -176,12 +176,12 @@ def test_ctrl_c_while_the_references_are_trained_is_no_failure_of_one(archs, tmp
 
     monkeypatch.setattr(Trainer, "learn", stopped)
     with pytest.raises(UsageError, match="stopped by Ctrl-C; what was trained"):
-        compared(SMALL, archs[0], *SAME, tmp_path)
+        Trials(SMALL, *SAME, tmp_path).compared(archs[0])
 
 
 def test_each_network_is_trained_by_the_rate_that_the_val_part_likes_best(archs, tmp_path, read, monkeypatch):
     monkeypatch.setattr(references, "REFERENCES", {"dlrm": REFERENCES["dlrm"]})
-    entries = compared(SMALL, archs[0], *SAME, tmp_path)
+    entries = Trials(SMALL, *SAME, tmp_path).compared(archs[0])
     asked = json.loads((tmp_path / references.TRAININGS).read_text())
     assert len(asked) == 2 * 3, "three rates for each"
     assert read.index("test") > 3 * 5 * 2, "rates are chosen before the test part is read"
@@ -203,7 +203,7 @@ def test_a_rate_that_diverges_is_no_choice(archs, tmp_path, monkeypatch):
 
     monkeypatch.setattr(references, "_fit", wild)
     monkeypatch.setattr(references, "REFERENCES", {})
-    (found,) = compared(SMALL, archs[0], *SAME, tmp_path)
+    (found,) = Trials(SMALL, *SAME, tmp_path).compared(archs[0])
     assert found.rate == pytest.approx(0.04)
 
 
@@ -233,7 +233,7 @@ def test_a_candidate_sees_few_rows_often_or_many_once():
 
 def test_candidates_of_a_large_table_are_trained_by_the_shorter_recipe(archs, tmp_path, read, monkeypatch):
     monkeypatch.setattr(references, "SEEN", 1000)  # the table has 480 rows to learn from
-    assert len(validated(SMALL, archs[:1], *SAME, tmp_path)) == 1
+    assert len(Trials(SMALL, *SAME, tmp_path).validated(archs[:1])) == 1
     assert read == 2 * ["train", "val"]
 
 

@@ -19,9 +19,8 @@ from untrained.papers._sample import capped
 from untrained.papers.sigeo import PAPER
 from untrained.spaces import load_space
 from untrained.strategies.search import Result, search
-from untrained.studies import references
 from untrained.studies.confirm import Group, contrast
-from untrained.studies.references import FOUND, RECIPE, Entry
+from untrained.studies.references import FOUND, RECIPE, Entry, Trials
 from untrained.types import Arch
 
 TABLES = {"criteo": "criteo_10k.csv.gz", "avazu": "avazu_10k.csv.gz", "frappe": "frappe_val_test.csv.gz"}
@@ -107,7 +106,7 @@ def _ablated(effort: Effort, name: str, proxy: str) -> Group:
     """The best by a proxy and what each reaches, in per cent of AUC."""
     table, space = ABLATION, SPACES[0]
     best = _best(_searched(effort, table, space, proxy, name.replace(" ", "-")))
-    said = references.validated(space, best, *_data(effort, table, space), 0, effort.crew, effort.folder, effort.watch)
+    said = Trials(space, *_data(effort, table, space), 0, effort.crew, effort.folder, effort.watch).validated(best)
     reached = tuple(100 * said[arch]["auc"] if arch in said else None for arch in best)
     return Group(name, f"the best by {proxy}", tuple(map(str, best)), reached)
 
@@ -115,11 +114,11 @@ def _ablated(effort: Effort, name: str, proxy: str) -> Group:
 def searched(effort: Effort, table: str, space: str, by_hand: Sequence[str] | None) -> tuple[Entry, ...]:
     """What a search on one table finds, and the networks made by hand, all of them unless some are named."""
     found = _searched(effort, table, space, SIGEO, "")
-    same = (*_data(effort, table, space), 0, effort.crew, found.run.folder, effort.watch)
-    said = references.validated(space, _best(found), *same)
+    trials = Trials(space, *_data(effort, table, space), 0, effort.crew, found.run.folder, effort.watch)
+    said = trials.validated(_best(found))
     if not said:
         return (Entry(FOUND, error="not one training came to an end"),)
-    return references.compared(space, min(said, key=lambda arch: said[arch]["loss"]), *same, by_hand=by_hand)
+    return trials.compared(min(said, key=lambda arch: said[arch]["loss"]), by_hand)
 
 
 def _best(found: Result) -> list[Arch]:

@@ -176,8 +176,8 @@ def _of_clicks(
     watch: Watcher | None,
 ) -> Confirmation | None:
     start, asked = perf_counter(), run.settings
-    same = asked.data, source, asked.seed, crew, run.folder, watch
-    found = references.validated(space, archs, *same)
+    trials = references.Trials(space, asked.data, source, asked.seed, crew, run.folder, watch)
+    found = trials.validated(archs)
     if not found:
         return None
     worth = {arch: -said["loss"] for arch, said in found.items()}
@@ -186,7 +186,7 @@ def _of_clicks(
     effort = references.shorter(rows).epochs, rows
     told = concluded(groups, reached, worth, run, effort, perf_counter() - start).save(run.folder)
     winner = max(worth, key=lambda arch: worth[arch])
-    entries = references.compared(space, winner, *same)
+    entries = trials.compared(winner)
     return replace(told, entries=entries, seconds=perf_counter() - start).save(run.folder)
 
 

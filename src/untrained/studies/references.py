@@ -7,7 +7,7 @@ nothing of proxies or of how candidates were found.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
 from pathlib import Path
@@ -49,6 +49,7 @@ RATES = (RECIPE.rate, 0.04, 0.36)  # as published, a third and three times as mu
 SEEN = 100_000  # rows that a candidate is shown, at most: few of them often, or many of them once
 COLUMNS = ("Params", "Rate", "Validation log loss", "AUC", "Test log loss", "AUC", "More log loss than found")
 TRAININGS, FOLDER, FOUND = "trainings.json", "references", "found"
+Told = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -93,16 +94,73 @@ def verdict(entries: Sequence[Entry]) -> str:
 
 @dataclass(frozen=True)
 class Trials:
-    """Short trainings that read the train and the val part. Each is written down when it is done, so that the same
-    question is answered at once."""
+    """Trainings of networks of one space on one table. Short ones read the train and the val part, and each is written
+    down when it is done, so that the same question is answered at once."""
 
+    space: str | Space
     data: str
     source: Source
     seed: int
     crew: Crew
     folder: Path
+    watch: Watcher | None = None
 
-    def asked(self, chosen: Chosen, how: Recipe = RECIPE) -> tuple[dict[str, float] | None, bool]:
+    def validated(self, archs: Sequence[Arch]) -> dict[Arch, dict[str, float]]:
+        """What the val part says of each after a training from scratch: loss and auc; those that failed are left
+        out."""
+        found, new = dict[Arch, dict[str, float]](), 0
+        for done, arch in enumerate(archs):
+            self._tell("confirming", done, len(archs), new)
+            said, trained = self._asked(self._found(arch))
+            new += trained
+            if said:
+                found[arch] = said
+        self._tell("confirming", len(archs), len(archs), new)
+        return found
+
+    def compared(self, winner: Arch, by_hand: Sequence[str] | None = None) -> tuple[Entry, ...]:
+        """The winner, which is trained in the folder of the run as `untrained train` would, and the references, all of
+        them unless some are named. Each has the rate that suits it."""
+        trained, names = dict[str, Trained | str](), (FOUND, *(REFERENCES if by_hand is None else by_hand))
+
+        def tell(*_: Moment) -> None:
+            self._tell("comparing", len(trained), len(names), 0)
+
+        tell()
+        for name in names:
+            try:
+                trained[name] = self._winner(winner, tell) if name == FOUND else self._reference(name, tell)
+            except Interrupted:  # by whoever does not want the next one either
+                raise
+            except UsageError as error:  # it diverged: that is a result
+                trained[name] = str(error)
+            tell()
+        return _entries(trained, self.source.parts[TEST], self.crew.device)
+
+    def _winner(self, arch: Arch, tell: Told) -> Trained:
+        how = self._how(self._found(arch), tell)
+        if (former := lying(self.folder)) and former.arch != str(arch):
+            set_aside(self.folder)
+        try:
+            return train(str(arch), self.data, space=self.space, run=self.folder, **how)
+        except AnotherTraining:  # of the user's own
+            beside = self.folder / FOLDER / f"{FOUND}-{seed_for(arch):x}"
+            return train(str(arch), self.data, space=self.space, run=beside, **how)
+
+    def _reference(self, name: str, tell: Told) -> Trained:
+        chosen, task = self._by_hand(name), self.source.task
+        how = self._how(chosen, tell)
+        run = self.folder / FOLDER / name
+        return train(chosen.subject.build(task), self.data, input_shape=task.input_shape, run=run, **how)
+
+    def _how(self, chosen: Chosen, tell: Told) -> dict[str, Any]:
+        """By the rate of least log loss; the usual one where every training fails."""
+        offered = [RECIPE.configured(rate=rate) for rate in RATES]
+        found = [(said["loss"], how) for how in offered if (said := self._asked(chosen, how)[0])]
+        best = min(found, key=lambda pair: pair[0])[1] if found else RECIPE
+        return {"recipe": best.label, "device": self.crew.device, "seed": self.seed, "watch": tell}
+
+    def _asked(self, chosen: Chosen, how: Recipe = RECIPE) -> tuple[dict[str, float] | None, bool]:
         """What the val part says of a network: loss and auc, or nothing where the training failed; and whether it had
         to be trained."""
         parts = {name: fewer(self.source.parts[name]) for name in (TRAIN, VAL)}
@@ -122,45 +180,18 @@ class Trials:
             write_whole(path, json.dumps(known, indent=1) + "\n")
         return (None if "error" in known[key] else known[key]), trained
 
-    def rated(self, chosen: Chosen) -> Recipe:
-        """The recipe with the rate of least log loss; as it is where every training fails."""
-        offered = [RECIPE.configured(rate=rate) for rate in RATES]
-        found = [(said["loss"], how) for how in offered if (said := self.asked(chosen, how)[0])]
-        return min(found, key=lambda pair: pair[0])[1] if found else RECIPE
+    def _found(self, arch: Arch) -> Chosen:
+        subject = subject_of(arch, self.space, self.crew.device)
+        return Chosen(str(arch), arch.space, subject, self.data, self.source, None)
 
+    def _by_hand(self, name: str) -> Chosen:
+        with random_state(seed_for("weights", name, self.seed)):
+            made = REFERENCES[name](self.source.task)
+        return Chosen(name, "", subject_of(made, "", self.crew.device), self.data, self.source, None)
 
-def validated(
-    space: str | Space,
-    archs: Sequence[Arch],
-    data: str,
-    source: Source,
-    seed: int,
-    crew: Crew,
-    folder: Path,
-    watch: Watcher | None = None,
-) -> dict[Arch, dict[str, float]]:
-    """What the val part says of each after a training from scratch: loss and auc; those that failed are left out."""
-    trials, found, new = Trials(data, source, seed, crew, folder), dict[Arch, dict[str, float]](), 0
-    for done, arch in enumerate(archs):
-        if watch:
-            watch(Progress("confirming", done, len(archs), new, 1))
-        said, trained = trials.asked(_found(space, arch, trials))
-        new += trained
-        if said:
-            found[arch] = said
-    if watch:
-        watch(Progress("confirming", len(archs), len(archs), new, 1))
-    return found
-
-
-def _found(space: str | Space, arch: Arch, of: Trials) -> Chosen:
-    return Chosen(str(arch), arch.space, subject_of(arch, space, of.crew.device), of.data, of.source, None)
-
-
-def _by_hand(name: str, of: Trials) -> Chosen:
-    with random_state(seed_for("weights", name, of.seed)):
-        made = REFERENCES[name](of.source.task)
-    return Chosen(name, "", subject_of(made, "", of.crew.device), of.data, of.source, None)
+    def _tell(self, stage: str, done: int, of: int, new: int) -> None:
+        if self.watch:
+            self.watch(Progress(stage, done, of, new, 1))
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
@@ -193,53 +224,6 @@ def shorter(rows: int, how: Recipe = RECIPE) -> Recipe:
     networks that saw as many of them as the time allows."""
     epochs = max(1, min(how.epochs, SEEN // max(rows, 1)))
     return how.configured(epochs=epochs, warm_up=min(how.warm_up, epochs / 10))
-
-
-def compared(
-    space: str | Space,
-    winner: Arch,
-    data: str,
-    source: Source,
-    seed: int,
-    crew: Crew,
-    folder: Path,
-    watch: Watcher | None = None,
-    by_hand: Sequence[str] | None = None,
-) -> tuple[Entry, ...]:
-    """The winner, which is trained in the folder of the run as `untrained train` would, and the references, all of
-    them unless some are named. Each has the rate that suits it."""
-    trials, trained = Trials(data, source, seed, crew, folder), dict[str, Trained | str]()
-    names = (FOUND, *(REFERENCES if by_hand is None else by_hand))
-
-    def tell(*_: Moment) -> None:
-        if watch:
-            watch(Progress("comparing", len(trained), len(names), 0, 1))
-
-    def learned(name: str) -> Trained:
-        chosen = _found(space, winner, trials) if name == FOUND else _by_hand(name, trials)
-        recipe = trials.rated(chosen)
-        how: dict[str, Any] = {"recipe": recipe.label, "device": crew.device, "seed": seed, "watch": tell}
-        if name == FOUND:
-            how["space"] = space
-            try:
-                if (former := lying(folder)) and former.arch != str(winner):
-                    set_aside(folder)
-                return train(str(winner), data, run=folder, **how)
-            except AnotherTraining:  # of the user's own
-                return train(str(winner), data, run=folder / FOLDER / f"{FOUND}-{seed_for(winner):x}", **how)
-        made, shape = chosen.subject.build(source.task), source.task.input_shape
-        return train(made, data, input_shape=shape, run=folder / FOLDER / name, **how)
-
-    tell()
-    for name in names:
-        try:
-            trained[name] = learned(name)
-        except Interrupted:  # by whoever does not want the next one either
-            raise
-        except UsageError as error:  # it diverged: that is a result
-            trained[name] = str(error)
-        tell()
-    return _entries(trained, source.parts[TEST], crew.device)
 
 
 def _entries(trained: dict[str, Trained | str], test: Part, device: str) -> tuple[Entry, ...]:
