@@ -61,6 +61,7 @@ REFUSED = {
     "no floor": ("?floor=0", GOOD, "floor=0 is no number of rows"),
     "too many buckets": ("?hash=16777216", GOOD, "hash=16777216 is impossible; write a number from 2 to 16777215"),
     "no such logarithm": ("?log=some", GOOD, "no way to take logarithms is called 'some'"),
+    "no such decimal sign": ("?decimal=semicolon", GOOD, "no decimal sign is called 'semicolon'; .*comma"),
     "a break in the header": ("", GOOD.replace("user", '"us\ner"', 1), "has a line break inside of a name"),
 }
 

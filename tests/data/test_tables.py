@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.data.logs import ANY, HEADER, lines, log, opened, places, rows_of, said, write
-from untrained.data import _reader, _survey, load
+from untrained.data import _reader, _survey, _values, load
 from untrained.errors import UsageError
 from untrained.types import Task
 
@@ -202,6 +202,53 @@ def test_two_words_are_a_label(tmp_path, words):
     rows = [(words[r[0]], *r[1:]) for r in log()]
     parts = rows_of(opened(write(tmp_path / "words.csv", lines(rows))))
     assert sum(int(rows[:, -1].sum()) for rows in parts.values()) == sum(r[0] for r in log())
+
+
+@pytest.mark.parametrize("said_so", ["comma", ","])
+def test_numbers_with_a_decimal_comma_are_read_like_those_with_a_point(tmp_path, said_so):
+    """Those of the label, of the time and of identifiers too: row for row the same."""
+    header = "click;user;price;level;late"
+    rows = [f"{r[0]}.0;{r[1]};{r[2]};{r[3] % 4}.5;{299.5 - i}" for i, r in enumerate(log())]
+    plain = opened(write(tmp_path / "point.csv", rows, header), "?time=late&categorical=level")
+    commas = write(tmp_path / "comma.csv", [row.replace(".", ",") for row in rows], header)
+    source = opened(commas, f"?time=late&categorical=level&decimal={said_so}")
+    assert source.task.vocabularies == plain.task.vocabularies
+    assert (source.card().problems, source.schema.decimal) == (plain.card().problems, ",")
+    for name, found in rows_of(plain).items():
+        assert np.array_equal(rows_of(source)[name], found)
+
+
+def test_where_commas_are_decimal_a_point_may_be_one_too_but_not_of_a_thousand():
+    texts = ["3,5", " -3,5 ", "1,5e3", "3.5", "1.234", "1.234,5", "1.234.567", "a,b", "2014-10-21 07:00:00,5", None]
+    points = ["3.5", " -3.5 ", "1.5e3", "3.5", "1,234", "1,234.5", "1,234,567", "a,b", "2014-10-21 07:00:00,5", None]
+    assert _values.pointed(pa.array(texts)).to_pylist() == points
+    assert _values.pointed(pa.array(texts).dictionary_encode()).to_pylist() == points
+    values, text = _values.numbers(_values.pointed(pa.array(texts)))
+    assert [*values[:4]] == [3.5, -3.5, 1500, 3.5]
+    assert [*text] == [False] * 4 + [True] * 5 + [False]
+
+
+@pytest.mark.parametrize(
+    ("written", "looks"),
+    [
+        ("{0},{1:02d}", True),
+        ("{0},{1}e-2", True),
+        ("1,{1:03d}", False),  # may be thousands
+        ("{0},{1},5", False),
+        ("{0}.{1}", False),
+        ("{0}", False),
+    ],
+)
+def test_texts_that_look_like_numbers_with_a_decimal_comma_are_told(tmp_path, written, looks):
+    """Whether a value comes often or the column is dropped; once it is called one of identifiers no more."""
+    rows = [f"{r[0]};{r[1]};{r[2]};{written.format(i % 30, i)}" for i, r in enumerate(log())]
+    path = write(tmp_path / "euro.csv", rows, "click;user;price;sum")
+    advice = "sum: looks like numbers with a decimal comma; write decimal=comma"
+    assert (advice in said(opened(path).card())) == looks
+    assert advice not in said(opened(path, "?categorical=sum&floor=1").card())
+    if looks:
+        with pytest.raises(UsageError, match=r"100% of the values of sum are text; it looks like .* decimal=comma"):
+            opened(path, "?dense=sum")
 
 
 def test_names_with_commas_and_ampersands_can_be_said(tmp_path):

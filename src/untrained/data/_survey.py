@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from untrained.data import _values
+from untrained.data._advice import DECIMAL_COMMA, advice
 from untrained.data._options import Options
 from untrained.data._reader import Bad, Table
 from untrained.data._roles import Roles
@@ -151,7 +152,7 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
         rows += np.bincount(parts, minlength=3)
         clicks += np.bincount(parts[labels == 1], minlength=3)
     _check_rows(table, rows, clicks, bad)
-    dense, empty = _dense(moments, int(rows.sum()))
+    dense, empty = _dense(moments, int(rows.sum()), roles)
     identifiers, useless = _identifiers(counts, options)
     if not dense and not identifiers:
         gone = ", ".join(f"{name} ({why})" for name, why in (*roles.dropped, *empty, *useless))
@@ -170,6 +171,8 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
         missing=table.missing,
         moments=tuple(name for name in roles.moments if name not in dict((*empty, *useless))),
         dated=() if roles.time else roles.dated,
+        decimal="," if options.comma else ".",
+        advice=advice(roles),
     )
     return schema, split
 
@@ -187,12 +190,13 @@ def _check_rows(table: Table, rows: NDArray[np.int64], clicks: NDArray[np.int64]
         raise UsageError(f"{total} rows of {table.path} are too few to learn from some and be judged on others")
 
 
-def _dense(moments: dict[str, Moments], rows: int) -> tuple[list[Dense], list[tuple[str, str]]]:
+def _dense(moments: dict[str, Moments], rows: int, roles: Roles) -> tuple[list[Dense], list[tuple[str, str]]]:
     kept, dropped = [], []
     for name, found in moments.items():
         if found.text > TOLERATED * (rows - found.missing + found.text):
             share = found.text / (rows - found.missing + found.text)
-            raise UsageError(f"{share:.0%} of the values of {name} are text; write categorical={name} or drop={name}")
+            instead = f"it {DECIMAL_COMMA}" if name in roles.commas else f"write categorical={name} or drop={name}"
+            raise UsageError(f"{share:.0%} of the values of {name} are text; {instead}")
         if found.std > 0:
             kept.append(Dense(name, found.log, found.mean, found.std, found.missing, found.text))
         else:

@@ -44,10 +44,11 @@ def table_card(name: str, schema: Schema) -> TableCard:
         facts["proposed"] = f"time={first} after the ? of --data ({looks}; the last rows are judged then)"
     rows_of = [_dense(column, column.name in schema.moments) for column in schema.dense]
     rows_of += [_identifiers(column, schema.floor) for column in schema.identifiers]
+    advice = [(column, told) for column, told in schema.advice]
     text = [(c.name, f"{c.text:,} values are text and count as missing") for c in schema.dense if c.text]
     dropped = [(column, f"dropped: {why}") for column, why in schema.dropped]
     bad = [(line, why.strip()) for line, _, why in (row.partition(":") for row in schema.bad_rows)]
-    return TableCard(name, facts, tuple(rows_of), (*text, *dropped, *bad))
+    return TableCard(name, facts, tuple(rows_of), (*advice, *text, *dropped, *bad))
 
 
 def _dense(column: Dense, moment: bool) -> dict[str, Any]:
