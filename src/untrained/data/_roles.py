@@ -16,6 +16,7 @@ from untrained.data._values import is_moment, numbers, pointed, texts, times
 from untrained.errors import SHOWN, UsageError, unknown
 
 LABELS = ("label", "click", "clicked", "target")
+HEAD = 10_000  # rows that are looked at
 FEW = 20
 ENDS_IN_ID = re.compile(r"(^|_)id$|(?<=[a-z])I[dD]$|(^|_)ID$")  # user_id, itemId, but not bid
 SAYS_DATE = re.compile(r"(^|_)(date|datetime|timestamp)$", re.IGNORECASE)
@@ -93,7 +94,9 @@ def _is_date(name: str, column: pa.Array) -> bool:
 def _has_commas(column: pa.Array) -> bool:
     """Texts of which most are numbers if a comma is decimal, and not as they are; nor those that may be thousands."""
     column = column.drop_null()
-    if len(column) == 0 or numbers(column)[1].mean() <= 1 - MOSTLY or numbers(pointed(column))[1].mean() > 1 - MOSTLY:
+    if (swapped := pointed(column)).equals(column):  # as most columns are
+        return False
+    if numbers(column)[1].mean() <= 1 - MOSTLY or numbers(swapped)[1].mean() > 1 - MOSTLY:
         return False
     return not all(THOUSANDS.fullmatch(text) for text in texts(column) if text and "," in text)
 

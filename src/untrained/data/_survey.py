@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from untrained.data import _values
-from untrained.data._advice import DECIMAL_COMMA, advice
+from untrained.data._advice import DECIMAL_COMMA, Advice, advice
 from untrained.data._options import Options
 from untrained.data._reader import Bad, Table
-from untrained.data._roles import Roles
+from untrained.data._roles import HEAD, Roles
 from untrained.data._schema import Dense, Identifiers, Schema, logarithm
 from untrained.data._values import Keys, keys, numbers
 from untrained.errors import UsageError
@@ -145,7 +145,10 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
     counts = {name: Counting(options.hash) for name in roles.categorical}
     tallies: list[tuple[str, Moments | Counting]] = [*moments.items(), *counts.items()]
     rows, clicks, bad = np.zeros(3, np.int64), np.zeros(3, np.int64), Bad()
+    advised: Advice = ()
     for block, labels in good(table, roles, options.above, bad):
+        if not rows.any():
+            advised = advice(block[:HEAD], labels[:HEAD], roles, options)
         parts = split(int(rows.sum()), int(rows.sum()) + len(block))
         for name, tally in tallies:
             tally.add(block[name], parts == TRAIN_PART)
@@ -155,8 +158,9 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
     dense, empty = _dense(moments, int(rows.sum()), roles)
     identifiers, useless = _identifiers(counts, options)
     if not dense and not identifiers:
-        gone = ", ".join(f"{name} ({why})" for name, why in (*roles.dropped, *empty, *useless))
-        raise UsageError(f"{table.path} has no column left to learn from; dropped: {gone or 'none'}")
+        told = ", ".join(f"{name} ({why})" for name, why in (*roles.dropped, *empty, *useless))
+        raise UsageError(f"{table.path} has no column left to learn from; dropped: {told or 'none'}")
+    gone = dict((*empty, *useless))
     schema = Schema(
         label=roles.label,
         dense=tuple(dense),
@@ -169,10 +173,10 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
         bad=bad.count,
         bad_rows=tuple(bad.first),
         missing=table.missing,
-        moments=tuple(name for name in roles.moments if name not in dict((*empty, *useless))),
+        moments=tuple(name for name in roles.moments if name not in gone),
         dated=() if roles.time else roles.dated,
         decimal="," if options.comma else ".",
-        advice=advice(roles),
+        advice=tuple((name, why) for name, why in advised if name not in gone or name in roles.commas),
     )
     return schema, split
 

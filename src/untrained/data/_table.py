@@ -21,7 +21,7 @@ from untrained._root import cache_root
 from untrained.data import _schema
 from untrained.data._options import Options
 from untrained.data._reader import Bad, Table
-from untrained.data._roles import Roles, roles
+from untrained.data._roles import HEAD, Roles, roles
 from untrained.data._schema import Schema
 from untrained.data._source import Card, Source
 from untrained.data._survey import Split, good, survey
@@ -32,7 +32,6 @@ from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
 NAMES = (TRAIN, VAL, TEST)
-HEAD = 10_000  # rows that are looked at to infer what a column is
 
 
 @dataclass(frozen=True, eq=False)
