@@ -267,6 +267,22 @@ def test_any_number_of_columns_can_be_said(tmp_path):
     assert [row["column"] for row in source.card().rows] == ["price", "count", "user"]
 
 
+@pytest.mark.parametrize(
+    ("clicks", "caution"),
+    [
+        (30, ""),
+        (29, "of 100 rows to be judged on only 29 with the label 1; their AUC will say little"),
+        (71, "of 100 rows to be judged on only 29 with the label 0; their AUC will say little"),
+        (0, "of 100 rows to be judged on none has the label 1: no AUC"),
+    ],
+)
+def test_the_card_says_when_those_to_be_judged_on_are_too_few(tmp_path, clicks, caution):
+    """The last 100 of 1,000 rows; before them there are enough of both."""
+    rows = [(i % 2 if i < 900 else int(i < 900 + clicks), f"u{i % 7}", i) for i in range(1000)]
+    path = write(tmp_path / "rare.csv", lines(rows), "click,user,hour")
+    assert opened(path, "?time=hour").card().facts.get("caution", "") == caution
+
+
 # --------------------------------------------------------------------------------------------------- files and blocks
 
 
