@@ -36,7 +36,9 @@ def good(table: Table, roles: Roles, above: float | None, bad: Bad) -> Iterator[
             if place == 0 and unread.mean() > 0.5:
                 first = {told[row] for row in unread.nonzero()[0][:3]}
                 kinds = ", ".join(sorted(repr(text) if text else "nothing" for text in first))
-                raise UsageError(f"the label {roles.label} holds {kinds}; wanted 0 and 1, false and true or no and yes")
+                wanted = "0 and 1, false and true or no and yes"
+                more = "; more than two classes are not supported in a table" if len({*told} - {None}) > 2 else ""
+                raise UsageError(f"the label {roles.label} holds {kinds}; wanted {wanted}{more}")
             for row in unread.nonzero()[0]:
                 bad.add(int(lines[row]), f"the label {roles.label} is {told[row]!r}" if told[row] else "no label")
             block, labels = block.filter(pa.array(~unread)), labels[~unread]
@@ -46,9 +48,21 @@ def good(table: Table, roles: Roles, above: float | None, bad: Bad) -> Iterator[
 def _labels(column: pa.Array, name: str, above: float | None) -> Labels:
     """0, 1, or -1 where there is none."""
     encoded = _values.strings(column).dictionary_encode(null_encoding="encode")
-    meanings = [_values.label(text, name, above) for text in _values.texts(encoded.dictionary)]
-    coded: Labels = np.array([-1 if meaning is None else meaning for meaning in meanings], np.int64)
-    return coded[np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)]
+    rows = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+    texts = _values.texts(encoded.dictionary)
+    meanings = np.array([_values.label(text, above) for text in texts])
+    if (odd := ~np.isnan(meanings) & (meanings != 0) & (meanings != 1)).any():
+        typed = f"'csv:PATH?label={name}&above={_between(meanings[rows])}'"
+        told = f"the label {name} is {texts[int(odd.argmax())]} somewhere"
+        raise UsageError(f"{told}; wanted 0 and 1, or say which are 1: --data {typed}")
+    return np.nan_to_num(meanings, nan=-1).astype(np.int64)[rows]
+
+
+def _between(values: NDArray[np.float64]) -> str:
+    """A number that some of the values are above and others are not: the middle one where that will do."""
+    low, middle, high = np.quantile(values[~np.isnan(values)], (0, 0.5, 1))
+    short = f"{middle:.3g}"
+    return short if low <= float(short) < high else f"{(low + high) / 2:.15g}"
 
 
 # -------------------------------------------------------------------------------------------------------------- splits

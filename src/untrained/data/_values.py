@@ -126,20 +126,15 @@ def times(column: pa.Array, name: str) -> Floats:
     raise UsageError(f"time={name}: {wrong!r} is no moment; wanted numbers or dates such as 2014-10-21T07:00:00")
 
 
-def label(text: str | None, name: str, above: float | None) -> int | None:
-    """0 or 1; None where there is no label. Numbers other than these two are no click log."""
+def label(text: str | None, above: float | None) -> float:
+    """0 or 1, or another finite number, which is no label; NaN where there is none."""
     word = (text or "").strip().lower()
     if word in WORDS and above is None:
         return WORDS[word]
     try:
         number = float(word)
     except ValueError:
-        return None
-    if np.isnan(number):
-        return None
-    if above is not None:
-        return int(number > above)
-    if number in (0, 1):
-        return int(number)
-    typed = f"'csv:PATH?label={name}&above=3.5'"
-    raise UsageError(f"the label {name} is {text} somewhere; wanted 0 and 1, or say which are 1: --data {typed}")
+        return np.nan
+    if above is not None and not np.isnan(number):
+        return float(number > above)
+    return number if np.isfinite(number) else np.nan
