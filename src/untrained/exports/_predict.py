@@ -8,6 +8,7 @@ torch; pictures need Pillow. Reads config.json beside this file.
 import argparse
 import csv
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -143,4 +144,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):  # whoever reads may stop, as `head` does: end like other programs
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())
