@@ -55,7 +55,8 @@ def _labels(column: pa.Array, name: str, above: float | None) -> Labels:
         typed = f"'csv:PATH?label={name}&above={_between(meanings[rows])}'"
         told = f"the label {name} is {texts[int(odd.argmax())]} somewhere"
         raise UsageError(f"{told}; wanted 0 and 1, or say which are 1: --data {typed}")
-    return np.nan_to_num(meanings, nan=-1).astype(np.int64)[rows]
+    coded: Labels = np.nan_to_num(meanings, nan=-1).astype(np.int64)
+    return coded[rows]
 
 
 def _between(values: NDArray[np.float64]) -> str:
