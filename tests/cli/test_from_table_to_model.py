@@ -104,6 +104,14 @@ def test_one_command_goes_from_a_log_to_a_model_that_predicts_from_such_rows(exp
     assert (done.returncode, done.stdout) == (1, "")
     assert "the first line must name the columns, and there is no price, shown, code" in done.stderr
 
+    euro = [[*row[:4], row[4].replace(".", ","), *row[5:]] for row in log()]
+    write(project / "euro.csv", HEADER, euro, ";")
+    refused = elsewhere(PREDICT, project, str(exported / "predict.py"), "euro.csv")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+    assert "of price, such as '" in refused.stderr
+    both = elsewhere(PREDICT, project, str(exported / "predict.py"), "euro.csv", "later.csv.gz")
+    assert (both.returncode, both.stdout.count("\n")) == (1, ROWS)
+
     told, config = (json.loads(path.read_text()) for path in (project / "run" / "train.json", exported / "config.json"))
     assert (config["log_loss"], config["auc"], config["accuracy"]) == (told["loss"], told["auc"], None)
     assert [column["name"] for column in config["table"]["identifiers"]] == ["user", "note", "code"]

@@ -1,6 +1,7 @@
 """Tables as they come: each is a clear message in one line, or is read in a way that its card tells."""
 
 import gzip
+from statistics import median
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +20,34 @@ REFUSED = {
     "a number as label": (
         "?label=count",
         GOOD,
-        r"the label count is \d+ somewhere; wanted 0 and 1, or .*label=count&above=3.5",
+        r"the label count is \d+ somewhere; wanted 0 and 1, or .*label=count&above="
+        f"{median([row[3] for row in log()]):.3g}'",
+    ),
+    "shares as label": (
+        "?label=share",
+        "\n".join(["user,share", *(f"u{i % 7},{i / 300}" for i in range(300))]),
+        "label=share&above=0.498'",  # 149.5 / 300 is 0.49833
+    ),
+    "mostly the highest number": (
+        "?label=stars",
+        "\n".join(["user,stars", *(f"u{i % 7},{i % 5 + 1 if i < 100 else 5}" for i in range(300))]),
+        "label=stars&above=3'",  # of 1 to 5; nothing is above the middle row
+    ),
+    "numbers that three digits do not tell apart": (
+        "?label=stamp",
+        "\n".join(["user,stamp", *(f"u{i % 7},{1_234_567 + i % 3}" for i in range(300))]),
+        "label=stamp&above=1234568'",
+    ),
+    "no finite label": ("", GOOD.replace("\n1,", "\ninf,"), r"of 300 rows of .* are bad; line \d+: .* click is 'inf'"),
+    "several classes": (
+        "?label=kind",
+        "\n".join(["user,kind", *(f"u{i % 7},{'abc'[i % 3]}" for i in range(300))]),
+        "kind holds 'a', 'b', 'c'; wanted 0 and 1, .*; more than two classes are not supported in a table$",
+    ),
+    "two other words": (
+        "?label=kind",
+        "\n".join(["user,kind", *(f"u{i % 7},{['a', 'b', ''][i % 3]}" for i in range(300))]),
+        "kind holds 'a', 'b', nothing; wanted 0 and 1, false and true or no and yes$",
     ),
     "no label": ("", GOOD.replace("click", "bought"), "say which column .* there are: bought, user, price, count"),
     "empty labels": (
@@ -61,6 +89,7 @@ REFUSED = {
     "no floor": ("?floor=0", GOOD, "floor=0 is no number of rows"),
     "too many buckets": ("?hash=16777216", GOOD, "hash=16777216 is impossible; write a number from 2 to 16777215"),
     "no such logarithm": ("?log=some", GOOD, "no way to take logarithms is called 'some'"),
+    "no such decimal sign": ("?decimal=semicolon", GOOD, "no decimal sign is called 'semicolon'; .*comma"),
     "a break in the header": ("", GOOD.replace("user", '"us\ner"', 1), "has a line break inside of a name"),
 }
 

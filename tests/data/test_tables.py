@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.data.logs import ANY, HEADER, lines, log, opened, places, rows_of, said, write
-from untrained.data import _reader, _survey, load
+from untrained.data import _reader, _survey, _values, load
 from untrained.errors import UsageError
 from untrained.types import Task
 
@@ -175,7 +175,8 @@ def test_columns_are_inferred_from_their_values_and_names(tmp_path):
     kinds = {row["column"]: row["kind"] for row in card.rows}
     dense, identifiers = ["number", "count", "bid"], ["text", "user_id", "itemID", "code"]
     assert kinds == dict.fromkeys(dense, "dense") | dict.fromkeys(identifiers, "identifiers")
-    assert said(card) == ["empty: dropped: one value only", "same: dropped: one value only"]
+    leak = "code: tells the label by itself, a leak? write drop=code"  # it is odd where the label is 1
+    assert said(card) == [leak, "empty: dropped: one value only", "same: dropped: one value only"]
     logs = {row["column"] for row in card.rows if row["treatment"].startswith("log")}
     assert logs == {"count", "bid"}
 
@@ -204,6 +205,53 @@ def test_two_words_are_a_label(tmp_path, words):
     assert sum(int(rows[:, -1].sum()) for rows in parts.values()) == sum(r[0] for r in log())
 
 
+@pytest.mark.parametrize("said_so", ["comma", ","])
+def test_numbers_with_a_decimal_comma_are_read_like_those_with_a_point(tmp_path, said_so):
+    """Those of the label, of the time and of identifiers too: row for row the same."""
+    header = "click;user;price;level;late"
+    rows = [f"{r[0]}.0;{r[1]};{r[2]};{r[3] % 4}.5;{299.5 - i}" for i, r in enumerate(log())]
+    plain = opened(write(tmp_path / "point.csv", rows, header), "?time=late&categorical=level")
+    commas = write(tmp_path / "comma.csv", [row.replace(".", ",") for row in rows], header)
+    source = opened(commas, f"?time=late&categorical=level&decimal={said_so}")
+    assert source.task.vocabularies == plain.task.vocabularies
+    assert (source.card().problems, source.schema.decimal) == (plain.card().problems, ",")
+    for name, found in rows_of(plain).items():
+        assert np.array_equal(rows_of(source)[name], found)
+
+
+def test_where_commas_are_decimal_a_point_may_be_one_too_but_not_of_a_thousand():
+    texts = ["3,5", " -3,5 ", "1,5e3", "3.5", "1.234", "1.234,5", "1.234.567", "a,b", "2014-10-21 07:00:00,5", None]
+    points = ["3.5", " -3.5 ", "1.5e3", "3.5", "1,234", "1,234.5", "1,234,567", "a,b", "2014-10-21 07:00:00,5", None]
+    assert _values.pointed(pa.array(texts)).to_pylist() == points
+    assert _values.pointed(pa.array(texts).dictionary_encode()).to_pylist() == points
+    values, text = _values.numbers(_values.pointed(pa.array(texts)))
+    assert [*values[:4]] == [3.5, -3.5, 1500, 3.5]
+    assert [*text] == [False] * 4 + [True] * 5 + [False]
+
+
+@pytest.mark.parametrize(
+    ("written", "looks"),
+    [
+        ("{0},{1:02d}", True),
+        ("{0},{1}e-2", True),
+        ("1,{1:03d}", False),  # may be thousands
+        ("{0},{1},5", False),
+        ("{0}.{1}", False),
+        ("{0}", False),
+    ],
+)
+def test_texts_that_look_like_numbers_with_a_decimal_comma_are_told(tmp_path, written, looks):
+    """Whether a value comes often or the column is dropped; once it is called one of identifiers no more."""
+    rows = [f"{r[0]};{r[1]};{r[2]};{written.format(i % 30, i)}" for i, r in enumerate(log())]
+    path = write(tmp_path / "euro.csv", rows, "click;user;price;sum")
+    advice = "sum: looks like numbers with a decimal comma; write decimal=comma"
+    assert (advice in said(opened(path).card())) == looks
+    assert advice not in said(opened(path, "?categorical=sum&floor=1").card())
+    if looks:
+        with pytest.raises(UsageError, match=r"100% of the values of sum are text; it looks like .* decimal=comma"):
+            opened(path, "?dense=sum")
+
+
 def test_names_with_commas_and_ampersands_can_be_said(tmp_path):
     rows = [(f'"{r[1]}"', *r[::2], r[3]) for r in log()]
     path = write(tmp_path / "names.csv", lines(rows), '"a,b",R&D,price,count')
@@ -217,6 +265,22 @@ def test_any_number_of_columns_can_be_said(tmp_path):
     path = write(tmp_path / "wide.csv", lines(rows), ",".join([HEADER, *many]))
     source = opened(path, f"?label=click&drop={','.join(many)}")
     assert [row["column"] for row in source.card().rows] == ["price", "count", "user"]
+
+
+@pytest.mark.parametrize(
+    ("clicks", "caution"),
+    [
+        (30, ""),
+        (29, "of 100 rows to be judged on only 29 with the label 1; their AUC will say little"),
+        (71, "of 100 rows to be judged on only 29 with the label 0; their AUC will say little"),
+        (0, "of 100 rows to be judged on none has the label 1: no AUC"),
+    ],
+)
+def test_the_card_says_when_those_to_be_judged_on_are_too_few(tmp_path, clicks, caution):
+    """The last 100 of 1,000 rows; before them there are enough of both."""
+    rows = [(i % 2 if i < 900 else int(i < 900 + clicks), f"u{i % 7}", i) for i in range(1000)]
+    path = write(tmp_path / "rare.csv", lines(rows), "click,user,hour")
+    assert opened(path, "?time=hour").card().facts.get("caution", "") == caution
 
 
 # --------------------------------------------------------------------------------------------------- files and blocks

@@ -1,4 +1,9 @@
-"""The program that goes with a model reads pictures as the training did."""
+"""The program that goes with a model reads pictures as the training did, and is a program like others."""
+
+import json
+import shutil
+import subprocess
+import sys
 
 from tests.data.pictures import alike, write_odd
 from untrained.exports import _predict
@@ -11,3 +16,19 @@ def test_a_picture_of_any_kind_is_seen_as_it_is_meant(tmp_path):
     for name, pixels in expected.items():
         seen = _predict.picture(tmp_path / "photos" / "cats" / name, PLAIN)
         assert alike(name, (255 * seen).round().transpose(1, 2, 0), pixels), name
+
+
+def test_the_program_ends_quietly_when_nobody_reads_on(tmp_path):
+    """As `head` stops reading. Far more is said than a pipe holds."""
+    shutil.copyfile(_predict.__file__, tmp_path / "predict.py")
+    told = {"input_shape": [1], "table": None, "classes": ["no", "yes"]}
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    (tmp_path / "model.py").write_text("def load():\n    return lambda inputs: inputs\n")
+    (tmp_path / "rows.csv").write_text("1\n" * 50_000)
+    command = [sys.executable, str(tmp_path / "predict.py"), "rows.csv"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        first = running.stdout.readline()
+        running.stdout.close()
+        said = running.stderr.read()
+    assert first == b"rows.csv:1\tyes 0.7311\n"  # 1 / (1 + exp(-1))
+    assert said == b""

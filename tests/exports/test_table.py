@@ -80,7 +80,7 @@ def known(tmp_path, monkeypatch):
     """A column of numbers with mean log(3) and deviation 2 after the logarithm, and two of identifiers."""
     dense = [{"name": "shown", "log": True, "mean": math.log(3), "std": 2.0}]
     ids = [{"name": "user", "size": 3}, {"name": "code", "size": 10}]
-    told = {"label": "click", "missing": ["", "NA"], "moments": [], "dense": dense, "identifiers": ids}
+    told = {"label": "click", "missing": ["", "NA"], "moments": [], "decimal": ".", "dense": dense, "identifiers": ids}
     (tmp_path / "config.json").write_text(json.dumps({"table": told}))
     words = np.sort(pd.util.hash_array(np.array([b"u1", b""], dtype=object), categorize=False))
     np.savez(tmp_path / "vocabularies.npz", **{"0": words})
@@ -106,6 +106,59 @@ def test_a_row_is_encoded_by_hand(known):
     np.testing.assert_allclose(found, expected, atol=1e-6)
     with pytest.raises(KeyError, match="user"):
         _table.encode([{"shown": 1, "code": 2}])
+
+
+@pytest.fixture
+def commas(known):
+    """The same columns, of a table whose numbers have a decimal comma."""
+    _table.table()["decimal"] = ","
+
+
+def test_a_decimal_comma_is_read_where_training_read_one(commas):
+    rows = [{"shown": shown, "user": "u1", "code": code} for shown, code in (("8,0", "7,0"), ("8.0", "7"), (8.0, 7.0))]
+    found = _table.encode([*rows, {"shown": "1.234", "user": "u1", "code": "1.234"}])
+    assert found[:3, 0] == pytest.approx([math.log(3) / 2] * 3)  # log(9) = 2 log(3)
+    assert set(found[:3, 2]) == {_table.hashed("7") % 10}
+    assert (found[3, 0], found[3, 2]) == (0, _table.hashed("1,234") % 10)  # nobody knows whether it is a thousand
+
+
+@pytest.mark.parametrize("text", ["3,5", " -3,5 ", "1,5e3", "3.5", "1.234", "1.234,5", "a,b", "2014-10-21 07:00,5", ""])
+def test_commas_and_points_are_what_they_are_in_training(commas, text):
+    assert [_table.pointed(text)] == _values.pointed(pa.array([text])).to_pylist()
+
+
+def rows_of(path, shown):
+    path.write_text("shown;user;code\n" + "".join(f"{text};u1;7\n" for text in shown))
+    return path
+
+
+def test_text_among_numbers_is_told_and_counts_as_missing(known, tmp_path, capsys):
+    """A tenth of the values that are there, and whatever there is among fewer than ten rows."""
+    missing = ["", "NA", "nan", " ", "NULL", "\\N"]
+    path = rows_of(tmp_path / "tenth.csv", ["oops", *map(str, range(8)), "inf", *missing])
+    assert len(list(_table.samples(path))) == 10 + len(missing)
+    told = "1 of 10 values of shown, such as 'oops', are not a number like 3.5 and count as missing\n"
+    assert capsys.readouterr().err == f"{path}: {told}"
+    path = rows_of(tmp_path / "few.csv", ["3,5"] * 9)
+    assert [row[0] for _, row in _table.samples(path)] == [0] * 9
+    assert "9 of 9 values of shown, such as '3,5'," in capsys.readouterr().err
+    assert len(list(_table.samples(rows_of(tmp_path / "empty.csv", [""] * 20)))) == 20
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("shown", [["oops", "1_000", *map(str, range(17))], [""] * 10 + ["8,0"]])
+def test_more_text_than_a_tenth_of_a_column_is_refused_before_anything_is_said(known, tmp_path, shown):
+    """Two of 19, and one of one."""
+    with pytest.raises(ValueError, match=r"of shown, such as '(oops|8,0)', are not a number like 3\.5$"):
+        next(_table.samples(rows_of(tmp_path / "rows.csv", shown)))
+
+
+def test_a_decimal_comma_is_no_text_where_training_read_one(commas, tmp_path, capsys):
+    found = [row[0] for _, row in _table.samples(rows_of(tmp_path / "euro.csv", ["8,0"] * 20))]
+    assert found == pytest.approx([math.log(3) / 2] * 20)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ValueError, match=r"such as '1\.234', are not a number like 3,5$"):
+        next(_table.samples(rows_of(tmp_path / "thousands.csv", ["1.234"] * 20)))
 
 
 # ------------------------------------------------------------------------------------------ whatever holds the values
@@ -183,6 +236,33 @@ def test_the_page_says_how_moments_are_written(tmp_path, monkeypatch):
     typed_rows().to_parquet(tmp_path / "log.parquet")
     schema = load(f"parquet:{tmp_path}/log.parquet", Task("any", (1,), 1)).schema
     assert "- moments among them: `day`, `at`, `local`; written as 2014-10-21 07:00:00, in UTC" in page._columns(schema)
+
+
+def test_a_moment_that_is_none_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = typed_rows()
+    rows.to_parquet(tmp_path / "log.parquet")
+    schema = load(f"parquet:{tmp_path}/log.parquet", Task("any", (1,), 1)).schema
+    schema.save_vocabularies(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"table": page._table(schema)}))
+    monkeypatch.setattr(_table, "HERE", tmp_path)
+    _table.table.cache_clear()
+    rows["at"] = ["soon", *rows["at"].astype(str)[1:]]
+    rows.to_csv(tmp_path / "log.csv", index=False)
+    list(_table.samples(tmp_path / "log.csv"))
+    _table.table.cache_clear()
+    there = 1 + typed_rows()["at"][1:].count()
+    wanted = f"1 of {there} values of at, such as 'soon', are not a moment like 2014-10-21 07:00:00"
+    assert wanted in capsys.readouterr().err
+
+
+def test_the_page_says_that_numbers_have_a_decimal_comma(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = "".join(f"{i % 2};{i},5\n" for i in range(100))
+    (tmp_path / "log.csv").write_text(f"click;price\n{rows}")
+    schema = load(f"csv:{tmp_path}/log.csv?decimal=comma", Task("any", (1,), 1)).schema
+    assert "- numbers: `price`, written like 3,5; a missing one counts as the mean" in page._columns(schema)
+    assert page._table(schema)["decimal"] == ","
 
 
 def test_rows_that_another_version_encoded_are_refused(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from untrained.errors import UsageError, unknown
 
 LOGS = ("counts", "all", "none")
+DECIMALS = {".": "point", ",": "comma"}
 ROLES = ("dense", "categorical", "drop")
 LARGEST = 2**24  # whole numbers below it are exact in float32
 
@@ -27,14 +28,22 @@ class Options:
     floor: int = 2  # identifiers that come less often in training share one number
     hash: int = 100_000  # a column with more different values is hashed into as many numbers
     log: str = "counts"  # which dense columns go through sign(x) log(1 + |x|)
+    decimal: str = "point"  # the sign before the fraction of a number that is text
 
     def __post_init__(self) -> None:
         if self.log not in LOGS:
             raise unknown("way to take logarithms", self.log, LOGS)
+        if self.decimal not in (*DECIMALS, *DECIMALS.values()):
+            raise unknown("decimal sign", self.decimal, DECIMALS.values())
         if self.floor < 1:
             raise UsageError(f"floor={self.floor} is no number of rows; write floor=1 to keep every identifier")
         if not 2 <= self.hash < LARGEST:
             raise UsageError(f"hash={self.hash} is impossible; write a number from 2 to {LARGEST - 1}")
+
+    @property
+    def comma(self) -> bool:
+        """Whether numbers are written with a decimal comma."""
+        return self.decimal in (",", DECIMALS[","])
 
     @property
     def named(self) -> tuple[str, ...]:

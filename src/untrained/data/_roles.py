@@ -12,20 +12,23 @@ import numpy as np
 import pyarrow as pa
 
 from untrained.data._options import Options
-from untrained.data._values import is_moment, numbers, texts, times
+from untrained.data._values import is_moment, numbers, pointed, texts, times
 from untrained.errors import SHOWN, UsageError, unknown
 
 LABELS = ("label", "click", "clicked", "target")
+HEAD = 10_000  # rows that are looked at
 FEW = 20
 ENDS_IN_ID = re.compile(r"(^|_)id$|(?<=[a-z])I[dD]$|(^|_)ID$")  # user_id, itemId, but not bid
 SAYS_DATE = re.compile(r"(^|_)(date|datetime|timestamp)$", re.IGNORECASE)
+THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(,[0-9]{3})+")  # or a decimal comma and three digits; nobody knows
 MOSTLY = 0.9  # the share of values that decides what a column is
 
 
 @dataclass(frozen=True)
 class Roles:
     """The label, the time, and the columns that a network sees; `logs` are those of the dense ones that are tamed,
-    `moments` the columns of that type, `dated` those that look like moments and were not named one."""
+    `moments` the columns of that type, `dated` those that look like moments and were not named one, `commas` those of
+    texts that would be numbers with a decimal comma."""
 
     label: str
     time: str
@@ -35,6 +38,7 @@ class Roles:
     dropped: tuple[tuple[str, str], ...]
     moments: tuple[str, ...]
     dated: tuple[str, ...]
+    commas: tuple[str, ...]
 
 
 def roles(columns: Sequence[str], head: pa.RecordBatch, options: Options) -> Roles:
@@ -56,8 +60,10 @@ def roles(columns: Sequence[str], head: pa.RecordBatch, options: Options) -> Rol
     categorical = [name for name in left if name not in dense]
     dated = [name for name in left if _is_date(name, head[name])]
     moments = [name for name in left if is_moment(head[name].type)]
+    asked = options.categorical if not options.comma else left  # whoever says decimal=comma needs no advice on it
+    commas = [name for name in left if name not in asked and _has_commas(head[name])]
     seen = tuple(dense), tuple(categorical), frozenset(logs)
-    return Roles(label, options.time, *seen, tuple(dropped), tuple(moments), tuple(dated))
+    return Roles(label, options.time, *seen, tuple(dropped), tuple(moments), tuple(dated), tuple(commas))
 
 
 def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
@@ -83,6 +89,16 @@ def _is_date(name: str, column: pa.Array) -> bool:
         return bool(numbers(column)[1].any() and len(times(column, name)))
     except (UsageError, pa.ArrowException):  # a text that is no date, bytes that are no text
         return False
+
+
+def _has_commas(column: pa.Array) -> bool:
+    """Texts of which most are numbers if a comma is decimal, and not as they are; nor those that may be thousands."""
+    column = column.drop_null()
+    if (swapped := pointed(column)).equals(column):  # as most columns are
+        return False
+    if numbers(column)[1].mean() <= 1 - MOSTLY or numbers(swapped)[1].mean() > 1 - MOSTLY:
+        return False
+    return not all(THOUSANDS.fullmatch(text) for text in texts(column) if text and "," in text)
 
 
 def _is_dense(name: str, column: pa.Array) -> bool:

@@ -75,6 +75,8 @@ class Schema:
     missing: tuple[str, ...]  # texts that stand for a missing value
     moments: tuple[str, ...] = ()  # columns of that type, counted in microseconds since 1970
     dated: tuple[str, ...] = ()  # columns that look like moments, and do not order the split
+    decimal: str = "."  # the sign before the fraction of a number that is text
+    advice: tuple[tuple[str, str], ...] = ()  # names of columns, and what a person ought to know about them
 
     @property
     def vocabularies(self) -> tuple[int, ...]:

@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from untrained.data import _values
+from untrained.data._advice import DECIMAL_COMMA, Advice, advice
 from untrained.data._options import Options
 from untrained.data._reader import Bad, Table
-from untrained.data._roles import Roles
+from untrained.data._roles import HEAD, Roles
 from untrained.data._schema import Dense, Identifiers, Schema, logarithm
 from untrained.data._values import Keys, keys, numbers
 from untrained.errors import UsageError
@@ -35,7 +36,9 @@ def good(table: Table, roles: Roles, above: float | None, bad: Bad) -> Iterator[
             if place == 0 and unread.mean() > 0.5:
                 first = {told[row] for row in unread.nonzero()[0][:3]}
                 kinds = ", ".join(sorted(repr(text) if text else "nothing" for text in first))
-                raise UsageError(f"the label {roles.label} holds {kinds}; wanted 0 and 1, false and true or no and yes")
+                wanted = "0 and 1, false and true or no and yes"
+                more = "; more than two classes are not supported in a table" if len({*told} - {None}) > 2 else ""
+                raise UsageError(f"the label {roles.label} holds {kinds}; wanted {wanted}{more}")
             for row in unread.nonzero()[0]:
                 bad.add(int(lines[row]), f"the label {roles.label} is {told[row]!r}" if told[row] else "no label")
             block, labels = block.filter(pa.array(~unread)), labels[~unread]
@@ -45,9 +48,22 @@ def good(table: Table, roles: Roles, above: float | None, bad: Bad) -> Iterator[
 def _labels(column: pa.Array, name: str, above: float | None) -> Labels:
     """0, 1, or -1 where there is none."""
     encoded = _values.strings(column).dictionary_encode(null_encoding="encode")
-    meanings = [_values.label(text, name, above) for text in _values.texts(encoded.dictionary)]
-    coded: Labels = np.array([-1 if meaning is None else meaning for meaning in meanings], np.int64)
-    return coded[np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)]
+    rows = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+    texts = _values.texts(encoded.dictionary)
+    meanings = np.array([_values.label(text, above) for text in texts])
+    if (odd := ~np.isnan(meanings) & (meanings != 0) & (meanings != 1)).any():
+        typed = f"'csv:PATH?label={name}&above={_between(meanings[rows])}'"
+        told = f"the label {name} is {texts[int(odd.argmax())]} somewhere"
+        raise UsageError(f"{told}; wanted 0 and 1, or say which are 1: --data {typed}")
+    coded: Labels = np.nan_to_num(meanings, nan=-1).astype(np.int64)
+    return coded[rows]
+
+
+def _between(values: NDArray[np.float64]) -> str:
+    """A number that some of the values are above and others are not: the middle one where that will do."""
+    low, middle, high = np.quantile(values[~np.isnan(values)], (0, 0.5, 1))
+    short = f"{middle:.3g}"
+    return short if low <= float(short) < high else f"{(low + high) / 2:.15g}"
 
 
 # -------------------------------------------------------------------------------------------------------------- splits
@@ -144,18 +160,22 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
     counts = {name: Counting(options.hash) for name in roles.categorical}
     tallies: list[tuple[str, Moments | Counting]] = [*moments.items(), *counts.items()]
     rows, clicks, bad = np.zeros(3, np.int64), np.zeros(3, np.int64), Bad()
+    advised: Advice = ()
     for block, labels in good(table, roles, options.above, bad):
+        if not rows.any():
+            advised = advice(block[:HEAD], labels[:HEAD], roles, options)
         parts = split(int(rows.sum()), int(rows.sum()) + len(block))
         for name, tally in tallies:
             tally.add(block[name], parts == TRAIN_PART)
         rows += np.bincount(parts, minlength=3)
         clicks += np.bincount(parts[labels == 1], minlength=3)
     _check_rows(table, rows, clicks, bad)
-    dense, empty = _dense(moments, int(rows.sum()))
+    dense, empty = _dense(moments, int(rows.sum()), roles)
     identifiers, useless = _identifiers(counts, options)
     if not dense and not identifiers:
-        gone = ", ".join(f"{name} ({why})" for name, why in (*roles.dropped, *empty, *useless))
-        raise UsageError(f"{table.path} has no column left to learn from; dropped: {gone or 'none'}")
+        told = ", ".join(f"{name} ({why})" for name, why in (*roles.dropped, *empty, *useless))
+        raise UsageError(f"{table.path} has no column left to learn from; dropped: {told or 'none'}")
+    gone = dict((*empty, *useless))
     schema = Schema(
         label=roles.label,
         dense=tuple(dense),
@@ -168,8 +188,10 @@ def survey(table: Table, roles: Roles, options: Options) -> tuple[Schema, Split]
         bad=bad.count,
         bad_rows=tuple(bad.first),
         missing=table.missing,
-        moments=tuple(name for name in roles.moments if name not in dict((*empty, *useless))),
+        moments=tuple(name for name in roles.moments if name not in gone),
         dated=() if roles.time else roles.dated,
+        decimal="," if options.comma else ".",
+        advice=tuple((name, why) for name, why in advised if name not in gone or name in roles.commas),
     )
     return schema, split
 
@@ -187,12 +209,13 @@ def _check_rows(table: Table, rows: NDArray[np.int64], clicks: NDArray[np.int64]
         raise UsageError(f"{total} rows of {table.path} are too few to learn from some and be judged on others")
 
 
-def _dense(moments: dict[str, Moments], rows: int) -> tuple[list[Dense], list[tuple[str, str]]]:
+def _dense(moments: dict[str, Moments], rows: int, roles: Roles) -> tuple[list[Dense], list[tuple[str, str]]]:
     kept, dropped = [], []
     for name, found in moments.items():
         if found.text > TOLERATED * (rows - found.missing + found.text):
             share = found.text / (rows - found.missing + found.text)
-            raise UsageError(f"{share:.0%} of the values of {name} are text; write categorical={name} or drop={name}")
+            instead = f"it {DECIMAL_COMMA}" if name in roles.commas else f"write categorical={name} or drop={name}"
+            raise UsageError(f"{share:.0%} of the values of {name} are text; {instead}")
         if found.std > 0:
             kept.append(Dense(name, found.log, found.mean, found.std, found.missing, found.text))
         else:

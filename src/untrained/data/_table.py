@@ -8,28 +8,30 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
 from untrained._root import cache_root
 from untrained.data import _schema
 from untrained.data._options import Options
 from untrained.data._reader import Bad, Table
-from untrained.data._roles import Roles, roles
+from untrained.data._roles import HEAD, Roles, roles
 from untrained.data._schema import Schema
 from untrained.data._source import Card, Source
 from untrained.data._survey import Split, good, survey
+from untrained.data._values import pointed
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.table_card import table_card
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
 NAMES = (TRAIN, VAL, TEST)
-HEAD = 10_000  # rows that are looked at to infer what a column is
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,8 @@ def _key(table: Table, options: Options) -> str:
 
 def _encode(table: Table, options: Options, folder: Path) -> None:
     """Both passes, into a folder that appears when all is there."""
+    if options.comma:
+        table = _with_points(table)
     bad = Bad()
     head = next((block for block, _ in table.blocks(bad)), None)
     if head is None:
@@ -99,6 +103,16 @@ def _encode(table: Table, options: Options, folder: Path) -> None:
             made.rename(folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _with_points(table: Table) -> Table:
+    """The same rows as if they were written with a decimal point."""
+
+    def blocks(bad: Bad) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+        for block, lines in table.blocks(bad):
+            yield pa.RecordBatch.from_arrays([pointed(column) for column in block], names=block.schema.names), lines
+
+    return replace(table, blocks=blocks)
 
 
 def _write(table: Table, roles: Roles, above: float | None, schema: Schema, split: Split, folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from untrained.errors import UsageError
@@ -20,6 +21,7 @@ Keys = NDArray[np.uint64]
 WORDS = {"false": 0, "no": 0, "true": 1, "yes": 1}
 BOOLEANS = {"False": "false", "FALSE": "false", "True": "true", "TRUE": "true"}  # as Python, R and spreadsheets write
 SCIENTIFIC = re.compile(r"-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]+")  # 1.5e10 and 1e+10; 1e10 may be a hash
+COMMA = r"[-+0-9. ]*,[-+0-9.,eE ]*|[-+ ]*[0-9]{1,3}(\.[0-9]{3})+ *"  # 3,5 and 1.234,5 and 1.234
 NOTHING = {"None", "nan", "NaT", "<NA>"}  # what Python, numpy and pandas hold where there is no value
 
 
@@ -35,6 +37,19 @@ def numbers(column: pa.Array) -> tuple[Floats, NDArray[np.bool_]]:
         values = pd.to_numeric(pd.Series(told, dtype=object), errors="coerce").to_numpy(np.float64, na_value=np.nan)
         text = np.isnan(values) & np.array([value is not None and value.strip().lower() != "nan" for value in told])
     return np.where(np.isfinite(values), values, np.nan), text
+
+
+def pointed(column: pa.Array) -> pa.Array:
+    """Numbers that have a decimal comma written with a point. Of 1.234, which may be a thousand there, none is made.
+    The program that goes with an exported network has the same function."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    swapped = column
+    for old, new in ((",", "\0"), (".", ","), ("\0", ".")):
+        swapped = pc.replace_substring(swapped, old, new)
+    return pc.if_else(pc.match_substring_regex(column, f"^({COMMA})$"), swapped, column)
 
 
 def is_moment(kind: pa.DataType) -> bool:
@@ -111,20 +126,15 @@ def times(column: pa.Array, name: str) -> Floats:
     raise UsageError(f"time={name}: {wrong!r} is no moment; wanted numbers or dates such as 2014-10-21T07:00:00")
 
 
-def label(text: str | None, name: str, above: float | None) -> int | None:
-    """0 or 1; None where there is no label. Numbers other than these two are no click log."""
+def label(text: str | None, above: float | None) -> float:
+    """0 or 1, or another finite number, which is no label; NaN where there is none."""
     word = (text or "").strip().lower()
     if word in WORDS and above is None:
         return WORDS[word]
     try:
         number = float(word)
     except ValueError:
-        return None
-    if np.isnan(number):
-        return None
-    if above is not None:
-        return int(number > above)
-    if number in (0, 1):
-        return int(number)
-    typed = f"'csv:PATH?label={name}&above=3.5'"
-    raise UsageError(f"the label {name} is {text} somewhere; wanted 0 and 1, or say which are 1: --data {typed}")
+        return np.nan
+    if above is not None and not np.isnan(number):
+        return float(number > above)
+    return number if np.isfinite(number) else np.nan

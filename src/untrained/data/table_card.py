@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from untrained._numbers import counted
 from untrained.data._schema import Dense, Identifiers, Schema
+
+FEW = 30  # rows of the rarer label, below which an AUC says little: its deviation is about 0.05 then
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,28 @@ def table_card(name: str, schema: Schema) -> TableCard:
         "columns": f"{len(schema.dense)} dense, {len(schema.identifiers)} identifiers, {len(schema.dropped)} dropped",
         "bad rows": f"{schema.bad:,}" + (", left out" if schema.bad else ""),
     }
+    if told := _few(schema.rows[-1], schema.clicks[-1]):
+        facts["caution"] = told
     if schema.dated:
         first, *more = schema.dated
         looks = f"{', '.join((first, *more))} look{'' if more else 's'} like a date"
         facts["proposed"] = f"time={first} after the ? of --data ({looks}; the last rows are judged then)"
     rows_of = [_dense(column, column.name in schema.moments) for column in schema.dense]
     rows_of += [_identifiers(column, schema.floor) for column in schema.identifiers]
+    advice = [(column, told) for column, told in schema.advice]
     text = [(c.name, f"{c.text:,} values are text and count as missing") for c in schema.dense if c.text]
     dropped = [(column, f"dropped: {why}") for column, why in schema.dropped]
     bad = [(line, why.strip()) for line, _, why in (row.partition(":") for row in schema.bad_rows)]
-    return TableCard(name, facts, tuple(rows_of), (*text, *dropped, *bad))
+    return TableCard(name, facts, tuple(rows_of), (*advice, *text, *dropped, *bad))
+
+
+def _few(rows: int, clicks: int) -> str:
+    """What those to be judged on cannot tell."""
+    rarer, count = min(((1, clicks), (0, rows - clicks)), key=lambda found: found[1])
+    if count >= FEW:
+        return ""
+    told = f"only {count} with the label {rarer}; their AUC will say little"
+    return f"of {counted(rows, 'row')} to be judged on {told if count else f'none has the label {rarer}: no AUC'}"
 
 
 def _dense(column: Dense, moment: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ torch; pictures need Pillow. Reads config.json beside this file.
 import argparse
 import csv
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -81,16 +82,16 @@ def rows(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
             yield f"{path}:{number}", values
 
 
-def samples(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+def samples(path: Path, config: dict[str, Any], refused: list[Path]) -> Iterator[tuple[str, Array]]:
     """Everything to predict in a file or folder, each with its name."""
     if path.is_dir():
         for below in sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS):
-            yield from attempt(below, config)
+            yield from attempt(below, config, refused)
     else:
-        yield from attempt(path, config)
+        yield from attempt(path, config, refused)
 
 
-def attempt(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+def attempt(path: Path, config: dict[str, Any], refused: list[Path]) -> Iterator[tuple[str, Array]]:
     """The samples of one file; a file that cannot be read is told and passed over."""
     try:
         if config["table"]:
@@ -103,6 +104,7 @@ def attempt(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
             yield str(path), picture(path, config)
     except Exception as error:  # decoders raise anything on damaged files
         print(f"{path}: cannot be read: {error}", file=sys.stderr)
+        refused.append(path)
 
 
 def probabilities(outputs: Array) -> Array:
@@ -129,16 +131,19 @@ def main() -> int:
     asked = parser.parse_args()
     config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
     sys.path.insert(0, str(HERE))
-    run, done = network(asked.runtime), 0
+    run, done, refused = network(asked.runtime), 0, list[Path]()
     for path in asked.paths:
-        found = samples(path, config)
+        found = samples(path, config, refused)
         while some := list(islice(found, AT_ONCE)):
             outputs = run(np.stack([sample for _, sample in some]).astype(np.float32))
             for (name, _), chances in zip(some, probabilities(outputs), strict=True):
                 print(name, *told(chances, config, asked.top), sep="\t")
             done += len(some)
-    return 0 if done else 1
+    incomplete = config["table"] and refused  # of a table, rows that nobody sees missing
+    return 1 if incomplete or not done else 0
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):  # whoever reads may stop, as `head` does: end like other programs
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

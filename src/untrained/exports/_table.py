@@ -3,8 +3,8 @@
 A number goes through sign(x) log(1 + |x|) where training did that, then mean and deviation of the training rows; a
 missing one is at the mean. An identifier becomes its place in the vocabulary, or 0 where training knew it too little;
 of a column without a vocabulary, a hash. A value counts as its text, 5.0 as 5 and True as true. A moment, such as a
-datetime or 2014-10-21 07:00:00, is in UTC unless it says otherwise. Needs numpy. Reads config.json and vocabularies.npz
-beside this file.
+datetime or 2014-10-21 07:00:00, is in UTC unless it says otherwise. Numbers have a decimal comma
+where they had one in training. Needs numpy. Reads config.json and vocabularies.npz beside this file.
 """
 
 import bz2
@@ -26,9 +26,13 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 AT_ONCE = 1000
+TOLERATED = 0.1  # the share of text among the numbers of a column, in a file of at least FEW rows
+FEW = 10
 WORD = 2**64 - 1
 BOOLEANS = {"False": "false", "FALSE": "false", "True": "true", "TRUE": "true"}
 SCIENTIFIC = re.compile(r"-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]+")  # 1.5e10 and 1e+10; 1e10 may be a hash
+COMMA = re.compile(r"[-+0-9. ]*,[-+0-9.,eE ]*|[-+ ]*[0-9]{1,3}(\.[0-9]{3})+ *")  # 3,5 and 1.234,5 and 1.234
+MISSING = {"", "na", "n/a", "nan", "null", "none", "\\n", "nat", "<na>"}  # what stands for a missing number
 NOTHING = {"None", "nan", "NaT", "<NA>"}  # what Python, numpy and pandas hold where there is no value
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Array = Any
@@ -47,10 +51,46 @@ def table() -> dict[str, Any]:
 
 
 def samples(path: Path) -> Iterator[tuple[str, Array]]:
-    """Each row of a file under its place there, encoded."""
-    rows = read(path)
+    """Each row of a file under its place there, encoded; text among numbers is told, and refused where it is much."""
+    rows, columns = read(path), [Numbers(column["name"]) for column in table()["dense"]]
     while some := list(islice(rows, AT_ONCE)):
+        for column in columns:
+            column.look([row[column.name] for _, row in some])
         yield from zip((place for place, _ in some), encode(row for _, row in some), strict=True)
+    for column in columns:
+        if column.text:
+            print(f"{path}: {column.told()} and count as missing", file=sys.stderr)
+
+
+class Numbers:
+    """A column of numbers, or of moments: how many of the values that are there are text."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.rows, self.there, self.text, self.first = name, 0, 0, 0, ""
+
+    def look(self, values: list[str]) -> None:
+        there = [value for value in values if value.strip().lower() not in MISSING]
+        text = [value for value in there if not is_number(value, self.name)]
+        self.rows, self.there, self.text = self.rows + len(values), self.there + len(there), self.text + len(text)
+        self.first = self.first or (text[0] if text else "")
+        if self.rows >= FEW and self.text > TOLERATED * self.there:
+            raise ValueError(self.told())
+
+    def told(self) -> str:
+        wanted = f"a number like {'3,5' if table()['decimal'] == ',' else '3.5'}"
+        wanted = "a moment like 2014-10-21 07:00:00" if self.name in table()["moments"] else wanted
+        return f"{self.text:,} of {self.there:,} values of {self.name}, such as {self.first!r}, are not {wanted}"
+
+
+def is_number(value: str, name: str) -> bool:
+    """Also an infinite one, which counts as missing; of a column of moments, whether it is one."""
+    if name in table()["moments"]:
+        return moment(value) is not None
+    try:
+        float(pointed(value))
+    except ValueError:
+        return False
+    return "_" not in value
 
 
 def read(path: Path) -> Iterator[tuple[str, Row]]:
@@ -81,8 +121,15 @@ def encode(rows: Iterable[Row]) -> Array:
 
 
 def values_of(name: str, rows: list[Row]) -> list[Any]:
-    found = [row[name] for row in rows]
+    found = [pointed(row[name]) for row in rows]
     return [moment(value) for value in found] if name in table()["moments"] else found
+
+
+def pointed(value: Any) -> Any:
+    """Where training read numbers with a decimal comma, a text with the point that others write."""
+    if table()["decimal"] == "," and isinstance(value, str) and COMMA.fullmatch(value):
+        return value.translate(str.maketrans(",.", ".,"))
+    return value
 
 
 def moment(value: Any) -> int | None:

@@ -65,6 +65,7 @@ def _table(schema: Schema) -> dict[str, Any]:
         "label": schema.label,
         "missing": list(schema.missing),
         "moments": list(schema.moments),
+        "decimal": schema.decimal,
         "dense": [{"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in schema.dense],
         "identifiers": [{"name": c.name, "size": c.size} for c in schema.identifiers],
     }
@@ -141,10 +142,11 @@ def _columns(schema: Schema) -> str:
     """What a file of rows must hold."""
     numbers, identifiers = ([f"`{column.name}`" for column in kind] for kind in (schema.dense, schema.identifiers))
     moments = [f"`{name}`" for name in schema.moments]
+    written = ", written like 3,5" if schema.decimal == "," else ""
     lines = [
         "## The columns\n",
         "A CSV file, also .gz or .bz2, whose first line names these columns, in any order; others are passed over.\n",
-        f"- numbers: {', '.join(numbers)}; a missing one counts as the mean" if numbers else "",
+        f"- numbers: {', '.join(numbers)}{written}; a missing one counts as the mean" if numbers else "",
         f"- identifiers: {', '.join(identifiers)}; all that training knew too little count as one"
         if identifiers
         else "",
