@@ -202,8 +202,8 @@ def test_every_resample_of_few_architectures(statistic):
 
 
 @each
-@pytest.mark.parametrize("n", [4, 40])
-def test_an_order_without_a_mistake_has_no_interval(statistic, n):
+@pytest.mark.parametrize("n", [4, 11])
+def test_a_few_in_an_order_without_a_mistake_have_no_interval(statistic, n):
     """Every resample has the same order, so an interval would have no width. One swap, and resamples differ."""
     x = np.arange(n, dtype=float)
     tied = np.minimum(x, n - 2)
