@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TaskID
 from rich.table import Table
 
-from untrained._numbers import counted, duration, measured, number, quantity
+from untrained._numbers import column, counted, duration, measured, number, quantity
 from untrained._terminal_bar import Lines, bar
 from untrained._terminal_train import show_confirmed
 from untrained.data import listening
@@ -24,6 +24,7 @@ from untrained.studies.trust import Judged, Trust
 from untrained.types import Arch, Failure
 
 TOP = 10
+_SIZES = {"params": "params", "flops": "FLOPs"}  # of every network, and what heads their columns
 LONGEST = 120  # letters of an architecture in a ranking; the best is told whole below it
 TIMED = 4  # architectures a worker before the whole is estimated
 ROOMY = 100  # columns of a terminal that shows every statistic
@@ -150,25 +151,25 @@ def _ranking(found: Result) -> Table:
     proxy = escape(settings.score)
     title = f"The best {min(TOP, total)} of {total} by {proxy} ({direction} is better)"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    sizes = {(r.arch, r.proxy): r.value for r in found.records if r.proxy in ("params", "flops")}
+    sizes = {(r.arch, r.proxy): r.value for r in found.records if r.proxy in _SIZES}
     table.add_column("#", justify="right")
     table.add_column(escape(settings.score.partition("(")[0].rpartition(":")[2]), justify="right")
     if settings.seeds > 1:
         table.add_column("± 95 %", justify="right")
-    table.add_column("params", justify="right")
-    table.add_column("FLOPs", justify="right")
+    beside = [name for name in _SIZES if name != settings.score]
+    for name in beside:
+        table.add_column(_SIZES[name], justify="right")
     table.add_column("architecture", overflow="fold")
-    won = found.best if found.confirmed else None
-    for place, standing in enumerate(found.ranking.standings[:TOP], 1):
+    won, best = found.best if found.confirmed else None, found.ranking.standings[:TOP]
+    score = column([standing.score for standing in best], digits=5)
+    for place, standing in enumerate(best, 1):
         marks = ("* " if standing.arch == won else "") + ("= " if standing.tied else "")
         spread = [f"{standing.margin:.3g}"] if standing.margin is not None else []
-        params, flops = (_size(sizes.get((standing.arch, name))) for name in ("params", "flops"))
         table.add_row(
             f"{marks}{place}",
-            f"{standing.score:.4f}",
+            score(standing.score),
             *spread,
-            params,
-            flops,
+            *(_size(sizes.get((standing.arch, name))) for name in beside),
             escape(shorten(str(standing.arch))),
         )
     return table
