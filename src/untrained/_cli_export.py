@@ -71,7 +71,9 @@ def deliver(run: Path, out: Path, recipe: str | None, device: str, data_root: Pa
             how: dict[str, Any] = {"recipe": recipe, "device": device, "data_root": data_root, "watch": watch}
             try:
                 trained = training.train(run, **how)
-            except AnotherTraining:  # such as that of a comparison; the search was asked for this recipe
+            except AnotherTraining:  # such as that of a comparison, which has a recipe of its own
+                if recipe is None:
+                    raise
                 set_aside(run)
                 trained = training.train(run, **how)
         if not quiet:

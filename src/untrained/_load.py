@@ -133,7 +133,8 @@ def code_of(files: Iterable[Path]) -> str:
 def _from_path(path: Path) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"there is no file {path}; give the path as you would to python, such as ./my_net.py:make_net")
-    name = f"untrained_user_{path.stem}_{sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    known_by = sha256(str(path.resolve()).encode() + path.read_bytes())  # a file that has changed is another module
+    name = f"untrained_user_{path.stem}_{known_by.hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

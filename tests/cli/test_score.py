@@ -111,6 +111,13 @@ def test_an_architecture_is_built_for_as_many_classes_as_were_asked_for(untraine
     assert norm["value"] > 0
 
 
+def test_without_data_an_architecture_is_the_network_that_a_search_judges(untrained_):
+    """On digits, which have ten classes, though the space is known for 47."""
+    command = ("score", "64-41414-1_02_333", "--space", "transnas_micro", "--proxy", "params", "--json")
+    rows = [json.loads(untrained_(*command, *more)[1])[0] for more in ((), ("--data", "digits"))]
+    assert rows[0]["value"] == rows[1]["value"] > 0
+
+
 def test_data_that_have_their_own_classes_do_not_take_others(untrained_):
     command = ("score", "width=3", "--space", "./mine.py:mynet", "--data", "digits", "--classes")
     assert untrained_(*command, "10", "--proxy", "params")[0] == 0

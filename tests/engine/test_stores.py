@@ -1,5 +1,6 @@
 """Finished stores: what is in one, tables that others can read, and two put together without a double."""
 
+import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_info_counts_what_there_is(tmp_path):
 def test_a_run_folder_stands_for_its_store(tmp_path):
     made(tmp_path / "run" / "records.sqlite", SEVERAL)
     assert stores.info(tmp_path / "run") == stores.info(tmp_path / "run" / "records.sqlite")
+
+
+def test_of_several_stores_in_a_folder_it_stands_for_the_one_that_was_written_last(tmp_path):
+    for age, name in enumerate(("records-new.sqlite", "records-old.sqlite")):
+        made(tmp_path / "run" / name, SEVERAL[: 2 - age])
+        os.utime(tmp_path / "run" / name, (1e9 - age, 1e9 - age))
+    assert stores.info(tmp_path / "run")["store"] == str(tmp_path / "run" / "records-new.sqlite")
 
 
 @pytest.mark.parametrize("where", ["absent", "absent.sqlite", "empty"])

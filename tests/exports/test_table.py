@@ -96,11 +96,18 @@ def test_a_row_is_encoded_by_hand(known):
         {"shown": "-8", "user": "NA", "code": 7},
         {"shown": "oops", "user": None, "code": "NA"},
         {"shown": 2, "user": "u2", "code": ""},
+        {"shown": pd.NA, "user": pd.NA, "code": pd.NaT},
     ]
     at = [known.index(_table.hashed(text)) + 1 for text in ("u1", "")]
     seven, missing = _table.hashed("7") % 10, _table.hashed("") % 10
     half = math.log(3) / 2
-    expected = [[half, at[0], seven], [-3 * half, at[1], seven], [0, at[1], missing], [0, 0, missing]]
+    expected = [
+        [half, at[0], seven],
+        [-3 * half, at[1], seven],
+        [0, at[1], missing],
+        [0, 0, missing],
+        [0, at[1], missing],
+    ]
     found = _table.encode(rows)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -12,7 +12,7 @@ import pytest
 from untrained import Arch, Record, Task, report, search, train
 from untrained._terminal import show_result
 from untrained.data import load
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.strategies._run import Run, Settings
 from untrained.strategies.search import Result
 from untrained.strategies.select import rank
@@ -144,6 +144,22 @@ def test_the_ranking_marks_whom_training_chose_if_it_is_shown(capsys):
     assert [line.split()[:2] for line in said.splitlines() if line.split()[:1] == ["*"]] == [["*", "4"], ["*", "the"]]
     assert "*" not in shown(11, capsys)  # beyond the ten that are shown
     assert "*" not in shown(None, capsys)
+
+
+def test_ctrl_c_while_confirming_keeps_the_ranking_and_the_same_call_goes_on(mine, tmp_path, monkeypatch):
+    ask: dict[str, Any] = {"data": "digits", "budget": 3, "run": "run", "workers": 1, "confirm": 1}
+
+    def stopped(*_: Any) -> None:
+        raise Interrupted("stopped by Ctrl-C")
+
+    with monkeypatch.context() as impatient:
+        impatient.setattr("untrained.studies.confirm.confirm", stopped)
+        first = search(mine, "params", **ask)
+    assert (first.run.ended, first.confirmed, len(first.ranking.standings)) == ("interrupted", None, 3)
+    assert "Ctrl-C" in first.report().read_text()
+    again = search(mine, "params", **ask)
+    assert again.confirmed is not None
+    assert again.run.ended == "budget"
 
 
 BAD = """

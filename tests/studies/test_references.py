@@ -19,6 +19,7 @@ from untrained.studies import references
 from untrained.studies._scores import Crew
 from untrained.studies.confirm import Confirmation
 from untrained.studies.references import Entry, Trials, fewer, shorter, verdict
+from untrained.training._folder import set_aside
 from untrained.training._judge import Diverged
 from untrained.training.ctr_references import REFERENCES
 from untrained.training.loop import Trainer
@@ -146,6 +147,15 @@ def test_a_former_winner_makes_room_in_the_folder(archs, tmp_path, monkeypatch):
     (other,) = Trials(SMALL, *SAME, tmp_path).compared(archs[1])
     assert Trained.read(tmp_path).loss == other.loss != first.loss
     assert Trained.read(tmp_path / "former-1").loss == first.loss
+
+
+def test_what_made_room_for_another_recipe_is_not_trained_again(archs, tmp_path, monkeypatch):
+    monkeypatch.setattr(references, "REFERENCES", {})
+    (first,) = Trials(SMALL, *SAME, tmp_path).compared(archs[0])
+    set_aside(tmp_path)
+    train(archs[0], DATA, "ctr(epochs=1)", space=load_space(SMALL), run=tmp_path)
+    monkeypatch.setattr(Trainer, "learn", None)
+    assert Trials(SMALL, *SAME, tmp_path).compared(archs[0]) == (first,)
 
 
 def test_what_somebody_trained_in_the_folder_by_another_recipe_is_left_alone(archs, tmp_path, monkeypatch):

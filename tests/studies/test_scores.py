@@ -7,6 +7,9 @@ import pytest
 
 from untrained import load_space
 from untrained.data import load
+from untrained.engine import Job, Samples, job_for
+from untrained.engine.measure import told_apart
+from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.studies._scores import Crew, scored
 
@@ -28,8 +31,6 @@ def answer(probe):
 def found(folder: Path, answer: float, space: str = "./mine.py:small") -> tuple[float | None, int]:
     """The score of the network of width 2, which has 98 + 15 parameters, and how many were measured for it."""
     Path("mine.py").write_text(MINE.replace("ANSWER", str(answer)))
-    for name in [name for name in sys.modules if name.startswith("untrained_user_mine")]:
-        del sys.modules[name]
     judge, home, typed = load_proxy("./mine.py:answer"), load_space(space), {"answer": "./mine.py:answer"}
     archs, watched = [home.parse("width=2")], []
     work = (Crew(workers=1), folder / "records.sqlite", typed, lambda at: watched.append(at.measured))
@@ -48,6 +49,26 @@ def test_a_changed_file_is_another_method_and_is_measured_anew(tmp_path):
     assert found(tmp_path, 0.5) == (113.5, 0)
     assert found(tmp_path, 0.25) == (113.25, 1)
     assert found(tmp_path, 0.5) == (113.5, 0)  # and the former one is still known
+
+
+def test_a_worker_that_finds_another_file_than_it_was_sent_for_says_so():
+    Path("mine.py").write_text(MINE.replace("ANSWER", "1"))
+    judge, home = load_proxy("./mine.py:answer"), "./mine.py:small"
+    source = load("noise", load_space(home).task)
+    samples = Samples.of(source, [judge], [0])
+    job = job_for(home, [judge], samples, "cpu", {judge.measure: "./mine.py:answer"})
+    assert isinstance(job, Job)
+    job.open()
+    Path("mine.py").write_text(MINE.replace("ANSWER", "2"))
+    with pytest.raises(UsageError, match=r"mine.py:answer has changed while it was in use"):
+        job.open()
+
+
+def test_two_of_one_name_in_two_files_are_refused():
+    for name in ("one", "other"):
+        Path(f"{name}.py").write_text(MINE.replace("ANSWER", f"'{name}'"))
+    with pytest.raises(UsageError, match="two different proxies are called answer; rename one of them"):
+        told_apart([load_proxy("./one.py:answer"), load_proxy("./other.py:answer")])
 
 
 def test_a_fingerprint_of_the_file_is_in_the_measure_and_not_in_the_name():

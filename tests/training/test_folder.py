@@ -1,5 +1,6 @@
 """The folder of a run holds the training of its winner: whose, how and with which seed, and who makes room for whom."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def test_a_former_winner_makes_room_and_is_never_exported_as_the_best(run, data)
     with pytest.raises(UsageError, match=rf"{run} was trained before it had its best one; first untrained train {run}"):
         exported(run)
     assert (outcome(run)["best"], outcome(run)["trained"], outcome(run)["weights"]) == (best, None, None)
+    other = train(run, recipe=ONE, run=run / "other")
+    assert found(run, SPACE, run / "other" / "model.pt", None, None, None, None).arch == best == other.asked.arch
     assert train(run, recipe=ONE).asked.arch == best == exported(run).arch
     assert outcome(run)["trained"]["arch"] == best
     former = Trained.read(run / "former-1")
@@ -76,6 +79,25 @@ def test_without_a_recipe_a_run_keeps_the_one_that_it_was_trained_by_and_its_net
     assert (first.asked.space, first.asked.recipe["name"]) == ("nasbench201(channels=2,cells=2)", "large")
     again = train(run)
     assert (again.asked, again.made_on) == (first.asked, first.made_on)
+
+
+def test_whoever_is_killed_while_setting_aside_goes_on_into_the_same_folder(run, data, monkeypatch):
+    find(run, data, 1)
+    train(run, recipe=ONE)
+    move = os.replace
+
+    def killed(path: Path, to: Path) -> None:
+        if path.name == "train.json":
+            raise KeyboardInterrupt
+        move(path, to)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            set_aside(run)
+    assert lying(run) is not None
+    assert set_aside(run) == run / "former-1"
+    assert {path.name for path in (run / "former-1").iterdir()} == {"model.pt", "train.json"}
 
 
 def test_setting_aside_leaves_the_run_and_numbers_what_it_moves(run, data):

@@ -30,7 +30,9 @@ def job_for(
     home = _name(space, load_space)
     names = [_name((typed or {}).get(proxy.measure, proxy), load_proxy) for proxy in proxies]
     if home and all(names):
-        return Job(home, tuple(name for name in names if name), task, batches, device, start, population)
+        known = tuple(name for name in names if name)
+        measures = tuple(proxy.measure for proxy in proxies)
+        return Job(home, known, task, batches, device, start, population, measures=measures)
     built = load_space(space)
     warm = start.open(lambda: built.supernet(task, device), device) if start else None
     build, count = partial(built.build, task=task, device=device), partial(built.counts, task=task)

@@ -58,6 +58,7 @@ class Job:
     start: Start | None = None
     population: int = 1  # networks to look at together; many are meant for a GPU
     neighbours: int = 1  # workers that share a GPU and its memory, this one included
+    measures: tuple[str, ...] = ()  # under which the answers of the proxies are filed
 
     def on(self, slot: int) -> "Job":
         """The same job for one of several workers: those on GPUs take turns."""
@@ -68,6 +69,9 @@ class Job:
         usable(self.device)
         home, task, device = load_space(self.space), self.task, self.device
         judges = [load_proxy(name) for name in self.proxies]
+        for name, judge, measure in zip(self.proxies, judges, self.measures, strict=False):
+            if judge.measure != measure:
+                raise UsageError(f"{name} has changed while it was in use; the same command begins anew with it")
         warm = self.start.open(lambda: home.supernet(task, device), device) if self.start else None
         build, count = partial(home.build, task=task, device=device), partial(home.counts, task=task)
         crowd = self.population, self.neighbours
@@ -121,12 +125,12 @@ class Examiner:
 
 
 def told_apart(proxies: Iterable[Proxy]) -> dict[str, Proxy]:
-    """Proxies by what their records are filed under. Two under one name would get each other's scores."""
+    """Proxies by what their records are filed under. Two under one name would be taken for each other."""
     found: dict[str, Proxy] = {}
     for proxy in proxies:
-        if found.setdefault(proxy.measure, proxy) != proxy:
+        if found.setdefault(proxy.label, proxy) != proxy:
             raise UsageError(f"two different proxies are called {proxy.label}; rename one of them")
-    return found
+    return {proxy.measure: proxy for proxy in found.values()}
 
 
 def usable(device: str) -> None:

@@ -209,7 +209,8 @@ def source_for(
     if data and num_classes not in (None, there):
         has = counted(there, "number")
         raise UsageError(f"networks for {data} answer with {has}, not {num_classes}; leave out --classes {num_classes}")
-    return _relabelled(source, classes) if not data and there != classes else source
+    asked = num_classes or not task.num_classes  # and where nobody did, a space is shown what a search shows it
+    return _relabelled(source, classes) if not data and asked and there != classes else source
 
 
 def _usual(shape: tuple[int, ...]) -> str:

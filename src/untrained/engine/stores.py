@@ -15,9 +15,12 @@ _AT_ONCE = 10_000  # records in memory
 
 
 def opened(where: str | Path) -> Store:
-    """The store of a run folder, or the file itself; it must exist."""
+    """The store of a run folder, of several the one that was written last, or the file itself; it must exist."""
     path = Path(where)
-    return Store(path / "records.sqlite" if path.is_dir() else path, existing=True)
+    if path.is_dir():  # a calibration has one for each version of a user's space
+        found = sorted(path.glob("records*.sqlite"), key=lambda file: file.stat().st_mtime)
+        path = found[-1] if found else path / "records.sqlite"
+    return Store(path, existing=True)
 
 
 def info(where: str | Path) -> dict[str, Any]:

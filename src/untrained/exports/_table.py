@@ -157,7 +157,8 @@ def number(value: Any) -> float:
 
 
 def identifiers(values: list[Any], column: dict[str, Any]) -> Array:
-    texts = ("" if value in table()["missing"] else text_of(value) for value in values)
+    missing = table()["missing"]
+    texts = ("" if isinstance(value, str) and value in missing else text_of(value) for value in values)
     found, vocabulary = np.array([hashed(text) for text in texts], np.uint64), column["vocabulary"]
     if vocabulary is None:
         return found % np.uint64(column["size"])

@@ -69,8 +69,10 @@ def found(
         run = Run.read(folder)
         best = won(folder)
         standing = _standing(run, best.arch)
-        if lies and lies["asked"]["arch"] != str(best.arch):
+        former = bool(lies) and lies["asked"]["arch"] != str(best.arch)
+        if former and not weights:
             raise UsageError(f"{folder} was trained before it had its best one; first untrained train {folder}")
+        lies = {} if former else lies
         what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
     elif folder and not lies:
         raise UsageError(f"{folder} holds neither a search nor a training; `untrained search --run {folder}` makes one")

@@ -16,7 +16,7 @@ from untrained.engine import Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated
 from untrained.engine.measure import Start
 from untrained.engine.score import DEFAULT_DATA
-from untrained.errors import UsageError
+from untrained.errors import Interrupted, UsageError
 from untrained.proxies import Proxy
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
@@ -184,7 +184,10 @@ def search(
         result = _sat(begun.save(), desk, asker, enough, bounds, start)
     if not confirm or not result.ranking.standings or result.run.ended == "interrupted":
         return result
-    result = _confirmed(result, confirm, space, source, (device, workers, ray, time_limit), watch)
+    try:
+        result = _confirmed(result, confirm, space, source, (device, workers, ray, time_limit), watch)
+    except Interrupted:
+        return replace(result, run=replace(result.run, ended="interrupted").save())
     with Store(result.run.store) as store:  # the winner may be another than the best by proxy
         bounds.remember(store)
         return replace(result, run=replace(result.run, limits=bounds.kept(result.best)).save())

@@ -8,6 +8,7 @@ nothing of proxies or of how candidates were found.
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
 from pathlib import Path
@@ -33,7 +34,7 @@ from untrained.strategies._desk import Progress, Watcher
 from untrained.studies._scores import Crew
 from untrained.training._crowd import crowd
 from untrained.training._feed import ROWS as ROWS_AT_ONCE
-from untrained.training._folder import lying, set_aside
+from untrained.training._folder import former_ones, lying, set_aside
 from untrained.training._judge import answered
 from untrained.training._subject import Chosen
 from untrained.training.ctr_metrics import losses
@@ -141,11 +142,11 @@ class Trials:
         how = self._how(self._found(arch), tell)
         if (former := lying(self.folder)) and former.arch != str(arch):
             set_aside(self.folder)
-        try:
-            return train(str(arch), self.data, space=self.space, run=self.folder, **how)
-        except AnotherTraining:  # of the user's own
-            beside = self.folder / FOLDER / f"{FOUND}-{seed_for(arch):x}"
-            return train(str(arch), self.data, space=self.space, run=beside, **how)
+        beside = self.folder / FOLDER / f"{FOUND}-{seed_for(arch):x}"
+        for run in (self.folder, *former_ones(self.folder)):
+            with suppress(AnotherTraining):  # by a recipe of the user's own
+                return train(str(arch), self.data, space=self.space, run=run, **how)
+        return train(str(arch), self.data, space=self.space, run=beside, **how)
 
     def _reference(self, name: str, tell: Told) -> Trained:
         chosen, task = self._by_hand(name), self.source.task

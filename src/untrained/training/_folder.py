@@ -13,7 +13,7 @@ from untrained.training import _checkpoint
 from untrained.training._checkpoint import CHECKPOINT, WEIGHTS
 from untrained.training.trained import FILE, Asked, Trained
 
-_FILES = (FILE, CHECKPOINT, WEIGHTS, SCHEMA, VOCABULARIES, "tensorboard")
+_FILES = (WEIGHTS, SCHEMA, VOCABULARIES, "tensorboard", CHECKPOINT, FILE)  # the last two tell whose the others are
 
 
 def lying(folder: Path) -> Asked | None:
@@ -24,10 +24,16 @@ def lying(folder: Path) -> Asked | None:
     return Asked(**_checkpoint.load(on_its_way)["asked"]) if on_its_way.is_file() else None
 
 
+def former_ones(folder: Path) -> list[Path]:
+    """Where trainings lie that made room."""
+    return sorted(path for path in folder.glob("former-*") if lying(path))
+
+
 def set_aside(folder: Path) -> Path:
-    """Make room for another training; the one that lies there goes on being one, in the folder that is returned."""
-    former = next(path for n in count(1) if not (path := folder / f"former-{n}").exists())
-    former.mkdir()
+    """Make room for another training; the one that lies there goes on being one, in the folder that is returned. Killed
+    on the way it goes on into the same folder."""
+    former = next(path for n in count(1) if lying(path := folder / f"former-{n}") is None)
+    former.mkdir(exist_ok=True)
     for name in _FILES:
         if (folder / name).exists():
             os.replace(folder / name, former / name)

@@ -90,8 +90,9 @@ def train(
     folder = Path(run) if run else chosen.folder(how.name)
     shape = "x".join(map(str, input_shape or ()))
     asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape, patience)
-    if folder == chosen.home and (former := lying(folder)) and former.arch != asked.arch:
+    if who.writes and folder == chosen.home and (former := lying(folder)) and former.arch != asked.arch:
         set_aside(folder)
+    who.wait()
     if before := _finished(folder, asked):
         return replace(before, model=_with_weights(chosen, folder, who.device, seed))
     parts = _parts(chosen)
