@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TaskID
 from rich.table import Table
+from rich.text import Text
 
 from untrained._numbers import column, counted, duration, measured, number, quantity
 from untrained._terminal_bar import Lines, bar
@@ -189,7 +190,7 @@ def show_records(rows: Sequence[dict[str, Any]]) -> None:
         found = [row for row in rows if (row["arch"], row["proxy"]) == (arch, proxy)]
         failure = next((row["error"] for row in found if row["error"]), None)
         first = found[0]
-        outcome = f"[red]{escape(failure)}[/]" if failure else number(first["mean"])
+        outcome = Text(failure, "red", justify="left") if failure else number(first["mean"])
         spread = "" if failure or first["std"] is None else f"{first['std']:.3g}"
         table.add_row(escape(arch), escape(proxy), outcome, *([spread, str(first["n"])] if several else []))
     if not several:
