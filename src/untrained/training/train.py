@@ -90,9 +90,10 @@ def train(
     folder = Path(run) if run else chosen.folder(how.name)
     shape = "x".join(map(str, input_shape or ()))
     asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape, patience)
-    if who.writes and folder == chosen.home and (former := lying(folder)) and former.arch != asked.arch:
-        set_aside(folder)
-    who.wait()
+    if folder == chosen.home:
+        if who.writes and (former := lying(folder)) and former.arch != asked.arch:
+            set_aside(folder)
+        who.wait()  # until the folder is as all of them shall find it
     if before := _finished(folder, asked):
         return replace(before, model=_with_weights(chosen, folder, who.device, seed))
     parts = _parts(chosen)
