@@ -184,13 +184,7 @@ def search(
         result = _sat(begun.save(), desk, asker, enough, bounds, start)
     if not confirm or not result.ranking.standings or result.run.ended == "interrupted":
         return result
-    try:
-        result = _confirmed(result, confirm, space, source, (device, workers, ray, time_limit), watch)
-    except Interrupted:
-        return replace(result, run=replace(result.run, ended="interrupted").save())
-    with Store(result.run.store) as store:  # the winner may be another than the best by proxy
-        bounds.remember(store)
-        return replace(result, run=replace(result.run, limits=bounds.kept(result.best)).save())
+    return _confirmed(result, confirm, space, source, bounds, (device, workers, ray, time_limit), watch)
 
 
 def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, start: Start | None) -> Result:
@@ -223,12 +217,20 @@ def _confirmed(
     count: int,
     space: str | Space,
     source: Source,
+    bounds: Bounds,
     crew: tuple[str, int | None, str | None, str | None],
     watch: Watcher | None,
 ) -> Result:
-    """The best `count` by proxy, by size and at random are trained briefly, and the best of them is the winner."""
+    """The best `count` by proxy, by size and at random are trained briefly, and the best of them is the winner, whose
+    limits are told. Ctrl-C leaves the ranking as it is."""
     from untrained.studies._scores import Crew  # a study is made of searches, so it cannot come first
     from untrained.studies.confirm import confirm
 
-    found = result.run, result.ranking, list(result.records)
-    return replace(result, confirmed=confirm(*found, space, source, count, Crew(*crew), watch))
+    run, found = result.run, (result.ranking, list(result.records))
+    try:
+        result = replace(result, confirmed=confirm(run, *found, space, source, count, Crew(*crew), watch))
+    except Interrupted:
+        return replace(result, run=replace(run, ended="interrupted").save())
+    with Store(run.store) as store:  # the winner may be another than the best by proxy
+        bounds.remember(store)
+        return replace(result, run=replace(run, limits=bounds.kept(result.best)).save())
