@@ -31,13 +31,12 @@ from untrained.engine._pool import Pool
 from untrained.engine.executor import Executor, Inline
 from untrained.engine.measure import Build
 from untrained.engine.processes import ProcessCrew
-from untrained.engine.store import key_of
 from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
 from untrained.strategies.random import RandomSearch
 from untrained.strategies.search import Progress, search
-from untrained.types import Arch, Record, Task
+from untrained.types import Arch, Record, ScoreRequest, Task
 
 SPACE = load_space("nasbench201")
 
@@ -162,14 +161,16 @@ def made(start: int, stop: int) -> list[Record]:
     """Four measures of each of many architectures."""
     task, measures = Task("digits", (3, 32, 32), 10), ("dextr@1", "params@1", "flops@1", "naswot@1")
     archs = {n: Arch("s", (("n", n), ("text", "x" * 60)), f"{n}:{'x' * 60}") for n in range(start // 4, stop // 4 + 1)}
-    return [
-        Record(archs[i // 4], measures[i % 4], task, 0, float(i), data="0123456789abcdef") for i in range(start, stop)
-    ]
+    records = []
+    for i in range(start, stop):
+        request = ScoreRequest(archs[i // 4], measures[i % 4], task, 0, data="0123456789abcdef")
+        records.append(Record(request, float(i)))
+    return records
 
 
 def look(kept: Store, count: int, before: int) -> float:
     """Seconds to look up so many records, spread over all that were written before."""
-    keys = [key_of(made(i, i + 1)[0]) for i in range(0, before, before // count)]
+    keys = [made(i, i + 1)[0].key for i in range(0, before, before // count)]
     found: list[Record | None] = []
     seconds = timed(lambda: found.extend(kept.get(key) for key in keys))
     assert len(found) == count

@@ -12,7 +12,7 @@ import argparse
 import platform
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -23,7 +23,7 @@ import torch
 from untrained.data import load
 from untrained.engine import Job, ProxyEvaluator, Samples, Store
 from untrained.engine.executor import Answer, Cost, Inline, threads
-from untrained.engine.measure import Blanks
+from untrained.engine.measure import Requests
 from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
@@ -33,6 +33,7 @@ from untrained.strategies._desk import Desk
 from untrained.strategies._panel import wanted_high
 from untrained.strategies.budget import Budget
 from untrained.strategies.select import fitness
+from untrained.types import Record
 
 BAR = 0.05
 LIMITS = {
@@ -89,11 +90,11 @@ class AtOnce:
     workers: int = 1
     networks: int = 0
 
-    def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]:
-        for place, blanks in enumerate(questions):
+    def map(self, questions: Iterable[Requests]) -> Iterator[Answer]:
+        for place, requests in enumerate(questions):
             self.networks += 1
-            score = crc32(str(blanks[0].arch).encode()) % 1009
-            yield place, [replace(blank, value=float(score + k)) for k, blank in enumerate(blanks)]
+            score = crc32(str(requests[0].arch).encode()) % 1009
+            yield place, [Record(request, float(score + k)) for k, request in enumerate(requests)]
 
     def costs(self) -> list[Cost]:
         return []

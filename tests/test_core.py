@@ -1,5 +1,6 @@
 """The nouns, seeds and registry: what every room relies on."""
 
+import ast
 import hashlib
 import json
 import random
@@ -7,20 +8,25 @@ import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
 from math import inf, nan
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import untrained
+from tests.records import change_record, make_record
 from untrained.errors import Unscorable, UsageError, unknown
 from untrained.registry import Registry
 from untrained.rng import generator, seed_for, torch_generator
-from untrained.types import Arch, Batch, Failure, Record, Task
+from untrained.types import FAILURE_KINDS, Arch, Batch, Failure, Record, ScoreKey, ScoreRequest, Task, read_task_key
 
 ARCH = Arch("tower", (("depth", 2), ("rate", 0.5), ("kind", "plain")))
 TASK = Task("noise", (3, 8, 8), 5)
-RECORD = Record(ARCH, "dextr(variant=published)@1", TASK, 3, 0.25, data="abc", build_seconds=1.5, measure_seconds=2.5)
+RECORD = make_record(
+    ARCH, "dextr(variant=published)@1", TASK, 3, 0.25, data="abc", build_seconds=1.5, measure_seconds=2.5
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------- seeds
@@ -140,7 +146,7 @@ def test_an_arch_prints_its_notation_or_its_choices():
 
 
 @pytest.mark.parametrize(
-    ("noun", "name"), [(ARCH, "space"), (TASK, "dataset"), (RECORD, "value"), (Failure("a"), "kind")]
+    ("noun", "name"), [(ARCH, "space"), (TASK, "dataset"), (RECORD, "value"), (Failure("nan"), "kind")]
 )
 def test_nouns_are_frozen(noun, name):
     with pytest.raises(FrozenInstanceError):
@@ -164,26 +170,26 @@ def test_a_batch_counts_and_moves_its_samples():
 
 def test_a_record_holds_a_value_or_an_error():
     with pytest.raises(ValueError, match="a value or an error"):
-        Record(ARCH, "dextr@1", TASK, 0)
+        make_record(ARCH, "dextr@1", TASK, 0)
     with pytest.raises(ValueError, match="a value or an error"):
-        Record(ARCH, "dextr@1", TASK, 0, value=1.0, error=Failure("nan"))
+        make_record(ARCH, "dextr@1", TASK, 0, value=1.0, error=Failure("nan"))
     with pytest.raises(ValueError, match="a value or an error"):
-        replace(RECORD, value=None)
-    assert replace(RECORD, value=None, error=Failure("nan")).value is None
-    assert Record(ARCH, "dextr@1", TASK, 0, value=0.0).error is None  # zero is a score
+        change_record(RECORD, value=None)
+    assert change_record(RECORD, value=None, error=Failure("nan")).value is None
+    assert make_record(ARCH, "dextr@1", TASK, 0, value=0.0).error is None  # zero is a score
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 def test_what_is_not_finite_is_no_score(value):
     with pytest.raises(ValueError, match="is not a score; record it as a failure"):
-        Record(ARCH, "dextr@1", TASK, 0, value=value)
+        make_record(ARCH, "dextr@1", TASK, 0, value=value)
 
 
 def test_a_record_knows_its_proxy():
     assert RECORD.proxy == "dextr(variant=published)"
 
 
-@pytest.mark.parametrize("record", [RECORD, replace(RECORD, value=None, error=Failure("oom", "4 GB"))])
+@pytest.mark.parametrize("record", [RECORD, change_record(RECORD, value=None, error=Failure("oom", "4 GB"))])
 def test_a_row_is_json_and_says_everything(record):
     row = record.row()
     assert json.loads(json.dumps(row, allow_nan=False)) == row
@@ -201,3 +207,57 @@ def test_a_row_is_json_and_says_everything(record):
         "error": "oom: 4 GB" if record.error else None,
     }
     assert expected.items() <= row.items()
+
+
+# ------------------------------------------------------------------------------------------- ScoreRequest and failures
+
+
+def test_a_request_is_no_record_and_has_no_value():
+    request = ScoreRequest(ARCH, "dextr@1", TASK, 0)
+    assert not isinstance(request, Record)
+    assert not hasattr(request, "value")
+
+
+def test_a_request_and_its_record_have_one_key():
+    request = ScoreRequest(ARCH, "dextr@1", TASK, 3, data="abc", init="warm", device="cuda")
+    answers = [Record.of(request, 0.5, note="n"), Record.of(request, Failure("nan"), measure_seconds=2.0)]
+    assert [(answer.value, answer.error) for answer in answers] == [(0.5, None), (None, Failure("nan"))]
+    assert {answer.key for answer in answers} == {request.key}
+    assert request.key == ScoreKey(
+        space="tower",
+        arch="depth=2,rate=0.5,kind=plain",
+        measure="dextr@1",
+        task='["noise", [3, 8, 8], 5, "cross_entropy"]',
+        data="abc",
+        init="warm",
+        dtype="float32",
+        device="cuda",
+        seed=3,
+    )
+
+
+@pytest.mark.parametrize("task", [TASK, replace(TASK, vocabularies=(3, 40)), Task("x", (), 1, "mse")])
+def test_a_task_can_be_read_from_a_key(task):
+    assert read_task_key(ScoreRequest(ARCH, "m@1", task, 0).key.task) == task
+
+
+@pytest.mark.parametrize("kind", FAILURE_KINDS)
+def test_every_kind_of_failure_can_be_made(kind):
+    assert Failure(kind).kind == Unscorable(kind).kind == kind
+
+
+@pytest.mark.parametrize("make", [Failure, Unscorable])
+def test_another_kind_of_failure_is_an_error(make):
+    with pytest.raises(ValueError, match="'slow' is not a kind of failure; there are: crashed, disconnected, error"):
+        make("slow")
+
+
+def test_every_kind_of_failure_is_used():
+    """A kind that the source code never makes would be a promise that nothing keeps."""
+    source = Path(untrained.__file__).parent
+    used = set()
+    for file in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if file.name != "types.py" and isinstance(node, ast.Constant) and node.value in FAILURE_KINDS:
+                used.add(node.value)
+    assert used == set(FAILURE_KINDS)

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from scipy.stats import kstest, rankdata
 from torch import Tensor, nn
 
+from tests.records import make_record
 from untrained.engine.aggregates import aggregated
 from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
 from untrained.proxies import aznas, load_proxy
 from untrained.proxies.zen import amplification
-from untrained.types import Arch, Batch, Failure, Record, Task
+from untrained.types import Arch, Batch, Failure, Task
 
 Array = NDArray[np.float64]
 
@@ -277,7 +278,7 @@ def ranked(name: str, views: dict[str, list[float | None]]) -> list[float | None
     for part, column in views.items():
         for i, value in enumerate(column):
             arch, error = Arch("made up", (("i", i),), str(i)), Failure("unsupported") if value is None else None
-            records.append(Record(arch, load_proxy(part).measure, task, 0, value, error))
+            records.append(make_record(arch, load_proxy(part).measure, task, 0, value, error))
     return [record.value for record in aggregated(records, load_proxy(name))]
 
 

@@ -6,6 +6,7 @@ from statistics import fmean, stdev
 import pytest
 from scipy import stats
 
+from tests.records import make_record
 from untrained.engine.aggregates import aggregated, expanded, shares
 from untrained.proxies import PROXIES, load_proxy
 from untrained.strategies.select import _T, margin, rank, rows, tied
@@ -16,7 +17,9 @@ TASK = Task("noise", (3, 8, 8), 4)
 
 def record(arch: str, value: float | Failure, measure: str = "m@1", seed: int = 0) -> Record:
     failed = isinstance(value, Failure)
-    return Record(Arch("s", (("a", arch),)), measure, TASK, seed, None if failed else value, value if failed else None)
+    return make_record(
+        Arch("s", (("a", arch),)), measure, TASK, seed, None if failed else value, value if failed else None
+    )
 
 
 def test_the_table_of_students_t_is_students():

@@ -7,6 +7,8 @@ instead. `Unscorable` is for the record: it never stops a run, it becomes the `F
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from untrained.types import FailureKind, check_failure_kind
+
 SHOWN = 12  # names in a message; `untrained list` shows them all
 
 
@@ -25,9 +27,10 @@ class Interrupted(UsageError):  # noqa: N818 - it names a state, not a mistake
 class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network, not a mistake of a caller
     """This network has no such score, for a reason that belongs in its record."""
 
-    def __init__(self, kind: str, detail: str = "") -> None:
+    def __init__(self, kind: FailureKind, detail: str = "") -> None:
+        check_failure_kind(kind)
         super().__init__(f"{kind}: {detail}" if detail else kind)
-        self.kind = kind
+        self.kind: FailureKind = kind
         self.detail = detail
 
 

@@ -17,9 +17,8 @@ from untrained.data import load
 from untrained.engine import Job, ProxyEvaluator, Samples, Store, job_for
 from untrained.engine._pool import Crew, Pool
 from untrained.engine.executor import Executor, Inline
-from untrained.engine.measure import Blanks
+from untrained.engine.measure import Requests
 from untrained.engine.processes import ProcessCrew
-from untrained.engine.store import key_of
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import load_space
@@ -83,9 +82,13 @@ class Office:
     def ask(self, executor: Executor, archs: list[Arch], store: Store | None = None) -> list[list[Record]]:
         return list(ProxyEvaluator(self.samples, self.proxies, executor, store=store)(archs))
 
-    def questions(self) -> list[Blanks]:
+    def questions(self) -> list[Requests]:
         evaluate = ProxyEvaluator(self.samples, self.proxies, Inline(self.job.open()))
-        return [evaluate._blanks(arch, seed) for arch in self.archs for seed in SEEDS]
+        questions: list[Requests] = []
+        for arch in self.archs:
+            requests = evaluate.requests_for(arch)
+            questions += [[request for request in requests if request.seed == seed] for seed in SEEDS]
+        return questions
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +162,7 @@ def test_every_place_is_answered_once(office, executor, expected):
     answers = list(executor.map(iter(questions)))
     assert sorted(place for place, _ in answers) == list(range(len(questions)))
     for place, records in answers:
-        assert [key_of(r) for r in records] == [key_of(blank) for blank in questions[place]]
+        assert [r.key for r in records] == [request.key for request in questions[place]]
         assert all(r in expected[r.arch] for r in timeless(records))
 
 

@@ -6,13 +6,14 @@ from typing import Any
 from torch import nn
 
 import untrained
+from tests.records import make_record
 from untrained import Arch, Probe, Record, Task
 from untrained.proxies import Proxy
 from untrained.types import Failure
 
 TASK = Task("noise", (3, 8, 8), 4)
 ARCH = Arch("tiny", (("width", 2), ("kernel", 3)), "width=2,kernel=3")
-RECORD = Record(ARCH, "mine@1", TASK, 0, 1.5, data="d", build_seconds=0.25, measure_seconds=0.5)
+RECORD = make_record(ARCH, "mine@1", TASK, 0, 1.5, data="d", build_seconds=0.25, measure_seconds=0.5)
 CONV, NONE = "nor_conv_3x3", "none"
 
 

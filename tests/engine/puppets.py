@@ -2,31 +2,32 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from untrained import Arch, Record, Task
 from untrained.engine._pool import Answered, Died, Event, Ready, Refused
-from untrained.engine.measure import Blanks
+from untrained.engine.measure import Requests
+from untrained.types import ScoreRequest
 
 TASK = Task("noise", (3, 8, 8), 4)
 DEATH, WORDS = "its worker was killed by SIGKILL", "Fatal Python error"
 
 
-def question(number: int) -> list[Record]:
-    """Two blank records of architecture `number`."""
+def question(number: int) -> list[ScoreRequest]:
+    """Two requests about architecture `number`."""
     arch = Arch("toy", (("number", number),))
-    return [Record(arch, measure, TASK, 0, 0.0) for measure in ("one@1", "two@1")]
+    return [ScoreRequest(arch, measure, TASK, 0) for measure in ("one@1", "two@1")]
 
 
-def number_of(blanks: Blanks) -> int:
-    return int(blanks[0].arch["number"])
+def number_of(requests: Requests) -> int:
+    return int(requests[0].arch["number"])
 
 
-def answer(blanks: Blanks, seconds: float = 0.0) -> list[Record]:
+def answer(requests: Requests, seconds: float = 0.0) -> list[Record]:
     """The number of the architecture, from both proxies, each of which took half of the time."""
-    value = float(number_of(blanks))
-    return [replace(b, value=value, build_seconds=seconds / 4, measure_seconds=seconds / 4) for b in blanks]
+    value = float(number_of(requests))
+    return [Record(b, value, build_seconds=seconds / 4, measure_seconds=seconds / 4) for b in requests]
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Puppets:
     name: str = "puppet"
     now: float = 1000.0
     slots: dict[int, int] = field(default_factory=dict)
-    desks: dict[int, deque[Blanks]] = field(default_factory=dict)
+    desks: dict[int, deque[Requests]] = field(default_factory=dict)
     opening: dict[int, str] = field(default_factory=dict)
     hanging: set[int] = field(default_factory=set)
     taken: list[tuple[int, int]] = field(default_factory=list)  # (question, worker), as they were taken up
@@ -58,7 +59,7 @@ class Puppets:
         self.slots[worker], self.desks[worker] = slot, deque()
         self.opening[worker] = self.births.pop(0) if self.births else "ready"
 
-    def give(self, worker: int, questions: list[Blanks]) -> None:
+    def give(self, worker: int, questions: list[Requests]) -> None:
         assert worker not in self.opening, "nothing is given to who is not ready"
         self.desks[worker].extend(questions)
         self.given.append((worker, len(self.desks[worker])))
@@ -94,9 +95,9 @@ class Puppets:
         return self._dies(worker)
 
     def _work(self, worker: int) -> list[Event]:
-        blanks = self.desks[worker][0]
-        fates = self.fates.get(number_of(blanks), [])
-        self.taken.append((number_of(blanks), worker))
+        requests = self.desks[worker][0]
+        fates = self.fates.get(number_of(requests), [])
+        self.taken.append((number_of(requests), worker))
         match fates.pop(0) if fates else "answer":
             case "hang":
                 self.hanging.add(worker)
@@ -106,9 +107,9 @@ class Puppets:
             case "refuse":
                 return [Refused(worker, "no variant is called 'fast'")]
         self.desks[worker].popleft()
-        seconds = self.seconds(number_of(blanks))
+        seconds = self.seconds(number_of(requests))
         self.now += seconds
-        return [Answered(worker, answer(blanks, seconds))]
+        return [Answered(worker, answer(requests, seconds))]
 
     def _dies(self, worker: int) -> Event:
         self.hanging.add(worker)  # it does nothing any more

@@ -20,7 +20,7 @@ from untrained.engine.executor import Inline
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import load_space
-from untrained.types import Failure
+from untrained.types import Failure, Record
 
 
 def test_a_record_that_exists_is_not_computed_again(tmp_path):
@@ -240,8 +240,8 @@ def test_a_failure_of_the_machine_is_tried_again_and_one_of_the_network_is_not(t
     source = untrained.data.load("noise", TASK)
     with Store(tmp_path / "s.sqlite") as store:
         evaluate = ProxyEvaluator.here(lambda arch: tiny.build(arch, TASK), source, [counter.proxy], store=store)
-        (blank,) = evaluate._blanks(arch, 0)
-        failed = replace(blank, value=None, error=Failure(kind, "then"))
+        (request,) = evaluate.requests_for(arch)
+        failed = Record(request, error=Failure(kind, "then"))
         store.add([failed])
         ((record,),) = evaluate([arch])
         passing = kind in ("crashed", "oom", "timeout")

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.puppets import DEATH, WORDS, Puppets, answer, number_of, question
 from untrained.engine import _pool
 from untrained.engine._pool import AHEAD, LIVES, MOST, STILLBORN, Answered, Died, Event, Pool, Ready
-from untrained.engine.measure import Blanks
+from untrained.engine.measure import Requests
 from untrained.errors import UsageError
 from untrained.types import Failure
 
@@ -317,8 +317,8 @@ def test_only_who_is_guilty_fails_also_where_a_worker_looks_at_many_together(poo
     portions: list[list[int]] = []
 
     class Noting(Puppets):
-        def give(self, worker: int, questions: list[Blanks]) -> None:
-            portions.append([number_of(blanks) for blanks in questions])
+        def give(self, worker: int, questions: list[Requests]) -> None:
+            portions.append([number_of(requests) for requests in questions])
             super().give(worker, questions)
 
     staff = pool(Noting(fates={5: ["die"] * 9}), 2, at_once=8)
@@ -339,7 +339,7 @@ def test_a_worker_is_given_whole_populations(pool):
     """However many answers have come meanwhile: what is asked together is looked at together."""
 
     class Noting(Puppets):
-        def give(self, worker: int, questions: list[Blanks]) -> None:
+        def give(self, worker: int, questions: list[Requests]) -> None:
             sizes.append(len(questions))
             super().give(worker, questions)
 

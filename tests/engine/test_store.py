@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.helpers import ARCH, RECORD, TASK
-from untrained import Arch, Record, Task
+from tests.records import change_record, make_record
+from untrained import Arch, Task
 from untrained.engine import Store
-from untrained.engine.store import key_of
 from untrained.errors import UsageError
 from untrained.types import Failure
 
@@ -27,12 +27,12 @@ outcomes = st.one_of(
 @given(genes, texts, outcomes, st.lists(st.integers(1, 512), max_size=3), st.integers(0, 2**31))
 def test_a_record_comes_back_as_it_was_written(tmp_path_factory, genes, text, outcome, shape, seed):
     task = Task(text, tuple(shape), 7, "mse")
-    record = Record(Arch("s", genes, text), "p(a=1)@2", task, seed, **outcome, data="f", init="x", dtype="float64")
-    record = replace(record, device="cuda", build_seconds=0.1, measure_seconds=1e-9)
+    record = make_record(Arch("s", genes, text), "p(a=1)@2", task, seed, **outcome, data="f", init="x", dtype="float64")
+    record = change_record(record, device="cuda", build_seconds=0.1, measure_seconds=1e-9)
     with Store(tmp_path_factory.getbasetemp() / f"{uuid4().hex}.sqlite") as store:
         store.add([record])
         (back,) = store
-        assert back == record == store.get(key_of(record))
+        assert back == record == store.get(record.key)
         assert str(back.arch) == str(record.arch)
         assert [type(choice) for _, choice in back.arch.genes] == [type(choice) for _, choice in genes]
 
@@ -55,18 +55,18 @@ FIELDS = {"space": "arch", "input shape": "task", "loss": "task"}
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_whatever_determines_a_value_is_part_of_its_key(tmp_path, name):
-    other = replace(RECORD, **{FIELDS.get(name, name): CHANGES[name]}, value=2.5)
+    other = change_record(RECORD, **{FIELDS.get(name, name): CHANGES[name]}, value=2.5)
     with Store(tmp_path / "s.sqlite") as store:
         store.add([RECORD])
-        assert store.get(key_of(other)) is None
+        assert store.get(other.key) is None
         store.add([other])
         assert len(store) == 2
-        assert (store.get(key_of(RECORD)), store.get(key_of(other))) == (RECORD, other)
+        assert (store.get(RECORD.key), store.get(other.key)) == (RECORD, other)
 
 
 def test_seconds_and_values_are_not_part_of_the_key_and_the_first_record_stays(tmp_path):
-    later = replace(RECORD, value=9.0, build_seconds=7.0, measure_seconds=7.0)
-    failed = replace(RECORD, value=None, error=Failure("nan"))
+    later = change_record(RECORD, value=9.0, build_seconds=7.0, measure_seconds=7.0)
+    failed = change_record(RECORD, value=None, error=Failure("nan"))
     with Store(tmp_path / "s.sqlite") as store:
         store.add([RECORD])
         store.add([later, failed])
@@ -74,7 +74,7 @@ def test_seconds_and_values_are_not_part_of_the_key_and_the_first_record_stays(t
 
 
 def test_records_are_kept_in_the_order_of_writing_and_outlive_the_process(tmp_path):
-    records = [replace(RECORD, seed=seed) for seed in (5, 1, 3)]
+    records = [change_record(RECORD, seed=seed) for seed in (5, 1, 3)]
     with Store(tmp_path / "new" / "folder" / "s.sqlite") as store:
         store.add(records)
     with Store(tmp_path / "new" / "folder" / "s.sqlite") as store:
@@ -84,12 +84,12 @@ def test_records_are_kept_in_the_order_of_writing_and_outlive_the_process(tmp_pa
 def test_records_are_written_all_or_none(tmp_path):
     with Store(tmp_path / "s.sqlite") as store:
         with pytest.raises(UsageError, match="cannot be written"):
-            store.add([RECORD, replace(RECORD, seed=object())])
+            store.add([RECORD, change_record(RECORD, seed=object())])
         assert len(store) == 0
 
 
 def test_two_processes_may_write_the_same_store(tmp_path):
     with Store(tmp_path / "s.sqlite") as one, Store(tmp_path / "s.sqlite") as two:
         one.add([RECORD])
-        two.add([replace(RECORD, value=7.0), replace(RECORD, seed=1)])
-        assert list(one) == [RECORD, replace(RECORD, seed=1)]
+        two.add([change_record(RECORD, value=7.0), change_record(RECORD, seed=1)])
+        assert list(one) == [RECORD, change_record(RECORD, seed=1)]

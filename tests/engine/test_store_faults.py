@@ -6,17 +6,16 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.helpers import RECORD
+from tests.records import change_record
 from untrained import Record
 from untrained.engine import Store
 from untrained.engine import store as store_
-from untrained.engine.store import key_of
 from untrained.errors import UsageError
 from untrained.types import Failure
 
@@ -80,8 +79,8 @@ def test_a_folder_in_the_place_of_the_file_is_named(tmp_path):
 
 def full_of(path: Path, count: int = 40) -> list[Record]:
     """Write a store of some pages, and say what is in it."""
-    records = [replace(RECORD, seed=seed, value=seed / 7, data=f"{seed:x}" * 30) for seed in range(count)]
-    records[3] = replace(records[3], value=None, error=Failure("crashed", "its worker died", "a trace " * 40))
+    records = [change_record(RECORD, seed=seed, value=seed / 7, data=f"{seed:x}" * 30) for seed in range(count)]
+    records[3] = change_record(records[3], value=None, error=Failure("crashed", "its worker died", "a trace " * 40))
     with Store(path) as store:
         store.add(records)
     return records
@@ -103,7 +102,7 @@ def used(path: Path) -> list[Record]:
         found = list(store)
         assert len(store) == len(found)
         for record in found:
-            store.get(key_of(record))
+            store.get(record.key)
         return found
 
 
@@ -167,13 +166,13 @@ def test_a_record_that_makes_no_sense_is_damage(tmp_path, column):
     db.close()
     assert "cannot be read: malformed record" in refused(lambda: used(path), path)
     with Store(path) as store:
-        assert "cannot be read: malformed record" in refused(lambda: store.get(key_of(first)), path)
+        assert "cannot be read: malformed record" in refused(lambda: store.get(first.key), path)
 
 
 def test_a_full_disk_is_named_and_what_was_finished_is_kept(tmp_path):
     path = tmp_path / "s.sqlite"
     records = full_of(path)
-    more = [replace(RECORD, seed=seed, data="x" * 1000) for seed in range(1000, 1100)]
+    more = [change_record(RECORD, seed=seed, data="x" * 1000) for seed in range(1000, 1100)]
     with Store(path) as store:
         (pages,) = store._db.execute("PRAGMA page_count").fetchone()
         store._db.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -209,11 +208,11 @@ def test_a_locked_store_is_named_and_goes_on_when_it_is_free(tmp_path, impatient
     other = sqlite3.connect(path, isolation_level=None)
     with Store(path) as store:
         other.execute("BEGIN EXCLUSIVE")
-        said = refused(lambda: store.add([replace(RECORD, seed=99)]), path)
+        said = refused(lambda: store.add([change_record(RECORD, seed=99)]), path)
         assert "cannot be written: database is locked; another program is writing it: wait for it" in said
         assert list(store) == records  # readers need not wait
         other.execute("COMMIT")
-        store.add([replace(RECORD, seed=99)])
+        store.add([change_record(RECORD, seed=99)])
         assert len(store) == len(records) + 1
     other.close()
 
@@ -233,22 +232,22 @@ def test_a_store_that_somebody_keeps_to_themselves_cannot_be_opened(tmp_path, im
 def test_numbers_of_settings_that_were_taken_back_are_not_used_again(tmp_path):
     """An add that fails undoes the settings it wrote; the next one must not remember their numbers."""
     with Store(tmp_path / "s.sqlite") as store:
-        fresh = [replace(RECORD, measure=f"new{i}@1") for i in range(3)]
+        fresh = [change_record(RECORD, measure=f"new{i}@1") for i in range(3)]
         with pytest.raises(UsageError):
-            store.add([*fresh, replace(RECORD, seed=object())])
-        store.add([replace(RECORD, measure="another@1")])
+            store.add([*fresh, change_record(RECORD, seed=object())])
+        store.add([change_record(RECORD, measure="another@1")])
         store.add(fresh)
-        assert list(store) == [replace(RECORD, measure="another@1"), *fresh]
+        assert list(store) == [change_record(RECORD, measure="another@1"), *fresh]
 
 
 WRITER = """
 import sys
-from dataclasses import replace
+from tests.records import change_record
 from tests.engine.helpers import RECORD
 from untrained.engine import Store
 with Store(sys.argv[1]) as store:
     for seed in range(150):
-        store.add([replace(RECORD, seed=seed, measure=name) for name in ("a@1", "b@1", "c@1")])
+        store.add([change_record(RECORD, seed=seed, measure=name) for name in ("a@1", "b@1", "c@1")])
 """
 
 
@@ -268,3 +267,15 @@ def test_many_read_while_another_process_writes(tmp_path):
         assert len(one) == len(other) == 450
     assert seen == sorted(seen)
     assert len(set(seen)) > 3  # it was read in the middle
+
+
+def test_an_unknown_kind_of_failure_says_what_to_do(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with Store(path) as store:
+        store.add([change_record(RECORD, value=None, error=Failure("nan"))])
+        store._db.execute("UPDATE records SET error = 'sleepy'")
+        store._db.commit()
+        for read in (lambda: list(store), lambda: store.get(RECORD.key)):
+            said = refused(read, path)
+            assert "cannot be read: it holds a failure of the unknown kind 'sleepy'" in said
+            assert "update untrained" in said

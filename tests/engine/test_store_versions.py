@@ -2,15 +2,14 @@
 
 import json
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.engine.helpers import ARCH, RECORD, TASK
+from tests.records import change_record, make_record
 from untrained import Arch, Record
 from untrained.engine import Store, _schema
-from untrained.engine.store import key_of
 from untrained.errors import UsageError
 from untrained.types import Failure
 
@@ -50,11 +49,11 @@ def many() -> list[Record]:
         for space in ("tiny", "other"):
             for seed in (1, 0):
                 for measure in ("dextr@1", "params(a=1)@2"):
-                    record = replace(RECORD, arch=Arch(space, genes, f"net {number}"), measure=measure, seed=seed)
-                    found.append(replace(record, value=1e300 / (number + seed), build_seconds=0.1 * number))
-    found[2] = replace(found[2], value=None, error=Failure("nan", "the score is not a number"))
-    found[5] = replace(found[5], value=None, error=Failure("oom", ""))
-    found[7] = replace(found[7], device="cuda", dtype="float64", init="zero", data="")
+                    record = change_record(RECORD, arch=Arch(space, genes, f"net {number}"), measure=measure, seed=seed)
+                    found.append(change_record(record, value=1e300 / (number + seed), build_seconds=0.1 * number))
+    found[2] = change_record(found[2], value=None, error=Failure("nan", "the score is not a number"))
+    found[5] = change_record(found[5], value=None, error=Failure("oom", ""))
+    found[7] = change_record(found[7], device="cuda", dtype="float64", init="zero", data="")
     return found
 
 
@@ -65,7 +64,7 @@ def test_every_record_of_version_1_is_there_in_its_order(tmp_path):
         with Store(tmp_path / "s.sqlite") as store:
             assert list(store) == records
             assert len(store) == len(records) == 24
-            assert [store.get(key_of(record)) for record in records] == records
+            assert [store.get(record.key) for record in records] == records
             assert {str(r.arch) for r in store} == {"net 1", "net 2", "net 3"}
     db = sqlite3.connect(tmp_path / "s.sqlite")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -78,10 +77,10 @@ def test_every_record_of_version_1_is_there_in_its_order(tmp_path):
 def test_a_store_of_version_1_is_written_on(tmp_path):
     records = many()
     written_by_1(tmp_path / "s.sqlite", records)
-    new = replace(records[0], seed=9)
-    cured = replace(records[5], value=4.0, error=None)
+    new = change_record(records[0], seed=9)
+    cured = change_record(records[5], value=4.0, error=None)
     with Store(tmp_path / "s.sqlite") as store:
-        store.add([replace(records[0], value=0.5), new, cured])
+        store.add([change_record(records[0], value=0.5), new, cured])
         assert list(store) == [*records[:5], cured, *records[6:], new]
 
 
@@ -130,11 +129,11 @@ def test_a_newer_version_is_refused_and_not_touched(tmp_path, version):
 
 
 def test_what_version_1_did_not_know_comes_back_too(tmp_path):
-    whole = Record(
+    whole = make_record(
         ARCH, "m@1", TASK, 0, 2.0, note="measured on 4", transfer_seconds=0.25, peak_bytes=2**40, device="cuda"
     )
-    failed = Record(ARCH, "n@1", TASK, 0, None, Failure("crashed", "its worker died", "line 1\nline 2"))
+    failed = make_record(ARCH, "n@1", TASK, 0, None, Failure("crashed", "its worker died", "line 1\nline 2"))
     with Store(tmp_path / "s.sqlite") as store:
         store.add([whole, failed])
         assert list(store) == [whole, failed]
-        assert store.get(key_of(failed)).error.trace == "line 1\nline 2"
+        assert store.get(failed.key).error.trace == "line 1\nline 2"

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,19 @@ import pandas as pd
 import pytest
 
 from tests.engine.helpers import RECORD
+from tests.records import change_record
 from untrained import Arch, Record
 from untrained.engine import Store, stores
 from untrained.errors import UsageError
 from untrained.types import Failure
 
-CRASHED = replace(RECORD, seed=7, value=None, error=Failure("crashed", "its worker died", "a trace"))
+CRASHED = change_record(RECORD, seed=7, value=None, error=Failure("crashed", "its worker died", "a trace"))
 SEVERAL = [
-    replace(RECORD, value=0.1 + 0.2),
-    replace(RECORD, seed=1, value=-1e-300, note="out of memory on 8 samples: measured on 4"),
-    replace(RECORD, seed=2, value=None, error=Failure("nan", 'say "no", never\na number')),
-    replace(RECORD, seed=3, value=2.0**60, device="cuda", peak_bytes=2**40, transfer_seconds=0.125),
-    replace(RECORD, arch=Arch("tiny", (("width", 9),), "|a~0|+|b,c~1|"), measure="params@2", value=3.0),
+    change_record(RECORD, value=0.1 + 0.2),
+    change_record(RECORD, seed=1, value=-1e-300, note="out of memory on 8 samples: measured on 4"),
+    change_record(RECORD, seed=2, value=None, error=Failure("nan", 'say "no", never\na number')),
+    change_record(RECORD, seed=3, value=2.0**60, device="cuda", peak_bytes=2**40, transfer_seconds=0.125),
+    change_record(RECORD, arch=Arch("tiny", (("width", 9),), "|a~0|+|b,c~1|"), measure="params@2", value=3.0),
     CRASHED,
 ]
 
@@ -103,7 +103,7 @@ def test_an_export_reads_back_equal(tmp_path, name):
 
 def test_a_long_store_is_exported_and_merged_piece_by_piece(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "_AT_ONCE", 7)
-    records = [replace(RECORD, seed=seed, value=float(seed)) for seed in range(50)]
+    records = [change_record(RECORD, seed=seed, value=float(seed)) for seed in range(50)]
     path = made(tmp_path / "s.sqlite", records)
     assert stores.export(path, tmp_path / "out.parquet") == 50
     assert list(read(tmp_path / "out.parquet").value) == [r.value for r in records]
@@ -152,7 +152,7 @@ def test_an_export_that_cannot_be_written_is_named(tmp_path):
 
 def test_two_stores_are_put_together_without_a_double(tmp_path):
     ours = made(tmp_path / "a.sqlite", [RECORD, SEVERAL[1]])
-    theirs = made(tmp_path / "b.sqlite", [replace(RECORD, value=99.0), *SEVERAL[2:5]])
+    theirs = made(tmp_path / "b.sqlite", [change_record(RECORD, value=99.0), *SEVERAL[2:5]])
     before = theirs.read_bytes()
     assert stores.merge(ours, [theirs]) == 3
     assert contents(ours) == [RECORD, SEVERAL[1], *SEVERAL[2:5]]  # what was known stays as it was
@@ -164,15 +164,15 @@ def test_two_stores_are_put_together_without_a_double(tmp_path):
 def test_several_stores_are_read_in_their_order(tmp_path):
     into = made(tmp_path / "a.sqlite", [])
     one = made(tmp_path / "b.sqlite", [RECORD])
-    other = made(tmp_path / "c.sqlite", [replace(RECORD, value=9.0), SEVERAL[4]])
+    other = made(tmp_path / "c.sqlite", [change_record(RECORD, value=9.0), SEVERAL[4]])
     assert stores.merge(into, [one, other]) == 2
     assert contents(into) == [RECORD, SEVERAL[4]]
 
 
 def test_what_only_the_machine_had_failed_is_replaced(tmp_path):
-    cured = replace(CRASHED, value=5.0, error=None)
+    cured = change_record(CRASHED, value=5.0, error=None)
     ours = made(tmp_path / "a.sqlite", [CRASHED, SEVERAL[2]])
-    theirs = made(tmp_path / "b.sqlite", [cured, replace(SEVERAL[2], value=1.0, error=None)])
+    theirs = made(tmp_path / "b.sqlite", [cured, change_record(SEVERAL[2], value=1.0, error=None)])
     stores.merge(ours, [theirs])
     assert contents(ours) == [cured, SEVERAL[2]]  # a failure of the network itself stays
     stores.merge(ours, [made(tmp_path / "c.sqlite", [CRASHED])])

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.records import make_record
 from untrained.benchmarks.statistics import spearman
 from untrained.papers import _table_searches, hnas_search_figures, hnas_searches
 from untrained.papers._item import Effort
@@ -16,7 +17,7 @@ from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
 from untrained.studies._truth import Truth
-from untrained.types import Arch, Failure, Record
+from untrained.types import Arch, Failure
 
 SIZE = 60
 HOME = load_space("nasbench201")
@@ -93,7 +94,7 @@ def test_mutations_are_neighbours_where_those_are_known():
 def test_the_best_so_far_begins_with_the_first_value_and_keeps_the_first_of_equals():
     values = (None, 2.0, 1.0, 2.0, None, 3.0)
     records = [
-        Record(arch, "toy@1", HOME.task, 0, value, Failure("nan") if value is None else None)
+        make_record(arch, "toy@1", HOME.task, 0, value, Failure("nan") if value is None else None)
         for arch, value in zip(ARCHS, values, strict=False)
     ]
     found = incumbents(lambda records: records[0].value, records)

@@ -12,12 +12,12 @@ from typing import Any
 from torch import nn
 
 import untrained
+from tests.records import make_record
 from untrained import Arch, Probe, Record, Task, search
 from untrained.engine import Store
-from untrained.engine.store import Key, key_of
 from untrained.proxies import Proxy
 from untrained.strategies import Result
-from untrained.types import Failure
+from untrained.types import Failure, ScoreKey
 
 TASK = Task("noise", (3, 8, 8), 4)
 
@@ -55,10 +55,10 @@ def find(folder: Path, proxy: Any = "params", budget: int = 6, **options: Any) -
     return search(proxy=proxy, budget=budget, run=folder, **options)
 
 
-def contents(folder: Path) -> dict[Key, tuple[float | None, Failure | None]]:
+def contents(folder: Path) -> dict[ScoreKey, tuple[float | None, Failure | None]]:
     with Store(folder / "records.sqlite") as store:
         records = list(store)
-    found = {key_of(record): (record.value, record.error) for record in records}
+    found = {record.key: (record.value, record.error) for record in records}
     assert len(found) == len(records)
     return found
 
@@ -71,7 +71,7 @@ def timeless(records: Any) -> list[Record]:
 
 def record(arch: str, seed: int, value: float | None) -> Record:
     error = Failure("nan", f"seed {seed}") if value is None else None
-    return Record(Arch("s", (("a", arch),)), "m@1", TASK, seed, value, error)
+    return make_record(Arch("s", (("a", arch),)), "m@1", TASK, seed, value, error)
 
 
 MINE = """

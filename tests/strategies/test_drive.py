@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.records import make_record
 from tests.strategies.helpers import TASK, find, four, tiny
-from untrained import Arch, Record
+from untrained import Arch
 from untrained.strategies import STRATEGIES
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import drive
@@ -60,7 +61,7 @@ def test_ctrl_c_keeps_what_was_found():
         for arch in archs:
             if arch == stop:
                 raise KeyboardInterrupt
-            yield [Record(arch, "m@1", TASK, 0, 1.0)]
+            yield [make_record(arch, "m@1", TASK, 0, 1.0)]
 
     *before, stop = RandomSearch(tiny, np.random.default_rng(0)).ask(5)
     told: list[int] = []

@@ -7,6 +7,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
+from tests.records import make_record
 from tests.strategies.toys import TASK, best, drive, fitness, record, ten, total, twelve
 from untrained.errors import UsageError
 from untrained.proxies.hnas import bound
@@ -14,7 +15,7 @@ from untrained.strategies import _bayes
 from untrained.strategies.hnas import HNAS, PRESETS
 from untrained.strategies.random import RandomSearch
 from untrained.strategies.screen import Screen
-from untrained.types import Arch, Failure, Record
+from untrained.types import Arch, Failure
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -205,7 +206,7 @@ def test_where_most_of_the_pool_is_equal_there_is_still_an_answer():
 def test_what_has_no_metric_is_not_in_the_pool_and_a_failed_query_teaches_nothing():
     def partly(archs):
         for arch in archs:
-            failed = Record(arch, "ntk_condition@1", TASK, 0, error=Failure("singular"))
+            failed = make_record(arch, "ntk_condition@1", TASK, 0, error=Failure("singular"))
             yield [record(arch, metric(arch), "trace@1"),
                    failed if int(arch["c1"]) == 3 else record(arch, 2.0, "ntk_condition@1")]  # fmt: skip
 
@@ -223,7 +224,9 @@ def test_the_mean_of_a_judges_seeds_counts():
     def seeds(archs):
         for arch in archs:
             yield [
-                Record(arch, m, TASK, s, v + s) for m, v in (("trace@1", 5.0), ("ntk_condition@1", 7.0)) for s in (0, 1)
+                make_record(arch, m, TASK, s, v + s)
+                for m, v in (("trace@1", 5.0), ("ntk_condition@1", 7.0))
+                for s in (0, 1)
             ]
 
     strategy = HNAS(ten, rng(), fitness, judge=seeds, pool=3, steps=1)

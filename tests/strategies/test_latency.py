@@ -16,6 +16,7 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from tests.conftest import shared
+from tests.records import make_record
 from tests.strategies.toys import TASK, ten
 from untrained import search
 from untrained.errors import UsageError
@@ -26,7 +27,7 @@ from untrained.strategies import _bounds
 from untrained.strategies._bounds import Bounds
 from untrained.strategies.latency import Gauge, Latency, LatencyModel, Stopwatch, _left_out
 from untrained.strategies.limits import Feasible, Limits, Pace, Size
-from untrained.types import Arch, Record
+from untrained.types import Arch
 
 
 class Slow(nn.Module):
@@ -221,7 +222,7 @@ def test_whoever_may_win_is_measured_and_nobody_over_the_limit_stays(monkeypatch
     monkeypatch.setattr(_bounds.Clock, "_time", lambda clock, arch, stopwatch: seconds(arch))
     space = load_space("nasbench201")
     bounds = Bounds(space, space.task, {"max_latency": f"{1e3 * limit}ms@cpu"})
-    records = [Record(arch, "naswot@1", space.task, 0, float(-i)) for i, arch in enumerate(ranked)]
+    records = [make_record(arch, "naswot@1", space.task, 0, float(-i)) for i, arch in enumerate(ranked)]
 
     def last_three(ranking, records):
         return [standing.arch for standing in ranking.standings[-3:]]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import untrained
+from tests.records import make_record
 from tests.strategies.helpers import TASK, contents, find, odd, proxy, timeless
 from untrained import Arch, Probe, Record
 from untrained.errors import UsageError
@@ -30,7 +31,9 @@ def sieve(keep: float, *directions: bool) -> Sieve:
 def pool(**scores: tuple[float | None, ...]) -> list[Record]:
     """Records of architectures a, b, ... by p0, p1, ...; None is a failure."""
     return [
-        Record(Arch("s", (("name", name),)), f"p{i}@1", TASK, 0, value, None if value is not None else Failure("nan"))
+        make_record(
+            Arch("s", (("name", name),)), f"p{i}@1", TASK, 0, value, None if value is not None else Failure("nan")
+        )
         for name, values in scores.items()
         for i, value in enumerate(values)
     ]
@@ -87,7 +90,7 @@ def test_failures_count_in_the_size_of_the_pool():
 
 def test_seeds_are_averaged_before_they_are_ranked():
     one, two = pool(a=(1.0,), b=(2.0,)), pool(a=(9.0,), b=(2.0,))
-    records = one + [Record(r.arch, r.measure, TASK, 1, r.value, r.error) for r in two]
+    records = one + [make_record(r.arch, r.measure, TASK, 1, r.value, r.error) for r in two]
     assert kept(sieve(1.0, True), records) == "ab"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.benchmarks.conftest import data_root as data_root
 from tests.benchmarks.conftest import known as known
+from tests.records import make_record
 from tests.strategies.toys import TASK, ten, twelve
 from untrained import search
 from untrained.engine import Store
@@ -23,7 +24,7 @@ from untrained.strategies._strategy import STRATEGIES
 from untrained.strategies._validate import Known, TableEvaluator, Validation
 from untrained.strategies.latency import Stopwatch
 from untrained.strategies.limits import Size
-from untrained.types import Arch, Record
+from untrained.types import Arch
 
 NET = "nasbench201(channels=2,cells=1)"
 
@@ -236,7 +237,7 @@ def test_of_a_table_only_what_is_asked_for_is_looked_up(tmp_path):
     table, metric = Lines(), type("Metric", (), {"name": "m"})
 
     def sizes(some: Any) -> Any:
-        return ([Record(arch, "params@1", TASK, 0, 1.0)] for arch in some)
+        return ([make_record(arch, "params@1", TASK, 0, 1.0)] for arch in some)
 
     with Store(tmp_path / "store.sqlite") as store:
         evaluate = TableEvaluator(Known(table, metric, "table:m@1"), sizes, TASK, 5, store)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 import untrained
+from tests.records import make_record
 from untrained.strategies import Strategy
 from untrained.types import Arch, Failure, Record, Task
 
@@ -33,7 +34,7 @@ def total(arch: Arch) -> float:
 
 
 def record(arch: Arch, value: float | None, measure: str = "toy@1") -> Record:
-    return Record(arch, measure, TASK, 0, value, Failure("nan") if value is None else None)
+    return make_record(arch, measure, TASK, 0, value, Failure("nan") if value is None else None)
 
 
 def fitness(records: Sequence[Record]) -> float | None:

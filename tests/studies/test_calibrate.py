@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.records import make_record
 from untrained import search
 from untrained.engine import Store
 from untrained.errors import UsageError
@@ -15,7 +16,7 @@ from untrained.studies import calibrate
 from untrained.studies._judge import Column, judged
 from untrained.studies.calibrate import _advice, _caution, _spread, recommended
 from untrained.studies.trust import Estimate, Trust
-from untrained.types import Arch, Record, Task
+from untrained.types import Arch, Task
 
 TRUTH = (1.0, 2.0, 3.0, 4.0)
 
@@ -26,7 +27,9 @@ def row(name: str, scores: tuple[float | None, ...], cost: float = 1.0, kind: st
 
 
 def test_architectures_are_spread_over_sizes():
-    records = [Record(Arch("s", (("n", n),)), "params@1", Task("d", (1,), 2), 0, float(n)) for n in (5, 1, 9, 3, 7)]
+    records = [
+        make_record(Arch("s", (("n", n),)), "params@1", Task("d", (1,), 2), 0, float(n)) for n in (5, 1, 9, 3, 7)
+    ]
     assert [arch["n"] for arch in _spread(records, 3)] == [1, 5, 9]
     assert [arch["n"] for arch in _spread(records, 9)] == [1, 3, 5, 7, 9]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.records import make_record
 from untrained import Arch, Record, Task, report, search, train
 from untrained._terminal import show_result
 from untrained.data import load
@@ -28,8 +29,8 @@ def arch(i: int) -> Arch:
 
 
 def records(scores: list[float], params: list[int]) -> list[Record]:
-    found = [Record(arch(i), "naswot@1", TASK, 0, score) for i, score in enumerate(scores)]
-    return found + [Record(arch(i), "params@1", TASK, 0, float(size)) for i, size in enumerate(params)]
+    found = [make_record(arch(i), "naswot@1", TASK, 0, score) for i, score in enumerate(scores)]
+    return found + [make_record(arch(i), "params@1", TASK, 0, float(size)) for i, size in enumerate(params)]
 
 
 def run(folder: Path = Path("run")) -> Run:
@@ -43,8 +44,8 @@ def group(name: str, *values: float | None, first: int = 0) -> Group:
 
 def test_the_best_the_largest_and_some_at_random_of_those_that_have_a_score():
     asked = records([float(i) for i in range(30)], [100 - i for i in range(30)])
-    failed = Record(arch(99), "naswot@1", TASK, 0, None, Failure("nan"))
-    large = Record(arch(99), "params@1", TASK, 0, 1e9)
+    failed = make_record(arch(99), "naswot@1", TASK, 0, None, Failure("nan"))
+    large = make_record(arch(99), "params@1", TASK, 0, 1e9)
     everything = [*asked, failed, large]
     groups = chosen(rank(everything, "naswot@1", True), everything, 5, run())
     assert list(groups) == ["naswot", "params", "random"]

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
+from tests.records import make_record
 from untrained.studies._combine import combinations
 from untrained.studies._judge import Column, best_first, column, judged, on_the_same
-from untrained.types import Arch, Failure, Record, Task
+from untrained.types import Arch, Failure, Task
 
 TRUTH = (10.0, 20.0, 30.0, 40.0, 50.0)
 UP = Column("up", "about", "proxy", True, ((1.0, 2.0, 4.0, 3.0, 5.0),), cost=2.0)
@@ -84,9 +85,9 @@ def test_intervals_hold_their_value_and_rows_are_flat():
 def test_records_become_columns_by_seed():
     archs = [Arch("s", (("n", n),)) for n in range(2)]
     task, bad = Task("d", (1,), 2), Failure("nan", "")
-    records = [Record(archs[0], "p@1", task, 0, 1.0), Record(archs[0], "p@1", task, 1, 2.0),
-               Record(archs[1], "p@1", task, 0, 3.0), Record(archs[1], "p@1", task, 1, error=bad),
-               Record(archs[0], "q@1", task, 0, 9.0)]  # fmt: skip
+    records = [make_record(archs[0], "p@1", task, 0, 1.0), make_record(archs[0], "p@1", task, 1, 2.0),
+               make_record(archs[1], "p@1", task, 0, 3.0), make_record(archs[1], "p@1", task, 1, error=bad),
+               make_record(archs[0], "q@1", task, 0, 9.0)]  # fmt: skip
     assert column(records, "p@1", archs, (0, 1)) == (((1.0, 3.0), (2.0, None)), {"nan": 1})
 
 

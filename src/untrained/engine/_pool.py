@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Protocol
 
 from untrained.engine.executor import Answer, Cost
-from untrained.engine.measure import Blanks
+from untrained.engine.measure import Requests
 from untrained.errors import UsageError
 from untrained.types import Failure, Record
 
@@ -67,7 +67,7 @@ class Crew(Protocol):
 
     def hire(self, worker: int, slot: int) -> None: ...
 
-    def give(self, worker: int, questions: list[Blanks]) -> None: ...
+    def give(self, worker: int, questions: list[Requests]) -> None: ...
 
     def events(self, timeout: float) -> Iterable[Event]: ...
 
@@ -79,7 +79,7 @@ class Crew(Protocol):
 @dataclass
 class _Worker:
     slot: int
-    held: deque[tuple[int, Blanks]]
+    held: deque[tuple[int, Requests]]
     hired: float
     ready: bool = False
     began: float = 0.0  # when it took up the first question it holds
@@ -93,14 +93,14 @@ class Pool:
         self._numbers, self._stillborn = count(), 0
         self._costs = [Cost(f"{crew.name} {slot + 1}") for slot in range(workers)]
         self._staff: dict[int, _Worker] = {}
-        self._fresh: Iterator[tuple[int, Blanks]] = iter(())
-        self._again: deque[tuple[int, Blanks]] = deque()  # to be asked once more
+        self._fresh: Iterator[tuple[int, Requests]] = iter(())
+        self._again: deque[tuple[int, Requests]] = deque()  # to be asked once more
         self._strikes: Counter[int] = Counter()
         self._suspects: set[int] = set()  # to be asked by themselves
         self._portion = at_once  # questions for a worker to answer together
         self._fill()
 
-    def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]:
+    def map(self, questions: Iterable[Requests]) -> Iterator[Answer]:
         self._fill()
         self._fresh, self._again, self._strikes = iter(enumerate(questions)), deque(), Counter()
         self._suspects, self._portion = set(), self.at_once
@@ -140,7 +140,7 @@ class Pool:
                     worker.began = worker.began if worker.held else perf_counter()
                     worker.held.extend(chunk)
                     for _, together in groupby(chunk, lambda question: self._suspect(question[0])):
-                        self.crew.give(number, [blanks for _, blanks in together])
+                        self.crew.give(number, [requests for _, requests in together])
         if any(worker.held for worker in self._staff.values()):
             return True
         if (first := self._next()) is None:
@@ -148,7 +148,7 @@ class Pool:
         self._again.appendleft(first)  # nobody is ready yet
         return True
 
-    def _next(self) -> tuple[int, Blanks] | None:
+    def _next(self) -> tuple[int, Requests] | None:
         return self._again.popleft() if self._again else next(self._fresh, None)
 
     def _suspect(self, place: int) -> int | None:
@@ -205,12 +205,12 @@ class Pool:
         if held and not alone:
             self._suspects.update(place for place, _ in list(held)[: self.at_once])
         elif held:
-            place, blanks = held.popleft()
+            place, requests = held.popleft()
             self._strikes[place] += 1
             if self._strikes[place] < lives:
-                self._again.append((place, blanks))
+                self._again.append((place, requests))
             else:
-                yield place, [replace(blank, value=None, error=failure) for blank in blanks]
+                yield place, [Record(request, error=failure) for request in requests]
         self._again.extend(held)
         self._dismiss(number)
         self._fill()

@@ -17,7 +17,7 @@ from untrained.probe.guard import random_state
 from untrained.proxies import Proxy
 from untrained.rng import seed_for
 from untrained.spaces import Counts
-from untrained.types import Arch, Batch, Failure, Record
+from untrained.types import Arch, Batch, Failure, Record, ScoreRequest
 
 
 class Host(Protocol):
@@ -38,12 +38,12 @@ class Host(Protocol):
 class Sitting:
     """One network on the table."""
 
-    def __init__(self, examiner: Host, blank: Record, wait: bool = True) -> None:
+    def __init__(self, examiner: Host, request: ScoreRequest, wait: bool = True) -> None:
         """Who does not `wait` charges the time that a GPU takes to draw weights to whoever waits for it next."""
-        self.examiner, self.arch, self.seed = examiner, blank.arch, blank.seed
+        self.examiner, self.arch, self.seed = examiner, request.arch, request.seed
         self.device = Device(examiner.device)
         start = perf_counter()
-        made = attempt(examiner.network, blank.arch, blank.seed, blank.init)
+        made = attempt(examiner.network, request.arch, request.seed, request.init)
         if wait:
             self.device.wait()
         built = perf_counter()
@@ -57,23 +57,47 @@ class Sitting:
         device = self.examiner.device
         return (model if _lies_on(model, device) else model.to(device)), self.examiner.batch(self.seed)
 
-    def ask(self, proxy: Proxy, blank: Record) -> Record:
+    def ask(self, proxy: Proxy, request: ScoreRequest) -> Record:
+        """Score the network with one proxy."""
         start = perf_counter()
         outcome: float | Failure
+        note = ""
         if isinstance(self.subject, Failure):
-            outcome, note = self.subject, ""
+            outcome = self.subject
         else:
-            with random_state(seed_for("score", blank.measure, blank.arch, blank.seed)):  # a proxy may draw at random
+            # a proxy may draw random numbers
+            with random_state(seed_for("score", request.measure, request.arch, request.seed)):
                 outcome, note = self._score(proxy, *self.subject)
-        value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
-        return replace(blank, value=value, error=error, note=note, measure_seconds=perf_counter() - start)
+        return Record.of(request, outcome, note=note, measure_seconds=perf_counter() - start)
 
-    def asked(self, judges: Mapping[str, Proxy], blanks: Sequence[Record], shared: float = 0.0) -> list[Record]:
-        """The answers with the cost that they share: building, moving, and what was measured for all beforehand."""
-        answers = [self.ask(judges[blank.measure], blank) for blank in blanks]
-        build, transfer, shared = (x / len(answers) for x in (self.build_seconds, self.transfer_seconds, shared))
-        costs = {"build_seconds": build, "transfer_seconds": transfer, "peak_bytes": self.device.peak()}
-        return [replace(a, measure_seconds=a.measure_seconds + shared, **costs) for a in answers]  # type: ignore[arg-type]
+    def asked(
+        self, judges: Mapping[str, Proxy], requests: Sequence[ScoreRequest], shared_seconds: float = 0.0
+    ) -> list[Record]:
+        """Score the network with every requested proxy.
+
+        Building, moving and shared measurements are paid once per network, so each record carries an equal part.
+
+        Args:
+            judges: Proxies by measure.
+            requests: What to measure. All of them are about this network.
+            shared_seconds: Time that was spent on measurements that several proxies read.
+
+        Returns:
+            One record per request, in the same order.
+        """
+        count = len(requests)
+        records = [self.ask(judges[request.measure], request) for request in requests]
+        peak_bytes = self.device.peak()
+        return [
+            replace(
+                record,
+                build_seconds=self.build_seconds / count,
+                transfer_seconds=self.transfer_seconds / count,
+                measure_seconds=record.measure_seconds + shared_seconds / count,
+                peak_bytes=peak_bytes,
+            )
+            for record in records
+        ]
 
     def look(self) -> Probe | None:
         """The probe that all proxies share, made when first asked for; None where there is no network."""

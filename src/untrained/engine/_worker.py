@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any
 
-from untrained.engine.measure import Blanks, Job
+from untrained.engine.measure import Job, Requests
 from untrained.errors import UsageError
 
 
@@ -33,7 +33,7 @@ def work(job: Job, questions: IO[bytes], say: Any) -> None:
 
     torch.set_num_threads(1)
     examine = job.open()
-    inbox: SimpleQueue[list[Blanks]] = SimpleQueue()
+    inbox: SimpleQueue[list[Requests]] = SimpleQueue()
     Thread(target=_listen, args=(questions, inbox), daemon=True).start()
     say("ready", None)
     while True:
@@ -41,7 +41,7 @@ def work(job: Job, questions: IO[bytes], say: Any) -> None:
             say("answer", records)
 
 
-def _listen(questions: IO[bytes], inbox: "SimpleQueue[list[Blanks]]") -> None:
+def _listen(questions: IO[bytes], inbox: "SimpleQueue[list[Requests]]") -> None:
     """Take questions while others are being answered. When the asking process is gone, so is this one, at once."""
     try:
         while True:

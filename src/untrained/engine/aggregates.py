@@ -45,6 +45,7 @@ def aggregated(records: Sequence[Record], judge: Proxy) -> list[Record]:
         values = iter(judge.function(*columns))  # type: ignore[call-overload]
         for row, failure in zip(rows, cut, strict=True):
             value = None if failure else next(values)
-            made.append(replace(row[0], measure=judge.measure, value=value, error=failure, build_seconds=0.0,
+            request = replace(row[0].request, measure=judge.measure)
+            made.append(replace(row[0], request=request, value=value, error=failure, build_seconds=0.0,
                                 measure_seconds=0.0))  # fmt: skip
     return made

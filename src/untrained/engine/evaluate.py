@@ -5,7 +5,7 @@ What the store knows is not asked again; what arrives is stored at once, by this
 """
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -16,11 +16,11 @@ from untrained.data import Source
 from untrained.data._source import fingerprint
 from untrained.engine.executor import Executor, Inline
 from untrained.engine.faults import first_line, kind_of
-from untrained.engine.measure import Blanks, Build, Examiner, Warm, usable
-from untrained.engine.store import Key, Store, key_of
+from untrained.engine.measure import Build, Examiner, Requests, Warm, usable
+from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.proxies import Proxy
-from untrained.types import FRESH, Arch, Batch, Record
+from untrained.types import FRESH, Arch, Batch, Record, ScoreKey, ScoreRequest
 
 
 class Evaluator(Protocol):
@@ -60,53 +60,80 @@ class ProxyEvaluator:
         return ProxyEvaluator(samples, proxies, Inline(examiner, alike), device, store, init)
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
-        """The records of one architecture after the other, in the order in which they were asked for, and for each in
-        the order of seeds and proxies. They are stored in the order in which they come."""
-        wanted = {arch: [blank for seed in self.samples.seeds for blank in self._blanks(arch, seed)] for arch in archs}
-        found = self._known([blank for blanks in wanted.values() for blank in blanks])
-        questions: dict[tuple[Arch, int], list[Record]] = {}
-        for blank in (blank for blanks in wanted.values() for blank in blanks if key_of(blank) not in found):
-            questions.setdefault((blank.arch, blank.seed), []).append(blank)
+        """Score architectures with all proxies and seeds.
+
+        Records are stored in the order in which they arrive from the executor.
+
+        Yields:
+            The records of one architecture after the other, in the order of `archs`; those of one architecture in the
+            order of seeds and proxies.
+        """
+        keys_of_arch: dict[Arch, list[ScoreKey]] = {}
+        requests: dict[ScoreKey, ScoreRequest] = {}
+        for arch in archs:
+            keys_of_arch[arch] = []
+            for request in self.requests_for(arch):
+                keys_of_arch[arch].append(request.key)
+                requests[request.key] = request
+        answers = self._read_known(requests)
+
+        # one question per network: the worker builds it once for all proxies
+        questions: dict[tuple[Arch, int], list[ScoreRequest]] = {}
+        for key, request in requests.items():
+            if key not in answers:
+                questions.setdefault((request.arch, request.seed), []).append(request)
         unknown = {arch for arch, _ in questions}
+
         waiting = deque(archs)
-        with closing(self._answers(list(questions.values()))) as answers:
-            for records in answers:
-                found.update((key_of(record), record) for record in records)
-                while waiting and all(key_of(blank) in found for blank in wanted[waiting[0]]):
+        with closing(self._measure(list(questions.values()))) as arrivals:
+            for records in arrivals:
+                answers.update((record.key, record) for record in records)
+                while waiting and all(key in answers for key in keys_of_arch[waiting[0]]):
                     arch = waiting.popleft()
                     self.measured += arch in unknown
-                    yield [found[key_of(blank)] for blank in wanted[arch]]
+                    yield [answers[key] for key in keys_of_arch[arch]]
 
-    def _answers(self, questions: Sequence[Blanks]) -> Generator[list[Record]]:
-        """Nothing at first, so that what is known already can be told; then the answers as they come, stored."""
+    def requests_for(self, arch: Arch) -> list[ScoreRequest]:
+        """Everything that is asked about one architecture, in the order of seeds and proxies."""
+        requests = []
+        for seed in self.samples.seeds:
+            for proxy in self.proxies:
+                request = ScoreRequest(
+                    arch,
+                    proxy.measure,
+                    self.samples.source.task,
+                    seed,
+                    data=self.samples.fingerprint(proxy.samples, seed),
+                    init=self.init,
+                    device=torch.device(self.device).type,
+                )
+                requests.append(request)
+        return requests
+
+    def _measure(self, questions: Sequence[Requests]) -> Generator[list[Record]]:
+        """Nothing at first, so that known records can be passed on; then records as they arrive, stored."""
         yield []
-        for place, answers in self.executor.map(questions) if questions else ():
-            records = [_adopted(blank, answer) for blank, answer in zip(questions[place], answers, strict=True)]
+        if not questions:
+            return
+        for place, answers in self.executor.map(questions):
+            # Answers from another process are copies. With our own request they share its architecture and task,
+            # so that a long search does not keep a copy per record.
+            pairs = zip(questions[place], answers, strict=True)
+            records = [replace(answer, request=request) for request, answer in pairs]
             if self.store is not None:
                 self.store.add(records)
             yield records
 
-    def _known(self, blanks: Blanks) -> dict[Key, Record]:
-        """What the store has; a failure of the machine counts as nothing."""
+    def _read_known(self, keys: Iterable[ScoreKey]) -> dict[ScoreKey, Record]:
+        """Records in the store; failures of the machine are left out, so that they are tried again."""
+        known: dict[ScoreKey, Record] = {}
         if self.store is None or not len(self.store):
-            return {}
-        found = {key: self.store.get(key) for key in map(key_of, blanks)}
-        return {key: r for key, r in found.items() if r is not None and not (r.error and r.error.passing)}
-
-    def _blanks(self, arch: Arch, seed: int) -> list[Record]:
-        """The records as far as they are known before anything is measured."""
-        task, data, kind = self.samples.source.task, self.samples.fingerprint, torch.device(self.device).type
-        return [
-            Record(arch, p.measure, task, seed, 0.0, data=data(p.samples, seed), init=self.init, device=kind)
-            for p in self.proxies
-        ]
-
-
-def _adopted(blank: Record, answer: Record) -> Record:
-    """The answer about our own architecture and task: what another process sends back are copies, and a long search
-    would keep one of everything for each record."""
-    ours = {name: getattr(blank, name) for name in ("arch", "measure", "task", "data", "init", "dtype", "device")}
-    return replace(answer, **ours)
+            return known
+        for key in keys:
+            record = self.store.get(key)
+            if record is not None and not (record.error and record.error.passing):
+                known[key] = record
+        return known
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from untrained.engine.measure import Blanks, Examiner
+from untrained.engine.measure import Examiner, Requests
 from untrained.types import Record
 
 Answer = tuple[int, list[Record]]  # the place of the question, and its records
@@ -52,7 +52,7 @@ class Executor(Protocol):
     @property
     def workers(self) -> int: ...
 
-    def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]: ...
+    def map(self, questions: Iterable[Requests]) -> Iterator[Answer]: ...
 
     def costs(self) -> list[Cost]: ...
 
@@ -68,10 +68,10 @@ class Inline:
     workers: int = 1
     cost: Cost = field(default_factory=lambda: Cost("this process"))
 
-    def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]:
+    def map(self, questions: Iterable[Requests]) -> Iterator[Answer]:
         asked = enumerate(questions)
         while portion := list(islice(asked, self.examiner.population)):
-            answers = self.examiner.answers([blanks for _, blanks in portion])
+            answers = self.examiner.answers([requests for _, requests in portion])
             for place, _ in portion:
                 start = perf_counter()
                 with threads(1 if self.alike else torch.get_num_threads()):
@@ -98,7 +98,7 @@ class OnCall:
     def workers(self) -> int:
         return self.staff.workers if self.staff else 0
 
-    def map(self, questions: Iterable[Blanks]) -> Iterator[Answer]:
+    def map(self, questions: Iterable[Requests]) -> Iterator[Answer]:
         self.staff = self.staff or self.hire()
         return self.staff.map(questions)
 

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from untrained.errors import Unscorable, UsageError, out_of_memory
-from untrained.types import Failure
+from untrained.types import Failure, FailureKind
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,8 +29,8 @@ def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Fail
         return Failure(kind_of(error), _last_line(error), _trace(error))
 
 
-def kind_of(error: Exception) -> str:
-    """The one word to count by, for an exception that nobody raised on purpose."""
+def kind_of(error: Exception) -> FailureKind:
+    """The kind of failure that an unexpected exception is counted as."""
     if out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
         return "oom"
     if isinstance(error, NotImplementedError) or re.search("derivative for .* is not implemented", str(error)):

@@ -1,7 +1,7 @@
 """What a worker does: build a network, show it a batch, ask proxies. It knows nothing of stores, strategies or other
 workers.
 
-A question is a list of blank records of one architecture and seed; the answer is the same records filled in.
+A question is a list of score requests for one architecture and seed; the answer is one record per request.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
 from untrained.rng import seed_for
 from untrained.spaces import Counts, load_space
-from untrained.types import FRESH, Arch, Batch, Record, Task
+from untrained.types import FRESH, Arch, Batch, Record, ScoreRequest, Task
 
-Blanks = Sequence[Record]  # of one architecture, seed and kind of weights: as far as known before anything is measured
+Requests = Sequence[ScoreRequest]  # all for one architecture, seed and kind of weights
 Build = Callable[[Arch], nn.Module]
 Count = Callable[[Arch], Counts | None]  # what is known of a network's size without counting
 Warm = Callable[[nn.Module, Arch, int], None]  # changes the fresh weights of a network, given its name and the seed
@@ -96,12 +96,12 @@ class Examiner:
     def __post_init__(self) -> None:
         told_apart(self.proxies)
 
-    def __call__(self, blanks: Blanks) -> list[Record]:
-        """The records that the blanks ask for. The network is built once, and all proxies share one probe of the
+    def __call__(self, requests: Requests) -> list[Record]:
+        """The records that the requests ask for. The network is built once, and all proxies share one probe of the
         largest batch; a small batch is the head of a large one, so no record depends on what else was asked."""
-        return Sitting(self, blanks[0]).asked(told_apart(self.proxies), blanks)
+        return Sitting(self, requests[0]).asked(told_apart(self.proxies), requests)
 
-    def answers(self, questions: Sequence[Blanks]) -> Iterator[list[Record]]:
+    def answers(self, questions: Sequence[Requests]) -> Iterator[list[Record]]:
         """The answers to many questions, in order; networks are looked at together where that was asked for."""
         return self._together.answers(questions)
 

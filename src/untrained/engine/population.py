@@ -20,7 +20,7 @@ from untrained.probe import Probe
 from untrained.probe.population import Look
 from untrained.probe.signatures import Signatures
 from untrained.proxies import Proxy
-from untrained.types import Record
+from untrained.types import Record, ScoreRequest
 
 SMALL = 28 * 28  # pixels up to which company pays on a CPU; larger pictures keep it busy one by one
 SHARE = 0.75  # of its part of a GPU's memory that a population may fill, as far as one network tells
@@ -37,7 +37,7 @@ class Population:
     _known: Signatures = field(default_factory=Signatures)
     _fitted: int = 1  # the largest part of the last population that fitted into memory
 
-    def answers(self, questions: Sequence[Sequence[Record]]) -> Iterator[list[Record]]:
+    def answers(self, questions: Sequence[Sequence[ScoreRequest]]) -> Iterator[list[Record]]:
         """In the order of asking."""
         for measures, alike in groupby(questions, _measures):
             left = list(alike)
@@ -59,7 +59,7 @@ class Population:
         on_cpu = torch.device(self.host.device).type == "cpu"
         return not on_cpu or self.host.batch(seed).inputs[0, 0].numel() <= SMALL
 
-    def _answered(self, part: list[Sequence[Record]], measures: tuple[str, ...]) -> list[list[Record]]:
+    def _answered(self, part: list[Sequence[ScoreRequest]], measures: tuple[str, ...]) -> list[list[Record]]:
         if len(part) == 1:
             return [self._alone(part[0], measures)]
         found = self._together(part, self._looks[measures])
@@ -69,9 +69,9 @@ class Population:
         middle = len(part) // 2
         return self._answered(part[:middle], measures) + self._answered(part[middle:], measures)
 
-    def _alone(self, blanks: Sequence[Record], measures: tuple[str, ...]) -> list[Record]:
-        sitting = Sitting(self.host, blanks[0])
-        records = sitting.asked(self.judges, blanks)
+    def _alone(self, requests: Sequence[ScoreRequest], measures: tuple[str, ...]) -> list[Record]:
+        sitting = Sitting(self.host, requests[0])
+        records = sitting.asked(self.judges, requests)
         telling = all(record.error is None or record.error.kind == "unsupported" for record in records)
         if measures not in self._looks and self.size > 1 and telling and sitting.probe is not None:
             self._looks[measures] = Look.at(sitting.probe)
@@ -79,13 +79,13 @@ class Population:
                 self.size = min(self.size, _room(self.host.device, each, self.host.neighbours))
         return records
 
-    def _together(self, part: list[Sequence[Record]], look: Look) -> list[list[Record]] | None:
+    def _together(self, part: list[Sequence[ScoreRequest]], look: Look) -> list[list[Record]] | None:
         """None where not all of it fits into memory; whose fault that is shows in smaller parts."""
         with uncollected():
             return self._looked(part, look)
 
-    def _looked(self, part: list[Sequence[Record]], look: Look) -> list[list[Record]] | None:
-        sittings = [Sitting(self.host, blanks[0], wait=False) for blanks in part]
+    def _looked(self, part: list[Sequence[ScoreRequest]], look: Look) -> list[list[Record]] | None:
+        sittings = [Sitting(self.host, requests[0], wait=False) for requests in part]
         device, start = sittings[0].device, perf_counter()
         probes = [sitting.look() for sitting in sittings]
         fitted = self._ahead(look, [probe for probe in probes if probe is not None])
@@ -94,10 +94,10 @@ class Population:
         told = [probe is not None and look.told(probe) for probe in probes]
         found: list[list[Record]] = []
         probes.clear()
-        for blanks, company in zip(part, told, strict=True):
+        for requests, company in zip(part, told, strict=True):
             sitting = sittings.pop(0)  # and it is let go with all that it measures
             if fitted:
-                records = sitting.asked(self.judges, blanks, shared)
+                records = sitting.asked(self.judges, requests, shared)
                 fitted = not any(record.error is not None and record.error.kind == "oom" for record in records)
                 found.append([replace(record, together=sum(told) if company else 1) for record in records])
         if fitted:
@@ -129,8 +129,8 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _measures(blanks: Sequence[Record]) -> tuple[str, ...]:
-    return tuple(blank.measure for blank in blanks)
+def _measures(requests: Sequence[ScoreRequest]) -> tuple[str, ...]:
+    return tuple(request.measure for request in requests)
 
 
 def _room(device: str, each: int, neighbours: int) -> int:

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import IO, Any
 
 from untrained.engine._pool import Answered, Died, Event, Ready, Refused
-from untrained.engine.measure import Blanks, Job
+from untrained.engine.measure import Job, Requests
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _LAST_WILL = {"PYTHONFAULTHANDLER": "1"}  # a worker that crashes says where
@@ -45,7 +45,7 @@ class ProcessCrew:
         self._people[worker] = process
         Thread(target=self._listen, args=(worker, process, self._job.on(slot), said), daemon=True).start()
 
-    def give(self, worker: int, questions: list[Blanks]) -> None:
+    def give(self, worker: int, questions: list[Requests]) -> None:
         with suppress(OSError, ValueError):  # it may have died, its pipe may be closed: whoever listens will say so
             _send(self._people[worker].stdin, questions)
 

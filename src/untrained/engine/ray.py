@@ -10,7 +10,7 @@ from typing import Any
 
 from untrained._numbers import counted
 from untrained.engine._pool import Answered, Died, Event, Ready, Refused
-from untrained.engine.measure import Blanks, Job
+from untrained.engine.measure import Job, Requests
 from untrained.errors import UsageError
 from untrained.types import Record
 
@@ -42,7 +42,7 @@ class _Actor:
             return str(error)
         return ""
 
-    def answer(self, questions: list[Blanks]) -> list[list[Record]] | str:
+    def answer(self, questions: list[Requests]) -> list[list[Record]] | str:
         try:
             return list(self._examine.answers(questions))
         except UsageError as error:
@@ -80,7 +80,7 @@ class RayCrew:
         actor = self._actor.remote(self._job)
         self._people[worker], self._due[worker] = actor, deque([actor.open.remote()])
 
-    def give(self, worker: int, questions: list[Blanks]) -> None:
+    def give(self, worker: int, questions: list[Requests]) -> None:
         portions = [questions[i : i + self._at_once] for i in range(0, len(questions), self._at_once)]
         self._due[worker].extend(self._people[worker].answer.remote(portion) for portion in portions)
 

@@ -8,8 +8,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +15,16 @@ from typing import Any
 
 from untrained.engine._schema import COLUMNS, KEY, OUTCOME, SETTING, STEPS, VERSION
 from untrained.errors import UsageError
-from untrained.types import PASSING, Arch, Failure, Record, Task
+from untrained.types import (
+    FAILURE_KINDS,
+    PASSING,
+    Arch,
+    Failure,
+    Record,
+    ScoreKey,
+    ScoreRequest,
+    read_task_key,
+)
 
 PATIENCE = 30.0  # seconds to wait for another writer
 
@@ -30,36 +37,8 @@ ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUT
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What determines a value."""
-
-    space: str
-    arch: str
-    measure: str
-    task: str
-    data: str
-    init: str
-    dtype: str
-    device: str
-    seed: int
-
-
-_parts = attrgetter(*KEY)  # `dataclasses.astuple` copies every string, which takes longer than the database
-
-
-def key_of(record: Record) -> Key:
-    return Key(
-        record.arch.space,
-        str(record.arch),
-        record.measure,
-        _task_text(record.task),
-        record.data,
-        record.init,
-        record.dtype,
-        record.device,
-        record.seed,
-    )
+# `dataclasses.astuple` copies every string, which takes longer than the database
+_key_columns = attrgetter(*KEY)
 
 
 class Store:
@@ -107,9 +86,9 @@ class Store:
             self._settings.clear()  # their numbers were taken back with everything else
             raise
 
-    def get(self, key: Key) -> Record | None:
+    def get(self, key: ScoreKey) -> Record | None:
         with self._named("cannot be read"):
-            row = self._db.execute(_ONE, _parts(key)).fetchone()
+            row = self._db.execute(_ONE, _key_columns(key)).fetchone()
             return None if row is None else _read(row)
 
     def __iter__(self) -> Iterator[Record]:
@@ -152,7 +131,7 @@ class Store:
 
     def _setting(self, record: Record) -> int:
         """There are few of them, so they are remembered."""
-        setting = _parts(key_of(record))[2:]
+        setting = _key_columns(record.key)[2:]
         if setting not in self._settings:
             marks, same = ", ".join("?" * len(SETTING)), " AND ".join(f"{name} = ?" for name in SETTING)
             names = ", ".join(SETTING)
@@ -180,13 +159,6 @@ def _advice(said: str) -> str:
     return ""
 
 
-@cache
-def _task_text(task: Task) -> str:
-    """A table's vocabularies come last, and only where there are some: pictures are filed as they always were."""
-    words = [task.dataset, list(task.input_shape), task.num_classes, task.loss]
-    return json.dumps([*words, list(task.vocabularies)] if task.vocabularies else words)
-
-
 def _outcome(record: Record) -> tuple[object, ...]:
     error = record.error
     told = (error.kind, error.detail, error.trace) if error else (None, None, None)
@@ -196,30 +168,45 @@ def _outcome(record: Record) -> tuple[object, ...]:
 
 def _read(row: tuple[Any, ...]) -> Record:
     try:
-        return _record(row)
+        return _read_row(row)
     except (ValueError, TypeError) as error:
         raise sqlite3.DatabaseError(f"malformed record: {error}") from error
 
 
-def _record(row: tuple[Any, ...]) -> Record:
-    key = Key(*row[: len(KEY)])
-    found = dict(zip(COLUMNS, row, strict=True))
-    dataset, shape, classes, loss, *rest = json.loads(key.task)
-    error = Failure(found["error"], found["detail"] or "", found["trace"] or "") if found["error"] else None
-    return Record(
-        arch=Arch(key.space, tuple((name, choice) for name, choice in json.loads(found["genes"])), key.arch),
+def _read_row(row: tuple[Any, ...]) -> Record:
+    """One row of the view `flat` as a record."""
+    key = ScoreKey(*row[: len(KEY)])
+    columns = dict(zip(COLUMNS, row, strict=True))
+    genes = tuple((name, choice) for name, choice in json.loads(columns["genes"]))
+    request = ScoreRequest(
+        arch=Arch(key.space, genes, key.arch),
         measure=key.measure,
-        task=Task(dataset, tuple(shape), classes, loss, tuple(rest[0]) if rest else ()),
+        task=read_task_key(key.task),
         seed=key.seed,
-        value=found["value"],
-        error=error,
         data=key.data,
         init=key.init,
         dtype=key.dtype,
         device=key.device,
-        note=found["note"],
-        build_seconds=found["build_seconds"],
-        transfer_seconds=found["transfer_seconds"],
-        measure_seconds=found["measure_seconds"],
-        peak_bytes=found["peak_bytes"],
     )
+    return Record(
+        request=request,
+        value=columns["value"],
+        error=_read_failure(columns),
+        note=columns["note"],
+        build_seconds=columns["build_seconds"],
+        transfer_seconds=columns["transfer_seconds"],
+        measure_seconds=columns["measure_seconds"],
+        peak_bytes=columns["peak_bytes"],
+    )
+
+
+def _read_failure(columns: dict[str, Any]) -> Failure | None:
+    kind = columns["error"]
+    if kind is None:
+        return None
+    if kind not in FAILURE_KINDS:
+        raise sqlite3.DatabaseError(
+            f"it holds a failure of the unknown kind {kind!r}; "
+            "a newer version of untrained may have written it: update untrained, or choose another folder"
+        )
+    return Failure(kind, columns["detail"] or "", columns["trace"] or "")

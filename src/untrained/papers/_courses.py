@@ -24,7 +24,6 @@ from untrained.data._source import fingerprint
 from untrained.engine import Store
 from untrained.engine.executor import threads
 from untrained.engine.faults import attempt
-from untrained.engine.store import key_of
 from untrained.errors import Interrupted, Unscorable
 from untrained.papers._item import Effort
 from untrained.papers._sample import Scores
@@ -39,7 +38,7 @@ from untrained.strategies.drive import drive
 from untrained.strategies.search import Progress
 from untrained.strategies.sieve import Listed
 from untrained.studies._judge import column
-from untrained.types import Arch, Batch, Failure, Record, Task
+from untrained.types import Arch, Batch, Failure, Record, ScoreRequest, Task
 
 BATCH, EPOCHS, LOOKS = 128, 3, 4
 TENTH = 48 / 468  # of an epoch: the paper's 10 % are 48 batches
@@ -125,24 +124,28 @@ class _Trainer:
         for arch in archs:
             found: list[Record] = []
             for seed in self.seeds:
-                blank = Record(arch, "", self.task, seed, 0.0, data=data, device=torch.device(self.device).type)
-                blanks = [replace(blank, measure=self.measure(*key)) for key in MEASURED]
-                known = [record for b in blanks if (record := self.store.get(key_of(b)))]
-                if len(known) < len(blanks):
-                    known = self._trained(blanks)
+                device = torch.device(self.device).type
+                requests = [
+                    ScoreRequest(arch, self.measure(*key), self.task, seed, data=data, device=device)
+                    for key in MEASURED
+                ]
+                known = [record for request in requests if (record := self.store.get(request.key))]
+                if len(known) < len(requests):
+                    known = self._trained(requests)
                     self.store.add(known)
                     self.measured += 1
                 found += known
             yield found
 
-    def _trained(self, blanks: list[Record]) -> list[Record]:
+    def _trained(self, requests: list[ScoreRequest]) -> list[Record]:
         start = perf_counter()
         with threads(1):
-            found = attempt(self._course, blanks[0].arch, blanks[0].seed)
-        each = (perf_counter() - start) / len(blanks)
+            found = attempt(self._course, requests[0].arch, requests[0].seed)
+        each = (perf_counter() - start) / len(requests)
         if isinstance(found, Failure):
-            return [replace(blank, value=None, error=found, measure_seconds=each) for blank in blanks]
-        return [replace(b, value=value, measure_seconds=each) for b, value in zip(blanks, found, strict=True)]
+            return [Record(request, error=found, measure_seconds=each) for request in requests]
+        pairs = zip(requests, found, strict=True)
+        return [Record(request, value, measure_seconds=each) for request, value in pairs]
 
     def _course(self, arch: Arch, seed: int) -> list[float]:
         """Values in the order of `MEASURED`."""

@@ -21,7 +21,7 @@ from untrained.strategies.budget import Budget
 from untrained.strategies.drive import drive
 from untrained.strategies.hnas import HNAS
 from untrained.strategies.limits import Breach, Feasible
-from untrained.types import Arch, Failure, Record
+from untrained.types import Arch, Failure, Record, ScoreRequest
 
 RUNS, QUERIES = 10, 20
 VALIDATION = "cifar10_val_12"
@@ -67,8 +67,8 @@ class Ground:
         }
 
     def _record(self, arch: Arch, name: str, seed: int, value: float) -> Record:
-        known, task = np.isfinite(value), self.sample.source.task
-        return Record(arch, f"{name}@1", task, seed, *((value, None) if known else (None, Failure("missing"))))
+        request = ScoreRequest(arch, f"{name}@1", self.sample.source.task, seed)
+        return Record.of(request, value if np.isfinite(value) else Failure("missing"))
 
     def judge(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
         """The measured scores."""

@@ -14,7 +14,7 @@ import torch
 
 from untrained.engine.faults import attempt
 from untrained.engine.measure import usable
-from untrained.engine.store import Store, key_of
+from untrained.engine.store import Store
 from untrained.errors import Unscorable
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for
@@ -22,7 +22,7 @@ from untrained.spaces import Space
 from untrained.strategies.latency import Gauge, LatencyModel, Stopwatch
 from untrained.strategies.limits import Feasible, Limits, Pace, Size, pace
 from untrained.strategies.select import Ranking, rank
-from untrained.types import Arch, Failure, Record, Task
+from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
 LIMITS = tuple(field.name for field in fields(Limits))
 TOP = 10  # of the ranking whose latency is measured
@@ -51,8 +51,8 @@ class Clock:
         stopwatch = Stopwatch(self.device, runs=runs)
         measure = f"latency(batch={stopwatch.batch},threads={stopwatch.threads},runs={runs})@1"
         if (arch, measure) not in self.records:
-            blank = Record(arch, measure, self._task, 0, 0.0, device=torch.device(self.device).type)
-            self.records[arch, measure] = self._known(blank) or self._measured(blank, stopwatch)
+            request = ScoreRequest(arch, measure, self._task, 0, device=torch.device(self.device).type)
+            self.records[arch, measure] = self._known(request) or self._measured(request, stopwatch)
         return self.records[arch, measure]
 
     def seconds(self, arch: Arch) -> float:
@@ -61,16 +61,15 @@ class Clock:
             raise Unscorable("latency", str(record.error))
         return record.value
 
-    def _known(self, blank: Record) -> Record | None:
-        found = self.store.get(key_of(blank)) if self.store is not None else None
+    def _known(self, request: ScoreRequest) -> Record | None:
+        found = self.store.get(request.key) if self.store is not None else None
         return None if found is None or (found.error and found.error.passing) else found
 
-    def _measured(self, blank: Record, stopwatch: Stopwatch) -> Record:
+    def _measured(self, request: ScoreRequest, stopwatch: Stopwatch) -> Record:
         usable(self.device)
         start = perf_counter()
-        outcome = attempt(self._time, blank.arch, stopwatch)
-        value, error = (None, outcome) if isinstance(outcome, Failure) else (outcome, None)
-        record = replace(blank, value=value, error=error, measure_seconds=perf_counter() - start)
+        outcome = attempt(self._time, request.arch, stopwatch)
+        record = Record.of(request, outcome, measure_seconds=perf_counter() - start)
         if self.store is not None:
             self.store.add([record])
         return record

@@ -14,7 +14,7 @@ from untrained.benchmarks import Metric, Table, benchmarks_of, open_table
 from untrained.engine import Evaluator, Store
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
-from untrained.types import Arch, Failure, Record, Task
+from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
 FORMS = '--validate table:cifar10_val_12 or --validate "training(epochs=3,samples=1500)"'
 
@@ -97,5 +97,7 @@ class TableEvaluator:
     def _look_up(self, arch: Arch) -> Record:
         table, metric = self.known.table, self.known.metric
         value = table.value(arch, metric)
-        error = Failure("missing", f"not in the table of {table.name}") if value is None else None
-        return Record(arch, self.known.measure, self.task, self.seed, value, error)
+        request = ScoreRequest(arch, self.known.measure, self.task, self.seed)
+        if value is None:
+            return Record(request, error=Failure("missing", f"not in the table of {table.name}"))
+        return Record(request, value)
