@@ -1,18 +1,26 @@
 """The tables of a store, and how those of earlier versions become the present ones.
 
 An architecture and a setting are written once and named by number, so that a record takes some fifty bytes. The view
-`flat` is what everybody reads: one row a record, in words.
+`flat` is for people who look into the file by other means: one row per record, in words.
 """
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 
 VERSION = 2
+APPLICATION_ID = 0x756E7472  # "untr", in the header of every store; earlier versions did not write it
 SETTING = ("measure", "task", "data", "init", "dtype", "device", "seed")
 KEY = ("space", "arch", *SETTING)
 COSTS = ("build_seconds", "transfer_seconds", "measure_seconds", "peak_bytes")
 OUTCOME = ("value", "error", "detail", "trace", "note", *COSTS)
 COLUMNS = (*KEY, "genes", *OUTCOME)
 
+# What the view `flat` shows. Our own reading runs this text too: the view in a file may be anybody's.
+ROWS = f"""
+    SELECT {", ".join(COLUMNS)}, records.id AS place
+    FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id
+"""
 _TABLES = f"""
 CREATE TABLE archs (
     id INTEGER PRIMARY KEY, space TEXT NOT NULL, arch TEXT NOT NULL, genes TEXT NOT NULL, UNIQUE (space, arch)
@@ -28,9 +36,7 @@ CREATE TABLE records (
     CHECK ((value IS NULL) != (error IS NULL)),
     UNIQUE (arch_id, setting_id)
 );
-CREATE VIEW flat AS
-    SELECT {", ".join(COLUMNS)}, records.id AS place
-    FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id;
+CREATE VIEW flat AS {ROWS};
 """
 
 
@@ -56,3 +62,71 @@ def _from_1(db: sqlite3.Connection) -> None:
 
 
 STEPS = {0: _create, 1: _from_1}  # from each version to the present one
+
+
+def find_foreign_entry(db: sqlite3.Connection, version: int) -> str:
+    """Return the first table, view or trigger of a database that no store of this version has; empty where there is
+    none, and where a database is still empty."""
+    present = _describe_entries(db)
+    if not present:
+        return ""
+    expected = _describe_present_version() if version == VERSION else _EARLIER.get(version, {})
+    for name, (kind, columns) in sorted(present.items()):
+        if expected.get(name) != (kind, columns):
+            return f"a {kind} {name!r} that no store has"
+    for name, (kind, _) in expected.items():
+        if name not in present:
+            return f"no {kind} {name!r}"
+    return ""
+
+
+_Entries = dict[str, tuple[str, frozenset[str]]]
+
+
+def _describe_entries(db: sqlite3.Connection) -> _Entries:
+    """Return the kind and the columns of everything in a database, by name."""
+    entries = {}
+    found = db.execute("SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
+    for kind, name in found.fetchall():
+        columns = frozenset[str]()
+        if kind == "table":
+            columns = frozenset(row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", (name,)))
+        entries[name] = (kind, columns)
+    return entries
+
+
+@cache
+def _describe_present_version() -> _Entries:
+    with closing(sqlite3.connect(":memory:")) as db:
+        _create(db)
+        return _describe_entries(db)
+
+
+def _list_columns(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What stores of earlier versions hold; what is written here does not change when the present version does.
+_EARLIER: dict[int, _Entries] = {
+    1: {
+        "records": (
+            "table",
+            _list_columns(
+                "space arch measure task data init dtype device seed "
+                "genes value error detail build_seconds measure_seconds"
+            ),
+        )
+    },
+    2: {
+        "archs": ("table", _list_columns("id space arch genes")),
+        "settings": ("table", _list_columns("id measure task data init dtype device seed")),
+        "records": (
+            "table",
+            _list_columns(
+                "id arch_id setting_id value error detail trace note "
+                "build_seconds transfer_seconds measure_seconds peak_bytes"
+            ),
+        ),
+        "flat": ("view", frozenset()),
+    },
+}

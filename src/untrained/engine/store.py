@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from untrained.engine._schema import COLUMNS, KEY, OUTCOME, SETTING, STEPS, VERSION
+from untrained.engine import _database
+from untrained.engine._schema import COLUMNS, COSTS, KEY, OUTCOME, ROWS, SETTING
 from untrained.errors import UsageError
 from untrained.types import (
     FAILURE_KINDS,
@@ -26,9 +27,7 @@ from untrained.types import (
     read_task_key,
 )
 
-PATIENCE = 30.0  # seconds to wait for another writer
-
-_FLAT = f"SELECT {', '.join(COLUMNS)} FROM flat"
+_FLAT = f"SELECT {', '.join(COLUMNS)} FROM ({ROWS})"
 _ONE = f"{_FLAT} WHERE {' AND '.join(f'{column} = ?' for column in KEY)}"
 _PASSING = ", ".join(f"'{kind}'" for kind in PASSING)
 _INSERT = f"""
@@ -44,36 +43,24 @@ _key_columns = attrgetter(*KEY)
 class Store:
     """`store.add(records)`, `store.get(key)`, iteration over everything in order of writing."""
 
-    def __init__(self, path: str | Path, *, existing: bool = False) -> None:
-        """Open a store, or begin one unless it must exist already. One of an earlier version is brought up to date."""
+    def __init__(self, path: str | Path, *, existing: bool = False, read_only: bool = False) -> None:
+        """Open a store.
+
+        Args:
+            path: The SQLite file. Another program's database is refused and left as it is.
+            existing: Refuse a path where there is no store instead of beginning one.
+            read_only: Read the store as it is now. Neither the file nor its folder is changed, so both may be on a
+                read-only disk; a store of an earlier version is brought up to date in memory only.
+        """
         self.path = Path(path)
         if existing and not self.path.is_file():
             raise UsageError(f"there is no store at {self.path}; a run folder holds one called records.sqlite")
         with self._named("cannot be used as a store"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, timeout=PATIENCE)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
+            if read_only:
+                self._db = _database.open_for_reading(self.path)
+            else:
+                self._db = _database.open_for_writing(self.path)
         self._settings: dict[tuple[object, ...], int] = {}
-
-    def _prepare(self) -> None:
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version > VERSION:
-            raise UsageError(f"{self.path} has store version {version}; this program reads up to {VERSION}: update it")
-        if version < 0:
-            raise sqlite3.DatabaseError(f"malformed version {version}")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        if version < VERSION:
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                (version,) = self._db.execute("PRAGMA user_version").fetchone()
-                if version < VERSION:  # nobody else has done it meanwhile
-                    STEPS[version](self._db)
-                    self._db.execute(f"PRAGMA user_version = {VERSION}")
 
     def add(self, records: Iterable[Record]) -> None:
         """Write records, all or none. One that is already there stays as it is, unless only the machine had failed."""
@@ -145,7 +132,7 @@ def begun(path: Path) -> bool:
     """Whether a store is there and holds records."""
     if not path.exists():
         return False
-    with Store(path) as store:
+    with Store(path, read_only=True) as store:
         return len(store) > 0
 
 
@@ -168,13 +155,33 @@ def _outcome(record: Record) -> tuple[object, ...]:
 
 def _read(row: tuple[Any, ...]) -> Record:
     try:
+        _check_kinds(row)
         return _read_row(row)
     except (ValueError, TypeError) as error:
         raise sqlite3.DatabaseError(f"malformed record: {error}") from error
 
 
+# SQLite lets every column hold every kind of value, so that a damaged or foreign file may.
+_NUMBERS = ("value", *COSTS)
+_MAY_BE_NULL = ("value", "error", "detail", "trace", "peak_bytes")
+
+
+def _check_kinds(row: tuple[Any, ...]) -> None:
+    for name, content in zip(COLUMNS, row, strict=True):
+        if content is None and name in _MAY_BE_NULL:
+            continue
+        if name in _NUMBERS:
+            kinds: tuple[type, ...] = (float, int)
+        elif name == "seed":
+            kinds = (int,)
+        else:
+            kinds = (str,)
+        if not isinstance(content, kinds):
+            raise TypeError(f"{name} is of the kind {type(content).__name__}")
+
+
 def _read_row(row: tuple[Any, ...]) -> Record:
-    """One row of the view `flat` as a record."""
+    """One row in words as a record."""
     key = ScoreKey(*row[: len(KEY)])
     columns = dict(zip(COLUMNS, row, strict=True))
     genes = tuple((name, choice) for name, choice in json.loads(columns["genes"]))

@@ -14,13 +14,18 @@ from untrained.types import Record
 _AT_ONCE = 10_000  # records in memory
 
 
-def opened(where: str | Path) -> Store:
-    """The store of a run folder, of several the one that was written last, or the file itself; it must exist."""
+def open_store(where: str | Path, *, read_only: bool = True) -> Store:
+    """Open a store that exists.
+
+    Args:
+        where: The SQLite file, or a run folder. Of several stores in a folder, the one that was written last.
+        read_only: Leave the file and its folder as they are.
+    """
     path = Path(where)
     if path.is_dir():  # a calibration has one for each version of a user's space
         found = sorted(path.glob("records*.sqlite"), key=lambda file: file.stat().st_mtime)
         path = found[-1] if found else path / "records.sqlite"
-    return Store(path, existing=True)
+    return Store(path, existing=True, read_only=read_only)
 
 
 def info(where: str | Path) -> dict[str, Any]:
@@ -28,7 +33,7 @@ def info(where: str | Path) -> dict[str, Any]:
     archs: set[str] = set()
     measures: Counter[str] = Counter()
     failures: Counter[str] = Counter()
-    with opened(where) as store:
+    with open_store(where) as store:
         for record in store:
             archs.add(f"{record.arch.space} {record.arch}")
             measures[record.measure] += 1
@@ -51,7 +56,7 @@ def export(where: str | Path, out: str | Path) -> int:
     path, written = Path(out), 0
     if path.suffix not in (".parquet", ".csv"):
         raise UsageError(f"{out} says no format; end it in .parquet or .csv")
-    with opened(where) as store:
+    with open_store(where) as store:
         schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _TYPES.items()])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,10 +72,10 @@ def export(where: str | Path, out: str | Path) -> int:
 
 def merge(into: str | Path, others: Sequence[str | Path]) -> int:
     """Add what other stores know and this one does not; how many records that is. The others are left as they are."""
-    with opened(into) as store:
+    with open_store(into, read_only=False) as store:
         before = len(store)
         for other in others:
-            with opened(other) as source:
+            with open_store(other) as source:
                 if source.path.resolve() == store.path.resolve():
                     raise UsageError(f"{other} is the store to merge into; name another one")
                 for records in _batches(source):

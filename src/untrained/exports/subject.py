@@ -136,7 +136,7 @@ def _schema(folder: Path) -> Schema | None:
 
 def _standing(run: Run, arch: Arch) -> Standing | None:
     """Its place in the ranking of a run."""
-    with Store(run.store) as store:
+    with Store(run.store, read_only=True) as store:
         standings = ranking_of(run, list(store)).standings
     return next((standing for standing in standings if standing.arch == arch), None)
 

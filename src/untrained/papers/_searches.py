@@ -101,7 +101,7 @@ def found(hunt: Hunt, effort: Effort) -> Found | None:
     if run.ended not in _DONE or run.budget != hunt.budget:
         return None
     arch = winner(folder)
-    with Store(run.store) as store:
+    with Store(run.store, read_only=True) as store:
         records = list(store)
     measured = {r.proxy: r.value for r in records if r.arch == arch and r.value is not None}
     judged = len({r.arch for r in records if r.measure == run.measure})

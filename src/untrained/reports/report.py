@@ -55,7 +55,7 @@ def outcome(folder: str | Path) -> dict[str, Any]:
     known, found = _trained(folder), dict[str, Any]()
     if Path(folder, "run.json").is_file():
         run, said = Run.read(folder), Confirmation.read(folder)
-        with Store(run.store) as store:
+        with Store(run.store, read_only=True) as store:
             standings = ranking_of(run, list(store)).standings
         best = said.winner if said else str(standings[0].arch) if standings else None
         found = {"best": best, "confirmed": said and asdict(said), "trained": None, "weights": None}
@@ -72,7 +72,7 @@ def _search_page(folder: str | Path) -> str:
     run = Run.read(folder)
     believed = {"trace": tuple(_trace.read(folder)), "belief": _trace.belief(folder)}
     later = {**believed, "confirmed": Confirmation.read(folder), "trained": _trained(folder)}
-    with Store(run.store) as store:
+    with Store(run.store, read_only=True) as store:
         return render(replace(summarise(run, list(store)), **later))  # type: ignore[arg-type]
 
 

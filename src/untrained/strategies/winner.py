@@ -28,7 +28,7 @@ def winner(folder: str | Path) -> Arch:
         space = load_space(run.settings.space)
         with reading_study(confirmed) as facts:
             return space.parse(facts["winner"])
-    with Store(run.store) as store:
+    with Store(run.store, read_only=True) as store:
         standings = ranking_of(run, list(store)).standings
     if not standings:
         raise UsageError(f"{folder} has no winner: nothing in it has a score; its report says why")
