@@ -370,8 +370,7 @@ def test_every_proxy_scores_a_click_model_or_says_why_not():
     for name in NAMES:
         if name in bending:
             assert said[name] == (
-                "unsupported: a single output moves on a line, which cannot bend: dextr needs two outputs, "
-                "sigeo and zico do with one"
+                "unsupported: one output moves on a line without curvature: use sigeo or zico, or two outputs"
             )
         elif isinstance(said[name], str):
             assert said[name].startswith(REASONS[name]["nasrec"])

@@ -179,7 +179,9 @@ def test_zen_multiplies_back_what_norms_divide_away(variant):
     """Torch's own batch norm tells both: what it divides by, and its running variance after the two inputs."""
     model, x = norm_net(), images(8)
     there = x + 0.01 * images(8).flip(0)
-    ours = amplification(Probe(model, Batch(x, x)).on(x), Probe(model, Batch(x, x)).on(there), variant)
+    ours = amplification(
+        Probe(model, Batch(x, x)).with_inputs(x), Probe(model, Batch(x, x)).with_inputs(there), variant
+    )
     trunk = model[:5].train()
     with torch.no_grad():
         first, here = model[0](x), trunk(x)
@@ -317,7 +319,7 @@ def test_harmonic_mean_is_high_where_both_are():
     layer, x = nn.Linear(5, 3), torch.randn(2, 5)
     assert score("harmonic_mean(a=params,b=flops)", layer, x) == pytest.approx(2 * 18 * 15 / (18 + 15))
     assert score("harmonic_mean(a=flops,b=flops)", layer, x) == pytest.approx(15)
-    with pytest.raises(UsageError, match="more is better"):
+    with pytest.raises(UsageError, match="higher is better"):
         score("harmonic_mean(a=params,b=ntk_condition)", layer, x)
     with pytest.raises(Unscorable, match="positive"):
         score("harmonic_mean(a=params,b=depth)", nn.Sequential(nn.Flatten(), nn.PReLU()), x)

@@ -17,7 +17,7 @@ from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.proxies import load_proxy
-from untrained.proxies.pruning import gradients
+from untrained.proxies.pruning import weight_gradients
 from untrained.spaces import load_space
 from untrained.types import Batch
 
@@ -182,7 +182,7 @@ def test_of_nasbench201_the_fisher_rao_norm_sees_three_layers_that_all_architect
         model = space.build(arch, space.task).double()
     batch = Batch(torch.randn(8, 3, 32, 32, generator=draw, dtype=torch.float64), torch.arange(8))
     probe = Probe(model, batch)
-    products = {name: float((probe.weights[name] * g).sum()) for name, g in gradients(probe).items()}
+    products = {name: float((probe.weights[name] * g).sum()) for name, g in weight_gradients(probe).items()}
     assert len(products) == 1 + 3 * 3 + 2 * 3 + 1  # stem, three cells, two residual blocks, classifier
     seen = [name for name, product in products.items() if abs(product) > 1e-4]
     assert seen == ["cells.1.downsample.1.weight", "cells.3.downsample.1.weight", "classifier.weight"]

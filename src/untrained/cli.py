@@ -185,7 +185,7 @@ def score(
     from untrained._terminal import show_records
     from untrained._terminal_export import show_ranked
     from untrained.engine.score import require_reading
-    from untrained.proxies import named
+    from untrained.proxies import parse_proxy_names
     from untrained.strategies.select import rows
 
     sides = shape(input_shape) if input_shape else None
@@ -195,8 +195,8 @@ def score(
     with stdout_kept(as_json):
         if sides and len(what) == 1 and not rank:
             require_reading(what[0], sides, space)
-        ranked = studies.rank(what, named(proxy), seen, **options) if rank else None
-        records = ranked.records if ranked else engine.score(what, named(proxy), seen, **options)
+        ranked = studies.rank(what, parse_proxy_names(proxy), seen, **options) if rank else None
+        records = ranked.records if ranked else engine.score(what, parse_proxy_names(proxy), seen, **options)
     if ranked:
         if ranked.caution:
             typer.echo(f"careful: {ranked.caution}", err=True)

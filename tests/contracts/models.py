@@ -189,7 +189,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 # ------------------------------------------------------------------------------------------------------ without a score
 
 
-_NO_ATTENTION = "unsupported: dss is for transformers: no attention was found"
+_NO_ATTENTION = "unsupported: dss is for transformers: the network has no attention"
 _SAME_CODE = "singular: two samples have the same code"  # of few neurons
 _PARTS = "unsupported: a harmonic mean needs positive parts: zen is "
 _DEPENDENT = "singular: the tangent kernel is singular: some samples have dependent gradients"

@@ -157,7 +157,7 @@ def test_equal_samples_have_no_kernel_of_full_rank_and_no_codes_of_their_own():
 
 @pytest.mark.parametrize("name", [name for name, proxy in PROXIES.items() if proxy.parts])
 def test_a_score_among_candidates_is_no_score_of_one(name):
-    with pytest.raises(UsageError, match="compares candidates"):
+    with pytest.raises(UsageError, match="ranks candidates"):
         load_proxy(name)(Probe(made("cnn"), batch_of("cnn")))
     assert set(PROXIES[name].parts) <= set(NAMES)
 

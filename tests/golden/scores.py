@@ -123,7 +123,7 @@ def attempt(function: Callable[..., Any], *args: Any) -> Score:
 def _with_the_authors_randomness(probe: Probe) -> dict[str, Score]:
     """Zen with given weights and inputs; AZ-NAS with the signs that the golden file prescribes."""
     x = inputs()["x"]
-    moved = probe.on(x[:16] + 0.01 * x[16:32])
+    moved = probe.with_inputs(x[:16] + 0.01 * x[16:32])
     with probe.watching():
         probe.__dict__["blocks"] = block_pass(forward(probe.model, probe._network, x[:16]).trunk, GoldenSigns())
     views = ("expressivity", "progressivity", "trainability")

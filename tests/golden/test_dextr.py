@@ -42,7 +42,7 @@ def moved(how: Callable[..., Motion], probe: Probe, circle: tuple[Tensor, Tensor
 def test_the_sum_of_inverse_conditions_is_the_authors(text, metrics):
     probe = Probe(NetworkF(text), one_image())
     assert sum(f.calls for f in probe.features) == metrics["F.dextr.script_n_hook_calls"]
-    A = dextr.conditions(probe, "published")  # a number for disconnected networks too, as theirs
+    A = dextr.log_conditions(probe, "published")  # a number for disconnected networks too, as theirs
     assert pytest.approx(log1p(metrics["F.dextr.script_sum_inv_cond"]), rel=1e-3) == A
 
 
@@ -74,7 +74,7 @@ def test_on_our_network_both_halves_agree_with_independent_computations(text, me
     batch = Batch(inputs()["x"][:1].double(), inputs()["y"][:1])
     probe = Probe(model, batch)
     ratios = svd_ratios(model, batch.inputs)
-    assert dextr.conditions(probe, "published") == pytest.approx(log1p(sum(ratios)), rel=1e-6)
+    assert dextr.log_conditions(probe, "published") == pytest.approx(log1p(sum(ratios)), rel=1e-6)
     u1, u2 = (u.double() for u in golden_plane(32))
     some = [0, 4, 9]
     v, a = reverse_over_reverse(model, u1, u2, some)

@@ -48,7 +48,7 @@ def test_a_function_is_read_once_by_the_signs_of_what_enters_it(function):
     (code,) = codes(Net(lambda net, x: function(x * 1)), data)
     assert torch.equal(code.signs, data.inputs > 0)
     assert not code.images
-    assert code.named == 0
+    assert code.relu_modules == 0
 
 
 def test_calls_come_in_order_and_their_inputs_before_they_are_overwritten():
@@ -126,7 +126,7 @@ class FunctionalReLU(nn.Module):
     ],
 )
 def test_modules_named_after_a_relu_that_take_the_same_input_are_counted(model, named):
-    assert [code.named for code in codes(model.double(), batch(*FLAT))] == named
+    assert [code.relu_modules for code in codes(model.double(), batch(*FLAT))] == named
 
 
 def test_in_nasbench201_the_relu_of_an_edge_is_counted_twice_and_the_last_once():
@@ -135,7 +135,7 @@ def test_in_nasbench201_the_relu_of_an_edge_is_counted_twice_and_the_last_once()
     conv = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|none~1|none~2|"
     found = codes(space.build(space.parse(conv)), batch_32())
     edges, blocks = 3 * 2, 2 * 2
-    assert sorted(code.named for code in found) == [1] + [2] * (edges + blocks)
+    assert sorted(code.relu_modules for code in found) == [1] + [2] * (edges + blocks)
 
 
 def batch_32() -> Batch:

@@ -183,10 +183,12 @@ def test_weights_are_those_of_convolutions_linear_layers_and_projections():
         Probe(nn.LayerNorm(6), DATA).weights  # noqa: B018
 
 
-def test_reinitialised_is_a_copy_with_gaussian_weights_and_no_biases():
+def test_with_gaussian_weights_is_a_copy_with_gaussian_weights_and_no_biases():
     model = made(nn.Sequential(nn.Conv2d(3, 40, 3), nn.BatchNorm2d(40), nn.Flatten(), nn.Linear(1000, 3)))
     before = {name: p.clone() for name, p in model.state_dict().items()}
-    copies = [Probe(model, DATA, seed=3).reinitialised(torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+    copies = [
+        Probe(model, DATA, seed=3).with_gaussian_weights(torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    ]
     for name, p in model.state_dict().items():
         assert torch.equal(p, before[name])
     first, same, other = (copy.model for copy in copies)
@@ -204,7 +206,7 @@ def test_reinitialised_is_a_copy_with_gaussian_weights_and_no_biases():
 
 def test_the_biases_of_attention_are_reinitialised_too():
     layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
-    copy = Probe(made(layer), batch(4, 4, 6)).reinitialised(torch.Generator().manual_seed(0)).model
+    copy = Probe(made(layer), batch(4, 4, 6)).with_gaussian_weights(torch.Generator().manual_seed(0)).model
     assert not copy.self_attn.in_proj_bias.any()
     assert not copy.self_attn.out_proj.bias.any()
     assert copy.norm1.bias.any()
@@ -212,7 +214,7 @@ def test_the_biases_of_attention_are_reinitialised_too():
 
 def test_a_probe_on_other_inputs_has_the_same_network():
     model = made(nn.Linear(6, 3))
-    probe = Probe(model, batch(*FLAT), seed=5).on(torch.zeros(2, 6, dtype=torch.float64))
+    probe = Probe(model, batch(*FLAT), seed=5).with_inputs(torch.zeros(2, 6, dtype=torch.float64))
     assert (probe.model, probe.seed) == (model, 5)
     torch.testing.assert_close(probe.outputs, model.bias.detach().expand(2, 3))
 

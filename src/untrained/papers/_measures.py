@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from untrained.probe import Probe
-from untrained.probe.features import by_shape
+from untrained.probe.features import map_by_shape
 from untrained.probe.layers import layer_parameters
 from untrained.proxies import PROXIES, proxy
 
@@ -27,7 +27,7 @@ def large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -
     """
     calls = [feature.leaf_calls if which == "leaves" else feature.calls for feature in probe.features]
     times = torch.tensor(calls, dtype=torch.float64)
-    sigma = by_shape([feature.matrix() for feature in probe.features], _largest)
+    sigma = map_by_shape([feature.matrix() for feature in probe.features], _largest)
     return float((sigma >= 1).double() @ times / times.sum())
 
 
@@ -66,7 +66,7 @@ def circle(probe: Probe, points: int = 64) -> torch.Tensor:
     shape = (*probe.batch.inputs.shape[1:2], 64, 64)
     u1, u2 = probe.plane(shape)
     angle = torch.arange(points).to(u1).reshape(-1, 1, 1, 1) * (2 * torch.pi / points)
-    outputs = probe.on(u1 * angle.cos() + u2 * angle.sin()).outputs.double().flatten(1).cpu()
+    outputs = probe.with_inputs(u1 * angle.cos() + u2 * angle.sin()).outputs.double().flatten(1).cpu()
     centred = outputs - outputs.mean(0)
     axes: torch.Tensor = torch.linalg.svd(centred, full_matrices=False).Vh[:3]
     return centred @ axes.T

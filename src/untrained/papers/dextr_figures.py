@@ -16,7 +16,7 @@ from untrained.papers._lines import line
 from untrained.papers._sample import Place, Sample, Scores, look
 from untrained.papers.dextr import NB201, NB301, OURS, PAPER, TABLES, TRANSNAS
 from untrained.probe import Probe
-from untrained.proxies.meco import counted
+from untrained.proxies.meco import count_features
 from untrained.spaces import load_space
 
 VALIDATED = Place("NB201-cf10", metric="cifar10_val_200")
@@ -124,7 +124,7 @@ def figure_3(effort: Effort) -> Findings:
     lines, curves = [], []
     for k, reached in enumerate(sample.truth.values):
         probe = probed(effort, sample, k)
-        features = [feature for feature, _ in counted(probe, "default") if feature.matrix().shape[1] > 1]
+        features = [feature for feature, _ in count_features(probe, "default") if feature.matrix().shape[1] > 1]
         r = probe.inverse_conditions(features).tolist()
         name = f"{reached:.1f} %"
         lines.append(Line(f"network with {name}, mean over {len(r)} layers", None, float(np.mean(r))))

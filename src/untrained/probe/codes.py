@@ -31,7 +31,7 @@ class Code:
 
     signs: Tensor
     images: bool  # whether the pre-activation was a feature map, (samples, channels, height, width)
-    named: int = 0  # how many enclosing modules carry ReLU in the name of their class and take the same input
+    relu_modules: int = 0  # how many enclosing modules carry ReLU in the name of their class and take the same input
 
     @cached_property
     def agreement(self) -> Tensor:
@@ -49,7 +49,7 @@ class Codes(TorchFunctionMode):
     def __init__(self, lasting: bool = False) -> None:
         super().__init__()
         self._lasting = lasting
-        self._found: list[tuple[Tensor, int, int]] = []  # signs or what has them, its version then, `named`
+        self._found: list[tuple[Tensor, int, int]] = []  # signs or what has them, its version then, `relu_modules`
         self._entered: list[Tensor] = []  # inputs of modules whose class is called after a ReLU
 
     @contextmanager
@@ -72,7 +72,7 @@ class Codes(TorchFunctionMode):
         """The codes; None where what would tell them was overwritten."""
         if any(kept._version != version for kept, version, _ in self._found):
             return None
-        return tuple(Code(_signs(kept), kept.ndim == 4, named) for kept, _, named in self._found)
+        return tuple(Code(_signs(kept), kept.ndim == 4, relu_modules) for kept, _, relu_modules in self._found)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -81,19 +81,19 @@ class Codes(TorchFunctionMode):
         if func not in NONLINEARITIES:
             return func(*args, **kwargs)
         before = args[0] if args else kwargs["input"]
-        named = sum(entered is before for entered in self._entered)
+        relu_modules = sum(entered is before for entered in self._entered)
         self._entered.clear()
         if not (self._lasting and func in _RELU):
-            self._keep(before, named)
+            self._keep(before, relu_modules)
         out = func(*args, **kwargs)
         if self._lasting and func in _RELU:
-            self._keep(out, named)
+            self._keep(out, relu_modules)
         return out
 
-    def _keep(self, tensor: Tensor, named: int) -> None:
+    def _keep(self, tensor: Tensor, relu_modules: int) -> None:
         with torch._C.DisableTorchFunction():
             kept = tensor.detach() if self._lasting else tensor.detach() > 0
-            self._found.append((kept, kept._version, named))
+            self._found.append((kept, kept._version, relu_modules))
 
 
 def _signs(kept: Tensor) -> Tensor:

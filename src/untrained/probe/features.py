@@ -115,12 +115,12 @@ def ratios(features: Sequence[Feature]) -> Tensor:
     Equal shapes go together: the extreme eigenvalues of the float64 Gram matrices (the smaller side), whose square
     roots are the singular values. Squaring costs half the digits, which still leaves the ratio good to 1e-8.
     """
-    return by_shape([feature.matrix() for feature in features], _inverse_condition)
+    return map_by_shape([feature.matrix() for feature in features], _inverse_condition)
 
 
 def stacked_ratios(stacks: Sequence[Tensor]) -> Tensor:
     """The same for stacks of matrices, (k, m, n) each: as many ratios as there are matrices, in order."""
-    return _by_shape(stacks, _inverse_condition)
+    return _map_stacks_by_shape(stacks, _inverse_condition)
 
 
 def matrices(samples: Tensor) -> Tensor:
@@ -128,12 +128,12 @@ def matrices(samples: Tensor) -> Tensor:
     return samples.reshape(len(samples), samples.shape[1] if samples.ndim > 1 else 1, -1)
 
 
-def by_shape(matrices: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
+def map_by_shape(matrices: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
     """`function` of stacks of equal shape, (k, m, n) -> (k,) in float64: one number a matrix, on the CPU."""
-    return _by_shape([matrix[None] for matrix in matrices], function)
+    return _map_stacks_by_shape([matrix[None] for matrix in matrices], function)
 
 
-def _by_shape(stacks: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
+def _map_stacks_by_shape(stacks: Sequence[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
     starts = list(accumulate(map(len, stacks), initial=0))
     numbers = torch.zeros(starts[-1], dtype=torch.float64)
     groups: dict[torch.Size, list[int]] = {}

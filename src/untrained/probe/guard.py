@@ -26,7 +26,7 @@ _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, 
 
 
 @dataclass(frozen=True)
-class Variance:
+class NormVariance:
     """What a batch norm divides by: the variance of each channel (biased), and over how many entries it was taken."""
 
     channels: torch.Tensor
@@ -36,7 +36,7 @@ class Variance:
 class Scoring(TorchFunctionMode):
     """Batch norm on batch statistics, dropout off; everything else as written. `heard` collects the variances."""
 
-    def __init__(self, heard: "list[Variance] | None" = None) -> None:
+    def __init__(self, heard: "list[NormVariance] | None" = None) -> None:
         super().__init__()
         self.heard = heard
 
@@ -48,7 +48,7 @@ class Scoring(TorchFunctionMode):
             args, kwargs = on_batch(norm_call(*args, **kwargs)), {}
             if self.heard is not None:
                 rows = args[0].movedim(1, 0).flatten(1)
-                self.heard.append(Variance(rows.var(1, unbiased=False), rows.shape[1]))
+                self.heard.append(NormVariance(rows.var(1, unbiased=False), rows.shape[1]))
         elif func is F.embedding:
             args, kwargs = _on_copy(*args, **kwargs), {}
         elif func in _DROPOUTS:
@@ -109,7 +109,7 @@ def _on_copy(
 
 @contextmanager
 def watching(
-    model: nn.Module, seed: int = 0, heard: "list[Variance] | None" = None, scoring: Scoring | None = None
+    model: nn.Module, seed: int = 0, heard: "list[NormVariance] | None" = None, scoring: Scoring | None = None
 ) -> Iterator[dict[nn.Module, str]]:
     """Look at `model` as scoring does, or as a kind of `scoring` that does more; see the module's docstring. Answers
     with its modules and their names."""

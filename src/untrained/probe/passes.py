@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from untrained.errors import Unscorable
 from untrained.probe.features import Capture, Feature, inverse_conditions
-from untrained.probe.guard import Variance, watching
+from untrained.probe.guard import NormVariance, watching
 from untrained.rng import seed_for, torch_generator
 from untrained.types import Batch
 
@@ -64,7 +64,7 @@ class Passes:
             capture = self._capture(keep_copies=True)
         return capture.features
 
-    def _capture(self, keep_copies: bool, heard: list[Variance] | None = None) -> Capture:
+    def _capture(self, keep_copies: bool, heard: list[NormVariance] | None = None) -> Capture:
         capture = Capture(keep_copies)
         with torch.no_grad(), watching(self.model, seed_for("forward", self.seed), heard), capture.on(self.model):
             self.__dict__["outputs"] = self._network(self._inputs())
@@ -80,9 +80,9 @@ class Passes:
         return hidden[-1] if hidden else self.outputs
 
     @cached_property
-    def norm_variances(self) -> tuple[Variance, ...]:
+    def norm_variances(self) -> tuple[NormVariance, ...]:
         """What each batch norm divides by, in call order. Features are met on the way."""
-        heard: list[Variance] = []
+        heard: list[NormVariance] = []
         capture = self._capture(False, heard)
         if not capture.overwritten:
             self.__dict__.setdefault("features", capture.features)

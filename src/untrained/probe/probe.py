@@ -101,11 +101,11 @@ class Probe(Passes):
         whole = self._whole() or self
         return [whole, *whole._views.values()]
 
-    def on(self, inputs: Tensor) -> "Probe":
+    def with_inputs(self, inputs: Tensor) -> "Probe":
         """The same network on other inputs, without targets."""
         return Probe(self.model, Batch(inputs, inputs.new_zeros(len(inputs)).long()), seed=self.seed)
 
-    def reinitialised(self, draw: torch.Generator) -> "Probe":
+    def with_gaussian_weights(self, draw: torch.Generator) -> "Probe":
         """A copy of the network with weights of convolutions and linear layers from N(0, 1), biases 0."""
         model = deepcopy(self.model)
         with torch.no_grad():

@@ -1,13 +1,18 @@
-"""The proxies, one file per paper or idea; `load_proxy` is the door.
+"""All proxies, one file per paper or idea. `load_proxy` turns a name into a proxy.
 
-dextr   dextr(variant=published)   naswot(samples=128)   ./mine.py:my_proxy
+Names look like this:
+
+    dextr
+    dextr(variant=published)
+    naswot(samples=128)
+    ./mine.py:my_proxy
 """
 
 from dataclasses import replace
 
 from untrained._load import code_of, files_of, loaded, parse_call
 from untrained._load import split_names as split_names
-from untrained.proxies import (  # noqa: F401 - they register themselves
+from untrained.proxies import (  # noqa: F401 - importing a module registers its proxies
     aznas,
     combined,
     dextr,
@@ -31,16 +36,47 @@ from untrained.proxies._proxy import Proxy as Proxy
 from untrained.proxies._proxy import proxy as proxy
 
 
-def named(text: str) -> list[str]:
-    """The names in `dextr,params`; all that judge a network by itself for `all`."""
-    return [name for name, p in PROXIES.items() if not p.parts] if text.strip() == "all" else split_names(text)
+def parse_proxy_names(text: str) -> list[str]:
+    """Split a comma-separated list of proxy names.
+
+    Args:
+        text: Names as in `dextr,params`, or `all`.
+
+    Returns:
+        The names. For `all`, every registered proxy that scores a single network; aggregates,
+        which compare several candidates, are left out.
+    """
+    if text.strip() != "all":
+        return split_names(text)
+    names = []
+    for name, member in PROXIES.items():
+        if not member.parts:
+            names.append(name)
+    return names
 
 
 def load_proxy(name: "str | Proxy") -> Proxy:
-    """The proxy that `name` means, with its options set."""
+    """Load a proxy by name and set the options that the name contains.
+
+    Args:
+        name: A registered name, a `file.py:function`, either with options in brackets; or a proxy,
+            which is returned as it is.
+
+    Returns:
+        The proxy with its options set.
+
+    Raises:
+        UsageError: If there is no such proxy or no such option.
+    """
     if isinstance(name, Proxy):
         return name
-    found, options = loaded(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
-    if code := code_of(files_of(parse_call(name)[0])):
-        found = replace(found, code=code)
-    return found.configured(**options) if options else found
+    member, options = loaded(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
+    # A proxy from a user's file carries a fingerprint of that file, so that scores of an edited
+    # proxy are not mistaken for scores of the old one.
+    base, _ = parse_call(name)
+    fingerprint = code_of(files_of(base))
+    if fingerprint:
+        member = replace(member, code=fingerprint)
+    if options:
+        member = member.configured(**options)
+    return member

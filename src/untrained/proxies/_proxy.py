@@ -1,6 +1,7 @@
-"""What a proxy is: a function `(Probe) -> float` that reads like its equation, with its facts beside it.
+"""What a proxy is: a function `(Probe) -> float` that reads like its equation, and facts about it.
 
-A proxy knows nothing of architectures, data or devices; the Probe measures, the proxy only combines.
+A proxy does not depend on architectures, data or devices. The Probe measures; the proxy combines
+the measurements.
 """
 
 from collections.abc import Callable
@@ -21,52 +22,89 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Proxy:
-    """A scoring function and the facts a user needs before trusting it.
+    """A scoring function and the facts that a user needs before trusting it.
 
-    The function's docstring tells the rest: what it is in one line, its formula (the indented lines), and where the
-    paper and the authors' code differ.
+    The docstring of the function provides the rest: a summary (first line), the formula (indented
+    lines) and notes on where the paper and the authors' code differ (all other lines).
+
+    Attributes:
+        name: Public name, the name of the function.
+        function: Computes the score, `(probe, **options) -> float`.
+        paper: Where the proxy comes from.
+        higher_is_better: Whether a larger score means a better network.
+        measures: What the score tells about a network: expressivity, trainability, generalisation
+            or size; several are separated by commas.
+        needs: What it needs besides the network: any of "data", "labels", "gradients".
+        samples: Number of samples that it looks at.
+        version: Increased when the formula changes.
+        cost: Multiply-adds in units of one forward pass of those samples. A backward pass is two.
+        layers: What a network must contain for the score to be meaningful.
+        averages: Whether the score is a mean over samples, so that fewer samples estimate the same
+            number.
+        options: Keyword arguments that differ from the function's defaults.
+        parts: For an aggregate, the proxies whose ranks among candidates it combines.
+        code: Fingerprint of the user's file that the proxy comes from.
+        default_samples: Number of samples before `samples` was changed.
     """
 
     name: str
     function: Callable[..., float]
     paper: str
     higher_is_better: bool
-    measures: str  # expressivity, trainability, generalisation, size
-    needs: tuple[str, ...]  # of: data, labels, gradients
-    samples: int  # how many samples it looks at
+    measures: str
+    needs: tuple[str, ...]
+    samples: int
     version: int
-    cost: float = 1  # multiply-adds, in forward passes of those samples (a backward pass is two)
-    layers: str = ANY  # what a network must have for it to mean something
-    averages: bool = False  # a mean over samples: fewer of them estimate the same number
+    cost: float = 1
+    layers: str = ANY
+    averages: bool = False
     options: tuple[tuple[str, Any], ...] = ()
-    parts: tuple[str, ...] = ()  # of an aggregate: the proxies whose ranks among candidates it combines
-    code: str = ""  # a fingerprint of the user's file that it comes from
-    usual: int | None = field(default=None, compare=False)  # how many samples it looks at unless asked otherwise
+    parts: tuple[str, ...] = ()
+    code: str = ""
+    default_samples: int | None = field(default=None, compare=False)
 
     def __call__(self, probe: Probe) -> float:
-        """The score on the first `samples` of the probe's batch. A network cut off from its input is told apart from
-        any other that has no score."""
-        if self.parts:
-            raise UsageError(f"{self.name} compares candidates by {', '.join(self.parts)}; one alone has no such score")
-        probe = probe.first(self.samples)
-        key = self.function, self.label
-        if key not in probe.scores:
-            probe.scores[key] = self._score(probe)
-        return probe.scores[key]
+        """Compute the score on the first `samples` samples of the probe's batch.
 
-    def _score(self, probe: Probe) -> float:
+        Args:
+            probe: The network and the batch.
+
+        Returns:
+            The score. It is remembered by the probe, so a second call costs nothing.
+
+        Raises:
+            Unscorable: If the network has no score. A network whose output does not depend on its
+                input is reported as `disconnected`, whatever else went wrong.
+            UsageError: If this is an aggregate, which has no score for a single network.
+        """
+        if self.parts:
+            parts = ", ".join(self.parts)
+            raise UsageError(f"{self.name} ranks candidates by {parts}; one network has no rank")
+        view = probe.first(self.samples)
+        key = (self.function, self.label)
+        if key not in view.scores:
+            view.scores[key] = self._compute_score(view)
+        return view.scores[key]
+
+    def _compute_score(self, probe: Probe) -> float:
         try:
             value = self.function(probe, **dict(self.options))
-        except (Unscorable, torch.linalg.LinAlgError) as reason:  # type: ignore[attr-defined]
-            kind = getattr(reason, "kind", "")
-            if kind != "unsupported":
-                self._look_closer(probe, kind)
+        except Unscorable as error:
+            # A missing rule says nothing about the network itself; any other failure may have a
+            # deeper cause.
+            if error.kind != "unsupported":
+                self._raise_deeper_cause(probe, error.kind)
+            raise
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            self._raise_deeper_cause(probe, "")
             raise
         self._require_connected(probe)
-        return float(value.detach() if isinstance(value, Tensor) else value)
+        if isinstance(value, Tensor):
+            value = value.detach()
+        return float(value)
 
-    def _look_closer(self, probe: Probe, kind: str) -> None:
-        """Raise what is behind a failure, where that is of another kind: NaNs, or no path from input to output."""
+    def _raise_deeper_cause(self, probe: Probe, kind: str) -> None:
+        """Raise the cause behind a failure if it is of another kind: NaNs, or a cut-off input."""
         try:
             self._require_connected(probe)
         except Unscorable as cause:
@@ -78,58 +116,95 @@ class Proxy:
             probe.require_connected()
 
     def configured(self, **options: Any) -> "Proxy":
-        """The same proxy with other keyword arguments, such as `variant="published"`; every proxy takes `samples`."""
+        """Return the same proxy with other options.
+
+        Args:
+            **options: Keyword arguments of the function, such as `variant="published"`, and
+                `samples`, which every proxy accepts.
+
+        Raises:
+            UsageError: If an option or its value is unknown.
+        """
         samples = options.pop("samples", self.samples)
         for option, value in options.items():
-            if option not in self.choices:
-                known = [*self.choices, "samples"]
-                raise unknown(f"option of {self.name}", option, known)
-            allowed = self.choices[option]
-            if allowed and value not in allowed:
-                raise UsageError(f"{self.name} has no {option} {value!r}; there are: {', '.join(map(str, allowed))}")
+            self._check_option(option, value)
         if not isinstance(samples, int) or samples < 1:
-            raise UsageError(f"{self.name}(samples={samples}): the number of samples is a whole number from 1 up")
-        chosen = {**dict(self.options), **options}
-        return replace(self, options=tuple(sorted(chosen.items())), samples=samples, usual=self.usual or self.samples)
+            raise UsageError(f"{self.name}(samples={samples}): samples is an integer from 1 up")
+        merged = {**dict(self.options), **options}
+        return replace(
+            self,
+            options=tuple(sorted(merged.items())),
+            samples=samples,
+            default_samples=self.default_samples or self.samples,
+        )
+
+    def _check_option(self, option: str, value: object) -> None:
+        choices = self.choices
+        if option not in choices:
+            raise unknown(f"option of {self.name}", option, [*choices, "samples"])
+        allowed = choices[option]
+        if allowed and value not in allowed:
+            listing = ", ".join(map(str, allowed))
+            raise UsageError(f"{self.name} has no {option} {value!r}; choose from: {listing}")
 
     @property
     def choices(self) -> dict[str, tuple[Any, ...]]:
-        """The function's options and what each may be; empty where any value goes."""
+        """Options of the function and their allowed values; empty if any value is allowed."""
         hints = get_type_hints(self.function)
-        own = list(signature(self.function).parameters)[1:]
-        return {name: get_args(hints[name]) if get_origin(hints.get(name)) is Literal else () for name in own}
+        parameters = list(signature(self.function).parameters)
+        choices: dict[str, tuple[Any, ...]] = {}
+        for name in parameters[1:]:  # the first one is the probe
+            hint = hints.get(name)
+            choices[name] = get_args(hint) if get_origin(hint) is Literal else ()
+        return choices
 
     @property
     def label(self) -> str:
-        """Name and options: `dextr(variant=published)`."""
-        chosen = dict(self.options) | ({} if self.usual in (None, self.samples) else {"samples": self.samples})
-        written = ",".join(f"{name}={value}" for name, value in chosen.items())
-        return f"{self.name}({written})" if written else self.name
+        """Name and options, such as `dextr(variant=published)`."""
+        options = dict(self.options)
+        if self.default_samples not in (None, self.samples):
+            options["samples"] = self.samples
+        if not options:
+            return self.name
+        arguments = ",".join(f"{name}={value}" for name, value in options.items())
+        return f"{self.name}({arguments})"
 
     @property
     def measure(self) -> str:
-        """What a record is filed under: label and version. A change of the formula is a new version, and so is one of
-        the user's file."""
-        return f"{self.label}@{self.version}{self.code and f'-{self.code}'}"
+        """Key under which records are stored: label, version, and fingerprint of a user's file.
+
+        A changed formula is a new version, and a changed user file is another fingerprint, so old
+        records are never mistaken for new ones.
+        """
+        key = f"{self.label}@{self.version}"
+        if self.code:
+            key = f"{key}-{self.code}"
+        return key
 
     @property
     def about(self) -> str:
-        return (getdoc(self.function) or "").partition("\n")[0]
+        """One-line summary, the first line of the function's docstring."""
+        docstring = getdoc(self.function) or ""
+        return docstring.partition("\n")[0]
 
     @property
     def formula(self) -> str:
         """The indented lines of the docstring."""
-        return "\n".join(line.strip() for line in self._told(indented=True))
+        return "\n".join(line.strip() for line in self._docstring_lines(indented=True))
 
     @property
     def notes(self) -> str:
-        """What the docstring says besides: where paper and code differ, and which we follow."""
-        return " ".join(line.strip() for line in self._told(indented=False))
+        """The rest of the docstring: where paper and code differ, and which of them we follow."""
+        return " ".join(line.strip() for line in self._docstring_lines(indented=False))
 
-    def _told(self, indented: bool) -> list[str]:
-        """The lines of the docstring after the first that stand further in, or those that do not."""
-        lines = (getdoc(self.function) or "").splitlines()[1:]
-        return [line for line in lines if line.strip() and line.startswith(" ") == indented]
+    def _docstring_lines(self, indented: bool) -> list[str]:
+        """Return the lines after the first one that are indented, or those that are not."""
+        docstring = getdoc(self.function) or ""
+        lines = []
+        for line in docstring.splitlines()[1:]:
+            if line.strip() and line.startswith(" ") == indented:
+                lines.append(line)
+        return lines
 
 
 def proxy(
@@ -144,32 +219,89 @@ def proxy(
     layers: str = ANY,
     averages: bool = False,
 ) -> Callable[[Callable[..., float]], Proxy]:
-    """Decorator: make a `Proxy` of a function `(probe, **options) -> float`. Its name is the function's name."""
+    """Turn a function `(probe, **options) -> float` into a `Proxy` of the same name.
 
-    def make(function: Callable[..., float]) -> Proxy:
-        name = function.__name__.rstrip("_")
-        return Proxy(name, function, paper, higher_is_better, measures, needs, samples, version, cost, layers, averages)
+    Args:
+        paper: Where the formula comes from.
+        higher_is_better: Whether a larger score means a better network.
+        measures: What the score tells about a network, such as "expressivity, size".
+        needs: What the function needs besides the network: any of "data", "labels", "gradients".
+        samples: Number of samples that it looks at.
+        version: Increase it when the formula changes: stored scores are then computed again.
+        cost: Multiply-adds in units of one forward pass of those samples.
+        layers: What a network must contain for the score to be meaningful.
+        averages: Whether the score is a mean over samples.
 
-    return make
+    Returns:
+        A decorator.
+
+    Example:
+        >>> import untrained as ut
+        >>> @ut.proxy(needs=("data", "labels", "gradients"), samples=32)
+        ... def gradient_size(probe):
+        ...     "Norm of all loss gradients, summed."
+        ...     return sum(float(g.norm()) for g in probe.gradients.values())
+        >>> gradient_size.label
+        'gradient_size'
+    """
+
+    def make_proxy(function: Callable[..., float]) -> Proxy:
+        return Proxy(
+            # A trailing underscore avoids a clash with a Python name and is not part of the name.
+            name=function.__name__.rstrip("_"),
+            function=function,
+            paper=paper,
+            higher_is_better=higher_is_better,
+            measures=measures,
+            needs=needs,
+            samples=samples,
+            version=version,
+            cost=cost,
+            layers=layers,
+            averages=averages,
+        )
+
+    return make_proxy
 
 
-def aggregate(*, parts: tuple[str, ...], paper: str, measures: str) -> Callable[[Callable[..., list[float]]], Proxy]:
-    """Decorator: make a `Proxy` of a function of ranks.
+def aggregate(
+    *,
+    parts: tuple[str, ...],
+    paper: str,
+    measures: str,
+) -> Callable[[Callable[..., list[float]]], Proxy]:
+    """Turn a function of ranks into a `Proxy` that compares candidates.
 
-    The function takes one list a part, rank / number of candidates (1 is best, ties averaged, a candidate without that
-    part's score is last), and returns the score of each candidate.
+    The function receives one list per part with rank / number of candidates (1 is best, ties share
+    their mean rank, a candidate without a score is last). It returns one score per candidate.
+
+    Args:
+        parts: Names of the proxies that are combined.
+        paper: Where the formula comes from.
+        measures: What the score tells about a network.
     """
     members = [PROXIES[part] for part in parts]
 
-    def make(function: Callable[..., list[float]]) -> Proxy:
-        needs = tuple(dict.fromkeys(need for member in members for need in member.needs))
-        samples, cost = max(member.samples for member in members), sum(member.cost for member in members)
-        made = Proxy(function.__name__, function, paper, True, measures, needs, samples, 1, cost)  # type: ignore[arg-type]
-        return replace(made, parts=parts)
+    def make_proxy(function: Callable[..., list[float]]) -> Proxy:
+        needs: dict[str, None] = {}  # keeps the order, each need once
+        for member in members:
+            needs.update(dict.fromkeys(member.needs))
+        return Proxy(
+            name=function.__name__,
+            function=function,  # type: ignore[arg-type]
+            paper=paper,
+            higher_is_better=True,
+            measures=measures,
+            needs=tuple(needs),
+            samples=max(member.samples for member in members),
+            version=1,
+            cost=sum(member.cost for member in members),
+            parts=parts,
+        )
 
-    return make
+    return make_proxy
 
 
 def registered(member: Proxy) -> Proxy:
-    """Enter one of our own proxies in the catalogue."""
+    """Add one of the package's own proxies to the registry."""
     return PROXIES.add(member.name, member)

@@ -1,8 +1,9 @@
-"""AZ-NAS (Lee & Ham, CVPR 2024, arXiv:2403.19232): four views of a network, put together by rank among candidates.
+"""AZ-NAS (Lee & Ham, CVPR 2024, arXiv:2403.19232): four views of a network, combined by their ranks
+among the candidates.
 
-f_0 enters the first block of the trunk, f_k leaves block k (see `probe/blocks.py`); on NAS-Bench-201 these are the 18
-tensors of the authors' code. The code initialises by Kaiming's law inside; ours reads the weights the network has. The
-fourth view, complexity, is `flops`.
+f_0 enters the first block of the trunk, f_k leaves block k (see `probe/blocks.py`); on
+NAS-Bench-201 these are the 18 tensors of the authors' code. The code applies Kaiming initialisation
+itself; ours uses the weights that the network has. The fourth view, complexity, is `flops`.
 """
 
 from itertools import pairwise
@@ -27,10 +28,11 @@ VIEWS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
 def az_expressivity(probe: Probe) -> float:
     """How evenly features spread over the directions of channel space, summed over the trunk.
 
-        sum_k s_k,   s_k = - sum_c p_c ln p_c,   p the normalised eigenvalues of the channel covariance of f_k
+        sum_k s_k,   s_k = - sum_c p_c ln p_c
+        p: the normalised eigenvalues of the channel covariance of f_k
 
-    The code's float32 eigenvalues may come out negative, whose logarithm makes low-rank networks NaN, then -infinity;
-    ours are float64 and clamped at zero.
+    The code's float32 eigenvalues may be negative, whose logarithm makes low-rank networks NaN,
+    then -infinity; ours are float64 and clamped at zero.
     """
     return sum(map(entropy, probe.blocks.spectra))
 
@@ -42,40 +44,55 @@ def az_progressivity(probe: Probe) -> float:
 
         min_k (s_k - s_(k-1))
 
-    One block that narrows the spread decides.
+    A single block that reduces the spread determines the score.
     """
     s = map(entropy, probe.blocks.spectra)
     return min(after - before for before, after in pairwise(s))
 
 
 @registered
-@proxy(paper=PAPER, measures="trainability", needs=("data", "gradients"), samples=64, cost=2, layers=TRUNK)
+@proxy(
+    paper=PAPER,
+    measures="trainability",
+    needs=("data", "gradients"),
+    samples=64,
+    cost=2,
+    layers=TRUNK,
+)
 def az_trainability(probe: Probe) -> float:
     """How near to 1 the spectral norm of each block's Jacobian is.
 
-        mean_k (2 - sigma_k - 1/sigma_k),   sigma_k the largest singular value of g_in^T g_out / positions
+        mean_k (2 - sigma_k - 1/sigma_k)
+        sigma_k: the largest singular value of g_in^T g_out / positions
 
-    g_out: random +-1 at the output of block k, g_in: what they become at its input. A block that passes its input on
-    unchanged has sigma = 1 and would be perfect; it is a failure here and -infinity in the code.
+    g_out are random +-1 at the output of block k, g_in is their gradient at its input. A block that
+    returns its input unchanged has sigma = 1 and would be perfect; it is a failure here and
+    -infinity in the code.
     """
     passes = probe.blocks.passes
-    if any(pair is not None and _same(*pair) for pair in passes):
-        raise Unscorable("unsupported", "a block hands on its input unchanged: its Jacobian says nothing")
-    sigma = torch.tensor([_norm(*pair) if pair is not None else 0.0 for pair in passes], dtype=torch.float64)
+    if any(pair is not None and _are_equal(*pair) for pair in passes):
+        detail = "a block returns its input unchanged: its Jacobian is the identity"
+        raise Unscorable("unsupported", detail)
+    norms = []
+    for pair in passes:
+        # Without a path from input to output the Jacobian of a block is zero.
+        norms.append(0.0 if pair is None else _spectral_norm(*pair))
+    sigma = torch.tensor(norms, dtype=torch.float64)
     return float((2 - sigma - 1 / (sigma + 1e-6)).mean())
 
 
 def entropy(eigenvalues: Tensor) -> float:
-    """s_k."""
+    """s_k"""
     p = eigenvalues / eigenvalues.sum()
     return -float((p * (p + SMALL).log()).sum())
 
 
-def _same(g_in: Tensor, g_out: Tensor) -> bool:
+def _are_equal(g_in: Tensor, g_out: Tensor) -> bool:
     return g_in.shape == g_out.shape and bool((g_in == g_out).all())
 
 
-def _norm(g_in: Tensor, g_out: Tensor) -> float:
+def _spectral_norm(g_in: Tensor, g_out: Tensor) -> float:
+    """sigma_k"""
     return float(torch.linalg.svdvals(g_in.double().mT @ g_out.double() / len(g_out))[0])
 
 
@@ -86,6 +103,7 @@ def az_nas(*shares: list[float]) -> list[float]:
 
         sum over views of ln(rank / m),   m candidates; ties share the mean of their ranks
 
-    Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them is last on it.
+    Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them is
+    last on it.
     """
     return [sum(map(log, candidate)) for candidate in zip(*shares, strict=True)]

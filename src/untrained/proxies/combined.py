@@ -1,4 +1,4 @@
-"""Scores made of scores."""
+"""Scores that combine the scores of other proxies."""
 
 from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
@@ -14,15 +14,20 @@ from untrained.proxies._proxy import PROXIES, proxy, registered
     cost=2,
 )
 def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
-    """Harmonic mean of two proxies: high only where both are.
+    """Harmonic mean of two proxies: high only if both are high.
 
         2 a b / (a + b)
 
-    The paper combines Zen and ZiCo so, to compare with its own combination. Both parts must be positive.
+    The paper combines Zen and ZiCo in this way to compare with its own combination. Both parts must
+    be positive.
     """
-    if not (PROXIES[a].higher_is_better and PROXIES[b].higher_is_better):
-        raise UsageError(f"harmonic_mean needs two proxies of which more is better, not {a} and {b}")
-    x, y = PROXIES[a](probe), PROXIES[b](probe)
+    first = PROXIES[a]
+    second = PROXIES[b]
+    if not (first.higher_is_better and second.higher_is_better):
+        raise UsageError(f"harmonic_mean needs two proxies where higher is better, not {a} and {b}")
+    x = first(probe)
+    y = second(probe)
     if min(x, y) <= 0:
-        raise Unscorable("unsupported", f"a harmonic mean needs positive parts: {a} is {x:.4g}, {b} is {y:.4g}")
+        detail = f"a harmonic mean needs positive parts: {a} is {x:.4g}, {b} is {y:.4g}"
+        raise Unscorable("unsupported", detail)
     return 2 * x * y / (x + y)

@@ -1,22 +1,26 @@
-"""Dextr (Asthana et al.): a label-free proxy of how well feature maps are conditioned and how much the output bends.
+"""Dextr (Asthana et al.): a label-free proxy of how well feature maps are conditioned and how much
+the output bends.
 
     r_l = sigma_min / sigma_max of the feature map of layer l, (channels x positions), one image
-    kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                                                  (Eq. 5)
-    Dextr = A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                              (Eq. 8)
+    kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                                          (Eq. 5)
+    Dextr = A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                      (Eq. 8)
 
-v and a are velocity and acceleration of the output as the input runs along a circle of radius 1.
+v and a are velocity and acceleration of the output as the input moves along a circle of radius 1.
 
 Where the paper and the authors' code differ, and what we do:
-* The paper integrates the curvature over the circle; the code takes the single point theta = 0. So do we.
-* The code reads every module, so containers repeat the value of their last child, and it takes ten output
-  coordinates, drawn with replacement. Our default reads leaf modules once a call and all coordinates: it ranks better
-  (docs/results/). `variant="published"` does what the code does.
-* The code draws the circle at 64x64 whatever the size of the images. So do we for images of at least 32 pixels (a
-  larger circle ranks better), unless the network takes one size only; smaller images keep their own.
-* Where the curvature is undefined or its determinant comes out negative in float32, the code returns A alone, a number
-  on another scale. We combine in float64, clamp the determinant at zero, and report v = 0 as `disconnected`.
-* A single output, such as the logit of a click, moves on a line: its curvature is zero whatever the network, which we
-  call `unsupported`.
+* The paper integrates the curvature over the circle; the code takes the single point theta = 0. So
+  do we.
+* The code reads every module, so containers repeat the value of their last child, and it takes ten
+  output coordinates, drawn with replacement. Our default reads leaf modules once per call and all
+  coordinates: it ranks better (docs/results/). `variant="published"` does what the code does.
+* The code draws the circle at 64x64 for images of any size. So do we for images of at least 32
+  pixels (a larger circle ranks better), unless the network takes one size only; smaller images keep
+  their own.
+* Where the curvature is undefined or its determinant is negative in float32, the code returns A
+  alone, a number on another scale. We combine in float64, clamp the determinant at zero, and report
+  v = 0 as `disconnected`.
+* A single output, such as the logit of a click, moves on a line: its curvature is zero for every
+  network, which we report as `unsupported`.
 """
 
 from typing import Literal
@@ -28,24 +32,29 @@ from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.features import Feature, inverse_conditions
 from untrained.proxies._proxy import proxy, registered
-from untrained.proxies.meco import counted, few
+from untrained.proxies.meco import count_features, sample_channels
 
 PAPER = "Dextr (Asthana et al.)"
 Variant = Literal["default", "published"]
+CIRCLE_SIZE = (64, 64)  # of images, as in the authors' code
+SMALLEST_IMAGE = 32  # smaller images keep their own size
 
 
 @registered
 @proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
 def dextr(probe: Probe, variant: Variant = "default") -> float:
-    """How well the feature maps are conditioned and how much the output bends along a circle, in one number.
+    """Conditioning of the feature maps and curvature of the output along a circle, in one number.
 
-        A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                                           (Eq. 8)
+        A B / (A + B),   A = ln(1 + sum_l r_l),   B = ln(1 + kappa)                          (Eq. 8)
 
-    Default: leaf modules once a call, all output coordinates, float64. The code reads every module, also containers,
-    and ten random coordinates (`variant=published`), and returns A alone where kappa is undefined; ours is a failure.
+    Default: leaf modules once per call, all output coordinates, float64. The code reads every
+    module, also containers, and ten random coordinates (`variant=published`), and returns A alone
+    where kappa is undefined; ours is a failure.
     """
-    B, A = bending(probe, variant), conditions(probe, variant)  # a disconnected network is found out first
-    return A * B / (A + B) if A + B else 0.0
+    # B first: it reports a disconnected network as such.
+    B = log_curvature(probe, variant)
+    A = log_conditions(probe, variant)
+    return _combine(A, B)
 
 
 @registered
@@ -53,11 +62,12 @@ def dextr(probe: Probe, variant: Variant = "default") -> float:
 def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
     """The condition-number half of Dextr.
 
-        ln(1 + sum_l r_l),   r_l = sigma_min / sigma_max of the feature map of layer l, (channels, positions)
+        ln(1 + sum_l r_l)
+        r_l: sigma_min / sigma_max of the feature map of layer l, (channels, positions)
 
     Of the first sample; not centred.
     """
-    return conditions(probe, variant)
+    return log_conditions(probe, variant)
 
 
 @registered
@@ -65,11 +75,11 @@ def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
 def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
     """The curvature half of Dextr.
 
-        ln(1 + kappa),   kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                                      (Eq. 5)
+        ln(1 + kappa),   kappa = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)                     (Eq. 5)
 
     The paper integrates over the circle; the code, and ours, take the single point theta = 0.
     """
-    return bending(probe, variant)
+    return log_curvature(probe, variant)
 
 
 @registered
@@ -77,54 +87,74 @@ def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
 def dextr_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> float:
     """Dextr on a few random channels of each layer, scaled to its width.
 
-        A B / (A + B),   A = ln(1 + sum_l (alpha_l / beta) r'_l)                                             (Eq. 22)
+        A B / (A + B),   A = ln(1 + sum_l (alpha_l / beta) r'_l)                            (Eq. 22)
 
-    For spaces whose layers differ in width: r'_l on beta = `channels` random channels, alpha_l channels in all. The
-    paper does not say how many it samples; eight, as in MeCo's code, from which the idea comes.
+    For spaces whose layers differ in width: r'_l on beta = `channels` random channels, alpha_l
+    channels in all. The paper does not say how many it samples; eight, as in MeCo's code, from
+    which the idea comes.
     """
-    B = bending(probe, variant)
+    B = log_curvature(probe, variant)
     draw = probe.generator("channels")
-    picked = [(few(feature, channels, draw), times) for feature, times in counted(probe, variant)]
-    features = [Feature(matrix[None], "") for (matrix, _), _ in picked]
-    scale = torch.tensor([times * width / len(matrix) for (matrix, width), times in picked], dtype=torch.float64)
-    A = float(torch.log1p(inverse_conditions(features) @ scale))
-    return A * B / (A + B) if A + B else 0.0
+    features = []
+    factors = []
+    for feature, count in count_features(probe, variant):
+        matrix, width = sample_channels(feature, channels, draw)
+        features.append(Feature(matrix[None], ""))
+        factors.append(count * width / len(matrix))
+    r = inverse_conditions(features)
+    A = float(torch.log1p(r @ torch.tensor(factors, dtype=torch.float64)))
+    return _combine(A, B)
 
 
-def conditions(probe: Probe, variant: Variant = "default") -> float:
-    """A of Eq. 8."""
-    features, times = zip(*counted(probe, variant), strict=True)
+def _combine(A: float, B: float) -> float:
+    """Eq. 8"""
+    if A + B == 0:
+        return 0.0
+    return A * B / (A + B)
+
+
+def log_conditions(probe: Probe, variant: Variant = "default") -> float:
+    """A of Eq. 8"""
+    features, counts = zip(*count_features(probe, variant), strict=True)
     r = probe.inverse_conditions(features)
-    return float(torch.log1p(r @ torch.tensor(times, dtype=torch.float64)))
+    return float(torch.log1p(r @ torch.tensor(counts, dtype=torch.float64)))
 
 
-def bending(probe: Probe, variant: Variant = "default") -> float:
-    """B of Eq. 8."""
-    _, v, a = _jet(probe)
+def log_curvature(probe: Probe, variant: Variant = "default") -> float:
+    """B of Eq. 8"""
+    _, v, a = _circle_motion(probe)
     if len(v) == 1 and v.any():
-        why = "a single output moves on a line, which cannot bend: dextr needs two outputs, sigeo and zico do with one"
-        raise Unscorable("unsupported", why)
+        detail = "one output moves on a line without curvature: use sigeo or zico, or two outputs"
+        raise Unscorable("unsupported", detail)
     if variant == "published":
         ten = torch.randint(len(v), (10,), generator=probe.generator("coordinates"))
-        v, a = v[ten], a[ten]
+        v = v[ten]
+        a = a[ten]
     return float(torch.log1p(curvature(v, a)))
 
 
 def curvature(v: Tensor, a: Tensor) -> Tensor:
-    """Eq. 5 in float64; v, a of shape (outputs,)."""
-    v, a = v.double(), a.double()
-    vv, aa, va = v @ v, a @ a, v @ a
+    """Eq. 5 in float64; v, a of shape (outputs,)"""
+    v = v.double()
+    a = a.double()
+    vv = v @ v
+    aa = a @ a
+    va = v @ a
     if vv == 0:
-        raise Unscorable("disconnected", "the output does not move with the input")
+        raise Unscorable("disconnected", "the output does not change with the input")
     return vv**-1.5 * (vv * aa - va * va).clamp_min(0).sqrt()
 
 
-def _jet(probe: Probe) -> tuple[Tensor, Tensor, Tensor]:
-    """The output jet on a 64x64 circle where images are at least 32 pixels and the network takes that size."""
+def _circle_motion(probe: Probe) -> tuple[Tensor, Tensor, Tensor]:
+    """Value, velocity and acceleration of the output on the circle.
+
+    The circle has 64x64 pixels if images have at least 32 and the network accepts that size.
+    """
     shape = tuple(probe.batch.inputs.shape[1:])
-    if len(shape) == 3 and min(shape[1:]) >= 32 and shape[1:] != (64, 64):
+    is_image = len(shape) == 3
+    if is_image and min(shape[1:]) >= SMALLEST_IMAGE and shape[1:] != CIRCLE_SIZE:
         try:
-            return probe.circle_jet((shape[0], 64, 64))
+            return probe.circle_jet((shape[0], *CIRCLE_SIZE))
         except (RuntimeError, ValueError, AssertionError):  # a network for one input size only
             return probe.circle_jet(shape)
     return probe.circle_jet(shape)

@@ -1,5 +1,6 @@
-"""DSS (Zhou et al., CVPR 2022, arXiv:2203.12217, TF-TAS): diversity of attention and saliency of MLPs. For
-transformers; no data."""
+"""DSS (Zhou et al., CVPR 2022, arXiv:2203.12217, TF-TAS): diversity of attention and saliency of
+MLPs. For transformers; no data are needed.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -11,33 +12,45 @@ from untrained.proxies._proxy import proxy, registered
 
 @registered
 @proxy(
-    paper="TF-TAS (Zhou et al.)", measures="expressivity, trainability", needs=("gradients",), cost=3,
+    paper="TF-TAS (Zhou et al.)",
+    measures="expressivity, trainability",
+    needs=("gradients",),
+    cost=3,
     layers="attention and linear layers",
-)  # fmt: skip
+)
 def dss(probe: Probe) -> float:
-    """Nuclear norms of attention matrices and of their gradients, plus the saliency of all other linear layers.
+    """Nuclear norms of attention matrices and their gradients, plus the saliency of other layers.
 
         sum over attention W of ||W||_* ||dR/dW||_* + sum over other linear W of sum |W dR/dW|
 
-    R: SynFlow's sum of the outputs of the network made positive. A linear layer belongs to attention if a module around
-    it, below the root, has attention in the name of its class. The code knows AutoFormer's classes by name and pools
-    the gradients of sliced matrices.
+    R is SynFlow's sum of the outputs of the network made positive. A linear layer belongs to
+    attention if an enclosing module, below the root, has attention in its class name. The code
+    identifies AutoFormer's classes by name and pools the gradients of sliced matrices.
     """
     flow = probe.flow()
-    attention = attention_weights(probe.model) & flow.keys()
+    attention = find_attention_weights(probe.model) & flow.keys()
     if not attention:
-        raise Unscorable("unsupported", "dss is for transformers: no attention was found")
-    linear = {name for name, W in probe.weights.items() if W.ndim == 2} - attention
-    diversity = sum(_nuclear(flow[name][0]) * _nuclear(flow[name][1]) for name in attention)
-    return float(diversity + sum((flow[name][0] * flow[name][1]).abs().sum() for name in linear))
+        raise Unscorable("unsupported", "dss is for transformers: the network has no attention")
+    # Sums run in the order of the parameters: the order of a set differs between processes.
+    diversity = torch.zeros((), dtype=torch.float64)
+    saliency = torch.zeros((), dtype=torch.float64)
+    for name, (W, g) in flow.items():
+        if name in attention:
+            diversity = diversity + (_nuclear_norm(W) * _nuclear_norm(g)).cpu()
+        elif probe.weights[name].ndim == 2:
+            saliency = saliency + (W * g).abs().sum().cpu()
+    return float(diversity + saliency)
 
 
-def attention_weights(model: nn.Module) -> set[str]:
-    """Names of the weights inside modules whose class is called after attention."""
-    prefixes = [name for name, m in model.named_modules() if name and "attention" in type(m).__name__.lower()]
-    return {name for name, _ in model.named_parameters() if any(name.startswith(f"{p}.") for p in prefixes)}
+def find_attention_weights(model: nn.Module) -> set[str]:
+    """Return the names of parameters inside modules whose class name contains "attention"."""
+    prefixes = []
+    for name, module in model.named_modules():
+        if name and "attention" in type(module).__name__.lower():
+            prefixes.append(f"{name}.")
+    return {name for name, _ in model.named_parameters() if name.startswith(tuple(prefixes))}
 
 
-def _nuclear(W: Tensor) -> Tensor:
+def _nuclear_norm(W: Tensor) -> Tensor:
     norm: Tensor = torch.linalg.svdvals(W).sum()
     return norm

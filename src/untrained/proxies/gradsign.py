@@ -1,4 +1,6 @@
-"""GradSign (Zhang & Jia, ICLR 2022, arXiv:2110.08616): do the samples want to move each weight the same way?"""
+"""GradSign (Zhang & Jia, ICLR 2022, arXiv:2110.08616): do the samples agree on the direction of
+each weight update?
+"""
 
 import torch
 
@@ -9,14 +11,19 @@ from untrained.proxies._proxy import proxy, registered
 
 @registered
 @proxy(
-    paper="GradSign (Zhang & Jia)", measures="trainability, generalisation", needs=("data", "labels", "gradients"),
-    samples=64, cost=3,
-)  # fmt: skip
+    paper="GradSign (Zhang & Jia)",
+    measures="trainability, generalisation",
+    needs=("data", "labels", "gradients"),
+    samples=64,
+    cost=3,
+)
 def gradsign(probe: Probe, reading: Reading = "fixed") -> float:
     """How often the loss gradients of the samples agree in sign, over all parameters.
 
         sum_k |sum_i sign(g_ik)|,   g_i = dL(f(x_i), y_i)/dtheta
 
-    The code runs samples one by one, batch norm on running statistics; here the statistics of the batch are constants.
+    The code runs samples one by one with batch norm on running statistics; here the statistics of
+    the batch are treated as constants.
     """
-    return float(torch.stack(list(probe.kernel("loss", "all", reading).agreement.values())).sum())
+    agreement = probe.kernel("loss", "all", reading).agreement
+    return float(torch.stack(list(agreement.values())).sum())

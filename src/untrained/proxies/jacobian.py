@@ -1,7 +1,8 @@
 """Input Jacobians: how differently a network reacts to different samples.
 
-J_i is the gradient of the sum of all outputs by input i; batch norm reads the batch, so J_i also holds what input i
-does to the others. R is the correlation matrix of the rows J_i.
+J_i is the gradient of the sum of all outputs by input i. Batch norm uses the statistics of the
+batch, so J_i also contains the influence of input i on the other samples. R is the correlation
+matrix of the rows J_i.
 """
 
 import torch
@@ -12,10 +13,11 @@ from untrained.probe import Probe
 from untrained.proxies._proxy import proxy, registered
 
 SMALL = 1e-5
+MANY_CLASSES = 100
 
 
-def correlations(rows: Tensor) -> Tensor:
-    """Pearson correlation of rows, float64; a constant row has none."""
+def correlate_rows(rows: Tensor) -> Tensor:
+    """Return the Pearson correlations of rows in float64; a constant row has none."""
     centred = rows.double() - rows.double().mean(1, keepdim=True)
     norms = centred.norm(dim=1, keepdim=True)
     if bool((norms == 0).any()):
@@ -27,42 +29,50 @@ def correlations(rows: Tensor) -> Tensor:
 
 @registered
 @proxy(
-    paper="Jacobian covariance (Mellor et al. 2020), zero-cost-nas form", measures="expressivity",
-    needs=("data", "gradients"), samples=64, cost=2,
-)  # fmt: skip
+    paper="Jacobian covariance (Mellor et al. 2020), zero-cost-nas form",
+    measures="expressivity",
+    needs=("data", "gradients"),
+    samples=64,
+    cost=2,
+)
 def jacob_cov(probe: Probe) -> float:
     """How little the gradients by different inputs resemble each other.
 
         - sum_i [ln(v_i + k) + 1 / (v_i + k)],   v_i the eigenvalues of R, k = 1e-5
 
-    The code solves the general eigenvalue problem; ours the symmetric one.
+    The code solves the general eigenvalue problem; ours solves the symmetric one.
     """
-    v = torch.linalg.eigvalsh(correlations(probe.jacobian)).clamp_min(0)
+    v = torch.linalg.eigvalsh(correlate_rows(probe.jacobian)).clamp_min(0)
     return -float(((v + SMALL).log() + 1 / (v + SMALL)).sum())
 
 
 @registered
 @proxy(
-    paper="EPE-NAS (Lopes et al.)", measures="expressivity", needs=("data", "labels", "gradients"), samples=64, cost=2,
-)  # fmt: skip
+    paper="EPE-NAS (Lopes et al.)",
+    measures="expressivity",
+    needs=("data", "labels", "gradients"),
+    samples=64,
+    cost=2,
+)
 def epe_nas(probe: Probe) -> float:
     """How little the gradients by inputs of one class resemble each other.
 
         sum_c |s_c|,   s_c = sum_ij ln(|R_ij| + k) over the samples i, j of class c, k = 1e-5
 
-    With more than a hundred classes: s_c is divided by the number of samples of c, and the score is the mean over
-    classes of sum_c' |s_c - s_c'|.
+    With more than a hundred classes: s_c is divided by the number of samples of c, and the score is
+    the mean over classes of sum_c' |s_c - s_c'|.
     """
     targets = probe.batch.targets
     if targets.ndim != 1 or targets.is_floating_point():
-        raise Unscorable("unsupported", "epe_nas needs one class a sample")
+        raise Unscorable("unsupported", "epe_nas needs one class per sample")
     groups = [probe.jacobian[targets == c] for c in torch.unique(targets)]
-    s = torch.stack([_closeness(group) for group in groups])
-    if probe.num_outputs <= 100:
+    s = torch.stack([_log_correlation_sum(group) for group in groups])
+    if probe.num_outputs <= MANY_CLASSES:
         return float(s.abs().sum())
     s = s / torch.tensor([len(group) for group in groups])
     return float((s[:, None] - s[None]).abs().sum() / len(s))
 
 
-def _closeness(rows: Tensor) -> Tensor:
-    return (correlations(rows).abs() + SMALL).log().sum()
+def _log_correlation_sum(rows: Tensor) -> Tensor:
+    """s_c"""
+    return (correlate_rows(rows).abs() + SMALL).log().sum()

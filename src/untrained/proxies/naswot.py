@@ -1,8 +1,8 @@
-"""Activation codes: which linear region each sample lies in (Mellor et al., ICML 2021, arXiv:2006.04647; SWAP, Peng et
-al., ICLR 2024, arXiv:2403.04161).
+"""Activation codes: which linear region each sample is in (Mellor et al., ICML 2021,
+arXiv:2006.04647; SWAP, Peng et al., ICLR 2024, arXiv:2403.04161).
 
-z_l is the code of layer l: 1 where what enters its nonlinearity is positive, (samples, neurons). Any pointwise
-nonlinearity is read so, not ReLU alone.
+z_l is the code of layer l: 1 where the input of its nonlinearity is positive, (samples, neurons).
+Every pointwise nonlinearity is read in this way, not only ReLU.
 """
 
 from math import exp
@@ -15,21 +15,28 @@ from untrained.probe import Probe
 from untrained.proxies._proxy import proxy, registered
 
 LAYERS = "pointwise nonlinearities"
+MAX_PATTERN_SAMPLES = 62  # the bits of a pattern are packed into one int64
 
 
 @registered
 @proxy(paper="NASWOT (Mellor et al.)", measures="expressivity", samples=64, layers=LAYERS)
 def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -> float:
-    """How well the codes of different samples can be told apart.
+    """How different the codes of different samples are.
 
         ln det K,   K = sum_l z_l z_l^T + (1 - z_l)(1 - z_l)^T
 
-    K counts the neurons on which two samples agree. The code hooks every module whose class has ReLU in its name, so a
-    ReLUConvBN counts its ReLU twice (about m ln 2 on NAS-Bench-201); the paper counts each once, and so do we.
-    `variant=published` counts as the code does. Batches of 128 there, 64 here: `naswot(samples=128)`.
+    K counts the neurons on which two samples agree. The code hooks every module whose class has
+    ReLU in its name, so a ReLUConvBN counts its ReLU twice (about m ln 2 on NAS-Bench-201); the
+    paper counts each once, and so do we. `variant=published` counts as the code does. Batches of
+    128 there, 64 here: `naswot(samples=128)`.
     """
-    weights = [max(1, code.named) if variant == "published" else 1 for code in probe.codes]
-    K = torch.stack([n * code.agreement for n, code in zip(weights, probe.codes, strict=True)]).sum(0)
+    agreements = []
+    for code in probe.codes:
+        count = 1
+        if variant == "published":
+            count = max(1, code.relu_modules)
+        agreements.append(count * code.agreement)
+    K = torch.stack(agreements).sum(0)
     logdet = torch.linalg.slogdet(K).logabsdet
     if not torch.isfinite(logdet):
         raise Unscorable("singular", "two samples have the same code")
@@ -39,13 +46,14 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
 @registered
 @proxy(paper="SWAP (Peng et al.)", measures="expressivity", samples=16, layers=LAYERS)
 def swap(probe: Probe) -> float:
-    """Number of different patterns that neurons show across the samples.
+    """Number of different patterns of neurons across the samples.
 
         |{ (z_1k, ..., z_mk) : k a neuron }|
 
-    The code draws N(0, 1) weights on a thin network and averages 32 of them; ours reads the network it is given.
+    The code draws N(0, 1) weights on a thin network and averages over 32 draws; ours reads the
+    given network.
     """
-    return float(_patterns(probe))
+    return float(_count_patterns(probe))
 
 
 @registered
@@ -55,36 +63,40 @@ def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1e6) -> float:
 
         swap exp(-(P - mu)^2 / sigma),   P the number of parameters in thousands
 
-    mu and sigma are choices of the user: the size wanted and how strictly.
+    mu and sigma are choices of the user: the preferred size and how strictly it is preferred.
     """
     thousands = probe.params / 1e3
     factor = exp(-((thousands - mu) ** 2) / sigma)
     if factor == 0:
-        raise Unscorable(
-            "unsupported", f"{thousands:.0f} thousand parameters are too far from mu={mu} for sigma={sigma}"
-        )
-    return _patterns(probe) * factor
+        detail = f"{thousands:.0f} thousand parameters are too far from mu={mu} for sigma={sigma}"
+        raise Unscorable("unsupported", detail)
+    return _count_patterns(probe) * factor
 
 
-def _patterns(probe: Probe) -> int:
-    """Distinct columns of the codes of feature maps (of all where there are none), each packed into one number."""
+def _count_patterns(probe: Probe) -> int:
+    """Count the distinct columns of the codes of feature maps, or of all codes if there are
+    none."""
     codes = [code for code in probe.codes if code.images] or list(probe.codes)
-    if len(codes[0].signs) > 62:
+    signs = codes[0].signs
+    if len(signs) > MAX_PATTERN_SAMPLES:
         raise Unscorable("unsupported", "patterns are counted over at most 62 samples")
-    bits = 2 ** torch.arange(len(codes[0].signs), device=codes[0].signs.device)
-    return len(torch.unique(torch.cat([(code.signs.long() * bits[:, None]).sum(0) for code in codes])))
+    bits = 2 ** torch.arange(len(signs), device=signs.device)
+    patterns = [(code.signs.long() * bits[:, None]).sum(0) for code in codes]
+    return len(torch.unique(torch.cat(patterns)))
 
 
 @registered
 @proxy(paper="TE-NAS (Chen et al.)", measures="expressivity", samples=64, layers=LAYERS)
 def te_nas_regions(probe: Probe) -> float:
-    """Number of linear regions that the samples fall into.
+    """Number of linear regions that contain samples.
 
         |{ (z_1i, z_2i, ...) : i a sample }|
 
-    Informative on thin networks with many samples only: on the full NAS-Bench-201 network every one of 64 images has a
-    region of its own. The code counts on a network of one channel and 3,000 crops of 3x3 pixels.
+    Informative only on thin networks with many samples: on the full NAS-Bench-201 network each of
+    64 images is in a region of its own. The code counts on a network of one channel and 3,000 crops
+    of 3x3 pixels.
     """
     K = torch.stack([code.agreement for code in probe.codes]).sum(0)
     neurons = sum(code.signs.shape[1] for code in probe.codes)
+    # Two samples are in one region if they agree on all neurons.
     return float(len(torch.unique(neurons == K, dim=0)))

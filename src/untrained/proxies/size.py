@@ -1,4 +1,7 @@
-"""Baselines that stand beside every proxy. Many a published correlation is parameter counting in disguise."""
+"""Baselines that are shown beside every proxy.
+
+Many published correlations are largely explained by the number of parameters.
+"""
 
 from hashlib import sha256
 
@@ -17,7 +20,7 @@ def params(probe: Probe) -> float:
 @registered
 @proxy(measures="size", needs=())
 def flops(probe: Probe) -> float:
-    """Multiply-adds of one forward pass of one sample, what the field calls FLOPs."""
+    """Multiply-adds of one forward pass of one sample, which the literature calls FLOPs."""
     return probe.macs
 
 
@@ -31,11 +34,14 @@ def depth(probe: Probe) -> float:
 @registered
 @proxy(measures="nothing", needs=(), cost=0)
 def random(probe: Probe) -> float:
-    """A random number between 0 and 1, the baseline that keeps everyone honest.
+    """A random number between 0 and 1: no useful proxy should rank worse.
 
-    Drawn from the seed and the network's weights: the same network gives the same number, another network another.
+    Drawn from the seed and the network's weights, so the same network always gets the same number
+    and other networks get other numbers.
     """
     content = sha256()
-    for name, p in probe.model.named_parameters():
-        content.update(f"{name}{tuple(p.shape)}".encode() + p.detach().flatten()[:16].cpu().numpy().tobytes())
+    for name, parameter in probe.model.named_parameters():
+        # The first few values are enough to tell two networks apart.
+        values = parameter.detach().flatten()[:16].cpu().numpy()
+        content.update(f"{name}{tuple(parameter.shape)}".encode() + values.tobytes())
     return float(generator("random", probe.seed, content.hexdigest()).random())

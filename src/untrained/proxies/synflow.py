@@ -1,7 +1,7 @@
-"""SynFlow (Tanaka et al., NeurIPS 2020, arXiv:2006.05467): the flow through a network made positive; no data.
+"""SynFlow (Tanaka et al., NeurIPS 2020, arXiv:2006.05467): flow through a network made positive.
 
-R is the sum of the outputs for an input of ones when every parameter is replaced by its absolute value and norms are
-the identity, in float64.
+R is the sum of the outputs for an input of ones when every parameter is replaced by its absolute
+value and norms are the identity, in float64. No data are needed.
 """
 
 from typing import Literal
@@ -14,34 +14,48 @@ LAYERS = "convolutions, linear layers"
 
 
 @registered
-@proxy(paper="SynFlow (Tanaka et al.)", measures="expressivity", needs=("gradients",), cost=3, layers=LAYERS)
+@proxy(
+    paper="SynFlow (Tanaka et al.)",
+    measures="expressivity",
+    needs=("gradients",),
+    cost=3,
+    layers=LAYERS,
+)
 def synflow(probe: Probe, norms: Literal["identity", "kept"] = "identity") -> float:
-    """The flow that passes each weight of the network made positive, summed.
+    """The flow through each weight of the network made positive, summed.
 
         sum_l sum |W_l dR/dW_l|
 
-    zero-cost-nas takes batch norm out of its NAS-Bench-201 network except in the two residual blocks, which do not get
-    the flag; ours takes out all normalisations. `norms=kept` is its `synflow_bn`.
+    zero-cost-nas removes batch norm from its NAS-Bench-201 network except in the two residual
+    blocks, which do not receive the flag; we remove all normalisations. `norms=kept` is its
+    `synflow_bn`.
     """
     flow = probe.flow(norms == "kept")
-    return _flowing(float(sum((W * g).abs().sum() for W, g in flow.values())))
+    total = float(sum((W * g).abs().sum() for W, g in flow.values()))
+    return _require_flow(total)
 
 
 @registered
 @proxy(
-    paper="LogSynFlow (Cavagnero et al., FreeREA)", measures="expressivity", needs=("gradients",), cost=3, layers=LAYERS
+    paper="LogSynFlow (Cavagnero et al., FreeREA)",
+    measures="expressivity",
+    needs=("gradients",),
+    cost=3,
+    layers=LAYERS,
 )
 def logsynflow(probe: Probe) -> float:
-    """SynFlow with the gradients on a logarithmic scale, so that depth does not drown everything else.
+    """SynFlow with gradients on a logarithmic scale, so that depth does not dominate the score.
 
         sum_l sum |W_l| ln(1 + |dR/dW_l|)
 
     Norms are the identity here too.
     """
-    return _flowing(float(sum((W.abs() * g.abs().log1p()).sum() for W, g in probe.flow().values())))
+    flow = probe.flow()
+    total = float(sum((W.abs() * g.abs().log1p()).sum() for W, g in flow.values()))
+    return _require_flow(total)
 
 
-def _flowing(total: float) -> float:
+def _require_flow(total: float) -> float:
     if total == 0:
         raise Unscorable("disconnected", "nothing flows from input to output")
     return total

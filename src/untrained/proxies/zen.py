@@ -1,5 +1,6 @@
-"""Zen-score (Lin et al., ICCV 2021, arXiv:2102.01063): how much a network with Gaussian weights amplifies a small
-disturbance, with what batch norms divide away multiplied back. No data."""
+"""Zen-score (Lin et al., ICCV 2021, arXiv:2102.01063): how much a network with Gaussian weights
+amplifies a small perturbation, corrected for what batch norms divide by. No data are needed.
+"""
 
 from typing import Literal
 
@@ -8,51 +9,73 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.guard import Variance
+from untrained.probe.guard import NormVariance
 from untrained.proxies._proxy import proxy, registered
 
 
 @registered
 @proxy(
-    paper="Zen-NAS (Lin et al.)", measures="expressivity", needs=(), samples=16, cost=2, layers="batch norm",
-)  # fmt: skip
+    paper="Zen-NAS (Lin et al.)",
+    measures="expressivity",
+    needs=(),
+    samples=16,
+    cost=2,
+    layers="batch norm",
+)
 def zen(
-    probe: Probe, repeats: int = 1, gamma: float = 0.01, variant: Literal["default", "published"] = "default"
+    probe: Probe,
+    repeats: int = 1,
+    gamma: float = 0.01,
+    variant: Literal["default", "published"] = "default",
 ) -> float:
-    """Expressivity of a network with Gaussian weights, by the size of its answer to a small disturbance.
+    """Expressivity of a network with Gaussian weights: how far a perturbation moves its features.
 
-        ln mean_i ||f(x_i) - f(x_i + gamma e_i)||_1 + sum_l ln sqrt(mean of var_l),   x, e, weights ~ N(0, 1)
+        ln mean_i ||f(x_i) - f(x_i + gamma e_i)||_1 + sum_l ln sqrt(mean of var_l)
+        x, e, weights ~ N(0, 1)
 
-    f: features before the last pooling; var_l: the variances that batch norm l divides by (a norm that sees constants
-    divides nothing and is left out). The code reads running variances instead, which after two passes of a fresh
-    network are 0.81 + 0.19 var: `variant=published`. Mean over repeats (32 published, 1 in the published search).
+    f are the features before the last pooling; var_l are the variances that batch norm l divides by
+    (a norm of constant inputs is left out). The code reads running variances instead, which after
+    two passes of a fresh network are 0.81 + 0.19 var: `variant=published`. Mean over repeats (32
+    published, 1 in the published search).
     """
     draw = probe.generator("zen")
-    scores = [_once(probe, gamma, variant, draw) for _ in range(repeats)]
+    scores = [_score_once(probe, gamma, variant, draw) for _ in range(repeats)]
     return sum(scores) / repeats
 
 
-def _once(probe: Probe, gamma: float, variant: str, draw: torch.Generator) -> float:
+def _score_once(probe: Probe, gamma: float, variant: str, draw: torch.Generator) -> float:
     inputs = probe.batch.inputs
     if not inputs.is_floating_point():
         raise Unscorable("unsupported", "zen needs real-valued inputs")
     x, e = torch.randn(2, *inputs.shape, generator=draw).to(inputs)
-    gaussian = probe.reinitialised(draw)
-    return amplification(gaussian.on(x), gaussian.on(x + gamma * e), variant)
+    gaussian = probe.with_gaussian_weights(draw)
+    return amplification(gaussian.with_inputs(x), gaussian.with_inputs(x + gamma * e), variant)
 
 
-def amplification(here: Probe, there: Probe, variant: str = "default") -> float:
-    """The score of one pair of inputs."""
-    norms = [v.channels.double().mean() for v in here.norm_variances]
+def amplification(original: Probe, perturbed: Probe, variant: str = "default") -> float:
+    """The score for one pair of inputs."""
+    variances = []
     if variant == "published":
-        norms = list(map(_running, here.norm_variances, there.norm_variances))
-    delta = (here.last_map - there.last_map).flatten(1).abs().sum(1).double().mean()
+        pairs = zip(original.norm_variances, perturbed.norm_variances, strict=False)
+        for first, second in pairs:
+            variances.append(_running_variance(first, second))
+    else:
+        for variance in original.norm_variances:
+            variances.append(variance.channels.double().mean())
+    difference = original.last_map - perturbed.last_map
+    delta = difference.flatten(1).abs().sum(1).double().mean()
     if delta == 0:
-        raise Unscorable("disconnected", "the features do not move with the input")
-    return float(delta.log() + sum(variance.log() / 2 for variance in norms if variance > 0))
+        raise Unscorable("disconnected", "the features do not change with the input")
+    # A norm of constant inputs has variance 0 and is left out.
+    corrections = sum(variance.log() / 2 for variance in variances if variance > 0)
+    return float(delta.log() + corrections)
 
 
-def _running(first: Variance, second: Variance) -> Tensor:
-    """Mean over channels of a running variance that starts at 1 and saw two batches with momentum 0.1 (unbiased)."""
-    a, b = (v.channels.double().mean() * v.entries / (v.entries - 1) for v in (first, second))
+def _running_variance(first: NormVariance, second: NormVariance) -> Tensor:
+    """Mean over channels of a running variance after two batches.
+
+    It starts at 1 and is updated with momentum 0.1 by the unbiased variance of each batch.
+    """
+    a = first.channels.double().mean() * first.entries / (first.entries - 1)
+    b = second.channels.double().mean() * second.entries / (second.entries - 1)
     return 0.9 * (0.9 + 0.1 * a) + 0.1 * b

@@ -14,7 +14,7 @@ from untrained._typed import options
 from untrained.data import Source
 from untrained.engine.measure import Start, told_apart
 from untrained.errors import UsageError
-from untrained.proxies import Proxy, load_proxy, named
+from untrained.proxies import Proxy, load_proxy, parse_proxy_names
 from untrained.spaces import load_space
 from untrained.strategies._desk import warming
 from untrained.strategies._run import STORE, for_a_file, versions
@@ -62,8 +62,8 @@ def bench(
         raise UsageError("a rank correlation needs at least 3 samples, and at least 1 seed")
     truth = known(space, benchmark, dataset, metric, samples, seed, data_root)
     seen, source, note = looked_at(data, truth, data_root)
-    typed = {load_proxy(name).measure: name for name in named(proxy)}
-    judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
+    typed = {load_proxy(name).measure: name for name in parse_proxy_names(proxy)}
+    judges = list(told_apart(map(load_proxy, (*parse_proxy_names(proxy), *BASELINES))).values())
     folder = Path(run) if run else _folder(truth, seen, seed, device, warm_up)
     chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit, population)
     start = _started(warm_up, truth, source, seed, device, folder, watch)

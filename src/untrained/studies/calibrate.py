@@ -17,7 +17,7 @@ from untrained.data import load
 from untrained.engine.measure import told_apart
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
-from untrained.proxies import load_proxy, named
+from untrained.proxies import load_proxy, parse_proxy_names
 from untrained.rng import generator
 from untrained.spaces import load_space
 from untrained.strategies._check import matching_data
@@ -59,8 +59,8 @@ def calibrate(
     source, folder = load(data, home.task, data_root), Path(run) if run else default_folder(space, data)
     matching_data(home, source.task)
     training = load_proxy(f"{NAME}(epochs={epochs},samples={samples})")
-    judges = list(told_apart(map(load_proxy, (*named(proxy), *BASELINES))).values())
-    typed = {load_proxy(name).measure: name for name in named(proxy)}
+    judges = list(told_apart(map(load_proxy, (*parse_proxy_names(proxy), *BASELINES))).values())
+    typed = {load_proxy(name).measure: name for name in parse_proxy_names(proxy)}
     typed[training.measure] = f"{NAME}(epochs={epochs},samples={samples})"
     work = (crew, folder / STORE, typed, watch)
     pool = RandomSearch(home, generator("calibrate", home.name, seed)).ask(POOL * trainings)
@@ -78,7 +78,7 @@ def calibrate(
     asked: dict[str, Any] = {"space": space, "proxy": proxy, "data": data, "trainings": trainings, "epochs": epochs}
     asked |= {"samples": samples, "seed": seed, "device": device, "run": str(folder)}
     best, reaching = recommended(rows), "AUC" if source.task.loss == "bce" else "accuracy"
-    own = {load_proxy(name).label: name for name in named(proxy) if names_file(name)}
+    own = {load_proxy(name).label: name for name in parse_proxy_names(proxy) if names_file(name)}
     chosen = own.get(best, best)  # as it can be typed again
     trained_for = counted(epochs, "epoch")
     following = "auto" if folder == default_folder(space, data) else chosen  # auto looks in the default folder only
