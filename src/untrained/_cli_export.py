@@ -11,7 +11,9 @@ from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_js
 @app.command()
 def export(
     what: Annotated[str, typer.Argument(help="A run folder (its best), an architecture, or ./file.py:factory.")],
-    out: Annotated[Path, typer.Option(help="The folder to make; a former export there is replaced.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder to make. The files of an earlier export are replaced, yours stay.")
+    ],
     space: Space = "nasbench201",
     weights: Annotated[
         Path | None,

@@ -42,4 +42,6 @@ def show_exported(made: Exported) -> None:
     if config["latency"]:
         took = measured("max_latency", config["latency"]["seconds"])
         console.print(f"model.onnx: {took} for one sample on this machine", highlight=False)
+    if made.kept:
+        console.print(f"files that appeared there meanwhile: {escape(str(made.kept))}", soft_wrap=True)
     console.print(f"exported: {escape(str(made.folder))}", soft_wrap=True)

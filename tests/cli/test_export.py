@@ -43,7 +43,7 @@ def test_wrong_requests_are_answered_in_one_line(untrained_, project):
     assert "there is no file nothing.pt" in wrong(
         untrained_("export", "./mine.py:make", "--out", "out", *SHAPE, "--weights", "nothing.pt")
     )
-    assert "is no former export" in wrong(untrained_("export", "./mine.py:make", "--out", ".", *SHAPE))
+    assert "is no earlier export" in wrong(untrained_("export", "./mine.py:make", "--out", ".", *SHAPE))
     assert not (project / "out").exists()
 
 

@@ -67,7 +67,7 @@ WRONG = {
     "search --keep 10%": "--keep 10% means nothing without --screen: add --screen params,naswot, or leave out --keep",
     "search --top 10": "--top 10 means nothing without --stable: add --stable 200, or leave out --top",
     "search --confirm 3 --no-confirm": "--confirm 3 and --no-confirm contradict each other: leave out one of them",
-    "search --export .": ". is there already and is no former export; choose another folder",
+    "search --export .": "already exists and is no earlier export: choose another folder, or move it away",
     "search --export mine.py/model": "mine.py/model cannot be made, since",
     "search --export runs": "runs would replace the run folder runs/...; choose another folder",
     "search --export model --run model/run": "model would replace the run folder model/run; choose another folder",

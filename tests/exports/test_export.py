@@ -25,7 +25,7 @@ from untrained.training import train
 room = sys.modules["untrained.exports.export"]
 SPACE = "nasbench201(channels=4,cells=1)"
 ARCH = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|avg_pool_3x3~1|none~2|"
-FILES = {"model.py", "model.safetensors", "model.onnx", "config.json", "predict.py", "README.md"}
+FILES = {"model.py", "model.safetensors", "model.onnx", "config.json", "predict.py", "README.md", "manifest.json"}
 PREDICT = "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
@@ -327,9 +327,10 @@ def test_weights_of_another_shape_or_with_more_names_are_told(tmp_path):
 def test_a_folder_that_is_no_former_export_is_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("three years")
+    (tmp_path / "mine" / "config.json").write_text('{"made_by": "me"}')
     (tmp_path / "file").write_text("a file")
-    for name in ("mine", "file"):
-        with pytest.raises(UsageError, match="is no former export; choose another folder"):
+    for name, why in (("mine", "is no earlier export: choose another folder"), ("file", "is a file")):
+        with pytest.raises(UsageError, match=why):
             export(ARCH, tmp_path / name, space=SPACE)
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "three years"
     with pytest.raises(UsageError, match="is no folder that can be written to"):
@@ -348,12 +349,12 @@ def test_a_folder_is_found_ready_before_the_work_unless_it_would_replace_the_run
 def test_a_former_export_is_replaced_whole_and_kept_where_the_new_one_fails(folder, tmp_path, no_onnx):
     out = tmp_path / "out"
     shutil.copytree(folder, out, ignore=shutil.ignore_patterns("__pycache__"))
-    (out / "stale.txt").write_text("")
+    (out / "stale.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"Looks.*looks at the values of tensors.*nor can ONNX be written: not today"):
         export(Looks(), out, input_shape=(3, 8, 8))
     assert {path.name for path in out.iterdir()} == FILES | {"stale.txt"}
     made = export(ResNet(), out, input_shape=(3, 8, 8))
-    assert {path.name for path in out.iterdir()} == FILES - {"model.onnx"}
+    assert {path.name for path in out.iterdir()} == FILES - {"model.onnx"} | {"stale.txt"}
     assert made.missing == {"model.onnx": "not today"}
     assert "`model.onnx`: not written: not today" in (out / "README.md").read_text()
     assert list(tmp_path.iterdir()) == [out]

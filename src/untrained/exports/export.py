@@ -1,6 +1,6 @@
 """`export(what, out)`: a folder that holds a network and needs nothing of ours.
 
-Everything is made in a folder beside and put in place at the end, so that a folder is whole or not there at all.
+The folder appears at its path whole or not at all, and replaces only files that an earlier export wrote.
 """
 
 import json
@@ -9,7 +9,6 @@ import shutil
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch import nn
 from untrained._onnx import PACKAGES, TOLERANCE, disagreement, extra, open_onnx, write_onnx
 from untrained.errors import UntrainedError, UsageError
 from untrained.exports import page
+from untrained.exports.folder import check_folder, replace_folder
 from untrained.exports.page import Facts
 from untrained.exports.source import rebuilt_network, source
 from untrained.exports.subject import Found, found
@@ -36,6 +36,7 @@ class Exported:
     folder: Path
     config: dict[str, Any]
     missing: dict[str, str]  # files that could not be written, and why
+    kept: Path | None = None  # files of the user that appeared in the old folder at the last moment
 
 
 def export(
@@ -58,38 +59,36 @@ def export(
     folder = ready(Path(out))
     subject = found(what, space, weights, data, input_shape, num_classes, data_root)
     _require_answer(subject)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        facts = _write(subject, made)
-        _put(made, folder)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with replace_folder(folder) as staging:
+        facts = _write(subject, staging.folder)
     missing = {"model.py": facts.source, "model.onnx": facts.onnx}
-    return Exported(folder, page.config(subject, facts), {name: why for name, why in missing.items() if why})
+    reasons = {name: why for name, why in missing.items() if why}
+    return Exported(folder, page.config(subject, facts), reasons, staging.kept)
 
 
 def ready(out: Path, run: Path | None = None) -> Path:
-    """The folder to write, where the packages are there and it holds nothing that we did not make. It is asked before
-    hours of work too, then with the `run` folder that is to come: an export replaces all that its own folder holds."""
+    """Check that an export can be written, also before hours of work.
+
+    Args:
+        out: The folder to write.
+        run: The run folder that is to come, which must not lie in it.
+
+    Returns:
+        The folder as an absolute path without links.
+
+    Raises:
+        UsageError: A package is missing, the folder cannot be written, or it holds files that no export wrote.
+    """
     for package in PACKAGES:
         extra(package)
     folder = out.resolve()
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not _ours(folder)):
-        raise UsageError(f"{out} is there already and is no former export; choose another folder")
     above = next(parent for parent in folder.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise UsageError(f"{out} cannot be made, since {above} is no folder that can be written to; choose another")
+    check_folder(folder)
     if run and run.resolve().is_relative_to(folder):
         raise UsageError(f"{out} would replace the run folder {run}; choose another folder")
     return folder
-
-
-def _ours(folder: Path) -> bool:
-    try:
-        return "made_by" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return False
 
 
 def _require_answer(subject: Found) -> None:
@@ -159,15 +158,3 @@ def _onnx(subject: Found, network: nn.Module, folder: Path, facts: Facts) -> Fac
 def _line(error: Exception) -> str:
     """The first line of a message that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def _put(made: Path, folder: Path) -> None:
-    """Put the new folder in place of a former one, which is there until the last moment."""
-    made.chmod(0o755)
-    for file in made.iterdir():
-        file.chmod(0o644)
-    former = made.with_name(f"{made.name}.former")
-    if folder.exists():
-        os.replace(folder, former)
-    os.replace(made, folder)
-    shutil.rmtree(former, ignore_errors=True)

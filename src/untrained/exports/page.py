@@ -184,6 +184,7 @@ def _files(schema: Schema | None, facts: Facts) -> str:
             ("config.json", "classes, input size, mean and deviation of each channel, and where it comes from"),
             ("predict.py", "reads pictures (or rows of a CSV file) and names the class with its probability"),
         ]
+    rows.append(("manifest.json", "the hash of each file: another export replaces these files and no others"))
     return "\n".join(f"- `{name}`: {about}" for name, about in rows)
 
 
