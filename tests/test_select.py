@@ -1,5 +1,6 @@
 """From records to a ranking: seeds, intervals, ties, and scores that exist among candidates only."""
 
+from dataclasses import replace
 from math import log, sqrt
 from statistics import fmean, stdev
 
@@ -10,7 +11,7 @@ from tests.records import make_record
 from untrained.engine.aggregates import aggregated, expanded, shares
 from untrained.proxies import PROXIES, load_proxy
 from untrained.strategies.select import _T, margin, rank, rows, tied
-from untrained.types import Arch, Failure, Record, Task
+from untrained.types import FAILURE_KINDS, Arch, Failure, Record, Task
 
 TASK = Task("noise", (3, 8, 8), 4)
 
@@ -58,11 +59,9 @@ def test_rows_carry_mean_deviation_and_number():
 
 
 def test_shares_are_ranks_with_ties_averaged():
-    values = [3.0, 1.0, 3.0, None, 2.0]
-    expected = stats.rankdata([3.0, 1.0, 3.0, -99.0, 2.0]) / 5
-    assert shares(values, higher_is_better=True) == pytest.approx(expected)
+    values = [3.0, 1.0, 3.0, 2.0]
+    assert shares(values, higher_is_better=True) == pytest.approx(stats.rankdata(values) / 4)
     assert shares(values, higher_is_better=False)[1] == 1.0
-    assert shares(values, higher_is_better=False)[3] == 0.2  # without a value is last, whatever the direction
 
 
 def test_az_nas_is_the_sum_of_the_logarithms_of_four_ranks():
@@ -70,10 +69,11 @@ def test_az_nas_is_the_sum_of_the_logarithms_of_four_ranks():
     table = {"x": (9.0, 0.2, -1.0, 5e6), "y": (8.0, 0.3, -2.0, 9e6), "z": (7.0, 0.1, Failure("unsupported"), 1e6)}
     parts = [PROXIES[name].measure for name in judge.parts]
     records = [record(a, v, m) for a, values in table.items() for m, v in zip(parts, values, strict=True)]
-    scores = {r.arch["a"]: r.value for r in aggregated(records, judge)}
-    expected = {"x": (3, 2, 3, 2), "y": (2, 3, 2, 3), "z": (1, 1, 1, 1)}
+    by_arch = {r.arch["a"]: r for r in aggregated(records, judge)}
+    expected = {"x": (2, 1, 2, 1), "y": (1, 2, 1, 2)}
     for arch, ranks in expected.items():
-        assert scores[arch] == pytest.approx(sum(log(r / 3) for r in ranks))
+        assert by_arch[arch].value == pytest.approx(sum(log(r / 2) for r in ranks))
+    assert by_arch["z"].error == Failure("unsupported")  # its other parts are numbers, and it takes no place
 
 
 def test_te_nas_adds_ranks_and_turns_the_condition_number_around():
@@ -91,6 +91,28 @@ def test_a_candidate_cut_off_from_its_input_takes_no_part_in_an_aggregate():
     records = [record("cut", cut, m) for m in parts] + [record("good", 5.0, m) for m in parts]
     failed, good = aggregated(records, judge)
     assert (failed.error, good.value) == (cut, 2.0)
+
+
+@pytest.mark.parametrize("name", ["az_nas", "te_nas"])
+@pytest.mark.parametrize("kind", FAILURE_KINDS)
+def test_a_failed_part_makes_the_aggregate_failed(name, kind):
+    judge = load_proxy(name)
+    parts = [PROXIES[part].measure for part in judge.parts]
+    why = Failure(kind, "the reason")
+    for failed_part in parts:
+        records = [record("failed", why if part == failed_part else 7.0, part) for part in parts]
+        assert [(r.value, r.error) for r in aggregated(records, judge)] == [(None, why)]
+        good = [record(arch, value, part) for part in parts for arch, value in (("a", 1.0), ("b", 2.0))]
+        alone = {r.arch: r.value for r in aggregated(good, judge)}
+        beside = {r.arch: r.value for r in aggregated(records + good, judge) if r.error is None}
+        assert beside == alone  # a failed candidate has no say in the ranks of the others
+
+
+def test_an_aggregate_repeats_the_notes_of_its_parts():
+    judge = load_proxy("te_nas")
+    condition, regions = (PROXIES[name].measure for name in judge.parts)
+    noted = replace(record("a", 1.0, regions), note="measured on 4")
+    assert [r.note for r in aggregated([record("a", 1.0, condition), noted], judge)] == ["measured on 4"]
 
 
 def test_aggregates_are_measured_by_their_parts_each_once():

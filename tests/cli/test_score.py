@@ -182,3 +182,13 @@ def test_among_many_a_network_that_cannot_read_the_shape_is_a_failure(untrained_
     assert (code, [row["value"] for row in json.loads(out)]) == (0, [None, 64 * 5])
     code, out, _ = untrained_(*command, "--rank", "./models.py", "./mine.py:make", "--json")
     assert (code, [row["flops"] for row in json.loads(out)]) == (0, [64 * 5, None])
+
+
+def test_a_factory_that_is_named_twice_is_two_networks(untrained_):
+    factory = "./mine.py:make"
+    code, out, _ = untrained_("score", factory, factory, "--input-shape", "3x8x8", "--proxy", "params,te_nas", "--json")
+    assert code == 0
+    names = [(row["arch"], row["proxy"]) for row in json.loads(out) if row["proxy"] in ("params", "te_nas")]
+    assert sorted(names) == [
+        (factory, "params"), (factory, "te_nas"), (f"{factory}#2", "params"), (f"{factory}#2", "te_nas"),
+    ]  # fmt: skip

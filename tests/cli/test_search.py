@@ -103,3 +103,35 @@ def test_the_whole_program_in_its_own_process(project):
     failed = subprocess.run(command, capture_output=True, text=True, cwd=project, env=environment, check=False)
     assert failed.returncode == 2
     assert failed.stderr.startswith("error: ./mine.py:boom raised\n")
+
+
+RAISING = """
+from torch import nn
+import untrained
+
+class Raising(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(3 * 8 * 8, width)
+
+    def forward(self, x):
+        raise ValueError("no forward pass")
+
+@untrained.space(task=untrained.Task("noise", (3, 8, 8), 4))
+def raising(choose, task):
+    return Raising(choose("width", (2, 3, 4, 5)))
+"""
+
+
+@pytest.mark.parametrize("proxy", ["az_nas", "te_nas"])
+def test_a_search_in_which_every_part_of_an_aggregate_failed_is_exit_code_1(untrained_, project, proxy):
+    (project / "raising.py").write_text(RAISING)
+    options = f"--space ./raising.py:raising --proxy {proxy} --budget 4 --run failed --workers 1".split()
+    code, out, _ = untrained_("search", *options)
+    assert code == 1
+    assert "nothing could be scored" in out
+    assert "best" not in out
+    _, rows, _ = untrained_("search", *options, "--json")
+    aggregates = [row for row in json.loads(rows) if row["proxy"] == proxy]
+    assert len(aggregates) > 0
+    assert {(row["value"], row["error"].partition(":")[0]) for row in aggregates} == {(None, "error")}

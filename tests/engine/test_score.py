@@ -12,6 +12,7 @@ from tests.engine.helpers import ARCH, CONV, NONE, judge, nb201, tiny, value
 from untrained import Probe, score
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
+from untrained.strategies.select import rows
 from untrained.types import Batch
 
 
@@ -80,7 +81,7 @@ def test_targets_are_drawn_where_there_are_none_and_stay_within_the_outputs():
 def test_a_list_may_mix_everything(user_file):
     what = [nn.Sequential(nn.Flatten(), nn.Linear(3072, 2)), nb201(*[NONE] * 6), f"{user_file}:make", cnn()]
     records = score(what, "params", "noise", input_shape=(3, 32, 32))
-    assert [str(r.arch) for r in records] == ["Sequential", nb201(*[NONE] * 6), f"{user_file}:make", "Sequential"]
+    assert [str(r.arch) for r in records] == ["Sequential", nb201(*[NONE] * 6), f"{user_file}:make", "Sequential#2"]
     assert [records[i].value for i in (0, 2, 3)] == [3073 * 2, 112 + 25, 112 + 8 + 25]
     assert [r.task.num_classes for r in records] == [2, 10, 5, 5]
     assert score([], "params") == []
@@ -154,3 +155,39 @@ def test_a_network_that_cannot_take_its_input_is_told_without_a_place_in_a_libra
     (record,) = score(nn.Sequential(nn.Flatten(), nn.Linear(5, 2)), "flops", torch.zeros(1, 12))
     assert record.error is not None
     assert re.fullmatch(r"RuntimeError: mat1 and mat2 shapes cannot be multiplied [^_]*", record.error.detail)
+
+
+def sequential(width: int) -> nn.Sequential:
+    torch.manual_seed(width)
+    layers = [nn.Conv2d(3, width, 3), nn.ReLU(), nn.Conv2d(width, width, 3), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * width, 4))
+
+
+def test_networks_of_one_class_are_scored_apart():
+    """Three records per proxy, with readable names, and no mean over different networks."""
+    networks = [sequential(width) for width in (4, 8, 16)]
+    images = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    records = untrained.score(networks, ["params", "te_nas"], images)
+    sizes = [sum(p.numel() for p in network.parameters()) for network in networks]
+    found = [(str(r.arch), r.value) for r in records if r.proxy == "params"]
+    assert found == list(zip(["Sequential", "Sequential#2", "Sequential#3"], sizes, strict=True))
+    assert len({r.arch for r in records}) == 3
+    aggregates = [r for r in records if r.proxy == "te_nas"]
+    assert [str(r.arch) for r in aggregates] == ["Sequential", "Sequential#2", "Sequential#3"]
+    table = {(row["arch"], row["proxy"]): (row["n"], row["std"]) for row in rows(records)}
+    assert set(table.values()) == {(1, None)}
+
+
+def test_the_score_of_a_network_does_not_depend_on_its_place_in_the_list():
+    """`random` and `dextr` draw random numbers, which follow from the name."""
+    images = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    second = untrained.score([sequential(4), sequential(8)], ["random", "dextr"], images)[2:]
+    alone = untrained.score(sequential(8), ["random", "dextr"], images)
+    assert [r.value for r in second] == [r.value for r in alone]
+    assert [str(r.arch) for r in second + alone] == ["Sequential#2", "Sequential#2", "Sequential", "Sequential"]
+
+
+def test_equal_architectures_of_a_space_are_one_subject():
+    arch = tiny.parse("width=2,kernel=3")
+    records = untrained.score([arch, arch], "params", space=tiny)
+    assert [str(r.arch) for r in records] == ["width=2,kernel=3"] * 2

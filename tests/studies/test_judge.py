@@ -98,14 +98,12 @@ def test_combinations_add_ranks_and_count_who_repeats_another_once():
     c = replace(UP, proxy="c", higher_is_better=False, by_seed=((5.0, 2.0, None, 4.0, 1.0),), cost=4)
     whole, diverse = combinations([a, twin, b, c])
     assert (whole.cost, whole.kind) == (10, "combination")
-    # ranks / 5 of a, twin, b, c; the third has no score by c and is last there
-    expected = [
-        (1 + 1 + 1 + 2) / 20,
-        (2 + 2 + 2 + 4) / 20,
-        (3 + 3 + 5 + 1) / 20,
-        (4 + 4 + 3 + 3) / 20,
-        (5 + 5 + 4 + 5) / 20,
-    ]
-    assert whole.by_seed[0] == pytest.approx(tuple(expected))
+    # ranks / 4 of a, twin, b, c; the third has no score by c, so it has no mean rank and takes no place
+    expected = [(1 + 1 + 1 + 1) / 16, (2 + 2 + 2 + 3) / 16, (3 + 3 + 3 + 2) / 16, (4 + 4 + 4 + 4) / 16]
+    first, second, third, fourth, fifth = whole.by_seed[0]
+    assert third is None
+    assert (first, second, fourth, fifth) == pytest.approx(tuple(expected))
+    useless = replace(UP, proxy="useless", by_seed=((None,) * 5,))
+    assert combinations([a, twin, b, c, useless])[0].by_seed == whole.by_seed
     assert sum(name in diverse.about for name in ("a,", "twin")) == 1
     assert combinations([a, b]) == []

@@ -1,5 +1,6 @@
 """`score(...)`: judge anything. An architecture, its string, a model, a factory in somebody's file, a list."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
@@ -26,6 +27,7 @@ from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Record, Task
 
 DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
+OWN_SPACES = ("module", "factory", "timm")  # of networks that belong to no search space
 What = nn.Module | Arch | str
 
 
@@ -66,12 +68,13 @@ def score(
     if not chosen or seeds < 1:
         raise UsageError("score needs a proxy and a seed: at least one proxy, such as dextr, and seeds at least 1")
     subjects = [subject_of(one, space, device, bool(warm_up)) for one in _listed(what)]
+    names = distinct_names([subject.arch for subject in subjects])
     if len(subjects) < 2 and (lonely := next((p for p in chosen if p.parts), None)):
         raise UsageError(f"{lonely.name} compares networks with each other; give at least two")
     records: list[Record] = []
     starts = _Starts(warm_up, device)
     with _opened(store) as opened:
-        for subject in subjects:
+        for subject, name in zip(subjects, names, strict=True):
             source = source_for(subject, data, input_shape, num_classes, data_root)
             evaluate = ProxyEvaluator.here(
                 _builder(subject, source.task, isinstance(data, str) or num_classes is not None),
@@ -83,8 +86,28 @@ def score(
                 alike=False,  # all threads for one network
                 **starts(subject, source),
             )
-            records.extend(record for batch in evaluate([subject.arch]) for record in batch)
+            # Measured under its plain name, since random numbers are drawn by name: a score must not depend on
+            # which other networks are in the list.
+            (answers,) = evaluate([subject.arch])
+            records += [replace(answer, request=replace(answer.request, arch=name)) for answer in answers]
     return records + [record for judge in chosen if judge.parts for record in aggregated(records, judge)]
+
+
+def distinct_names(archs: Sequence[Arch]) -> list[Arch]:
+    """Number networks of the same name: `Sequential`, `Sequential#2`, `Sequential#3`.
+
+    A class name says little about a module, so every module, factory or timm network in a list is a network of its
+    own. Architectures of a space are left as they are: equal ones are the same network.
+    """
+    counts: Counter[Arch] = Counter()
+    names = []
+    for arch in archs:
+        counts[arch] += 1
+        number = counts[arch]
+        if arch.space in OWN_SPACES and number > 1:
+            arch = Arch(arch.space, (*arch.genes, ("number", number)), f"{arch}#{number}")
+        names.append(arch)
+    return names
 
 
 def _opened(store: "str | Path | Store | None") -> AbstractContextManager[Store | None]:

@@ -16,7 +16,7 @@ from untrained.data import Source, load
 from untrained.data._schema import SCHEMA, Schema, load_schema
 from untrained.data.parts import TRAIN, Pictures
 from untrained.engine import Store
-from untrained.engine.score import Subject, home_of, source_for, subject_of
+from untrained.engine.score import OWN_SPACES, Subject, home_of, source_for, subject_of
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for
@@ -97,7 +97,7 @@ def found(
     if file:
         _fill(network, file)
     origin = str(file) if file else "the module itself" if isinstance(what, nn.Module) else ""
-    own = subject.arch.space in ("module", "factory", "timm")
+    own = subject.arch.space in OWN_SPACES
     home = "" if own else space if isinstance(space, str) else home_of(subject.arch, space).name
     about = (data or "", classes, *normal, schema, told, run, standing)
     return Found(str(subject.arch), home, network, task, origin, *about)

@@ -103,7 +103,7 @@ def az_nas(*shares: list[float]) -> list[float]:
 
         sum over views of ln(rank / m),   m candidates; ties share the mean of their ranks
 
-    Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them is
-    last on it.
+    Views: expressivity, progressivity, trainability and FLOPs. A candidate without one of them has
+    no score.
     """
     return [sum(map(log, candidate)) for candidate in zip(*shares, strict=True)]

@@ -37,12 +37,16 @@ class Sieve:
 
     def survivors(self, records: Sequence[Record]) -> list[Arch]:
         """The best share of the architectures in `records`, best first."""
-        found = [fitnesses(records, proxy.measure, proxy.higher_is_better) for proxy in self.proxies]
-        pool = list(found[0])
-        judged = [arch for arch in pool if all(column[arch] is not None for column in found)]
-        ranks = [shares([column[arch] for arch in judged], higher_is_better=True) for column in found]
-        together = dict(zip(judged, map(sum, zip(*ranks, strict=True)), strict=True))
-        return sorted(judged, key=lambda arch: -together[arch])[: ceil(round(self.keep * len(pool), 9))]
+        columns = [fitnesses(records, proxy.measure, proxy.higher_is_better) for proxy in self.proxies]
+        pool = list(columns[0])
+        scored = [arch for arch in pool if all(column[arch] is not None for column in columns)]
+        rank_sums = dict.fromkeys(scored, 0.0)
+        for column in columns:
+            values = [value for arch in scored if (value := column[arch]) is not None]
+            for arch, rank in zip(scored, shares(values, higher_is_better=True), strict=True):
+                rank_sums[arch] += rank
+        best_first = sorted(scored, key=lambda arch: -rank_sums[arch])
+        return best_first[: ceil(round(self.keep * len(pool), 9))]
 
 
 class Listed:
