@@ -74,7 +74,7 @@ def _aggregate_one_seed(by_arch: dict[Arch, dict[str, Record]], parts: Sequence[
         for place, part in enumerate(parts):
             column = [values[place] for values in values_of_parts.values()]
             columns.append(shares(column, part.higher_is_better))
-        aggregate_values = judge.function(*columns)  # type: ignore[call-overload]
+        aggregate_values: list[float] = judge.function(*columns)  # type: ignore[assignment]
         outcomes |= dict(zip(values_of_parts, aggregate_values, strict=True))
     return [Record.of(request, outcomes[arch], note=notes[arch]) for arch, request in requests.items()]
 

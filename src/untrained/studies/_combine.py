@@ -44,7 +44,7 @@ def _mean_rank_of_seed(place: int, members: Sequence[Column]) -> Scores:
     oriented = np.array([_oriented(member.by_seed[place], member) for member in members])
     whole = ~np.isnan(oriented).any(axis=0)
     if not whole.any():
-        return (None,) * oriented.shape[1]
+        return tuple([None] * len(whole))
     ranks = iter(mean_rank({member.proxy: row[whole] for member, row in zip(members, oriented, strict=True)}))
     return tuple(float(next(ranks)) if is_whole else None for is_whole in whole)
 
