@@ -32,6 +32,9 @@ def export(
 ) -> None:
     """Write a network as a folder that needs nothing of ours: plain source, weights, ONNX, a program that predicts.
 
+    A run whose network is in a file of your own runs that file. It is refused where the file has changed since, and
+    where you have not run it on this machine; name it then: --space ./mine.py:mynet
+
     ONNX is checked against torch and its latency measured. Needs: pip install 'untrained\\[export]'
 
     Example: untrained export runs/mine --out exported

@@ -49,6 +49,9 @@ def train(
     The folder then holds model.pt, train.json and report.html with curves, confusions and the hardest mistakes;
     of a table of clicks, log loss, AUC and calibration.
 
+    A run whose space is in a file of your own runs that file. It is refused where the file has changed since the
+    search, and where you have not run it on this machine; name it then: --space ./mine.py:mynet
+
     Several GPUs each learn a share of every batch by accelerate (pip install 'untrained\\[train]'):
     accelerate launch --num_processes 4 --no_python untrained train runs/mine --device accelerate
 

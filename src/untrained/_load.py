@@ -3,10 +3,9 @@
 
 import ast
 import importlib
-import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from inspect import isclass, isfunction
 from pathlib import Path
@@ -14,6 +13,15 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from untrained.errors import UsageError, unknown
+from untrained.user_code import (
+    UserCode,
+    find_user_code,
+    import_user_file,
+    is_path,
+    prepare_imports,
+    remember_named,
+    was_named,
+)
 
 T = TypeVar("T")
 
@@ -30,8 +38,9 @@ def names_file(name: str) -> bool:
 def absolute(name: str) -> str:
     """The same name for a process that works in another folder."""
     where, colon, attribute = name.rpartition(":")
-    is_path = names_file(name) and (where.endswith(".py") or "/" in where)
-    return f"{Path(where).resolve()}{colon}{attribute}" if is_path else name
+    if names_file(name) and is_path(where):
+        return f"{Path(where).resolve()}{colon}{attribute}"
+    return name
 
 
 def from_file(name: str) -> Any:
@@ -39,7 +48,7 @@ def from_file(name: str) -> Any:
     where, _, attribute = name.rpartition(":")
     if not where or not attribute:
         raise half_a_name(name, "the object")
-    module = _from_path(Path(where)) if where.endswith(".py") or "/" in where else _from_module(where)
+    module = _from_path(Path(where)) if is_path(where) else _from_module(where)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         raise unknown(f"object in {where}", attribute, _made_here(module) or public)
@@ -118,41 +127,66 @@ def _literal(text: str) -> Any:
         return text
 
 
-def files_of(*names: str) -> list[Path]:
-    """The user's files among `names`."""
-    files = (Path(name.rpartition(":")[0]) for name in names if names_file(name))
-    return [file for file in files if file.is_file()]
+def user_code_of(name: str) -> UserCode | None:
+    """The user's files behind a name such as `./mine.py:mynet(depth=2)`; None for a name of a registry."""
+    base, _ = parse_call(name)
+    if not names_file(base):
+        return None
+    return find_user_code(base.rpartition(":")[0])
 
 
-def code_of(files: Iterable[Path]) -> str:
-    """A fingerprint of the user's files; empty without any. A changed file is another method."""
-    contents = [file.read_bytes() for file in files]
-    return sha256(b"".join(contents)).hexdigest()[:8] if contents else ""
+def fingerprint_user_code(*names: str) -> str:
+    """One fingerprint of all the user's code behind some names; empty where there is none."""
+    codes = [user_code_of(name) for name in names]
+    fingerprints = list(dict.fromkeys(code.fingerprint for code in codes if code))
+    if len(fingerprints) < 2:
+        return "".join(fingerprints)
+    return sha256("\n".join(fingerprints).encode()).hexdigest()
+
+
+def require_named(name: str, fingerprint: str | None, origin: str, instead: str) -> None:
+    """Refuse to run code that a file names and the user has not named.
+
+    Args:
+        name: What the file names, such as `./mine.py:mynet`. Names of a registry pass.
+        fingerprint: That of the code when the file was written; None where the file does not keep it.
+        origin: The file or folder that names the code, for the message.
+        instead: What to type to name the code, for the message.
+    """
+    base, _ = parse_call(name)
+    if not names_file(base):
+        return
+    code = user_code_of(name)
+    if code is None:
+        if base.startswith("untrained."):  # a module of this package
+            return
+        raise UsageError(f"{origin} needs {base}, which is not here; say where it is: {instead}")
+    if fingerprint is not None and fingerprint != code.fingerprint:
+        raise UsageError(f"{base} has changed since {origin} was made; to use it as it is now: {instead}")
+    if not was_named(code):
+        raise UsageError(
+            f"{origin} wants to run {base}, which you have not run on this machine; read it, and name it: {instead}"
+        )
 
 
 def _from_path(path: Path) -> ModuleType:
-    if not path.is_file():
+    code = find_user_code(str(path) if is_path(str(path)) else f"./{path}")
+    if code is None:
         raise UsageError(f"there is no file {path}; give the path as you would to python, such as ./my_net.py:make_net")
-    known_by = sha256(str(path.resolve()).encode() + path.read_bytes())  # a file that has changed is another module
-    name = f"untrained_user_{path.stem}_{known_by.hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    _search(path.resolve().parent)  # as for a script: what lies beside the file can be imported
+    remember_named(code)
     try:
-        spec.loader.exec_module(module)
+        return import_user_file(code)
     except Exception as error:
-        del sys.modules[name]
         raise UserCodeError(f"{path} raised while it was loaded\n{own_traceback(error)}") from error
-    return module
 
 
 def _from_module(name: str) -> ModuleType:
-    _search(Path.cwd())
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    code = find_user_code(name)
+    if code is not None:
+        remember_named(code)
+        prepare_imports(code)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -163,11 +197,6 @@ def _from_module(name: str) -> ModuleType:
         raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
     except Exception as error:
         raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
-
-
-def _search(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
 
 
 def own_traceback(error: BaseException) -> str:

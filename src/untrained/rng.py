@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def seed_for(*parts: object) -> int:
-    """A 63-bit seed made of what a value depends on. Parts are told apart by their `str`."""
-    digest = hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).digest()
+    """A 63-bit seed made of what a value depends on. Parts are told apart by their `seed_name` or their `str`."""
+    names = [str(getattr(part, "seed_name", part)) for part in parts]
+    digest = hashlib.sha256("\x1f".join(names).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 

@@ -33,6 +33,11 @@ class Arch:
     def __str__(self) -> str:
         return self.text or ",".join(f"{name}={value}" for name, value in self.genes)
 
+    @property
+    def seed_name(self) -> str:
+        """What seeds derive from: the notation, except that it does not matter how the path to a file was typed."""
+        return str(self["factory"]) if self.space == "factory" else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from untrained.data import Source
 from untrained.data.parts import Pictures
+from untrained.identity import fingerprint_tensors
 from untrained.spaces._blocks import drop_path
 from untrained.training.train import train
 from untrained.training.trained import Trained
@@ -92,6 +93,9 @@ class Counted:
         places = torch.arange(len(self)) if order is None else torch.randperm(len(self), generator=order)
         for rows in places.split(size):
             yield Batch(self.inputs[rows], self.targets[rows])
+
+    def fingerprint(self) -> str:
+        return fingerprint_tensors([self.inputs, self.targets])
 
 
 def counted(n: int, columns: int = 4, classes: int = 2, seed: int = 0) -> Counted:

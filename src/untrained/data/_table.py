@@ -1,6 +1,6 @@
 """A table as a Source: surveyed once, encoded once into a cache folder, and then read from there row by row.
 
-The cache is keyed by the file (path, size, time of change) and by what was said about it; each part is a file of
+The cache is keyed by the content of the file and by what was said about it; each part is a file of
 float32 rows, the label last. So a table may be larger than memory, and the part that is judged on is a file of its own.
 """
 
@@ -29,9 +29,11 @@ from untrained.data._values import pointed
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.data.table_card import table_card
 from untrained.errors import UsageError
+from untrained.identity import fingerprint_file, fingerprint_tensors
 from untrained.types import Batch, Task
 
 NAMES = (TRAIN, VAL, TEST)
+ROWS_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,10 @@ class Rows:
         for start in range(0, len(self), size):
             rows = slice(start, start + size)
             yield batch_of(np.array(self.values[rows if places is None else places[rows]]))
+
+    def fingerprint(self) -> str:
+        starts = range(0, len(self), ROWS_AT_ONCE)
+        return fingerprint_tensors(torch.from_numpy(np.array(self.values[at : at + ROWS_AT_ONCE])) for at in starts)
 
 
 def batch_of(rows: _schema.Rows) -> Batch:
@@ -79,9 +85,10 @@ def open_table(name: str, table: Table, options: Options) -> Source:
 
 
 def _key(table: Table, options: Options) -> str:
-    state = table.path.stat()
-    told = _schema.VERSION, table.path.resolve(), state.st_size, state.st_mtime_ns, table.columns, options
-    return sha256("\x1f".join(map(str, told)).encode()).hexdigest()[:16]
+    """What decides the rows: the content of the file, its name, whose ending says how it is packed, and the options."""
+    content = fingerprint_file(table.path)
+    decides = _schema.VERSION, table.path.name, content, table.columns, table.missing, options
+    return sha256("\x1f".join(map(str, decides)).encode()).hexdigest()[:16]
 
 
 def _encode(table: Table, options: Options, folder: Path) -> None:

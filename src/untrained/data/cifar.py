@@ -6,7 +6,7 @@ The python batches are pickles; they are read by an unpickler that knows arrays 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from untrained._unpickle import read_pickle
 from untrained.data._source import Arrays, Source, from_arrays, image_task, source
 from untrained.data.parts import TEST
 from untrained.errors import UsageError
+from untrained.identity import file_state
 from untrained.types import Task
 
 
@@ -87,22 +88,28 @@ def _opened(published: _Published, task: Task, root: Path) -> Source:
     return from_arrays(images, labels, task, statistics, held=held, classes=published.classes)
 
 
-@cache
 def _read(published: _Published, names: Sequence[str], root: Path) -> Arrays:
     """The images (N, H, W, C) of these batches and their labels."""
     binary, python = (f"{published.folder}-{form}" for form in published.forms)
-    for folder, suffix, read in ((binary, ".bin", _binary), (python, "", _python)):
-        files = [root / folder / f"{name}{suffix}" for name in names]
+    for folder, suffix in ((binary, ".bin"), (python, "")):
+        files = tuple(root / folder / f"{name}{suffix}" for name in names)
         if all(file.is_file() for file in files):
-            pixels, labels = zip(*(read(file, published) for file in files), strict=True)
-            planes = torch.cat(pixels).reshape(-1, 3, 32, 32)
-            return planes.permute(0, 2, 3, 1).contiguous(), torch.cat(labels)
+            return _read_files(published, files, tuple(file_state(file) for file in files))
     more = f" to _{len(names)}" if len(names) > 1 else ""
     raise UsageError(
         f"{published.title} is not under {root}: looked for {binary}/{names[0]}.bin{more and f'{more}.bin'} and for "
         f"{python}/{names[0]}{more}. Unpack the publisher's archive there, or name another folder with "
         f"--data-root or UNTRAINED_DATA. Without it, --data digits needs no files."
     )
+
+
+@lru_cache(maxsize=8)
+def _read_files(published: _Published, files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]) -> Arrays:
+    """The content of these files, kept as long as their states are the same."""
+    read = _binary if files[0].suffix == ".bin" else _python
+    pixels, labels = zip(*(read(file, published) for file in files), strict=True)
+    planes = torch.cat(pixels).reshape(-1, 3, 32, 32)
+    return planes.permute(0, 2, 3, 1).contiguous(), torch.cat(labels)
 
 
 def _binary(file: Path, published: _Published) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from untrained.data._source import Arrays, Source, image_task, source
 from untrained.data.npz import from_read, read_npz
 from untrained.data.parts import TEST, TRAIN
 from untrained.errors import UsageError
+from untrained.identity import file_state
 from untrained.types import Task
 
 _CLOTHES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
@@ -35,11 +36,10 @@ def _opened(name: str, like: Task, folder: Path, statistics: tuple[float, float]
     return from_read(_read(folder), image_task(name, like, classes=10), (mean, std), classes)
 
 
-@cache
 def _read(folder: Path) -> dict[str, Arrays]:
-    files = [file for name in _FILES if (file := _packed_or_not(folder / name)).is_file()]
+    files = tuple(file for name in _FILES if (file := _packed_or_not(folder / name)).is_file())
     if len(files) == len(_FILES):
-        return {TRAIN: _pair(*files[:2]), TEST: _pair(*files[2:])}
+        return _read_files(files, tuple(file_state(file) for file in files))
     archive = next(iter(sorted(folder.glob("*.npz"))), None)
     if archive is None:
         raise UsageError(
@@ -48,6 +48,12 @@ def _read(folder: Path) -> dict[str, Arrays]:
             f"Without them, --data digits needs no files."
         )
     return read_npz(archive)
+
+
+@lru_cache(maxsize=4)
+def _read_files(files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]) -> dict[str, Arrays]:
+    """The content of the four files, kept as long as their states are the same."""
+    return {TRAIN: _pair(*files[:2]), TEST: _pair(*files[2:])}
 
 
 def _packed_or_not(file: Path) -> Path:

@@ -3,7 +3,7 @@ Archives are read without pickles, so that a stranger's file runs nothing."""
 
 import zlib
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -13,6 +13,7 @@ import torch
 from untrained.data._source import Arrays, Source, from_arrays, image_task, source
 from untrained.data.parts import TEST, TRAIN, VAL
 from untrained.errors import UsageError
+from untrained.identity import fingerprint_file
 from untrained.types import Task
 
 _NAMES = {TRAIN: (("x", "y"), ("x_train", "y_train")), VAL: (("x_val", "y_val"),), TEST: (("x_test", "y_test"),)}
@@ -42,11 +43,16 @@ def from_read(
     return from_arrays(*found[TRAIN], task, statistics, held=held, classes=classes)
 
 
-@cache
 def read_npz(path: Path) -> dict[str, Arrays]:
     """Images and labels of every part that the archive holds."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
+    return _read_content(path, fingerprint_file(path))
+
+
+@lru_cache(maxsize=4)
+def _read_content(path: Path, content: str) -> dict[str, Arrays]:
+    """The archive at `path`, kept as long as its content is the same."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

@@ -12,10 +12,12 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from untrained.identity import fingerprint_tensors
 from untrained.rng import torch_generator
 from untrained.types import Batch, Task
 
 TRAIN, VAL, TEST = "train", "val", "test"
+_IMAGES_AT_ONCE = 4096  # of a file that may be larger than memory
 Rows = TypeVar("Rows", Tensor, list[Any])
 
 
@@ -26,6 +28,10 @@ class Part(Protocol):
 
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
         """One pass: every sample once, in an order that the generator decides or, without one, as they lie."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A text that is another one when any sample is."""
         ...
 
 
@@ -48,6 +54,10 @@ class Pictures:
         places = torch.arange(len(self)) if order is None else torch.randperm(len(self), generator=order)
         for rows in places.split(size):  # type: ignore[no-untyped-call]
             yield Batch(self.normal(self.images[rows]), self.labels[rows])
+
+    def fingerprint(self) -> str:
+        images = self.images.split(_IMAGES_AT_ONCE)  # type: ignore[no-untyped-call]
+        return fingerprint_tensors([*images, self.labels, self.mean, self.std])
 
     def normal(self, images: Tensor) -> Tensor:
         """(N, C, H, W), each channel of mean zero and deviation one over the data set."""

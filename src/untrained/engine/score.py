@@ -11,7 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from untrained._load import UserCodeError, from_file, names_file, own_traceback, path_instead
+from untrained._load import (
+    UserCodeError,
+    fingerprint_user_code,
+    from_file,
+    names_file,
+    own_traceback,
+    path_instead,
+)
 from untrained._numbers import counted
 from untrained.data import Source, from_tensors, load
 from untrained.engine.aggregates import aggregated, expanded
@@ -25,6 +32,7 @@ from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Record, Task
+from untrained.user_code import is_path
 
 DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
 OWN_SPACES = ("module", "factory", "timm")  # of networks that belong to no search space
@@ -40,6 +48,7 @@ class Subject:
     build: Callable[[Task], nn.Module]
     stored: bool  # a network of the user's own may change under its name, so it is never read from a store
     home: Space | None = None
+    reference: str = ""  # to the factory of a user, as it was typed
 
 
 def score(
@@ -134,8 +143,7 @@ def subject_of(what: Any, space: str | Space, device: str, warm: bool = False) -
         return Subject(arch, task, lambda task: made(what, task.num_classes), stored=False)
     if isinstance(what, str) and names_file(what):
         from_file(what)  # whoever mistyped a name hears that first
-        arch = Arch("factory", (("factory", what),), what)
-        return Subject(arch, _OWN, lambda task: _made(what), stored=False)
+        return Subject(_arch_of_factory(what), _OWN, lambda task: _made(what), stored=False, reference=what)
     if isinstance(what, str):
         try:
             what = load_space(space).parse(what)
@@ -146,6 +154,15 @@ def subject_of(what: Any, space: str | Space, device: str, warm: bool = False) -
     home = home_of(what, space)
     known = home.name in SPACES and SPACES[home.name] is home
     return Subject(what, home.task, lambda task: home.build(what, task, device), known, home)
+
+
+def _arch_of_factory(reference: str) -> Arch:
+    """The name of a network that a user's factory makes. It is the same however the path to the file was typed, and
+    another one when the code has changed."""
+    where, _, attribute = reference.rpartition(":")
+    name = f"./{Path(where).name}:{attribute}" if is_path(where) else reference
+    code = fingerprint_user_code(reference)[:16]
+    return Arch("factory", (("factory", name), ("code", code)), reference)
 
 
 class _Starts:

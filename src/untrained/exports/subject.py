@@ -10,20 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from untrained._load import names_file
+from untrained._load import fingerprint_user_code, names_file, parse_call, require_named
 from untrained._onnx import extra
 from untrained.data import Source, load
 from untrained.data._schema import SCHEMA, Schema, load_schema
 from untrained.data.parts import TRAIN, Pictures
 from untrained.engine import Store
 from untrained.engine.score import OWN_SPACES, Subject, home_of, source_for, subject_of
+from untrained.engine.zoo import in_zoo
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for
 from untrained.spaces import Space
 from untrained.strategies._run import Run
 from untrained.strategies.select import Standing
-from untrained.strategies.winner import ranking_of, won
+from untrained.strategies.winner import ranking_of, space_of_run, won
 from untrained.training import _checkpoint
 from untrained.training._checkpoint import WEIGHTS
 from untrained.training._subject import run_of
@@ -63,7 +64,10 @@ def found(
     num_classes: int | None,
     root: str | Path | None,
 ) -> Found:
-    folder, run, standing = run_of(what), None, None
+    folder = run_of(what)
+    run = None
+    standing = None
+    named_space = space
     lies = _training(folder)
     if folder and Path(folder, "run.json").is_file():
         run = Run.read(folder)
@@ -73,18 +77,21 @@ def found(
         if former and not weights:
             raise UsageError(f"{folder} was trained before it had its best one; first untrained train {folder}")
         lies = {} if former else lies
-        what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
+        what = best.arch
+        space = space_of_run(best, folder, named_space, f"untrained export {folder}")
+        data = data or best.data
+        input_shape = input_shape or best.input_shape
     elif folder and not lies:
         raise UsageError(f"{folder} holds neither a search nor a training; `untrained search --run {folder}` makes one")
-    if lies:
-        what, space = lies["asked"]["arch"], lies["asked"]["space"] or space
-        if not lies["asked"]["space"] and not names_file(str(what)):
-            call = f"untrained.export(model, 'exported', weights='{folder}/{WEIGHTS}')"
-            raise UsageError(f"{folder} was trained from a module, which only Python has: {call}")
+    if lies and folder:
+        what = lies["asked"]["arch"]
+        space = _space_of_training(lies["asked"], folder, named_space) or space
     beside = Path(weights).parent if weights and Path(weights).name == WEIGHTS else None
     told = _training(beside) if weights else lies  # about these very weights
     known, at = (lies, folder) if lies else (told, beside)
     subject = subject_of(str(what) if isinstance(what, Path) else what, space, "cpu")
+    if told and not _is_of(told["asked"], subject, space):
+        told = {}  # what the training says is not about this network, though its weights may fit
     if known and at:
         task, classes, normal = _of_training(known)
         data, schema = data or known["asked"]["data"], _schema(at)
@@ -103,6 +110,44 @@ def found(
     return Found(str(subject.arch), home, network, task, origin, *about)
 
 
+def _space_of_training(asked: dict[str, Any], folder: Path, named: str | Space) -> str | Space:
+    """The space of a trained network, where it may be loaded; empty for a factory of the user's, which may be too.
+
+    As for a search, code that a folder names is run only if it is as it was, and named by the user before or now.
+    """
+    space: str = asked["space"]
+    arch: str = asked["arch"]
+    code: str | None = asked.get("code") or None
+    if not space:
+        if in_zoo(arch):
+            return ""
+        if not names_file(arch):
+            call = f"untrained.export(model, 'exported', weights='{folder}/{WEIGHTS}')"
+            raise UsageError(f"{folder} was trained from a module, which only Python has: {call}")
+        require_named(arch, code, str(folder), f"untrained export {arch} --weights {folder}/{WEIGHTS}")
+        return ""
+    base, options = parse_call(space)
+    if not names_file(base):
+        return space
+    if isinstance(named, Space):
+        return named
+    if names_file(parse_call(named)[0]):
+        # The recipe may have added options to the space.
+        return f"{parse_call(named)[0]}{space[len(base) :]}" if options else named
+    require_named(space, code, str(folder), f"untrained export {folder} --space {base}")
+    return space
+
+
+def _is_of(asked: dict[str, Any], subject: Subject, space: str | Space) -> bool:
+    """Whether a training was one of this network, by the code that makes it."""
+    code: str = asked.get("code", "")
+    if not code or subject.arch.space in ("module", "timm"):
+        return True
+    if subject.home is None:
+        return code == fingerprint_user_code(subject.reference)
+    return not isinstance(space, str) or code == fingerprint_user_code(space)
+
+
 def _training(folder: Path | None) -> dict[str, Any]:
     """What a training in this folder says; nothing where there was none."""
     path = Path(folder or "", TRAINING)
@@ -110,7 +155,10 @@ def _training(folder: Path | None) -> dict[str, Any]:
         return {}
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _of_training(facts), [facts["asked"][name] for name in ("arch", "space", "data")]
+        _of_training(facts)
+        for name in ("arch", "space", "data"):
+            if not isinstance(facts["asked"][name], str):
+                raise TypeError(f"{name} is no text")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{path} cannot be read: {error}; the command that made it makes it anew") from error
     return facts

@@ -10,7 +10,7 @@ Names look like this:
 
 from dataclasses import replace
 
-from untrained._load import code_of, files_of, loaded, parse_call
+from untrained._load import fingerprint_user_code, loaded
 from untrained._load import split_names as split_names
 from untrained.proxies import (  # noqa: F401 - importing a module registers its proxies
     aznas,
@@ -71,10 +71,9 @@ def load_proxy(name: "str | Proxy") -> Proxy:
     if isinstance(name, Proxy):
         return name
     member, options = loaded(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
-    # A proxy from a user's file carries a fingerprint of that file, so that scores of an edited
-    # proxy are not mistaken for scores of the old one.
-    base, _ = parse_call(name)
-    fingerprint = code_of(files_of(base))
+    # A proxy of the user carries a fingerprint of its files, so that scores of an edited proxy are
+    # not mistaken for scores of the old one.
+    fingerprint = fingerprint_user_code(name)[:8]
     if fingerprint:
         member = replace(member, code=fingerprint)
     if options:

@@ -67,7 +67,10 @@ def _best(summary: Summary) -> str:
     if not summary.ranking:
         return ""
     sketch = summary.drawing
-    drawing = either(lambda room: draw(sketch, room=room)) if sketch else ""
+    if sketch:
+        drawing = either(lambda room: draw(sketch, room=room))
+    else:
+        drawing = paragraph("There is no drawing of it in the run folder; the command below makes one.", "note")
     return section("The best architecture", copyable(summary.best), drawing)
 
 

@@ -1,12 +1,13 @@
 """`report(folder)`: read a run folder, sum it up, write its page. Reads Records; knows nothing of networks."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from untrained._files import write_whole
+from untrained._load import names_file, parse_call
 from untrained._numbers import counted
 from untrained.engine.store import Store
 from untrained.errors import UsageError
@@ -15,8 +16,8 @@ from untrained.proxies import load_proxy, split_names
 from untrained.reports import reproduction_page, training_page, trust_page
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
-from untrained.spaces import Space, load_space
-from untrained.spaces._sketch import Sketch
+from untrained.spaces import SPACES, Space
+from untrained.spaces._sketch import Sketch, read_sketch
 from untrained.strategies import _trace
 from untrained.strategies._bounds import LIMITS
 from untrained.strategies._panel import wanted_high
@@ -85,7 +86,7 @@ def summarise(run: Run, records: list[Record]) -> Summary:
         title=f"{settings.space} by {settings.score}",
         command=f"untrained search {run.options()}",
         space=settings.space,
-        space_size=space.size if space else None,
+        space_size=space.size if space else run.space_size,
         proxy=settings.score,
         proxy_about=run.about,
         higher_is_better=run.higher_is_better,
@@ -148,23 +149,47 @@ def _course(ranking: Ranking, records: Iterable[Record], measure: str) -> Iterab
 
 def _tradeoff(run: Run, ranking: Ranking, records: list[Record]) -> Tradeoff | None:
     """The score against the first of the other objectives; the front is that of all of them."""
-    others = [load_proxy(name) for name in split_names(run.settings.objectives)]
+    others = _objectives(run)
     if not others:
         return None
-    found = {other.measure: fitnesses(records, other.measure, wanted_high(other)) for other in others}
+    values = {other.measure: fitnesses(records, other.measure, other.higher_is_better) for other in others}
     sign = 1 if run.higher_is_better else -1
-    points = [
-        (s, (sign * s.score, *(value for other in others if (value := found[other.measure].get(s.arch)) is not None)))
-        for s in ranking.standings
-    ]
-    known = [(standing, point) for standing, point in points if len(point) == 1 + len(others)]
+    known = []
+    for standing in ranking.standings:
+        point = [sign * standing.score]
+        for other in others:
+            value = values[other.measure].get(standing.arch)
+            if value is not None:
+                point.append(value)
+        if len(point) == 1 + len(others):
+            known.append((standing, tuple(point)))
     unbeaten = set(pareto_front([point for _, point in known]))
-    up = wanted_high(others[0])
+    up = others[0].higher_is_better
     drawn = (
         (point[1] if up else -point[1], standing.score, str(standing.arch), place in unbeaten)
         for place, (standing, point) in enumerate(known)
     )
     return Tradeoff(others[0].label, up, 1 + len(others), tuple(drawn))
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """A proxy that was weighed against the score."""
+
+    label: str
+    measure: str
+    higher_is_better: bool
+
+
+def _objectives(run: Run) -> list[_Objective]:
+    """What the run wrote down of its objectives; of an earlier version's run, the built-in ones."""
+    if run.objectives:
+        return [_Objective(**facts) for facts in run.objectives]
+    names = split_names(run.settings.objectives)
+    if any(names_file(parse_call(name)[0]) for name in names):
+        return []
+    proxies = [load_proxy(name) for name in names]
+    return [_Objective(proxy.label, proxy.measure, wanted_high(proxy)) for proxy in proxies]
 
 
 def _worker(row: dict[str, Any]) -> Worker:
@@ -173,17 +198,25 @@ def _worker(row: dict[str, Any]) -> Worker:
 
 
 def _space(name: str) -> Space | None:
-    """The space of the run, or None where a user's file has moved since."""
+    """The space of the run; None where it is not one of ours. The user's own code is not run for a report."""
+    base, options = parse_call(name)
+    if base not in SPACES:
+        return None
     try:
-        return load_space(name)
+        return SPACES[base].configured(**options) if options else SPACES[base]
     except UsageError:
         return None
 
 
 def _sketch(space: Space | None, run: Run, ranking: Ranking, records: Sequence[Record]) -> Sketch | None:
-    """The drawing of the winner, on the task of the run."""
-    if not space or not ranking.standings:
+    """The drawing of the winner: as the search left it, or drawn now where the space is one of ours."""
+    if not ranking.standings:
         return None
-    known = Confirmation.read(run.folder)
-    winner = space.parse(known.winner) if known else ranking.standings[0].arch
-    return space.draft(winner, records[0].task)
+    confirmation = Confirmation.read(run.folder)
+    best = ranking.standings[0].arch
+    if space:
+        return space.draft(space.parse(confirmation.winner) if confirmation else best, records[0].task)
+    winner = confirmation.winner if confirmation else str(best)
+    if run.drawing and run.drawing.get("arch") == winner:
+        return read_sketch(run.drawing.get("sketch"))
+    return None

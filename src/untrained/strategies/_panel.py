@@ -4,6 +4,7 @@ the last word instead of a proxy."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from untrained._load import names_file, split_names
 from untrained.engine.aggregates import expanded
@@ -73,6 +74,15 @@ class Panel:
     def objectives(self) -> list[Fitness]:
         """What may be weighed against the first."""
         return [_fit(other, wanted_high(other)) for other in self.beside]
+
+    def describe_objectives(self) -> list[dict[str, Any]]:
+        """What a report needs to know of the proxies beside the first, without loading them."""
+        facts = []
+        for other in self.beside:
+            facts.append(
+                {"label": other.label, "measure": other.measure, "higher_is_better": wanted_high(other)},
+            )
+        return facts
 
     @property
     def asked(self) -> str:

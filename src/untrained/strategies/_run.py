@@ -12,7 +12,7 @@ from typing import Any
 
 from untrained import __version__
 from untrained._files import free, run_folder, write_whole
-from untrained._load import files_of, parse_call
+from untrained._load import fingerprint_user_code, parse_call
 from untrained._numbers import counted
 from untrained._typed import options
 from untrained.engine import Cost
@@ -39,7 +39,7 @@ class Settings:
     seed: int
     seeds: int
     device: str
-    code: str = ""  # fingerprint of the user's own `files`
+    code: str = ""  # fingerprint of `user_code`
     screen: str = ""  # cheap proxies that decide who is judged
     keep: str = ""  # and the share that they let pass
     objectives: str = ""  # proxies beside the first that a strategy weighs against it
@@ -58,17 +58,22 @@ class Settings:
         return self.validate or self.proxy
 
     @property
-    def files(self) -> list[Path]:
-        """The user's own that the search depends on."""
-        return files_of(self.space, self.proxy, *map(str, parse_call(self.strategy)[1].values()))
+    def user_code(self) -> list[str]:
+        """The files and modules of the user that the search depends on, as they were typed."""
+        strategy_options = parse_call(self.strategy)[1]
+        names = [self.space, self.proxy, *map(str, strategy_options.values())]
+        return [name for name in names if fingerprint_user_code(name)]
 
     def changed(self, before: "Settings") -> str:
         """What was otherwise, in words."""
-        ours, theirs = asdict(self), asdict(before)
+        ours = asdict(self)
+        theirs = asdict(before)
         names = [name for name in ours if ours[name] != theirs[name] and name != "code"]
         told = [f"{name} {theirs[name]!r} (now {ours[name]!r})" for name in names]
-        if self.code != before.code and self.files == before.files:  # other files are told by their names
-            told.append(f"{' or '.join(dict.fromkeys(map(str, self.files)))} as it was (changed since)")
+        # Other files are told by their names.
+        if self.code != before.code and self.user_code == before.user_code:
+            files = dict.fromkeys(str(Path(name.rpartition(":")[0])) for name in self.user_code)
+            told.append(f"{' or '.join(files)} as it was (changed since)")
         return ", ".join(told)
 
     def default_folder(self) -> Path:
@@ -104,6 +109,11 @@ class Run:
     limits: list[dict[str, Any]] = field(default_factory=list)  # each with what it turned down and what the best has
     workers: list[dict[str, Any]] = field(default_factory=list)  # what each did with its time, all sittings together
     versions: dict[str, str] = field(default_factory=dict)
+    # What a report shows of a space and of proxies that are the user's own: reading a run never runs their code.
+    space_code: str = ""  # fingerprint of the user's code that defines the space
+    space_size: int | None = None
+    objectives: list[dict[str, Any]] = field(default_factory=list)  # label, measure, higher_is_better of each
+    drawing: dict[str, Any] | None = None  # the architecture that is drawn, and its sketch
 
     @property
     def stopped_early(self) -> bool:

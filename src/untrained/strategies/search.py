@@ -7,19 +7,21 @@ were answered before. This file knows nothing of networks or devices.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from untrained._load import code_of
+from untrained._load import fingerprint_user_code
 from untrained._quantities import seconds
 from untrained.data import Source, load, sized
 from untrained.engine import Samples, Store, hired, job_for
 from untrained.engine.aggregates import aggregated
+from untrained.engine.faults import attempt
 from untrained.engine.measure import Start
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import Interrupted, UsageError
 from untrained.proxies import Proxy
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
+from untrained.spaces._sketch import write_sketch
 from untrained.strategies import _trace
 from untrained.strategies._bounds import Bounds
 from untrained.strategies._check import Asked, matching_data
@@ -34,7 +36,7 @@ from untrained.strategies.limits import Limits
 from untrained.strategies.select import Ranking, rows
 from untrained.strategies.winner import CONFIRMED
 from untrained.training.warmup import WarmUp
-from untrained.types import Arch, Record
+from untrained.types import Arch, Failure, Record, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,10 +165,15 @@ def search(
     objectives, kept = beside if chosen.needs("beside") else "", keep if screen else ""
     settings = Settings(named, panel.asked, chosen.label, data, seed, seeds, device, "", screen, kept, objectives,
                         validate, warm_up, input_size=input_size, **bounds.asked)  # fmt: skip
-    settings = replace(settings, code=code_of(settings.files))
+    settings = replace(settings, code=fingerprint_user_code(*settings.user_code))
     folder = Path(run) if run else settings.default_folder()
     facts = decides.measure, decides.higher_is_better, decides.about
-    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm).resume()
+    described: dict[str, Any] = {
+        "space_code": fingerprint_user_code(named),
+        "space_size": home.size,
+        "objectives": panel.describe_objectives() if objectives else [],
+    }
+    begun = Run(folder, settings, *facts, enough.total, time, stable, top, beside, confirm, **described).resume()
     desk.notes.keep(folder, settings, enough.total)
     if not (known := begun.begun()):
         bounds.ready()
@@ -182,9 +189,21 @@ def search(
         if not bounds.asked:  # keeping to limits makes asking dear
             desk.chunk = max(CHUNK, ROUNDS * (workers or desk.executor.workers) * population)
         result = _sat(begun.save(), desk, asker, enough, bounds, start)
-    if not confirm or not result.ranking.standings or result.run.ended == "interrupted":
+    if confirm and result.ranking.standings and result.run.ended != "interrupted":
+        result = _confirmed(result, confirm, space, source, bounds, (device, workers, ray, time_limit), watch)
+    return _with_drawing(result, home, source.task)
+
+
+def _with_drawing(result: Result, space: Space, task: Task) -> Result:
+    """Keep the drawing of the winner with the run: a report does not load the space, which may be the user's code."""
+    if not result.ranking.standings:
         return result
-    return _confirmed(result, confirm, space, source, bounds, (device, workers, ray, time_limit), watch)
+    best = result.best
+    sketch = attempt(space.draft, best, task)
+    if isinstance(sketch, Failure):
+        return result
+    drawing = {"arch": str(best), "sketch": write_sketch(sketch)}
+    return replace(result, run=replace(result.run, drawing=drawing).save())
 
 
 def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, start: Start | None) -> Result:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untrained._files import reading_study
-from untrained.data import sized
+from untrained._load import names_file, parse_call, require_named
 from untrained.engine import Store
 from untrained.engine.aggregates import aggregated
 from untrained.errors import UsageError
 from untrained.proxies import PROXIES, load_proxy
-from untrained.spaces import load_space
+from untrained.spaces import Space
 from untrained.strategies._bounds import ranked
 from untrained.strategies._run import Run
 from untrained.strategies.select import Ranking
@@ -22,17 +22,23 @@ CONFIRMED = "confirmed.json"
 
 
 def winner(folder: str | Path) -> Arch:
-    """The architecture to go on with."""
-    run, confirmed = Run.read(folder), Path(folder, CONFIRMED)
-    if confirmed.is_file():
-        space = load_space(run.settings.space)
-        with reading_study(confirmed) as facts:
-            return space.parse(facts["winner"])
+    """The architecture to go on with. The space is not loaded: it may be the user's code."""
+    run = Run.read(folder)
     with Store(run.store, read_only=True) as store:
         standings = ranking_of(run, list(store)).standings
     if not standings:
         raise UsageError(f"{folder} has no winner: nothing in it has a score; its report says why")
-    return standings[0].arch
+    confirmed = Path(folder, CONFIRMED)
+    if not confirmed.is_file():
+        return standings[0].arch
+    with reading_study(confirmed) as facts:
+        name = facts["winner"]
+        if not isinstance(name, str):
+            raise TypeError(f"its winner is {name!r}")
+    for standing in standings:
+        if str(standing.arch) == name:
+            return standing.arch
+    raise UsageError(f"{confirmed} names {name!r}, which {run.store} does not hold; the same search makes both anew")
 
 
 @dataclass(frozen=True)
@@ -44,13 +50,44 @@ class Won:
     data: str
     input_shape: tuple[int, ...] | None  # None is that of the data, or the space's usual one
     seed: int
+    space_code: str  # fingerprint of the user's code that defines the space; empty for one of ours
 
 
 def won(folder: str | Path) -> Won:
-    settings = Run.read(folder).settings
-    task, side = load_space(settings.space).task, settings.input_size
-    shape = sized(task, side).input_shape if side else None
-    return Won(winner(folder), settings.space, settings.data, shape, settings.seed)
+    """The winner of a run and what it was searched for. The space is not loaded: it may be the user's code."""
+    run = Run.read(folder)
+    settings = run.settings
+    best = winner(folder)
+    shape = _searched_shape(run) if settings.input_size else None
+    return Won(best, settings.space, settings.data, shape, settings.seed, run.space_code)
+
+
+def _searched_shape(run: Run) -> tuple[int, ...]:
+    """The shape of the samples that the networks of a run were shown."""
+    with Store(run.store, read_only=True) as store:
+        return next(record.task.input_shape for record in store if record.measure == run.measure)
+
+
+def space_of_run(best: Won, folder: Path, named: str | Space, command: str) -> str | Space:
+    """The space of a run, where it may be loaded.
+
+    A run folder may come from somebody else, and loading a space of the user's own runs its file. So that file is
+    loaded only if it is as it was when the run was made and the user has named it on this machine before, or if the
+    user names it now.
+
+    Args:
+        best: What the run folder is about.
+        folder: The run folder.
+        named: The space that the user names with this command, or the default.
+        command: What the user typed, for the message.
+    """
+    if not names_file(parse_call(best.space)[0]):
+        # A space that was an object in Python has a name that leads nowhere; the object does.
+        return named if isinstance(named, Space) and named.name == best.space else best.space
+    if isinstance(named, Space) or names_file(parse_call(named)[0]):
+        return named
+    require_named(best.space, best.space_code or None, str(folder), f"{command} --space {best.space}")
+    return best.space
 
 
 def ranking_of(run: Run, records: list[Record]) -> Ranking:

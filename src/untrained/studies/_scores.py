@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from untrained._load import code_of, files_of
+from untrained._load import fingerprint_user_code
 from untrained._quantities import seconds
 from untrained.data import Source
 from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
@@ -49,7 +49,7 @@ def scored(
 ) -> Drive:
     """All records, aggregates too. Ctrl-C ends it: what was measured is kept, and the same call goes on. Networks of a
     user's file are measured anew where the file has changed."""
-    code = code_of(files_of(space)) if isinstance(space, str) else ""
+    code = fingerprint_user_code(space)[:8] if isinstance(space, str) else ""
     store_at = store_at.with_stem(f"{store_at.stem}-{code}") if code else store_at
     single = expanded(proxies)
     samples = Samples.of(source, single, seeds)

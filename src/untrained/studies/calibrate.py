@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from untrained._load import names_file
+from untrained._load import names_file, require_named
 from untrained._numbers import counted
 from untrained._typed import options
 from untrained.data import load
@@ -138,7 +138,9 @@ def automatic(space: str, data: str) -> str:
     if not (folder / "trust.json").exists():
         typed = f"untrained calibrate {options(calibrate, {'space': space, 'data': data})}".strip()
         raise UsageError(f"--proxy auto goes by a calibration, and there is none at {folder}: `{typed}` makes it")
-    return Trust.read(folder).recommended
+    recommended = Trust.read(folder).recommended
+    require_named(recommended, None, str(folder), f"--proxy {recommended}")
+    return recommended
 
 
 def _rho(row: Judged) -> float:

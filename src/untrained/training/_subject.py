@@ -8,21 +8,23 @@ import os
 from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import metadata
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from untrained._load import names_file, parse_call
-from untrained.data import Source
+from untrained._load import fingerprint_user_code, names_file, parse_call
+from untrained.data import SOURCES, Source
 from untrained.engine.score import Subject, home_of, source_for, subject_of
 from untrained.errors import UsageError
+from untrained.identity import fingerprint_module
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for
 from untrained.spaces import Space, load_space
 from untrained.strategies._run import for_a_file
-from untrained.strategies.winner import won
+from untrained.strategies.winner import space_of_run, won
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
 
@@ -51,11 +53,28 @@ class Chosen:
             made = self.subject.build(self.source.task)
         return deepcopy(made).to(device) if arch.space == "module" else made.to(device)
 
-    def folder(self, recipe: str) -> Path:
-        """Where the training goes unless another folder is named: the run that it comes from, or a new one."""
-        digest = sha256(f"{self.space} {self.arch}".encode()).hexdigest()[:8]
+    def fingerprint_code(self) -> str:
+        """A fingerprint of what makes the network, where it is not ours: the user's files or module, or timm."""
+        if self.subject.arch.space == "module":
+            return fingerprint_module(self.subject.build(self.source.task))
+        if self.subject.arch.space == "timm":
+            return f"timm {metadata.version('timm')}"
+        return fingerprint_user_code(self.space or self.subject.reference)
+
+    def folder(self, recipe: str, code: str, samples: str) -> Path:
+        """Where the training goes unless another folder is named: the run that it comes from, or a new one. Changed
+        code and changed data of the user's own have another folder."""
+        if self.home:
+            return self.home
+        parts = [f"{self.space} {self.arch}"]
+        if code:
+            parts.append(code)
+        kind = self.data.partition(":")[0]
+        if kind in SOURCES and SOURCES[kind].own:
+            parts.append(samples)
+        digest = sha256("\n".join(parts).encode()).hexdigest()[:8]
         words = ("train", parse_call(self.space)[0] if self.space else self.arch, digest, self.data, recipe)
-        return self.home or Path("runs", for_a_file(*words))
+        return Path("runs", for_a_file(*words))
 
 
 def resolved(
@@ -70,7 +89,10 @@ def resolved(
     said, home, seed = str(what) if isinstance(what, str | Path | Arch) else type(what).__name__, run_of(what), 0
     if home:
         best = won(home)
-        what, space, data, input_shape = best.arch, best.space, data or best.data, input_shape or best.input_shape
+        what = best.arch
+        space = space_of_run(best, home, space, f"untrained train {home}")
+        data = data or best.data
+        input_shape = input_shape or best.input_shape
         seed = best.seed
     if isinstance(what, Arch):
         space, what = (space if home else home_of(what, space)), str(what)

@@ -18,6 +18,7 @@ from torch import nn
 from untrained._quantities import seconds
 from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.errors import Interrupted, UsageError
+from untrained.identity import fingerprint_samples, torch_version
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.spaces import Space
 from untrained.training import _checkpoint
@@ -87,16 +88,28 @@ def train(
     chosen = resolved(what, space, data, how, input_shape, who.device, data_root)
     how = how if said else _recipe(usual(chosen.source.task), epochs)
     seed = chosen.seed if seed is None else seed
-    folder = Path(run) if run else chosen.folder(how.name)
-    shape = "x".join(map(str, input_shape or ()))
-    asked = Asked(chosen.what, chosen.space, chosen.arch, chosen.data, how.facts, seed, device, shape, patience)
+    parts = _parts(chosen)
+    asked = Asked(
+        what=chosen.what,
+        space=chosen.space,
+        arch=chosen.arch,
+        data=chosen.data,
+        recipe=how.facts,
+        seed=seed,
+        device=device,
+        input_shape="x".join(map(str, input_shape or ())),
+        patience=patience,
+        code=chosen.fingerprint_code(),
+        samples=fingerprint_samples(parts),
+        torch=torch_version(),
+    )
+    folder = Path(run) if run else chosen.folder(how.name, asked.code, asked.samples)
     if folder == chosen.home:
         if who.writes and (former := lying(folder)) and former.arch != asked.arch:
             set_aside(folder)
         who.wait()  # until the folder is as all of them shall find it
     if before := _finished(folder, asked):
         return replace(before, model=_with_weights(chosen, folder, who.device, seed))
-    parts = _parts(chosen)
     trainer = Trainer(chosen, how, parts, who, seed)
     trainer.resume(folder / CHECKPOINT, asked)
     board = Board(folder / "tensorboard") if tensorboard else None

@@ -28,7 +28,8 @@ class AnotherTraining(UsageError):  # noqa: N818 - it names what lies in a folde
 
 @dataclass(frozen=True)
 class Asked:
-    """What a training asks for. Two with equal answers make the same weights on one kind of machine."""
+    """What a training asks for, and all that its weights depend on: the key of a training. Two with equal keys make
+    the same weights on one kind of machine."""
 
     what: str  # as it can be typed again, or the class of a module
     space: str  # with the options that the recipe added; empty for a network of the user's own
@@ -39,15 +40,27 @@ class Asked:
     device: str
     input_shape: str = ""  # where one was asked for
     patience: int | None = None
+    code: str = ""  # fingerprint of the user's code, or of the module
+    samples: str = ""  # fingerprint of all samples of the data
+    torch: str = ""  # its version
 
     def require_same(self, before: "Asked", folder: Path) -> None:
         """Refuse a folder that holds another training, and say what is not the same."""
-        ours, theirs = _flat(asdict(self)), _flat(asdict(before))
-        named = [name for name in ours if name != "what" and ours[name] != theirs.get(name)]
-        if named:
-            changed = ", ".join(f"{name} {theirs.get(name)!r} (now {ours[name]!r})" for name in named)
+        ours = _flat(asdict(self))
+        theirs = _flat(asdict(before))
+        told = []
+        for name in ours:
+            if name == "what" or ours[name] == theirs.get(name):
+                continue
+            if name == "code":
+                told.append(f"{self.space or self.arch} as it was (changed since)")
+            elif name == "samples":
+                told.append(f"other samples in {self.data} (changed since)")
+            else:
+                told.append(f"{name} {theirs.get(name)!r} (now {ours[name]!r})")
+        if told:
             raise AnotherTraining(
-                f"{folder} holds another training, with {changed}; for this one add --run {free(folder)}"
+                f"{folder} holds another training, with {', '.join(told)}; for this one add --run {free(folder)}"
             )
 
 

@@ -1,0 +1,195 @@
+"""What a value depends on is in its key: for every dependency a change of it, and a new measurement."""
+
+import os
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import untrained
+from untrained import user_code
+from untrained.data import load
+from untrained.errors import Interrupted, UsageError
+from untrained.exports import export
+from untrained.training.trained import AnotherTraining
+from untrained.types import Task
+
+NET = """
+    from torch import nn
+    from width import WIDTH
+
+    def make():
+        return nn.Sequential(nn.Flatten(), nn.Linear(36, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 3))
+"""
+TABLE_NET = """
+    from torch import nn
+    from width import WIDTH
+
+    def make():
+        return nn.Sequential(nn.Linear(2, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(user_code, "_named_here", set())
+    write_net(tmp_path, NET, 4)
+    write_images(tmp_path, seed=0)
+    return tmp_path
+
+
+def write_net(project: Path, source: str, width: int) -> None:
+    (project / "net.py").write_text(dedent(source))
+    (project / "width.py").write_text(f"WIDTH = {width}\n")
+
+
+def write_images(project: Path, seed: int) -> None:
+    """An archive of 60 pictures of three classes: of one size, and with the same time, whatever the seed."""
+    draws = np.random.default_rng(seed)
+    images = draws.integers(0, 256, (60, 6, 6, 1), dtype=np.uint8)
+    np.savez(project / "images.npz", x=images, y=np.arange(60) % 3)
+    os.utime(project / "images.npz", ns=(10**18, 10**18))
+
+
+def write_table(project: Path, sign: int) -> None:
+    """300 rows whose label follows the first column, or its opposite: of one size, and with the same time."""
+    lines = ["click,a,b"]
+    for row in range(300):
+        value = row * 37 % 100
+        click = int((value > 50) == (sign > 0))
+        lines.append(f"{click},{value:02d},{row * 53 % 100:02d}")
+    (project / "rows.csv").write_text("\n".join(lines) + "\n")
+    os.utime(project / "rows.csv", ns=(10**18, 10**18))
+
+
+def train(what: Any = "./net.py:make", data: str = "npz:images.npz", **options: Any) -> Any:
+    options = {"input_shape": (1, 6, 6), "recipe": "quick(epochs=1)", **options}
+    return untrained.train(what, data, **options)
+
+
+# ------------------------------------------------------------------------------------------------------- trainings
+
+
+def test_the_same_training_is_given_again(project: Path):
+    first = train()
+    second = train()
+    assert (second.folder, second.made_on, second.accuracy) == (first.folder, first.made_on, first.accuracy)
+    assert len(list((project / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize("where", ["its own folder", "a named folder"])
+@pytest.mark.parametrize("change", ["factory", "imported file", "data"])
+def test_a_training_is_not_taken_for_that_of_other_code_or_data(project: Path, change: str, where: str):
+    options = {} if where == "its own folder" else {"run": project / "run"}
+    first = train(**options)
+    if change == "factory":
+        write_net(project, NET.replace("ReLU", "Tanh"), 4)
+    elif change == "imported file":
+        write_net(project, NET, 5)
+    else:
+        write_images(project, seed=1)
+    if where == "a named folder":
+        with pytest.raises(AnotherTraining, match=r"changed since\); for this one add --run"):
+            train(**options)
+        return
+    second = train(**options)
+    assert second.folder != first.folder
+    assert second.curve != first.curve
+
+
+def test_a_killed_training_does_not_go_on_with_other_data(project: Path):
+    def stop(moment: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="stopped by Ctrl-C"):
+        train(run=project / "run", every=1, watch=stop)
+    write_images(project, seed=1)
+    with pytest.raises(AnotherTraining, match=r"other samples in npz:images\.npz"):
+        train(run=project / "run")
+
+
+def test_a_training_is_not_taken_for_that_of_another_torch(project: Path, monkeypatch: pytest.MonkeyPatch):
+    train(run=project / "run")
+    monkeypatch.setattr(sys.modules["untrained.training.train"], "torch_version", lambda: "1.0.0+cpu")
+    with pytest.raises(AnotherTraining, match=r"torch .* \(now '1.0.0\+cpu'\)"):
+        train(run=project / "run")
+
+
+def test_a_training_is_not_taken_for_that_of_a_module_with_other_layers(project: Path):
+    def net(width: int) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, width), torch.nn.Linear(width, 3))
+
+    train(net(4), run=project / "run")
+    with pytest.raises(AnotherTraining, match="Sequential as it was"):
+        train(net(5), run=project / "run")
+
+
+def test_an_export_has_nothing_of_a_training_of_other_code(project: Path):
+    """The weights fit, since only the activation has changed."""
+    trained = train(run=project / "run")
+    write_net(project, NET.replace("ReLU", "Tanh"), 4)
+    with pytest.raises(UsageError, match=r"\./net.py:make has changed since .*run was made"):
+        export(project / "run", project / "out")
+    untrained.score("./net.py:make", "params", input_shape=(1, 6, 6))  # the user names it as it is now
+    with pytest.raises(UsageError, match=r"\./net.py:make has changed since .*run was made"):
+        export(project / "run", project / "out")
+    made = export("./net.py:make", project / "out", weights=project / "run" / "model.pt", input_shape=(1, 6, 6))
+    assert made.config["accuracy"] is None
+    write_net(project, NET, 4)
+    assert export(project / "run", project / "out").config["accuracy"] == trained.accuracy
+
+
+# ------------------------------------------------------------------------------------------------------------ data
+
+
+def test_a_table_with_the_same_size_and_time_is_read_again(project: Path):
+    task = Task("rows", (2,), 1, "bce")
+    write_table(project, sign=1)
+    before = load("csv:rows.csv?label=click", task).batch(64)
+    state = (project / "rows.csv").stat()
+    write_table(project, sign=-1)
+    after = (project / "rows.csv").stat()
+    assert (after.st_size, after.st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    now = load("csv:rows.csv?label=click", task).batch(64)
+    assert torch.equal(now.inputs, before.inputs)
+    assert torch.equal(now.targets, 1 - before.targets)
+    write_table(project, sign=1)
+    assert torch.equal(load("csv:rows.csv?label=click", task).batch(64).targets, before.targets)
+
+
+def test_an_archive_with_the_same_size_and_time_is_read_again(project: Path):
+    task = Task("images", (1, 6, 6), 3)
+    before = load("npz:images.npz", task).batch(8)
+    write_images(project, seed=1)
+    assert not torch.equal(load("npz:images.npz", task).batch(8).inputs, before.inputs)
+
+
+# ---------------------------------------------------------------------------------------------------------- scores
+
+
+def test_a_score_does_not_depend_on_how_a_path_is_typed(project: Path):
+    (project / "elsewhere").mkdir()
+    for name in ("net.py", "width.py"):
+        (project / "elsewhere" / name).write_bytes((project / name).read_bytes())
+    names = ["./net.py:make", "net.py:make", f"{project}/net.py:make", "elsewhere/net.py:make"]
+    records = [untrained.score(name, "synflow", input_shape=(1, 6, 6), seeds=2) for name in names]
+    values = [[record.value for record in each] for each in records]
+    assert values[0] == values[1] == values[2] == values[3]
+    assert values[0][0] != values[0][1], "every seed has weights of its own"
+    assert [str(each[0].arch) for each in records] == names, "a record shows what was typed"
+
+
+def test_factories_of_one_name_in_two_files_are_two_networks(project: Path):
+    (project / "elsewhere").mkdir()
+    (project / "elsewhere" / "net.py").write_text(dedent(NET).replace("ReLU", "Tanh"))
+    (project / "elsewhere" / "width.py").write_text("WIDTH = 9\n")
+    first, second = untrained.score(["./net.py:make", "elsewhere/net.py:make"], "params", input_shape=(1, 6, 6))
+    assert first.arch != second.arch
+    assert (first.value, second.value) == (36 * 4 + 4 + 4 * 3 + 3, 36 * 9 + 9 + 9 * 3 + 3)
