@@ -8,7 +8,7 @@ from typing import Any
 
 from untrained import _numbers
 from untrained.reports._choices import NUMBER, choices, named
-from untrained.reports._html import cell, code, section, table
+from untrained.reports._html import cell, code, html_cell, section, table
 from untrained.reports._plot import thinned
 from untrained.reports._square import square
 from untrained.reports.summary import Summary
@@ -63,10 +63,10 @@ def _folded(title: str, steps: Sequence[Step]) -> str:
     some = f", {len(shown)} of {len(steps):,}" if len(shown) < len(steps) else ""
     names = [name for name, value in steps[0].items() if not _steps(value)]
     head = [("num", "Step"), *(("", _words(name)) for name in names)]
-    lines = [
-        f"<tr>{cell(str(place), 'num soft')}{''.join(cell(code(_told(step.get(name))), 'arch') for name in names)}</tr>"
-        for place, step in shown
-    ]
+    lines = []
+    for place, step in shown:
+        values = [html_cell(code(_told(step.get(name))), "arch") for name in names]
+        lines.append(f"<tr>{cell(str(place), 'num soft')}{''.join(values)}</tr>")
     return f"<details><summary>{escape(title + some)}</summary>{table('', head, lines)}</details>"
 
 

@@ -11,7 +11,7 @@ from math import ceil, log10
 from typing import Any, NamedTuple
 
 from untrained import _numbers
-from untrained.reports._html import cell, code, paragraph, table
+from untrained.reports._html import code, html_cell, paragraph, table
 from untrained.reports._ink import share
 
 MOST = 20  # rows
@@ -94,7 +94,7 @@ def _alike(rows: Sequence[Row]) -> list[list[Row]]:
 def _table(rows: Sequence[Row]) -> str:
     options = list(dict.fromkeys(option for row in rows for option in row.numbers))
     head = [("", rows[0].told), *(("num", option) for option in options)]
-    return table("choices", head, [f"<tr>{cell(code(row.choice), '')}{_cells(row, options)}</tr>" for row in rows])
+    return table("choices", head, [f"<tr>{html_cell(code(row.choice), '')}{_cells(row, options)}</tr>" for row in rows])
 
 
 def _cells(row: Row, options: Sequence[str]) -> str:
@@ -107,7 +107,7 @@ def _cells(row: Row, options: Sequence[str]) -> str:
         told = "\u2013" if number is None else _numbers.significant(number, digits)
         ink = 0.0 if number is None else _DEEP * share(number, low, high)
         tag = "mark" if option in row.marked else "span"
-        parts.append(cell(f'<{tag} class="shade" style="--share:{ink:.0f}%">{escape(told)}</{tag}>', "num"))
+        parts.append(html_cell(f'<{tag} class="shade" style="--share:{ink:.0f}%">{escape(told)}</{tag}>', "num"))
     return "".join(parts)
 
 

@@ -6,7 +6,7 @@ from html import escape
 from statistics import fmean
 
 from untrained._numbers import counted
-from untrained.reports._html import cell, code, paragraph, section, table
+from untrained.reports._html import cell, code, html_cell, paragraph, section, table
 from untrained.reports.summary import Summary
 from untrained.studies.confirm import Group
 from untrained.studies.references import COLUMNS, RATES, Entry
@@ -45,8 +45,8 @@ def _references(entries: Sequence[Entry]) -> str:
 
 def _entry(entry: Entry) -> str:
     if entry.error:
-        return f"<tr>{cell(escape(entry.name), '')}<td colspan={len(COLUMNS)}>{escape(entry.error)}</td></tr>"
-    return f"<tr>{cell(escape(entry.name), '')}{''.join(cell(text, 'num') for text in entry.told)}</tr>"
+        return f"<tr>{cell(entry.name, '')}<td colspan={len(COLUMNS)}>{escape(entry.error)}</td></tr>"
+    return f"<tr>{cell(entry.name, '')}{''.join(cell(text, 'num') for text in entry.told)}</tr>"
 
 
 def _row(group: Group) -> str:
@@ -55,4 +55,4 @@ def _row(group: Group) -> str:
     mean, best = (f"{of(known):.1f} %" if known else "\u2013" for of in (fmean, max))
     each = ", ".join("failed" if value is None else f"{value:.1f}" for value in group.reached)
     numbers = (f"{len(known)}", mean, best, str(len(group.reached) - len(known)))
-    return f"<tr>{cell(name, '')}{''.join(cell(n, 'num') for n in numbers)}{cell(each, 'soft')}</tr>"
+    return f"<tr>{html_cell(name, '')}{''.join(cell(n, 'num') for n in numbers)}{cell(each, 'soft')}</tr>"

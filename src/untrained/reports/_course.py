@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from untrained import _numbers
 from untrained.reports._axis import Axis, axis, nice_ticks
-from untrained.reports._html import cell, code, paragraph, section, table
+from untrained.reports._html import cell, code, html_cell, paragraph, section, table
 from untrained.reports._plot import Frame, axes, axis_title, direction, points, svg, thinned
 from untrained.reports.summary import Summary, Tradeoff
 
@@ -63,7 +63,7 @@ def _front_table(summary: Summary, found: Tradeoff) -> str:
     text = _numbers.column([y for _, y, _, _ in found.points])
     best = sorted((point for point in found.points if point[3]), key=lambda point: point[0])
     lines = [
-        f"<tr>{cell(_numbers.quantity(x), 'num')}{cell(text(y), 'num score')}{cell(code(arch), 'arch')}</tr>"
+        f"<tr>{cell(_numbers.quantity(x), 'num')}{cell(text(y), 'num score')}{html_cell(code(arch), 'arch')}</tr>"
         for x, y, arch, _ in best
     ]
     return table("", [("num", found.name), ("num", summary.proxy), ("", "Architecture")], lines)
@@ -76,8 +76,8 @@ def limits(summary: Summary) -> str:
     lines = []
     for row in summary.limits:
         has = "\u2013" if row.value is None else _numbers.measured(row.name, row.value)
-        values = (escape(row.asked), has, f"{row.rejected:,}")
-        lines.append(f"<tr>{cell(code(row.name), '')}{''.join(cell(value, 'num') for value in values)}</tr>")
+        values = (row.asked, has, f"{row.rejected:,}")
+        lines.append(f"<tr>{html_cell(code(row.name), '')}{''.join(cell(value, 'num') for value in values)}</tr>")
     note = "Nothing beyond a limit was judged; an architecture drawn twice is counted twice."
     if any(row.name == "max_latency" for row in summary.limits):
         note += " The latency of the best is measured, not predicted; on a CPU, on one thread."

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from untrained import _numbers
 from untrained.benchmarks.statistics import spearman
-from untrained.reports._html import cell, code, facts, paragraph, section, table
+from untrained.reports._html import cell, code, facts, html_cell, paragraph, section, table
 from untrained.reports._plot import direction
 from untrained.reports.charts import TOP, histogram, scatter, thinned
 from untrained.reports.summary import Failed, Ranked, Summary
@@ -60,7 +60,7 @@ def _rank_table(everything: Sequence[Ranked], rows: Sequence[Ranked]) -> str:
     if _spreads(everything):
         columns.append(_Column("num soft", "\u00b1", lambda row: _or_dash(row.margin, spread)))
     columns += [_size_column(_HEADS[name], of) for name, of in _measured(everything).items()]
-    lines = ["".join(cell(column.text(row), column.kind) for column in columns) for row in rows]
+    lines = ["".join(html_cell(column.text(row), column.kind) for column in columns) for row in rows]
     kinds = [' class="first"' if row is everything[0] else "" for row in rows]
     trs = [f"<tr{kind}>{line}</tr>" for kind, line in zip(kinds, lines, strict=True)]
     return table("rank", [(column.kind, column.name) for column in columns], trs)
@@ -133,7 +133,9 @@ def failures(summary: Summary) -> str:
     lines = []
     for kind, group in sorted(kinds.items(), key=lambda item: -len(item[1])):
         example = paragraph(group[0].detail or "No detail was recorded.") + code(group[0].arch) + _trace(group)
-        lines.append(f"<tr>{cell(code(kind), '')}{cell(f'{len(group):,}', 'num')}{cell(example, 'example')}</tr>")
+        lines.append(
+            f"<tr>{html_cell(code(kind), '')}{cell(f'{len(group):,}', 'num')}{html_cell(example, 'example')}</tr>"
+        )
     total = len(summary.failed) + len(summary.ranking)
     note = f"{len(summary.failed):,} of {total:,} architectures have no score, and take no part in the ranking."
     head = [("", "Reason"), ("num", "Count"), ("", "First example")]

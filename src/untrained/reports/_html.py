@@ -43,7 +43,12 @@ def table(kind: str, head: Sequence[tuple[str, str]], rows: Sequence[str]) -> st
     )
 
 
-def cell(content: str, kind: str) -> str:
+def cell(text: str, kind: str) -> str:
+    """A table cell with a text."""
+    return html_cell(escape(text), kind)
+
+
+def html_cell(content: str, kind: str) -> str:
     """A table cell of ready-made HTML."""
     return f'<td class="{kind}">{content}</td>'
 

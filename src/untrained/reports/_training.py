@@ -106,8 +106,7 @@ def _confusion(found: Trained) -> str:
         ((n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j), key=lambda p: (-p[0], p)
     )
     lines = [
-        f"<tr>{cell(escape(names[i]), '')}{cell(escape(names[j]), '')}{cell(f'{n:,}', 'num')}"
-        f"{cell(f'{sum(counts[i]):,}', 'num')}</tr>"
+        f"<tr>{cell(names[i], '')}{cell(names[j], '')}{cell(f'{n:,}', 'num')}{cell(f'{sum(counts[i]):,}', 'num')}</tr>"
         for n, i, j in pairs[:PAIRS]
     ]
     head = [("", "Truth"), ("", "Taken for"), ("num", "Times"), ("num", "Of")]
@@ -145,7 +144,8 @@ def _against_ideal(across: str, up: str, x: tuple[float, ...], y: tuple[float, .
 
 def _mistakes(found: Trained) -> str:
     """The wrong answers that gave the truth the least chance."""
-    shown = [row for row in found.mistakes if "picture" in row]
+    # A file may name any address; a page shows only pictures that it holds itself.
+    shown = [row for row in found.mistakes if str(row.get("picture", "")).startswith("data:image/png;base64,")]
     if not shown:
         return ""
     tiles = [

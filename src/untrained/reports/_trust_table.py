@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from untrained import _numbers
-from untrained.reports._html import cell, code, facts, paragraph, section, table
+from untrained.reports._html import cell, code, facts, html_cell, paragraph, section, table
 from untrained.studies.trust import Estimate, Judged, Trust
 
 LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}  # by kind of proxy
@@ -76,14 +76,14 @@ def _line(row: Judged, columns: dict[str, tuple[str, Text]], spread: bool) -> st
     main = row.statistics.get("spearman")
     label = f' <span class="label">{escape(LABELS[row.kind])}</span>' if row.kind in LABELS else ""
     cells = [
-        cell(f"{code(row.proxy)}{label}", "proxy"),
+        html_cell(f"{code(row.proxy)}{label}", "proxy"),
         cell(correlation(main.value) if main else "\u2013", "num score"),
         cell(_numbers.between(main.low, main.high, correlation) if main else "", "num soft"),
     ]
     if spread:
         cells.append(cell(correlation(main.spread) if main and main.spread is not None else "", "num soft"))
-    cells += [cell(_told(row.statistics.get(name), text), "num") for name, (_, text) in columns.items()]
-    cells += [cell(f"{row.n:,}", "num"), cell(escape(_failed(row)), "soft failed")]
+    cells += [html_cell(_told(row.statistics.get(name), text), "num") for name, (_, text) in columns.items()]
+    cells += [cell(f"{row.n:,}", "num"), cell(_failed(row), "soft failed")]
     cells.append(cell("\u2013" if row.cost is None else f"{row.cost:.3g}", "num"))
     return f'<tr class="k-{kind(row)}">{"".join(cells)}</tr>'
 
@@ -93,7 +93,8 @@ def _told(estimate: Estimate | None, text: Text) -> str:
     if estimate is None:
         return "\u2013"
     interval = _numbers.between(estimate.low, estimate.high, text)
-    return f'<span title="{interval}">{text(estimate.value)}</span>' if interval else text(estimate.value)
+    value = escape(text(estimate.value))
+    return f'<span title="{escape(interval)}">{value}</span>' if interval else value
 
 
 def _failed(row: Judged) -> str:
@@ -124,4 +125,4 @@ def failed(trust: Trust) -> str:
 
 def _group(failures: dict[str, int], names: Sequence[str], kinds: Sequence[str]) -> str:
     counts = [cell(f"{failures[name]:,}" if failures.get(name) else "\u2013", "num") for name in kinds]
-    return f"<tr>{cell(', '.join(map(code, names)), 'names')}{''.join(counts)}</tr>"
+    return f"<tr>{html_cell(', '.join(map(code, names)), 'names')}{''.join(counts)}</tr>"

@@ -107,7 +107,7 @@ def _workers(workers: Sequence[Worker]) -> str:
     for worker in workers:
         times = (worker.build, worker.transfer, worker.measure, worker.idle)
         values = [f"{worker.networks:,}", *map(_numbers.duration, times), str(worker.deaths)]
-        lines.append(f"<tr>{cell(escape(worker.name), '')}{''.join(cell(v, 'num') for v in values)}</tr>")
+        lines.append(f"<tr>{cell(worker.name, '')}{''.join(cell(v, 'num') for v in values)}</tr>")
     note = "A worker is idle while it starts and while it waits for the next architecture."
     return table("", [("num" if i else "", name) for i, name in enumerate(head)], lines) + paragraph(note, "note")
 

@@ -36,17 +36,27 @@ from untrained.types import Arch, Record
 def report(folder: str | Path) -> Path:
     """Write `report.html` of a folder that a search, a study or a reproduction made, whole or not at all, and say
     where it is."""
-    if Path(folder, FILE).is_file():
-        page = trust_page.render(Trust.read(folder))
-    elif Path(folder, _item.FILE).is_file():
-        page = reproduction_page.render(_item.Reproduction.read(folder))
-    elif Path(folder, trained.FILE).is_file() and not Path(folder, "run.json").is_file():
-        page = training_page.render(Trained.read(folder))
-    else:
-        page = _search_page(folder)
+    try:
+        page = _render(folder)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        # The files of a folder may hold anything: a text where a number belongs, or a list that is too short.
+        told = " ".join(str(error).split())
+        raise UsageError(
+            f"{folder} cannot be reported, its files are damaged: {type(error).__name__}: {told}"
+        ) from error
     path = Path(folder, "report.html")
     write_whole(path, page)
     return path
+
+
+def _render(folder: str | Path) -> str:
+    if Path(folder, FILE).is_file():
+        return trust_page.render(Trust.read(folder))
+    if Path(folder, _item.FILE).is_file():
+        return reproduction_page.render(_item.Reproduction.read(folder))
+    if Path(folder, trained.FILE).is_file() and not Path(folder, "run.json").is_file():
+        return training_page.render(Trained.read(folder))
+    return _search_page(folder)
 
 
 def outcome(folder: str | Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 Reads a `Reproduction` and turns it into text. Knows nothing of networks, tables or how anything was measured.
 """
 
-from html import escape
 from statistics import median
 
 from untrained import _numbers
@@ -54,7 +53,7 @@ def _lines(found: Reproduction) -> str:
     rows = found.written()
     filled = found.filled()
     head = [(_KINDS[i], HEAD[i].capitalize()) for i in filled]
-    trs = [f"<tr>{''.join(cell(escape(row[i]), _KINDS[i]) for i in filled)}</tr>" for row in rows]
+    trs = [f"<tr>{''.join(cell(row[i], _KINDS[i]) for i in filled)}</tr>" for row in rows]
     said = "95 % is the interval over architectures, \u00b1 the standard deviation over seeds."
     measured = any(line.low is not None or line.spread is not None for line in found.lines)
     return section("The numbers", paragraph(said, "note") if measured else "", table("lines", head, trs))
