@@ -36,7 +36,7 @@ class ProcessCrew:
     def hire(self, worker: int, slot: int) -> None:
         said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever listens
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "untrained.engine._worker"],
+            [sys.executable, "-P", "-m", "untrained.engine._worker", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
