@@ -43,7 +43,7 @@ Seeds = Annotated[int, typer.Option(min=1, help="Initialisations and batches to 
 RunFolder = Annotated[Path | None, typer.Option(help="Run folder; the same command resumes.", show_default="runs/...")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
 
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one a core, or one a GPU")]
+Workers = Annotated[int | None, typer.Option(help="Processes.", show_default="one per core, or one per GPU")]
 Population = Annotated[
     int,
     typer.Option(

@@ -1,6 +1,7 @@
 """Which executor for which wishes, and that everybody who was hired is dismissed."""
 
 import os
+import re
 import sys
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import torch
 
 from tests.engine.helpers import TASK, tiny
 from untrained.data import load
-from untrained.engine import Examiner, Job, Samples, hire, hired
+from untrained.engine import Examiner, Job, Samples, check_workers, hire, hired
 from untrained.engine.executor import Inline
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
@@ -158,12 +159,42 @@ def test_what_has_no_name_is_worked_on_here(staff, unnamed, wishes):
         assert executor == Inline(unnamed)
 
 
-@pytest.mark.parametrize("wishes", [{"workers": 0}, {"workers": -1}, {"time_limit": 0.0}, {"time_limit": -1.0}])
-def test_impossible_wishes(staff, job, wishes):
-    said = "at least 1 worker, and a time limit must be more than nothing"
-    with pytest.raises(UsageError, match=said), hired(job, **wishes):
+@pytest.mark.parametrize("time_limit", [0.0, -1.0])
+def test_a_time_limit_of_nothing_is_refused(staff, job, time_limit):
+    with pytest.raises(UsageError, match="a time limit must be more than nothing"), hired(job, time_limit=time_limit):
         pass
     assert staff == []
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, "3"])
+def test_workers_that_are_no_positive_whole_number_are_refused(staff, job, workers):
+    said = f"--workers must be a whole number of at least 1, not {workers!r}; this machine has 5 cores: --workers 5"
+    with pytest.raises(UsageError, match=re.escape(said)), hired(job, workers=workers):
+        pass
+    assert staff == []
+
+
+@pytest.mark.parametrize("ray", [None, "local"])
+def test_more_than_four_workers_per_core_are_refused(staff, job, ray):
+    said = "--workers 21 is too many for this machine, which has 5 cores: type --workers 5, or at most 20"
+    with pytest.raises(UsageError, match=re.escape(said)), hired(job, workers=21, ray=ray):
+        pass
+    assert staff == []
+    with hired(job, workers=20) as executor:
+        assert executor.workers == 20
+
+
+def test_eight_workers_are_allowed_on_any_machine(staff, job, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
+    with hired(job, workers=8) as executor:
+        assert executor.workers == 8
+    said = "--workers 9 is too many for this machine, which has 1 core: type --workers 1, or at most 8"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        check_workers(9)
+
+
+def test_a_cluster_at_an_address_checks_its_own_cores(staff, job):
+    check_workers(100_000, "10.0.0.1:6379")
 
 
 def test_a_device_that_is_not_there_is_refused_before_anybody_is_hired(staff, job):

@@ -134,7 +134,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "no unit of time is called 'y'": {"time": "1y"},
     "a duration must be more than nothing": {"time": "0s"},
     "impossible duration '-5s'": {"time_limit": "-5s"},
-    "there must be at least 1 worker": {"workers": 0},
+    "--workers must be a whole number of at least 1, not 0": {"workers": 0},
+    "--workers 100000 is too many for this machine": {"workers": 100_000},
     "compares all candidates, so its ranking never settles; give a --budget": {"stable": 3, "proxy": "te_nas"},
 }
 

@@ -13,7 +13,6 @@ from typing import IO, Any
 from untrained.engine.measure import Job, Requests
 from untrained.errors import UsageError
 
-
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 

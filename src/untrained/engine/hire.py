@@ -9,13 +9,17 @@ from math import ceil
 
 import torch
 
+from untrained._numbers import counted
 from untrained.engine._pool import Pool
 from untrained.engine.executor import Executor, Inline, OnCall
 from untrained.engine.measure import Examiner, Job, usable
 from untrained.engine.processes import ProcessCrew
 from untrained.errors import UsageError
 
+LOCAL = "local"  # `--ray local` starts a cluster on this machine
 FEW = 32  # networks that are scored before a process has started
+WORKERS_PER_CORE = 4  # more only take turns, and each holds a torch of its own in memory
+ALWAYS_ALLOWED = 8  # workers on any machine, so that a command copied from a larger one runs
 
 
 @contextmanager
@@ -36,8 +40,9 @@ def hired(
     A device that is not there is refused at once; `later`, for a run that may have nothing left to measure, when the
     first question comes, so that a finished run can be read anywhere.
     """
-    if (workers is not None and workers < 1) or (time_limit is not None and time_limit <= 0):
-        raise UsageError("there must be at least 1 worker, and a time limit must be more than nothing")
+    check_workers(workers, ray)
+    if time_limit is not None and time_limit <= 0:
+        raise UsageError("a time limit must be more than nothing: --time-limit 30s")
     if time_limit is not None and job.population > 1:
         job = replace(job, population=1)
     chosen = partial(_chosen, job, workers, ray, time_limit, networks)
@@ -46,6 +51,39 @@ def hired(
         yield executor
     finally:
         executor.close()
+
+
+def check_workers(workers: int | None, ray: str | None = None) -> None:
+    """Refuse a number of workers that makes no sense, for the command line and the API alike.
+
+    Args:
+        workers: How many the user asked for; None leaves the choice to us.
+        ray: Where they run. A Ray cluster at an address has more cores than this machine and checks by itself.
+
+    Raises:
+        UsageError: The number is no whole number, less than 1, or far more than this machine has cores.
+    """
+    if workers is None:
+        return
+    cores = count_cores()
+    if type(workers) is not int or workers < 1:
+        raise UsageError(
+            f"--workers must be a whole number of at least 1, not {workers!r}; "
+            f"this machine has {counted(cores, 'core')}: --workers {cores}"
+        )
+    most = max(ALWAYS_ALLOWED, WORKERS_PER_CORE * cores)
+    if ray in (None, LOCAL) and workers > most:
+        raise UsageError(
+            f"--workers {workers} is too many for this machine, which has {counted(cores, 'core')}: "
+            f"type --workers {cores}, or at most {most}"
+        )
+
+
+def count_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _chosen(
@@ -78,7 +116,7 @@ def _neighbours(device: str, workers: int) -> int:
 
 
 def _usual(device: str) -> int:
-    """One worker a core; on GPUs one each."""
+    """One worker per core, or one per GPU."""
     if torch.device(device).type == "cpu":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return count_cores()
     return torch.cuda.device_count() if device == "cuda" else 1

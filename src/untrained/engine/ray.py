@@ -10,6 +10,7 @@ from typing import Any
 
 from untrained._numbers import counted
 from untrained.engine._pool import Answered, Died, Event, Ready, Refused
+from untrained.engine.hire import LOCAL
 from untrained.engine.measure import Job, Requests
 from untrained.errors import UsageError
 from untrained.types import Record
@@ -21,8 +22,6 @@ except ImportError as error:
     raise UsageError(
         "ray is not installed; `pip install 'untrained[ray]'` adds it, and --workers needs none"
     ) from error
-
-LOCAL = "local"
 
 
 class _Actor:

@@ -39,10 +39,10 @@ def reproduce(
     wanted, chances = chosen.samples if samples is None else samples, chosen.seeds if seeds is None else seeds
     if wanted < 3 or chances < 1 or (batch is not None and batch < 1):
         raise UsageError("an experiment needs at least 3 samples, 1 seed and a batch of 1")
+    crew = Crew(device, workers, ray, time_limit)
     for table in chosen.needs:
         open_table(table, data_root)  # what is missing is said before anything is measured
     folder = Path(run) if run else default_folder(item)
-    crew = Crew(device, workers, ray, time_limit)
     effort = Effort(wanted, chances, folder, crew, batch, data_root, watch)
     start = perf_counter()
     found = chosen.run(effort)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from untrained._load import fingerprint_user_code
 from untrained._quantities import seconds
 from untrained.data import Source, load, sized
-from untrained.engine import Samples, Store, hired, job_for
+from untrained.engine import Samples, Store, check_workers, hired, job_for
 from untrained.engine.aggregates import aggregated
 from untrained.engine.faults import attempt
 from untrained.engine.measure import Start
@@ -133,6 +133,7 @@ def search(
     """
     if seeds < 1 or confirm < 0:
         raise UsageError("seeds must be at least 1, and --confirm at least 0")
+    check_workers(workers, ray)
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency}
     Limits.read(**limits)  # who mistyped one hears it before data are read and shown

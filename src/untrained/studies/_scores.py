@@ -7,7 +7,7 @@ from pathlib import Path
 from untrained._load import fingerprint_user_code
 from untrained._quantities import seconds
 from untrained.data import Source
-from untrained.engine import ProxyEvaluator, Samples, Store, hired, job_for
+from untrained.engine import ProxyEvaluator, Samples, Store, check_workers, hired, job_for
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.measure import Start
 from untrained.engine.store import begun
@@ -32,6 +32,9 @@ class Crew:
     ray: str | None = None
     time_limit: str | None = None
     population: int = 1
+
+    def __post_init__(self) -> None:
+        check_workers(self.workers, self.ray)
 
 
 def scored(

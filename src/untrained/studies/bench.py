@@ -60,12 +60,13 @@ def bench(
     """
     if samples < 3 or seeds < 1:
         raise UsageError("a rank correlation needs at least 3 samples, and at least 1 seed")
+    crew = Crew(device, workers, ray, time_limit, population)
     truth = known(space, benchmark, dataset, metric, samples, seed, data_root)
     seen, source, note = looked_at(data, truth, data_root)
     typed = {load_proxy(name).measure: name for name in parse_proxy_names(proxy)}
     judges = list(told_apart(map(load_proxy, (*parse_proxy_names(proxy), *BASELINES))).values())
     folder = Path(run) if run else _folder(truth, seen, seed, device, warm_up)
-    chances, crew = range(seed, seed + seeds), Crew(device, workers, ray, time_limit, population)
+    chances = range(seed, seed + seeds)
     start = _started(warm_up, truth, source, seed, device, folder, watch)
     done = scored(truth.space, truth.archs, judges, source, chances, crew, folder / STORE, typed, watch, start=start)
     columns = [judged_column(judge, *column(done.records, judge.measure, truth.archs, chances)) for judge in judges]
