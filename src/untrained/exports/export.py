@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from untrained._onnx import PACKAGES, TOLERANCE, disagreement, extra, open_onnx, write_onnx
-from untrained.errors import UntrainedError, UsageError
+from untrained.errors import Unscorable, UntrainedError, UsageError
 from untrained.exports import page
 from untrained.exports.folder import check_folder, replace_folder
 from untrained.exports.page import Facts
@@ -104,10 +104,18 @@ def _require_answer(subject: Found) -> None:
         raise UsageError(f"{subject.arch} answers two samples with {told}; to be exported it must answer with {wanted}")
 
 
+def _count_macs(probe: Probe) -> int | None:
+    """Multiply-adds, or None where an operation has no formula: the network can be exported all the same."""
+    try:
+        return probe.macs
+    except Unscorable:
+        return None
+
+
 def _write(subject: Found, folder: Path) -> Facts:
     network, name = subject.network, type(subject.network).__name__.strip("_")
     probe = Probe(network, Batch(subject.inputs(1), subject.inputs(1)))
-    facts = Facts(probe.params, probe.macs, "Network" if type(network) is nn.Sequential else name)
+    facts = Facts(probe.params, _count_macs(probe), "Network" if type(network) is nn.Sequential else name)
     facts, network, weights = _source(subject, folder, facts)
     facts = _onnx(subject, network, folder, facts)
     if facts.source and facts.onnx:

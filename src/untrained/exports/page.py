@@ -18,7 +18,7 @@ class Facts:
     """What was measured while exporting. A file that could not be written has a reason instead."""
 
     params: int
-    flops: int
+    flops: int | None  # None where an operation of the network has no formula
     network: str  # the name of its class
     source: str = ""  # why there is no model.py
     trainable: bool = True
@@ -82,11 +82,15 @@ def _score(found: Found) -> dict[str, Any] | None:
     return {"proxy": found.run.settings.score, "measure": found.run.measure, "value": found.standing.score}
 
 
+def _flops(facts: Facts) -> str:
+    return "not counted" if facts.flops is None else quantity(facts.flops)
+
+
 def readme(found: Found, facts: Facts) -> str:
     told = config(found, facts)
     sections = [
         _head(found, facts),
-        f"{_shape(found)} Parameters: {quantity(facts.params)}. Multiply-adds for one sample: {quantity(facts.flops)}.",
+        f"{_shape(found)} Parameters: {quantity(facts.params)}. Multiply-adds for one sample: {_flops(facts)}.",
         "## Use it\n\n" + _use(found.schema, facts),
         _columns(found.schema) if found.schema else "",
         "## What is here\n\n" + _files(found.schema, facts),

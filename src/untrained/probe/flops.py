@@ -1,20 +1,29 @@
-"""Counting operations with torch's table of formulas, without the bookkeeping per module of its `FlopCounterMode`,
-which makes a small network ten times slower to count than to run. Networks on the meta device are counted too."""
+"""Counting operations, without the bookkeeping per module of torch's `FlopCounterMode`, which makes a small network ten
+times slower to count than to run. Networks on the meta device are counted too.
 
-from collections.abc import Callable, Iterator
+Convolutions, matrix products and attention are counted by torch's own formulas, two operations per multiply-add. The
+formulas below add what torch leaves out, in the same convention. Elementwise functions, normalisation, pooling,
+interpolation and whatever only moves numbers count as 0, as in torch and in the literature. Every other operation has
+an unknown count (None), never 0.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 
 class Operation(NamedTuple):
-    """One call of a torch function: what it was, what torch's formula says of it, and how much memory it made."""
+    """One call of a torch function: its kind, its operations and how much memory it allocated."""
 
     kind: str  # `convolution 3x3`, `convolution 3x3 grouped`, `addmm`, ...
-    flops: int
+    flops: int | None  # None: there is no formula
     bytes: int  # of new tensors; a view or what is written in place makes none
 
 
@@ -28,10 +37,56 @@ _SHAPES: dict[Any, Callable[[Tensor], Any]] = {
     ),
 }
 
+# Functions without multiply-adds that torch does not tag as pointwise, without the underscore of in-place versions
+_WITHOUT_PRODUCTS = frozenset(
+    """
+    _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d avg_pool2d avg_pool3d
+    fractional_max_pool2d max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d
+
+    _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_lanczos2d_aa _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d upsample_linear1d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d affine_grid_generator grid_sampler_2d
+    grid_sampler_3d
+
+    _batch_norm_no_update _batch_norm_with_update _batch_norm_with_update_functional _fused_rms_norm
+    _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
+    _weight_norm_interface batch_norm_stats cudnn_batch_norm miopen_batch_norm native_batch_norm native_group_norm
+    native_layer_norm renorm
+
+    _log_softmax _safe_softmax _softmax _prelu_kernel _thnn_fused_gru_cell _thnn_fused_lstm_cell abs complex copysign eq
+    floor_divide gcd ge gelu glu gt hardswish heaviside isin lcm le log_sigmoid_forward lt masked_fill mish ne polar
+    rrelu_with_noise rrelu_with_noise_functional rsub threshold where xlogy
+
+    _embedding_bag _embedding_bag_forward_only embedding embedding_renorm
+
+    all amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod cumsum dist histc
+    kthvalue linalg_vector_norm logcumsumexp logsumexp max mean median min mode nanmedian norm prod segment_reduce sort
+    std std_mean sum topk trace var var_mean unique_consecutive unique_dim _unique _unique2 bucketize searchsorted
+
+    binary_cross_entropy binary_cross_entropy_with_logits huber_loss mse_loss multi_margin_loss nll_loss2d_forward
+    nll_loss_forward smooth_l1_loss soft_margin_loss
+
+    _fused_dropout _standard_gamma bernoulli cauchy exponential geometric log_normal multinomial native_dropout normal
+    poisson rand_like randint_like randn_like uniform
+
+    _assert_async _assert_tensor_metadata _chunk_cat _jagged_to_padded_dense_forward _local_scalar_dense
+    _nested_tensor_from_tensor_list _pack_padded_sequence _padded_dense_to_jagged_forward _pin_memory _resize_output
+    _to_copy _to_dense _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_view alias_copy as_strided
+    as_strided_copy as_strided_scatter block_diag cat channel_shuffle col2im constant_pad_nd copy diag_embed
+    diagonal_copy diagonal_scatter empty_like equal expand_copy fill flip full_like gather im2col index index_add
+    index_copy index_fill index_put index_reduce index_select is_pinned is_same_size item lift lift_fresh
+    lift_fresh_copy masked_scatter masked_select narrow_copy new_empty new_empty_strided new_full new_ones new_zeros
+    nonzero nonzero_static ones_like permute_copy pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d
+    reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize resize_as
+    roll rot90 scatter scatter_add scatter_reduce select_scatter set slice_scatter split_with_sizes_copy squeeze
+    squeeze_copy stack t t_copy take transpose transpose_copy tril triu unbind_copy unfold_copy unsafe_split
+    unsafe_split_with_sizes unsqueeze unsqueeze_copy view_copy zero zeros_like
+    """.split()
+)
+
 
 class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside it, `operations` grows by every call, `flops` by what torch says of convolutions, matrix products and
-    attention."""
+    """Inside it, `operations` grows by every call of a torch function."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -39,7 +94,8 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def flops(self) -> int:
-        return sum(operation.flops for operation in self.operations)
+        """The sum over all operations that have a formula."""
+        return sum(operation.flops or 0 for operation in self.operations)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -49,13 +105,136 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        known = _SHAPES.get(func) if args and isinstance(args[0], Tensor) and args[0].is_meta else None
-        out = known(args[0]) if known else func(*args, **(kwargs or {}))
-        formula = flop_registry.get(getattr(func, "_overloadpacket", None))
-        flops = int(formula(*args, **(kwargs or {}), out_val=out)) if formula is not None else 0
-        made = sum(tensor.numel() * tensor.element_size() for tensor in _new(func, out))
-        self.operations.append(Operation(_kind(func, args), flops, made))
+        kwargs = kwargs or {}
+        known_shape = None
+        if args and isinstance(args[0], Tensor) and args[0].is_meta:
+            known_shape = _SHAPES.get(func)
+        out = known_shape(args[0]) if known_shape else func(*args, **kwargs)
+        allocated = sum(tensor.numel() * tensor.element_size() for tensor in _new(func, out))
+        self.operations.append(Operation(_kind(func, args), _count(func, args, kwargs, out), allocated))
         return out
+
+
+@contextmanager
+def counting() -> Iterator[FlopCounter]:
+    """Count what runs inside, without gradients and without fused attention, which has no formula on a CPU."""
+    fused_attention = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounter() as counter:
+            yield counter
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused_attention)
+
+
+def uncounted(operations: Iterable[Operation]) -> list[str]:
+    """The kinds of operations that have no formula, each once."""
+    return list(dict.fromkeys(operation.kind for operation in operations if operation.flops is None))
+
+
+# -------------------------------------------------------------------------- formulas that torch does not have
+
+
+def _flops_of_layer(args: Sequence[Any], out: Any) -> int:
+    """One layer of an LSTM in one direction on a CPU: `mkldnn_rnn_layer(input, W_ih, W_hh, ...)`.
+
+    Every step of every sequence multiplies its input by W_ih and its hidden state by W_hh.
+    """
+    inputs = args[0]
+    return 2 * _steps(inputs) * _matrix_entries(args[1:5])
+
+
+def _flops_of_recurrent_network(args: Sequence[Any], out: Any) -> int:
+    """All layers and directions of an LSTM, GRU or RNN on a GPU: `_cudnn_rnn(input, weights, ...)`.
+
+    Every step multiplies once by every matrix: W_ih and W_hh of all gates and, with projections, W_hr.
+    """
+    inputs, weights = args[:2]
+    return 2 * _steps(inputs) * _matrix_entries(weights)
+
+
+def _steps(inputs: Tensor) -> int:
+    """Steps of all sequences; packed sequences come as (steps, features), others as (steps, sequences, features)."""
+    return inputs.numel() // max(1, inputs.shape[-1])
+
+
+def _matrix_entries(weights: Iterable[Tensor]) -> int:
+    """Entries of all matrices; biases are vectors."""
+    return sum(weight.numel() for weight in weights if weight.ndim == 2)
+
+
+def _flops_of_bilinear(args: Sequence[Any], out: Any) -> int:
+    """x A y for every output, `_trilinear(x, A, y, ...)`: A y first, then its product with x."""
+    x, weight, _ = args[:3]
+    outputs, left, right = weight.shape
+    return int(2 * x.shape[0] * outputs * (left * right + left))
+
+
+def _flops_of_matrix_vector(args: Sequence[Any], out: Any) -> int:
+    matrix = args[-2]  # mv(matrix, vector), addmv(bias, matrix, vector)
+    return int(2 * matrix.numel())
+
+
+def _flops_of_dot(args: Sequence[Any], out: Any) -> int:
+    return int(2 * args[0].numel())
+
+
+def _flops_of_product_sum(args: Sequence[Any], out: Any) -> int:
+    """addbmm(bias, a, b), addmm(bias, a, b), baddbmm(bias, a, b), also in place."""
+    left, right = args[1:3]
+    return int(2 * left.numel() * right.shape[-1])
+
+
+def _flops_of_convolution_over_time(args: Sequence[Any], out: Tensor) -> int:
+    """conv_tbc(input, weight, ...) with weight (kernel, inputs, outputs) and out (time, batch, outputs)."""
+    weight = args[1]
+    return int(2 * out.shape[0] * out.shape[1] * weight.numel())
+
+
+_FORMULAS: dict[str, Callable[[Sequence[Any], Any], int]] = {
+    "_cudnn_rnn": _flops_of_recurrent_network,
+    "_trilinear": _flops_of_bilinear,
+    "addbmm": _flops_of_product_sum,
+    "addbmm_": _flops_of_product_sum,
+    "addmm_": _flops_of_product_sum,
+    "addmv": _flops_of_matrix_vector,
+    "addmv_": _flops_of_matrix_vector,
+    "baddbmm_": _flops_of_product_sum,
+    "conv_tbc": _flops_of_convolution_over_time,
+    "dot": _flops_of_dot,
+    "miopen_rnn": _flops_of_recurrent_network,
+    "mkldnn_rnn_layer": _flops_of_layer,
+    "mv": _flops_of_matrix_vector,
+    "vdot": _flops_of_dot,
+}
+
+
+def _count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int | None:
+    """Operations of one call, two per multiply-add; None where there is no formula."""
+    formula = flop_registry.get(func._overloadpacket)
+    if formula is not None:
+        return int(formula(*args, **kwargs, out_val=out))
+    own_formula = _FORMULAS.get(_name(func)) if func.namespace == "aten" else None
+    if own_formula is not None:
+        return own_formula(args, out)
+    return 0 if _has_no_products(func) else None
+
+
+@cache
+def _has_no_products(func: Any) -> bool:
+    """Whether a function has no multiply-adds: it makes tensors from nothing, views them, or works number by number."""
+    if func.namespace not in ("aten", "prims"):
+        return False
+    if torch.Tag.pointwise in func.tags or _name(func).rstrip("_") in _WITHOUT_PRODUCTS:
+        return True
+    if not any("Tensor" in str(argument.type) for argument in func._schema.arguments):
+        return True
+    aliases = [value.alias_info for value in func._schema.returns]
+    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+def _name(func: Any) -> str:
+    return str(func._schema.name).partition("::")[2]
 
 
 def _kind(func: Any, args: tuple[Any, ...]) -> str:

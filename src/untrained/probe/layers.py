@@ -7,6 +7,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 from torch.func import functional_call
@@ -15,6 +16,7 @@ from torch.nn.modules.conv import _ConvNd
 from untrained.errors import Unscorable
 
 LAYERS = (_ConvNd, nn.Linear, nn.Bilinear)
+RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 
 def weights(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -35,6 +37,9 @@ def _matrices(module: nn.Module) -> Iterator[nn.Parameter]:
     elif isinstance(module, nn.MultiheadAttention):
         packed = (module.in_proj_weight, module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
         yield from (p for p in packed if p is not None)
+    elif isinstance(module, RECURRENT):
+        # Left out in silence, they would make the score of a recurrent network the score of its last layer
+        raise Unscorable("unsupported", f"the weights of {type(module).__name__} are no layer of this proxy")
 
 
 def layer_parameters(model: nn.Module) -> set[str]:
@@ -44,6 +49,18 @@ def layer_parameters(model: nn.Module) -> set[str]:
         if isinstance(module, (*LAYERS, nn.MultiheadAttention)):
             found |= {f"{prefix}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False)}
     return found
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of trainable parameters.
+
+    Raises:
+        Unscorable: A quantised layer keeps its weights where torch does not list them.
+    """
+    for module in model.modules():
+        if any(isinstance(value, torch.ScriptObject) for value in vars(module).values()):
+            raise Unscorable("unsupported", f"the weights of a quantised {type(module).__name__} cannot be counted")
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def substitutes(model: nn.Module, make: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:

@@ -19,10 +19,10 @@ from untrained.probe import gradients as derivatives
 from untrained.probe.blocks import Blocks, block_pass
 from untrained.probe.circle import Motion, motion, plane
 from untrained.probe.codes import Code
-from untrained.probe.flops import FlopCounter, Operation
+from untrained.probe.flops import Operation, counting, uncounted
 from untrained.probe.graph import Graph, forward, glance
 from untrained.probe.kernels import Kernel, Reading, Uses, Wanted, kernel
-from untrained.probe.layers import depth, layer_parameters, weights
+from untrained.probe.layers import count_parameters, depth, layer_parameters, weights
 from untrained.probe.passes import Passes
 from untrained.probe.passes import logits as logits
 from untrained.types import Batch
@@ -286,20 +286,28 @@ class Probe(Passes):
     @cached_property
     def params(self) -> int:
         """Number of trainable parameters."""
-        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        return count_parameters(self.model)
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """Every call of a torch function in one forward pass of one sample; also of a network on the meta device."""
-        counter = FlopCounter()
-        with torch.no_grad(), self.watching(), sdpa_kernel(SDPBackend.MATH), counter:  # no formula for the CPU's kernel
+        with self.watching(), counting() as counter:
             self.model(self._inputs()[:1])
         return tuple(counter.operations)
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of one forward pass of one sample, by torch's own formulas (which count two per pair)."""
-        return sum(operation.flops for operation in self.operations) // 2 if self._macs is None else self._macs
+        """Multiply-adds of one forward pass of one sample. Formulas count two operations for each of them.
+
+        Raises:
+            Unscorable: The network does something that has no formula, such as a function of a quantised layer.
+        """
+        if self._macs is not None:
+            return self._macs
+        missing = uncounted(self.operations)
+        if missing:
+            raise Unscorable("unsupported", f"no formula for the multiply-adds of {', '.join(missing)}")
+        return sum(operation.flops or 0 for operation in self.operations) // 2
 
     @property
     def memory(self) -> int:

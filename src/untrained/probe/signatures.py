@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from untrained.probe.flops import FlopCounter, Operation
+from untrained.probe.flops import Operation, counting
 
 META = torch.device("meta")
 _RANDOM = ("rand", "bernoulli", "multinomial", "normal_", "uniform_", "poisson", "dropout", "exponential_", "seed")
@@ -103,7 +102,7 @@ class Signature:
         """What one call does, counted when first asked for."""
         if self.counted is None:
             given = [fake.made() for fake in self.inputs]
-            with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounter() as counter:
+            with counting() as counter:
                 self.call(given, META)
             self.counted = tuple(counter.operations)
         return self.counted

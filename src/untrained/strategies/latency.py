@@ -147,7 +147,8 @@ class LatencyModel:
             counted: Counter[tuple[str, str]] = Counter({("all", "calls"): 1})  # what costs time whatever is run
             for operation in self._operations(arch):
                 kind = operation.kind
-                counted.update({(kind, "calls"): 1, (kind, "flops"): operation.flops, (kind, "bytes"): operation.bytes})
+                flops = operation.flops or 0  # without a formula the calls and bytes of its kind predict the time
+                counted.update({(kind, "calls"): 1, (kind, "flops"): flops, (kind, "bytes"): operation.bytes})
             self._counted[arch] = +counted
         return self._counted[arch]
 
