@@ -190,7 +190,7 @@ class Record:
     request: ScoreRequest
     value: float | None = None
     error: Failure | None = None
-    note: str = ""  # what a reader of the value must know, such as that it was measured on fewer samples
+    note: str = ""  # only in old stores: the value was measured on fewer samples, and will be measured again
     build_seconds: float = 0.0
     transfer_seconds: float = 0.0  # moving network and samples to the device
     measure_seconds: float = 0.0

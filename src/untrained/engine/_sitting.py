@@ -61,14 +61,13 @@ class Sitting:
         """Score the network with one proxy."""
         start = perf_counter()
         outcome: float | Failure
-        note = ""
         if isinstance(self.subject, Failure):
             outcome = self.subject
         else:
             # a proxy may draw random numbers
             with random_state(seed_for("score", request.measure, request.arch, request.seed)):
-                outcome, note = self._score(proxy, *self.subject)
-        return Record.of(request, outcome, note=note, measure_seconds=perf_counter() - start)
+                outcome = self._score(proxy, *self.subject)
+        return Record.of(request, outcome, measure_seconds=perf_counter() - start)
 
     def asked(
         self, judges: Mapping[str, Proxy], requests: Sequence[ScoreRequest], shared_seconds: float = 0.0
@@ -105,30 +104,22 @@ class Sitting:
             self.probe = self._look(*self.subject)
         return self.probe
 
-    def _score(self, proxy: Proxy, model: nn.Module, batch: Batch) -> tuple[float | Failure, str]:
-        """The score, and what must be said of it. Out of memory is tried once more on half of the samples, where fewer
-        samples estimate the same number."""
+    def _score(self, proxy: Proxy, model: nn.Module, batch: Batch) -> float | Failure:
+        """The score on the whole batch, or why there is none.
+
+        There is no second attempt on fewer samples: its value would be filed as that of the whole batch. Running out of
+        memory is a failure that another run tries again.
+        """
         outcome = attempt(self._shared, proxy, model, batch)
-        if not isinstance(outcome, Failure) or outcome.kind != "oom":
-            return outcome, ""
-        self.probe = None  # whatever was measured is let go
-        self.device.free()
-        whole = min(proxy.samples, len(batch))
-        if not proxy.averages or whole < 2:
-            return outcome, ""
-        again = attempt(self._alone, proxy, model, Batch(batch.inputs[: whole // 2], batch.targets[: whole // 2]))
-        self.device.free()
-        if isinstance(again, Failure):
-            return outcome, ""
-        return again, f"out of memory on {whole} samples: measured on {whole // 2}"
+        if isinstance(outcome, Failure) and outcome.kind == "oom":
+            self.probe = None  # frees what was measured so far, so that the next proxy has room
+            self.device.free()
+        return outcome
 
     def _shared(self, proxy: Proxy, model: nn.Module, batch: Batch) -> float:
         """The score by the probe that all proxies share, made when first asked for."""
         self.probe = self.probe or self._look(model, batch)
         return finite(proxy(self.probe))
-
-    def _alone(self, proxy: Proxy, model: nn.Module, batch: Batch) -> float:
-        return finite(proxy(self._look(model, batch)))
 
     def _look(self, model: nn.Module, batch: Batch) -> Probe:
         known = self.examiner.counts(self.arch)

@@ -125,14 +125,19 @@ class ProxyEvaluator:
             yield records
 
     def _read_known(self, keys: Iterable[ScoreKey]) -> dict[ScoreKey, Record]:
-        """Records in the store; failures of the machine are left out, so that they are tried again."""
+        """Records in the store that need not be measured again.
+
+        Failures of the machine are left out, and so are records with a note: earlier versions measured them on half of
+        the samples after running out of memory.
+        """
         known: dict[ScoreKey, Record] = {}
         if self.store is None or not len(self.store):
             return known
         for key in keys:
             record = self.store.get(key)
-            if record is not None and not (record.error and record.error.passing):
-                known[key] = record
+            if record is None or record.note or (record.error and record.error.passing):
+                continue
+            known[key] = record
         return known
 
 

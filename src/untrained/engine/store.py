@@ -30,9 +30,11 @@ from untrained.types import (
 _FLAT = f"SELECT {', '.join(COLUMNS)} FROM ({ROWS})"
 _ONE = f"{_FLAT} WHERE {' AND '.join(f'{column} = ?' for column in KEY)}"
 _PASSING = ", ".join(f"'{kind}'" for kind in PASSING)
+# A record that is there stays, unless the machine failed or earlier versions measured it on half of the samples
 _INSERT = f"""
 INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME)}) VALUES (?, ?, {", ".join("?" * len(OUTCOME))})
-ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUTCOME)} WHERE error IN ({_PASSING})
+ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUTCOME)}
+WHERE error IN ({_PASSING}) OR note != ''
 """
 
 

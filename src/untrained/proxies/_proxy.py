@@ -39,8 +39,6 @@ class Proxy:
         version: Increased when the formula changes.
         cost: Multiply-adds in units of one forward pass of those samples. A backward pass is two.
         layers: What a network must contain for the score to be meaningful.
-        averages: Whether the score is a mean over samples, so that fewer samples estimate the same
-            number.
         options: Keyword arguments that differ from the function's defaults.
         parts: For an aggregate, the proxies whose ranks among candidates it combines.
         code: Fingerprint of the user's file that the proxy comes from.
@@ -57,7 +55,6 @@ class Proxy:
     version: int
     cost: float = 1
     layers: str = ANY
-    averages: bool = False
     options: tuple[tuple[str, Any], ...] = ()
     parts: tuple[str, ...] = ()
     code: str = ""
@@ -217,7 +214,6 @@ def proxy(
     version: int = 1,
     cost: float = 1,
     layers: str = ANY,
-    averages: bool = False,
 ) -> Callable[[Callable[..., float]], Proxy]:
     """Turn a function `(probe, **options) -> float` into a `Proxy` of the same name.
 
@@ -230,7 +226,6 @@ def proxy(
         version: Increase it when the formula changes: stored scores are then computed again.
         cost: Multiply-adds in units of one forward pass of those samples.
         layers: What a network must contain for the score to be meaningful.
-        averages: Whether the score is a mean over samples.
 
     Returns:
         A decorator.
@@ -258,7 +253,6 @@ def proxy(
             version=version,
             cost=cost,
             layers=layers,
-            averages=averages,
         )
 
     return make_proxy

@@ -47,15 +47,7 @@ def grad(probe: Probe) -> float:
 
 
 @registered
-@proxy(
-    paper=PAPER,
-    measures="trainability",
-    needs=NEEDS,
-    samples=64,
-    cost=3,
-    layers=LAYERS,
-    averages=True,
-)
+@proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def trace(probe: Probe, reading: Reading = "cross") -> float:
     """Root of the mean squared norm of the gradient of a sample's label output.
 
