@@ -80,7 +80,7 @@ def fisher_rao(parts: Parts) -> float:
     """FR of Eq. 7"""
     products = []
     for part in parts:
-        product = 0
+        product: Tensor | float = 0
         for name, g in weight_gradients(part).items():
             product = product + (part.weights[name] * g).double().sum()
         products.append(product)
