@@ -153,7 +153,6 @@ def test_columns_follow_from_the_task(dense, words, classes):
         (Task("noise", (5,), 1, "bce"), {}, "no table with columns of identifiers.* the space mlp"),
         (Task("noise", (3, 32, 32), 10), {}, "no table with columns of identifiers"),
         (ROWS, {"embedding_dim": 12}, "embedding_dim=12 is no multiple of the 8 heads"),
-        (ROWS, {"blocks": 0}, "blocks=0 leaves no network"),
     ],
 )
 def test_what_cannot_be_built_is_refused(task, options, said):
@@ -163,6 +162,11 @@ def test_what_cannot_be_built_is_refused(task, options, said):
     arch = SMALL.sample(np.random.default_rng(0))
     with pytest.raises(UsageError, match=said):
         space.build(arch, task)
+
+
+def test_a_network_has_at_least_one_block():
+    with pytest.raises(UsageError, match=r"nasrec_small\(blocks=0\): blocks is a whole number from 1 to"):
+        SMALL.configured(blocks=0)
 
 
 def test_identifiers_are_looked_up_rounded_and_wrap_around():

@@ -6,7 +6,7 @@ import shutil
 import sys
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 from urllib.parse import quote
 
 import typer
@@ -58,6 +58,17 @@ WarmUp = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Decides sampling, weights and batches.")]
 
 
+# The error that typer raises for a wrong option. It comes from click, of which some versions of typer carry a copy.
+ClickUsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def describe_click_error(error: Any) -> str:
+    """A wrong option in one line, with the command whose help lists the right ones."""
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    command = error.ctx.command_path if error.ctx is not None else "untrained"
+    return f"{message}; `{command} --help` lists what it takes"
+
+
 def version(asked: bool) -> None:
     """Print which version this is, and nothing else."""
     if asked:
@@ -78,24 +89,30 @@ def belongs(name: str, given: object, to: str, there: object) -> None:
         raise UsageError(f"{name} {given} means nothing without {to.split()[0]}: add {to}, or leave out {name}")
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """`3x224x224` as numbers."""
-    sides = text.lower().split("x")
-    if not all(side.isdecimal() and int(side) > 0 for side in sides):
-        raise UsageError(f"impossible input shape {text!r}; write channels x height x width, such as 3x224x224")
-    return tuple(int(side) for side in sides)
-
-
 def default_data() -> str:
     from untrained.engine.score import DEFAULT_DATA
 
     return DEFAULT_DATA
 
 
-def labelled(data: str | None, label: str | None) -> str | None:
-    """`--label X` is short for a table that says so itself: csv:clicks.csv?label=X."""
+@overload
+def labelled(data: str | None, label: str | None, default: str) -> str: ...
+
+
+@overload
+def labelled(data: str | None, label: str | None, default: None = None) -> str | None: ...
+
+
+def labelled(data: str | None, label: str | None, default: str | None = None) -> str | None:
+    """`--label X` is short for a table that says so itself: csv:clicks.csv?label=X.
+
+    Args:
+        data: What --data names.
+        label: What --label names.
+        default: What is taken where neither is given.
+    """
     if label is None:
-        return data
+        return default if data is None else data
     if data is None:
         raise UsageError(f"--label {label} names a column of a table: add --data csv:PATH or --data parquet:PATH")
     if os.path.exists(data):  # a Path would raise on a name of many columns

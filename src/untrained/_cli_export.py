@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_json, shape, stdout_kept
+from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_json, stdout_kept
+from untrained._quantities import parse_shape
 
 
 @app.command()
@@ -44,7 +45,7 @@ def export(
     from untrained import exports
     from untrained._terminal_export import show_exported
 
-    sides = shape(input_shape) if input_shape else None
+    sides = None if input_shape is None else parse_shape(input_shape)
     size = {"input_shape": sides, "num_classes": classes, "data_root": data_root}
     named = labelled(data, label)
     with stdout_kept(as_json):

@@ -84,7 +84,7 @@ def calibrate(
 
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit, "run": run}
     effort = {"trainings": trainings, "epochs": epochs, "samples": samples, "seed": seed, "data_root": data_root}
-    seen = labelled(data, label) or default_data()
+    seen = labelled(data, label, default_data())
     mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json) as watch, stdout_kept(as_json):
         found = studies.calibrate(space, proxy, seen, watch=watch, **effort, **crew)  # type: ignore[arg-type]

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_json, shape, stdout_kept
+from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_json, stdout_kept
+from untrained._quantities import parse_shape
 
 
 @app.command()
@@ -66,7 +67,7 @@ def train(
     from untrained.training._crowd import crowd
 
     speaks = crowd(device).writes  # of several processes the first one
-    size = shape(input_shape) if input_shape else None
+    size = None if input_shape is None else parse_shape(input_shape)
     when = {"epochs": epochs, "patience": patience, "time": time, "seed": seed, "tensorboard": tensorboard}
     where = {"space": space, "input_shape": size, "device": device, "run": run, "data_root": data_root}
     with training_bar(as_json or not speaks) as watch, stdout_kept(as_json):

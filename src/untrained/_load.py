@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from untrained._quantities import show_value
 from untrained.errors import UsageError, unknown
 from untrained.user_code import (
     UserCode,
@@ -24,10 +25,25 @@ from untrained.user_code import (
 )
 
 T = TypeVar("T")
+LONGEST_NAME = 5_000  # characters of a name with its options
 
 
 class UserCodeError(UsageError):
     """The user's own code raised; the message carries its own traceback and none of ours."""
+
+
+def user_code_error(name: str, when: str, error: BaseException) -> UserCodeError:
+    """What to say of an exception in the user's own code.
+
+    Args:
+        name: The file, module or function of the user.
+        when: What it was doing, such as "while it was loaded".
+        error: What it raised.
+    """
+    if isinstance(error, SystemExit):
+        advice = "put what is meant for a script under `if __name__ == '__main__':`"
+        return UserCodeError(f"{name} called sys.exit({error.code!r}) {when}; {advice}")
+    return UserCodeError(f"{name} raised {when}\n{own_traceback(error)}")
 
 
 def names_file(name: str) -> bool:
@@ -91,6 +107,8 @@ def members(path: Path) -> dict[str, Any]:
 
 def loaded(name: str, known: Mapping[str, T], kind: type[T], what: str, decorator: str) -> tuple[T, dict[str, Any]]:
     """The member of a catalogue, or of a user's file, that `name` means; and the options in its brackets."""
+    if not isinstance(name, str):
+        raise UsageError(f"{show_value(name)} is no {what}; give its name, such as {next(iter(known))!r}")
     base, options = parse_call(name)
     if base.endswith(".py"):
         raise half_a_name(base, f"the {what}")
@@ -102,6 +120,10 @@ def loaded(name: str, known: Mapping[str, T], kind: type[T], what: str, decorato
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     """`dextr(variant=published)` -> `dextr`, `{"variant": "published"}`."""
+    if not isinstance(text, str):
+        raise UsageError(f"{show_value(text)} is not a name; give one as text, such as 'dextr(variant=published)'")
+    if len(text) > LONGEST_NAME:
+        raise UsageError(f"a name of {len(text):,} characters is too long: {show_value(text)}; shorten its options")
     match = re.fullmatch(r"\s*(.+?)\s*(?:\((.*)\))?\s*", text)
     if match is None:
         raise UsageError("a name is missing; `untrained list` shows what there is")
@@ -117,13 +139,16 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
 
 def split_names(text: str) -> list[str]:
     """`a,b(c=1,d=2)` -> `a`, `b(c=1,d=2)`: commas inside brackets do not separate."""
+    if not isinstance(text, str):
+        raise UsageError(f"{show_value(text)} is not a list of names; give them as text, such as 'params,naswot'")
     return [part for part in re.split(r",\s*(?![^()]*\))", text.strip()) if part]
 
 
 def _literal(text: str) -> Any:
+    """The Python value that a text spells; the text itself where it spells none."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: of deeply nested text
         return text
 
 
@@ -176,8 +201,8 @@ def _from_path(path: Path) -> ModuleType:
     remember_named(code)
     try:
         return import_user_file(code)
-    except Exception as error:
-        raise UserCodeError(f"{path} raised while it was loaded\n{own_traceback(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise user_code_error(str(path), "while it was loaded", error) from error
 
 
 def _from_module(name: str) -> ModuleType:
@@ -194,9 +219,9 @@ def _from_module(name: str) -> ModuleType:
             raise UsageError(
                 f"no module called {name} can be imported from here; for a file type ./{name.replace('.', '/')}.py:NAME"
             ) from error
-        raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
-    except Exception as error:
-        raise UserCodeError(f"{name} raised while it was imported\n{own_traceback(error)}") from error
+        raise user_code_error(name, "while it was imported", error) from error
+    except (Exception, SystemExit) as error:
+        raise user_code_error(name, "while it was imported", error) from error
 
 
 def own_traceback(error: BaseException) -> str:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from untrained import _cli as option
-from untrained._cli import app, belongs, default_data, labelled, mind_the_gpu, print_json, shape, stdout_kept
+from untrained._cli import (
+    ClickUsageError,
+    app,
+    belongs,
+    default_data,
+    describe_click_error,
+    labelled,
+    mind_the_gpu,
+    print_json,
+    stdout_kept,
+)
+from untrained._quantities import is_utf8, parse_shape, printable
 from untrained.errors import Interrupted, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -127,15 +138,16 @@ def search(
         if export:
             _ = source.parts  # data that nothing can be trained on are refused now, and not after the search
 
+    seen = labelled(data, label, default_data())
     enough: dict[str, Any] = {"budget": budget, "time": time, "stable": stable, "screen": screen}
     enough |= {name: said for name, said in (("top", top), ("keep", keep)) if said is not None}
-    chance = {"seed": seed, "seeds": seeds, "data": labelled(data, label) or default_data(), "data_root": data_root}
+    chance = {"seed": seed, "seeds": seeds, "data": seen, "data_root": data_root}
     chance |= {"input_size": input_size, "look": look}
     crew: dict[str, Any] = {"device": device, "workers": workers, "population": population, "ray": ray}
     crew |= {"time_limit": time_limit, "run": run, "beside": beside}
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency, "validate": validate, "warm_up": warm_up}
-    crew |= {"confirm": 0 if no_confirm else confirm or usual(data or default_data())}
+    crew |= {"confirm": 0 if no_confirm else confirm or usual(seen)}
     mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json, seconds(time) if time else None) as watch, stdout_kept(as_json):
         found = strategies.search(space, proxy, strategy, **enough, **chance, **crew, **limits, watch=watch)  # type: ignore[arg-type]
@@ -188,7 +200,7 @@ def score(
     from untrained.proxies import parse_proxy_names
     from untrained.strategies.select import rows
 
-    sides = shape(input_shape) if input_shape else None
+    sides = None if input_shape is None else parse_shape(input_shape)
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}
     options |= {"space": space, "warm_up": warm_up, "input_shape": sides}
     seen = labelled(data, label)
@@ -255,12 +267,28 @@ from untrained import (  # noqa: E402, F401 - their commands come after those ab
 
 
 def main() -> None:
-    """The entry point: a wrong request is answered in one line, and never with our traceback."""
+    """Run the command line. A wrong request is answered in one line, and never with a traceback of this package."""
     try:
-        app()
+        _require_utf8(sys.argv[1:])
+        code = app(standalone_mode=False)
+    except ClickUsageError as error:
+        _show_error(describe_click_error(error))
+        sys.exit(2)
     except (UsageError, OSError) as error:
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(str(error), err=True)
+        _show_error(str(error))
         sys.exit(STOPPED if isinstance(error, Interrupted) else 2)
     except KeyboardInterrupt:
         sys.exit(STOPPED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _require_utf8(arguments: list[str]) -> None:
+    """Refuse names that are not UTF-8: reports, JSON and the store could not repeat them."""
+    for argument in arguments:
+        if not is_utf8(argument):
+            raise UsageError(f"{printable(argument)!r} is not UTF-8; rename the file or folder, and type its new name")
+
+
+def _show_error(message: str) -> None:
+    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(message, err=True)

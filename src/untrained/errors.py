@@ -34,10 +34,10 @@ class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network,
         self.detail = detail
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+def unknown(what: str, name: object, known: Iterable[str]) -> UsageError:
     """The error for a name nobody registered, with the near ones listed."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    near = get_close_matches(str(name), names, n=3, cutoff=0.5)
     listed = f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more" if len(names) > SHOWN + 3 else ", ".join(names)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {listed or 'none'}"
     return UsageError(f"no {what} is called {name!r}; {hint}")

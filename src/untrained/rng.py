@@ -4,11 +4,16 @@
 """
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from untrained._quantities import parse_seed, show_value
+from untrained.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
+
+Seed: TypeAlias = "int | np.random.Generator | None"
 
 
 def seed_for(*parts: object) -> int:
@@ -23,6 +28,26 @@ def generator(*parts: object) -> "np.random.Generator":
     import numpy as np
 
     return np.random.default_rng(seed_for(*parts))
+
+
+def as_generator(seed: Seed) -> "np.random.Generator":
+    """The numpy generator that a caller means by a seed.
+
+    Args:
+        seed: An integer, a generator, which is returned as it is, or None for other numbers each time.
+
+    Raises:
+        UsageError: For anything else, such as a generator of the standard library.
+    """
+    import numpy as np
+
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if seed is None:
+        return np.random.default_rng()
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise UsageError(f"{show_value(seed)} is not a seed; give a whole number or numpy.random.default_rng(0)")
+    return np.random.default_rng(parse_seed(seed))
 
 
 def torch_generator(*parts: object) -> "torch.Generator":

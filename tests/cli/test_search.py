@@ -102,7 +102,7 @@ def test_the_whole_program_in_its_own_process(project):
     command = [program, "score", "./mine.py:boom", "--input-shape", "3x8x8"]
     failed = subprocess.run(command, capture_output=True, text=True, cwd=project, env=environment, check=False)
     assert failed.returncode == 2
-    assert failed.stderr.startswith("error: ./mine.py:boom raised\n")
+    assert failed.stderr.startswith("error: ./mine.py:boom raised when it was called\n")
 
 
 RAISING = """

@@ -21,4 +21,5 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where encoded tables go."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "untrained" / "tables"
+    monkeypatch.delenv("UNTRAINED_DATA", raising=False)
+    return tmp_path / "cache" / "untrained" / "cache" / "tables"

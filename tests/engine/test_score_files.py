@@ -58,7 +58,7 @@ def test_what_a_factory_raises_is_shown_as_theirs(user_file):
     with pytest.raises(UserCodeError) as caught:
         score(f"{user_file}:boom", "params", input_shape=(3, 8, 8))
     text = str(caught.value)
-    assert text.startswith(f"{user_file}:boom raised\n")
+    assert text.startswith(f"{user_file}:boom raised when it was called\n")
     assert text.endswith("ValueError: the weights are elsewhere")
     assert text.count(f'File "{user_file}"') == 2  # boom, and inner, which it calls
     assert not any(ours in text for ours in ("src/untrained", "untrained/engine", "importlib", "Traceback"))

@@ -75,7 +75,7 @@ def test_no_more_is_asked_for_than_may_be_judged():
 
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -1}, {"stable": 0}, {"top": 0}])
 def test_less_than_one_is_no_budget(wrong):
-    with pytest.raises(UsageError, match=r"--budget, --stable and --top must be at least 1"):
+    with pytest.raises(UsageError, match="write a whole number from 1 to"):
         Budget(**wrong)
 
 
@@ -129,7 +129,7 @@ def test_a_budget_that_ends_with_the_space_is_a_budget(run_folder):
 
 
 WRONG: dict[str, dict[str, Any]] = {
-    "--budget, --stable and --top must be at least 1": {"stable": 0},
+    "stable is 0; write a whole number from 1 to": {"stable": 0},
     "impossible duration 'soon'; write 90s, 10m or 1h30m": {"time": "soon"},
     "no unit of time is called 'y'": {"time": "1y"},
     "a duration must be more than nothing": {"time": "0s"},

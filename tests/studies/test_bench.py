@@ -126,7 +126,7 @@ def test_what_was_found_can_be_read_back(known, data_root, tmp_path):
         ({"space": "mlp"}, "no table of known results is about mlp; there are tables for"),
         ({"dataset": "svhn"}, "nasbench201 knows nothing about 'svhn'; it has cifar10, cifar100, ImageNet16-120"),
         ({"metric": "cifar10_test_20"}, "did you mean cifar10_test_200"),
-        ({"samples": 2}, "at least 3 samples"),
+        ({"samples": 2}, "samples is 2; write a whole number from 3 to"),
         ({"scores": "table:synflo"}, "did you mean synflow"),
         ({"space": "transnas_micro", "dataset": "normal"}, "have a decoder"),
     ],

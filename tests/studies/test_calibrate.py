@@ -156,5 +156,5 @@ def test_trainings_that_fail_are_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ask", [{"trainings": 3}, {"epochs": 0}, {"samples": 9}])
 def test_too_little_effort_is_refused(ask):
-    with pytest.raises(UsageError, match="at least 4 trainings, 1 epoch and 10 samples"):
+    with pytest.raises(UsageError, match=f"{next(iter(ask))} is .*; write a whole number from"):
         calibrate("nasbench201", "params", **ask)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from untrained._quantities import is_utf8
 from untrained.data._decode import open_file
 from untrained.data.parts import TEST, TRAIN, VAL, shared_out, shares
 from untrained.errors import UsageError
@@ -93,6 +94,8 @@ def of_folder(path: Path) -> Listing:
 
 def _classes(folder: Path, root: Path, part: str, problems: Problems) -> Iterator[Entry]:
     for child in _children(folder, root, problems if folder != root else []):
+        if not is_utf8(child.name):
+            raise UsageError(f"the name of the class folder {_told(child, root)} is not UTF-8; rename the folder")
         files = list(_files(child, root, problems))
         if not files:
             raise UsageError(f"the class {_told(child, root)} has no files; put pictures into {child}, or remove it")

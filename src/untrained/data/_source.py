@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from untrained._quantities import parse_count, parse_path, show_value
 from untrained._root import data_root as data_root
 from untrained.data.parts import Parts, Pictures, shares, stratified
 from untrained.errors import UsageError
@@ -25,6 +26,7 @@ from untrained.types import Batch, Task
 if TYPE_CHECKING:
     from untrained.data._schema import Schema
 
+LARGEST_SIDE = 16_384  # pixels
 Draw = Callable[[int, torch.Generator], Batch]
 Arrays = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels
 
@@ -98,6 +100,9 @@ def source(
 
 def load(name: str, like: Task, root: str | Path | None = None) -> Source:
     """The data called `name`, shaped like `like` (input size, and classes where the data have none of their own)."""
+    if not isinstance(name, str):
+        raise UsageError(f"data is {show_value(name)}; give a name as text, such as 'digits' or 'folder:./photos'")
+    parse_path(name, "data")
     said, _, argument = name.partition(":")
     if not like.input_shape or any(n < 1 for n in like.input_shape):
         raise UsageError(f"impossible input shape {like.input_shape}; give channels x height x width, such as 3x32x32")
@@ -225,6 +230,7 @@ def sized(task: Task, side: int | None) -> Task:
     """The task with square images of so many pixels a side; as it is without a side."""
     if side is None:
         return task
-    if len(task.input_shape) != 3 or side < 1:
+    side = parse_count(side, "input_size", 1, LARGEST_SIDE)
+    if len(task.input_shape) != 3:
         raise UsageError(f"--input-size {side} is for images, and these networks take {task.input_shape}; leave it out")
     return replace(task, input_shape=(task.input_shape[0], side, side))

@@ -4,20 +4,26 @@ The cache is keyed by the content of the file and by what was said about it; eac
 float32 rows, the label last. So a table may be larger than memory, and the part that is judged on is a file of its own.
 """
 
+import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
+from platform import node
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from untrained._root import cache_root
+from untrained._numbers import quantity
 from untrained.data import _schema
 from untrained.data._options import Options
 from untrained.data._reader import Bad, Table
@@ -34,6 +40,7 @@ from untrained.types import Batch, Task
 
 NAMES = (TRAIN, VAL, TEST)
 ROWS_AT_ONCE = 2**16
+_FORGOTTEN = 24 * 3600.0  # seconds after which a half-written table of another machine is removed
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +80,34 @@ def from_rows(
     return Source(task, draw, lambda: parts, card=describe, schema=schema)
 
 
-def open_table(name: str, table: Table, options: Options) -> Source:
-    folder = cache_root() / "tables" / _key(table, options)
-    if not folder.is_dir():
+def open_table(name: str, table: Table, options: Options, root: Path) -> Source:
+    """The table as a source, encoded under `root` unless an intact encoding lies there already."""
+    folder = root / "cache" / "tables" / _key(table, options)
+    cached = _read_cache(folder)
+    if cached is None:
         _encode(table, options, folder)
-    schema = _schema.load_schema(folder)
-    shape = (-1, schema.columns + 1)
-    parts = {part: Rows(np.memmap(folder / part, np.float32, mode="r").reshape(shape)) for part in NAMES}
+        cached = _read_cache(folder)
+    if cached is None:
+        raise UsageError(f"{folder} was written and cannot be read; name another --data-root")
+    schema, parts = cached
     task = Task(name, (schema.columns,), 1, "bce", schema.vocabularies)
     return from_rows(task, parts, lambda: table_card(name, schema), schema)
+
+
+def _read_cache(folder: Path) -> tuple[Schema, dict[str, Rows]] | None:
+    """What an earlier call encoded; None where there is nothing, or where a file is damaged."""
+    try:
+        schema = _schema.load_schema(folder)
+        parts = {}
+        for part, count in zip(NAMES, schema.rows, strict=True):
+            shape = (count, schema.columns + 1)
+            if (folder / part).stat().st_size != 4 * count * (schema.columns + 1):
+                return None
+            empty = np.zeros(shape, np.float32)  # an empty file cannot be mapped
+            parts[part] = Rows(np.memmap(folder / part, np.float32, "r", shape=shape) if count else empty)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, BadZipFile, UsageError):
+        return None
+    return schema, parts
 
 
 def _key(table: Table, options: Options) -> str:
@@ -101,15 +127,61 @@ def _encode(table: Table, options: Options, folder: Path) -> None:
         raise UsageError("; ".join([f"{table.path} has a header and no rows that fit it", *bad.first[:1]]))
     found = roles(table.columns, head[:HEAD], options)
     schema, split = survey(table, found, options)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    size = 4 * sum(schema.rows) * (schema.columns + 1)
     try:
-        _write(table, found, options.above, schema, split, made)
-        schema.save(made)
-        with suppress(OSError):  # somebody else was faster, with the same rows
-            made.rename(folder)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder.parent)
+        free = shutil.disk_usage(folder.parent).free
+        if size > free:
+            raise OSError(ENOSPC, f"{quantity(free)}B are free")
+        made = Path(tempfile.mkdtemp(prefix=_prefix(os.getpid()), dir=folder.parent))
+        try:
+            _write(table, found, options.above, schema, split, made)
+            schema.save(made)
+            if _read_cache(folder) is None:
+                shutil.rmtree(folder, ignore_errors=True)  # it is damaged, or there is none
+            with suppress(OSError):  # another process was faster, with the same rows
+                made.rename(folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"{table.path} takes {quantity(size)}B in {folder}, which cannot be written: {reason}; "
+            "name another --data-root"
+        ) from error
+
+
+def _prefix(process: int) -> str:
+    """How the folder begins in which a process of this machine encodes a table."""
+    return f"tmp-{node()}-{process}-"
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what processes left that were killed while they encoded a table.
+
+    The name tells the process. That of another machine, or of an earlier version, which wrote no process into it, is
+    left for a day: it may still be at work.
+    """
+    for leftover in folder.glob("tmp*"):
+        ours = re.fullmatch(re.escape(f"tmp-{node()}-") + r"(\d+)-.*", leftover.name)
+        with suppress(OSError):  # another process may remove it at the same time
+            if ours is not None:
+                stale = not _is_running(int(ours[1]))
+            else:
+                stale = time.time() - leftover.stat().st_mtime > _FORGOTTEN
+            if stale:
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
 
 
 def _with_points(table: Table) -> Table:

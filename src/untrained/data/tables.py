@@ -22,12 +22,12 @@ FRAPPE = tuple(f"f{i}" for i in range(10))
 
 @source("csv", "csv:PATH, a table with a header, also compressed; csv:clicks.csv?label=click&drop=id", own=True)
 def csv(argument: str, like: Task, root: Path) -> Source:
-    return _open("csv", argument, Options())
+    return _open("csv", argument, Options(), root)
 
 
 @source("parquet", "parquet:PATH, a table in one parquet file; the options of csv", own=True)
 def parquet(argument: str, like: Task, root: Path) -> Source:
-    return _open("parquet", argument, Options())
+    return _open("parquet", argument, Options(), root)
 
 
 @source(
@@ -37,7 +37,7 @@ def parquet(argument: str, like: Task, root: Path) -> Source:
 )
 def criteo(argument: str, like: Task, root: Path) -> Source:
     usual = Options(label="label", dense=COUNTS, categorical=HASHES, log="all")
-    return _open("criteo", argument, usual, ("label", *COUNTS, *HASHES))
+    return _open("criteo", argument, usual, root, ("label", *COUNTS, *HASHES))
 
 
 @source("avazu", "avazu:PATH, the Avazu log, CSV as published; all columns are identifiers", own=True)
@@ -45,22 +45,24 @@ def avazu(argument: str, like: Task, root: Path) -> Source:
     codes = ("hour", "C1", "banner_pos", "device_type", "device_conn_type", *(f"C{i}" for i in range(14, 22)))
     words = tuple(f"{what}_{part}" for what in ("site", "app") for part in ("id", "domain", "category"))
     device = ("device_id", "device_ip", "device_model")
-    return _open("avazu", argument, Options(label="click", drop=("id",), categorical=(*codes, *words, *device)))
+    return _open("avazu", argument, Options(label="click", drop=("id",), categorical=(*codes, *words, *device)), root)
 
 
 @source("kdd2012", "kdd2012:PATH, training.txt of the KDD Cup 2012 (track 2); a click is one click or more", own=True)
 def kdd2012(argument: str, like: Task, root: Path) -> Source:
     usual = Options(label="click", above=0, dense=KDD_DENSE, categorical=KDD_IDENTIFIERS, log="all")
-    return _open("kdd2012", argument, usual, KDD)
+    return _open("kdd2012", argument, usual, root, KDD)
 
 
 @source("frappe", "frappe:PATH, the Frappe log with columns label,f0..f9, or its libfm files", own=True)
 def frappe(argument: str, like: Task, root: Path) -> Source:
     usual = Options(label="label", above=0, drop=("split",), categorical=FRAPPE)
-    return _open("frappe", argument, usual, ("label", *FRAPPE), " ")
+    return _open("frappe", argument, usual, root, ("label", *FRAPPE), " ")
 
 
-def _open(kind: str, argument: str, usual: Options, names: tuple[str, ...] = (), separator: str = "") -> Source:
+def _open(
+    kind: str, argument: str, usual: Options, root: Path, names: tuple[str, ...] = (), separator: str = ""
+) -> Source:
     path, query = split_query(argument)
     if not path:
         raise UsageError(f"say which file: {kind}:PATH, such as --data {kind}:./clicks.{kind}")
@@ -70,4 +72,4 @@ def _open(kind: str, argument: str, usual: Options, names: tuple[str, ...] = (),
     file = Path(path)
     table = open_parquet(file) if kind == "parquet" else open_csv(file, names, separator)
     usual = replace(usual, drop=tuple(name for name in usual.drop if name in table.columns))
-    return open_table(f"{kind}:{file.name}", table, parse(query, usual))
+    return open_table(f"{kind}:{file.name}", table, parse(query, usual), root)

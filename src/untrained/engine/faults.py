@@ -25,11 +25,11 @@ def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Fail
         raise
     except Unscorable as reason:
         return Failure(reason.kind, reason.detail)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a network that calls sys.exit ends its own score and nothing else
         return Failure(kind_of(error), _last_line(error), _trace(error))
 
 
-def kind_of(error: Exception) -> FailureKind:
+def kind_of(error: BaseException) -> FailureKind:
     """The kind of failure that an unexpected exception is counted as."""
     if out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
         return "oom"

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from untrained._quantities import show_value
 from untrained.engine._sitting import Sitting
 from untrained.engine.population import Population
 from untrained.errors import UsageError
@@ -133,11 +134,41 @@ def told_apart(proxies: Iterable[Proxy]) -> dict[str, Proxy]:
     return {proxy.measure: proxy for proxy in found.values()}
 
 
-def usable(device: str) -> None:
-    """Refuse a device that is not there: nothing is moved to the CPU in silence."""
+def usable(device: object) -> str:
+    """The name of a device that this machine can compute on.
+
+    Nothing is moved to the CPU in silence, so any other device is refused.
+
+    Args:
+        device: A name, such as `cuda:1`, or a `torch.device`.
+
+    Raises:
+        UsageError: One line with the devices that can be used here.
+    """
+    name = device_name(device)
     try:
-        torch.empty(0, device=device)
+        torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        others = {"cuda": torch.cuda, "mps": torch.backends.mps}
-        there = ["cpu", *(kind for kind, room in others.items() if room.is_available())]
-        raise UsageError(f"device {device!r} cannot be used on this machine; try {' or '.join(there)}") from error
+        raise _unusable(name) from error
+    return name
+
+
+def device_name(device: object) -> str:
+    """The name of a device on which there could be numbers, whether or not this machine has it."""
+    if not isinstance(device, str | torch.device):
+        raise _unusable(device)
+    name = str(device)
+    try:
+        kind = torch.device(name)
+    except RuntimeError as error:
+        raise _unusable(name) from error
+    # torch counts one CPU only, and takes any number behind it; tensors on `meta` have no numbers.
+    if kind.type == "meta" or (kind.type == "cpu" and kind.index is not None):
+        raise _unusable(name)
+    return name
+
+
+def _unusable(device: object) -> UsageError:
+    others = {"cuda": torch.cuda, "mps": torch.backends.mps}
+    present = ["cpu", *(kind for kind, backend in others.items() if backend.is_available())]
+    return UsageError(f"device {show_value(device)} cannot be used on this machine; try {' or '.join(present)}")

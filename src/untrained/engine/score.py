@@ -8,22 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from untrained._load import (
-    UserCodeError,
-    fingerprint_user_code,
-    from_file,
-    names_file,
-    own_traceback,
-    path_instead,
-)
+from untrained._load import fingerprint_user_code, from_file, names_file, path_instead, user_code_error
 from untrained._numbers import counted
+from untrained._quantities import MOST_CLASSES, parse_count, parse_shape, show_value
 from untrained.data import Source, from_tensors, load
+from untrained.data.samples import is_samples, read_samples
 from untrained.engine.aggregates import aggregated, expanded
 from untrained.engine.evaluate import ProxyEvaluator
-from untrained.engine.measure import Start
+from untrained.engine.measure import Start, usable
 from untrained.engine.store import Store
 from untrained.engine.zoo import in_zoo, input_shape, made
 from untrained.errors import Unscorable, UsageError, out_of_memory
@@ -54,7 +50,7 @@ class Subject:
 def score(
     what: "What | Sequence[What]",
     proxies: "str | Proxy | Sequence[str | Proxy] | Tensor" = ("dextr",),
-    data: "str | Tensor | tuple[Tensor, Tensor] | None" = None,
+    data: "str | Tensor | np.ndarray[Any, Any] | tuple[Any, Any] | None" = None,
     *,
     space: str | Space = "nasbench201",
     input_shape: tuple[int, ...] | None = None,
@@ -71,12 +67,18 @@ def score(
     model is judged with the weights it has; architectures and factories are initialised anew for every seed. `warm_up`
     trains before judging, as in `search`: "10%" of data that have labels. A model of one's own is not touched by it.
     """
-    if isinstance(proxies, Tensor):
-        data, proxies = proxies, ("dextr",)
-    chosen = [load_proxy(p) for p in ([proxies] if isinstance(proxies, str | Proxy) else proxies)]
-    if not chosen or seeds < 1:
-        raise UsageError("score needs a proxy and a seed: at least one proxy, such as dextr, and seeds at least 1")
+    if is_samples(proxies):
+        data, proxies = proxies, ("dextr",)  # type: ignore[assignment]
+    chosen = _load_proxies(proxies)
+    seeds = parse_count(seeds, "seeds")
+    device = usable(device)
+    if num_classes is not None:
+        num_classes = parse_count(num_classes, "num_classes", 1, MOST_CLASSES)
+    if input_shape is not None:
+        input_shape = parse_shape(input_shape)
     subjects = [subject_of(one, space, device, bool(warm_up)) for one in _listed(what)]
+    if not subjects:
+        raise UsageError("there is nothing to score: give a module, an architecture, or 'file.py:factory'")
     names = distinct_names([subject.arch for subject in subjects])
     if len(subjects) < 2 and (lonely := next((p for p in chosen if p.parts), None)):
         raise UsageError(f"{lonely.name} compares networks with each other; give at least two")
@@ -119,6 +121,18 @@ def distinct_names(archs: Sequence[Arch]) -> list[Arch]:
     return names
 
 
+def _load_proxies(proxies: Any) -> list[Proxy]:
+    """The proxies that were named: one, or several in a sequence."""
+    if isinstance(proxies, str | Proxy):
+        proxies = [proxies]
+    if not isinstance(proxies, Iterable):
+        raise UsageError(f"proxies is {show_value(proxies)}; give names, such as ['dextr', 'naswot']")
+    chosen = [load_proxy(proxy) for proxy in proxies]
+    if not chosen:
+        raise UsageError("score needs at least one proxy, such as dextr")
+    return chosen
+
+
 def _opened(store: "str | Path | Store | None") -> AbstractContextManager[Store | None]:
     """The store at a path, closed afterwards; one that is open already stays open."""
     return Store(store) if isinstance(store, str | Path) else nullcontext(store)
@@ -135,6 +149,7 @@ def _listed(what: Any) -> Iterable[What]:
 def subject_of(what: Any, space: str | Space, device: str, warm: bool = False) -> Subject:
     """What `what` means: a module, the factory of a user, an architecture or its string in `space`."""
     if isinstance(what, nn.Module):
+        what = plain_module(what)
         name = type(what).__name__
         copied = deepcopy if warm else _itself  # a warm-up must not reach the user's own
         return Subject(Arch("module", (("class", name),), name), _OWN, lambda task: _on(copied(what), device), False)
@@ -216,11 +231,35 @@ def _made(name: str) -> nn.Module:
         raise UsageError(f"{name} is a {type(factory).__name__}; it must be a function that returns an nn.Module")
     try:
         made = factory()
-    except Exception as error:
-        raise UserCodeError(f"{name} raised\n{own_traceback(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise user_code_error(name, "when it was called", error) from error
     if not isinstance(made, nn.Module):
         raise UsageError(f"{name}() returned a {type(made).__name__}; it must return an nn.Module")
-    return made
+    return plain_module(made)
+
+
+def plain_module(model: nn.Module) -> nn.Module:
+    """The module itself, or the one that `torch.compile` wraps.
+
+    Scripted and traced modules are refused: their layers are compiled code, which no hook can observe. So are modules
+    on the device `meta`, whose tensors have shapes and no numbers.
+    """
+    model = _compiled_module(model) or model
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UsageError("the network is scripted or traced by torch.jit; give the nn.Module that it was made from")
+        if _compiled_module(module):
+            raise UsageError("a part of the network is compiled by torch.compile; give the network without it")
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.device.type == "meta":
+            raise UsageError(f"the network has no weights: {name} is on the device meta; build it on cpu")
+    return model
+
+
+def _compiled_module(module: nn.Module) -> nn.Module | None:
+    """What `torch.compile` made a module from. Its class is not asked for, since importing it takes seconds."""
+    inner = getattr(module, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else None
 
 
 def source_for(
@@ -232,8 +271,8 @@ def source_for(
 ) -> Source:
     """The data for a subject, in the shape that it takes."""
     task = subject.task
-    if isinstance(data, Tensor | tuple):
-        inputs, targets = data if isinstance(data, tuple) else (data, None)
+    if data is not None and not isinstance(data, str):
+        inputs, targets = read_samples(data)
         classes = num_classes or task.num_classes or _outputs(subject, lambda: inputs[:1])
         return from_tensors(
             inputs, targets, replace(task, dataset="tensor", input_shape=tuple(inputs.shape[1:]), num_classes=classes)
@@ -244,13 +283,13 @@ def source_for(
             f"say what {subject.arch} takes as input: --input-shape 3x224x224 (in Python, input_shape=...)"
         )
     classes = num_classes or task.num_classes or _outputs(subject, lambda: torch.zeros(1, *shape))
-    source = load(data or _usual(shape), replace(task, input_shape=shape, num_classes=classes), root)
+    source = load(_usual(shape) if data is None else data, replace(task, input_shape=shape, num_classes=classes), root)
     there = source.task.num_classes
-    if data and num_classes not in (None, there):
+    if data is not None and num_classes not in (None, there):
         has = counted(there, "number")
         raise UsageError(f"networks for {data} answer with {has}, not {num_classes}; leave out --classes {num_classes}")
     asked = num_classes or not task.num_classes  # and where nobody did, a space is shown what a search shows it
-    return _relabelled(source, classes) if not data and asked and there != classes else source
+    return _relabelled(source, classes) if data is None and asked and there != classes else source
 
 
 def _usual(shape: tuple[int, ...]) -> str:
@@ -295,7 +334,7 @@ def _answer(subject: Subject, task: Task, inputs: Callable[[], Tensor]) -> Tenso
         return _run(subject, task, inputs)
     except UsageError:
         raise
-    except Exception:
+    except (Exception, SystemExit):
         return None
 
 
@@ -315,7 +354,7 @@ def require_reading(what: str, shape: tuple[int, ...], space: str | Space) -> No
         _run(subject, subject.task, lambda: torch.zeros(1, *shape))
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, RuntimeError) and not out_of_memory(error):
             why = str(error).partition("\n")[0]
             raise UsageError(f"{what} cannot read {'x'.join(map(str, shape))}: {why}") from error

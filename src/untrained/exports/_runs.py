@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from untrained._load import UserCodeError, own_traceback
+from untrained._load import user_code_error
 from untrained.errors import UntrainedError
 from untrained.exports._anatomy import Anatomy
 from untrained.exports._expressions import Attribute, Binary, Index, Lit, Text, lit, literals, rebuilt
@@ -48,9 +48,8 @@ def _run(anatomy: Anatomy, inputs: Callable[[int], Tensor], batch: int, training
             anatomy.network.train(training)(shown)
     except UntrainedError:
         raise
-    except Exception as error:
-        name = type(anatomy.network).__name__
-        raise UserCodeError(f"{name} raised when it was run\n{own_traceback(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise user_code_error(type(anatomy.network).__name__, "when it was run", error) from error
     return Run(batch, training, recorder)
 
 

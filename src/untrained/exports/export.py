@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from untrained._onnx import PACKAGES, TOLERANCE, disagreement, extra, open_onnx, write_onnx
+from untrained._quantities import MOST_CLASSES, parse_count, parse_path, parse_shape
 from untrained.errors import Unscorable, UntrainedError, UsageError
 from untrained.exports import page
 from untrained.exports.folder import check_folder, replace_folder
@@ -56,7 +57,13 @@ def export(
     its string, a module, or a user's factory. `weights` is a state dict. `data` names the classes and says what is
     normal; by default those of the run.
     """
-    folder = ready(Path(out))
+    if num_classes is not None:
+        num_classes = parse_count(num_classes, "num_classes", 1, MOST_CLASSES)
+    if input_shape is not None:
+        input_shape = parse_shape(input_shape)
+    if weights is not None:
+        weights = parse_path(weights, "weights")
+    folder = ready(parse_path(out, "out"))
     subject = found(what, space, weights, data, input_shape, num_classes, data_root)
     _require_answer(subject)
     with replace_folder(folder) as staging:
@@ -96,7 +103,7 @@ def _require_answer(subject: Found) -> None:
     try:
         with torch.no_grad():
             answer = subject.network(subject.inputs(2))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{subject.arch} cannot read {subject.task.input_shape}: {_line(error)}") from error
     shape, wanted = getattr(answer, "shape", None), (2, subject.task.num_classes)
     if shape is None or tuple(shape) != wanted:
@@ -163,6 +170,6 @@ def _onnx(subject: Found, network: nn.Module, folder: Path, facts: Facts) -> Fac
     return replace(facts, opset=opset, disagreement=apart, latency=latency)
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """The first line of a message that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -16,7 +16,7 @@ from untrained.data import Source, load
 from untrained.data._schema import SCHEMA, Schema, load_schema
 from untrained.data.parts import TRAIN, Pictures
 from untrained.engine import Store
-from untrained.engine.score import OWN_SPACES, Subject, home_of, source_for, subject_of
+from untrained.engine.score import OWN_SPACES, Subject, home_of, source_for
 from untrained.engine.zoo import in_zoo
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
@@ -27,7 +27,7 @@ from untrained.strategies.select import Standing
 from untrained.strategies.winner import ranking_of, space_of_run, won
 from untrained.training import _checkpoint
 from untrained.training._checkpoint import WEIGHTS
-from untrained.training._subject import run_of
+from untrained.training._subject import named_subject, run_of
 from untrained.training.trained import FILE as TRAINING
 from untrained.types import Arch, Task
 
@@ -89,7 +89,7 @@ def found(
     beside = Path(weights).parent if weights and Path(weights).name == WEIGHTS else None
     told = _training(beside) if weights else lies  # about these very weights
     known, at = (lies, folder) if lies else (told, beside)
-    subject = subject_of(str(what) if isinstance(what, Path) else what, space, "cpu")
+    subject = named_subject(str(what) if isinstance(what, Path) else what, space, "cpu")
     if told and not _is_of(told["asked"], subject, space):
         told = {}  # what the training says is not about this network, though its weights may fit
     if known and at:

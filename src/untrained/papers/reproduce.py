@@ -7,8 +7,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from untrained._quantities import parse_count, parse_optional_count, parse_path
 from untrained._typed import options
 from untrained.benchmarks import open_table
+from untrained.engine.measure import device_name
 from untrained.errors import UsageError
 from untrained.papers._item import FILE, ITEMS, Effort, Item, Reproduction
 from untrained.strategies._run import versions
@@ -36,9 +38,12 @@ def reproduce(
     `batch` shows networks at most so many samples, to try things out. The same call goes on where it was stopped.
     """
     chosen = ITEMS[item]
-    wanted, chances = chosen.samples if samples is None else samples, chosen.seeds if seeds is None else seeds
-    if wanted < 3 or chances < 1 or (batch is not None and batch < 1):
-        raise UsageError("an experiment needs at least 3 samples, 1 seed and a batch of 1")
+    wanted = parse_count(chosen.samples if samples is None else samples, "samples", 3)
+    chances = parse_count(chosen.seeds if seeds is None else seeds, "seeds")
+    batch = parse_optional_count(batch, "batch")
+    device = device_name(device)
+    if run is not None:
+        run = parse_path(run, "run")
     crew = Crew(device, workers, ray, time_limit)
     for table in chosen.needs:
         open_table(table, data_root)  # what is missing is said before anything is measured

@@ -117,12 +117,22 @@ class Passes:
 
 def logits(output: object) -> Tensor:
     """The tensor a model means by its output: itself, the last of (features, logits), or the `logits` of a record."""
+    found = _find_logits(output)
+    if found is None:
+        kind = type(output).__name__
+        raise Unscorable("unsupported", f"the model returns {kind}, from which no logits can be read")
+    if found.is_complex():
+        raise Unscorable("unsupported", "the model returns complex numbers; let it return real ones, such as .abs()")
+    return found
+
+
+def _find_logits(output: object) -> Tensor | None:
     if isinstance(output, Tensor):
         return output
     if isinstance(output, list | tuple) and output and isinstance(output[-1], Tensor):
         return output[-1]
     for source in (output, vars(output) if hasattr(output, "__dict__") else None):
         if isinstance(source, dict) and isinstance(source.get("logits"), Tensor):
-            found: Tensor = source["logits"]
-            return found
-    raise Unscorable("unsupported", f"the model returns {type(output).__name__}, from which no logits can be read")
+            logits: Tensor = source["logits"]
+            return logits
+    return None

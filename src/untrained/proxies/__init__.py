@@ -46,7 +46,7 @@ def parse_proxy_names(text: str) -> list[str]:
         The names. For `all`, every registered proxy that scores a single network; aggregates,
         which compare several candidates, are left out.
     """
-    if text.strip() != "all":
+    if not isinstance(text, str) or text.strip() != "all":
         return split_names(text)
     names = []
     for name, member in PROXIES.items():

@@ -7,17 +7,20 @@ the measurements.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from inspect import getdoc, signature
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import torch
 from torch import Tensor
 
+from untrained._options import Between, check_option, option_hints
+from untrained._quantities import MOST_SAMPLES
 from untrained.errors import Unscorable, UsageError, unknown
 from untrained.probe import Probe
 from untrained.registry import Registry
 
 PROXIES: Registry["Proxy"] = Registry("proxy")
 ANY = "any"
+Samples = Annotated[int, Between(1, MOST_SAMPLES)]
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,7 @@ class Proxy:
         samples = options.pop("samples", self.samples)
         for option, value in options.items():
             self._check_option(option, value)
-        if not isinstance(samples, int) or samples < 1:
-            raise UsageError(f"{self.name}(samples={samples}): samples is an integer from 1 up")
+        check_option(self.name, "samples", samples, Samples, self.samples)
         merged = {**dict(self.options), **options}
         return replace(
             self,
@@ -143,11 +145,13 @@ class Proxy:
         if allowed and value not in allowed:
             listing = ", ".join(map(str, allowed))
             raise UsageError(f"{self.name} has no {option} {value!r}; choose from: {listing}")
+        hint = option_hints(self.function).get(option, Any)
+        check_option(self.name, option, value, hint, signature(self.function).parameters[option].default)
 
     @property
     def choices(self) -> dict[str, tuple[Any, ...]]:
         """Options of the function and their allowed values; empty if any value is allowed."""
-        hints = get_type_hints(self.function)
+        hints = option_hints(self.function)
         parameters = list(signature(self.function).parameters)
         choices: dict[str, tuple[Any, ...]] = {}
         for name in parameters[1:]:  # the first one is the probe

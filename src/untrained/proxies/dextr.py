@@ -28,6 +28,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from untrained._options import Count
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.features import Feature, inverse_conditions
@@ -84,7 +85,7 @@ def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
 
 @registered
 @proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
-def dextr_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> float:
+def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """Dextr on a few random channels of each layer, scaled to its width.
 
         A B / (A + B),   A = ln(1 + sum_l (alpha_l / beta) r'_l)                            (Eq. 22)

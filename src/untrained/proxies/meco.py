@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from untrained._options import Count
 from untrained.probe import Probe
 from untrained.probe.features import Feature, map_by_shape
 from untrained.proxies._proxy import proxy, registered
@@ -33,7 +34,7 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
 
 @registered
 @proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
-def meco_opt(probe: Probe, channels: int = 8, variant: Variant = "default") -> float:
+def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """MeCo on a few random channels of each layer, scaled to its width.
 
         sum_l (C_l / c) lambda_min(P'_l),   P'_l on c = 8 channels drawn at random

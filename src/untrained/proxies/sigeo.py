@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from untrained._options import Count
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies._proxy import proxy, registered
@@ -42,7 +43,7 @@ def sigeo(
     l1: float | None = None,
     l2: float | None = None,
     l3: float | None = None,
-    batches: int = 4,
+    batches: Count = 4,
     variant: Literal["default", "notebook", "published"] = "default",
 ) -> float:
     """Gradient consistency, Fisher-Rao norm and loss in one number.

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from untrained._options import Count
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.guard import NormVariance
@@ -24,7 +25,7 @@ from untrained.proxies._proxy import proxy, registered
 )
 def zen(
     probe: Probe,
-    repeats: int = 1,
+    repeats: Count = 1,
     gamma: float = 0.01,
     variant: Literal["default", "published"] = "default",
 ) -> float:

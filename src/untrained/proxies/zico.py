@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from untrained._options import Count
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies._proxy import proxy, registered
@@ -18,7 +19,7 @@ from untrained.proxies.pruning import LAYERS, weight_gradients
     cost=3,
     layers=LAYERS,
 )
-def zico(probe: Probe, batches: int = 2) -> float:
+def zico(probe: Probe, batches: Count = 2) -> float:
     """How large the loss gradient of each weight is compared with its spread between batches.
 
         sum_l ln sum (mean |g_l| / sigma_l)

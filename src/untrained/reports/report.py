@@ -9,6 +9,7 @@ from typing import Any
 from untrained._files import write_whole
 from untrained._load import names_file, parse_call
 from untrained._numbers import counted
+from untrained._quantities import parse_path
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.papers import _item
@@ -36,6 +37,7 @@ from untrained.types import Arch, Record
 def report(folder: str | Path) -> Path:
     """Write `report.html` of a folder that a search, a study or a reproduction made, whole or not at all, and say
     where it is."""
+    folder = parse_path(folder, "folder")
     try:
         page = _render(folder)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:

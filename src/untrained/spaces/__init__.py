@@ -26,4 +26,8 @@ def load_space(name: str | Space) -> Space:
     if isinstance(name, Space):
         return name
     found, options = loaded(name, SPACES, Space, "space", "@untrained.space")
-    return found.configured(**options) if options else found
+    if not options:
+        return found
+    made = found.configured(**options)
+    made.sample(0)  # options that make no architecture are refused now, and not when the first one is scored
+    return made

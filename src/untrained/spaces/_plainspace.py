@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from untrained._options import Count
 from untrained.spaces._plainnet import PlainNet, Style
 from untrained.spaces._plainnet_size import counts
 from untrained.spaces._space import SPACES, Space, space
@@ -21,10 +22,10 @@ def plain_space(name: str, about: str, walk: Walk, task: Task, start: str) -> Sp
         use_se: bool = False,
         no_reslink: bool = False,
         no_BN: bool = False,
-        max_layers: int = 30,
+        max_layers: Count = 30,
         initial: str = start,
         variant: str = "default",
-        replacements: int = 1,
+        replacements: Count = 1,
     ) -> Any:
         """`initial`, `variant` and `replacements` decide how structures are drawn and mutated, not what is built."""
         return partial(PlainNet, chosen(choose, walk.kinds, max_layers), task, Style(use_se, no_reslink, no_BN))

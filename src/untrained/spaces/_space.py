@@ -17,9 +17,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from untrained._load import UserCodeError, own_traceback
+from untrained._load import user_code_error
+from untrained._options import check_option, option_hints
+from untrained._quantities import show_value
 from untrained.errors import UntrainedError, UsageError, unknown
 from untrained.registry import Registry
+from untrained.rng import Seed, as_generator
 from untrained.spaces._choices import Call, Pick, any_of, drawn, every, inherited, record, replayed
 from untrained.spaces._choices import Invalid as Invalid
 from untrained.spaces._counts import Counts
@@ -72,10 +75,12 @@ class Space:
 
     def configured(self, **options: Any) -> "Space":
         """The same space with other keyword arguments for its function, such as `channels=32`."""
-        known = list(signature(self.network).parameters)[2:]
-        for option in options:
+        known = dict(list(signature(self.network).parameters.items())[2:])
+        hints = option_hints(self.network)
+        for option, value in options.items():
             if option not in known:
                 raise unknown(f"option of {self.name}", option, known)
+            check_option(self.name.partition("(")[0], option, value, hints.get(option, Any), known[option].default)
         merged = {**dict(self.options), **options}
         written = ",".join(f"{name}={value}" for name, value in merged.items())
         return replace(self, name=f"{self.name.partition('(')[0]}({written})", options=tuple(merged.items()))
@@ -88,14 +93,19 @@ class Space:
             return self._run(pick, task or self.task, device="meta")[0]
         except UntrainedError:
             raise
-        except Exception as error:
-            raise UserCodeError(
-                f"the space {self.name} raised when asked for its choices\n{own_traceback(error)}"
-            ) from error
+        except (Exception, SystemExit) as error:
+            raise user_code_error(f"the space {self.name}", "when asked for its choices", error) from error
 
-    def sample(self, rng: np.random.Generator) -> Arch:
-        """Every choice is drawn with equal chances, again and again until they make a valid architecture, unless the
-        space brings a way of its own."""
+    def sample(self, seed: Seed = None) -> Arch:
+        """Draw an architecture.
+
+        Every choice is drawn with equal chances, again and again until they make a valid architecture, unless the
+        space brings a way of its own.
+
+        Args:
+            seed: An integer, a numpy generator, or None for another architecture each time.
+        """
+        rng = as_generator(seed)
         sampling = self.sampling or Space.draw_all
         return self._first(lambda _: sampling(self, rng), "valid one")
 
@@ -103,9 +113,18 @@ class Space:
         """Every choice with equal chances."""
         return self._arch(self.trace(drawn(rng)))
 
-    def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
-        """Another architecture near `arch`: one choice is changed, and what no longer fits is drawn anew, unless the
-        space brings a mutation of its own. Where no change of one choice is valid, more are changed."""
+    def mutate(self, arch: Arch, seed: Seed = None) -> Arch:
+        """Draw another architecture near `arch`.
+
+        One choice is changed, and what no longer fits is drawn anew, unless the space brings a mutation of its own.
+        Where no change of one choice is valid, more are changed.
+
+        Args:
+            arch: The architecture to start from.
+            seed: An integer, a numpy generator, or None for another architecture each time.
+        """
+        self._require_arch(arch)
+        rng = as_generator(seed)
         mutation = self.mutation
 
         def attempt(tried: int) -> Arch:
@@ -127,8 +146,11 @@ class Space:
             changed[calls[place].name] = any_of(others, rng)
         return self._arch(self.trace(inherited([changed], rng)))
 
-    def crossover(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch:
-        """Every choice from one of the two parents; what fits neither is drawn anew."""
+    def crossover(self, a: Arch, b: Arch, seed: Seed = None) -> Arch:
+        """Every choice from one of the two parents; what fits neither is drawn anew. `seed` is as in `sample`."""
+        self._require_arch(a)
+        self._require_arch(b)
+        rng = as_generator(seed)
         parents = [dict(a.genes), dict(b.genes)]
         return self._first(lambda _: self._arch(self.trace(inherited(parents, rng))), f"child of {a} and {b}")
 
@@ -154,6 +176,10 @@ class Space:
 
     def parse(self, text: str) -> Arch:
         """The architecture that `text` names; an error marks the place where it goes wrong."""
+        if not isinstance(text, str):
+            raise UsageError(
+                f"{show_value(text)} is not an architecture; give its text, such as {str(self.sample(0))!r}"
+            )
         return self.arch(self.notation.parse(text), text)
 
     def arch(self, genes: Genes, said: str = "") -> Arch:
@@ -167,6 +193,10 @@ class Space:
             if told.count(name) > 1:
                 raise UsageError(f"{said} says {name!r} twice; keep one of them")
         return self._arch(calls)
+
+    def _require_arch(self, arch: object) -> None:
+        if not isinstance(arch, Arch):
+            raise UsageError(f"{show_value(arch)} is not an Arch; {self.name} makes one by parse(text) or sample(seed)")
 
     def _arch(self, calls: tuple[Call, ...]) -> Arch:
         genes: Genes = tuple((call.name, call.value) for call in calls)
@@ -183,6 +213,7 @@ class Space:
 
     def build(self, arch: Arch, task: Task | None = None, device: str = "cpu") -> nn.Module:
         """The network of `arch` for `task`, with weights from torch's global random state."""
+        self._require_arch(arch)
         pick = replayed(arch.genes, str(arch))
         _, made = self._valid(str(arch), lambda: self._run(pick, task or self.task, device))
         if isinstance(made, nn.Module):

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from untrained._options import Count, Probability
 from untrained.errors import UsageError, unknown
 from untrained.spaces._autoformer import HEAD, QKV, REACH, Style, Transformer, grid
 from untrained.spaces._counts import Counts
@@ -104,11 +105,11 @@ def _register(name: str, about: str, family: Family) -> Space:
         task: Task,
         *,
         ratios: Sequence[float] | None = None,
-        patch: int = 16,
+        patch: Count = 16,
         relative_position: bool = True,
         class_token: bool = False,
         attention_scale: str = "head",
-        drop_path: float = 0.0,
+        drop_path: Probability = 0.0,
     ) -> Any:
         scale = _known(attention_scale, _SCALES)
         style = Style(patch, relative_position, class_token, scale, drop_path, max(family.depths))

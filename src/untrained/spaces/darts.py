@@ -20,6 +20,7 @@ from functools import partial
 from math import comb, prod
 from typing import Any
 
+from untrained._options import Count, Probability
 from untrained.spaces._counts import Counts
 from untrained.spaces._darts_net import Network, Plan
 from untrained.spaces._darts_ops import candidates
@@ -77,11 +78,11 @@ def darts(
     task: Task,
     *,
     operations: str = "darts",
-    channels: int = 16,
-    cells: int = 8,
+    channels: Count = 16,
+    cells: Count = 8,
     stem: str = "cifar",
     auxiliary: bool = False,
-    drop_path: float = 0.0,
+    drop_path: Probability = 0.0,
 ) -> Any:
     """Normal and reduction cells of four nodes, seven operations; about 10^18 architectures, written as genotypes."""
     genes = (gene for kind in KINDS for gene in choices(choose, kind, partial(candidates, operations)))
@@ -107,11 +108,11 @@ def darts_nasi(
     choose: Any,
     task: Task,
     *,
-    channels: int = 16,
-    cells: int = 8,
+    channels: Count = 16,
+    cells: Count = 8,
     stem: str = "cifar",
     auxiliary: bool = False,
-    drop_path: float = 0.0,
+    drop_path: Probability = 0.0,
     pooled: bool = True,
 ) -> Any:
     """DARTS as NASI searches it: a node's two operations differ, and they and its inputs are chosen independently.

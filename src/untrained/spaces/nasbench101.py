@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from untrained._options import Count
 from untrained.errors import UsageError
 from untrained.spaces import _spec101 as graphs
 from untrained.spaces._counts import Counts
@@ -181,7 +182,7 @@ def _counts(space: Space, arch: Arch, task: Task) -> Counts | None:
     size=423_624,
     counts=_counts,
 )
-def nasbench101(choose: Any, task: Task, channels: int = 128, stacks: int = 3, cells: int = 3) -> Any:
+def nasbench101(choose: Any, task: Task, channels: Count = 128, stacks: Count = 3, cells: Count = 3) -> Any:
     """Cells of up to seven vertices and nine edges, three operations; 423,624 architectures up to isomorphism."""
     edges = [(i, j) for i, j in _PAIRS if choose(_edge(i, j), (0, 1))]
     whole = graphs.spec_of(edges, [""] * (MAX_VERTICES - 2))

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
+from untrained._options import Count
 from untrained.errors import UsageError
 from untrained.spaces import _spec101 as graphs
 from untrained.spaces._counts import Counts
@@ -148,7 +149,7 @@ def _extras(parents: Parents, *sizes: int) -> Extras:
 
 @space(**_extras(S1, 2_487, 3_702, 14_580))
 def nasbench1shot1_s1(
-    choose: Any, task: Task, members: str = "listed", channels: int = 128, *, stacks: int = 3, cells: int = 3
+    choose: Any, task: Task, members: str = "listed", channels: Count = 128, *, stacks: Count = 3, cells: Count = 3
 ) -> Any:
     """Cells of four nodes with 1, 2, 2, 2 parents, the output with 2; 2,487 architectures in NAS-Bench-101."""
     return _network(choose, task, S1, members=members, channels=channels, stacks=stacks, cells=cells)
@@ -156,7 +157,7 @@ def nasbench1shot1_s1(
 
 @space(**_extras(S2, 3_609, 12_474, 29_160))
 def nasbench1shot1_s2(
-    choose: Any, task: Task, members: str = "listed", channels: int = 128, *, stacks: int = 3, cells: int = 3
+    choose: Any, task: Task, members: str = "listed", channels: Count = 128, *, stacks: Count = 3, cells: Count = 3
 ) -> Any:
     """Cells of four nodes with 1, 1, 2, 2 parents, the output with 3; 3,609 architectures in NAS-Bench-101."""
     return _network(choose, task, S2, members=members, channels=channels, stacks=stacks, cells=cells)
@@ -164,7 +165,7 @@ def nasbench1shot1_s2(
 
 @space(**_extras(S3, 24_066, 135_900, 1_312_200))
 def nasbench1shot1_s3(
-    choose: Any, task: Task, members: str = "listed", channels: int = 128, *, stacks: int = 3, cells: int = 3
+    choose: Any, task: Task, members: str = "listed", channels: Count = 128, *, stacks: Count = 3, cells: Count = 3
 ) -> Any:
     """Cells of five nodes with 1, 1, 1, 2, 2 parents, the output with 2; 24,066 architectures in NAS-Bench-101."""
     return _network(choose, task, S3, members=members, channels=channels, stacks=stacks, cells=cells)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from untrained._options import Count
 from untrained._stamp import stamped
 from untrained.errors import UsageError
 from untrained.spaces._blocks import ReLUConvBN, Zero
@@ -231,7 +232,7 @@ def _counts(space: Space, arch: Arch, task: Task) -> Counts | None:
     supernet=Supernet201,
     counts=_counts,
 )
-def nasbench201(choose: Any, task: Task, channels: int = 16, cells: int = 5) -> Any:
+def nasbench201(choose: Any, task: Task, channels: Count = 16, cells: Count = 5) -> Any:
     """Cells of four nodes and six edges, five operations an edge; 15,625 architectures with known accuracies."""
     ops = [choose(name, OPS) for name in _NAMES]
     return partial(NASBench201, ops, task, channels, cells)

@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from untrained.errors import UsageError, unknown
+from untrained._options import Count
+from untrained.errors import unknown
 from untrained.spaces._choices import any_of
 from untrained.spaces._nasrec_net import Network
 from untrained.spaces._nasrec_ops import DENSE, SPARSE
@@ -56,12 +57,12 @@ def _register(name: str, about: str, dense: tuple[str, ...], sparse: tuple[str, 
         choose: Any,
         task: Task,
         *,
-        blocks: int = BLOCKS,
-        embedding_dim: int = 16,
+        blocks: Count = BLOCKS,
+        embedding_dim: Count = 16,
         variant: str = "default",
         norms: bool = True,
     ) -> Any:
-        plans = tuple(_chosen(choose, i, dense, sparse) for i in range(_blocks(blocks)))
+        plans = tuple(_chosen(choose, i, dense, sparse) for i in range(blocks))
         return partial(Network, plans, task, embedding_dim, norms)
 
     network.__name__, network.__doc__ = name, about
@@ -75,12 +76,6 @@ def _register(name: str, about: str, dense: tuple[str, ...], sparse: tuple[str, 
         supernet=partial(_supernet, name, dense + sparse),
     )(network)
     return SPACES.add(name, made)
-
-
-def _blocks(blocks: int) -> int:
-    if blocks < 1:
-        raise UsageError(f"blocks={blocks} leaves no network; say blocks=7 or fewer, at least 1")
-    return blocks
 
 
 def _chosen(choose: Any, i: int, dense: tuple[str, ...], sparse: tuple[str, ...]) -> Plan:
@@ -126,7 +121,7 @@ def _supernet(
 ) -> nn.Module:
     if variant not in _SUPERNETS:
         raise unknown(f"variant of {name}", variant, _SUPERNETS)
-    return _SUPERNETS[variant](ops, task, _blocks(blocks), embedding_dim, norms)
+    return _SUPERNETS[variant](ops, task, blocks, embedding_dim, norms)
 
 
 # ------------------------------------------------------------------------------------------ samples and mutations

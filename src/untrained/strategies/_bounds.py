@@ -17,7 +17,7 @@ from untrained.engine.measure import usable
 from untrained.engine.store import Store
 from untrained.errors import Unscorable
 from untrained.probe.guard import random_state
-from untrained.rng import seed_for
+from untrained.rng import generator, seed_for
 from untrained.spaces import Space
 from untrained.strategies.latency import Gauge, LatencyModel, Stopwatch
 from untrained.strategies.limits import Feasible, Limits, Pace, Size, pace
@@ -112,9 +112,15 @@ class Bounds:
         return seconds
 
     def ready(self) -> None:
-        """Refuse a limit on a device that is not there, before anything is spent on keeping to it."""
+        """Refuse limits that cannot be kept, before anything is measured or written.
+
+        Sizes are tried by drawing one architecture. Latency is not: measuring it belongs to the search.
+        """
         if self.clock:
             usable(self.clock.device)
+        sizes = replace(self._limits, max_latency=None)
+        if sizes:
+            Feasible(self._home, sizes, self._task).sample(generator("limits", self._home.name))
 
     def remember(self, store: Store) -> None:
         """From now on latencies are read from and written to the store."""

@@ -85,10 +85,24 @@ def _comparable(chosen: Chosen, panel: Panel, enough: Budget) -> None:
             f"{aggregate.name} compares all candidates, and {chosen.name} needs a score of each alone; "
             "take --strategy random, or another proxy"
         )
+    if chosen.needs("beside"):
+        _different_objectives(chosen, panel)
     if judge.parts and enough.stable:
         raise UsageError(f"{judge.name} compares all candidates, so its ranking never settles; give a --budget")
     if sieve and judge in sieve.proxies:
         raise UsageError(f"{judge.label} cannot screen for itself; screen by something cheaper, such as params")
+
+
+def _different_objectives(chosen: Chosen, panel: Panel) -> None:
+    """Refuse a proxy that is to be weighed against itself."""
+    seen = {panel.judge.measure}
+    for other in panel.beside:
+        if other.measure in seen:
+            raise UsageError(
+                f"{chosen.name} weighs different objectives, and {other.label} is named twice; "
+                f"take another --beside, such as {'flops' if other.name == 'params' else 'params'}"
+            )
+        seen.add(other.measure)
 
 
 def matching_data(space: Space, task: Task) -> None:

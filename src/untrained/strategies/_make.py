@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import numpy as np
 
 from untrained._load import parse_call
+from untrained._options import fits
 from untrained.errors import UsageError, unknown
 from untrained.proxies import load_proxy
 from untrained.strategies._strategy import STRATEGIES, Fitness, SpaceLike, Strategy
@@ -35,7 +36,7 @@ class Chosen:
         for option, value in options.items():
             if option not in known:
                 raise unknown(f"option of {name}", option, known)
-            if not _fits(value, known[option].hint):
+            if not fits(value, known[option].hint):
                 raise UsageError(f"{name}({option}={value}): wrong kind of value; it takes {known[option]}")
         return Chosen(name, kind, options)
 
@@ -98,10 +99,3 @@ def options_of(kind: Callable[..., Strategy]) -> dict[str, Option]:
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) or (hint,)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    kinds = _kinds(hint)
-    return type(value) in kinds or (type(value) is int and float in kinds)

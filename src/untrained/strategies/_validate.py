@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from untrained._quantities import show_value
 from untrained.benchmarks import Metric, Table, benchmarks_of, open_table
 from untrained.engine import Evaluator, Store
 from untrained.errors import UsageError
@@ -58,6 +59,8 @@ class Validation:
 
     @staticmethod
     def parse(said: str, space: str, root: str | Path | None) -> "Validation":
+        if not isinstance(said, str):
+            raise UsageError(f"nothing validates by {show_value(said)}; type {FORMS}")
         kind, colon, name = said.partition(":")
         if kind == "table" and colon:
             known = Known.of(name, space, root)

@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from untrained.errors import UsageError
+from untrained._quantities import parse_count, parse_optional_count
 from untrained.strategies._strategy import Fitness
 from untrained.types import Record
 
@@ -22,8 +22,9 @@ class Budget:
     top: int = 10
 
     def __post_init__(self) -> None:
-        if any(limit is not None and limit < 1 for limit in (self.count, self.stable, self.top)):
-            raise UsageError("--budget, --stable and --top must be at least 1")
+        parse_optional_count(self.count, "budget")
+        parse_optional_count(self.stable, "stable")
+        parse_count(self.top, "top")
 
     @property
     def total(self) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from untrained.engine.measure import device_name
 from untrained.errors import Unscorable, UsageError, unknown
 from untrained.probe import Probe
 from untrained.spaces import Counts, Space
@@ -60,7 +61,8 @@ def pace(said: "str | Pace", what: str = "latency") -> Pace:
         return said
     match = re.fullmatch(rf"{_NUMBER}(s|ms|us)(?:@([\w:]+))?", str(said).strip())
     seconds = _positive(float(match[1]) * _SECONDS[match[2]] if match else 0.0, said, what, "5ms or 5ms@cpu")
-    return Pace(seconds, (match[3] if match else "") or "cpu")
+    device = match[3] if match else None
+    return Pace(seconds, device_name(device or "cpu"))
 
 
 def _positive(value: float, said: Any, what: str, example: str) -> float:

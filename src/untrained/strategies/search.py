@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untrained._load import fingerprint_user_code
-from untrained._quantities import seconds
+from untrained._quantities import parse_count, parse_path, parse_seed, seconds
 from untrained.data import Source, load, sized
 from untrained.engine import Samples, Store, check_workers, hired, job_for
 from untrained.engine.aggregates import aggregated
 from untrained.engine.faults import attempt
-from untrained.engine.measure import Start
+from untrained.engine.measure import Start, device_name
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import Interrupted, UsageError
 from untrained.proxies import Proxy
@@ -131,8 +131,14 @@ def search(
     Networks are shown images of the space's usual size, or of `input_size` a side; `look` sees the data before the work
     begins.
     """
-    if seeds < 1 or confirm < 0:
-        raise UsageError("seeds must be at least 1, and --confirm at least 0")
+    seeds = parse_count(seeds, "seeds")
+    seed = parse_seed(seed, seeds)
+    confirm = parse_count(confirm, "confirm", 0)
+    population = parse_count(population, "population")
+    device = device_name(device)
+    home = load_space(space)
+    if run is not None:
+        run = parse_path(run, "run")
     check_workers(workers, ray)
     limits = {"max_params": max_params, "min_params": min_params, "max_flops": max_flops, "max_memory": max_memory}
     limits |= {"max_latency": max_latency}
@@ -142,10 +148,10 @@ def search(
         from untrained.studies.calibrate import automatic  # a study is made of searches, so it cannot come first
 
         proxy = automatic(named, data)
-    enough = Budget(budget, seconds(time) if time else None, stable, top)
+    limit = None if time_limit is None else seconds(time_limit)
+    enough = Budget(budget, None if time is None else seconds(time), stable, top)
     asked = Asked.of(strategy, proxy, beside, screen, keep, validate, enough, named, data_root)
     chosen, panel, decides = asked.strategy, asked.panel, asked.panel.decides
-    home = load_space(space)
     source = load(data, sized(home.task, input_size), data_root)
     matching_data(home, source.task)
     if look:
@@ -185,7 +191,6 @@ def search(
         desk.init = start.init
     job = job_for(space, panel.everybody, samples, device, panel.typed, start, population)
     many = None if chosen.needs("judge") else enough.total
-    limit = seconds(time_limit) if time_limit else None
     with hired(job, workers, ray, limit, many, later=known) as desk.executor:
         if not bounds.asked:  # keeping to limits makes asking dear
             desk.chunk = max(CHUNK, ROUNDS * (workers or desk.executor.workers) * population)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from untrained._load import split_names
+from untrained._quantities import parse_count, parse_path, parse_seed
 from untrained._typed import options
 from untrained.data import Source
-from untrained.engine.measure import Start, told_apart
-from untrained.errors import UsageError
+from untrained.engine.measure import Start, device_name, told_apart
 from untrained.proxies import Proxy, load_proxy, parse_proxy_names
 from untrained.spaces import load_space
 from untrained.strategies._desk import warming
@@ -58,13 +58,19 @@ def bench(
     `scores` names proxies of others that the table holds: table:synflow. `warm_up` trains before judging, as in
     `search`: "10%" by a supernet, "10%(paths=each)" every architecture.
     """
-    if samples < 3 or seeds < 1:
-        raise UsageError("a rank correlation needs at least 3 samples, and at least 1 seed")
+    load_space(space)
+    samples = parse_count(samples, "samples", 3)
+    seeds = parse_count(seeds, "seeds")
+    seed = parse_seed(seed, seeds)
+    population = parse_count(population, "population")
+    device = device_name(device)
+    if run is not None:
+        run = parse_path(run, "run")
     crew = Crew(device, workers, ray, time_limit, population)
-    truth = known(space, benchmark, dataset, metric, samples, seed, data_root)
-    seen, source, note = looked_at(data, truth, data_root)
     typed = {load_proxy(name).measure: name for name in parse_proxy_names(proxy)}
     judges = list(told_apart(map(load_proxy, (*parse_proxy_names(proxy), *BASELINES))).values())
+    truth = known(space, benchmark, dataset, metric, samples, seed, data_root)
+    seen, source, note = looked_at(data, truth, data_root)
     folder = Path(run) if run else _folder(truth, seen, seed, device, warm_up)
     chances = range(seed, seed + seeds)
     start = _started(warm_up, truth, source, seed, device, folder, watch)

@@ -12,9 +12,10 @@ from typing import Any
 
 from untrained._load import names_file, require_named
 from untrained._numbers import counted
+from untrained._quantities import MOST_SAMPLES, parse_count, parse_path, parse_seed
 from untrained._typed import options
 from untrained.data import load
-from untrained.engine.measure import told_apart
+from untrained.engine.measure import device_name, told_apart
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy, parse_proxy_names
@@ -53,8 +54,13 @@ def calibrate(
 ) -> Trust:
     """Which proxies rank `trainings` architectures of `space` as they turn out after `epochs` on `samples` samples of
     `data`. `search(..., proxy="auto")` goes by the best of them."""
-    if trainings < 4 or epochs < 1 or samples < 10:
-        raise UsageError("a calibration needs at least 4 trainings, 1 epoch and 10 samples")
+    trainings = parse_count(trainings, "trainings", 4)
+    epochs = parse_count(epochs, "epochs")
+    samples = parse_count(samples, "samples", 10, MOST_SAMPLES)
+    seed = parse_seed(seed)
+    device = device_name(device)
+    if run is not None:
+        run = parse_path(run, "run")
     home, crew = load_space(space), Crew(device, workers, ray, time_limit)
     source, folder = load(data, home.task, data_root), Path(run) if run else default_folder(space, data)
     matching_data(home, source.task)

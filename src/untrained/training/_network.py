@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from untrained.errors import UsageError
+from untrained.errors import Unscorable, UsageError
 from untrained.probe.gradients import LOSSES
 from untrained.probe.guard import random_state
 from untrained.probe.probe import logits
@@ -108,8 +108,10 @@ def require_fitting(model: nn.Module, batch: Batch, task: Task) -> None:
     """Refuse a network that cannot read the data or does not tell as many classes apart."""
     try:
         outputs = logits(model.eval()(batch.inputs))
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        first = str(error).partition("\n")[0]
+    except Unscorable as why:
+        raise UsageError(f"the network cannot be trained: {why.detail}") from why
+    except (Exception, SystemExit) as error:  # the forward pass is the user's own code, and may raise anything
+        first = str(error).partition("\n")[0] or type(error).__name__
         raise UsageError(f"the network cannot read samples of {tuple(batch.inputs.shape[1:])}: {first}") from error
     wanted = (len(batch), task.num_classes)
     if tuple(outputs.shape) != wanted:

@@ -5,8 +5,10 @@ options, where the space has them and nobody set them.
 """
 
 import os
+import re
 from copy import deepcopy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import sha256
 from importlib import metadata
 from inspect import signature
@@ -15,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from untrained._load import fingerprint_user_code, names_file, parse_call
+from untrained._load import UserCodeError, fingerprint_user_code, names_file, parse_call
 from untrained.data import SOURCES, Source
 from untrained.engine.score import Subject, home_of, source_for, subject_of
 from untrained.errors import UsageError
@@ -98,11 +100,33 @@ def resolved(
         space, what = (space if home else home_of(what, space)), str(what)
     own = not isinstance(what, str) or names_file(what)
     place = space if own else fitted(space, recipe)
-    subject = subject_of(what, place, device)
+    subject = named_subject(what, place, device)
     if data is None:
         raise UsageError("say what to train on: --data digits (in Python, data='digits')")
     source = source_for(subject, data, input_shape, None, root)
     return Chosen(said, "" if own else typed(space, load_space(place)), subject, data, source, home, seed)
+
+
+def named_subject(what: Any, space: str | Space, device: str) -> Subject:
+    """As `subject_of`, for a text that may also have been meant as the folder of a run.
+
+    Raises:
+        UsageError: For a word that is neither; it names the folders that are spelled alike.
+    """
+    try:
+        return subject_of(what, space, device)
+    except UsageError as error:
+        is_word = isinstance(what, str) and re.fullmatch(r"[\w. +-]+", what) is not None
+        if not is_word or isinstance(error, UserCodeError):
+            raise
+        runs = [*Path().glob("*/run.json"), *Path().glob("runs/*/run.json")]
+        near = get_close_matches(what, [str(run.parent) for run in runs], n=2, cutoff=0.5)
+        hint = "give runs/NAME, an architecture or ./my_net.py:make_net"
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        place = load_space(space).name
+        message = f"no folder of a run is called {what}, and {place} has no such architecture; {hint}"
+        raise UsageError(message) from error
 
 
 def run_of(what: Any) -> Path | None:

@@ -11,6 +11,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 
+from untrained._options import Count, Positive
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.gradients import LOSSES
@@ -24,7 +25,7 @@ LEARNED = 0.8
 
 
 @proxy(measures="accuracy", needs=("labels",), samples=1500)
-def accuracy(probe: Probe, epochs: int = 3, rate: float = 0.1, batch: int = 64) -> float:
+def accuracy(probe: Probe, epochs: Count = 3, rate: Positive = 0.1, batch: Count = 64) -> float:
     """Held-out accuracy, or AUC on a table, after a few epochs (SGD, Nesterov 0.9, cosine, decay 5e-4).
 
     The gradient's norm is clipped at 5, since nothing is tuned to the network at hand. Accuracy is the share of samples

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torch import nn
 
-from untrained._quantities import seconds
+from untrained._quantities import parse_count, parse_optional_count, parse_path, parse_seed, parse_shape, seconds
 from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.errors import Interrupted, UsageError
 from untrained.identity import fingerprint_samples, torch_version
@@ -30,7 +30,7 @@ from untrained.training._judge import Diverged
 from untrained.training._outcome import outcome
 from untrained.training._subject import Chosen, resolved, run_of
 from untrained.training.loop import Trainer
-from untrained.training.recipes import Recipe, labelled, recipe, usual
+from untrained.training.recipes import RECIPES, Recipe, labelled, recipe, usual
 from untrained.training.trained import FILE, Asked, Trained
 from untrained.types import Arch
 
@@ -80,8 +80,18 @@ def train(
     has another winner since, what was trained is kept in a folder inside. The same call on the same folder goes on
     where it was killed, and gives the result again where it was finished.
     """
+    every = parse_count(every, "every")
+    epochs = parse_optional_count(epochs, "epochs")
+    patience = parse_optional_count(patience, "patience")
+    if seed is not None:
+        seed = parse_seed(seed)
+    if input_shape is not None:
+        input_shape = parse_shape(input_shape)
+    if run is not None:
+        run = parse_path(run, "run")
+    limit = inf if time is None else seconds(time)
     who = crowd(device)
-    said, limit = recipe or _known(what), seconds(time) if time else inf
+    said = recipe or _known(what)
     how = _recipe(said or "quick", epochs)
     if (time or patience) and device == SEVERAL:  # each has its own clock and its own running statistics
         raise UsageError("several processes do not agree when to stop; leave out --time and --patience")
@@ -144,8 +154,13 @@ def _told(trainer: Trainer, folder: Path) -> Iterator[None]:
         raise Interrupted(f"stopped by Ctrl-C {at}; {kept if there else 'nothing was kept yet'}") from None
     except Diverged as why:
         (folder / CHECKPOINT).unlink(missing_ok=True)
-        lower = trainer.recipe.configured(rate=float(f"{trainer.recipe.rate / 10:g}"))
-        raise UsageError(f"{why}; try a lower rate: --recipe '{lower.label}'") from None
+        raise UsageError(f"{why}; try a lower rate: --recipe '{_with_lower_rate(trainer.recipe).label}'") from None
+
+
+def _with_lower_rate(diverged: Recipe) -> Recipe:
+    """The recipe with a tenth of its rate, and no more than the rate that it was made for."""
+    tenth = float(f"{diverged.rate / 10:g}")
+    return diverged.configured(rate=min(tenth, RECIPES[diverged.name].rate))
 
 
 def _tell(trainer: Trainer, watch: Watcher | None, board: Board | None) -> None:

@@ -1,0 +1,461 @@
+"""Wrong calls of the public functions are answered by a `UsageError` of one line, and nothing is written: the Python
+half of the bad-input matrix. `tests/cli/wrong_commands.py` is the other one."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import untrained as ut
+from tests.cli.helpers import SKIP
+from untrained.errors import UsageError
+
+NAN = float("nan")
+HUGE = 10**30
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def pictures(**options: Any) -> torch.Tensor:
+    return torch.ones(4, 3, 2, 2, **options)
+
+
+@ut.space(task=ut.Task("noise", (3, 2, 2), 4))
+def tiny(choose: Any, task: ut.Task, width: int = 3) -> nn.Module:
+    size = choose("size", (2, 3, 4))
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, size * width), nn.ReLU(), nn.Linear(size * width, 4))
+
+
+def compiled_part() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), torch.compile(nn.Linear(12, 4)))
+
+
+class Answers(nn.Module):
+    """A network whose answer is whatever a function makes of its outputs."""
+
+    def __init__(self, answer: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+        self.answer = answer
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.answer(self.layer(x.flatten(1)))
+
+
+def on_meta() -> nn.Module:
+    with torch.device("meta"):
+        return Answers(lambda out: out)
+
+
+def train(what: Any = None, data: Any = "digits", **options: Any) -> Any:
+    network = Answers(lambda out: out) if what is None else what
+    return ut.train(network, data, **{"input_shape": (1, 8, 8), "run": "run"} | options)
+
+
+def search(**options: Any) -> Any:
+    usual: dict[str, Any] = {"space": tiny, "proxy": "params", "data": "noise", "budget": 2, "run": "run"}
+    return ut.search(**usual | options)
+
+
+def space() -> Any:
+    return ut.load_space("nasbench201")
+
+
+Call = Callable[[], Any]
+SCORE: dict[str, tuple[Call, str]] = {
+    "nothing": (lambda: ut.score([], "params"), "there is nothing to score: give a module"),
+    "an empty tuple": (lambda: ut.score((), "params"), "there is nothing to score"),
+    "a number": (lambda: ut.score(5, "params"), "cannot score a int; give a module, an architecture"),  # type: ignore[arg-type]
+    "None": (lambda: ut.score(None, "params"), "cannot score a NoneType"),  # type: ignore[arg-type]
+    "a number in a list": (lambda: ut.score([net(), 5], "params", pictures()), "cannot score a int"),  # type: ignore[list-item]
+    "a model on meta": (
+        lambda: ut.score(on_meta(), "params", torch.ones(4, 1, 8, 8)),
+        "the network has no weights: layer.weight is on the device meta; build it on cpu",
+    ),
+    "a class": (lambda: ut.score(nn.Linear, "params", pictures()), "cannot score a type"),  # type: ignore[arg-type]
+    "a scripted model": (
+        lambda: ut.score(torch.jit.script(nn.Linear(3, 2)), "params", torch.ones(4, 3)),
+        "scripted or traced by torch.jit; give the nn.Module that it was made from",
+    ),
+    "a traced model": (
+        lambda: ut.score(torch.jit.trace(nn.Linear(3, 2), torch.ones(4, 3)), "params", torch.ones(4, 3)),
+        "scripted or traced by torch.jit",
+    ),
+    "a model with a scripted part": (
+        lambda: ut.score(nn.Sequential(torch.jit.script(nn.Linear(3, 2))), "params", torch.ones(4, 3)),
+        "scripted or traced by torch.jit",
+    ),
+    "a model with a compiled part": (
+        lambda: ut.score(compiled_part(), "params", pictures()),
+        "a part of the network is compiled by torch.compile; give the network without it",
+    ),
+    "bfloat16 inputs": (
+        lambda: ut.score(net(), pictures(dtype=torch.bfloat16)),
+        "the inputs are bfloat16, in which scores are not exact; give inputs.float() and model.float()",
+    ),
+    "float16 inputs": (lambda: ut.score(net(), pictures(dtype=torch.float16)), "the inputs are float16"),
+    "complex inputs": (lambda: ut.score(net(), pictures(dtype=torch.complex64)), "the inputs are complex numbers"),
+    "inputs on meta": (
+        lambda: ut.score(net(), pictures(device="meta")),
+        "the inputs are on the device meta, where there are no numbers; make them on cpu",
+    ),
+    "inputs without an axis": (lambda: ut.score(net(), torch.tensor(3.0)), "have the shape (), so there is no sample"),
+    "no inputs": (lambda: ut.score(net(), torch.ones(0, 3, 2, 2)), "have the shape (0, 3, 2, 2), so there is no"),
+    "sparse inputs": (lambda: ut.score(net(), pictures().to_sparse()), "sparse tensor; give inputs.to_dense()"),
+    "a list as data": (
+        lambda: ut.score(net(), "params", [[1.0, 2.0]]),  # type: ignore[arg-type]
+        "give a tensor of inputs, or a pair (inputs, targets), such as torch.randn(8, 3, 32, 32)",
+    ),
+    "a list of tensors": (lambda: ut.score(net(), "params", [pictures()]), "give a tensor of inputs, or a pair"),  # type: ignore[arg-type]
+    "a dict as data": (lambda: ut.score(net(), "params", {"x": 1}), "give a tensor of inputs, or a pair"),  # type: ignore[arg-type]
+    "a number as data": (lambda: ut.score(net(), "params", 5), "the inputs are 5; give a tensor of inputs"),  # type: ignore[arg-type]
+    "three tensors": (
+        lambda: ut.score(net(), "params", (pictures(), torch.ones(4), torch.ones(4))),  # type: ignore[arg-type]
+        "data is a tuple of 3; give a tensor of inputs, or a pair (inputs, targets)",
+    ),
+    "an empty tuple of data": (lambda: ut.score(net(), "params", ()), "data is a tuple of 0"),  # type: ignore[arg-type]
+    "text as targets": (lambda: ut.score(net(), "params", (pictures(), "cat")), "the targets are 'cat'; give"),
+    "too few targets": (
+        lambda: ut.score(net(), "params", (pictures(), torch.zeros(3))),
+        "there are 4 inputs and 3 targets; give one target per input",
+    ),
+    "one target": (lambda: ut.score(net(), "params", (pictures(), torch.tensor(1))), "4 inputs and no targets"),
+    "complex targets": (
+        lambda: ut.score(net(), "params", (pictures(), torch.zeros(4, dtype=torch.complex64))),
+        "the targets are complex numbers; give labels",
+    ),
+    "targets on meta": (
+        lambda: ut.score(net(), "params", (pictures(), torch.zeros(4, device="meta"))),
+        "the targets are on the device meta",
+    ),
+    "an array of objects": (
+        lambda: ut.score(net(), "params", np.array([object()])),
+        "the inputs are an array of object; give one of float32 or int64",
+    ),
+    "an array of text": (lambda: ut.score(net(), "params", np.array(["cat"])), "the inputs are an array of <U3"),
+    "proxies=5": (lambda: ut.score(net(), 5, pictures()), "proxies is 5; give names, such as ['dextr', 'naswot']"),  # type: ignore[arg-type]
+    "proxies=None": (lambda: ut.score(net(), None, pictures()), "proxies is None; give names"),  # type: ignore[arg-type]
+    "proxies=[]": (lambda: ut.score(net(), [], pictures()), "score needs at least one proxy, such as dextr"),
+    "proxies=[5]": (lambda: ut.score(net(), [5], pictures()), "5 is no proxy; give its name, such as"),  # type: ignore[list-item]
+    "proxies=[None]": (lambda: ut.score(net(), [None], pictures()), "None is no proxy; give its name"),  # type: ignore[list-item]
+    "proxies=['dexter']": (lambda: ut.score(net(), ["dexter"], pictures()), "did you mean dextr"),
+    "proxies=['']": (lambda: ut.score(net(), [""], pictures()), "a name is missing"),
+    "seeds=1.5": (lambda: ut.score(net(), "params", pictures(), seeds=1.5), "seeds is 1.5; write a whole number"),  # type: ignore[arg-type]
+    "seeds='2'": (lambda: ut.score(net(), "params", pictures(), seeds="2"), "seeds is '2'; write a whole number"),  # type: ignore[arg-type]
+    "seeds=None": (lambda: ut.score(net(), "params", pictures(), seeds=None), "seeds is None"),  # type: ignore[arg-type]
+    "seeds=True": (lambda: ut.score(net(), "params", pictures(), seeds=True), "seeds is True"),
+    "seeds=0": (lambda: ut.score(net(), "params", pictures(), seeds=0), "seeds is 0; write a whole number from 1"),
+    "seeds=nan": (lambda: ut.score(net(), "params", pictures(), seeds=NAN), "seeds is nan"),  # type: ignore[arg-type]
+    "device=None": (lambda: ut.score(net(), "params", pictures(), device=None), "device None cannot be used"),  # type: ignore[arg-type]
+    "device=0": (lambda: ut.score(net(), "params", pictures(), device=0), "device 0 cannot be used"),  # type: ignore[arg-type]
+    "device='meta'": (lambda: ut.score(net(), "params", pictures(), device="meta"), "device 'meta' cannot be used"),
+    "device='cpu:7'": (lambda: ut.score(net(), "params", pictures(), device="cpu:7"), "try cpu"),
+    "device='gpu'": (lambda: ut.score(net(), "params", pictures(), device="gpu"), "device 'gpu' cannot be used"),
+    "num_classes=-3": (
+        lambda: ut.score(net(), "params", pictures(), num_classes=-3),
+        "num_classes is -3; write a whole number from 1 to",
+    ),
+    "num_classes=0": (lambda: ut.score(net(), "params", pictures(), num_classes=0), "num_classes is 0"),
+    "num_classes=2.5": (lambda: ut.score(net(), "params", pictures(), num_classes=2.5), "num_classes is 2.5"),  # type: ignore[arg-type]
+    "num_classes=10**30": (lambda: ut.score(net(), "params", pictures(), num_classes=HUGE), "num_classes is 10000"),
+    "input_shape=5": (lambda: ut.score(net(), "params", input_shape=5), "impossible input shape 5; write"),  # type: ignore[arg-type]
+    "input_shape=(3, 0)": (lambda: ut.score(net(), "params", input_shape=(3, 0)), "impossible input shape (3, 0)"),
+    "input_shape=(3, 2.0)": (lambda: ut.score(net(), "params", input_shape=(3, 2.0)), "impossible input shape"),  # type: ignore[arg-type]
+    "input_shape=('3',)": (lambda: ut.score(net(), "params", input_shape=("3",)), "impossible input shape ('3',)"),  # type: ignore[arg-type]
+    "input_shape=(10**30,)": (lambda: ut.score(net(), "params", input_shape=(HUGE,)), "impossible input shape (1000"),
+    "no input shape": (lambda: ut.score(net(), "params"), "say what Sequential takes as input: --input-shape"),
+    "data='cifr10'": (lambda: ut.score(SKIP, "params", "cifr10"), "did you mean cifar10"),
+    "data=''": (lambda: ut.score(SKIP, "params", ""), "no data set is called ''"),
+    "space=None": (lambda: ut.score(SKIP, "params", space=None), "None is no space; give its name"),  # type: ignore[arg-type]
+    "space=5": (lambda: ut.score(SKIP, "params", space=5), "5 is no space; give its name, such as"),  # type: ignore[arg-type]
+    "an aggregate of one": (lambda: ut.score(net(), "az_nas", pictures()), "compares networks with each other"),
+    "warm_up='most'": (lambda: ut.score(SKIP, "params", "digits", warm_up="most"), "most"),
+}
+
+SPACE: dict[str, tuple[Call, str]] = {
+    "load_space(None)": (lambda: ut.load_space(None), "None is no space; give its name, such as"),  # type: ignore[arg-type]
+    "load_space(5)": (lambda: ut.load_space(5), "5 is no space; give its name"),  # type: ignore[arg-type]
+    "load_space('')": (lambda: ut.load_space(""), "a name is missing"),
+    "load_space('nasbench')": (lambda: ut.load_space("nasbench"), "did you mean nasbench201 or nasbench101"),
+    "load_space(channels=0)": (
+        lambda: ut.load_space("nasbench201(channels=0)"),
+        "nasbench201(channels=0): channels is a whole number from 1 to 65,536, such as channels=16",
+    ),
+    "load_space(channels=1.5)": (lambda: ut.load_space("nasbench201(channels=1.5)"), "channels is a whole number"),
+    "configured(channels='8')": (lambda: space().configured(channels="8"), "channels is a whole number"),
+    "configured(channels=None)": (lambda: space().configured(channels=None), "channels is a whole number"),
+    "configured(width=1.5) of one's own": (lambda: tiny.configured(width=1.5), "tiny(width=1.5): width is a whole"),
+    "configured(depth=2) of one's own": (lambda: tiny.configured(depth=2), "no option of tiny is called 'depth'"),
+    "mlp(depths='1')": (lambda: ut.load_space("mlp").configured(depths="1"), "depths is a list [...], each entry a"),
+    "mlp(depths=[])": (lambda: ut.load_space("mlp").configured(depths=[]), "depths is a list [...], each entry a"),
+    "darts(stem=moon)": (lambda: ut.load_space("darts(stem=moon)"), "no stem is called 'moon'; there are: cifar"),
+    "sample(random.Random(0))": (
+        lambda: space().sample(random.Random(0)),
+        "is not a seed; give a whole number or numpy.random.default_rng(0)",
+    ),
+    "sample('0')": (lambda: space().sample("0"), "'0' is not a seed; give a whole number"),
+    "sample(0.5)": (lambda: space().sample(0.5), "0.5 is not a seed; give a whole number"),
+    "sample(True)": (lambda: space().sample(True), "True is not a seed"),
+    "sample(-1)": (lambda: space().sample(-1), "seed is -1; write a whole number from 0 to"),
+    "sample(2**64)": (lambda: space().sample(2**64), "seed is 18446744073709551616; write a whole number from 0"),
+    "sample(torch.Generator())": (lambda: space().sample(torch.Generator()), "is not a seed"),
+    "sample(np.random)": (lambda: space().sample(np.random), "is not a seed"),
+    "mutate('text')": (lambda: space().mutate(SKIP, 0), "is not an Arch; nasbench201 makes one by parse(text)"),
+    "mutate(arch, 0.5)": (lambda: space().mutate(space().parse(SKIP), 0.5), "0.5 is not a seed"),
+    "mutate(None)": (lambda: space().mutate(None, 0), "None is not an Arch"),
+    "crossover(arch, None)": (lambda: space().crossover(space().parse(SKIP), None, 0), "None is not an Arch"),
+    "build('text')": (lambda: space().build(SKIP), "is not an Arch; nasbench201 makes one by parse(text)"),
+    "build(5)": (lambda: space().build(5), "5 is not an Arch"),
+    "parse(5)": (lambda: space().parse(5), "5 is not an architecture; give its text, such as '|"),
+    "parse(None)": (lambda: space().parse(None), "None is not an architecture"),
+}
+
+SEARCH: dict[str, tuple[Call, str]] = {
+    "space=None": (lambda: search(space=None), "None is no space; give its name, such as"),
+    "space=5": (lambda: search(space=5), "5 is no space; give its name"),
+    "proxy=None": (lambda: search(proxy=None), "None is no proxy; give its name"),
+    "proxy=5": (lambda: search(proxy=5), "5 is no proxy; give its name"),
+    "strategy=None": (lambda: search(strategy=None), "None is not a name; give one as text"),
+    "strategy=5": (lambda: search(strategy=5), "5 is not a name; give one as text"),
+    "budget='3'": (lambda: search(budget="3"), "budget is '3'; write a whole number from 1 to"),
+    "budget=nan": (lambda: search(budget=NAN), "budget is nan; write a whole number from 1 to"),
+    "budget=1.5": (lambda: search(budget=1.5), "budget is 1.5; write a whole number from 1 to"),
+    "budget=3.0": (lambda: search(budget=3.0), "budget is 3.0; write a whole number from 1 to"),
+    "budget=inf": (lambda: search(budget=float("inf")), "budget is inf"),
+    "budget=True": (lambda: search(budget=True), "budget is True"),
+    "budget=0": (lambda: search(budget=0), "budget is 0; write a whole number from 1 to"),
+    "budget=-1": (lambda: search(budget=-1), "budget is -1"),
+    "budget=10**30": (lambda: search(budget=HUGE), "budget is 1000000"),
+    "budget=[3]": (lambda: search(budget=[3]), "budget is [3]"),
+    "time=5": (lambda: search(time=5), "impossible duration 5; write it as text: '90s', '10m' or '1h30m'"),
+    "time=''": (lambda: search(time=""), "impossible duration ''"),
+    "time='soon'": (lambda: search(time="soon"), "impossible duration 'soon'; write 90s, 10m or 1h30m"),
+    "time_limit=5": (lambda: search(time_limit=5), "impossible duration 5"),
+    "stable='3'": (lambda: search(stable="3"), "stable is '3'; write a whole number from 1 to"),
+    "stable=0": (lambda: search(stable=0), "stable is 0"),
+    "top=0": (lambda: search(top=0), "top is 0; write a whole number from 1 to"),
+    "top=None": (lambda: search(top=None), "top is None"),
+    "seed=1.5": (lambda: search(seed=1.5), "seed is 1.5; write a whole number from 0 to"),
+    "seed='0'": (lambda: search(seed="0"), "seed is '0'"),
+    "seed=None": (lambda: search(seed=None), "seed is None"),
+    "seed=-1": (lambda: search(seed=-1), "seed is -1; write a whole number from 0 to"),
+    "seed=2**64": (lambda: search(seed=2**64), "seed is 18446744073709551616"),
+    "seeds=0": (lambda: search(seeds=0), "seeds is 0; write a whole number from 1 to"),
+    "seeds=1.5": (lambda: search(seeds=1.5), "seeds is 1.5"),
+    "confirm=-1": (lambda: search(confirm=-1), "confirm is -1; write a whole number from 0 to"),
+    "confirm=1.5": (lambda: search(confirm=1.5), "confirm is 1.5"),
+    "population=0": (lambda: search(population=0), "population is 0; write a whole number from 1 to"),
+    "population='2'": (lambda: search(population="2"), "population is '2'"),
+    "device=None": (lambda: search(device=None), "device None cannot be used on this machine; try cpu"),
+    "device='meta'": (lambda: search(device="meta"), "device 'meta' cannot be used"),
+    "device='cpu:7'": (lambda: search(device="cpu:7"), "device 'cpu:7' cannot be used"),
+    "data=None": (lambda: search(data=None), "data is None; give a name as text, such as 'digits'"),
+    "data=5": (lambda: search(data=5), "data is 5; give a name as text"),
+    "data='nois'": (lambda: search(data="nois"), "did you mean noise"),
+    "input_size=0": (lambda: search(input_size=0), "input_size is 0; write a whole number from 1 to"),
+    "input_size='8'": (lambda: search(input_size="8"), "input_size is '8'"),
+    "run=5": (lambda: search(run=5), "run is 5; give a path as text, such as './folder'"),
+    "run='a\\0b'": (lambda: search(run="a\0b"), "which is not a name in UTF-8"),
+    "run='\\udce9'": (lambda: search(run="run-\udce9"), "which is not a name in UTF-8; choose another"),
+    "max_params=-1": (lambda: search(max_params=-1), "-1 is not a max params"),
+    "max_params='many'": (lambda: search(max_params="many"), "'many' is not a max params; write it like 2M or 600M"),
+    "max_params=nan": (lambda: search(max_params=NAN), "nan is not a max params"),
+    "max_params=True": (lambda: search(max_params=True), "True is not a max params"),
+    "max_params=1": (lambda: search(max_params=1), "none of 1000 drawn keeps to at most 1 parameters"),
+    "max_latency='5ms@meta'": (lambda: search(max_latency="5ms@meta"), "device 'meta' cannot be used"),
+    "max_latency=5": (lambda: search(max_latency=5), "5 is not a max latency; write it like 5ms or 5ms@cpu"),
+    "screen='params', keep=2": (lambda: search(proxy="naswot", screen="params", keep=2), "at most 100%, not '2'"),
+    "screen='params', keep=None": (lambda: search(proxy="naswot", screen="params", keep=None), "impossible share None"),
+    "screen=5": (lambda: search(screen=5), "5 is not a list of names"),
+    "beside=5": (lambda: search(beside=5), "5 is not a list of names"),
+    "validate='training(epochs=0)'": (
+        lambda: search(strategy="screen", validate="training(epochs=0)"),
+        "accuracy(epochs=0): epochs is a whole number from 1 to 65,536, such as epochs=3",
+    ),
+    "validate=5": (lambda: search(strategy="screen", validate=5), "nothing validates by 5; type --validate"),
+    "nsga2 with the same objective": (
+        lambda: search(strategy="nsga2", proxy="params", beside="params"),
+        "nsga2 weighs different objectives, and params is named twice; take another --beside, such as flops",
+    ),
+    "warm_up=5": (lambda: search(warm_up=5), "5"),
+    "workers=0": (lambda: search(workers=0), "--workers must be a whole number of at least 1"),
+}
+
+TRAIN: dict[str, tuple[Call, str]] = {
+    "what=None": (lambda: ut.train(None, "digits"), "NoneType"),  # type: ignore[arg-type]
+    "what=5": (lambda: ut.train(5, "digits"), "int"),  # type: ignore[arg-type]
+    "data=5": (lambda: train(data=5), "the inputs are 5"),
+    "data=None": (lambda: train(data=None), "say what to train on: --data digits"),
+    "data='noise'": (lambda: train(data="noise"), "noise has nothing to learn from"),
+    "recipe=5": (lambda: train(recipe=5), "5 is not a name; give one as text"),
+    "recipe='quik'": (lambda: train(recipe="quik"), "no recipe is called 'quik'; did you mean quick"),
+    "every=0": (lambda: train(every=0), "every is 0; write a whole number from 1 to"),
+    "every=-5": (lambda: train(every=-5), "every is -5"),
+    "every=None": (lambda: train(every=None), "every is None"),
+    "every=1.5": (lambda: train(every=1.5), "every is 1.5"),
+    "epochs=0": (lambda: train(epochs=0), "epochs is 0; write a whole number from 1 to"),
+    "epochs=1.5": (lambda: train(epochs=1.5), "epochs is 1.5"),
+    "epochs='3'": (lambda: train(epochs="3"), "epochs is '3'"),
+    "patience=0": (lambda: train(patience=0), "patience is 0"),
+    "patience='2'": (lambda: train(patience="2"), "patience is '2'"),
+    "seed=-1": (lambda: train(seed=-1), "seed is -1; write a whole number from 0 to"),
+    "seed=2**64": (lambda: train(seed=2**64), "seed is 18446744073709551616"),
+    "seed='0'": (lambda: train(seed="0"), "seed is '0'"),
+    "time=5": (lambda: train(time=5), "impossible duration 5; write it as text"),
+    "device=None": (lambda: train(device=None), "device None cannot be used"),
+    "device='meta'": (lambda: train(device="meta"), "device 'meta' cannot be used"),
+    "input_shape=(0,)": (lambda: train(input_shape=(0,)), "impossible input shape (0,)"),
+    "run=5": (lambda: train(run=5), "run is 5; give a path as text"),
+    "run='\\udce9'": (lambda: train(run="run-\udce9"), "which is not a name in UTF-8"),
+    "a model that answers a dict": (
+        lambda: train(Answers(lambda out: {"classes": out})),
+        "the network cannot be trained: the model returns dict, from which no logits can be read",
+    ),
+    "a model that answers nothing": (lambda: train(Answers(lambda out: None)), "the model returns NoneType"),
+    "a model of complex answers": (lambda: train(Answers(lambda out: out + 1j)), "the model returns complex numbers"),
+    "a model on meta": (lambda: train(on_meta()), "layer.weight is on the device meta; build it on cpu"),
+    "a scripted model": (lambda: train(torch.jit.script(nn.Linear(3, 2))), "scripted or traced by torch.jit"),
+    "a model of other inputs": (lambda: train(net()), "the network cannot read samples of (1, 8, 8)"),
+    "a model of other classes": (lambda: train(nn.Sequential(nn.Flatten(), nn.Linear(64, 3))), "answers (2, 3) where"),
+    "a model that learns nothing": (lambda: train(Answers(lambda out: out).requires_grad_(False)), "nothing to learn"),
+    "a mistyped folder": (lambda: ut.train("rum-1", "digits"), "no folder of a run is called rum-1, and nasbench201"),
+}
+
+OTHERS: dict[str, tuple[Call, str]] = {
+    "export(None)": (lambda: ut.export(None, "out"), "NoneType"),  # type: ignore[arg-type]
+    "export(5)": (lambda: ut.export(5, "out"), "int"),  # type: ignore[arg-type]
+    "export(out=None)": (lambda: ut.export(net(), None), "out is None; give a path as text"),  # type: ignore[arg-type]
+    "export(out=5)": (lambda: ut.export(net(), 5), "out is 5; give a path as text"),  # type: ignore[arg-type]
+    "export(input_shape=(0,))": (lambda: ut.export(net(), "out", input_shape=(0,)), "impossible input shape (0,)"),
+    "export(num_classes=-3)": (
+        lambda: ut.export(net(), "out", input_shape=(3, 2, 2), num_classes=-3),
+        "num_classes is -3; write a whole number from 1 to",
+    ),
+    "export(weights=5)": (lambda: ut.export(net(), "out", weights=5), "weights is 5; give a path"),  # type: ignore[arg-type]
+    "export of a model on meta": (
+        lambda: ut.export(on_meta(), "out", input_shape=(1, 8, 8)),
+        "the network has no weights: layer.weight is on the device meta; build it on cpu",
+    ),
+    "export of a scripted model": (
+        lambda: ut.export(torch.jit.script(nn.Linear(3, 2)), "out", input_shape=(3,)),
+        "scripted or traced by torch.jit",
+    ),
+    "export of a model that answers a dict": (
+        lambda: ut.export(Answers(lambda out: {"classes": out}), "out", input_shape=(1, 8, 8)),
+        "answers two samples with dict; to be exported it must answer with (2, 1)",
+    ),
+    "export of a mistyped folder": (lambda: ut.export("rum-1", "out"), "no folder of a run is called rum-1"),
+    "report(None)": (lambda: ut.report(None), "folder is None; give a path as text"),  # type: ignore[arg-type]
+    "report(5)": (lambda: ut.report(5), "folder is 5; give a path as text"),  # type: ignore[arg-type]
+    "report('absent')": (lambda: ut.report("absent"), "absent is not a run folder: it has no run.json"),
+    "bench(samples=2)": (lambda: ut.bench(samples=2), "samples is 2; write a whole number from 3 to"),
+    "bench(samples=3.5)": (lambda: ut.bench(samples=3.5), "samples is 3.5"),  # type: ignore[arg-type]
+    "bench(seeds=None)": (lambda: ut.bench(seeds=None), "seeds is None"),  # type: ignore[arg-type]
+    "bench(seed=2**64)": (lambda: ut.bench(seed=2**64), "seed is 18446744073709551616"),
+    "bench(device=None)": (lambda: ut.bench(device=None), "device None cannot be used"),  # type: ignore[arg-type]
+    "bench(population=0)": (lambda: ut.bench(population=0), "population is 0"),
+    "bench(space=None)": (lambda: ut.bench(None), "None is no space; give its name"),  # type: ignore[arg-type]
+    "bench(proxy='dexter')": (lambda: ut.bench(proxy="dexter"), "no proxy is called 'dexter'; did you mean dextr"),
+    "bench(proxy=5)": (lambda: ut.bench(proxy=5), "5 is not a list of names"),  # type: ignore[arg-type]
+    "bench(run=5)": (lambda: ut.bench(run=5), "run is 5; give a path"),  # type: ignore[arg-type]
+    "calibrate(trainings=3)": (lambda: ut.calibrate(trainings=3), "trainings is 3; write a whole number from 4 to"),
+    "calibrate(trainings='9')": (lambda: ut.calibrate(trainings="9"), "trainings is '9'"),  # type: ignore[arg-type]
+    "calibrate(epochs=0)": (lambda: ut.calibrate(epochs=0), "epochs is 0; write a whole number from 1 to"),
+    "calibrate(epochs=1.5)": (lambda: ut.calibrate(epochs=1.5), "epochs is 1.5"),  # type: ignore[arg-type]
+    "calibrate(samples=9)": (lambda: ut.calibrate(samples=9), "samples is 9; write a whole number from 10 to"),
+    "calibrate(samples=True)": (lambda: ut.calibrate(samples=True), "samples is True"),
+    "calibrate(seed=-1)": (lambda: ut.calibrate(seed=-1), "seed is -1"),
+    "calibrate(space=None)": (lambda: ut.calibrate(None), "None is no space"),  # type: ignore[arg-type]
+    "calibrate(device='meta')": (lambda: ut.calibrate(device="meta"), "device 'meta' cannot be used"),
+    "calibrate(data=5)": (lambda: ut.calibrate(data=5), "data is 5; give a name as text"),  # type: ignore[arg-type]
+    "reproduce('dextr-table-99')": (lambda: ut.reproduce("dextr-table-99"), "did you mean dextr-table-"),
+    "reproduce(None)": (lambda: ut.reproduce(None), "is called None; there are: "),  # type: ignore[arg-type]
+    "reproduce(samples=2)": (lambda: ut.reproduce("dextr-table-4", samples=2), "samples is 2; write a whole number"),
+    "reproduce(seeds=0)": (lambda: ut.reproduce("dextr-table-4", seeds=0), "seeds is 0"),
+    "reproduce(batch='2')": (lambda: ut.reproduce("dextr-table-4", batch="2"), "batch is '2'"),  # type: ignore[arg-type]
+    "reproduce(device='meta')": (lambda: ut.reproduce("dextr-table-4", device="meta"), "device 'meta' cannot be"),
+}
+
+GROUPS = {"score": SCORE, "space": SPACE, "search": SEARCH, "train": TRAIN, "others": OTHERS}
+WRONG = {f"{group}: {name}": row for group, rows in GROUPS.items() for name, row in rows.items()}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit warns of itself
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_call_is_answered_in_one_line_that_says_what_to_give(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("UNTRAINED_DATA", raising=False)
+    (tmp_path / "run-1").mkdir()
+    call, fragment = WRONG[name]
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert fragment in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert _written(tmp_path) == [tmp_path / "run-1"]
+
+
+def _written(folder: Path) -> list[Path]:
+    """What was written, without the file that ONNX Runtime leaves when it is imported."""
+    return [path for path in folder.rglob("*") if "Microsoft" not in str(path) and path != folder / "cache"]
+
+
+def test_the_matrix_has_at_least_250_rows():
+    from tests.cli import wrong_commands
+
+    assert len(WRONG) + len(wrong_commands.WRONG) >= 550
+
+
+def test_complex_answers_are_a_failure_of_the_network():
+    (record,) = ut.score(Answers(lambda out: out + 1j), "naswot", torch.ones(4, 1, 8, 8))
+    assert record.value is None
+    assert (
+        str(record.error) == "unsupported: the model returns complex numbers; let it return real ones, such as .abs()"
+    )
+
+
+def test_a_network_that_calls_sys_exit_is_a_failure():
+    def leave(out: torch.Tensor) -> torch.Tensor:
+        raise SystemExit(3)
+
+    (record,) = ut.score(Answers(leave), "naswot", torch.ones(4, 1, 8, 8))
+    assert record.value is None
+    assert "SystemExit" in str(record.error)
+
+
+def test_a_compiled_model_is_scored_like_the_one_that_it_was_made_from():
+    model = net()
+    inputs = torch.randn(4, 3, 2, 2)
+    (plain,) = ut.score(model, "naswot", inputs)
+    (compiled,) = ut.score(torch.compile(model), "naswot", inputs)  # type: ignore[arg-type]
+    assert compiled.value == plain.value
+
+
+def test_arrays_are_taken_like_tensors():
+    model = net()
+    inputs = torch.randn(4, 3, 2, 2)
+    targets = torch.tensor([0, 1, 2, 3])
+    (of_tensors,) = ut.score(model, "snip", (inputs, targets))
+    (of_arrays,) = ut.score(model, "snip", (inputs.numpy(), targets.numpy()))
+    assert of_arrays.value == of_tensors.value
+    (of_array,) = ut.score(model, inputs.numpy())  # type: ignore[arg-type]
+    (of_tensor,) = ut.score(model, inputs)
+    assert of_array.value == of_tensor.value
+    (reversed_,) = ut.score(model, "naswot", np.ascontiguousarray(inputs.numpy())[::-1])
+    assert reversed_.value is not None
+
+
+def test_an_architecture_is_drawn_by_an_integer_a_generator_or_nothing():
+    home = space()
+    assert home.sample(3) == home.sample(3) == home.sample(np.random.default_rng(3)) == home.sample(np.int64(3))
+    assert len({home.sample(seed) for seed in range(10)}) > 1
+    assert home.sample() in home
+    arch = home.sample(0)
+    assert home.mutate(arch, 1) == home.mutate(arch, np.random.default_rng(1)) != arch
