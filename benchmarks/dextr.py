@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from untrained.probe import Probe
-from untrained.probe.circle import taylor
+from untrained.probe.circle import measure_by_taylor_mode
 from untrained.proxies import load_proxy
 from untrained.spaces import load_space
 from untrained.types import Batch
@@ -62,7 +62,7 @@ def measure(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
     dextr, conditions = load_proxy("dextr"), load_proxy("dextr_conditions")
 
     def forward_of_three() -> None:
-        with torch.no_grad(), Probe(model, batch).watching():
+        with torch.no_grad(), Probe(model, batch).scoring_mode():
             model(three)
 
     seconds = {
@@ -78,8 +78,8 @@ def measure(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
 
 
 def jet(probe: Probe, u1: Tensor, u2: Tensor) -> None:
-    with probe.watching():
-        taylor(probe.model, u1, u2)
+    with probe.scoring_mode():
+        measure_by_taylor_mode(probe.model, u1, u2)
 
 
 def best(work: Callable[[], object], repeats: int) -> float:

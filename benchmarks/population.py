@@ -40,7 +40,7 @@ from torch.nn import functional as F
 from untrained.data import load
 from untrained.engine import Job, ProxyEvaluator, Samples, Store, hired
 from untrained.engine.executor import threads
-from untrained.probe.products import convolved
+from untrained.probe.batched.convolution_products import convolve_by_products
 from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
@@ -265,7 +265,7 @@ def folds(options: argparse.Namespace) -> None:
             w = torch.randn(G, C, C, kernel, kernel, device=device)
             stacked = x.flatten(1, 3), w.flatten(0, 1)
             grouped = timed(partial(F.conv2d, *stacked, None, 1, kernel // 2, 1, G), device)
-            product = timed(partial(convolved, x, w, None, 1, kernel // 2, 1), device)
+            product = timed(partial(convolve_by_products, x, w, None, 1, kernel // 2, 1), device)
             print(f"| {kernel} | {C} | {side} | {grouped:.3f} | {product:.3f} |", flush=True)
 
 

@@ -10,16 +10,21 @@ import torch
 from untrained.data import load
 from untrained.engine.population import uncollected
 from untrained.errors import Unscorable
-from untrained.probe import Probe, population
+from untrained.probe import Probe
+from untrained.probe.batched import plan
+from untrained.probe.batched.plan import MeasurementPlan
+from untrained.probe.batched.scheduler import RunStatistics
+from untrained.probe.batched.signatures import SignatureCache
 from untrained.probe.guard import random_state
-from untrained.probe.lockstep import Tally
-from untrained.probe.population import Look
-from untrained.probe.signatures import Signatures
 from untrained.proxies import load_proxy
 from untrained.spaces import Space
 from untrained.types import Arch, Task
 
-_TIMED = {"write": "write", "play": "play", "conditions": "_ratios"}  # functions of `probe/population.py`
+_TIMED = {
+    "write": "record_tape",
+    "play": "run_tapes",
+    "conditions": "compute_conditions",
+}  # functions of `batched/plan.py`
 
 
 class Clock:
@@ -50,7 +55,7 @@ class Clock:
         return perf_counter()
 
 
-def profiled(space: Space, task: Task, archs: Sequence[Arch], size: int, device: str) -> tuple[Clock, Tally]:
+def profiled(space: Space, task: Task, archs: Sequence[Arch], size: int, device: str) -> tuple[Clock, RunStatistics]:
     """Score all networks in populations of that size, by the clock; one population more beforehand, to get warm."""
     dextr = load_proxy("dextr")
     batch = load("noise", task).batch(1, 0).to(device)
@@ -63,30 +68,30 @@ def profiled(space: Space, task: Task, archs: Sequence[Arch], size: int, device:
         with suppress(Unscorable):
             dextr(probe)
 
-    clock, tally, known, first = Clock(device), Tally(), Signatures(), built(archs[0])
+    clock, tally, known, first = Clock(device), RunStatistics(), SignatureCache(), built(archs[0])
     ask(first)
-    look = Look.at(first)
+    look = MeasurementPlan.from_probe(first)
 
-    def together(part: Sequence[Arch], tally: Tally) -> None:
+    def together(part: Sequence[Arch], tally: RunStatistics) -> None:
         with uncollected():
             with clock.on("build"):
                 probes = [built(arch) for arch in part]
             if size > 1:
                 with clock.on("tell"):
-                    look.ahead(probes, known, tally)
+                    look.measure(probes, known, tally)
             with clock.on("ask"):
                 for probe in probes:
                     ask(probe)
 
-    originals = {purpose: getattr(population, name) for purpose, name in _TIMED.items()}
+    originals = {purpose: getattr(plan, name) for purpose, name in _TIMED.items()}
     try:
         for purpose, name in _TIMED.items():
-            setattr(population, name, clock.timed(purpose, originals[purpose]))
-        together(archs[:size], Tally())
+            setattr(plan, name, clock.timed(purpose, originals[purpose]))
+        together(archs[:size], RunStatistics())
         clock.seconds = dict.fromkeys(Clock.PARTS, 0.0)
         for start in range(0, len(archs), size):
             together(archs[start : start + size], tally)
     finally:
         for purpose, name in _TIMED.items():
-            setattr(population, name, originals[purpose])
+            setattr(plan, name, originals[purpose])
     return clock, tally

@@ -16,7 +16,7 @@ from torch.nn.modules import module as torch_module
 from tests.contracts.models import MODELS, NAMES, REASONS, answer, answers, batch_for, batch_of, made
 from tests.contracts.trace import bits, changed, state
 from untrained.probe import Probe
-from untrained.probe.circle import plane
+from untrained.probe.circle import draw_plane
 from untrained.proxies import PROXIES, Proxy, load_proxy
 from untrained.types import Batch
 
@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_score(kind):
     """Bit for bit, whatever was drawn from the global generators in between, and whatever mode the model came in."""
     torch.rand(7)
     random.random()
-    plane.cache_clear()
+    draw_plane.cache_clear()
     assert answers(kind, made(kind).eval()) == known(kind)
 
 
@@ -146,7 +146,7 @@ def test_proxies_on_one_probe_do_not_disturb_each_other(kind):
 def test_a_caller_in_inference_mode_or_without_gradients_gets_the_same_score():
     """The batch is made in that mode too."""
     model, expected = made("in place"), known("in place")
-    plane.cache_clear()
+    draw_plane.cache_clear()
     with torch.inference_mode():
         assert answers("in place", model) == expected
         assert torch.is_inference_mode_enabled()

@@ -18,7 +18,7 @@ from untrained.engine import Examiner, Job, Samples, hired, population
 from untrained.engine.evaluate import ProxyEvaluator
 from untrained.engine.executor import Inline
 from untrained.errors import UsageError
-from untrained.probe.population import Look
+from untrained.probe.batched.plan import MeasurementPlan
 from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
@@ -135,15 +135,15 @@ def test_records_depend_on_their_own_seed_and_weights_alone():
 def small_memory(monkeypatch) -> list[int]:
     """A machine with room for three networks at a time; the list says how many were tried together."""
     tried: list[int] = []
-    ahead = Look.ahead
+    ahead = MeasurementPlan.ahead
 
-    def narrow(self: Look, probes: Sequence[Any], *more: Any) -> None:
+    def narrow(self: MeasurementPlan, probes: Sequence[Any], *more: Any) -> None:
         tried.append(len(probes))
         if len(probes) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
         ahead(self, probes, *more)
 
-    monkeypatch.setattr(Look, "ahead", narrow)
+    monkeypatch.setattr(MeasurementPlan, "ahead", narrow)
     return tried
 
 
@@ -156,7 +156,7 @@ def test_a_cpu_looks_at_large_pictures_one_by_one():
 
 def test_garbage_is_collected_again_after_a_population(monkeypatch):
     seen: list[bool] = []
-    monkeypatch.setattr(Look, "ahead", lambda *args: seen.append(gc.isenabled()))
+    monkeypatch.setattr(MeasurementPlan, "ahead", lambda *args: seen.append(gc.isenabled()))
     asked(own, [arch for arch in own if arch["kind"] == "plain"], 4)
     assert seen
     assert not any(seen)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from tests.golden.reference import NetworkF, architectures, inputs, network_a, number
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.blocks import block_pass
-from untrained.probe.graph import forward
+from untrained.probe.blocks import measure_blocks
+from untrained.probe.graph import record_graph
 from untrained.proxies import load_proxy
 from untrained.proxies.zen import amplification
 from untrained.types import Batch
@@ -124,8 +124,10 @@ def _with_the_authors_randomness(probe: Probe) -> dict[str, Score]:
     """Zen with given weights and inputs; AZ-NAS with the signs that the golden file prescribes."""
     x = inputs()["x"]
     moved = probe.with_inputs(x[:16] + 0.01 * x[16:32])
-    with probe.watching():
-        probe.__dict__["blocks"] = block_pass(forward(probe.model, probe._network, x[:16]).trunk, GoldenSigns())
+    with probe.scoring_mode():
+        probe.__dict__["blocks"] = measure_blocks(
+            record_graph(probe.model, probe.run_network, x[:16]).trunk, GoldenSigns()
+        )
     views = ("expressivity", "progressivity", "trainability")
     values = {name: attempt(load_proxy(f"az_{name}"), probe) for name in views}
     return {"zen": attempt(amplification, probe, moved, "published"), "blocks": len(probe.blocks.features), **values}

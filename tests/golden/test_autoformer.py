@@ -12,7 +12,7 @@ from torch import nn
 from tests.golden.spaces import check, compare, fill, golden, inputs, run
 from untrained.errors import UsageError
 from untrained.probe import Probe
-from untrained.probe.circle import reverse, taylor
+from untrained.probe.circle import measure_by_reverse_mode, measure_by_taylor_mode
 from untrained.spaces import Space, load_space
 from untrained.spaces._sketch import Layers
 from untrained.spaces.autoformer import flops
@@ -274,6 +274,8 @@ def test_the_curve_goes_through_in_taylor_mode():
     network = space.build(space.sample(np.random.default_rng(0)), CIFAR).double()
     probe = Probe(network, Batch(torch.randn(1, *CIFAR.input_shape, dtype=torch.float64), torch.zeros(1)))
     u1, u2 = probe.plane(CIFAR.input_shape)
-    with probe.watching():
-        for ours, theirs in zip(taylor(network, u1, u2), reverse(network, u1, u2), strict=True):
+    with probe.scoring_mode():
+        for ours, theirs in zip(
+            measure_by_taylor_mode(network, u1, u2), measure_by_reverse_mode(network, u1, u2), strict=True
+        ):
             torch.testing.assert_close(ours, theirs)

@@ -15,7 +15,7 @@ from tests.golden.reference import NetworkF, inputs, network_a, number
 from tests.golden.scores import CASES, MARKS
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.circle import Motion, reverse, taylor
+from untrained.probe.circle import Motion, measure_by_reverse_mode, measure_by_taylor_mode
 from untrained.probe.jets import Jet
 from untrained.proxies import dextr, load_proxy
 from untrained.types import Batch
@@ -34,7 +34,7 @@ def golden_plane(side: int) -> tuple[Tensor, Tensor]:
 
 
 def moved(how: Callable[..., Motion], probe: Probe, circle: tuple[Tensor, Tensor]) -> Motion:
-    with probe.watching():
+    with probe.scoring_mode():
         return how(probe.model, *circle)
 
 
@@ -54,13 +54,13 @@ def test_the_curvature_is_the_authors(text, metrics, side, key):
     reverse mode, which is their method, reproduces it here."""
     probe = Probe(NetworkF(text), one_image())
     expected, ten = number(metrics[key]), inputs()["coords"]
-    _, v, a = moved(taylor, probe, golden_plane(side))
+    _, v, a = moved(measure_by_taylor_mode, probe, golden_plane(side))
     if isnan(expected):
         with pytest.raises(Unscorable, match="disconnected"):
             dextr.curvature(v[ten], a[ten])
         return
     ours = float(dextr.curvature(v[ten], a[ten]))
-    _, v, a = moved(reverse, probe, golden_plane(side))
+    _, v, a = moved(measure_by_reverse_mode, probe, golden_plane(side))
     here = float(dextr.curvature(v[ten], a[ten]))
     assert ours == pytest.approx(here, rel=1e-3)
     if here != pytest.approx(expected, rel=1e-3):
@@ -78,7 +78,7 @@ def test_on_our_network_both_halves_agree_with_independent_computations(text, me
     u1, u2 = (u.double() for u in golden_plane(32))
     some = [0, 4, 9]
     v, a = reverse_over_reverse(model, u1, u2, some)
-    _, ours_v, ours_a = (row[some] for row in moved(taylor, probe, (u1, u2)))
+    _, ours_v, ours_a = (row[some] for row in moved(measure_by_taylor_mode, probe, (u1, u2)))
     torch.testing.assert_close(ours_v, v, rtol=1e-9, atol=1e-9 * float(v.norm()))
     torch.testing.assert_close(ours_a, a, rtol=1e-8, atol=1e-8 * float(a.norm()))
 

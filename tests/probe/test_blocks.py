@@ -10,8 +10,8 @@ from tests.probe.loops import D, Net, batch, made, on_batch
 from tests.probe.networks import FLAT, IMAGES, TOKENS, frozen
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.blocks import Blocks, block_modules, block_pass, rows
-from untrained.probe.graph import forward
+from untrained.probe.blocks import Blocks, find_blocks, flatten_positions, measure_blocks
+from untrained.probe.graph import record_graph
 from untrained.spaces import load_space
 from untrained.types import Batch
 
@@ -96,7 +96,7 @@ def mlp() -> nn.Module:
 )
 def test_blocks_are_the_members_of_the_outermost_stacks(model, names):
     found = {module: name for name, module in model.named_modules()}
-    assert [found[block] for block in block_modules(model)] == names
+    assert [found[block] for block in find_blocks(model)] == names
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
@@ -109,14 +109,14 @@ def signs(feature: Tensor, place: int) -> Tensor:
 
 
 def passed(model: nn.Module, data: Batch) -> Blocks:
-    with Probe(model, data).watching():
-        return block_pass(forward(model, model, data.inputs).trunk, signs)
+    with Probe(model, data).scoring_mode():
+        return measure_blocks(record_graph(model, model, data.inputs).trunk, signs)
 
 
 def met(model: nn.Module, data: Batch) -> tuple[list[nn.Module], list[Tensor]]:
     """Blocks of a copy, what enters the first and what each returns, cloned before anything is overwritten."""
     copy = on_batch(model)
-    blocks, seen = block_modules(copy), []
+    blocks, seen = find_blocks(copy), []
     blocks[0].register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
     for block in blocks:
         block.register_forward_hook(lambda module, args, output: seen.append(output.clone()))
@@ -248,10 +248,10 @@ def test_random_signs_of_a_probe_come_from_its_seed():
 
 def test_rows_are_positions_and_columns_channels():
     x = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
-    assert rows(x).shape == (2 * 4 * 5, 3)
-    assert rows(x)[1].tolist() == x[0, :, 0, 1].tolist()
-    assert rows(x[0]).tolist() == x[0].reshape(12, 5).tolist()
-    assert rows(x[0, 0]).tolist() == x[0, 0].tolist()
+    assert flatten_positions(x).shape == (2 * 4 * 5, 3)
+    assert flatten_positions(x)[1].tolist() == x[0, :, 0, 1].tolist()
+    assert flatten_positions(x[0]).tolist() == x[0].reshape(12, 5).tolist()
+    assert flatten_positions(x[0, 0]).tolist() == x[0, 0].tolist()
 
 
 # ------------------------------------------------------------------------------------------------------------- last map

@@ -11,7 +11,7 @@ from tests.probe.loops import Net, batch
 from tests.probe.networks import FLAT, IMAGES, TOKENS
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.codes import NONLINEARITIES, Code
+from untrained.probe.codes import NONLINEARITIES, SignCode
 from untrained.spaces import load_space
 from untrained.types import Batch
 
@@ -28,7 +28,7 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-def codes(model: nn.Module, data: Batch) -> tuple[Code, ...]:
+def codes(model: nn.Module, data: Batch) -> tuple[SignCode, ...]:
     return Probe(model, data).codes
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from untrained.probe import products
-from untrained.probe.folds import folded
+from untrained.probe.batched import convolution_products
+from untrained.probe.batched.folds import call_folded
+from untrained.probe.batched.signatures import SignatureCache, outline_call
 from untrained.probe.jets import Jet
-from untrained.probe.signatures import Signatures, outlined
 
 G = 3
 
@@ -33,10 +33,10 @@ def part(x: Any, place: int) -> Any:
 def assert_same(func: Any, stacks: list[Any], arrange: Any) -> None:
     """That the fold of `func(*arrange(*stacks))` holds, for each network, what the function answers."""
     args = arrange(*(x.value[0] if isinstance(x, Jet) else x[0] for x in stacks))
-    key, tensors = outlined(func, args, {})
-    signature = Signatures().find(key, tensors, func, args, {})
+    key, tensors = outline_call(func, args, {})
+    signature = SignatureCache().find(key, tensors, func, args, {})
     assert signature is not None
-    found = folded(signature, stacks, torch.device("cpu"))
+    found = call_folded(signature, stacks, torch.device("cpu"))
     assert found is not None
     found = found if isinstance(found, tuple) else (found,)
     for place in range(G):
@@ -109,7 +109,7 @@ CONVOLUTIONS = [  # kernel, stride, padding, dilation
 @pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), CONVOLUTIONS)
 def test_a_convolution_of_many_networks_as_products(kernel, stride, padding, dilation):
     x, weight, bias = drawn(2, G, 2, 3, 8, 9), drawn(G, 4, 3, *kernel), drawn(G, 4)
-    found = products.convolved(x, weight, bias, stride, padding, dilation)
+    found = convolution_products.convolve_by_products(x, weight, bias, stride, padding, dilation)
     for row in range(2):
         for place in range(G):
             expected = F.conv2d(x[row, place], weight[place], bias[place], stride, padding, dilation)
@@ -121,16 +121,18 @@ def test_the_fold_of_convolutions_by_products_is_that_by_groups(make, monkeypatc
     """Also the bias, which does not move."""
     stacks = [moving(2, 3, 8, 9) if make is moving else drawn(G, 2, 3, 8, 9), drawn(G, 4, 3, 3, 3), drawn(G, 4)]
     asked = []
-    monkeypatch.setattr(products, "suit", lambda *args: asked.append(args) or True)
+    monkeypatch.setattr(convolution_products, "are_products_faster", lambda *args: asked.append(args) or True)
     assert_same(F.conv2d, stacks, lambda x, w, b: (x, w, b, 2, 1))
     assert len(asked) == 1
 
 
 def test_products_are_left_where_patches_are_too_many_or_settings_unknown():
     weight, x = torch.empty(4, 8, 16, 3, 3, device="meta"), torch.empty(4, 1, 16, 64, 64, device="meta")
-    assert products.possible(x, weight, 1, 1)
-    assert not products.possible(x, weight, 1, "same")
+    assert convolution_products.are_products_possible(x, weight, 1, 1)
+    assert not convolution_products.are_products_possible(x, weight, 1, "same")
     large = torch.empty(2**7, 1, 16, 128, 128, device="meta")  # 2**25 entries, and nine times as many in patches
-    assert not products.possible(large, weight, 1, 1)
-    assert products.possible(large, weight, 2, 1)
-    assert not products.suit(drawn(4, 1, 16, 8, 8), drawn(4, 8, 16, 3, 3), 1, 1, 1)  # on a CPU groups are fast
+    assert not convolution_products.are_products_possible(large, weight, 1, 1)
+    assert convolution_products.are_products_possible(large, weight, 2, 1)
+    assert not convolution_products.are_products_faster(
+        drawn(4, 1, 16, 8, 8), drawn(4, 8, 16, 3, 3), 1, 1, 1
+    )  # on a CPU groups are fast

@@ -15,8 +15,8 @@ from tests.probe.networks import FLAT, TOKENS, normed, transformer
 from tests.probe.test_views import DATA, bits, counted
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.graph import forward
-from untrained.probe.norms import Statistics, batch_norm
+from untrained.probe.graph import record_graph
+from untrained.probe.norms import NormStatistics, apply_batch_norm
 from untrained.types import Batch
 
 FIRST: dict[str, Callable[[Probe], object]] = {
@@ -117,10 +117,10 @@ def test_a_pass_that_fails_half_way_leaves_the_graph_as_it_was():
     def fails(*_: object) -> None:
         raise Unscorable("unsupported", "half way")
 
-    with probe.watching():
-        graph = probe._graph()
+    with probe.scoring_mode():
+        graph = probe._get_graph()
     with pytest.raises(Unscorable, match="half way"):
-        graph.gradients(graph.outputs.sum(), graph.ends, fixed=True, hear=fails)
+        graph.gradients(graph.outputs.sum(), graph.start_edges, fixed=True, on_gradient=fails)
     assert bits(probe.gradients) == bits(usual.gradients)
 
 
@@ -131,7 +131,7 @@ def test_a_norm_is_that_of_torch_whatever_it_is_scaled_by(affine):
     x, g = torch.randn(2, 5, 3, 4, generator=draw, dtype=D)
     parts = {name: nn.Parameter(torch.randn(3, generator=draw, dtype=D)) for name in affine}
     model = Net(lambda net, x: F.batch_norm(x, None, None, **dict(net.named_parameters()), training=True), **parts)
-    graph = forward(model, model, x)
+    graph = record_graph(model, model, x)
     sources = [graph.inputs, *parts.values()]
     mean, var = x.mean((0, 2)), x.var((0, 2), unbiased=False)
     for fixed, statistics in ((False, (None, None)), (True, (mean, var))):
@@ -153,7 +153,7 @@ def test_the_second_derivative_of_a_norm_is_that_of_torch(affine):
     x, g, v = (t.requires_grad_() for t in torch.randn(3, 5, 3, 4, generator=draw, dtype=D).unbind())
     parts = {name: torch.randn(3, generator=draw, dtype=D) for name in affine}
     found = []
-    for norm in (F.batch_norm, lambda *args, **kwargs: batch_norm(Statistics(), *args, **kwargs)[0]):
+    for norm in (F.batch_norm, lambda *args, **kwargs: apply_batch_norm(NormStatistics(), *args, **kwargs)[0]):
         (dx,) = torch.autograd.grad(norm(3 * x + 1, None, None, **parts, training=True), x, g, create_graph=True)
         found.append(torch.autograd.grad((dx * v.detach()).sum(), [x, g]))
     torch.testing.assert_close(found[1], found[0])

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from untrained.probe.guard import named, random_state
+from untrained.probe.guard import index_modules, random_state
 
 
 def draws() -> list[float]:
@@ -39,4 +39,4 @@ def test_modules_have_the_names_and_the_order_that_torch_gives_them():
     shared = nn.Sequential(nn.ReLU(), nn.Linear(2, 2))
     model = nn.Sequential(nn.Sequential(nn.Tanh(), shared), nn.ModuleDict({"again": shared, "own": nn.Linear(2, 1)}))
     model.register_module("none", None)
-    assert [(name, module) for module, name in named(model).items()] == list(model.named_modules())
+    assert [(name, module) for module, name in index_modules(model).items()] == list(model.named_modules())

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.probe.guard import watching
+from untrained.probe.guard import scoring_mode
 from untrained.probe.jets import Jet
 from untrained.types import Batch
 
@@ -226,7 +226,7 @@ def test_networks(kind, seed):
     torch.manual_seed(seed)
     model, shape = block(kind)
     model = model.double()
-    with watching(model):
+    with scoring_mode(model):
         check(model, curve(shape, seed))
 
 
@@ -235,7 +235,7 @@ def test_the_value_is_the_networks_answer_to_the_last_bit():
     torch.manual_seed(0)
     model, shape = block("cnn")
     rows = torch.randn(3, *shape)
-    with torch.no_grad(), watching(model):
+    with torch.no_grad(), scoring_mode(model):
         assert torch.equal(model(jet(rows)).value, model(rows[0]))
 
 

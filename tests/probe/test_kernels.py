@@ -49,13 +49,13 @@ READINGS = ["cross", "fixed", "exact"]
 def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one for every pass of one backward a sample."""
     seen: list[int] = []
-    usual = kernels._one_by_one
+    usual = kernels._compute_sample_by_sample
 
     def counted(*args: Any) -> Kernel:
         seen.append(1)
         return usual(*args)
 
-    monkeypatch.setattr(kernels, "_one_by_one", counted)
+    monkeypatch.setattr(kernels, "_compute_sample_by_sample", counted)
     return seen
 
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained.probe import Probe, population
+from untrained.probe import Probe
+from untrained.probe.batched import plan
+from untrained.probe.batched.plan import MeasurementPlan, ViewPlan
+from untrained.probe.batched.scheduler import RunStatistics, StackSlice, TapeResult, gather_stack
+from untrained.probe.batched.signatures import SignatureCache
 from untrained.probe.jets import Jet
-from untrained.probe.lockstep import Piece, Played, Tally, _gathered
-from untrained.probe.population import Look, View
-from untrained.probe.signatures import Signatures
 from untrained.types import Batch
 
 CLOSE = 1e-4  # relative to the norm; float32 kernels for many networks add in another order
@@ -35,21 +36,23 @@ def initialised(make: Any, count: int) -> list[nn.Module]:
     return made
 
 
-def looked(models: list[nn.Module], seen: Batch) -> tuple[list[Probe], Tally, Look]:
+def looked(models: list[nn.Module], seen: Batch) -> tuple[list[Probe], RunStatistics, MeasurementPlan]:
     """Probes that were told what is measured together."""
-    look = Look((View(len(seen), True, "all", (tuple(seen.inputs.shape[1:]),), operations=len(seen) == 1),))
-    probes, tally = [Probe(model, seen) for model in models], Tally()
-    look.ahead(probes, Signatures(), tally)
+    look = MeasurementPlan(
+        (ViewPlan(len(seen), True, "all", (tuple(seen.inputs.shape[1:]),), operations=len(seen) == 1),)
+    )
+    probes, tally = [Probe(model, seen) for model in models], RunStatistics()
+    look.measure(probes, SignatureCache(), tally)
     return probes, tally, look
 
 
-def agree(models: list[nn.Module], seen: Batch) -> Tally:
+def agree(models: list[nn.Module], seen: Batch) -> RunStatistics:
     """Assert that all were told, and rightly."""
     probes, tally, look = looked(models, seen)
     shape = tuple(seen.inputs.shape[1:])
     for model, probe in zip(models, probes, strict=True):
         alone = Probe(model, seen)
-        assert look.told(probe)
+        assert look.is_complete(probe)
         expected = [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in alone.features]
         assert [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in probe.features] == expected
         near(probe.outputs, alone.outputs)
@@ -59,7 +62,7 @@ def agree(models: list[nn.Module], seen: Batch) -> Tally:
             near(ours.tensor, theirs.tensor)
         told, found = probe.inverse_conditions(probe.features), alone.inverse_conditions(alone.features)
         torch.testing.assert_close(told, found, rtol=1e-3, atol=1e-5)
-        for told_row, row in zip(probe._jets[shape], alone.circle_jet(shape), strict=True):
+        for told_row, row in zip(probe._motions[shape], alone.circle_jet(shape), strict=True):
             near(told_row, row)
     return tally
 
@@ -203,18 +206,18 @@ class Failing(Assorted):
 def test_what_no_tape_can_hold_is_left_alone_and_spoils_no_other(odd):
     models = initialised(Assorted, 2)
     probes, _, look = looked([models[0], odd(), models[1]], batch(1, 3, 8, 8))
-    assert [look.told(probe) for probe in probes] == [True, False, True]
+    assert [look.is_complete(probe) for probe in probes] == [True, False, True]
     assert "features" not in vars(probes[1])
     near(probes[2].outputs, Probe(models[1], batch(1, 3, 8, 8)).outputs)
 
 
 def test_a_network_for_one_size_only_is_left_alone_at_another():
-    look = Look((View(1, True, "", ((3, 12, 12),)),))
+    look = MeasurementPlan((ViewPlan(1, True, "", ((3, 12, 12),)),))
     probe = Probe(InPlace(), batch(1, 3, 8, 8))
     fixed = Probe(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), batch(1, 3, 8, 8))
-    look.ahead([probe, fixed], Signatures())
+    look.measure([probe, fixed], SignatureCache())
     assert "features" in vars(fixed)
-    assert (list(probe._jets), list(fixed._jets)) == ([(3, 12, 12)], [])
+    assert (list(probe._motions), list(fixed._motions)) == ([(3, 12, 12)], [])
 
 
 def test_networks_wait_for_each_other_before_what_they_share():
@@ -235,14 +238,14 @@ class Bessel(nn.Module):
 
 def test_a_function_without_a_taylor_rule_ends_a_motion_and_spoils_no_other():
     probes, _, look = looked([Bessel(), InPlace(), Bessel()], batch(1, 3, 8, 8))
-    assert [look.told(probe) for probe in probes] == [False, True, False]
+    assert [look.is_complete(probe) for probe in probes] == [False, True, False]
     near(probes[2].outputs, torch.special.i0(probes[2].batch.inputs).flatten(1))
 
 
 def test_norms_over_few_values_are_left_alone():
     """Four positions a channel: what is left of float32 after a few such norms is not the same twice."""
     probes, _, look = looked(initialised(lambda: Wired("conv", "skip"), 2), batch(1, 3, 2, 2))
-    assert not any(map(look.told, probes))
+    assert not any(map(look.is_complete, probes))
 
 
 def test_a_look_at_a_probe_says_what_was_measured_of_the_first_samples():
@@ -250,8 +253,8 @@ def test_a_look_at_a_probe_says_what_was_measured_of_the_first_samples():
     first = probe.first(2)
     first.inverse_conditions([f for f in first.features if f.leaf_calls][:2])
     first.circle_jet((3, 8, 8))
-    assert Look.at(probe) == Look((View(2, True, "leaves", ((3, 8, 8),)),))
-    assert Look.at(Probe(Assorted(), batch(1, 3, 8, 8))) == Look(())
+    assert MeasurementPlan.from_probe(probe) == MeasurementPlan((ViewPlan(2, True, "leaves", ((3, 8, 8),)),))
+    assert MeasurementPlan.from_probe(Probe(Assorted(), batch(1, 3, 8, 8))) == MeasurementPlan(())
 
 
 def test_models_are_left_as_they_were():
@@ -266,12 +269,12 @@ def test_models_are_left_as_they_were():
 
 
 def test_running_out_of_memory_is_told_to_whoever_asked(monkeypatch):
-    from untrained.probe import lockstep
+    from untrained.probe.batched import scheduler
 
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
 
-    monkeypatch.setattr(lockstep, "folded", full)
+    monkeypatch.setattr(scheduler, "call_folded", full)
     with pytest.raises(torch.OutOfMemoryError):
         looked(initialised(Assorted, 2), batch(1, 3, 8, 8))
 
@@ -281,20 +284,20 @@ def test_conditions_are_those_of_each_piece_wherever_it_lies():
     draw = torch.Generator().manual_seed(3)
     wide, tall = torch.randn(4, 2, 3, 2, 4, generator=draw), torch.randn(3, 1, 5, 2, generator=draw)
     constant = torch.randn(1, 3, 8, generator=draw)
-    pieces = [Piece(wide, i) for i in (2, 0, 3, 1)] + [Piece(tall, 2), Piece(tall, 0)]
-    pieces.insert(3, Played({}).piece(constant))
+    pieces = [StackSlice(wide, i) for i in (2, 0, 3, 1)] + [StackSlice(tall, 2), StackSlice(tall, 0)]
+    pieces.insert(3, TapeResult({}).find_slice(constant))
     expected = []
     for piece in pieces:
         first = piece.stack[piece.place, 0]
         sigma = torch.linalg.svdvals(first.reshape(len(first), -1).double())
         expected.append(float(sigma[-1] / sigma[0]))
-    assert population._ratios(pieces) == pytest.approx(expected, rel=1e-7)
+    assert plan.compute_conditions(pieces) == pytest.approx(expected, rel=1e-7)
 
 
 def test_copies_on_the_cpu_come_in_order_also_where_shapes_differ():
     rows = [torch.ones(2), torch.zeros(2)]
     for given in (rows, [torch.ones(2), torch.zeros(3)], []):
-        found = population._on_cpu(given)
+        found = plan.copy_to_cpu(given)
         assert len(found) == len(given)
         assert all(torch.equal(one, other) for one, other in zip(found, given, strict=True))
 
@@ -303,8 +306,8 @@ def test_copies_on_the_cpu_come_in_order_also_where_shapes_differ():
 def test_pieces_of_several_stacks_are_gathered_in_their_order(shape):
     first, second = (Jet.of(torch.randn(n, *shape), torch.randn(2, n, *shape)) for n in (4, 3))
     lying = [(first, 2), (second, 1), (first, 0), (first, 1)]
-    found = _gathered([Piece(stack, place) for stack, place in lying])
+    found = gather_stack([StackSlice(stack, place) for stack, place in lying])
     assert torch.equal(found.value, torch.stack([stack.value[place] for stack, place in lying]))
     assert torch.equal(found.tail, torch.stack([stack.tail[:, place] for stack, place in lying], 1))
-    plain = _gathered([Piece(stack.value, place) for stack, place in lying])
+    plain = gather_stack([StackSlice(stack.value, place) for stack, place in lying])
     assert torch.equal(plain, found.value)

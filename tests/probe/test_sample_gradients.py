@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even k
 @pytest.fixture
 def in_one_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail where the pass would fall back to one backward a sample."""
-    monkeypatch.setattr(kernels, "_one_by_one", lambda *_: pytest.fail("one backward a sample"))
+    monkeypatch.setattr(kernels, "_compute_sample_by_sample", lambda *_: pytest.fail("one backward a sample"))
 
 
 def weighted(out: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def test_a_parameter_of_a_user_gives_the_gradients_of_a_loop_over_samples(case, 
 @pytest.mark.parametrize("case", ["linear", "tied linear", "embedding", "embedding tied with the head"])
 def test_large_matrices_in_pieces_give_the_same(case, entries, monkeypatch):
     """Of 3 samples and rows of 5 entries, 64 entries hold four rows, and 31 two."""
-    monkeypatch.setattr(sample_gradients, "PIECE", entries)
+    monkeypatch.setattr(sample_gradients, "MAX_PIECE_ENTRIES", entries)
     linear, data = nn.Linear(5, 5), words() if "embedding" in case else batch(3, 6, 5)
     models = {
         "linear": Net(lambda net, x: net.a(x).tanh().sum(1), a=linear),
@@ -228,5 +228,5 @@ def test_large_matrices_in_pieces_give_the_same(case, entries, monkeypatch):
         ),
     }
     model = made(models[case])
-    assert len(list(sample_gradients.pieces(torch.empty(7, 5), 3))) == {1: 7, 31: 4, 64: 2, 10**6: 1}[entries]
+    assert len(list(sample_gradients.split_rows(torch.empty(7, 5), 3))) == {1: 7, 31: 4, 64: 2, 10**6: 1}[entries]
     check(model, data)

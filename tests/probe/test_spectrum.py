@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from untrained.errors import Unscorable
-from untrained.probe.features import Feature, inverse_conditions, ratios
+from untrained.probe.features import Feature, condition_ratios, inverse_conditions
 from untrained.probe.spectrum import TOLERANCE, extreme_ratio, log_largest, ratio_by_squaring
 
 D = torch.float64
@@ -80,7 +80,7 @@ def test_a_matrix_that_is_not_finite_is_told_apart_from_its_neighbours():
 def test_a_feature_map_that_is_not_finite_is_a_failure_of_its_own_network():
     good, bad = Feature(draw(1, 3, 8), ""), Feature(draw(1, 3, 9), "")
     bad.tensor[0, 1, 4] = torch.nan
-    assert ratios([good, bad, good]).isnan().tolist() == [False, True, False]
+    assert condition_ratios([good, bad, good]).isnan().tolist() == [False, True, False]
     with pytest.raises(Unscorable, match="nan: a feature map is not finite"):
         inverse_conditions([good, bad])
 

@@ -62,7 +62,7 @@ def test_parts_are_equal_batches_in_order(count):
 
 
 def test_more_parts_than_samples_fail_by_name():
-    with pytest.raises(Unscorable, match="unsupported: 13 batches need 13 samples, and there are 12"):
+    with pytest.raises(Unscorable, match="unsupported: 13 batches need at least 13 samples, not 12"):
         Probe(made(normed()), DATA).parts(13)
 
 

@@ -17,8 +17,8 @@ import torch
 from untrained.engine._sitting import Host, Sitting
 from untrained.errors import UsageError, out_of_memory
 from untrained.probe import Probe
-from untrained.probe.population import Look
-from untrained.probe.signatures import Signatures
+from untrained.probe.batched.plan import MeasurementPlan
+from untrained.probe.batched.signatures import SignatureCache
 from untrained.proxies import Proxy
 from untrained.types import Record, ScoreRequest
 
@@ -33,8 +33,8 @@ class Population:
     host: Host
     judges: Mapping[str, Proxy]
     size: int
-    _looks: dict[tuple[str, ...], Look] = field(default_factory=dict)  # by the measures that are asked for
-    _known: Signatures = field(default_factory=Signatures)
+    _looks: dict[tuple[str, ...], MeasurementPlan] = field(default_factory=dict)  # by the measures that are asked for
+    _known: SignatureCache = field(default_factory=SignatureCache)
     _fitted: int = 1  # the largest part of the last population that fitted into memory
 
     def answers(self, questions: Sequence[Sequence[ScoreRequest]]) -> Iterator[list[Record]]:
@@ -74,24 +74,24 @@ class Population:
         records = sitting.asked(self.judges, requests)
         telling = all(record.error is None or record.error.kind == "unsupported" for record in records)
         if measures not in self._looks and self.size > 1 and telling and sitting.probe is not None:
-            self._looks[measures] = Look.at(sitting.probe)
+            self._looks[measures] = MeasurementPlan.from_probe(sitting.probe)
             if (each := records[0].peak_bytes) is not None:
                 self.size = min(self.size, _room(self.host.device, each, self.host.neighbours))
         return records
 
-    def _together(self, part: list[Sequence[ScoreRequest]], look: Look) -> list[list[Record]] | None:
+    def _together(self, part: list[Sequence[ScoreRequest]], look: MeasurementPlan) -> list[list[Record]] | None:
         """None where not all of it fits into memory; whose fault that is shows in smaller parts."""
         with uncollected():
             return self._looked(part, look)
 
-    def _looked(self, part: list[Sequence[ScoreRequest]], look: Look) -> list[list[Record]] | None:
+    def _looked(self, part: list[Sequence[ScoreRequest]], look: MeasurementPlan) -> list[list[Record]] | None:
         sittings = [Sitting(self.host, requests[0], wait=False) for requests in part]
         device, start = sittings[0].device, perf_counter()
         probes = [sitting.look() for sitting in sittings]
         fitted = self._ahead(look, [probe for probe in probes if probe is not None])
         device.wait()
         shared = (perf_counter() - start) / len(part)
-        told = [probe is not None and look.told(probe) for probe in probes]
+        told = [probe is not None and look.is_complete(probe) for probe in probes]
         found: list[list[Record]] = []
         probes.clear()
         for requests, company in zip(part, told, strict=True):
@@ -105,10 +105,10 @@ class Population:
         device.free()
         return None
 
-    def _ahead(self, look: Look, probes: list[Probe]) -> bool:
+    def _ahead(self, look: MeasurementPlan, probes: list[Probe]) -> bool:
         """Tell the probes what can be found out together; whether there was memory enough."""
         try:
-            look.ahead(probes, self._known)
+            look.measure(probes, self._known)
         except UsageError:
             raise
         except Exception as error:  # what nobody was told, everybody measures alone, and fails alone if it must

@@ -12,7 +12,7 @@ import torch
 
 from untrained.probe import Probe
 from untrained.probe.features import map_by_shape
-from untrained.probe.layers import layer_parameters
+from untrained.probe.layers import find_layer_parameters
 from untrained.proxies import PROXIES, proxy
 
 NAME = "untrained.papers._measures"
@@ -47,7 +47,7 @@ def initialised(probe: Probe, metric: str = "trace", how: Init = "lecun") -> flo
     model = deepcopy(probe.model)
     draw = probe.generator("weights")
     with torch.no_grad():
-        for name in sorted(layer_parameters(model)):
+        for name in sorted(find_layer_parameters(model)):
             p = model.get_parameter(name)
             p.copy_(torch.randn(p.shape, generator=draw) * deviation(p.shape, how) if p.ndim > 1 else 0 * p)
     return PROXIES[metric](Probe(model, probe.batch, loss=probe.loss_name, seed=probe.seed))

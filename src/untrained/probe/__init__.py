@@ -1,3 +1,7 @@
-"""The Probe and what it measures; see `probe.py`."""
+"""Measurements of one network on one batch; see `Probe` in `probe.py`.
+
+This is the only package with hooks and autograd transforms. The sub-package `batched` measures many
+networks at once and is not used by ordinary scoring.
+"""
 
 from untrained.probe.probe import Probe as Probe

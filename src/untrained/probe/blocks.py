@@ -1,7 +1,8 @@
-"""The trunk of a network as a chain of blocks: what enters the first, what each hands on, and how gradients pass each.
+"""The trunk of a network as a chain of blocks, and how gradients pass through each block.
 
-Blocks are the members of the outermost stacks: the cells of a cell network, the residual blocks of a ResNet, the layers
-of a transformer. A network without stacks counts every convolution and linear layer as a block.
+Blocks are the members of the outermost stacks: the cells of a cell network, the residual blocks of a
+ResNet, the layers of a transformer. In a network without stacks every convolution and linear layer
+is a block.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,18 +16,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.features import first_tensor
+from untrained.probe.features import find_first_tensor
 from untrained.probe.layers import LAYERS
 
 _STACKS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-Met = tuple[Tensor, int]  # a tensor, and its version when it was met
-Signs = Callable[[Tensor, int], Tensor]  # (a feature, its place) -> +-1 of its shape
+VersionedTensor = tuple[Tensor, int]  # a tensor and its version when it was recorded
+DrawSigns = Callable[[Tensor, int], Tensor]  # (feature, its place) -> +-1 of its shape
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Features of the trunk, (samples, ...), and for each block (g_in, g_out): random +-1 at its output, and what they
-    become at its input, both as (positions, channels). None where the input does not reach the block's output."""
+    """Measurements of the trunk.
+
+    Attributes:
+        features: The input of the first block and the output of every block, (samples, ...).
+        passes: For each block (g_in, g_out): random +-1 at its output and their gradient at its
+            input, both as (positions, channels). None if the output of the block does not depend on
+            its input.
+    """
 
     features: tuple[Tensor, ...]
     passes: tuple[tuple[Tensor, Tensor] | None, ...]
@@ -34,54 +41,92 @@ class Blocks:
     @cached_property
     def spectra(self) -> tuple[Tensor, ...]:
         """Eigenvalues of the channel covariance of each feature, float64."""
-        return tuple(_spectrum(rows(feature).double()) for feature in self.features)
+        return tuple(_covariance_spectrum(feature) for feature in self.features)
 
 
-def block_modules(model: nn.Module) -> list[nn.Module]:
-    """The members of the outermost stacks of composite modules; else all convolutions and linear layers."""
+def find_blocks(model: nn.Module) -> list[nn.Module]:
+    """Return the members of the outermost stacks of composite modules.
+
+    If there are none, return all convolutions and linear layers.
+    """
     level: list[nn.Module] = [model]
     while level:
-        stacks = [m for m in level if isinstance(m, _STACKS) and len(list(m.children())) > 1 and _composite(m)]
+        stacks = [module for module in level if _is_stack_of_blocks(module)]
         if stacks:
             return [block for stack in stacks for block in stack.children()]
         level = [child for module in level for child in module.children()]
     return [module for module in model.modules() if isinstance(module, LAYERS)]
 
 
-def _composite(stack: nn.Module) -> bool:
-    return all(next(child.children(), None) is not None for child in stack.children())
+def _is_stack_of_blocks(module: nn.Module) -> bool:
+    if not isinstance(module, _STACKS):
+        return False
+    members = list(module.children())
+    if len(members) < 2:
+        return False
+    # A stack of single layers is itself a block.
+    return all(any(True for _ in member.children()) for member in members)
 
 
-def block_pass(met: Sequence[Tensor], signs: Signs) -> Blocks:
-    """One backward through each block; `met`: what `listening` noted, with its graph."""
-    met = [f for f in met if f.ndim == met[-1 if len(met) < 2 else 1].ndim]  # the pooled end is no trunk
-    if len(met) < 2:
+def measure_blocks(trunk: Sequence[Tensor], draw_signs: DrawSigns) -> Blocks:
+    """Run one backward pass through each block.
+
+    Args:
+        trunk: What `record_trunk` recorded, with its autograd graph.
+        draw_signs: Draws the gradients at the outputs, from the last block to the first.
+    """
+    features: list[Tensor] = []
+    if len(trunk) >= 2:
+        # The pooled features at the end have fewer axes and are not part of the trunk.
+        first_output = trunk[1]
+        features = [feature for feature in trunk if feature.ndim == first_output.ndim]
+    if len(features) < 2:
         raise Unscorable("unsupported", "the network has no block")
-    passes = [_through(met[k - 1], met[k], signs(met[k], k)) for k in range(len(met) - 1, 0, -1)]
-    return Blocks(tuple(f.detach() for f in met), tuple(reversed(passes)))
+    passes = []
+    for k in range(len(features) - 1, 0, -1):
+        g_out = draw_signs(features[k], k)
+        passes.append(_pass_gradient(features[k - 1], features[k], g_out))
+    passes.reverse()
+    return Blocks(tuple(feature.detach() for feature in features), tuple(passes))
 
 
 @contextmanager
-def listening(blocks: list[nn.Module], met: list[Met], copies: bool) -> Iterator[None]:
-    """Note what enters the first block and what every block returns; `copies`: pass on copies, to be overwritten."""
+def record_trunk(
+    blocks: list[nn.Module],
+    trunk: list[VersionedTensor],
+    copies: bool,
+) -> Iterator[None]:
+    """Record the input of the first block and the output of every block.
 
-    def note(found: Tensor | None, whole: Any) -> Tensor | None:
-        if found is None:
+    Args:
+        blocks: The blocks.
+        trunk: Tensors are appended to it.
+        copies: Whether the network continues with copies, because it overwrites these tensors.
+    """
+
+    def record(tensor: Tensor | None, whole: Any) -> Tensor | None:
+        """Record a tensor; return a copy to continue with, or None to continue with the original."""
+        if tensor is None:
             return None
-        met.append((found, found._version))
-        return found.clone() if copies and found is whole else None
-
-    def enter(module: nn.Module, args: Any) -> Any:
-        if met or not args:
+        trunk.append((tensor, tensor._version))
+        if not copies or tensor is not whole:
             return None
-        copy = note(first_tensor(args), args[0])
-        return None if copy is None else (copy, *args[1:])
+        copy: Tensor = tensor.clone()
+        return copy
 
-    def leave(module: nn.Module, args: Any, output: Any) -> Any:
-        return note(first_tensor(output), output)
+    def before_block(module: nn.Module, args: Any) -> Any:
+        if trunk or not args:  # only the first block
+            return None
+        copy = record(find_first_tensor(args), args[0])
+        if copy is None:
+            return None
+        return (copy, *args[1:])
 
-    handles = [block.register_forward_pre_hook(enter) for block in blocks]
-    handles += [block.register_forward_hook(leave) for block in blocks]
+    def after_block(module: nn.Module, args: Any, output: Any) -> Any:
+        return record(find_first_tensor(output), output)
+
+    handles = [block.register_forward_pre_hook(before_block) for block in blocks]
+    handles += [block.register_forward_hook(after_block) for block in blocks]
     try:
         yield
     finally:
@@ -89,15 +134,26 @@ def listening(blocks: list[nn.Module], met: list[Met], copies: bool) -> Iterator
             handle.remove()
 
 
-def _through(before: Tensor, after: Tensor, g_out: Tensor) -> tuple[Tensor, Tensor] | None:
+def _pass_gradient(
+    before: Tensor,
+    after: Tensor,
+    g_out: Tensor,
+) -> tuple[Tensor, Tensor] | None:
     if not (before.requires_grad and after.requires_grad):
         return None
     (g_in,) = torch.autograd.grad(after, before, g_out, retain_graph=True, allow_unused=True)
-    return None if g_in is None else (rows(_unshuffled(g_in, g_out)), rows(g_out))
+    if g_in is None:
+        return None
+    g_in = _match_resolution(g_in, g_out)
+    return flatten_positions(g_in), flatten_positions(g_out)
 
 
-def _unshuffled(g_in: Tensor, g_out: Tensor) -> Tensor:
-    """Where a block lowers the resolution, the pixels of a neighbourhood become channels; a border left over is cut."""
+def _match_resolution(g_in: Tensor, g_out: Tensor) -> Tensor:
+    """Bring the input gradient to the resolution of the output.
+
+    Where a block lowers the resolution, the pixels of a neighbourhood become channels. A remaining
+    border is cut off.
+    """
     if g_in.ndim != 4 or g_in.shape[2:] == g_out.shape[2:]:
         return g_in
     height, width = g_out.shape[2:]
@@ -107,12 +163,18 @@ def _unshuffled(g_in: Tensor, g_out: Tensor) -> Tensor:
     return F.pixel_unshuffle(g_in[:, :, : factor * height, : factor * width], factor)
 
 
-def _spectrum(X: Tensor) -> Tensor:
+def _covariance_spectrum(feature: Tensor) -> Tensor:
+    X = flatten_positions(feature).double()
     centred = X - X.mean(0)
     eigenvalues: Tensor = torch.linalg.eigvalsh(centred.mT @ centred / len(X))
     return eigenvalues.clamp_min(0)
 
 
-def rows(feature: Tensor) -> Tensor:
-    """(positions of all samples, channels): channels are the second axis of feature maps, the last of tokens."""
-    return feature.movedim(1, -1).flatten(0, -2) if feature.ndim > 3 else feature.flatten(0, -2)
+def flatten_positions(feature: Tensor) -> Tensor:
+    """Reshape to (positions of all samples, channels).
+
+    Channels are the second axis of feature maps and the last axis of tokens.
+    """
+    if feature.ndim > 3:
+        feature = feature.movedim(1, -1)
+    return feature.flatten(0, -2)

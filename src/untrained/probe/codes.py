@@ -1,10 +1,10 @@
-"""Sign codes: on which side of zero every neuron of every pointwise nonlinearity stands, for every sample.
+"""Sign codes: for every sample, the sign of every input of every pointwise nonlinearity.
 
-For a ReLU the code says which linear region of the network a sample lies in. Any other nonlinearity (GELU, SiLU, tanh)
-is read the same way, by the sign of what enters it.
+For ReLU networks the code determines the linear region of a sample. Other nonlinearities (GELU,
+SiLU, tanh) are read in the same way, by the sign of their input.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,87 +15,127 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from untrained.probe.jets import names
+from untrained.probe.jets import TorchFunction, find_functions
 
-_FUNCTIONS = """
-relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu mish hardswish hardtanh hardsigmoid sigmoid tanh softplus
-softsign tanhshrink softshrink hardshrink logsigmoid threshold
+_NAMES = """
+relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu mish hardswish hardtanh hardsigmoid
+sigmoid tanh softplus softsign tanhshrink softshrink hardshrink logsigmoid threshold
 """.split()
-NONLINEARITIES = frozenset(f for name in _FUNCTIONS for f in names(name, f"{name}_"))
-_RELU = frozenset(names("relu", "relu_"))
+
+
+def _find_nonlinearities() -> frozenset[TorchFunction]:
+    functions: list[TorchFunction] = []
+    for name in _NAMES:
+        functions.extend(find_functions(name, f"{name}_"))
+    return frozenset(functions)
+
+
+NONLINEARITIES = _find_nonlinearities()
+_RELU = frozenset(find_functions("relu", "relu_"))
 
 
 @dataclass(eq=False)
-class Code:
-    """The signs of one call of a nonlinearity: (samples, neurons), True where the pre-activation is positive."""
+class SignCode:
+    """The signs of one call of a nonlinearity.
+
+    Attributes:
+        signs: (samples, neurons), True where the input of the nonlinearity is positive.
+        images: Whether that input was a feature map, (samples, channels, height, width).
+        relu_modules: Number of enclosing modules that have ReLU in their class name and receive the
+            same input.
+    """
 
     signs: Tensor
-    images: bool  # whether the pre-activation was a feature map, (samples, channels, height, width)
-    relu_modules: int = 0  # how many enclosing modules carry ReLU in the name of their class and take the same input
+    images: bool
+    relu_modules: int = 0
 
     @cached_property
     def agreement(self) -> Tensor:
-        """On how many neurons two samples agree: z z^T + (1 - z)(1 - z)^T, float64 on the CPU. Exact, since counts of
-        neurons stay below 2^24 in float32."""
-        on = self.signs.float()
-        both, each = (on @ on.mT).double(), on.sum(1).double()
-        return (2 * both - each[:, None] - each[None] + on.shape[1]).cpu()
+        """Number of neurons on which two samples agree, (samples, samples).
+
+        z z^T + (1 - z)(1 - z)^T, float64 on the CPU. It is exact, since counts of neurons stay below
+        2^24 in float32.
+        """
+        z = self.signs.float()
+        both_positive = (z @ z.mT).double()
+        positive = z.sum(1).double()
+        neurons = z.shape[1]
+        return (2 * both_positive - positive[:, None] - positive[None] + neurons).cpu()
 
 
-class Codes(TorchFunctionMode):
-    """While it is on, collects the codes of all calls in order. `lasting`: to be read at the end, from tensors that a
-    graph holds anyway; a ReLU's result is positive where its input is."""
+class SignRecorder(TorchFunctionMode):
+    """Records the signs of all inputs of nonlinearities in call order.
 
-    def __init__(self, lasting: bool = False) -> None:
+    Args:
+        keep_tensors: Whether to keep tensors that an autograd graph holds anyway and to compute the
+            signs from them at the end. For a ReLU this is the output, which is positive where the
+            input is.
+    """
+
+    def __init__(self, keep_tensors: bool = False) -> None:
         super().__init__()
-        self._lasting = lasting
-        self._found: list[tuple[Tensor, int, int]] = []  # signs or what has them, its version then, `relu_modules`
-        self._entered: list[Tensor] = []  # inputs of modules whose class is called after a ReLU
+        self._keep_tensors = keep_tensors
+        # (signs, or a tensor with the same signs; its version at that time; relu_modules)
+        self._records: list[tuple[Tensor, int, int]] = []
+        # Inputs of modules with ReLU in their class name, since the last nonlinearity.
+        self._relu_inputs: list[Tensor] = []
 
     @contextmanager
-    def on(self, model: nn.Module) -> Iterator[None]:
-        """Listen to functions through this mode and to modules through torch's one global hook."""
-        known = {module for module in model.modules() if "ReLU" in type(module).__name__}
+    def record(self, model: nn.Module) -> Iterator[None]:
+        """Record functions through this mode and modules through torch's global hook."""
+        relu_modules = {m for m in model.modules() if "ReLU" in type(m).__name__}
 
-        def enter(module: nn.Module, inputs: Any) -> None:
-            if module in known and inputs:
-                self._entered.append(inputs[0])
+        def note_input(module: nn.Module, inputs: Any) -> None:
+            if module in relu_modules and inputs:
+                self._relu_inputs.append(inputs[0])
 
-        handle = register_module_forward_pre_hook(enter)
+        handle = register_module_forward_pre_hook(note_input)
         try:
             with self:
                 yield
         finally:
             handle.remove()
 
-    def read(self) -> tuple[Code, ...] | None:
-        """The codes; None where what would tell them was overwritten."""
-        if any(kept._version != version for kept, version, _ in self._found):
+    def read_codes(self) -> tuple[SignCode, ...] | None:
+        """Return the codes, or None if a kept tensor has been overwritten since."""
+        if any(tensor._version != version for tensor, version, _ in self._records):
             return None
-        return tuple(Code(_signs(kept), kept.ndim == 4, relu_modules) for kept, _, relu_modules in self._found)
+        codes = []
+        for tensor, _, relu_modules in self._records:
+            codes.append(SignCode(_compute_signs(tensor), tensor.ndim == 4, relu_modules))
+        return tuple(codes)
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: TorchFunction,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func not in NONLINEARITIES:
             return func(*args, **kwargs)
-        before = args[0] if args else kwargs["input"]
-        relu_modules = sum(entered is before for entered in self._entered)
-        self._entered.clear()
-        if not (self._lasting and func in _RELU):
-            self._keep(before, relu_modules)
+        input = args[0] if args else kwargs["input"]
+        relu_modules = sum(relu_input is input for relu_input in self._relu_inputs)
+        self._relu_inputs.clear()
+        use_output = self._keep_tensors and func in _RELU
+        if not use_output:
+            self._record(input, relu_modules)
         out = func(*args, **kwargs)
-        if self._lasting and func in _RELU:
-            self._keep(out, relu_modules)
+        if use_output:
+            self._record(out, relu_modules)
         return out
 
-    def _keep(self, tensor: Tensor, relu_modules: int) -> None:
+    def _record(self, tensor: Tensor, relu_modules: int) -> None:
         with torch._C.DisableTorchFunction():
-            kept = tensor.detach() if self._lasting else tensor.detach() > 0
-            self._found.append((kept, kept._version, relu_modules))
+            record = tensor.detach()
+            if not self._keep_tensors:
+                record = record > 0
+            self._records.append((record, record._version, relu_modules))
 
 
-def _signs(kept: Tensor) -> Tensor:
-    positive = kept if kept.dtype == torch.bool else kept > 0
-    return positive.flatten(1) if positive.ndim > 1 else positive[:, None]
+def _compute_signs(tensor: Tensor) -> Tensor:
+    positive = tensor if tensor.dtype == torch.bool else tensor > 0
+    if positive.ndim == 1:
+        return positive[:, None]
+    return positive.flatten(1)

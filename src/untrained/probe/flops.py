@@ -1,10 +1,13 @@
-"""Counting operations, without the bookkeeping per module of torch's `FlopCounterMode`, which makes a small network ten
-times slower to count than to run. Networks on the meta device are counted too.
+"""Count operations.
 
-Convolutions, matrix products and attention are counted by torch's own formulas, two operations per multiply-add. The
-formulas below add what torch leaves out, in the same convention. Elementwise functions, normalisation, pooling,
-interpolation and whatever only moves numbers count as 0, as in torch and in the literature. Every other operation has
-an unknown count (None), never 0.
+torch's `FlopCounterMode` also keeps statistics per module, which makes counting a small network ten
+times slower than running it. `FlopCounter` leaves them out. It also counts networks on the meta
+device.
+
+Convolutions, matrix products and attention are counted by torch's own formulas, two operations per
+multiply-add. The formulas below add what torch leaves out, in the same convention. Elementwise
+functions, normalisation, pooling, interpolation and functions that only move numbers count as 0, as
+in torch and in the literature. Every other operation has an unknown count (None), never 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,22 +23,24 @@ from torch.utils.flop_counter import flop_registry
 
 
 class Operation(NamedTuple):
-    """One call of a torch function: its kind, its operations and how much memory it allocated."""
+    """One call of a torch function."""
 
     kind: str  # `convolution 3x3`, `convolution 3x3 grouped`, `addmm`, ...
     flops: int | None  # None: there is no formula
-    bytes: int  # of new tensors; a view or what is written in place makes none
+    bytes: int  # memory of new tensors; views and in-place results need none
 
 
-# On the meta device torch works these answers out in Python: three quarters of the time of counting
-_SHAPES: dict[Any, Callable[[Tensor], Any]] = {
+def _infer_batch_norm(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(x), x.new_empty(x.shape[1]), x.new_empty(x.shape[1])
+
+
+# On the meta device torch computes the shapes of these results in Python, which takes three quarters
+# of the time of counting. These functions return the same shapes faster.
+_META_RESULTS: dict[Any, Callable[[Tensor], Any]] = {
     torch.ops.aten.relu.default: torch.empty_like,
-    torch.ops.aten.native_batch_norm.default: lambda x: (
-        torch.empty_like(x),
-        x.new_empty(x.shape[1]),
-        x.new_empty(x.shape[1]),
-    ),
+    torch.ops.aten.native_batch_norm.default: _infer_batch_norm,
 }
+
 
 # Functions without multiply-adds that torch does not tag as pointwise, without the underscore of in-place versions
 _WITHOUT_PRODUCTS = frozenset(
@@ -86,7 +91,7 @@ _WITHOUT_PRODUCTS = frozenset(
 
 
 class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside it, `operations` grows by every call of a torch function."""
+    """Inside it, every call of a torch function is appended to `operations`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -94,30 +99,40 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def flops(self) -> int:
-        """The sum over all operations that have a formula."""
+        """Sum over all operations that have a formula."""
         return sum(operation.flops or 0 for operation in self.operations)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch would import its compiler (a second and more) to shield a mode from it; nothing is compiled here."""
+        # Otherwise torch imports its compiler, which takes more than a second. Nothing is compiled.
         return False
 
     def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        known_shape = None
+        infer_result = None
         if args and isinstance(args[0], Tensor) and args[0].is_meta:
-            known_shape = _SHAPES.get(func)
-        out = known_shape(args[0]) if known_shape else func(*args, **kwargs)
-        allocated = sum(tensor.numel() * tensor.element_size() for tensor in _new(func, out))
-        self.operations.append(Operation(_kind(func, args), _count(func, args, kwargs, out), allocated))
+            infer_result = _META_RESULTS.get(func)
+        out = func(*args, **kwargs) if infer_result is None else infer_result(args[0])
+        flops = _count_flops(func, args, kwargs, out)
+        memory = 0
+        for tensor in _new_tensors(func, out):
+            memory += tensor.numel() * tensor.element_size()
+        self.operations.append(Operation(_describe_call(func, args), flops, memory))
         return out
 
 
 @contextmanager
-def counting() -> Iterator[FlopCounter]:
-    """Count what runs inside, without gradients and without fused attention, which has no formula on a CPU."""
+def count_operations() -> Iterator[FlopCounter]:
+    """Count what runs inside, without gradients and without fused attention.
+
+    Fused attention has no formula on a CPU.
+    """
     fused_attention = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -127,12 +142,16 @@ def counting() -> Iterator[FlopCounter]:
         torch.backends.mha.set_fastpath_enabled(fused_attention)
 
 
-def uncounted(operations: Iterable[Operation]) -> list[str]:
-    """The kinds of operations that have no formula, each once."""
-    return list(dict.fromkeys(operation.kind for operation in operations if operation.flops is None))
+def find_uncounted(operations: Iterable[Operation]) -> list[str]:
+    """Return the kinds of operations that have no formula, each once."""
+    kinds: dict[str, None] = {}
+    for operation in operations:
+        if operation.flops is None:
+            kinds[operation.kind] = None
+    return list(kinds)
 
 
-# -------------------------------------------------------------------------- formulas that torch does not have
+# ------------------------------------------------- formulas that torch does not have
 
 
 def _flops_of_layer(args: Sequence[Any], out: Any) -> int:
@@ -141,7 +160,7 @@ def _flops_of_layer(args: Sequence[Any], out: Any) -> int:
     Every step of every sequence multiplies its input by W_ih and its hidden state by W_hh.
     """
     inputs = args[0]
-    return 2 * _steps(inputs) * _matrix_entries(args[1:5])
+    return 2 * _count_steps(inputs) * _count_matrix_entries(args[1:5])
 
 
 def _flops_of_recurrent_network(args: Sequence[Any], out: Any) -> int:
@@ -150,15 +169,15 @@ def _flops_of_recurrent_network(args: Sequence[Any], out: Any) -> int:
     Every step multiplies once by every matrix: W_ih and W_hh of all gates and, with projections, W_hr.
     """
     inputs, weights = args[:2]
-    return 2 * _steps(inputs) * _matrix_entries(weights)
+    return 2 * _count_steps(inputs) * _count_matrix_entries(weights)
 
 
-def _steps(inputs: Tensor) -> int:
+def _count_steps(inputs: Tensor) -> int:
     """Steps of all sequences; packed sequences come as (steps, features), others as (steps, sequences, features)."""
     return inputs.numel() // max(1, inputs.shape[-1])
 
 
-def _matrix_entries(weights: Iterable[Tensor]) -> int:
+def _count_matrix_entries(weights: Iterable[Tensor]) -> int:
     """Entries of all matrices; biases are vectors."""
     return sum(weight.numel() for weight in weights if weight.ndim == 2)
 
@@ -209,23 +228,36 @@ _FORMULAS: dict[str, Callable[[Sequence[Any], Any], int]] = {
 }
 
 
-def _count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int | None:
-    """Operations of one call, two per multiply-add; None where there is no formula."""
+def _count_flops(
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: Any,
+) -> int | None:
+    """Count the operations of one call, two per multiply-add; None if there is no formula."""
     formula = flop_registry.get(func._overloadpacket)
     if formula is not None:
         return int(formula(*args, **kwargs, out_val=out))
-    own_formula = _FORMULAS.get(_name(func)) if func.namespace == "aten" else None
-    if own_formula is not None:
-        return own_formula(args, out)
-    return 0 if _has_no_products(func) else None
+    if func.namespace == "aten":
+        own_formula = _FORMULAS.get(_get_name(func))
+        if own_formula is not None:
+            return own_formula(args, out)
+    if _has_no_products(func):
+        return 0
+    return None
 
 
 @cache
 def _has_no_products(func: Any) -> bool:
-    """Whether a function has no multiply-adds: it makes tensors from nothing, views them, or works number by number."""
+    """Whether a function has no multiply-adds.
+
+    Such functions make tensors from nothing, return views, or compute number by number.
+    """
     if func.namespace not in ("aten", "prims"):
         return False
-    if torch.Tag.pointwise in func.tags or _name(func).rstrip("_") in _WITHOUT_PRODUCTS:
+    # In-place versions end with an underscore.
+    name = _get_name(func).rstrip("_")
+    if torch.Tag.pointwise in func.tags or name in _WITHOUT_PRODUCTS:
         return True
     if not any("Tensor" in str(argument.type) for argument in func._schema.arguments):
         return True
@@ -233,23 +265,30 @@ def _has_no_products(func: Any) -> bool:
     return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
-def _name(func: Any) -> str:
+def _get_name(func: Any) -> str:
     return str(func._schema.name).partition("::")[2]
 
 
-def _kind(func: Any, args: tuple[Any, ...]) -> str:
+def _describe_call(func: Any, args: tuple[Any, ...]) -> str:
     name = str(func._schema.name).removeprefix("aten::")
     if name != "convolution":
         return name
-    weight, groups = args[1], args[8]
-    return f"{name} {'x'.join(map(str, weight.shape[2:]))}{' grouped' if groups > 1 else ''}"
+    weight = args[1]
+    groups = args[8]
+    kernel = "x".join(map(str, weight.shape[2:]))
+    if groups > 1:
+        return f"{name} {kernel} grouped"
+    return f"{name} {kernel}"
 
 
-def _new(func: Any, out: Any) -> Iterator[Tensor]:
-    """The tensors that a function made: those its schema does not call an alias of an argument."""
-    outs = out if isinstance(out, tuple | list) else (out,)
+def _new_tensors(func: Any, out: Any) -> Iterator[Tensor]:
+    """Yield the results that the schema of the function does not declare as aliases of arguments."""
+    results = out if isinstance(out, tuple | list) else (out,)
     declared = func._schema.returns
-    for place, tensor in enumerate(outs):
-        alias = declared[min(place, len(declared) - 1)].alias_info if declared else None
-        if isinstance(tensor, Tensor) and alias is None:
-            yield tensor
+    for place, result in enumerate(results):
+        alias = None
+        if declared:
+            # A function that returns a list declares a single result.
+            alias = declared[min(place, len(declared) - 1)].alias_info
+        if isinstance(result, Tensor) and alias is None:
+            yield result

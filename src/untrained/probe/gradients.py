@@ -1,9 +1,11 @@
-"""Derivatives of one scalar of a network: the loss, its curvature along the weights, the summed outputs, and the flow
-of a network made positive. Each is one pass; nothing here knows what a proxy makes of it.
+"""Derivatives of one scalar of a network.
+
+These are the gradient of the loss, its curvature along the weights, the gradient of the summed
+outputs by the input, and the flow through a network made positive. Each takes one backward pass.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,146 +16,253 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.graph import CHANNEL_AXIS, Call, Graph, filled
-from untrained.probe.layers import substitutes, weights
-from untrained.probe.tracking import WithoutNorms, whole
+from untrained.probe.graph import CHANNEL_AXIS, Graph, ParameterUse, fill_gradients
+from untrained.probe.layers import find_layer_weights, substitute_tensors
+from untrained.probe.tracking import NormsAsIdentity, strip_piece
+
+LossFunction = Callable[..., Tensor]
 
 
-def _bce(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-    """Logits against zeros and ones; labels (samples,) are for the one output of each sample."""
-    return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype).view_as(outputs), reduction=reduction)
+def _binary_cross_entropy(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Compare logits with zeros and ones; labels (samples,) belong to a single output."""
+    targets = targets.to(outputs.dtype).view_as(outputs)
+    return F.binary_cross_entropy_with_logits(outputs, targets, reduction=reduction)
 
 
-LOSSES: dict[str, Callable[..., Tensor]] = {"cross_entropy": F.cross_entropy, "mse": F.mse_loss, "bce": _bce}
+LOSSES: dict[str, LossFunction] = {
+    "cross_entropy": F.cross_entropy,
+    "mse": F.mse_loss,
+    "bce": _binary_cross_entropy,
+}
 
 
-def losses(name: str, outputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss of each sample, (samples,); their mean is the loss of the batch."""
-    per_entry = LOSSES[name](outputs, targets, reduction="none")
-    return per_entry if per_entry.ndim == 1 else per_entry.flatten(1).mean(1)
+def compute_sample_losses(name: str, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss of each sample, (samples,). Their mean is the loss of the batch."""
+    losses = LOSSES[name](outputs, targets, reduction="none")
+    if losses.ndim == 1:
+        return losses
+    return losses.flatten(1).mean(1)
 
 
 @dataclass(frozen=True)
-class Channels:
-    """What one call of a convolution or linear layer said, times its gradient."""
+class ChannelSaliency:
+    """Activation times gradient of one call of a convolution or linear layer.
 
-    saliency: Tensor  # sum over positions of a dL/da, (samples, channels)
-    fan_in: int  # weights behind one channel
+    Attributes:
+        saliency: Sum over positions of a dL/da, (samples, channels).
+        fan_in: Number of weights per channel.
+    """
+
+    saliency: Tensor
+    fan_in: int
 
 
 @dataclass(frozen=True)
 class LossPass:
-    """What one backward of the mean loss gives."""
+    """Results of one backward pass of the mean loss.
+
+    Attributes:
+        loss: The mean loss.
+        gradients: Gradient of every trainable parameter by name; zeros where the loss does not
+            depend on it.
+        channels: One entry per call of a layer; empty if they were not requested.
+    """
 
     loss: float
-    gradients: dict[str, Tensor]  # of every trainable parameter; zeros where the loss does not reach
-    channels: tuple[Channels, ...]  # empty where nobody wanted to hear of them
+    gradients: dict[str, Tensor]
+    channels: tuple[ChannelSaliency, ...]
 
 
-def loss_pass(
-    graph: Graph, parameters: Mapping[str, nn.Parameter], targets: Tensor, loss: str, *, channels_too: bool = True
+def run_loss_pass(
+    graph: Graph,
+    parameters: Mapping[str, nn.Parameter],
+    targets: Tensor,
+    loss: str,
+    *,
+    with_channels: bool = True,
 ) -> LossPass:
-    channels: list[Channels] = []
+    """Differentiate the mean loss by all parameters."""
+    channels: list[ChannelSaliency] = []
 
-    def meet(call: Call, grad: Tensor) -> None:
-        """Multiply what a layer said with its gradient, as the gradient comes by."""
-        if call.said is not None:
-            _, weight, _ = _arguments(*call.args, **call.kwargs)
-            product = (call.said * grad).movedim(CHANNEL_AXIS[call.func], 1)
-            saliency = product.flatten(2).sum(-1) if grad.ndim > 2 else product
-            channels.append(Channels(saliency, weight.numel() // len(weight)))
+    def collect_saliency(use: ParameterUse, gradient: Tensor) -> None:
+        """Multiply the output of a layer with its gradient as soon as that is available."""
+        if use.output is None:
+            return
+        _, weight, _ = _layer_arguments(*use.args, **use.kwargs)
+        saliency = (use.output * gradient).movedim(CHANNEL_AXIS[use.func], 1)
+        if gradient.ndim > 2:
+            saliency = saliency.flatten(2).sum(-1)
+        channels.append(ChannelSaliency(saliency, weight.numel() // len(weight)))
 
     with torch.enable_grad():
         value = LOSSES[loss](graph.outputs, targets)
-    grads = graph.gradients(value, list(parameters.values()), hear=meet if channels_too else None)
-    if all(g is None for g in grads):
+    tensors = list(parameters.values())
+    on_gradient = collect_saliency if with_channels else None
+    gradients = graph.gradients(value, tensors, on_gradient=on_gradient)
+    if all(gradient is None for gradient in gradients):
         raise Unscorable("disconnected", "the loss does not depend on any parameter")
-    gradients = dict(zip(parameters, filled(grads, list(parameters.values())), strict=True))
-    return LossPass(float(value.detach()), gradients, tuple(channels))
+    by_name = dict(zip(parameters, fill_gradients(gradients, tensors), strict=True))
+    return LossPass(float(value.detach()), by_name, tuple(channels))
 
 
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not named:
+def find_trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that require gradients, by name; raise if there are none."""
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not parameters:
         raise Unscorable("unsupported", "the network has no trainable parameter")
-    return named
+    return parameters
 
 
-def growth(graph: Graph, model: nn.Module, targets: Tensor, loss: str) -> dict[str, Tensor]:
-    """Gradient of W . dL/dW by the weights W of convolutions and linear layers: dL/dW + H W, H the Hessian of the loss.
+def differentiate_weight_products(
+    graph: Graph,
+    model: nn.Module,
+    targets: Tensor,
+    loss: str,
+) -> dict[str, Tensor]:
+    """Compute the gradient of W . dL/dW by the weights W of layers: dL/dW + H W.
 
-    Where a layer says a = W x, W . dL/dW is a . dL/da and takes no gradient of a weight; elsewhere a is W itself. The
-    product is not made either: its gradient is that of dL/da along a, and that of a along dL/da.
+    H is the Hessian of the loss. Where a layer computes a = W x, W . dL/dW equals a . dL/da, which
+    needs no gradient of a weight; elsewhere a is W itself. The product is not computed either: its
+    gradient is that of dL/da along a, plus that of a along dL/da.
     """
-    named = {name: p for name, p in weights(model).items() if p.requires_grad}
-    answers = list(_answers(graph, named))
+    weights = {}
+    for name, weight in find_layer_weights(model).items():
+        if weight.requires_grad:
+            weights[name] = weight
+    factors = list(_find_factors(graph, weights))
     with torch.enable_grad():
         value = LOSSES[loss](graph.outputs, targets)
-    slopes = graph.gradients(value, [edge for _, edge in answers], again=True)
-    met = [(a, edge, slope) for (a, edge), slope in zip(answers, slopes, strict=True) if slope is not None]
-    if not met:
+    edges = [edge for _, edge in factors]
+    gradients = graph.gradients(value, edges, create_graph=True)
+    sources: list[Tensor | GradientEdge] = []
+    directions: list[Tensor] = []
+    for (factor, _), gradient in zip(factors, gradients, strict=True):
+        if gradient is not None and gradient.requires_grad:
+            sources.append(gradient)
+            directions.append(factor)
+    for (_, edge), gradient in zip(factors, gradients, strict=True):
+        if gradient is not None:
+            sources.append(edge)
+            directions.append(gradient.detach())
+    if not sources:
         raise Unscorable("disconnected", "the loss does not depend on any weight")
-    along = [(slope, a) for a, _, slope in met if slope.requires_grad]
-    sources, directions = zip(*along, *((edge, slope.detach()) for _, edge, slope in met), strict=True)
-    grads = torch.autograd.grad(
-        sources, list(named.values()), directions, retain_graph=True, allow_unused=True, materialize_grads=True
+    results = torch.autograd.grad(
+        sources,  # type: ignore[arg-type]
+        list(weights.values()),
+        directions,
+        retain_graph=True,
+        allow_unused=True,
+        materialize_grads=True,
     )
-    return dict(zip(named, grads, strict=True))
+    return dict(zip(weights, results, strict=True))
 
 
-def _answers(graph: Graph, named: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, GradientEdge]]:
-    """a = W x of every layer, and where its gradient comes by; W itself where it is used in any other way."""
-    layers = {call: _weight_of(call) for call, _ in graph.said}
-    otherwise = {whole(name) for call in graph.calls if layers.get(call) is None for name, _ in call.used.values()}
-    alone = named.keys() - otherwise
-    for call, edge in graph.said:
-        if layers[call] in alone:
-            yield _without_bias(call), edge
-    for name in named:
-        if name in otherwise:
-            yield named[name].detach(), get_gradient_edge(named[name])
+def _find_factors(
+    graph: Graph,
+    weights: Mapping[str, Tensor],
+) -> Iterator[tuple[Tensor, GradientEdge]]:
+    """Yield a = W x of every layer and the place of its gradient.
+
+    A weight that is also used in another way is yielded itself.
+    """
+    weight_names = {use: _find_weight_name(use) for use, _ in graph.layer_edges}
+    used_otherwise: set[str] = set()
+    for use in graph.uses:
+        if weight_names.get(use) is None:
+            used_otherwise.update(strip_piece(name) for name, _ in use.constants.values())
+    for use, edge in graph.layer_edges:
+        name = weight_names[use]
+        if name in weights and name not in used_otherwise:
+            yield _subtract_bias(use), edge
+    for name, weight in weights.items():
+        if name in used_otherwise:
+            yield weight.detach(), get_gradient_edge(weight)
 
 
-def _weight_of(call: Call) -> str | None:
-    """The parameter that a layer multiplies its input with; None where something else stands in one of the places."""
-    input, weight, bias = _arguments(*call.args, **call.kwargs)
-    plain = id(weight) in call.used and id(input) not in call.used and (bias is None or id(bias) in call.used)
-    return whole(call.used[id(weight)][0]) if plain else None
+def _find_weight_name(use: ParameterUse) -> str | None:
+    """Return the parameter that a layer multiplies its input with.
+
+    None if the weight or bias is computed, or if the input is a parameter.
+    """
+    input, weight, bias = _layer_arguments(*use.args, **use.kwargs)
+    if id(weight) not in use.constants or id(input) in use.constants:
+        return None
+    if bias is not None and id(bias) not in use.constants:
+        return None
+    return strip_piece(use.constants[id(weight)][0])
 
 
-def _without_bias(call: Call) -> Tensor:
-    said, (_, _, bias), axis = call.said, _arguments(*call.args, **call.kwargs), CHANNEL_AXIS[call.func]
-    assert said is not None  # of a layer
-    return said if bias is None else (said.movedim(axis, -1) - bias).movedim(-1, axis)
+def _subtract_bias(use: ParameterUse) -> Tensor:
+    output = use.output
+    assert output is not None  # the use is a layer
+    _, _, bias = _layer_arguments(*use.args, **use.kwargs)
+    if bias is None:
+        return output
+    axis = CHANNEL_AXIS[use.func]
+    return (output.movedim(axis, -1) - bias).movedim(-1, axis)
 
 
-def _arguments(input: Any, weight: Any, bias: Any = None, *_: Any, **__: Any) -> tuple[Any, Any, Any]:
-    """Of a convolution or linear layer, however they were passed."""
+def _layer_arguments(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *_: Any,
+    **__: Any,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Parse the first arguments of a convolution or linear layer."""
     return input, weight, bias
 
 
-def jacobian(graph: Graph) -> Tensor:
-    """Gradient of the sum of all outputs by the inputs, (samples, entries of an input)."""
+def compute_jacobian(graph: Graph) -> Tensor:
+    """Differentiate the sum of all outputs by the inputs, (samples, entries of an input)."""
     with torch.enable_grad():
         total = graph.outputs.sum()
-    (grad,) = graph.gradients(total, [graph.inputs])
-    if grad is None:
+    (gradient,) = graph.gradients(total, [graph.inputs])
+    if gradient is None:
         raise Unscorable("disconnected", "the output does not depend on the input")
-    return grad.flatten(1)
+    return gradient.flatten(1)
 
 
-def flow(
-    model: nn.Module, logits: Callable[[Any], Tensor], shape: tuple[int, ...], norms: bool
+def compute_flow(
+    model: nn.Module,
+    read_logits: Callable[[Any], Tensor],
+    shape: tuple[int, ...],
+    keep_norms: bool,
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """(|W|, dR/d|W|) of every conv and linear weight: R sums the outputs for an input of ones when every parameter and
-    buffer is replaced by its absolute value, in float64; `norms` keeps normalisations, else they are the identity."""
-    matrices = weights(model)
-    state = substitutes(model, lambda t: t.detach().abs().double() if t.is_floating_point() else t.detach().clone())
-    leaves = {name: state[name].requires_grad_() for name in matrices}
-    ones = torch.ones(1, *shape, dtype=torch.float64, device=next(iter(state.values())).device)
-    with torch.enable_grad(), nullcontext() if norms else WithoutNorms():
-        R = logits(functional_call(model, state, (ones,), tie_weights=False)).sum()
+    """Compute (|W|, dR/d|W|) of every layer weight (SynFlow).
+
+    R is the sum of the outputs for an input of ones when every parameter and buffer is replaced by
+    its absolute value, in float64.
+
+    Args:
+        model: The network.
+        read_logits: Finds the logits in the output of the model.
+        shape: Shape of an input.
+        keep_norms: Whether normalisations are computed; otherwise they are the identity.
+    """
+
+    def make_positive(tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point():
+            return tensor.detach().abs().double()
+        return tensor.detach().clone()
+
+    names = find_layer_weights(model)
+    state = substitute_tensors(model, make_positive)
+    leaves = {name: state[name].requires_grad_() for name in names}
+    device = next(iter(state.values())).device
+    ones = torch.ones(1, *shape, dtype=torch.float64, device=device)
+    norms: AbstractContextManager[object] = nullcontext() if keep_norms else NormsAsIdentity()
+    with torch.enable_grad(), norms:
+        R = read_logits(functional_call(model, state, (ones,), tie_weights=False)).sum()
         if not R.requires_grad:
             raise Unscorable("disconnected", "the output does not depend on any weight")
-        grads = torch.autograd.grad(R, list(leaves.values()), allow_unused=True, materialize_grads=True)
-    return {name: (leaves[name].detach(), grad) for name, grad in zip(leaves, grads, strict=True)}
+        gradients = torch.autograd.grad(
+            R,
+            list(leaves.values()),
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    flow = {}
+    for (name, weight), gradient in zip(leaves.items(), gradients, strict=True):
+        flow[name] = (weight.detach(), gradient)
+    return flow

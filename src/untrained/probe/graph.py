@@ -1,8 +1,8 @@
-"""One forward pass on a batch, kept with its graph: where every derivative of that batch starts.
+"""One forward pass on a batch, kept with its autograd graph.
 
-Loss gradients, gradients by the input, through blocks and sample by sample are backward passes through one graph, so
-whoever asks for several of them pays for one forward. The pass notes how parameters are used and what the blocks of the
-trunk hand on; it knows nothing of what is made of that.
+Loss gradients, gradients by the input, gradients through blocks and per-sample gradients are
+backward passes through one graph, so several of them share one forward pass. The pass also records
+how parameters are used and what the blocks of the trunk return.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,60 +14,93 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
-from untrained.probe.blocks import Met, block_modules, listening
-from untrained.probe.codes import Code, Codes
-from untrained.probe.jets import names
-from untrained.probe.norms import Statistics, batch_norm
-from untrained.probe.tracking import Tracking
+from untrained.probe.blocks import VersionedTensor, find_blocks, record_trunk
+from untrained.probe.circle import Network
+from untrained.probe.codes import SignCode, SignRecorder
+from untrained.probe.jets import TorchFunction, find_functions
+from untrained.probe.norms import NormStatistics, apply_batch_norm
+from untrained.probe.tracking import ParameterTracker
 
-Network = Callable[[Tensor], Tensor]
-_FUSED = frozenset(names("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"))
-CHANNEL_AXIS = {F.conv1d: 1, F.conv2d: 1, F.conv3d: 1, F.linear: -1}  # of what a layer says
+# torch may compute these by another kernel when no gradient, or a second one, is needed.
+_FUSED = frozenset(find_functions("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"))
+# Axis of the channels in the output of a layer.
+CHANNEL_AXIS = {F.conv1d: 1, F.conv2d: 1, F.conv3d: 1, F.linear: -1}
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
-    """One use of parameters: a function and its arguments, in which constants stand for the parameters."""
+class ParameterUse:
+    """One call of a function with parameters among its arguments.
 
-    func: Callable[..., Any]
+    Attributes:
+        func: The function.
+        args: Its arguments, with a detached constant in place of each parameter.
+        kwargs: The same for keyword arguments.
+        constants: By id of a constant, the name of its parameter and the constant itself.
+        output: The result of a convolution or linear layer; None for other functions.
+        inputs: Tensors among the arguments that are not parameters.
+    """
+
+    func: TorchFunction
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    used: dict[int, tuple[str, Tensor]]  # by id of a constant: the name of its parameter, and the constant
-    said: Tensor | None  # what a convolution or linear layer returned
-    before: tuple[Met, ...]  # tensors it was given
+    constants: dict[int, tuple[str, Tensor]]
+    output: Tensor | None
+    inputs: tuple[VersionedTensor, ...]
 
     @property
     def overwritten(self) -> bool:
-        """Whether an in-place function has since changed what the function was given."""
-        return _overwritten(self.before)
+        """Whether an in-place function has changed an input since the call."""
+        return _are_overwritten(self.inputs)
+
+
+GradientCallback = Callable[[ParameterUse, Tensor], None]
 
 
 @dataclass(eq=False)
-class _Manner(Statistics):
-    """How the backward pass under way is taken. All that hooks and norms hold on to, so that no ring of references
-    keeps a graph alive."""
+class _BackwardSettings(NormStatistics):
+    """Settings of the current backward pass.
 
-    hear: Callable[[Call, Tensor], None] | None = None  # told of the gradient of what each call returned
+    Hooks and norms refer to this object instead of the graph, so that no reference cycle keeps a
+    graph alive.
+    """
+
+    on_gradient: GradientCallback | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What a network made of a batch."""
+    """A forward pass with everything that backward passes need.
+
+    Attributes:
+        inputs: The inputs, as a leaf of the graph.
+        outputs: The outputs.
+        uses: All uses of parameters, in call order.
+        layer_edges: For each convolution and linear layer, its use and the place of the gradient of
+            its output.
+        trunk: The input of the first block and the output of every block.
+        start_edges: Where the graph starts. A gradient that reaches all of these passes all uses.
+        settings: Settings of the current backward pass.
+        fused: Whether torch may compute a function by other kernels if no gradient, or a second one,
+            is needed.
+        sign_recorder: Signs of the inputs of nonlinearities, if a pass without graph has the same.
+    """
 
     inputs: Tensor
     outputs: Tensor
-    calls: tuple[Call, ...]
-    said: tuple[tuple[Call, GradientEdge], ...]  # convolutions and linear layers, and where their gradients come by
-    trunk: tuple[Tensor, ...]  # what enters the first block, and what each hands on
-    ends: tuple[GradientEdge, ...]  # where the graph begins: gradients that reach these pass all calls
-    manner: _Manner
-    fused: bool  # whether torch may take a function by other kernels where nobody differentiates, or somebody twice
-    entered: Codes | None  # the signs of what entered nonlinearities, where a pass without a graph sees the same
+    uses: tuple[ParameterUse, ...]
+    layer_edges: tuple[tuple[ParameterUse, GradientEdge], ...]
+    trunk: tuple[Tensor, ...]
+    start_edges: tuple[GradientEdge, ...]
+    settings: _BackwardSettings
+    fused: bool
+    sign_recorder: SignRecorder | None
 
     @property
-    def codes(self) -> tuple[Code, ...] | None:
-        """None where the graph does not tell."""
-        return None if self.fused or self.entered is None else self.entered.read()
+    def codes(self) -> tuple[SignCode, ...] | None:
+        """Sign codes, or None if they cannot be read from this graph."""
+        if self.fused or self.sign_recorder is None:
+            return None
+        return self.sign_recorder.read_codes()
 
     def gradients(
         self,
@@ -75,135 +108,211 @@ class Graph:
         sources: Sequence[Tensor] | Sequence[GradientEdge],
         *,
         fixed: bool = False,
-        again: bool = False,
-        hear: Callable[[Call, Tensor], None] | None = None,
+        create_graph: bool = False,
+        on_gradient: GradientCallback | None = None,
     ) -> tuple[Tensor | None, ...]:
-        """One backward pass: gradients of `value` by `sources`, None where it does not depend on one. `again`: they are
-        to be differentiated themselves."""
+        """Run one backward pass.
+
+        Args:
+            value: The scalar to differentiate.
+            sources: What to differentiate by.
+            fixed: Whether the statistics of batch norms are constants.
+            create_graph: Whether the gradients can be differentiated again.
+            on_gradient: Called with every use of parameters and the gradient of its result.
+
+        Returns:
+            Gradients by `sources`; None where `value` does not depend on a source.
+        """
         if not (value.requires_grad and sources):
             return (None,) * len(sources)
-        self.manner.fixed, self.manner.hear = fixed, hear
+        self.settings.fixed = fixed
+        self.settings.on_gradient = on_gradient
         try:
-            return torch.autograd.grad(value, sources, retain_graph=True, create_graph=again, allow_unused=True)
+            return torch.autograd.grad(
+                value,
+                sources,
+                retain_graph=True,
+                create_graph=create_graph,
+                allow_unused=True,
+            )
         finally:
-            self.manner.fixed, self.manner.hear = False, None
+            self.settings.fixed = False
+            self.settings.on_gradient = None
 
 
-def forward(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
-    """Twice where an in-place function overwrites what a layer said or a block handed on: then with copies."""
+def record_graph(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
+    """Run a forward pass and keep its graph.
+
+    If an in-place function overwrites the output of a layer or block, the pass is run a second time
+    with copies.
+    """
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    blocks = find_blocks(model)
     for copies in (False, True):
         x = inputs.clone().requires_grad_(inputs.is_floating_point())
-        noting, trunk, entered = _Noting(parameters, copies), list[Met](), Codes(lasting=True)
-        with torch.enable_grad(), noting, listening(block_modules(model), trunk, copies), entered.on(model):
-            outputs = network(x.clone())  # a network whose first function works in place must not meet a leaf
-        if not _overwritten([*noting.said, *trunk]):
+        recorder = _UseRecorder(parameters, copies)
+        trunk: list[VersionedTensor] = []
+        sign_recorder = SignRecorder(keep_tensors=True)
+        with (
+            torch.enable_grad(),
+            recorder,
+            record_trunk(blocks, trunk, copies),
+            sign_recorder.record(model),
+        ):
+            # A copy, because a first function that works in place must not write into a leaf.
+            outputs = network(x.clone())
+        if not _are_overwritten([*recorder.layer_outputs, *trunk]):
             break
-    ends = [get_gradient_edge(x), *noting.ends] if x.requires_grad else noting.ends
-    layers = zip((call for call in noting.calls if call.said is not None), noting.edges, strict=True)
+    start_edges = list(recorder.start_edges)
+    if x.requires_grad:
+        start_edges.insert(0, get_gradient_edge(x))
+    layers = [use for use in recorder.uses if use.output is not None]
     return Graph(
-        x,
-        outputs,
-        tuple(noting.calls),
-        tuple(layers),
-        tuple(f for f, _ in trunk),
-        tuple(ends),
-        noting.manner,
-        noting.fused,
-        None if copies else entered,
+        inputs=x,
+        outputs=outputs,
+        uses=tuple(recorder.uses),
+        layer_edges=tuple(zip(layers, recorder.layer_edges, strict=True)),
+        trunk=tuple(tensor for tensor, _ in trunk),
+        start_edges=tuple(start_edges),
+        settings=recorder.settings,
+        fused=recorder.fused,
+        sign_recorder=None if copies else sign_recorder,
     )
 
 
-def glance(model: nn.Module, network: Network, inputs: Tensor) -> tuple[Code, ...]:
-    """The codes of a pass that keeps no graph, by the very functions that `forward` calls."""
-    entered = Codes()
-    with torch.no_grad(), _Noting({}, False), entered.on(model):
+def record_codes(model: nn.Module, network: Network, inputs: Tensor) -> tuple[SignCode, ...]:
+    """Record sign codes in a pass without graph that calls the same functions as `record_graph`."""
+    sign_recorder = SignRecorder()
+    with torch.no_grad(), _UseRecorder({}, False), sign_recorder.record(model):
         network(inputs)
-    return entered.read() or ()
+    return sign_recorder.read_codes() or ()
 
 
-def _overwritten(met: Sequence[Met]) -> bool:
-    return any(tensor._version != version for tensor, version in met)
+def _are_overwritten(tensors: Sequence[VersionedTensor]) -> bool:
+    return any(tensor._version != version for tensor, version in tensors)
 
 
-class _Noting(Tracking):
-    """Notes every use of a parameter, and lets the gradient of what came of it be heard."""
+class _UseRecorder(ParameterTracker):
+    """Records every use of a parameter and hooks the gradient of its result."""
 
     def __init__(self, parameters: Mapping[str, Tensor], copies: bool) -> None:
         super().__init__(parameters)
-        self.calls: list[Call] = []
-        self.ends: list[GradientEdge] = []
-        self.edges: list[GradientEdge] = []  # of what layers said; a call that held its own would be a ring
-        self.manner = _Manner()
         self._copies = copies
-        self.said: list[Met] = []
+        self.uses: list[ParameterUse] = []
+        self.start_edges: list[GradientEdge] = []
+        # Edges are kept apart from their uses: a use that held its own edge would be a cycle.
+        self.layer_edges: list[GradientEdge] = []
+        self.layer_outputs: list[VersionedTensor] = []
+        self.settings = _BackwardSettings()
         self.fused = False
 
-    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is F.batch_norm:
-            out, args = batch_norm(self.manner, *args, **kwargs)
+            out, args = apply_batch_norm(self.settings, *args, **kwargs)
             kwargs = {}
         else:
             out = func(*args, **kwargs)
-        self.fused |= func in _FUSED
-        given = tensors((*args, *kwargs.values()))
-        used = {id(x): x for x in given if id(x) in self.names}
-        if not (used and differentiable(out)):
+        if func in _FUSED:
+            self.fused = True
+        tensors = collect_tensors((*args, *kwargs.values()))
+        parameters = {id(x): x for x in tensors if id(x) in self.names}
+        if not (parameters and is_differentiable(out)):
             return out
         if isinstance(out, Tensor) and out._is_view():
-            out = out.clone()  # overwriting a view would take its hook out of the graph
-        if not any(x.requires_grad for x in given if id(x) not in used):
-            self.ends += [get_gradient_edge(x) for x in tensors((out,)) if x.requires_grad]
-        constants = {key: p.detach() for key, p in used.items()}
-        noted = Call(
-            func,
-            replaced(args, constants),
-            dict(zip(kwargs, replaced(tuple(kwargs.values()), constants), strict=True)),
-            {id(constants[key]): (self.names[key], constants[key]) for key in used},
-            self._keep(func, out),
-            tuple((x, x._version) for x in given if id(x) not in used and x is not out),
-        )
-        self.calls.append(noted)
-        if isinstance(out, Tensor):
-            out.register_hook(_hook(self.manner, noted))  # type: ignore[no-untyped-call]
+            # Overwriting a view would remove its hook from the graph.
+            out = out.clone()
+        inputs = [x for x in tensors if id(x) not in parameters]
+        if not any(x.requires_grad for x in inputs):
+            for result in collect_tensors((out,)):
+                if result.requires_grad:
+                    self.start_edges.append(get_gradient_edge(result))
+        self._record_use(func, args, kwargs, out, parameters, inputs)
         return out
 
-    def _keep(self, func: Callable[..., Any], out: Any) -> Tensor | None:
+    def _record_use(
+        self,
+        func: TorchFunction,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        parameters: dict[int, Tensor],
+        inputs: list[Tensor],
+    ) -> None:
+        replacements = {key: parameter.detach() for key, parameter in parameters.items()}
+        constants = {}
+        for key, constant in replacements.items():
+            constants[id(constant)] = (self.names[key], constant)
+        values = replace_tensors(tuple(kwargs.values()), replacements)
+        use = ParameterUse(
+            func=func,
+            args=replace_tensors(args, replacements),
+            kwargs=dict(zip(kwargs, values, strict=True)),
+            constants=constants,
+            output=self._record_output(func, out),
+            inputs=tuple((x, x._version) for x in inputs if x is not out),
+        )
+        self.uses.append(use)
+        if isinstance(out, Tensor):
+            hook = _make_hook(self.settings, use)
+            out.register_hook(hook)  # type: ignore[no-untyped-call]
+
+    def _record_output(self, func: TorchFunction, out: Any) -> Tensor | None:
         if func not in CHANNEL_AXIS:
             return None
-        self.edges.append(get_gradient_edge(out))
-        kept: Tensor = out.detach().clone() if self._copies else out.detach()  # the same memory, else
-        self.said.append((kept, kept._version))
-        return kept
+        self.layer_edges.append(get_gradient_edge(out))
+        output: Tensor = out.detach()
+        if self._copies:
+            output = output.clone()
+        self.layer_outputs.append((output, output._version))
+        return output
 
 
-def _hook(manner: _Manner, call: Call) -> Callable[[Tensor], None]:
-    def arrive(grad: Tensor) -> None:
-        if manner.hear is not None:
-            manner.hear(call, grad)
+def _make_hook(settings: _BackwardSettings, use: ParameterUse) -> Callable[[Tensor], None]:
+    def report_gradient(gradient: Tensor) -> None:
+        if settings.on_gradient is not None:
+            settings.on_gradient(use, gradient)
 
-    return arrive
-
-
-def filled(grads: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients with zeros where there is none, and none of them sparse."""
-    pairs = zip(grads, like, strict=True)
-    return [torch.zeros_like(x) if g is None else g.to_dense() if g.is_sparse else g for g, x in pairs]
+    return report_gradient
 
 
-def differentiable(out: Any) -> bool:
-    """Whether a function of a parameter is more than a question about it: its shape, its device."""
-    return any(x.grad_fn is not None for x in tensors((out,)))
+def fill_gradients(
+    gradients: Sequence[Tensor | None],
+    parameters: Sequence[Tensor],
+) -> list[Tensor]:
+    """Replace missing gradients by zeros and sparse ones by dense ones."""
+    filled = []
+    for gradient, parameter in zip(gradients, parameters, strict=True):
+        if gradient is None:
+            gradient = torch.zeros_like(parameter)
+        elif gradient.is_sparse:
+            gradient = gradient.to_dense()
+        filled.append(gradient)
+    return filled
 
 
-def tensors(values: tuple[Any, ...]) -> list[Tensor]:
-    """The tensors among arguments, also inside lists such as `torch.cat` takes."""
-    flat = [x for v in values for x in (v if isinstance(v, list | tuple) else (v,))]
-    return [x for x in flat if isinstance(x, Tensor)]
+def is_differentiable(out: Any) -> bool:
+    """Whether a function of a parameter computed something, and did not just read its shape."""
+    return any(x.grad_fn is not None for x in collect_tensors((out,)))
 
 
-def replaced(values: Sequence[Any], constants: Mapping[int, Tensor]) -> tuple[Any, ...]:
-    """Arguments with parameters replaced by constants, also inside lists."""
-    return tuple(
-        type(v)(replaced(v, constants)) if type(v) in (list, tuple) else constants.get(id(v), v) for v in values
-    )
+def collect_tensors(values: tuple[Any, ...]) -> list[Tensor]:
+    """Return the tensors among arguments, also those in lists such as `torch.cat` takes."""
+    tensors: list[Tensor] = []
+    for value in values:
+        members = value if isinstance(value, list | tuple) else (value,)
+        tensors.extend(x for x in members if isinstance(x, Tensor))
+    return tensors
+
+
+def replace_tensors(
+    values: Sequence[Any],
+    replacements: Mapping[int, Tensor],
+) -> tuple[Any, ...]:
+    """Replace tensors among arguments by id, also those in lists."""
+    results: list[Any] = []
+    for value in values:
+        if type(value) in (list, tuple):
+            results.append(type(value)(replace_tensors(value, replacements)))
+        else:
+            results.append(replacements.get(id(value), value))
+    return tuple(results)

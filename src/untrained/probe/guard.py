@@ -1,181 +1,257 @@
-"""How the Probe looks at a model without leaving a trace.
+"""Run a model for a measurement without leaving a trace.
 
-`watching(model)` is the only door: inside it the model is in evaluation mode (no dropout, no auxiliary heads, no buffer
-updates), batch norm reads the statistics of the batch in front of it (the convention of all training-free work),
-randomness is seeded, float32 is float32 also on a GPU, and a caller's inference mode is off (its tensors know no
-versions, its functions are fused). After it, parameters, buffers, gradients, modes, hooks and random states are what
-they were.
+`scoring_mode(model)` is the only way in which the Probe runs a model. Inside it
+
+* the model is in evaluation mode (no dropout, no auxiliary heads, no updates of buffers),
+* batch norm uses the statistics of the current batch, the convention of all training-free work,
+* random generators are seeded,
+* float32 is computed as float32 also on a GPU,
+* a caller's inference mode is off, because its tensors have no versions and its functions are fused.
+
+Afterwards parameters, buffers, gradients, modes, hooks and random states are what they were.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import Jet
+from untrained.probe.jets import Jet, TorchFunction, get_value
 
-_DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
+_DROPOUTS = {
+    F.dropout,
+    F.dropout1d,
+    F.dropout2d,
+    F.dropout3d,
+    F.alpha_dropout,
+    F.feature_alpha_dropout,
+    torch.dropout,
+}
 
 
 @dataclass(frozen=True)
 class NormVariance:
-    """What a batch norm divides by: the variance of each channel (biased), and over how many entries it was taken."""
+    """What a batch norm divides by.
 
-    channels: torch.Tensor
+    Attributes:
+        channels: Biased variance of each channel.
+        entries: Number of values per channel from which it was computed.
+    """
+
+    channels: Tensor
     entries: int
 
 
-class Scoring(TorchFunctionMode):
-    """Batch norm on batch statistics, dropout off; everything else as written. `heard` collects the variances."""
+class ScoringMode(TorchFunctionMode):
+    """Batch norm on batch statistics, dropout off; all other functions as they are.
 
-    def __init__(self, heard: "list[NormVariance] | None" = None) -> None:
+    Args:
+        variances: If given, the variances of all batch norms are appended to it in call order.
+    """
+
+    def __init__(self, variances: list[NormVariance] | None = None) -> None:
         super().__init__()
-        self.heard = heard
+        self.variances = variances
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: TorchFunction,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.batch_norm:
-            args, kwargs = on_batch(norm_call(*args, **kwargs)), {}
-            if self.heard is not None:
+            args = batch_statistics_arguments(parse_batch_norm(*args, **kwargs))
+            kwargs = {}
+            if self.variances is not None:
                 rows = args[0].movedim(1, 0).flatten(1)
-                self.heard.append(NormVariance(rows.var(1, unbiased=False), rows.shape[1]))
+                variance = NormVariance(rows.var(1, unbiased=False), rows.shape[1])
+                self.variances.append(variance)
         elif func is F.embedding:
-            args, kwargs = _on_copy(*args, **kwargs), {}
+            args = _protect_embedding_table(*args, **kwargs)
+            kwargs = {}
         elif func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
         elif func is F.avg_pool2d and not args[0].is_contiguous():
-            closed = self.called(torch.Tensor.contiguous, types, args[:1], {})
-            args = (closed, *args[1:])  # its gradient for channels last on a GPU is wrong (dev/LOG.md)
-        return self.called(func, types, args, kwargs)
+            # On a GPU the gradient of avg_pool2d is wrong for channels-last inputs (dev/LOG.md).
+            contiguous = self.call_function(Tensor.contiguous, types, args[:1], {})
+            args = (contiguous, *args[1:])
+        return self.call_function(func, types, args, kwargs)
 
-    def called(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call as scoring wants it."""
-        if Jet in types:  # straight to the rules: being asked twice costs as much as a small layer
+    def call_function(
+        self,
+        func: TorchFunction,
+        types: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Call a function whose arguments have been adapted to scoring."""
+        if Jet in types:
+            # Skip torch's second dispatch, which costs as much as a small layer.
             return Jet.__torch_function__(func, types, args, kwargs)
         return func(*args, **kwargs)
 
 
-class Norm(NamedTuple):
-    """A call of `F.batch_norm` as scoring reads it: on the batch, without running statistics."""
+class BatchNormCall(NamedTuple):
+    """The arguments of `F.batch_norm` that scoring uses: no running statistics."""
 
-    input: Any
-    weight: Any
-    bias: Any
+    input: Tensor
+    weight: Tensor | None
+    bias: Tensor | None
     eps: float
 
 
-def norm_call(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+def parse_batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Norm:
-    """The arguments of `F.batch_norm`, whose signature this is."""
-    return Norm(input, weight, bias, eps)
+) -> BatchNormCall:
+    """Parse the arguments of `F.batch_norm`, whose signature this is."""
+    return BatchNormCall(input, weight, bias, eps)
 
 
-def on_batch(call: Norm) -> tuple[Any, ...]:
-    """The arguments that make `F.batch_norm` read the batch and leave running statistics alone."""
-    seen = call.input.value if isinstance(call.input, Jet) else call.input
-    if seen.numel() == seen.shape[1]:
-        raise Unscorable("unsupported", "a batch norm sees one value a channel: show more samples or larger inputs")
+def batch_statistics_arguments(call: BatchNormCall) -> tuple[Any, ...]:
+    """Return arguments for `F.batch_norm` that use the batch and ignore running statistics."""
+    values = get_value(call.input)
+    if values.numel() == values.shape[1]:
+        detail = "a batch norm sees one value per channel: use more samples or larger inputs"
+        raise Unscorable("unsupported", detail)
     return call.input, None, None, call.weight, call.bias, True, 0.0, call.eps
 
 
-def _on_copy(
-    input: Any, weight: Any, padding_idx: Any = None, max_norm: float | None = None, *args: Any, **kwargs: Any
+def _protect_embedding_table(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> tuple[Any, ...]:
-    """The arguments of `F.embedding`; with a maximal norm it overwrites its table."""
-    more = [
-        kwargs.get(name, usual)
-        for name, usual in (("norm_type", 2.0), ("scale_grad_by_freq", False), ("sparse", False))
-    ]
-    return input, weight if max_norm is None else weight.clone(), padding_idx, max_norm, *(args or more)
+    """Return arguments for `F.embedding` with a copied table if it would be overwritten.
+
+    With a maximal norm, `F.embedding` rescales rows of the table in place.
+    """
+    if max_norm is not None:
+        weight = weight.clone()
+    return input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
 
 
 @contextmanager
-def watching(
-    model: nn.Module, seed: int = 0, heard: "list[NormVariance] | None" = None, scoring: Scoring | None = None
+def scoring_mode(
+    model: nn.Module,
+    seed: int = 0,
+    variances: list[NormVariance] | None = None,
+    mode: ScoringMode | None = None,
 ) -> Iterator[dict[nn.Module, str]]:
-    """Look at `model` as scoring does, or as a kind of `scoring` that does more; see the module's docstring. Answers
-    with its modules and their names."""
-    names = named(model)
-    flags = [vars(module) for module in names]  # Module.__setattr__ would cost milliseconds a look
-    modes = [flag["training"] for flag in flags]
+    """Prepare a model for a measurement, and restore everything afterwards.
+
+    Args:
+        model: The model that is run inside.
+        seed: Seed of all random generators inside.
+        variances: If given, the variances of all batch norms are appended to it.
+        mode: A function mode to use instead of a plain `ScoringMode`.
+
+    Yields:
+        The names of the model's modules, by module.
+    """
+    names = index_modules(model)
+    # Write into __dict__: Module.__setattr__ would take milliseconds per measurement.
+    states = [vars(module) for module in names]
+    training_flags = [state["training"] for state in states]
     try:
-        for flag in flags:
-            flag["training"] = False
-        grad = torch.is_grad_enabled()  # leaving inference mode would turn it on
+        for state in states:
+            state["training"] = False
+        grad_enabled = torch.is_grad_enabled()  # leaving inference mode would turn it on
         with (
             torch.inference_mode(False),
-            torch.set_grad_enabled(grad),
+            torch.set_grad_enabled(grad_enabled),
             full_precision(),
             random_state(seed),
-            scoring or Scoring(heard),
+            mode or ScoringMode(variances),
         ):
             yield names
     finally:
-        for flag, mode in zip(flags, modes, strict=True):
-            flag["training"] = mode
+        for state, flag in zip(states, training_flags, strict=True):
+            state["training"] = flag
 
 
-def named(model: nn.Module) -> dict[nn.Module, str]:
-    """`model.named_modules()` by module, in the same order, without a generator in a generator for every level."""
-    found: dict[nn.Module, str] = {}
-    ahead = [("", model)]
-    while ahead:
-        name, module = ahead.pop()
-        if module not in found:
-            found[module] = name
-            prefix = f"{name}." if name else ""
-            ahead += [(prefix + key, child) for key, child in reversed(module._modules.items()) if child is not None]
-    return found
+def index_modules(model: nn.Module) -> dict[nn.Module, str]:
+    """Return the names of all modules by module, in the order of `model.named_modules()`.
+
+    `named_modules` nests one generator per level of the module tree, which is slow.
+    """
+    names: dict[nn.Module, str] = {}
+    stack = [("", model)]
+    while stack:
+        name, module = stack.pop()
+        if module in names:
+            continue
+        names[module] = name
+        prefix = f"{name}." if name else ""
+        for key, child in reversed(module._modules.items()):
+            if child is not None:
+                stack.append((prefix + key, child))
+    return names
 
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Convolutions and products on a GPU in float32 as on the CPU, not in its 19-bit format: scores must agree."""
-    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = convolutions.allow_tf32, products.allow_tf32
-    convolutions.allow_tf32 = products.allow_tf32 = False
+    """Compute in float32 on a GPU as on the CPU, not in its 19-bit TF32: scores must agree."""
+    convolutions = torch.backends.cudnn
+    products = torch.backends.cuda.matmul
+    convolutions_before = convolutions.allow_tf32
+    products_before = products.allow_tf32
+    convolutions.allow_tf32 = False
+    products.allow_tf32 = False
     try:
         yield
     finally:
-        convolutions.allow_tf32, products.allow_tf32 = before
+        convolutions.allow_tf32 = convolutions_before
+        products.allow_tf32 = products_before
 
 
 def fastest_kernels(device: str) -> AbstractContextManager[None]:
-    """On a GPU convolutions try their kernels and take the fastest, which need not add in the same order again. For
-    whoever shows it the same shapes hundreds of times."""
+    """Let convolutions on a GPU try several kernels and use the fastest.
+
+    This pays off when the same shapes are computed hundreds of times. The kernels may add in another
+    order each time, so results are not reproducible to the last bit.
+    """
     if torch.device(device).type != "cuda":
         return nullcontext()
-    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True)
+    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
+        enabled=True,
+        benchmark=True,
+        allow_tf32=True,
+    )
     return flags
 
 
 @contextmanager
 def random_state(seed: int) -> Iterator[None]:
-    """Seed every generator a model might draw from, and put them back."""
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(range(torch.cuda.device_count())):  # unnamed, torch warns of there being several
+    """Seed every generator that a model might draw from, and restore them afterwards."""
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()  # noqa: NPY002 - user models may draw from the global state
+    # Without a list of devices torch warns if there are several.
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
         try:
             seed_torch(seed)
             random.seed(seed)
-            np.random.seed(seed % 2**32)  # noqa: NPY002 - models of strangers draw from the global state
+            np.random.seed(seed % 2**32)  # noqa: NPY002
             yield
         finally:
             random.setstate(python_state)
@@ -183,8 +259,14 @@ def random_state(seed: int) -> Iterator[None]:
 
 
 def seed_torch(seed: int) -> None:
-    """`torch.manual_seed`, which writes down a stack trace for every kind of device that is not there: 0.8 ms."""
+    """Seed torch on the CPU and on the accelerator that is present.
+
+    `torch.manual_seed` takes 0.8 ms because it records a stack trace for every kind of device that
+    is missing.
+    """
     torch.default_generator.manual_seed(seed)
-    if (there := torch.accelerator.current_accelerator(check_available=True)) is not None:
-        device = torch.get_device_module(there)
-        getattr(device, "manual_seed_all", device.manual_seed)(seed)
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is not None:
+        device = torch.get_device_module(accelerator)
+        seed_all = getattr(device, "manual_seed_all", device.manual_seed)
+        seed_all(seed)

@@ -1,27 +1,28 @@
-"""Taylor mode: carry a curve through a network and read its value, velocity and acceleration at the other end.
+"""Taylor mode: propagate a curve through a network and read value, velocity and acceleration.
 
-A `Jet` is a tensor that knows two derivatives along a curve parameter t:
+A `Jet` is a tensor with its first two derivatives along a curve parameter t:
 
     x.value : (*shape)        x(t)
     x.tail  : (2, *shape)     dx/dt, d2x/dt2
 
-Every function of a network maps a jet to a jet. The value is always computed by the network's own call, so that it is
-the network's answer to the last bit (a ReLU further on may hang on that bit). What happens to the tail is a *rule*
-(`rules/`), and there are only four kinds:
+Every function of a network maps a jet to a jet. The value is always computed by the network's own
+call, so it equals the network's output to the last bit (a later ReLU may depend on that bit). The
+tail is computed by a *rule* (see `rules/`). There are four kinds of rules:
 
-    linear      y_k = f(x_k); a constant summand (a bias) does not move
+    linear      y_k = f(x_k); a constant summand (a bias) has no derivative
     pointwise   y' = f'(x) x',   y'' = f''(x) x'^2 + f'(x) x''
     bilinear    (fg)' = f'g + fg',   (fg)'' = f''g + 2 f'g' + fg''
-    composed    written in terms of the others (softmax, attention), or worked out once (norms)
+    composed    written in terms of the others (softmax, attention) or derived by hand (norms)
 
-This costs one forward pass of a batch of three, for all output coordinates at once. Nested forward mode
-(`torch.func.jvp` of `jvp`) would look simpler and is silently wrong through fused batch norm; a test pins that value.
+This costs as much as a forward pass of a batch of three, for all output coordinates at once. Nested
+forward mode (`torch.func.jvp` of `jvp`) would look simpler but is silently wrong through fused batch
+norm; a test pins that value.
 
-A function without a rule raises `Unscorable("unsupported", name)`; nothing passes silently. This file knows nothing of
-models: it sees functions of tensors.
+A function without a rule raises `Unscorable("unsupported", name)`, so nothing is silently ignored.
+This file only sees functions of tensors, not models.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,8 +30,12 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 
+TorchFunction = Callable[..., Any]
 Rule = Callable[..., Any]
-RULES: dict[Callable[..., Any], Rule] = {}
+RULES: dict[TorchFunction, Rule] = {}
+
+# Where torch keeps its functions. Many exist in several of these places as different objects.
+_NAMESPACES = (torch, torch.Tensor, torch.nn.functional, torch._C._nn, torch.special)
 
 
 class Jet(torch.Tensor):
@@ -41,63 +46,91 @@ class Jet(torch.Tensor):
 
     @staticmethod
     def of(value: Tensor, tail: Tensor) -> "Jet":
+        """Make a jet of a value and its two derivatives."""
         jet = value.as_subclass(Jet)
-        jet.value, jet.tail = value, tail
+        jet.value = value
+        jet.tail = tail
         return jet
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        func: TorchFunction,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         rule = RULES.get(func)
         if rule is None:
-            raise Unscorable("unsupported", f"no Taylor rule for {torch.overrides.resolve_name(func) or func!r}")
+            name = torch.overrides.resolve_name(func) or repr(func)
+            raise Unscorable("unsupported", f"no Taylor rule for {name}")
         return rule(*args, **(kwargs or {}))
 
 
-def value_of(x: Any) -> Any:
-    return x.value if isinstance(x, Jet) else x
+def get_value(x: Any) -> Any:
+    """Return the value of a jet; anything else is returned as it is."""
+    if isinstance(x, Jet):
+        return x.value
+    return x
 
 
-def aligned(tail: Tensor, ndim: int) -> Tensor:
-    """`tail` with its tensor axes padded on the left to `ndim`, so that it broadcasts as the value does."""
+def align_tail(tail: Tensor, ndim: int) -> Tensor:
+    """Pad the tensor axes of `tail` on the left to `ndim`, so that it broadcasts like the value."""
     missing = ndim - (tail.ndim - 1)
-    return tail.reshape(2, *(1,) * missing, *tail.shape[1:]) if missing > 0 else tail
+    if missing <= 0:
+        return tail
+    ones = (1,) * missing
+    return tail.reshape(2, *ones, *tail.shape[1:])
 
 
-def names(*spellings: str) -> Iterable[Callable[..., Any]]:
-    """Every function object torch keeps under these names: `torch.f`, `Tensor.f`, `functional.f` and so on."""
-    rooms = (torch, torch.Tensor, torch.nn.functional, torch._C._nn, torch.special)
-    found = {getattr(room, name) for name in spellings for room in rooms if hasattr(room, name)}
-    return (f for f in found if callable(f))
+def find_functions(*names: str) -> list[TorchFunction]:
+    """Return every function that torch keeps under these names.
+
+    Examples are `torch.relu`, `Tensor.relu` and `torch.nn.functional.relu`.
+    """
+    functions = set()
+    for name in names:
+        for namespace in _NAMESPACES:
+            function = getattr(namespace, name, None)
+            if callable(function):
+                functions.add(function)
+    return list(functions)
 
 
-def rule(*spellings: str) -> Callable[[Rule], Rule]:
-    """Register a rule for functions by name, and for their in-place and operator spellings."""
+def taylor_rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for functions by name, including their in-place and operator forms."""
 
     def register(body: Rule) -> Rule:
-        for name in spellings:
-            RULES.update(dict.fromkeys(names(name, f"__{name}__"), body))
-            RULES.update(dict.fromkeys(names(f"{name}_", f"__i{name}__"), in_place(body)))
-            RULES.update(dict.fromkeys(names(f"__r{name}__"), swapped(body)))
+        for name in names:
+            RULES.update(dict.fromkeys(find_functions(name, f"__{name}__"), body))
+            in_place = make_in_place(body)
+            RULES.update(dict.fromkeys(find_functions(f"{name}_", f"__i{name}__"), in_place))
+            reflected = swap_arguments(body)
+            RULES.update(dict.fromkeys(find_functions(f"__r{name}__"), reflected))
         return body
 
     return register
 
 
-def in_place(body: Rule) -> Rule:
-    """The rule that also overwrites its first argument, as the function it stands for does."""
+def make_in_place(body: Rule) -> Rule:
+    """Return the rule of the in-place form, which also overwrites its first argument."""
 
     def overwrite(x: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(x, Jet):
-            raise Unscorable("unsupported", "an in-place function writes a changing value into a constant tensor")
-        new = body(x, *args, **kwargs)
-        x.value.copy_(new.value)
-        x.tail.copy_(new.tail)
+            detail = "an in-place function writes a value that depends on the input into a constant"
+            raise Unscorable("unsupported", detail)
+        result = body(x, *args, **kwargs)
+        x.value.copy_(result.value)
+        x.tail.copy_(result.tail)
         return x
 
     return overwrite
 
 
-def swapped(body: Rule) -> Rule:
-    return lambda x, y, *args, **kwargs: body(y, x, *args, **kwargs)
+def swap_arguments(body: Rule) -> Rule:
+    """Return the rule of the reflected operator, such as `__rsub__`."""
+
+    def reflected(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+        return body(y, x, *args, **kwargs)
+
+    return reflected

@@ -1,20 +1,25 @@
-"""Per-sample gradients and their Gram matrix, the neural tangent kernel, layer by layer.
+"""Per-sample gradients and their Gram matrix, the neural tangent kernel, parameter by parameter.
 
     g_i : gradient of a scalar of sample i by a parameter        K_ij = sum over parameters of g_i . g_j
 
-One backward through the graph of the batch. As it comes by a layer, the layer's per-sample gradients are made of its
-inputs and of the gradient of its outputs, added to K in float64, and let go: never are all of them held at once. A
-parameter used several times (tied weights) waits until its uses are summed.
+This takes one backward pass through the graph of the batch. When the gradient of the output of a
+layer is available, the per-sample gradients of the layer are computed from it and from the inputs of
+the layer, added to K in float64, and released: they are never all in memory. A parameter that is
+used several times (tied weights) waits until its uses are summed.
 
 Batch norm couples the samples of a batch, so "the gradient of sample i" has three readings:
 
-    cross   one backward of the summed outputs, split by the sample whose activations it passes (HNAS's code): g_i also
-            holds what sample i does to the others through the statistics
-    fixed   the statistics of the batch are constants: each sample's own gradient, exactly, still in one backward
-    exact   each sample's own gradient also through the statistics: one backward a sample (TE-NAS's code)
+    cross   one backward pass of the summed outputs, split by the sample whose activations it passes
+            (HNAS's code): g_i also contains the influence of sample i on the others through the
+            statistics
+    fixed   the statistics of the batch are constants: exactly each sample's own gradient, still in
+            one backward pass
+    exact   each sample's own gradient, also through the statistics: one backward pass per sample
+            (TE-NAS's code)
 
-Without batch norm the three are equal. A parameter that is used in a way no rule knows makes the pass fall back to one
-backward a sample where that is the same thing, and fail by name where it is not.
+Without batch norm the three are equal. If a parameter is used by a function without a rule, the
+kernel is computed with one backward pass per sample where this gives the same result; otherwise the
+failure names the function.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +31,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.graph import Call, Graph, Network, differentiable, filled, tensors
+from untrained.probe.circle import Network
+from untrained.probe.graph import (
+    Graph,
+    ParameterUse,
+    collect_tensors,
+    fill_gradients,
+    is_differentiable,
+)
+from untrained.probe.jets import TorchFunction
 from untrained.probe.sample_gradients import SAMPLE_RULES
-from untrained.probe.tracking import Tracking, whole
+from untrained.probe.tracking import ParameterTracker, strip_piece
 
 Reading = Literal["cross", "fixed", "exact"]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to make of per-sample gradients. Norms are always taken; the rest costs more than it looks."""
+class KernelContents:
+    """What to compute from per-sample gradients.
+
+    Either the Gram matrix or only the norms are computed; signs and products cost extra.
+    """
 
     gram: bool = True
     signs: bool = False
@@ -44,162 +60,249 @@ class Wanted:
 
 @dataclass
 class Kernel:
-    """What per-sample gradients add up to, by parameter, float64."""
+    """Sums over per-sample gradients by parameter, float64.
 
-    wanted: Wanted
-    grams: dict[str, Tensor] = field(default_factory=dict)  # g_i . g_j, (samples, samples)
-    norms: dict[str, Tensor] = field(default_factory=dict)  # ||g_i||^2, (samples,)
-    agreement: dict[str, Tensor] = field(default_factory=dict)  # sum over entries of |sum over samples of sign g|
-    products: dict[str, Tensor] = field(default_factory=dict)  # theta . g_i, (samples,)
+    Attributes:
+        contents: What was computed.
+        grams: g_i . g_j, (samples, samples).
+        norms: ||g_i||^2, (samples,).
+        agreement: Sum over entries of |sum over samples of sign g|.
+        products: theta . g_i, (samples,).
+    """
+
+    contents: KernelContents
+    grams: dict[str, Tensor] = field(default_factory=dict)
+    norms: dict[str, Tensor] = field(default_factory=dict)
+    agreement: dict[str, Tensor] = field(default_factory=dict)
+    products: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, name: str, theta: Tensor, g: Tensor) -> None:
-        """`g`: per-sample gradients of (some rows of) a parameter, `theta`: those rows; (samples, *theta.shape)."""
-        name, g = whole(name), g.reshape(len(g), -1)
-        if self.wanted.gram:
-            G = g.double()
-            _sum(self.grams, name, G @ G.mT)
-        else:
-            _sum(self.norms, name, torch.linalg.vector_norm(g, dim=1).double().square())
-        if self.wanted.products:
-            _sum(self.products, name, (g @ theta.detach().flatten()).double())
-        if self.wanted.signs:
-            _sum(self.agreement, name, g.sign().sum(0).abs().sum(dtype=torch.float64))
+        """Add per-sample gradients.
 
-    def gram(self, names: "set[str] | None" = None) -> Tensor:
-        """K over some parameters, or over all; on the CPU."""
-        chosen = [K for name, K in self.grams.items() if names is None or name in names]
-        if not chosen:
+        Args:
+            name: Name of the parameter, or of a piece of it.
+            theta: The parameter, or some rows of it.
+            g: Gradients, (samples, *theta.shape).
+        """
+        name = strip_piece(name)
+        g = g.reshape(len(g), -1)
+        if self.contents.gram:
+            G = g.double()
+            _add_to(self.grams, name, G @ G.mT)
+        else:
+            _add_to(self.norms, name, torch.linalg.vector_norm(g, dim=1).double().square())
+        if self.contents.products:
+            _add_to(self.products, name, (g @ theta.detach().flatten()).double())
+        if self.contents.signs:
+            _add_to(self.agreement, name, g.sign().sum(0).abs().sum(dtype=torch.float64))
+
+    def gram(self, names: set[str] | None = None) -> Tensor:
+        """Return K over the named parameters, or over all, on the CPU."""
+        grams = []
+        for name, gram in self.grams.items():
+            if names is None or name in names:
+                grams.append(gram)
+        if not grams:
             raise Unscorable("disconnected", "no parameter receives a gradient")
-        return torch.stack(chosen).sum(0).cpu()
+        return torch.stack(grams).sum(0).cpu()
 
     def trace(self) -> float:
-        """sum_i ||g_i||^2 over all parameters."""
-        if self.wanted.gram:
+        """Return sum_i ||g_i||^2 over all parameters."""
+        if self.contents.gram:
             return float(self.gram().trace())
         return float(torch.stack(list(self.norms.values())).sum())
 
 
-def _sum(into: dict[str, Tensor], name: str, value: Tensor) -> None:
-    into[name] = into[name] + value if name in into else value
+def _add_to(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
+    sums[name] = sums[name] + value if name in sums else value
 
 
-def kernel(
+def compute_kernel(
     graph: Graph,
     columns: Tensor,
     parameters: Mapping[str, nn.Parameter],
     *,
-    uses: Callable[[], "Uses"],
+    find_sample_axes: Callable[[], "SampleAxes"],
     reading: Reading = "cross",
-    wanted: Wanted = Wanted(),  # noqa: B008 - frozen
+    contents: KernelContents = KernelContents(),  # noqa: B008 - frozen
 ) -> Kernel:
-    """The kernel over `parameters` of scalars of a graph's outputs, summed over their columns: (samples, columns)."""
+    """Compute the kernel of scalars of a graph's outputs.
+
+    Args:
+        graph: The forward pass.
+        columns: The scalars, (samples, columns). Kernels of several columns are summed.
+        parameters: What to differentiate by.
+        find_sample_axes: Called if the axes of samples must be known.
+        reading: See the docstring of this module.
+        contents: What to compute.
+    """
     fixed = reading == "fixed"
     if reading != "exact":
         try:
-            return _Layers(parameters, wanted).run(graph, columns, uses().sample_first, fixed)
-        except Unscorable as unknown_use:
-            if unknown_use.kind != "unsupported" or (reading == "cross" and uses().coupled):
+            kernel_pass = _KernelPass(parameters, contents)
+            return kernel_pass.run(graph, columns, find_sample_axes().sample_first, fixed)
+        except Unscorable as error:
+            if error.kind != "unsupported":
                 raise
-    return _one_by_one(graph, columns, parameters, wanted, fixed)
+            # One backward pass per sample is the same only if no batch norm couples the samples, or
+            # if its statistics are constants.
+            if reading == "cross" and find_sample_axes().coupled:
+                raise
+    return _compute_sample_by_sample(graph, columns, parameters, contents, fixed)
 
 
-def _one_by_one(
-    graph: Graph, columns: Tensor, parameters: Mapping[str, nn.Parameter], wanted: Wanted, fixed: bool
+def _compute_sample_by_sample(
+    graph: Graph,
+    columns: Tensor,
+    parameters: Mapping[str, nn.Parameter],
+    contents: KernelContents,
+    fixed: bool,
 ) -> Kernel:
-    """One backward a sample: slower, for any function."""
-    made, values = Kernel(wanted), list(parameters.values())
+    """Run one backward pass per sample: slower, but for any function."""
+    kernel = Kernel(contents)
+    tensors = list(parameters.values())
     for column in columns.mT:
-        rows = [graph.gradients(scalar, values, fixed=fixed) for scalar in column]
-        if all(g is None for row in rows for g in row):
+        rows = [graph.gradients(scalar, tensors, fixed=fixed) for scalar in column]
+        if all(gradient is None for row in rows for gradient in row):
             raise Unscorable("disconnected", "the output does not depend on any parameter")
-        for name, theta, *grads in zip(parameters, values, *rows, strict=True):
-            made.add(name, theta, torch.stack(filled(grads, [theta] * len(grads))))
-    return made
+        for name, theta, *gradients in zip(parameters, tensors, *rows, strict=True):
+            g = torch.stack(fill_gradients(gradients, [theta] * len(gradients)))
+            kernel.add(name, theta, g)
+    return kernel
 
 
-class Uses(Tracking):
-    """What a network does to a few samples: which uses of parameters that rules know have samples on the first axis."""
+class SampleAxes(ParameterTracker):
+    """Records which uses of parameters return a tensor with samples on the first axis.
+
+    Attributes:
+        samples: Number of samples of the run.
+        sample_first: One entry per use that has a rule, in call order.
+        coupled: Whether the network has a batch norm.
+    """
 
     def __init__(self, parameters: Mapping[str, Tensor], samples: int) -> None:
         super().__init__(parameters)
         self.samples = samples
         self.sample_first: list[bool] = []
-        self.coupled = False  # whether batch norm was met
+        self.coupled = False
 
     @classmethod
-    def of(cls, network: Network, inputs: Tensor, parameters: Mapping[str, Tensor]) -> "Uses":
-        """On another number of samples than there are: an axis that is as long by chance keeps its length."""
-        few = 2 if len(inputs) != 2 else 3
-        uses = cls(parameters, few)
-        with torch.enable_grad(), torch.random.fork_rng(), uses:
-            network(inputs[torch.arange(few, device=inputs.device) % len(inputs)])
-        return uses
+    def find(
+        cls,
+        network: Network,
+        inputs: Tensor,
+        parameters: Mapping[str, Tensor],
+    ) -> "SampleAxes":
+        """Run the network on another number of samples than the batch has.
 
-    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        An axis that only happens to be as long as the batch then keeps its length.
+        """
+        few = 2 if len(inputs) != 2 else 3
+        axes = cls(parameters, few)
+        rows = torch.arange(few, device=inputs.device) % len(inputs)
+        with torch.enable_grad(), torch.random.fork_rng(), axes:
+            network(inputs[rows])
+        return axes
+
+    def call(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
-        self.coupled |= func is F.batch_norm
-        ours = any(id(x) in self.names for x in tensors((*args, *kwargs.values())))
-        if func in SAMPLE_RULES and ours and differentiable(out):
-            self.sample_first.append(out.ndim > 0 and len(out) == self.samples)
+        if func is F.batch_norm:
+            self.coupled = True
+        if func in SAMPLE_RULES and is_differentiable(out):
+            tensors = collect_tensors((*args, *kwargs.values()))
+            if any(id(x) in self.names for x in tensors):
+                self.sample_first.append(out.ndim > 0 and len(out) == self.samples)
         return out
 
 
-class _Layers:
-    """Turns the gradients of what layers said into per-sample gradients, as they come by."""
+class _KernelPass:
+    """Turns the gradients of the outputs of layers into per-sample gradients of parameters."""
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], wanted: Wanted) -> None:
-        self.made = Kernel(wanted)
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        contents: KernelContents,
+    ) -> None:
+        self._kernel = Kernel(contents)
         self._parameters = parameters
-        self._uses: dict[str, int] = {}
-        self._waiting: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
+        self._use_counts: dict[str, int] = {}
+        # Gradients of parameters with several uses, by name and first row, until all are summed.
+        self._partial_sums: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
 
-    def run(self, graph: Graph, columns: Tensor, sample_first: list[bool], fixed: bool) -> Kernel:
-        self._check(graph.calls, sample_first)
+    def run(
+        self,
+        graph: Graph,
+        columns: Tensor,
+        sample_first: list[bool],
+        fixed: bool,
+    ) -> Kernel:
+        self._count_uses(graph.uses, sample_first)
         for column in columns.mT:
-            graph.gradients(column.sum(), graph.ends, fixed=fixed, hear=self._arrive)
-            for (name, _), (theta, g) in self._waiting.items():
-                self.made.add(name, theta, g)
-            self._waiting.clear()
-        if not (self.made.grams or self.made.norms):
+            graph.gradients(
+                column.sum(),
+                graph.start_edges,
+                fixed=fixed,
+                on_gradient=self._add_use,
+            )
+            for (name, _), (theta, g) in self._partial_sums.items():
+                self._kernel.add(name, theta, g)
+            self._partial_sums.clear()
+        if not (self._kernel.grams or self._kernel.norms):
             raise Unscorable("disconnected", "the output does not depend on any parameter")
-        return self.made
+        return self._kernel
 
-    def _check(self, calls: Sequence[Call], sample_first: list[bool]) -> None:
-        """Count the uses of each parameter; each must have a rule."""
-        first = iter(sample_first)
-        for call in calls:
-            known = call.func in SAMPLE_RULES
-            first_axis = known and next(first, False)
-            wanted = [name for name, _ in call.used.values() if self._wants(name)]
-            if wanted and not known:
-                called = torch.overrides.resolve_name(call.func) or repr(call.func)
-                raise Unscorable("unsupported", f"no per-sample gradient of a parameter used by {called}")
-            if wanted and not first_axis:
-                raise Unscorable("unsupported", "no per-sample gradient where samples are not on the first axis")
-            for name in wanted:
-                self._uses[name] = self._uses.get(name, 0) + 1
+    def _count_uses(self, uses: Sequence[ParameterUse], sample_first: list[bool]) -> None:
+        """Count the uses of each parameter; raise if one has no rule."""
+        axes = iter(sample_first)
+        for use in uses:
+            has_rule = use.func in SAMPLE_RULES
+            is_sample_first = has_rule and next(axes, False)
+            names = []
+            for name, _ in use.constants.values():
+                if self._is_requested(name):
+                    names.append(name)
+            if names and not has_rule:
+                function = torch.overrides.resolve_name(use.func) or repr(use.func)
+                detail = f"no per-sample gradient of a parameter used by {function}"
+                raise Unscorable("unsupported", detail)
+            if names and not is_sample_first:
+                detail = "no per-sample gradient where samples are not on the first axis"
+                raise Unscorable("unsupported", detail)
+            for name in names:
+                self._use_counts[name] = self._use_counts.get(name, 0) + 1
 
-    def _wants(self, name: str) -> bool:
-        return whole(name) in self._parameters
+    def _is_requested(self, name: str) -> bool:
+        return strip_piece(name) in self._parameters
 
-    def _arrive(self, call: Call, grad: Tensor) -> None:
-        """Hand on the per-sample gradients that a rule makes of the gradient of what a call returned."""
-        wanted = {key: (name, theta) for key, (name, theta) in call.used.items() if self._wants(name)}
-        if not wanted:
+    def _add_use(self, use: ParameterUse, grad: Tensor) -> None:
+        """Compute per-sample gradients from the gradient of the result of a use."""
+        requested = {}
+        for key, (name, theta) in use.constants.items():
+            if self._is_requested(name):
+                requested[key] = (name, theta)
+        if not requested:
             return
-        if call.overwritten:
-            raise Unscorable("unsupported", "no per-sample gradient of a layer whose input is overwritten later")
+        if use.overwritten:
+            detail = "no per-sample gradient of a layer whose input is overwritten later"
+            raise Unscorable("unsupported", detail)
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            for constant, rows, g in SAMPLE_RULES[call.func](*call.args, **call.kwargs)(grad):
-                if id(constant) in wanted:
-                    if g is None:
-                        raise Unscorable("unsupported", "no per-sample gradient of a parameter shaped like a batch")
-                    name, theta = wanted[id(constant)]
-                    self._collect(name, rows, theta[rows] if theta.ndim else theta, g)
+            compute_gradients = SAMPLE_RULES[use.func](*use.args, **use.kwargs)
+            for constant, rows, g in compute_gradients(grad):
+                if id(constant) not in requested:
+                    continue
+                if g is None:
+                    detail = "no per-sample gradient of a parameter shaped like a batch"
+                    raise Unscorable("unsupported", detail)
+                name, theta = requested[id(constant)]
+                if theta.ndim:
+                    theta = theta[rows]
+                self._add_piece(name, rows, theta, g)
 
-    def _collect(self, name: str, rows: slice, theta: Tensor, g: Tensor) -> None:
-        if self._uses[name] == 1:
-            self.made.add(name, theta, g)
-        else:
-            key = name, rows.start or 0
-            self._waiting[key] = theta, g if key not in self._waiting else self._waiting[key][1] + g
+    def _add_piece(self, name: str, rows: slice, theta: Tensor, g: Tensor) -> None:
+        if self._use_counts[name] == 1:
+            self._kernel.add(name, theta, g)
+            return
+        key = (name, rows.start or 0)
+        if key in self._partial_sums:
+            g = self._partial_sums[key][1] + g
+        self._partial_sums[key] = (theta, g)

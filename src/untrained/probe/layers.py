@@ -1,10 +1,10 @@
-"""What a network is made of, read off its modules and its graph without training anything.
+"""Weights and depth of a network, read from its modules and its autograd graph.
 
-`weights` are the matrices that pruning metrics sum over: of convolutions, linear layers and attention projections.
-`depth` is the longest chain of them from input to output.
+Layer weights are the matrices that pruning metrics sum over: those of convolutions, linear layers
+and attention projections. The depth is the longest chain of them from input to output.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,89 +19,144 @@ LAYERS = (_ConvNd, nn.Linear, nn.Bilinear)
 RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 
-def weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Weights of convolutions, linear layers and attention projections by name, each once, trainable or not."""
-    names = {id(p): name for name, p in reversed(list(model.named_parameters()))}
-    found = [p for module in model.modules() for p in _matrices(module)]
-    if not found:
+def find_layer_weights(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the weights of convolutions, linear layers and attention projections by name.
+
+    Each is returned once, whether it is trainable or not.
+    """
+    # A shared parameter has several names: the first one is kept.
+    names: dict[int, str] = {}
+    for name, parameter in model.named_parameters():
+        names.setdefault(id(parameter), name)
+    weights = {}
+    for module in model.modules():
+        for weight in _module_weights(module):
+            weights[names[id(weight)]] = weight
+    if not weights:
         raise Unscorable("unsupported", "the network has no convolution and no linear layer")
-    return {names[id(p)]: p for p in found}
+    return weights
 
 
-def _matrices(module: nn.Module) -> Iterator[nn.Parameter]:
+def _module_weights(module: nn.Module) -> list[nn.Parameter]:
     if isinstance(module, LAYERS):
         weight = module._parameters.get("weight")
         if weight is None:
-            raise Unscorable("unsupported", "the weight of a layer is made of other parameters, as by weight norm")
-        yield weight
-    elif isinstance(module, nn.MultiheadAttention):
-        packed = (module.in_proj_weight, module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        yield from (p for p in packed if p is not None)
-    elif isinstance(module, RECURRENT):
-        # Left out in silence, they would make the score of a recurrent network the score of its last layer
-        raise Unscorable("unsupported", f"the weights of {type(module).__name__} are no layer of this proxy")
+            detail = "the weight of a layer is computed from other parameters, as by weight norm"
+            raise Unscorable("unsupported", detail)
+        return [weight]
+    if isinstance(module, nn.MultiheadAttention):
+        projections = (
+            module.in_proj_weight,
+            module.q_proj_weight,
+            module.k_proj_weight,
+            module.v_proj_weight,
+        )
+        return [weight for weight in projections if weight is not None]
+    if isinstance(module, RECURRENT):
+        # Without them, the score of a recurrent network would be the score of its last layer.
+        kind = type(module).__name__
+        raise Unscorable("unsupported", f"the weights of {kind} are no layer of this proxy")
+    return []
 
 
-def layer_parameters(model: nn.Module) -> set[str]:
-    """Names of the weights above and of the biases beside them."""
-    found = set(weights(model))
+def find_layer_parameters(model: nn.Module) -> set[str]:
+    """Return the names of the layer weights and of the biases beside them."""
+    names = set(find_layer_weights(model))
     for prefix, module in model.named_modules():
         if isinstance(module, (*LAYERS, nn.MultiheadAttention)):
-            found |= {f"{prefix}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False)}
-    return found
+            for name, _ in module.named_parameters(recurse=False):
+                names.add(_join_names(prefix, name))
+    return names
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of trainable parameters.
+    """Return the number of trainable parameters.
 
     Raises:
-        Unscorable: A quantised layer keeps its weights where torch does not list them.
+        Unscorable: If a layer is quantised: torch does not list its weights.
     """
     for module in model.modules():
         if any(isinstance(value, torch.ScriptObject) for value in vars(module).values()):
-            raise Unscorable("unsupported", f"the weights of a quantised {type(module).__name__} cannot be counted")
+            kind = type(module).__name__
+            detail = f"the weights of a quantised {kind} cannot be counted"
+            raise Unscorable("unsupported", detail)
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def substitutes(model: nn.Module, make: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-    """Other tensors in the place of parameters and buffers, for `functional_call(..., tie_weights=False)`.
+def _join_names(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}".lstrip(".")
 
-    Every place once: torch, tying by itself, does not find its way back from a module that is registered twice.
+
+def substitute_tensors(
+    model: nn.Module,
+    replace: Callable[[Tensor], Tensor],
+) -> dict[str, Tensor]:
+    """Compute replacements for all parameters and buffers.
+
+    The result is for `functional_call(..., tie_weights=False)`. It contains every place of a shared
+    tensor, because torch's own tying does not restore a module that is registered twice.
     """
-    made: dict[int, Tensor] = {}
-    found: dict[str, Tensor] = {}
+    replacements: dict[int, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for prefix, module in model.named_modules():
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            if tensor is not None:
-                if id(tensor) not in made:
-                    made[id(tensor)] = make(tensor)
-                found[f"{prefix}.{name}".lstrip(".")] = made[id(tensor)]
-    return found
+            if tensor is None:
+                continue
+            if id(tensor) not in replacements:
+                replacements[id(tensor)] = replace(tensor)
+            by_name[_join_names(prefix, name)] = replacements[id(tensor)]
+    return by_name
 
 
-def depth(model: nn.Module, inputs: Tensor, logits: Callable[[Any], Tensor]) -> int:
-    """The largest number of weight matrices on a path of the graph behind the output, frozen ones included."""
-    leaves = substitutes(model, lambda t: t.detach().requires_grad_() if isinstance(t, nn.Parameter) else t)
-    by_id = {id(p): leaves[name] for name, p in model.named_parameters()}
-    matrices = {id(by_id[id(p)]) for module in model.modules() for p in _matrices(module)}
-    output = logits(functional_call(model, leaves, (inputs,), tie_weights=False))
+def measure_depth(
+    model: nn.Module,
+    inputs: Tensor,
+    read_logits: Callable[[Any], Tensor],
+) -> int:
+    """Return the largest number of weight matrices on a path from input to output.
+
+    Frozen weights count too: the network is run with copies that require gradients.
+    """
+
+    def make_leaf(tensor: Tensor) -> Tensor:
+        if isinstance(tensor, nn.Parameter):
+            return tensor.detach().requires_grad_()
+        return tensor
+
+    leaves = substitute_tensors(model, make_leaf)
+    leaf_of = {id(parameter): leaves[name] for name, parameter in model.named_parameters()}
+    matrices = set()
+    for module in model.modules():
+        for weight in _module_weights(module):
+            matrices.add(id(leaf_of[id(weight)]))
+    output = read_logits(functional_call(model, leaves, (inputs,), tie_weights=False))
+    if output.grad_fn is None:
+        return 0
+    return _longest_path(output.grad_fn, matrices)
+
+
+def _longest_path(end: Node, matrices: set[int]) -> int:
+    """Count the matrices on the longest path to `end`, visiting every node after its inputs."""
     longest: dict[Node, int] = {}
-    todo = [output.grad_fn] if output.grad_fn is not None else []
-    while todo:
-        node = todo[-1]
-        behind = [following for following, _ in node.next_functions if following is not None]
-        missing = [following for following in behind if following not in longest]
+    stack = [end]
+    while stack:
+        node = stack[-1]
+        inputs = [source for source, _ in node.next_functions if source is not None]
+        missing = [source for source in inputs if source not in longest]
         if missing:
-            todo.extend(missing)
-        else:
-            todo.pop()
-            entering = not _carries(node, matrices) and any(_carries(b, matrices) for b in behind)
-            longest[node] = max((longest[b] for b in behind), default=0) + entering
-    return longest[output.grad_fn] if output.grad_fn is not None else 0
+            stack.extend(missing)
+            continue
+        stack.pop()
+        # The node that multiplies by a matrix counts, not the nodes that transpose the matrix.
+        multiplies = not _is_matrix(node, matrices) and any(
+            _is_matrix(source, matrices) for source in inputs
+        )
+        longest[node] = max((longest[source] for source in inputs), default=0) + multiplies
+    return longest[end]
 
 
-def _carries(node: Node, matrices: set[int]) -> bool:
-    """Whether a weight matrix comes through here alone: as it is, transposed, or a part of it."""
+def _is_matrix(node: Node, matrices: set[int]) -> bool:
+    """Whether the node is a weight matrix: as it is, transposed, or a part of it."""
     while len(node.next_functions) == 1 and node.next_functions[0][0] is not None:
         node = node.next_functions[0][0]
     return id(getattr(node, "variable", None)) in matrices

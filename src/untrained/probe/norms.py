@@ -2,8 +2,8 @@
 
     y = w n + b,   n = s (x - m),   m, 1/s^2 = mean, variance + eps of a channel over its N entries
 
-One forward pass serves two readings: a backward pass goes through m and s, or takes them as constants. And the second
-derivative takes a few passes over memory where torch's takes thirty.
+One forward pass serves two kinds of backward passes: through m and s, or with m and s as constants.
+The second derivative takes a few passes over memory; torch's own takes thirty.
 """
 
 from dataclasses import dataclass
@@ -13,65 +13,122 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from untrained.probe.guard import norm_call, on_batch
+from untrained.probe.guard import batch_statistics_arguments, parse_batch_norm
 
-_backward = torch.ops.aten.native_batch_norm_backward
+_native_backward = torch.ops.aten.native_batch_norm_backward
 
 
 @dataclass(eq=False)
-class Statistics:
-    """What a backward pass takes them for."""
+class NormStatistics:
+    """Whether the next backward pass treats the statistics of the batch as constants."""
 
     fixed: bool = False
 
 
-def batch_norm(statistics: Statistics, *args: Any, **kwargs: Any) -> tuple[Tensor, tuple[Any, ...]]:
-    """Of the arguments of `F.batch_norm`, what it returns, and the arguments by which it would return the same in
-    evaluation mode: with the statistics that were found."""
-    x, _, _, weight, bias, *_, eps = on_batch(norm_call(*args, **kwargs))
-    out, m, s = _BatchNorm.apply(x, weight, bias, eps, statistics)  # type: ignore[no-untyped-call]
-    return out, (x, m, _variance(s, eps), weight, bias, False, 0.0, eps)
+def apply_batch_norm(
+    statistics: NormStatistics,
+    *args: Any,
+    **kwargs: Any,
+) -> tuple[Tensor, tuple[Any, ...]]:
+    """Apply batch norm on the statistics of the batch.
+
+    Args:
+        statistics: Read by the backward pass.
+        *args: Arguments of `F.batch_norm`.
+        **kwargs: Arguments of `F.batch_norm`.
+
+    Returns:
+        The result, and arguments with which `F.batch_norm` returns the same in evaluation mode: they
+        contain the statistics of the batch.
+    """
+    call = parse_batch_norm(*args, **kwargs)
+    batch_statistics_arguments(call)  # raises if there are too few values
+    x, weight, bias, eps = call
+    out, m, s = _BatchNorm.apply(  # type: ignore[no-untyped-call]
+        x,
+        weight,
+        bias,
+        eps,
+        statistics,
+    )
+    return out, (x, m, _compute_variance(s, eps), weight, bias, False, 0.0, eps)
 
 
-def _variance(s: Tensor, eps: float) -> Tensor:
+def _compute_variance(s: Tensor, eps: float) -> Tensor:
     return s.square().reciprocal() - eps
 
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, statistics: Statistics
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+        statistics: NormStatistics,
     ) -> tuple[Tensor, Tensor, Tensor]:
         out, m, s = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
         ctx.save_for_backward(x, weight, m, s)
         ctx.mark_non_differentiable(m, s)
-        ctx.eps, ctx.statistics = eps, statistics
+        ctx.eps = eps
+        ctx.statistics = statistics
         return out, m, s
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, m, s = ctx.saved_tensors
         if ctx.statistics.fixed:
-            made = _backward(g, x, weight, m, _variance(s, ctx.eps), None, None, False, ctx.eps, [True] * 3)
+            # Evaluation mode: mean and variance are constants.
+            variance = _compute_variance(s, ctx.eps)
+            gradients = _native_backward(
+                g,
+                x,
+                weight,
+                m,
+                variance,
+                None,
+                None,
+                False,
+                ctx.eps,
+                [True] * 3,
+            )
         else:
-            made = _Gradient.apply(g, x, weight, m, s, ctx.eps)  # type: ignore[no-untyped-call]
-        return *(a if wanted else None for a, wanted in zip(made, ctx.needs_input_grad, strict=False)), None, None
+            gradients = _BatchNormBackward.apply(  # type: ignore[no-untyped-call]
+                g,
+                x,
+                weight,
+                m,
+                s,
+                ctx.eps,
+            )
+        results: list[Tensor | None] = []
+        for gradient, needed in zip(gradients, ctx.needs_input_grad, strict=False):
+            results.append(gradient if needed else None)
+        # eps and statistics have no gradient.
+        return *results, None, None
 
 
-class _Gradient(torch.autograd.Function):
-    """The backward pass, to be differentiated along a direction v of its first result, dx.
+class _BatchNormBackward(torch.autograd.Function):
+    """The backward pass, which can be differentiated along a direction v of its first result, dx.
 
         dx = w s P(g),   P(a) = a - mean(a) - n mean(a n),   dw = sum g n,   db = sum g
 
-    P is symmetric, so the derivative by g is w s P(v), the same pass again; call it dv. That by x, through m and s, is
-    - (s / N) (dv sum(g n) + dx sum(v n) + n sum(g dv)).
+    P is symmetric, so the derivative by g is w s P(v), the same pass again, called dv below. The
+    derivative by x, through m and s, is - (s / N) (dv sum(g n) + dx sum(v n) + n sum(g dv)).
     """
 
     @staticmethod
     def forward(
-        ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None, m: Tensor, s: Tensor, eps: float
+        ctx: Any,
+        g: Tensor,
+        x: Tensor,
+        weight: Tensor | None,
+        m: Tensor,
+        s: Tensor,
+        eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        dx, dw, db = _backward(g, x, weight, None, None, m, s, True, eps, [True] * 3)
+        dx, dw, db = _native_backward(g, x, weight, None, None, m, s, True, eps, [True] * 3)
         ctx.save_for_backward(g, x, weight, m, s, dx, dw)
         ctx.eps = eps
         return dx, dw, db
@@ -79,13 +136,18 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, v: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        """Neither dw and db nor the weight are followed: whoever wants H W of layers needs none of them."""
+        # Derivatives of dw and db, and by the weight, are left out: the Hessian times the weights of
+        # layers needs none of them.
         g, x, weight, m, s, dx, dw = ctx.saved_tensors
-        dv, vn, _ = _backward(v, x, weight, None, None, m, s, True, ctx.eps, [True] * 3)
-        across = [axis for axis in range(x.ndim) if axis != 1]
-        shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+        dv, vn, _ = _native_backward(v, x, weight, None, None, m, s, True, ctx.eps, [True] * 3)
+        other_axes = [axis for axis in range(x.ndim) if axis != 1]
+        shape = [1] * x.ndim
+        shape[1] = -1
         scale = -s * x.shape[1] / x.numel()
-        a, b, c = (scale * dw, scale * vn, scale * s * (g * dv).sum(across))
+        a = scale * dw
+        b = scale * vn
+        c = scale * s * (g * dv).sum(other_axes)
         by_x = dv * a.view(shape)
-        by_x.addcmul_(dx, b.view(shape)).addcmul_(x - m.view(shape), c.view(shape))
+        by_x.addcmul_(dx, b.view(shape))
+        by_x.addcmul_(x - m.view(shape), c.view(shape))
         return dv, by_x, None, None, None, None

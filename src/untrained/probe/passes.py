@@ -1,9 +1,9 @@
-"""What forward passes show: outputs, features, what norms divide by. Each is taken once and only if asked for.
+"""The part of the Probe that needs no derivatives: outputs, features, variances of norms.
 
-The part of the Probe that needs no derivatives; see `probe.py`.
+Each measurement is taken when it is first read, and only once. See `probe.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
@@ -11,119 +11,195 @@ import torch
 from torch import Tensor, nn
 
 from untrained.errors import Unscorable
-from untrained.probe.features import Capture, Feature, inverse_conditions
-from untrained.probe.guard import NormVariance, watching
+from untrained.probe.features import Feature, FeatureCapture, inverse_conditions
+from untrained.probe.guard import NormVariance, scoring_mode
 from untrained.rng import seed_for, torch_generator
 from untrained.types import Batch
 
 
-class Passes:
-    """One network run on one batch."""
+class ForwardProbe:
+    """Measurements of one network on one batch by forward passes.
+
+    Attributes:
+        model: The network.
+        batch: The samples.
+        seed: Seed of every random choice.
+    """
 
     model: nn.Module
     batch: Batch
     seed: int
-    _ratios: dict[int, float]  # condition numbers, by the identity of features
-    _seen: Tensor | None  # outputs of the last pass over the whole batch, whatever it was for
+    _conditions: dict[int, float]  # sigma_min / sigma_max by id of a feature
+    _last_outputs: Tensor | None  # of the last pass over the whole batch, for whatever purpose
 
     def generator(self, purpose: str) -> torch.Generator:
-        """Randomness for one purpose; the same however often and in whatever order measurements are taken."""
+        """Return a random generator that depends on the seed and the purpose alone.
+
+        Args:
+            purpose: What the numbers are for. The same purpose gives the same numbers, in any order
+                of measurements.
+        """
         return torch_generator("probe", self.seed, purpose)
 
-    def watching(self) -> AbstractContextManager[object]:
-        """Inside, the model may be run as scoring does; after it nothing has changed."""
-        return watching(self.model, seed_for("forward", self.seed))
+    def scoring_mode(self) -> AbstractContextManager[object]:
+        """Return a context in which the model can be run; afterwards nothing has changed."""
+        return scoring_mode(self.model, seed_for("forward", self.seed))
 
-    def _network(self, inputs: Tensor) -> Tensor:
-        out = logits(self.model(inputs))
-        if len(inputs) == len(self.batch) and type(out) is Tensor:
-            self._seen = out.detach()
-        return out
+    def run_network(self, inputs: Tensor) -> Tensor:
+        """Run the model, inside `scoring_mode`, and return its logits."""
+        outputs = read_logits(self.model(inputs))
+        if len(inputs) == len(self.batch) and type(outputs) is Tensor:
+            self._last_outputs = outputs.detach()
+        return outputs
 
-    def tell(self, outputs: Tensor, features: tuple[Feature, ...], seen: Tensor) -> None:
-        """What somebody else has found out by running this very network on this very batch (`population.py`); the
-        outputs once more on the CPU, where asking about them makes no GPU wait."""
+    def set_forward_results(
+        self,
+        outputs: Tensor,
+        features: tuple[Feature, ...],
+        outputs_on_cpu: Tensor,
+    ) -> None:
+        """Store results of this network on this batch that were computed elsewhere (`batched/`).
+
+        Args:
+            outputs: The outputs.
+            features: The features.
+            outputs_on_cpu: The outputs on the CPU, where reading them does not synchronise a GPU.
+        """
         self.__dict__.update(outputs=outputs, features=features)
-        self._seen = seen
+        self._last_outputs = outputs_on_cpu
 
-    def _inputs(self) -> Tensor:
-        """A copy of the inputs: a network whose first function works in place writes into what it is shown."""
+    def copy_inputs(self) -> Tensor:
+        """Return a copy of the inputs: a first function that works in place writes into its input."""
         return self.batch.inputs.clone()
 
     @cached_property
     def outputs(self) -> Tensor:
-        """What the network answers to the batch, (samples, outputs)."""
-        with torch.no_grad(), self.watching():
-            return self._network(self._inputs())
+        """Outputs of the network, (samples, outputs)."""
+        with torch.no_grad(), self.scoring_mode():
+            return self.run_network(self.copy_inputs())
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
-        """Outputs of all modules, in call order, each distinct tensor once."""
-        capture = self._capture(keep_copies=False)
+        """Outputs of all modules in call order, each distinct tensor once."""
+        capture = self._capture_features(keep_copies=False)
         if capture.overwritten:
-            capture = self._capture(keep_copies=True)
+            capture = self._capture_features(keep_copies=True)
         return capture.features
 
-    def _capture(self, keep_copies: bool, heard: list[NormVariance] | None = None) -> Capture:
-        capture = Capture(keep_copies)
-        with torch.no_grad(), watching(self.model, seed_for("forward", self.seed), heard), capture.on(self.model):
-            self.__dict__["outputs"] = self._network(self._inputs())
+    def _capture_features(
+        self,
+        keep_copies: bool,
+        variances: list[NormVariance] | None = None,
+    ) -> FeatureCapture:
+        capture = FeatureCapture(keep_copies)
+        seed = seed_for("forward", self.seed)
+        with (
+            torch.no_grad(),
+            scoring_mode(self.model, seed, variances),
+            capture.hook(self.model),
+        ):
+            self.__dict__["outputs"] = self.run_network(self.copy_inputs())
         return capture
 
     @cached_property
     def last_map(self) -> Tensor:
-        """The last feature with more than one position: what is pooled and classified. Of an MLP, the last hidden."""
-        maps = [f.tensor for f in self.features if f.tensor.ndim > 2 and f.tensor[0, 0].numel() > 1]
-        if maps:
-            return maps[-1]
-        hidden = [f.tensor for f in self.features if f.tensor is not self.outputs]
-        return hidden[-1] if hidden else self.outputs
+        """The last feature with more than one position, which is pooled and classified.
+
+        For an MLP, the last hidden features.
+        """
+        maps = []
+        hidden = []
+        for feature in self.features:
+            tensor = feature.tensor
+            if tensor.ndim > 2 and tensor[0, 0].numel() > 1:
+                maps.append(tensor)
+            if tensor is not self.outputs:
+                hidden.append(tensor)
+        candidates = maps or hidden or [self.outputs]
+        return candidates[-1]
 
     @cached_property
     def norm_variances(self) -> tuple[NormVariance, ...]:
-        """What each batch norm divides by, in call order. Features are met on the way."""
-        heard: list[NormVariance] = []
-        capture = self._capture(False, heard)
+        """What each batch norm divides by, in call order."""
+        variances: list[NormVariance] = []
+        capture = self._capture_features(False, variances)
+        # The same pass also provides the features.
         if not capture.overwritten:
             self.__dict__.setdefault("features", capture.features)
-        return tuple(heard)
+        return tuple(variances)
 
     def inverse_conditions(self, features: Sequence[Feature]) -> Tensor:
-        """sigma_min / sigma_max of some of `features`, float64 on the CPU."""
-        missing = [feature for feature in features if id(feature) not in self._ratios]
-        self._ratios.update(zip(map(id, missing), inverse_conditions(missing).tolist(), strict=True))
-        return torch.tensor([self._ratios[id(feature)] for feature in features], dtype=torch.float64)
+        """Return sigma_min / sigma_max of feature matrices.
 
-    def _tells_apart(self, outputs: Tensor | None = None) -> bool:
-        """Whether two samples were seen to have different outputs."""
-        outputs = self._seen if outputs is None else outputs
-        return outputs is not None and len(outputs) > 1 and bool((outputs != outputs[:1]).any())
+        Args:
+            features: Some of `self.features`.
+
+        Returns:
+            One ratio per feature, float64 on the CPU.
+
+        Raises:
+            Unscorable: If a feature is not finite.
+        """
+        missing = [feature for feature in features if id(feature) not in self._conditions]
+        conditions = inverse_conditions(missing).tolist()
+        for feature, condition in zip(missing, conditions, strict=True):
+            self._conditions[id(feature)] = condition
+        ratios = [self._conditions[id(feature)] for feature in features]
+        return torch.tensor(ratios, dtype=torch.float64)
+
+    def has_condition(self, feature: Feature) -> bool:
+        """Whether the condition of a feature has been computed."""
+        return id(feature) in self._conditions
+
+    def set_conditions(self, conditions: Mapping[int, float]) -> None:
+        """Store conditions that were computed elsewhere (`batched/`), by id of the feature."""
+        self._conditions.update(conditions)
 
     @property
     def num_outputs(self) -> int:
-        """How many outputs a sample has."""
-        seen = self.outputs if self._seen is None else self._seen
-        return seen[0].numel()
+        """Number of outputs of a sample."""
+        outputs = self.outputs if self._last_outputs is None else self._last_outputs
+        return outputs[0].numel()
 
     @cached_property
-    def _elsewhere(self) -> Tensor:
-        """Answers to the first sample and to another one, for a batch that holds no two different samples."""
+    def _outputs_of_different_inputs(self) -> Tensor:
+        """Outputs of the first sample and of another input.
+
+        They are needed if a batch does not contain two different samples.
+        """
         first = self.batch.inputs[:1]
-        draw = torch.randn(first.shape, generator=self.generator("elsewhere"))
-        other = draw.to(first) if first.is_floating_point() else first.flip(-1)
-        with torch.no_grad(), self.watching():
-            return self._network(torch.cat([first, other]))
+        noise = torch.randn(first.shape, generator=self.generator("elsewhere"))
+        other = noise.to(first) if first.is_floating_point() else first.flip(-1)
+        with torch.no_grad(), self.scoring_mode():
+            return self.run_network(torch.cat([first, other]))
 
 
-def logits(output: object) -> Tensor:
-    """The tensor a model means by its output: itself, the last of (features, logits), or the `logits` of a record."""
-    found = _find_logits(output)
-    if found is None:
+def have_different_rows(outputs: Tensor | None) -> bool:
+    """Whether two samples have different outputs; False if there are none."""
+    if outputs is None or len(outputs) < 2:
+        return False
+    return bool((outputs != outputs[:1]).any())
+
+
+def read_logits(output: object) -> Tensor:
+    """Return the logits in the output of a model.
+
+    Args:
+        output: A tensor, a sequence that ends with the logits as (features, logits), or a dictionary
+            or object with an entry `logits`.
+
+    Raises:
+        Unscorable: If the output is anything else, or complex.
+    """
+    logits = _find_logits(output)
+    if logits is None:
         kind = type(output).__name__
-        raise Unscorable("unsupported", f"the model returns {kind}, from which no logits can be read")
-    if found.is_complex():
-        raise Unscorable("unsupported", "the model returns complex numbers; let it return real ones, such as .abs()")
-    return found
+        detail = f"the model returns {kind}, from which no logits can be read"
+        raise Unscorable("unsupported", detail)
+    if logits.is_complex():
+        detail = "the model returns complex numbers; let it return real ones, such as .abs()"
+        raise Unscorable("unsupported", detail)
+    return logits
 
 
 def _find_logits(output: object) -> Tensor | None:
@@ -131,8 +207,9 @@ def _find_logits(output: object) -> Tensor | None:
         return output
     if isinstance(output, list | tuple) and output and isinstance(output[-1], Tensor):
         return output[-1]
-    for source in (output, vars(output) if hasattr(output, "__dict__") else None):
-        if isinstance(source, dict) and isinstance(source.get("logits"), Tensor):
-            logits: Tensor = source["logits"]
-            return logits
+    for entries in (output, getattr(output, "__dict__", None)):
+        if isinstance(entries, dict):
+            logits = entries.get("logits")
+            if isinstance(logits, Tensor):
+                return logits
     return None

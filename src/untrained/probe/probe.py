@@ -1,7 +1,8 @@
-"""The Probe: one network looking at one batch. Every measurement a proxy may read, taken once and only if asked for.
+"""The Probe: one network on one batch.
 
-The only room with hooks and autograd transforms. Whatever is measured, the model is left exactly as it was found.
-A proxy reads properties; it never touches the model itself except to list its parameters.
+Every measurement that a proxy may read is a property or method of it. A measurement is taken when it
+is first read, and only once. The model is left exactly as it was: parameters, buffers, gradients,
+modes, hooks and random states.
 """
 
 from collections.abc import Callable
@@ -15,32 +16,65 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from untrained.errors import Unscorable
-from untrained.probe import gradients as derivatives
-from untrained.probe.blocks import Blocks, block_pass
-from untrained.probe.circle import Motion, motion, plane
-from untrained.probe.codes import Code
-from untrained.probe.flops import Operation, counting, uncounted
-from untrained.probe.graph import Graph, forward, glance
-from untrained.probe.kernels import Kernel, Reading, Uses, Wanted, kernel
-from untrained.probe.layers import count_parameters, depth, layer_parameters, weights
-from untrained.probe.passes import Passes
-from untrained.probe.passes import logits as logits
+from untrained.probe.blocks import Blocks, measure_blocks
+from untrained.probe.circle import Motion, draw_plane, measure_motion
+from untrained.probe.codes import SignCode
+from untrained.probe.flops import Operation, count_operations, find_uncounted
+from untrained.probe.gradients import (
+    ChannelSaliency,
+    LossPass,
+    compute_flow,
+    compute_jacobian,
+    compute_sample_losses,
+    differentiate_weight_products,
+    find_trainable_parameters,
+    run_loss_pass,
+)
+from untrained.probe.graph import Graph, record_codes, record_graph
+from untrained.probe.kernels import Kernel, KernelContents, Reading, SampleAxes, compute_kernel
+from untrained.probe.layers import (
+    count_parameters,
+    find_layer_parameters,
+    find_layer_weights,
+    measure_depth,
+)
+from untrained.probe.passes import ForwardProbe, have_different_rows, read_logits
 from untrained.types import Batch
 
 Outputs = Literal["label", "sum", "loss", "all"]
-_WANTED = {
-    "label": Wanted(),
-    "sum": Wanted(),
-    "loss": Wanted(gram=False, signs=True, products=True),
-    "all": Wanted(gram=False),
+# The Gram matrix is large, so it is computed only for the outputs whose kernel proxies read.
+_KERNEL_CONTENTS = {
+    "label": KernelContents(),
+    "sum": KernelContents(),
+    "loss": KernelContents(gram=False, signs=True, products=True),
+    "all": KernelContents(gram=False),
 }
 
 
-class Probe(Passes):
-    """`Probe(model, batch)`; then `probe.outputs`, `probe.features`, `probe.gradients`, `probe.kernel(...)`, and so on.
+class Probe(ForwardProbe):
+    """Measurements of one network on one batch.
 
-    `seed` decides every random choice a measurement makes (the plane of the circle, sampled channels), so that two
-    probes with equal arguments measure equal numbers.
+    Args:
+        model: The network. It is never changed.
+        batch: Inputs and targets.
+        loss: Name of the loss: "cross_entropy", "mse" or "bce".
+        seed: Determines every random choice of a measurement (the plane of the circle, sampled
+            channels). Two probes with equal arguments measure equal numbers.
+        macs: Multiply-adds of one sample, if they are known; otherwise they are counted.
+
+    Attributes:
+        scores: Scores that proxies have computed, for proxies that combine other proxies.
+
+    Example:
+        >>> import torch
+        >>> from untrained.probe import Probe
+        >>> from untrained.types import Batch
+        >>> batch = Batch(torch.randn(4, 8), torch.tensor([0, 1, 2, 0]))
+        >>> probe = Probe(torch.nn.Linear(8, 3), batch)
+        >>> probe.params
+        27
+        >>> sorted(probe.gradients)
+        ['bias', 'weight']
     """
 
     def __init__(
@@ -52,117 +86,177 @@ class Probe(Passes):
         seed: int = 0,
         macs: int | None = None,
     ) -> None:
-        """`macs` are known to whoever made the network; otherwise they are counted."""
         self.model = model
-        batch = _ordinary(batch)
-        self.batch = Batch(batch.inputs.contiguous(), batch.targets)  # see dev/LOG.md: channels last on a GPU
+        batch = _copy_inference_tensors(batch)
+        # Some kernels for channels-last inputs are wrong on a GPU (dev/LOG.md).
+        self.batch = Batch(batch.inputs.contiguous(), batch.targets)
         self.loss_name = loss
         self.seed = seed
-        self.scores: dict[object, float] = {}  # what proxies made of it, for proxies made of proxies
-        self._ratios = {}
-        self._jets: dict[tuple[int, ...], Motion] = {}
+        self.scores: dict[object, float] = {}
+        self._macs = macs
+        self._conditions = {}
+        self._last_outputs = None
+        self._motions: dict[tuple[int, ...], Motion] = {}  # by shape of the input
         self._kernels: dict[tuple[object, ...], Kernel] = {}
         self._flows: dict[bool, dict[str, tuple[Tensor, Tensor]]] = {}
-        self._graphs: dict[tuple[int, int], Graph] = {}  # by place in the batch
+        # A view is a probe of some rows of the batch. All views share graphs, by (offset, length),
+        # and the views themselves, by (start, stop), through the probe of the whole batch. Views
+        # refer to it weakly, so that it is released with everything that it holds.
+        self._graphs: dict[tuple[int, int], Graph] = {}
         self._views: dict[tuple[int, int], Probe] = {}
-        self._macs = macs
-        self._whole: Callable[[], Probe | None] = lambda: None  # whose view this is; weak, so that nothing lingers
+        self._get_whole: Callable[[], Probe | None] = lambda: None
         self._offset = 0
-        self._seen = None
 
-    # ------------------------------------------------------------------------------------------- parts of the batch
+    # ---------------------------------------------------------------- parts of the batch
 
     def first(self, samples: int) -> "Probe":
-        """The same network on the first samples of the batch. Whoever asks for the same rows shares the work."""
-        return self._rows(0, min(samples, len(self.batch)))
+        """Return the probe of the same network on the first samples of the batch.
+
+        Probes of the same rows are the same object, so their measurements are shared.
+        """
+        return self._view_rows(0, min(samples, len(self.batch)))
 
     def parts(self, count: int) -> tuple["Probe", ...]:
-        """The batch cut into `count` batches of equal size."""
+        """Split the batch into `count` batches of equal size, each with a probe.
+
+        Raises:
+            Unscorable: If there are fewer than `count` samples.
+        """
         size = len(self.batch) // count
         if not size:
-            raise Unscorable("unsupported", f"{count} batches need {count} samples, and there are {len(self.batch)}")
-        return tuple(self._rows(k * size, (k + 1) * size) for k in range(count))
+            detail = f"{count} batches need at least {count} samples, not {len(self.batch)}"
+            raise Unscorable("unsupported", detail)
+        return tuple(self._view_rows(k * size, (k + 1) * size) for k in range(count))
 
-    def _rows(self, start: int, stop: int) -> "Probe":
-        whole = self._whole() or self
-        place = self._offset + start, self._offset + stop
-        if place == (self._offset, self._offset + len(self.batch)):
+    @property
+    def _whole_probe(self) -> "Probe":
+        """The probe of the whole batch."""
+        return self._get_whole() or self
+
+    def _view_rows(self, start: int, stop: int) -> "Probe":
+        if (start, stop) == (0, len(self.batch)):
             return self
+        whole = self._whole_probe
+        place = (self._offset + start, self._offset + stop)
         if place not in whole._views:
             rows = Batch(self.batch.inputs[start:stop], self.batch.targets[start:stop])
-            view = Probe(self.model, rows, loss=self.loss_name, seed=self.seed, macs=self._macs)
-            view._whole, view._offset = ref(whole), place[0]
+            view = Probe(
+                self.model,
+                rows,
+                loss=self.loss_name,
+                seed=self.seed,
+                macs=self._macs,
+            )
+            view._get_whole = ref(whole)
+            view._offset = place[0]
             whole._views[place] = view
         return whole._views[place]
 
-    @property
-    def _family(self) -> list["Probe"]:
-        """The probe of the whole batch and all views of it."""
-        whole = self._whole() or self
+    def related_probes(self) -> list["Probe"]:
+        """Return the probe of the whole batch and all views of it."""
+        whole = self._whole_probe
         return [whole, *whole._views.values()]
 
+    @property
+    def starts_at_first_sample(self) -> bool:
+        """Whether this is a probe of the first rows of the whole batch."""
+        return self._offset == 0
+
     def with_inputs(self, inputs: Tensor) -> "Probe":
-        """The same network on other inputs, without targets."""
-        return Probe(self.model, Batch(inputs, inputs.new_zeros(len(inputs)).long()), seed=self.seed)
+        """Return a probe of the same network on other inputs, without targets."""
+        no_targets = inputs.new_zeros(len(inputs)).long()
+        return Probe(self.model, Batch(inputs, no_targets), seed=self.seed)
 
     def with_gaussian_weights(self, draw: torch.Generator) -> "Probe":
-        """A copy of the network with weights of convolutions and linear layers from N(0, 1), biases 0."""
+        """Return a probe of a copy of the network with random layers.
+
+        Weights of convolutions and linear layers are drawn from N(0, 1), biases are 0.
+        """
         model = deepcopy(self.model)
         with torch.no_grad():
-            for name in sorted(layer_parameters(model)):
-                p = model.get_parameter(name)
-                p.copy_(torch.randn(p.shape, generator=draw) if p.ndim > 1 else torch.zeros(p.shape))
+            for name in sorted(find_layer_parameters(model)):
+                parameter = model.get_parameter(name)
+                if parameter.ndim > 1:
+                    parameter.copy_(torch.randn(parameter.shape, generator=draw))
+                else:
+                    parameter.zero_()
         return Probe(model, self.batch, loss=self.loss_name, seed=self.seed)
 
+    # ------------------------------------------------------------------- forward passes
+
     @cached_property
-    def codes(self) -> tuple[Code, ...]:
-        """Signs of what enters every pointwise nonlinearity, in call order."""
-        graph = (self._whole() or self)._graphs.get((self._offset, len(self.batch)))
-        found = None if graph is None else graph.codes
-        if found is None:
-            with self.watching():
-                found = glance(self.model, self._network, self._inputs())
-        if not found:
+    def codes(self) -> tuple[SignCode, ...]:
+        """Signs of the inputs of every pointwise nonlinearity, in call order."""
+        graph = self._whole_probe._graphs.get((self._offset, len(self.batch)))
+        codes = None
+        if graph is not None:
+            codes = graph.codes
+        if codes is None:
+            with self.scoring_mode():
+                codes = record_codes(self.model, self.run_network, self.copy_inputs())
+        if not codes:
             raise Unscorable("unsupported", "the network has no pointwise nonlinearity")
-        return found
+        return codes
 
     def require_connected(self) -> None:
-        """Raise the failure of a network whose output does not depend on its input. Reads what passes have seen; runs
-        the network only where they say nothing."""
-        seen = [view._seen for view in self._family if view._seen is not None]
-        if not all(bool(outputs.isfinite().all()) for outputs in seen):
-            raise Unscorable("nan", "the output is not finite")
-        moved = (velocity for _, velocity, _ in self._jets.values())
-        if any(bool(v.any()) for v in moved) or any(view._tells_apart() for view in self._family):
+        """Raise if the output of the network does not depend on its input, or is not finite.
+
+        Results of earlier passes are used if they are conclusive; otherwise the network is run.
+
+        Raises:
+            Unscorable: Of kind "disconnected" or "nan".
+        """
+        probes = self.related_probes()
+        for probe in probes:
+            outputs = probe._last_outputs
+            if outputs is not None and not bool(outputs.isfinite().all()):
+                raise Unscorable("nan", "the output is not finite")
+        if any(bool(velocity.any()) for _, velocity, _ in self._motions.values()):
             return
-        if not self._tells_apart(self.outputs) and bool((self._elsewhere == self._elsewhere[:1]).all()):
+        if any(have_different_rows(probe._last_outputs) for probe in probes):
+            return
+        if have_different_rows(self.outputs):
+            return
+        if not have_different_rows(self._outputs_of_different_inputs):
             raise Unscorable("disconnected", "the output does not depend on the input")
 
-    # ----------------------------------------------------------------------------------------------------- backward
+    # ------------------------------------------------------------------ backward passes
 
-    def _graph(self) -> Graph:
-        """The pass that all derivatives start from. Of the batch and its views that of the first rows last looked at is
-        kept, and any that is four times as large; rows further on are looked at for their loss alone."""
-        whole, place = self._whole() or self, (self._offset, len(self.batch))
-        if place in whole._graphs:
-            return whole._graphs[place]
+    def _get_graph(self) -> Graph:
+        """Return the forward pass from which derivatives are computed.
+
+        Graphs are large. Among the probes of first rows, only the graph of the last one that was used
+        is kept, and graphs of at least four times as many samples. Other rows are only used for their
+        loss, so their graphs are not kept.
+        """
+        graphs = self._whole_probe._graphs
+        place = (self._offset, len(self.batch))
+        if place in graphs:
+            return graphs[place]
         if self._offset:
-            return forward(self.model, self._network, self.batch.inputs)
-        for rows in [rows for rows in whole._graphs if rows[1] < 4 * len(self.batch)]:
-            del whole._graphs[rows]  # before the next one is made: they are large
-        whole._graphs[place] = forward(self.model, self._network, self.batch.inputs)
-        return whole._graphs[place]
+            return record_graph(self.model, self.run_network, self.batch.inputs)
+        # Release smaller graphs before the next one is made.
+        for other in list(graphs):
+            if other[1] < 4 * len(self.batch):
+                del graphs[other]
+        graphs[place] = record_graph(self.model, self.run_network, self.batch.inputs)
+        return graphs[place]
 
     @cached_property
-    def _loss_pass(self) -> derivatives.LossPass:
-        """Rows further on are looked at for their gradients; hearing of channels would read every answer once more."""
-        return self._backward(channels=not self._offset)
+    def _loss_pass(self) -> LossPass:
+        # Rows other than the first are only used for their gradients. Collecting channels would read
+        # all activations once more.
+        return self._run_loss_pass(with_channels=self.starts_at_first_sample)
 
-    def _backward(self, channels: bool) -> derivatives.LossPass:
-        trainable = derivatives.trainable(self.model)
-        with self.watching():
-            return derivatives.loss_pass(
-                self._graph(), trainable, self.batch.targets, self.loss_name, channels_too=channels
+    def _run_loss_pass(self, with_channels: bool) -> LossPass:
+        parameters = find_trainable_parameters(self.model)
+        with self.scoring_mode():
+            return run_loss_pass(
+                self._get_graph(),
+                parameters,
+                self.batch.targets,
+                self.loss_name,
+                with_channels=with_channels,
             )
 
     @property
@@ -172,116 +266,174 @@ class Probe(Passes):
 
     @property
     def gradients(self) -> dict[str, Tensor]:
-        """Gradient of the mean loss for each trainable parameter, by name; zeros where the loss does not reach."""
+        """Gradient of the mean loss for each trainable parameter by name.
+
+        Zeros where the loss does not depend on a parameter.
+        """
         return self._loss_pass.gradients
 
     @cached_property
-    def channels(self) -> tuple[derivatives.Channels, ...]:
+    def channels(self) -> tuple[ChannelSaliency, ...]:
         """Activation times loss gradient of every call of a convolution or linear layer."""
-        return (self._backward(channels=True) if self._offset else self._loss_pass).channels
+        if self.starts_at_first_sample:
+            return self._loss_pass.channels
+        return self._run_loss_pass(with_channels=True).channels
 
     @cached_property
     def hessian_weights(self) -> dict[str, Tensor]:
-        """H W over `weights`: the Hessian of the loss times the weights themselves. A . HB = B . HA, so that with
-        `gradients` it also tells what the Hessian times the gradient says along the weights."""
-        first = self.gradients
-        with self.watching():
-            graph = self._graph()
+        """H W over `weights`: the Hessian of the loss times the weights, by name.
+
+        H is symmetric, A . HB = B . HA, so that `gradients` times this is also the Hessian times the
+        gradient, along the weights.
+        """
+        gradients = self.gradients
+        with self.scoring_mode():
+            graph = self._get_graph()
             if graph.fused:
-                with sdpa_kernel(SDPBackend.MATH):  # the fused kernels differentiate once
-                    graph = forward(self.model, self._network, self.batch.inputs)
-            grown = derivatives.growth(graph, self.model, self.batch.targets, self.loss_name)
-        return {name: g - first[name] for name, g in grown.items()}
+                # The fused kernels can be differentiated only once.
+                with sdpa_kernel(SDPBackend.MATH):
+                    graph = record_graph(self.model, self.run_network, self.batch.inputs)
+            sums = differentiate_weight_products(
+                graph,
+                self.model,
+                self.batch.targets,
+                self.loss_name,
+            )
+        return {name: total - gradients[name] for name, total in sums.items()}
 
     @cached_property
     def jacobian(self) -> Tensor:
         """Gradient of the sum of all outputs by the inputs, (samples, entries of an input)."""
-        self._require_real("a derivative by the input needs")
-        with self.watching():
-            return derivatives.jacobian(self._graph())
+        self._require_real_inputs("a derivative by the input needs")
+        with self.scoring_mode():
+            return compute_jacobian(self._get_graph())
 
     def flow(self, norms: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
-        """|W| and dR/d|W| of every weight when the network is made positive and shown ones (SynFlow), float64."""
+        """Return |W| and dR/d|W| of every layer weight by name (SynFlow), float64.
+
+        R is the sum of the outputs when the network is made positive and its input is ones.
+
+        Args:
+            norms: Whether normalisations are computed; otherwise they are the identity.
+        """
         if norms not in self._flows:
-            self._require_real("an input of ones needs")
-            with self.watching():
-                shape = tuple(self.batch.inputs.shape[1:])
-                self._flows[norms] = derivatives.flow(self.model, logits, shape, norms)
+            self._require_real_inputs("an input of ones needs")
+            shape = tuple(self.batch.inputs.shape[1:])
+            with self.scoring_mode():
+                self._flows[norms] = compute_flow(self.model, read_logits, shape, norms)
         return self._flows[norms]
 
     @cached_property
     def blocks(self) -> Blocks:
-        """Features of the trunk and random gradients sent through each of its blocks."""
-        self._require_real("gradients through blocks need")
+        """Features of the trunk, and random gradients passed through each of its blocks."""
+        self._require_real_inputs("gradients through blocks need")
         draw = self.generator("signs")
 
-        def signs(feature: Tensor, place: int) -> Tensor:
-            return (torch.randint(2, feature.shape, generator=draw) * 2.0 - 1).to(feature)
+        def draw_signs(feature: Tensor, place: int) -> Tensor:
+            signs = torch.randint(2, feature.shape, generator=draw) * 2.0 - 1
+            return signs.to(feature)
 
-        with self.watching():
-            return block_pass(self._graph().trunk, signs)
+        with self.scoring_mode():
+            return measure_blocks(self._get_graph().trunk, draw_signs)
 
-    def kernel(self, outputs: Outputs, over: Literal["layers", "all"] = "layers", reading: Reading = "cross") -> Kernel:
-        """Per-sample gradients and their Gram matrix.
+    def kernel(
+        self,
+        outputs: Outputs,
+        over: Literal["layers", "all"] = "layers",
+        reading: Reading = "cross",
+    ) -> Kernel:
+        """Return per-sample gradients and their Gram matrix, the neural tangent kernel.
 
-        Of one scalar a sample (its label's output, the sum of its outputs, its loss), or summed over all outputs. Over
-        the weights and biases of convolutions and linear layers, or over all parameters. `reading`: see `kernels.py`.
-        The Gram matrix is there for "label" and "sum"; of "loss" and "all" nobody wants more than norms.
+        Args:
+            outputs: The scalar of each sample that is differentiated: its "label" output, the "sum"
+                of its outputs, or its "loss"; or "all" outputs, summed afterwards. The Gram matrix
+                exists for "label" and "sum", norms for "loss" and "all".
+            over: Differentiate by weights and biases of "layers" (convolutions and linear layers),
+                or by "all" parameters.
+            reading: How batch norm is treated; see `kernels.py`.
         """
-        key = outputs, over, reading
-        if key not in self._kernels:
-            chosen = derivatives.trainable(self.model)
-            if over == "layers":
-                layers = layer_parameters(self.model)
-                chosen = {name: p for name, p in chosen.items() if name in layers}
-            with self.watching(), torch.enable_grad():
-                graph = self._graph()
-                columns = self._scalars(graph.outputs, outputs)
-                self._kernels[key] = kernel(
-                    graph, columns, chosen, uses=lambda: self._uses, reading=reading, wanted=_WANTED[outputs]
-                )
+        key = (outputs, over, reading)
+        if key in self._kernels:
+            return self._kernels[key]
+        parameters = find_trainable_parameters(self.model)
+        if over == "layers":
+            names = find_layer_parameters(self.model)
+            parameters = {name: p for name, p in parameters.items() if name in names}
+        with self.scoring_mode(), torch.enable_grad():
+            graph = self._get_graph()
+            self._kernels[key] = compute_kernel(
+                graph,
+                self._select_scalars(graph.outputs, outputs),
+                parameters,
+                find_sample_axes=lambda: self._sample_axes,
+                reading=reading,
+                contents=_KERNEL_CONTENTS[outputs],
+            )
         return self._kernels[key]
 
     @cached_property
-    def _uses(self) -> Uses:
-        with self.watching():
-            return Uses.of(self._network, self.batch.inputs, derivatives.trainable(self.model))
+    def _sample_axes(self) -> SampleAxes:
+        parameters = find_trainable_parameters(self.model)
+        with self.scoring_mode():
+            return SampleAxes.find(self.run_network, self.batch.inputs, parameters)
 
-    def _require_real(self, what: str) -> None:
+    def _require_real_inputs(self, reason: str) -> None:
         if not self.batch.inputs.is_floating_point():
-            raise Unscorable("unsupported", f"{what} real-valued inputs")
+            raise Unscorable("unsupported", f"{reason} real-valued inputs")
 
-    def _scalars(self, out: Tensor, which: Outputs) -> Tensor:
-        """(samples, 1), or (samples, outputs) for all."""
-        if which == "loss":
-            return derivatives.losses(self.loss_name, out, self.batch.targets)[:, None]
-        if which == "label" and self.loss_name == "cross_entropy":
+    def _select_scalars(self, out: Tensor, outputs: Outputs) -> Tensor:
+        """Return (samples, 1), or (samples, outputs) for "all"."""
+        if outputs == "loss":
+            losses = compute_sample_losses(self.loss_name, out, self.batch.targets)
+            return losses[:, None]
+        if outputs == "label" and self.loss_name == "cross_entropy":
             return out.gather(1, self.batch.targets[:, None])
-        return out.flatten(1) if which == "all" else out.flatten(1).sum(1, keepdim=True)
+        if outputs == "all":
+            return out.flatten(1)
+        return out.flatten(1).sum(1, keepdim=True)
 
     def circle_jet(self, shape: tuple[int, ...]) -> Motion:
-        """Value, velocity and acceleration of the output at theta = 0 of the unit circle u1 cos theta + u2 sin theta.
+        """Return value, velocity and acceleration of the output along a circle of inputs.
 
-        u1, u2: random orthonormal inputs of the given shape. All output coordinates, each of shape (outputs,).
+        The circle is u1 cos theta + u2 sin theta with random orthonormal u1 and u2; the point is
+        theta = 0.
+
+        Args:
+            shape: Shape of an input without the axis of samples.
+
+        Returns:
+            Three tensors of shape (outputs,).
         """
-        self._require_real("a circle in input space needs")
-        if shape not in self._jets:
-            with self.watching():
-                self._jets[shape] = motion(self._network, *self.plane(shape))
-        return self._jets[shape]
+        self._require_real_inputs("a circle in input space needs")
+        if shape not in self._motions:
+            with self.scoring_mode():
+                u1, u2 = self.plane(shape)
+                self._motions[shape] = measure_motion(self.run_network, u1, u2)
+        return self._motions[shape]
+
+    @property
+    def measured_circles(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the circles that have been measured."""
+        return tuple(self._motions)
+
+    def set_motion(self, shape: tuple[int, ...], motion: Motion) -> None:
+        """Store a motion that was computed elsewhere (`batched/`)."""
+        self._motions[shape] = motion
 
     def plane(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Two orthonormal directions of input space, each (1, *shape)."""
+        """Return two orthonormal directions of input space, each (1, *shape)."""
         with torch.inference_mode(False):
-            u1, u2 = plane(shape, self.seed).to(self.batch.inputs, copy=True)  # in-place functions write into it
+            # A copy, because in-place functions of a network write into its input.
+            u1, u2 = draw_plane(shape, self.seed).to(self.batch.inputs, copy=True)
             return u1, u2
 
-    # --------------------------------------------------------------------------------------------------------- size
+    # ----------------------------------------------------------------------------- size
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """Weights of convolutions, linear layers and attention projections, by name."""
-        return {name: p.detach() for name, p in weights(self.model).items()}
+        """Weights of convolutions, linear layers and attention projections by name."""
+        weights = find_layer_weights(self.model)
+        return {name: weight.detach() for name, weight in weights.items()}
 
     @cached_property
     def params(self) -> int:
@@ -290,41 +442,53 @@ class Probe(Passes):
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """Every call of a torch function in one forward pass of one sample; also of a network on the meta device."""
-        with self.watching(), counting() as counter:
-            self.model(self._inputs()[:1])
+        """Calls of torch functions in one forward pass of one sample.
+
+        They are also counted for a network on the meta device.
+        """
+        with self.scoring_mode(), count_operations() as counter:
+            self.model(self.copy_inputs()[:1])
         return tuple(counter.operations)
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of one forward pass of one sample. Formulas count two operations for each of them.
+        """Multiply-adds of one forward pass of one sample.
 
         Raises:
-            Unscorable: The network does something that has no formula, such as a function of a quantised layer.
+            Unscorable: If an operation has no formula, such as a function of a quantised layer.
         """
         if self._macs is not None:
             return self._macs
-        missing = uncounted(self.operations)
+        missing = find_uncounted(self.operations)
         if missing:
-            raise Unscorable("unsupported", f"no formula for the multiply-adds of {', '.join(missing)}")
+            kinds = ", ".join(missing)
+            raise Unscorable("unsupported", f"no formula for the multiply-adds of {kinds}")
+        # Formulas count a multiply-add as two operations.
         return sum(operation.flops or 0 for operation in self.operations) // 2
 
     @property
     def memory(self) -> int:
-        """Bytes of parameters and buffers, and of all that one forward pass of one sample makes: what training on one
-        sample holds on to. Inference, which frees activations on its way, needs less."""
-        held = sum(t.numel() * t.element_size() for t in (*self.model.parameters(), *self.model.buffers()))
-        return held + sum(operation.bytes for operation in self.operations)
+        """Bytes of parameters, buffers and all results of one forward pass of one sample.
+
+        This is what training on one sample keeps in memory. Inference releases activations early and
+        needs less.
+        """
+        total = 0
+        for tensor in (*self.model.parameters(), *self.model.buffers()):
+            total += tensor.numel() * tensor.element_size()
+        for operation in self.operations:
+            total += operation.bytes
+        return total
 
     @cached_property
     def depth(self) -> int:
         """The longest chain of weight matrices from input to output."""
-        with torch.enable_grad(), self.watching():
-            return depth(self.model, self._inputs()[:1], logits)
+        with torch.enable_grad(), self.scoring_mode():
+            return measure_depth(self.model, self.copy_inputs()[:1], read_logits)
 
 
-def _ordinary(batch: Batch) -> Batch:
-    """Tensors made in a caller's inference mode take no part in autograd; copies do."""
+def _copy_inference_tensors(batch: Batch) -> Batch:
+    """Copy tensors that were made in inference mode: autograd does not accept them."""
     if not (batch.inputs.is_inference() or batch.targets.is_inference()):
         return batch
     with torch.inference_mode(False):

@@ -1,13 +1,15 @@
-"""What each torch function makes of its parameters, sample by sample.
+"""Per-sample gradients of parameters, for each torch function that uses parameters.
 
-A rule takes the arguments of the call and returns a function of the gradient of its output. That function yields
-`(parameter, rows, g)`: the per-sample gradient of `parameter[rows]`, (samples, *parameter[rows].shape). Large ones come
-in several pieces, so that the gradients of all samples are never held for a whole large matrix.
+A rule receives the arguments of the call and returns a function of the gradient of its output. That
+function yields `(parameter, rows, g)`: g is the per-sample gradient of `parameter[rows]`, of shape
+(samples, *parameter[rows].shape). Large parameters are yielded in several pieces, so that the
+gradients of all samples are never in memory for a whole large matrix.
 
-Samples lie on the first axis of inputs and outputs. A rule that finds them elsewhere raises, as does a missing rule.
+Samples are on the first axis of inputs and outputs. A rule raises if they are not, and a function
+without a rule raises too.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,38 +17,45 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import names
+from untrained.probe.jets import TorchFunction, find_functions
 
-Piece = tuple[Tensor, slice, Tensor | None]  # None: no rule for this argument
-SampleRule = Callable[..., Callable[[Tensor], Iterator[Piece]]]
-SAMPLE_RULES: dict[Callable[..., Any], SampleRule] = {}
-PIECE = 2**24  # entries of a piece: 64 MiB in float32
+GradientPiece = tuple[Tensor, slice, Tensor | None]  # None: no rule for this argument
+GradientFunction = Callable[[Tensor], Iterator[GradientPiece]]
+SampleRule = Callable[..., GradientFunction]
+SAMPLE_RULES: dict[TorchFunction, SampleRule] = {}
+Size = int | Sequence[int]  # a setting of a convolution: one number, or one per dimension
+MAX_PIECE_ENTRIES = 2**24  # 64 MiB in float32
 ALL = slice(None)
 
 
-def sample_rule(*spellings: str) -> Callable[[SampleRule], SampleRule]:
+def sample_rule(*names: str) -> Callable[[SampleRule], SampleRule]:
+    """Register a rule for functions by name."""
+
     def register(body: SampleRule) -> SampleRule:
-        SAMPLE_RULES.update(dict.fromkeys(names(*spellings), body))
+        SAMPLE_RULES.update(dict.fromkeys(find_functions(*names), body))
         return body
 
     return register
 
 
-def pieces(weight: Tensor, samples: int) -> Iterator[slice]:
-    """Rows of `weight` so that their per-sample gradients stay below `PIECE` entries."""
-    rows = max(1, PIECE // max(1, samples * (weight.numel() // len(weight))))
+def split_rows(weight: Tensor, samples: int) -> Iterator[slice]:
+    """Yield rows of `weight` whose per-sample gradients have at most MAX_PIECE_ENTRIES entries."""
+    row_entries = max(1, samples * (weight.numel() // len(weight)))
+    rows = max(1, MAX_PIECE_ENTRIES // row_entries)
     for start in range(0, len(weight), rows):
         yield slice(start, start + rows)
 
 
 @sample_rule("linear")
-def _(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> GradientFunction:
     if input.ndim < 2:
-        raise Unscorable("unsupported", "no per-sample gradient of a linear layer without samples")
+        detail = "no per-sample gradient of a linear layer without samples"
+        raise Unscorable("unsupported", detail)
 
-    def gradients(grad: Tensor) -> Iterator[Piece]:
-        x, g = input.flatten(1, -2) if input.ndim > 2 else input[:, None], grad.reshape(len(grad), -1, len(weight))
-        for rows in pieces(weight, len(g)):
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        x = input.flatten(1, -2) if input.ndim > 2 else input[:, None]
+        g = grad.reshape(len(grad), -1, len(weight))
+        for rows in split_rows(weight, len(g)):
             yield weight, rows, torch.bmm(g[:, :, rows].mT, x)
         if bias is not None:
             yield bias, ALL, g.sum(1)
@@ -54,68 +63,142 @@ def _(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     return gradients
 
 
-def _convolution(dimensions: int, transposed: bool) -> SampleRule:
-    """One convolution whose groups are the samples: its weight gradient is that of every sample."""
-
+def _make_convolution_rule(dimensions: int) -> SampleRule:
     def rule(
-        input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, *more: Any,
-        output_padding: Any = 0, dilation: Any = 1, groups: int = 1,
-    ) -> Any:  # fmt: skip
-        if transposed and more:
-            output_padding, groups, dilation = [*more, *[groups, dilation][len(more) - 1 :]]
-        elif more:
-            dilation, groups = (*more, groups)[:2]
-        if input.ndim != dimensions + 2:
-            raise Unscorable("unsupported", "no per-sample gradient of a convolution without samples")
-        samples = len(input)
-        x = input if padding != "same" else _same(input, weight, dilation)
-        pad = 0 if isinstance(padding, str) else padding
-
-        def gradients(grad: Tensor) -> Iterator[Piece]:
-            made = torch.ops.aten.convolution_backward(
-                grad.reshape(1, -1, *grad.shape[2:]),
-                x.reshape(1, -1, *x.shape[2:]),
-                weight.new_empty(samples * len(weight), *weight.shape[1:]),  # of which only the shape is read
-                None,
-                *(_tuple(n, dimensions) for n in (stride, pad, dilation)),
-                transposed,
-                _tuple(output_padding, dimensions),
-                samples * groups,
-                [False, True, False],
-            )[1]
-            yield weight, ALL, made.reshape(samples, *weight.shape)
-            if bias is not None:
-                yield bias, ALL, grad.flatten(2).sum(-1)
-
-        return gradients
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+    ) -> GradientFunction:
+        if padding == "same":
+            input = _pad_same(input, weight, dilation)
+        return _convolution_gradients(
+            input,
+            weight,
+            bias,
+            dimensions=dimensions,
+            stride=stride,
+            # "same" has been applied, and "valid" means none
+            padding=0 if isinstance(padding, str) else padding,
+            dilation=dilation,
+            groups=groups,
+        )
 
     return rule
 
 
-def _tuple(n: Any, dimensions: int) -> list[int]:
-    return [n] * dimensions if isinstance(n, int) else list(n) * (dimensions // len(n))
+def _make_transposed_convolution_rule(dimensions: int) -> SampleRule:
+    def rule(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        dilation: Size = 1,
+    ) -> GradientFunction:
+        return _convolution_gradients(
+            input,
+            weight,
+            bias,
+            dimensions=dimensions,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            transposed=True,
+            output_padding=output_padding,
+        )
+
+    return rule
 
 
-def _same(input: Tensor, weight: Tensor, dilation: Any) -> Tensor:
-    """What `padding="same"` adds, the odd entry behind."""
-    spans = [d * (k - 1) for d, k in zip(_tuple(dilation, weight.ndim - 2), weight.shape[2:], strict=True)]
-    return F.pad(input, [side for span in reversed(spans) for side in (span // 2, span - span // 2)])
+def _convolution_gradients(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    dimensions: int,
+    stride: Size,
+    padding: Size,
+    dilation: Size,
+    groups: int,
+    transposed: bool = False,
+    output_padding: Size = 0,
+) -> GradientFunction:
+    """Compute all per-sample gradients by one convolution with one group per sample."""
+    if input.ndim != dimensions + 2:
+        detail = "no per-sample gradient of a convolution without samples"
+        raise Unscorable("unsupported", detail)
+    samples = len(input)
+
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        # Only the shape of this weight is used.
+        repeated_weight = weight.new_empty(samples * len(weight), *weight.shape[1:])
+        _, weight_gradient, _ = torch.ops.aten.convolution_backward(
+            grad.reshape(1, -1, *grad.shape[2:]),
+            input.reshape(1, -1, *input.shape[2:]),
+            repeated_weight,
+            None,
+            _expand_size(stride, dimensions),
+            _expand_size(padding, dimensions),
+            _expand_size(dilation, dimensions),
+            transposed,
+            _expand_size(output_padding, dimensions),
+            samples * groups,
+            [False, True, False],  # only the gradient of the weight
+        )
+        yield weight, ALL, weight_gradient.reshape(samples, *weight.shape)
+        if bias is not None:
+            yield bias, ALL, grad.flatten(2).sum(-1)
+
+    return gradients
 
 
-for _d in (1, 2, 3):
-    sample_rule(f"conv{_d}d")(_convolution(_d, transposed=False))
-    sample_rule(f"conv_transpose{_d}d")(_convolution(_d, transposed=True))
+def _expand_size(size: Size, dimensions: int) -> list[int]:
+    if isinstance(size, int):
+        return [size] * dimensions
+    return list(size) * (dimensions // len(size))
+
+
+def _pad_same(input: Tensor, weight: Tensor, dilation: Size) -> Tensor:
+    """Pad like `padding="same"`; an odd entry is added at the end."""
+    sides: list[int] = []
+    kernel = weight.shape[2:]
+    for step, width in zip(_expand_size(dilation, len(kernel)), kernel, strict=True):
+        span = step * (width - 1)
+        # F.pad expects the last axis first.
+        sides = [span // 2, span - span // 2, *sides]
+    return F.pad(input, sides)
+
+
+for _dimensions in (1, 2, 3):
+    sample_rule(f"conv{_dimensions}d")(_make_convolution_rule(_dimensions))
+    sample_rule(f"conv_transpose{_dimensions}d")(_make_transposed_convolution_rule(_dimensions))
 
 
 @sample_rule("batch_norm")
-def _(input: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, _: bool, __: float, eps: float) -> Any:
-    """As `norms.py` tells of it, in evaluation mode: y = weight s (x - mean) + bias."""
+def _batch_norm(
+    input: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> GradientFunction:
+    """y = weight s (x - mean) + bias in evaluation mode, with the arguments of `norms.py`."""
     positions = tuple(range(2, input.ndim))
 
-    def gradients(grad: Tensor) -> Iterator[Piece]:
-        total = grad.sum(positions) if positions else grad
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        total = _sum_axes(grad, positions)
         if weight is not None:
-            product = (grad * input).sum(positions) if positions else grad * input
+            product = _sum_axes(grad * input, positions)
             yield weight, ALL, (product - mean * total) * (variance + eps).rsqrt()
         if bias is not None:
             yield bias, ALL, total
@@ -123,92 +206,166 @@ def _(input: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, _: 
     return gradients
 
 
+def _sum_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Sum over axes; unlike `Tensor.sum`, an empty tuple means no axis."""
+    if not axes:
+        return x
+    return x.sum(axes)
+
+
 @sample_rule("layer_norm")
-def _(input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    middle = tuple(range(1, input.ndim - len(normalized_shape)))
-    return lambda grad: _affine(weight, bias, grad, lambda: F.layer_norm(input, normalized_shape, eps=eps), middle)
+def _layer_norm(
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> GradientFunction:
+    def normalize() -> Tensor:
+        return F.layer_norm(input, normalized_shape, eps=eps)
+
+    positions = tuple(range(1, input.ndim - len(normalized_shape)))
+    return _affine_gradients(weight, bias, normalize, positions)
 
 
 @sample_rule("rms_norm")
-def _(input: Tensor, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    middle = tuple(range(1, input.ndim - len(normalized_shape)))
-    return lambda grad: _affine(weight, None, grad, lambda: F.rms_norm(input, normalized_shape, eps=eps), middle)
+def _rms_norm(
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> GradientFunction:
+    def normalize() -> Tensor:
+        return F.rms_norm(input, normalized_shape, eps=eps)
+
+    positions = tuple(range(1, input.ndim - len(normalized_shape)))
+    return _affine_gradients(weight, None, normalize, positions)
 
 
 @sample_rule("group_norm")
-def _(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    positions = tuple(range(2, input.ndim))
-    return lambda grad: _affine(weight, bias, grad, lambda: F.group_norm(input, num_groups, eps=eps), positions)
+def _group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> GradientFunction:
+    def normalize() -> Tensor:
+        return F.group_norm(input, num_groups, eps=eps)
+
+    return _affine_gradients(weight, bias, normalize, tuple(range(2, input.ndim)))
 
 
 @sample_rule("instance_norm")
-def _(input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
-      use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
+def _instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> GradientFunction:
     if not use_input_stats:
-        raise Unscorable("unsupported", "no per-sample gradient of an instance norm on running statistics")
-    positions = tuple(range(2, input.ndim))
-    return lambda grad: _affine(weight, bias, grad, lambda: F.instance_norm(input, eps=eps), positions)
+        detail = "no per-sample gradient of an instance norm on running statistics"
+        raise Unscorable("unsupported", detail)
+
+    def normalize() -> Tensor:
+        return F.instance_norm(input, eps=eps)
+
+    return _affine_gradients(weight, bias, normalize, tuple(range(2, input.ndim)))
 
 
-def _affine(
-    weight: Tensor | None, bias: Tensor | None, grad: Tensor, normal: Callable[[], Tensor], over: tuple[int, ...]
-) -> Iterator[Piece]:
-    """y = weight * normal + bias; `over`: the axes on which neither has an entry."""
-    if weight is not None:
-        product = grad * normal()
-        yield weight, ALL, product.sum(over) if over else product
-    if bias is not None:
-        yield bias, ALL, grad.sum(over) if over else grad
+def _affine_gradients(
+    weight: Tensor | None,
+    bias: Tensor | None,
+    normalize: Callable[[], Tensor],
+    axes: tuple[int, ...],
+) -> GradientFunction:
+    """y = weight * normalize() + bias.
+
+    Args:
+        weight: The factor.
+        bias: The summand.
+        normalize: Computes the normalised input when it is needed.
+        axes: Axes that neither weight nor bias has.
+    """
+
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        if weight is not None:
+            yield weight, ALL, _sum_axes(grad * normalize(), axes)
+        if bias is not None:
+            yield bias, ALL, _sum_axes(grad, axes)
+
+    return gradients
 
 
 @sample_rule("embedding")
-def _(input: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any) -> Any:
-    """Each sample touches few rows of the table, yet its gradient has them all; tables come in pieces."""
+def _embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    *_: Any,
+    **__: Any,
+) -> GradientFunction:
+    """A sample uses few rows of the table, but its gradient has all rows: yield them in pieces."""
 
-    def gradients(grad: Tensor) -> Iterator[Piece]:
-        index, g = input.reshape(len(input), -1), grad.reshape(len(grad), -1, weight.shape[1])
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        index = input.reshape(len(input), -1)
+        g = grad.reshape(len(grad), -1, weight.shape[1])
         if padding_idx is not None:
             g = g * (index != padding_idx % len(weight))[..., None]
-        for rows in pieces(weight, len(g)):
+        for rows in split_rows(weight, len(g)):
             height = len(weight[rows])
-            inside = (index >= rows.start) & (index < rows.start + height)
-            made = g.new_zeros(len(g), height, weight.shape[1])
-            place = (index - rows.start).clamp(0, height - 1)[..., None].expand_as(g)
-            yield weight, rows, made.scatter_add_(1, place, g * inside[..., None])
+            in_piece = (index >= rows.start) & (index < rows.start + height)
+            row = (index - rows.start).clamp(0, height - 1)[..., None].expand_as(g)
+            piece = g.new_zeros(len(g), height, weight.shape[1])
+            yield weight, rows, piece.scatter_add_(1, row, g * in_piece[..., None])
 
     return gradients
 
 
 @sample_rule("add", "__add__", "__radd__")
-def _sum(input: Any, other: Any, *, alpha: float = 1) -> Any:
-    def gradients(grad: Tensor) -> Iterator[Piece]:
+def _add(input: Any, other: Any, *, alpha: float = 1) -> GradientFunction:
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
         for term, factor in ((input, 1), (other, alpha)):
             if isinstance(term, Tensor):
-                yield term, ALL, _unbroadcast(grad * factor, term)
+                yield term, ALL, _undo_broadcast(grad * factor, term)
 
     return gradients
 
 
 @sample_rule("mul", "__mul__", "__rmul__", "multiply")
-def _product(input: Any, other: Any) -> Any:
-    def gradients(grad: Tensor) -> Iterator[Piece]:
+def _multiply(input: Any, other: Any) -> GradientFunction:
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
         for factor, rest in ((input, other), (other, input)):
             if isinstance(factor, Tensor):
-                yield factor, ALL, _unbroadcast(grad * rest, factor)
+                yield factor, ALL, _undo_broadcast(grad * rest, factor)
 
     return gradients
 
 
-def _unbroadcast(grad: Tensor, parameter: Tensor) -> Tensor | None:
-    """Sum what broadcasting repeated: (samples, ...) -> (samples, *parameter.shape). None for a batch itself."""
+@sample_rule("expand")
+def _expand(input: Tensor, *_: Any, **__: Any) -> GradientFunction:
+    """Repeat a parameter for every sample, as transformers do with the class token."""
+
+    def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        yield input, ALL, _undo_broadcast(grad, input)
+
+    return gradients
+
+
+def _undo_broadcast(grad: Tensor, parameter: Tensor) -> Tensor | None:
+    """Sum over the axes that broadcasting repeated.
+
+    Returns:
+        (samples, *parameter.shape), or None if the parameter has an axis of samples itself.
+    """
     shape = (1,) * (grad.ndim - parameter.ndim) + tuple(parameter.shape)
     if shape[0] != 1:
         return None
-    over = [axis for axis in range(1, grad.ndim) if shape[axis] == 1 and grad.shape[axis] != 1]
-    return (grad.sum(over, keepdim=True) if over else grad).reshape(len(grad), *parameter.shape)
-
-
-@sample_rule("expand")
-def _(input: Tensor, *sizes: Any, **_: Any) -> Any:
-    """A class token, one for every sample."""
-    return lambda grad: iter([(input, ALL, _unbroadcast(grad, input))])
+    repeated = [a for a in range(1, grad.ndim) if shape[a] == 1 and grad.shape[a] != 1]
+    if repeated:
+        grad = grad.sum(repeated, keepdim=True)
+    return grad.reshape(len(grad), *parameter.shape)

@@ -1,63 +1,90 @@
-"""Following a network's parameters to the functions that use them.
+"""Follow the parameters of a network to the functions that use them.
 
-`Tracking` is a function mode that sees every call a network makes. It opens `nn.MultiheadAttention`, whose projections
-torch hides in one function, and follows a parameter through `chunk`, so that whoever listens meets plain linear layers
-with samples on the first axis.
+`ParameterTracker` is a function mode that sees every call of a network. It replaces
+`nn.MultiheadAttention`, whose projections torch hides in one function, by plain linear layers with
+samples on the first axis, and it follows a parameter through `chunk`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from untrained.probe.jets import names
-from untrained.probe.rules.attention import attention
+from untrained.probe.jets import TorchFunction, find_functions
+from untrained.probe.rules.attention import multi_head_attention
 
-_CHUNK = frozenset(names("chunk"))
+_CHUNK = frozenset(find_functions("chunk"))
 
 
-class Tracking(TorchFunctionMode):
-    """Calls `self.call(func, args, kwargs)` for every function; `self.names` knows the parameters by id."""
+class ParameterTracker(TorchFunctionMode):
+    """Calls `self.call(func, args, kwargs)` for every function.
+
+    Attributes:
+        names: Names of parameters, and of pieces of parameters, by the id of the tensor.
+    """
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.names = {id(p): name for name, p in parameters.items()}
-        self._kept: list[Tensor] = []  # what an id stands for must stay alive
+        self.names = {id(parameter): name for name, parameter in parameters.items()}
+        # An id is only valid while its tensor is alive.
+        self._pieces: list[Tensor] = []
 
-    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function. Subclasses record what they need."""
         return func(*args, **kwargs)
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: TorchFunction,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.multi_head_attention_forward:
             with self:
-                return attention(*args, **kwargs)
+                return multi_head_attention(*args, **kwargs)
         if func in _CHUNK and id(args[0]) in self.names:
-            return self._pieces(self.names[id(args[0])], func(*args, **kwargs))
+            pieces = func(*args, **kwargs)
+            self._name_pieces(self.names[id(args[0])], pieces)
+            return pieces
         return self.call(func, args, kwargs)
 
-    def _pieces(self, name: str, parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        for i, part in enumerate(parts):
-            self.names[id(part)] = f"{name}[{i}]"
-            self._kept.append(part)
-        return parts
+    def _name_pieces(self, name: str, pieces: tuple[Tensor, ...]) -> None:
+        for index, piece in enumerate(pieces):
+            self.names[id(piece)] = f"{name}[{index}]"
+            self._pieces.append(piece)
 
 
-def whole(name: str) -> str:
-    """The name of the parameter that `name` is, or is a piece of."""
+def strip_piece(name: str) -> str:
+    """Return the name of the parameter: `w` for `w` and for its piece `w[0]`."""
     return name.partition("[")[0]
 
 
-class WithoutNorms(TorchFunctionMode):
-    """Every normalisation is the identity."""
+class NormsAsIdentity(TorchFunctionMode):
+    """Inside it, every normalisation returns its input."""
 
-    norms = frozenset({F.batch_norm, F.layer_norm, F.group_norm, F.instance_norm, F.rms_norm, F.local_response_norm})
+    norms = frozenset(
+        {
+            F.batch_norm,
+            F.layer_norm,
+            F.group_norm,
+            F.instance_norm,
+            F.rms_norm,
+            F.local_response_norm,
+        }
+    )
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: TorchFunction,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
         if func in self.norms:
-            return args[0] if args else (kwargs or {})["input"]
-        return func(*args, **(kwargs or {}))
+            return args[0] if args else kwargs["input"]
+        return func(*args, **kwargs)

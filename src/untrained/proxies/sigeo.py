@@ -81,10 +81,10 @@ def fisher_rao(parts: Parts) -> float:
     """FR of Eq. 7"""
     products = []
     for part in parts:
-        product: Tensor | float = 0
+        terms = []
         for name, g in weight_gradients(part).items():
-            product = product + (part.weights[name] * g).double().sum()
-        products.append(product)
+            terms.append((part.weights[name] * g).double().sum())
+        products.append(sum(terms))
     return float(sum(product**2 for product in products) / len(parts))
 
 

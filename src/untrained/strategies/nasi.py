@@ -29,9 +29,9 @@ from torch.nn import functional as F
 from untrained.data import Source
 from untrained.data._source import fingerprint
 from untrained.errors import UsageError
-from untrained.probe.gradients import LOSSES, trainable
-from untrained.probe.guard import fastest_kernels, full_precision, watching
-from untrained.probe.probe import logits
+from untrained.probe.gradients import LOSSES, find_trainable_parameters
+from untrained.probe.guard import fastest_kernels, full_precision, scoring_mode
+from untrained.probe.passes import read_logits
 from untrained.rng import torch_generator
 from untrained.spaces import Space
 from untrained.spaces._supernet import Supernet
@@ -54,9 +54,9 @@ def straight_through(alpha: Tensor, gumbel: Tensor) -> Tensor:
 
 def trace_norm(supernet: Supernet, batch: Batch, loss: str, *, differentiable: bool = True) -> Tensor:
     """t(A) of the architecture that the mixture is set to, (); its gradient reaches the mixture."""
-    parameters = list(trainable(module(supernet)).values())
-    with torch.enable_grad(), watching(module(supernet)):
-        value = LOSSES[loss](logits(supernet(batch.inputs.clone())), batch.targets)
+    parameters = list(find_trainable_parameters(module(supernet)).values())
+    with torch.enable_grad(), scoring_mode(module(supernet)):
+        value = LOSSES[loss](read_logits(supernet(batch.inputs.clone())), batch.targets)
         found = torch.autograd.grad(value, parameters, create_graph=differentiable, allow_unused=True)
     return sum((g.double().square().sum() for g in found if g is not None), torch.zeros((), dtype=torch.float64))
 

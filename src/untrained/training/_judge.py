@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.probe.gradients import LOSSES
-from untrained.probe.probe import logits
+from untrained.probe.passes import read_logits
 from untrained.training.ctr_metrics import Metrics, metrics
 from untrained.types import Batch, Task
 
@@ -97,7 +97,7 @@ def judged(model: nn.Module, batches: Iterable[Batch], task: Task, layout: torch
 def answered(model: nn.Module, batches: Iterable[Batch], layout: torch.memory_format) -> tuple[Tensor, Tensor]:
     """The logits of all samples and their targets."""
     model.eval()
-    pairs = [(logits(model(laid(b.inputs, layout))).float(), b.targets) for b in batches]
+    pairs = [(read_logits(model(laid(b.inputs, layout))).float(), b.targets) for b in batches]
     outputs, targets = (torch.cat(side) for side in zip(*pairs, strict=True))
     return outputs, targets
 

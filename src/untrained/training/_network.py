@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from untrained.errors import Unscorable, UsageError
 from untrained.probe.gradients import LOSSES
 from untrained.probe.guard import random_state
-from untrained.probe.probe import logits
+from untrained.probe.passes import read_logits
 from untrained.training.recipes import Recipe
 from untrained.types import Batch, Task
 
@@ -48,7 +48,7 @@ def loss_of(task: Task, recipe: Recipe) -> Callable[[Any, Tensor], Tensor]:
         return LOSSES[task.loss](outputs, targets)
 
     def loss(answer: Any, targets: Tensor) -> Tensor:
-        outputs = logits(answer)
+        outputs = read_logits(answer)
         main = one(outputs, targets)
         two = isinstance(answer, tuple) and len(answer) == 2 and answer[0].shape == outputs.shape  # not of features
         return main + recipe.auxiliary * one(answer[0], targets) if two else main
@@ -107,7 +107,7 @@ def layout(model: nn.Module, batch: Batch) -> torch.memory_format:
 def require_fitting(model: nn.Module, batch: Batch, task: Task) -> None:
     """Refuse a network that cannot read the data or does not tell as many classes apart."""
     try:
-        outputs = logits(model.eval()(batch.inputs))
+        outputs = read_logits(model.eval()(batch.inputs))
     except Unscorable as why:
         raise UsageError(f"the network cannot be trained: {why.detail}") from why
     except (Exception, SystemExit) as error:  # the forward pass is the user's own code, and may raise anything

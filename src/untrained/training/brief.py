@@ -15,7 +15,7 @@ from untrained._options import Count, Positive
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.gradients import LOSSES
-from untrained.probe.probe import logits
+from untrained.probe.passes import read_logits
 from untrained.proxies import proxy
 from untrained.training.ctr_metrics import auc
 from untrained.types import Batch
@@ -63,7 +63,7 @@ def fit(
         for _ in range(epochs):
             places = torch.randperm(len(data), generator=order).to(data.inputs.device)
             for rows in places.split(min(batch, len(data)))[: steps // epochs]:  # type: ignore[no-untyped-call]
-                loss = LOSSES[loss_name](logits(model(data.inputs[rows])), data.targets[rows])
+                loss = LOSSES[loss_name](read_logits(model(data.inputs[rows])), data.targets[rows])
                 if not torch.isfinite(loss):
                     raise Unscorable("nan", "the training diverged")
                 optimiser.zero_grad()
@@ -78,7 +78,7 @@ def correct(model: nn.Module, data: Batch, batch: int) -> float:
     """The share of samples that the model gets right."""
     model.eval()
     parts = zip(data.inputs.split(batch), data.targets.split(batch), strict=True)  # type: ignore[no-untyped-call]
-    hits = sum(int((logits(model(inputs)).argmax(1) == targets).sum()) for inputs, targets in parts)
+    hits = sum(int((read_logits(model(inputs)).argmax(1) == targets).sum()) for inputs, targets in parts)
     return hits / len(data)
 
 
@@ -87,7 +87,7 @@ def ordered(model: nn.Module, data: Batch, batch: int) -> float:
     """The area under the ROC curve: of all pairs of a yes and a no, those where the yes scores higher; ties count
     half."""
     model.eval()
-    scores = torch.cat([logits(model(inputs)).flatten() for inputs in data.inputs.split(batch)])  # type: ignore[no-untyped-call]
+    scores = torch.cat([read_logits(model(inputs)).flatten() for inputs in data.inputs.split(batch)])  # type: ignore[no-untyped-call]
     share = auc(scores.double().cpu().numpy(), (data.targets.flatten() > 0.5).double().cpu().numpy())
     if share is None:
         raise Unscorable("error", "the samples held out are all of one kind; take more of them")

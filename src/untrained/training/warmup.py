@@ -31,9 +31,9 @@ from untrained.data._source import fingerprint
 from untrained.engine.executor import threads
 from untrained.engine.measure import Start, Warm, usable
 from untrained.errors import Interrupted, Unscorable, UsageError
-from untrained.probe.gradients import losses
+from untrained.probe.gradients import compute_sample_losses
 from untrained.probe.guard import random_state
-from untrained.probe.probe import logits
+from untrained.probe.passes import read_logits
 from untrained.rng import seed_for, torch_generator
 from untrained.spaces import Space
 from untrained.training import _checkpoint
@@ -112,7 +112,8 @@ class WarmUp:
                 yield Batch(batch.inputs.contiguous(), batch.targets).to(device)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return losses(self.task.loss, logits(model(batch.inputs)), batch.targets).mean()
+        outputs = read_logits(model(batch.inputs))
+        return compute_sample_losses(self.task.loss, outputs, batch.targets).mean()
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,31 @@
-"""Rules for batch, layer, group, instance and RMS norm: one second-order formula, applied over different axes."""
+"""Taylor rules of batch, layer, group, instance and RMS norm.
 
-from typing import Any
+All but RMS norm use one second-order formula over different axes.
+"""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import Jet, rule
+from untrained.probe.jets import Jet, taylor_rule
 
 
-def normalised(x: Tensor, tail: Tensor, r: Tensor, mean: Tensor, weight: Tensor | None) -> Tensor:
-    """The tail of w (x - mean) / sqrt(var + eps). All norms come as x (N, M, P), normalised over N and P for each of
-    M: batch norm with M channels, layer and group norm with M groups and N = 1. tail (2, N, M, P); r, mean (M, 1).
+def differentiate_norm(
+    x: Tensor,
+    tail: Tensor,
+    r: Tensor,
+    mean: Tensor,
+    weight: Tensor | None,
+) -> Tensor:
+    """Compute the tail of w (x - mean) / sqrt(var + eps).
 
-    With n = (x - mean) r, r = (var + eps)^(-1/2), c', c'' the centred derivatives, <.> the mean over N and P:
+    x is (N, M, P) and is normalised over N and P for each of M: batch norm has M channels, layer and
+    group norm have M groups and N = 1. tail is (2, N, M, P); r and mean are (M, 1).
+
+    With n = (x - mean) r, r = (var + eps)^(-1/2), c', c'' the centred derivatives, <.> the mean over
+    N and P:
+
         q = r <n c'>,   s = 3 q^2 - r (r <c' c'> + <n c''>)
         y' = r c' - q n,   y'' = r c'' - 2 r q c' + s n
     """
@@ -25,22 +36,30 @@ def normalised(x: Tensor, tail: Tensor, r: Tensor, mean: Tensor, weight: Tensor 
     cc = torch.linalg.vector_norm(c[0], dim=(0, 2)).square_().div_(count)[:, None]
     q = r * nc1
     s = torch.addcmul(3 * q * q, r, torch.addcmul(nc2, r, cc), value=-1)
-    r, wq, ws = (r, q, s) if weight is None else (r * weight, q * weight, s * weight)
-    out = c * r
+    wr = r
+    wq = q
+    ws = s
+    if weight is not None:
+        wr = r * weight
+        wq = q * weight
+        ws = s * weight
+    out = c * wr
     out[0].addcmul_(n, wq, value=-1)
-    out[1].addcmul_(c[0], r * q, value=-2).addcmul_(n, ws)
+    out[1].addcmul_(c[0], wr * q, value=-2).addcmul_(n, ws)
     return out
 
 
-def _grouped(x: Jet, M: int, weight: Tensor | None, eps: float) -> Tensor:
-    """The tail where M consecutive stretches of `x` are normalised each on its own."""
-    value, tail = x.value.reshape(1, M, -1), x.tail.reshape(2, 1, M, -1)
+def _differentiate_groups(x: Jet, M: int, weight: Tensor | None, eps: float) -> Tensor:
+    """Compute the tail if M consecutive parts of `x` are normalised separately."""
+    value = x.value.reshape(1, M, -1)
+    tail = x.tail.reshape(2, 1, M, -1)
     var, mean = torch.var_mean(value[0], 1, correction=0, keepdim=True)
-    return normalised(value, tail, (var + eps).rsqrt(), mean, weight).reshape(x.tail.shape)
+    out = differentiate_norm(value, tail, (var + eps).rsqrt(), mean, weight)
+    return out.reshape(x.tail.shape)
 
 
-@rule("batch_norm")
-def _(
+@taylor_rule("batch_norm")
+def _batch_norm(
     input: Jet,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -51,55 +70,102 @@ def _(
     eps: float = 1e-5,
     *_cudnn: bool,
 ) -> Jet:
-    x, tail = input.value, input.tail
+    x = input.value
     N, M = x.shape[:2]
+    tail = input.tail.reshape(2, N, M, -1)
     scale = None if weight is None else weight[:, None]
     if training or running_mean is None or running_var is None:
         if x.numel() == M:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {x.shape}")
-        value, mean, r = torch.native_batch_norm(x, weight, bias, None, None, True, momentum, eps)
-        moved = normalised(x.reshape(N, M, -1), tail.reshape(2, N, M, -1), r[:, None], mean[:, None], scale)
+            # The message of torch.
+            detail = f"Expected more than 1 value per channel when training, got input size {x.shape}"
+            raise ValueError(detail)
+        value, mean, r = torch.native_batch_norm(
+            x,
+            weight,
+            bias,
+            None,
+            None,
+            True,
+            momentum,
+            eps,
+        )
+        tail = differentiate_norm(
+            x.reshape(N, M, -1),
+            tail,
+            r[:, None],
+            mean[:, None],
+            scale,
+        )
     else:
         value = F.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
         r = (running_var + eps).rsqrt()[:, None]
-        moved = tail.reshape(2, N, M, -1) * (r if scale is None else r * scale)
-    return Jet.of(value, moved.reshape(tail.shape))
+        tail = tail * (r if scale is None else r * scale)
+    return Jet.of(value, tail.reshape(input.tail.shape))
 
 
-@rule("layer_norm")
-def _(input: Jet, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Jet:
-    value = F.layer_norm(input.value, normalized_shape, weight, bias, eps)
-    rows = input.numel() // torch.Size(normalized_shape).numel()
-    return Jet.of(value, _grouped(input, rows, None if weight is None else weight.reshape(1, -1), eps))
-
-
-@rule("group_norm")
-def _(input: Jet, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Jet:
-    value = F.group_norm(input.value, num_groups, weight, bias, eps)
-    tail = _grouped(input, len(input) * num_groups, None, eps)
-    return Jet.of(value, tail if weight is None else tail * weight.reshape(-1, *(1,) * (input.ndim - 2)))
-
-
-@rule("instance_norm")
-def _(
+@taylor_rule("layer_norm")
+def _layer_norm(
     input: Jet,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Jet:
+    value = F.layer_norm(input.value, normalized_shape, weight, bias, eps)
+    groups = input.numel() // torch.Size(normalized_shape).numel()
+    if weight is not None:
+        weight = weight.reshape(1, -1)
+    return Jet.of(value, _differentiate_groups(input, groups, weight, eps))
+
+
+@taylor_rule("group_norm")
+def _group_norm(
+    input: Jet,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Jet:
+    value = F.group_norm(input.value, num_groups, weight, bias, eps)
+    tail = _differentiate_groups(input, len(input) * num_groups, None, eps)
+    if weight is not None:
+        # A group has several channels, each with a weight of its own.
+        ones = (1,) * (input.ndim - 2)
+        tail = tail * weight.reshape(-1, *ones)
+    return Jet.of(value, tail)
+
+
+@taylor_rule("instance_norm")
+def _instance_norm(
+    input: Jet,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
     *_cudnn: bool,
-) -> Any:
-    """Group norm with one channel a group."""
+) -> Tensor:
+    """Group norm with one channel per group."""
     if not use_input_stats:
-        raise Unscorable("unsupported", "no Taylor rule for instance_norm with running statistics")
+        detail = "no Taylor rule for instance_norm with running statistics"
+        raise Unscorable("unsupported", detail)
     return F.group_norm(input, input.shape[1], weight, bias, eps)
 
 
-@rule("rms_norm")
-def _(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    power = (input * input).mean(tuple(range(-len(normalized_shape), 0)), keepdim=True)
-    out = input * (power + (torch.finfo(input.dtype).eps if eps is None else eps)).rsqrt()
-    return out if weight is None else out * weight
+@taylor_rule("rms_norm")
+def _rms_norm(
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    axes = tuple(range(-len(normalized_shape), 0))
+    power = (input * input).mean(axes, keepdim=True)
+    if eps is None:
+        eps = torch.finfo(input.dtype).eps
+    out = input * (power + eps).rsqrt()
+    if weight is not None:
+        out = out * weight
+    return out

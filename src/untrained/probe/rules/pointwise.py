@@ -1,75 +1,112 @@
-"""Rules for functions of each entry (second-order chain rule) and for maxima of two (derivatives follow the winner)."""
+"""Taylor rules of functions of each entry, and of maxima of two values.
 
-from typing import Any
+Functions of each entry follow the second-order chain rule. The derivatives of a maximum are those of
+the larger value.
+"""
+
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import RULES, Jet, Rule, in_place, names, rule
+from untrained.probe.jets import (
+    RULES,
+    Jet,
+    Rule,
+    TorchFunction,
+    find_functions,
+    make_in_place,
+    taylor_rule,
+)
+
+T = TypeVar("T", bound=Tensor)
 
 
-@rule("relu")
-def _(input: Jet, inplace: bool = False) -> Jet:
-    """The hot one: derivatives pass where the value is positive."""
-    passed = torch.ops.aten.threshold_backward(input.tail, input.value.expand_as(input.tail), 0)
-    out = Jet.of(F.relu(input.value), passed)
-    return in_place(lambda _: out)(input) if inplace else out
+@taylor_rule("relu")
+def _relu(input: Jet, inplace: bool = False) -> Jet:
+    """Derivatives pass where the value is positive. This is the most frequent function."""
+    values = input.value.expand_as(input.tail)
+    tail = torch.ops.aten.threshold_backward(input.tail, values, 0)
+    out = Jet.of(F.relu(input.value), tail)
+    return _finish(input, out, inplace)
 
 
-def _pointwise(func: Any, straight: bool = False) -> Rule:
-    """Any function of each entry; f' and f'' by reverse mode, which torch has right. `straight`: piecewise linear."""
+def _finish(input: Tensor, out: T, inplace: bool) -> T:
+    """Write the result into the input if the function works in place."""
+    if inplace:
+        overwritten: T = make_in_place(lambda _: out)(input)
+        return overwritten
+    return out
+
+
+def _make_pointwise_rule(func: TorchFunction, piecewise_linear: bool = False) -> Rule:
+    """Make the rule of any function of each entry; f' and f'' are computed by reverse mode."""
 
     def apply(input: Jet, *args: Any, inplace: bool = False, **kwargs: Any) -> Jet:
+        second = None
         with torch.inference_mode(False), torch.enable_grad():
             x = input.value.clone().detach().requires_grad_()
             value = func(x, *args, **kwargs)
-            (slope,) = torch.autograd.grad(value.sum(), x, create_graph=not straight)
-            bend = None if straight else torch.autograd.grad(slope.sum(), x)[0]
-        tail = input.tail * slope.detach()
-        if bend is not None:
-            tail[1].addcmul_(bend, input.tail[0] ** 2)
-        out = Jet.of(value.detach(), tail)
-        return in_place(lambda _: out)(input) if inplace else out
+            (first,) = torch.autograd.grad(value.sum(), x, create_graph=not piecewise_linear)
+            if not piecewise_linear:
+                (second,) = torch.autograd.grad(first.sum(), x)
+        tail = input.tail * first.detach()
+        if second is not None:
+            tail[1].addcmul_(second, input.tail[0] ** 2)
+        return _finish(input, Jet.of(value.detach(), tail), inplace)
 
     return apply
 
 
-_STRAIGHT = """
+_PIECEWISE_LINEAR = """
 relu6 leaky_relu prelu rrelu hardtanh threshold abs absolute clamp clip clamp_min clamp_max
 """.split()
-_BENT = """
-hardswish elu selu celu gelu silu mish softplus softsign tanhshrink sigmoid tanh logsigmoid exp exp2 expm1 log log2
-log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh cosh erf erfc pow expit special_expit
+_CURVED = """
+hardswish elu selu celu gelu silu mish softplus softsign tanhshrink sigmoid tanh logsigmoid exp exp2
+expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh cosh erf erfc
+pow expit special_expit
 """.split()
-for _name in (*_STRAIGHT, *_BENT):
-    _straight = _name in _STRAIGHT
-    for _f in names(_name, f"__{_name}__"):
-        RULES[_f] = _pointwise(_f, _straight)
-    for _f in names(f"{_name}_", f"__i{_name}__"):
-        RULES[_f] = in_place(_pointwise(getattr(torch, _name, None) or getattr(F, _name, _f), _straight))
 
 
-@rule("hardsigmoid")
-def _(input: Any, inplace: bool = False) -> Any:
-    """Written out: torch's own derivative holds 1/6 in float32, also for float64 inputs."""
+def _register_pointwise(name: str, piecewise_linear: bool) -> None:
+    for function in find_functions(name, f"__{name}__"):
+        RULES[function] = _make_pointwise_rule(function, piecewise_linear)
+    for function in find_functions(f"{name}_", f"__i{name}__"):
+        # The derivatives are those of the function that does not work in place.
+        plain: Any = getattr(torch, name, None) or getattr(F, name, function)
+        RULES[function] = make_in_place(_make_pointwise_rule(plain, piecewise_linear))
+
+
+for _name in _PIECEWISE_LINEAR:
+    _register_pointwise(_name, piecewise_linear=True)
+for _name in _CURVED:
+    _register_pointwise(_name, piecewise_linear=False)
+
+
+@taylor_rule("hardsigmoid")
+def _hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    # Written out because torch's derivative contains 1/6 in float32, also for float64 inputs.
     out = F.relu6(input + 3) / 6
-    return in_place(lambda _: out)(input) if inplace else out
+    return _finish(input, out, inplace)
 
 
-@rule("maximum")
-def _(x: Any, y: Any) -> Any:
+@taylor_rule("maximum")
+def _maximum(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x > y, x, y)
 
 
-@rule("minimum")
-def _(x: Any, y: Any) -> Any:
+@taylor_rule("minimum")
+def _minimum(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x < y, x, y)
 
 
-@rule("amax")
-def _(x: Jet, dim: int, keepdim: bool = False) -> Any:
+@taylor_rule("amax")
+def _amax(x: Jet, dim: int, keepdim: bool = False) -> Tensor:
     if not isinstance(dim, int):
         raise Unscorable("unsupported", "amax over several axes")
     out = torch.gather(x, dim, x.value.argmax(dim, keepdim=True))
-    return out if keepdim else out.squeeze(dim)
+    if keepdim:
+        return out
+    return out.squeeze(dim)

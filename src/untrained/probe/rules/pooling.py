@@ -1,5 +1,8 @@
-"""Rules for pooling: derivatives follow the winner of a maximum, and an average is linear."""
+"""Taylor rules of pooling: a maximum passes the derivatives of the largest entry, an average is
+linear.
+"""
 
+from collections.abc import Sequence
 from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
@@ -8,45 +11,63 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from untrained.errors import Unscorable
-from untrained.probe.jets import RULES, Jet, Rule, names, rule
-from untrained.probe.rules.structure import batched
+from untrained.probe.jets import RULES, Jet, Rule, TorchFunction, find_functions, taylor_rule
+from untrained.probe.rules.structure import make_image_rule
+
+Size = int | Sequence[int]
 
 
-def _max_pool(func: Any, spatial: int) -> Rule:
-    """Derivatives are read where the value is largest."""
-
-    def apply(input: Jet, *args: Any, return_indices: bool = False, **kwargs: Any) -> Any:
+def _make_max_pool_rule(func: TorchFunction, dimensions: int) -> Rule:
+    def apply(input: Jet, *args: Any, return_indices: bool = False, **kwargs: Any) -> Jet:
         if return_indices:
             raise Unscorable("unsupported", f"{func.__name__} that returns indices")
-        value, where = func(input.value, *args, return_indices=True, **kwargs)
-        index = where.flatten(-spatial).expand(2, *where.shape[:-spatial], -1)
-        return Jet.of(value, input.tail.flatten(-spatial).gather(-1, index).reshape(2, *value.shape))
+        value, indices = func(input.value, *args, return_indices=True, **kwargs)
+        # The indices count positions of a flattened image.
+        leading = indices.shape[:-dimensions]
+        flat_indices = indices.flatten(-dimensions).expand(2, *leading, -1)
+        tail = input.tail.flatten(-dimensions).gather(-1, flat_indices)
+        return Jet.of(value, tail.reshape(2, *value.shape))
 
     return apply
 
 
-for _dims in (1, 2, 3):
-    for _name in (f"max_pool{_dims}d", f"adaptive_max_pool{_dims}d"):
-        RULES.update({f: _max_pool(getattr(F, _name), _dims) for f in names(_name)})
+for _dimensions in (1, 2, 3):
+    for _name in (f"max_pool{_dimensions}d", f"adaptive_max_pool{_dimensions}d"):
+        _rule = _make_max_pool_rule(getattr(F, _name), _dimensions)
+        RULES.update(dict.fromkeys(find_functions(_name), _rule))
 
 
-@rule("avg_pool2d")
-def _(
+@taylor_rule("avg_pool2d")
+def _avg_pool2d(
     input: Jet,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
-    """On the CPU by adding shifted copies: torch's own kernel takes five to ten times as long for the same bits."""
+) -> Jet:
     if ceil_mode or divisor_override is not None or input.device.type != "cpu":
-        options = (stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return batched(F.avg_pool2d, 2)(input, kernel_size, *options)
-    window = Window(_pair(kernel_size), _pair(stride or kernel_size), _pair(padding))
-    count = window.area if count_include_pad else window.inside(tuple(input.shape[-2:]), input.dtype)
-    return Jet.of(window.sum(input.value).div_(count), window.quick_sum(input.tail).div_(count))
+        rule = make_image_rule(F.avg_pool2d, 2)
+        pooled: Jet = rule(
+            input,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )
+        return pooled
+    # On the CPU, adding shifted copies gives the same bits as torch's kernel, which takes five to
+    # ten times as long.
+    window = Window(_make_pair(kernel_size), _make_pair(stride or kernel_size), _make_pair(padding))
+    count: Tensor | int = window.area
+    if not count_include_pad:
+        count = window.count_inside(tuple(input.shape[-2:]), input.dtype)
+    value = window.sum(input.value).div_(count)
+    tail = window.sum_by_axis(input.tail).div_(count)
+    return Jet.of(value, tail)
 
 
 class Window(NamedTuple):
@@ -58,30 +79,41 @@ class Window(NamedTuple):
 
     @property
     def area(self) -> int:
+        """Number of entries."""
         return self.kernel[0] * self.kernel[1]
 
     def sum(self, x: Tensor) -> Tensor:
-        """The sum of each window, its entries added row by row, as torch does."""
-        windows = self._padded(x).unfold(-2, self.kernel[0], self.stride[0]).unfold(-2, self.kernel[1], self.stride[1])
-        first, *others = (entry for row in windows.unbind(-2) for entry in row.unbind(-1))
-        total = first.clone(memory_format=torch.contiguous_format)
-        for entry in others:
-            total += entry
+        """Sum each window row by row, in the order of torch's kernel."""
+        rows = self._pad(x).unfold(-2, self.kernel[0], self.stride[0])
+        windows = rows.unfold(-2, self.kernel[1], self.stride[1])
+        total = None
+        for row in windows.unbind(-2):
+            for entry in row.unbind(-1):
+                if total is None:
+                    total = entry.clone(memory_format=torch.contiguous_format)
+                else:
+                    total += entry
+        assert total is not None  # a window has at least one entry
         return total
 
-    def quick_sum(self, x: Tensor) -> Tensor:
-        """The same sums, rows first and then columns: fewer additions, in another order."""
-        rows = reduce(torch.add, self._padded(x).unfold(-2, self.kernel[0], self.stride[0]).unbind(-1))
-        return reduce(torch.add, rows.unfold(-1, self.kernel[1], self.stride[1]).unbind(-1))
+    def sum_by_axis(self, x: Tensor) -> Tensor:
+        """Sum each window over rows, then over columns: fewer additions, in another order."""
+        rows = self._pad(x).unfold(-2, self.kernel[0], self.stride[0])
+        row_sums = reduce(torch.add, rows.unbind(-1))
+        columns = row_sums.unfold(-1, self.kernel[1], self.stride[1])
+        return reduce(torch.add, columns.unbind(-1))
 
-    def _padded(self, x: Tensor) -> Tensor:
-        return F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
+    def _pad(self, x: Tensor) -> Tensor:
+        rows, columns = self.padding
+        return F.pad(x, (columns, columns, rows, rows))
 
     @lru_cache(maxsize=64)  # noqa: B019 - a window is a few numbers
-    def inside(self, size: tuple[int, int], dtype: torch.dtype) -> Tensor:
-        """How many entries of each window lie inside an image of that size."""
+    def count_inside(self, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Count the entries of each window that are inside an image of that size."""
         return self.sum(torch.ones(size, dtype=dtype))
 
 
-def _pair(n: Any) -> tuple[int, int]:
-    return (n, n) if isinstance(n, int) else (int(n[0]), int(n[-1]))
+def _make_pair(size: Size) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    return int(size[0]), int(size[-1])

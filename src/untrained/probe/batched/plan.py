@@ -1,0 +1,320 @@
+"""Take the measurements of many probes together.
+
+Nothing else changes: a probe whose features and motions have been computed here is used like any
+other, and computes by itself what is missing. A proxy reads the same numbers, up to the last digits
+of float32, since kernels for many networks add in another order. What cannot be computed together is
+computed alone, with the failure that it has alone.
+
+A batch norm over few values divides by their spread, and a network of such norms turns the last
+digits into per cents: these networks are measured alone.
+
+What to measure is not declared but observed: `MeasurementPlan.from_probe` lists what proxies have
+read of one probe, and `plan.measure` takes the same measurements for other probes.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from untrained.probe.batched.layouts import stack_values
+from untrained.probe.batched.recorder import intercept_modules, record_tape
+from untrained.probe.batched.scheduler import (
+    RunStatistics,
+    StackSlice,
+    TapeResult,
+    run_tapes,
+)
+from untrained.probe.batched.signatures import META, SignatureCache
+from untrained.probe.batched.tape import Tape, ValueRef
+from untrained.probe.features import Feature, as_matrices, stacked_condition_ratios
+from untrained.probe.flops import FlopCounter, Operation
+from untrained.probe.guard import full_precision
+from untrained.probe.jets import Jet
+from untrained.probe.passes import read_logits
+from untrained.probe.probe import Probe
+from untrained.rng import seed_for
+
+MIN_NORM_VALUES = 16  # per channel, for a batch norm to be computed together
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """Measurements by forward passes on the first samples of a batch.
+
+    Attributes:
+        samples: Number of samples.
+        features: Whether features were measured.
+        conditions: The features whose condition numbers were computed.
+        circles: Shapes of the circles of inputs on which motions were measured.
+        operations: Whether operations were counted.
+    """
+
+    samples: int
+    features: bool
+    conditions: Literal["leaves", "all", ""]
+    circles: tuple[tuple[int, ...], ...]
+    operations: bool = False
+
+    @staticmethod
+    def from_probe(probe: Probe) -> "ViewPlan":
+        """List what has been measured of a probe."""
+        features: tuple[Feature, ...] = vars(probe).get("features", ())
+        conditioned = [feature for feature in features if probe.has_condition(feature)]
+        conditions: Literal["leaves", "all", ""] = ""
+        if conditioned:
+            only_leaves = all(feature.leaf_calls for feature in conditioned)
+            conditions = "leaves" if only_leaves else "all"
+        is_single_sample = len(probe.batch) == 1
+        return ViewPlan(
+            samples=len(probe.batch),
+            features=bool(features),
+            conditions=conditions,
+            circles=probe.measured_circles,
+            operations=bool(features) and is_single_sample and "operations" in vars(probe),
+        )
+
+
+@dataclass(frozen=True)
+class MeasurementPlan:
+    """Measurements that can be taken for many networks at once."""
+
+    views: tuple[ViewPlan, ...]
+
+    @staticmethod
+    def from_probe(probe: Probe) -> "MeasurementPlan":
+        """Plan to measure what proxies have read of a probe."""
+        views = []
+        for view in probe.related_probes():
+            if view.starts_at_first_sample:
+                plan = ViewPlan.from_probe(view)
+                if plan.features or plan.circles:
+                    views.append(plan)
+        return MeasurementPlan(tuple(views))
+
+    def measure(
+        self,
+        probes: Sequence[Probe],
+        cache: SignatureCache,
+        statistics: RunStatistics | None = None,
+    ) -> None:
+        """Take the measurements of all probes together and store them in the probes.
+
+        Running out of memory is raised. Other failures leave a probe unchanged.
+        """
+        if not probes:
+            return
+        for view in self.views:
+            views = [probe.first(view.samples) for probe in probes]
+            _NetworkGroup(views, view, cache, statistics).measure()
+
+    def is_complete(self, probe: Probe) -> bool:
+        """Whether the probe has all planned measurements."""
+        for plan in self.views:
+            view = probe.first(plan.samples)
+            if plan.features and "features" not in vars(view):
+                return False
+            if not set(plan.circles) <= set(view.measured_circles):
+                return False
+        return True
+
+
+class _FinishedTape(NamedTuple):
+    probe: Probe
+    tape: Tape
+    result: TapeResult
+
+
+class _NetworkGroup:
+    """Probes with equally many samples."""
+
+    def __init__(
+        self,
+        probes: Sequence[Probe],
+        plan: ViewPlan,
+        cache: SignatureCache,
+        statistics: RunStatistics | None,
+    ) -> None:
+        self._probes = probes
+        self._plan = plan
+        self._cache = cache
+        self._statistics = statistics
+        # The first tape of each probe, with the shape of its input.
+        self._first_tapes: dict[Probe, tuple[tuple[int, ...], Tape]] = {}
+
+    def measure(self) -> None:
+        with full_precision(), torch.inference_mode(False), torch.no_grad():
+            if self._plan.features:
+                self._measure_features()
+            for shape in self._plan.circles:
+                self._measure_motions(shape)
+
+    def _measure_features(self) -> None:
+        inputs = [probe.batch.inputs for probe in self._probes]
+        tapes = self._record_tapes(tuple(inputs[0].shape))
+
+        def request_values(tape: Tape) -> Iterable[ValueRef]:
+            return [tape.output, *(feature.ref for feature in tape.features)]
+
+        finished = self._run_tapes(tapes, inputs, request_values)
+        outputs = copy_to_cpu([result[tape.output] for _, tape, result in finished])
+        for (probe, tape, result), outputs_on_cpu in zip(finished, outputs, strict=True):
+            features = []
+            for ref, name, calls, leaf_calls in tape.features:
+                features.append(Feature(result[ref], name, calls, leaf_calls))
+            probe.set_forward_results(result[tape.output], tuple(features), outputs_on_cpu)
+            if self._plan.operations and tape.complete:
+                vars(probe).setdefault("operations", _count_operations(probe, tape))
+        if self._plan.conditions:
+            self._measure_conditions(finished)
+
+    def _measure_conditions(self, finished: Sequence[_FinishedTape]) -> None:
+        requested: list[tuple[Probe, list[Feature]]] = []
+        slices: list[StackSlice] = []
+        for probe, tape, result in finished:
+            features = []
+            for feature, recorded in zip(probe.features, tape.features, strict=True):
+                if self._plan.conditions == "all" or feature.leaf_calls:
+                    features.append(feature)
+                    slices.append(result.find_slice(recorded.ref))
+            requested.append((probe, features))
+        ratios = iter(compute_conditions(slices))
+        for probe, features in requested:
+            conditions = {id(feature): next(ratios) for feature in features}
+            # A network that is not finite raises its failure when it is measured alone.
+            if not any(ratio != ratio for ratio in conditions.values()):
+                probe.set_conditions(conditions)
+
+    def _measure_motions(self, shape: tuple[int, ...]) -> None:
+        tapes = self._record_tapes((1, *shape))
+        moving: list[tuple[Probe, Jet]] = []
+        with torch.inference_mode():
+            starts = []
+            for probe in self._probes:
+                u1, u2 = probe.plane(shape)
+                starts.append(Jet.of(u1, torch.stack([u2, -u1])))
+            for probe, tape, result in self._run_tapes(tapes, starts, lambda t: [t.output]):
+                output = result[tape.output]
+                if isinstance(output, Jet):
+                    moving.append((probe, output))
+        curves = []
+        for _, output in moving:
+            curves.append(torch.cat([output.value[None], output.tail]).flatten(1))
+        for (probe, _), curve in zip(moving, copy_to_cpu(curves), strict=True):
+            value, velocity, acceleration = curve
+            probe.set_motion(shape, (value, velocity, acceleration))
+
+    def _record_tapes(self, shape: tuple[int, ...]) -> list[Tape | None]:
+        """Record the tapes; None for networks that cannot be run together."""
+        tapes: list[Tape | None] = []
+        with intercept_modules():
+            for probe in self._probes:
+                tape = self._record_tape(probe, shape)
+                if tape is not None and _has_norm_of_few_values(tape):
+                    tape = None
+                tapes.append(tape)
+        return tapes
+
+    def _record_tape(self, probe: Probe, shape: tuple[int, ...]) -> Tape | None:
+        """Record the tape of a network, or resize its first tape if that is possible."""
+        input = torch.empty(*shape, dtype=probe.batch.inputs.dtype, device=META)
+        if probe in self._first_tapes:
+            first_shape, tape = self._first_tapes[probe]
+            if first_shape == shape:
+                return tape
+            resized = tape.resize(input, self._cache)
+            if resized is not None:
+                return resized
+        seed = seed_for("forward", probe.seed)
+        recorded = record_tape(
+            probe.model,
+            input,
+            self._cache,
+            seed=seed,
+            read_logits=read_logits,
+        )
+        if not isinstance(recorded, Tape):
+            return None
+        self._first_tapes[probe] = (shape, recorded)
+        return recorded
+
+    def _run_tapes(
+        self,
+        tapes: Sequence[Tape | None],
+        inputs: Sequence[Tensor],
+        request_values: Callable[[Tape], Iterable[ValueRef]],
+    ) -> list[_FinishedTape]:
+        """Run the tapes; return those that ran to their end."""
+        members: list[tuple[Probe, Tape]] = []
+        member_inputs = []
+        requested = []
+        for probe, tape, input in zip(self._probes, tapes, inputs, strict=True):
+            if tape is None:
+                continue
+            members.append((probe, tape))
+            member_inputs.append(input)
+            requested.append({ref for ref in request_values(tape) if isinstance(ref, int)})
+        if not members:
+            return []
+        start = stack_values(member_inputs)
+        member_tapes = [tape for _, tape in members]
+        results = run_tapes(member_tapes, start, requested, self._statistics)
+        finished = []
+        for (probe, tape), result in zip(members, results, strict=True):
+            if result.error is None:
+                finished.append(_FinishedTape(probe, tape, result))
+        return finished
+
+
+def compute_conditions(slices: Sequence[StackSlice]) -> list[float]:
+    """Return sigma_min / sigma_max of each value.
+
+    Values are gathered by stack: a few large copies instead of many small ones.
+    """
+    members_by_stack: dict[int, list[int]] = defaultdict(list)
+    for member, value in enumerate(slices):
+        members_by_stack[id(value.stack)].append(member)
+    stacks = []
+    order: list[int] = []
+    for members in members_by_stack.values():
+        members.sort(key=lambda member: slices[member].place)
+        stack = slices[members[0]].stack
+        places = [slices[member].place for member in members]
+        if places == list(range(len(stack))):
+            first_samples = stack[:, 0]
+        else:
+            first_samples = torch.stack([stack[place, 0] for place in places])
+        stacks.append(as_matrices(first_samples))
+        order.extend(members)
+    ratios = dict(zip(order, stacked_condition_ratios(stacks).tolist(), strict=True))
+    return [ratios[member] for member in range(len(slices))]
+
+
+def copy_to_cpu(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Copy tensors to the CPU, in one transfer if their shapes are equal.
+
+    Each transfer synchronises a GPU.
+    """
+    if len({tensor.shape for tensor in tensors}) != 1:
+        return [tensor.cpu() for tensor in tensors]
+    return torch.stack(list(tensors)).cpu().unbind()
+
+
+def _has_norm_of_few_values(tape: Tape) -> bool:
+    for step in tape.steps():
+        if step.func is F.batch_norm:
+            shape = step.inputs[0].shape
+            if shape.numel() < MIN_NORM_VALUES * shape[1]:
+                return True
+    return False
+
+
+def _count_operations(probe: Probe, tape: Tape) -> tuple[Operation, ...]:
+    """Return what `Probe.operations` counts: a copy of the first sample, and the pass."""
+    with FlopCounter() as counter:
+        _ = probe.copy_inputs()[:1]
+    return *counter.operations, *tape.operations()

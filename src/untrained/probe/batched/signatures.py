@@ -1,0 +1,363 @@
+"""Signatures: calls of torch functions without the numbers in their tensors.
+
+Calls with one signature (function, shapes, settings) are the same arithmetic on other numbers. The
+shapes of the results are computed once per signature, on the meta device, and then looked up, which
+is much faster.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from untrained.probe.flops import Operation, count_operations
+from untrained.probe.jets import TorchFunction
+
+if TYPE_CHECKING:
+    from untrained.probe.batched.block_programs import BlockProgram
+
+META = torch.device("meta")
+# Parts of names of functions that draw at random.
+_RANDOM = (
+    "rand",
+    "bernoulli",
+    "multinomial",
+    "normal_",
+    "uniform_",
+    "poisson",
+    "dropout",
+    "exponential_",
+    "seed",
+)
+_WRITING = ("__setitem__", "set_", "copy_")
+# 1, 1.0 and True are equal as keys but not the same argument.
+_NUMBERS = frozenset((int, float, bool))
+_CONSTANTS = frozenset(
+    (
+        str,
+        type(None),
+        type(...),
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+        torch.Size,
+    )
+)
+
+
+class NotRecordable(Exception):  # noqa: N818 - a property of a network, not a mistake of a caller
+    """The network does something that a tape cannot contain."""
+
+
+class TensorSpec(NamedTuple):
+    """What is known about a tensor before it is computed."""
+
+    shape: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @staticmethod
+    def of(tensor: Tensor) -> "TensorSpec":
+        """Describe a tensor."""
+        return TensorSpec(tensor.shape, tensor.stride(), tensor.dtype)
+
+    def make_meta_tensor(self) -> Tensor:
+        """Make a tensor of this description on the meta device."""
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=META)
+
+
+@dataclass(eq=False, slots=True)
+class Signature:
+    """A call without the numbers in its tensors.
+
+    Attributes:
+        func: The function.
+        args: Its arguments; meta tensors mark the places of real ones.
+        kwargs: The same for keyword arguments.
+        inputs: The tensors among the arguments.
+        result: The result on the meta device, a tensor or a tuple of tensors.
+        results: The tensors of the result; an int means that input itself.
+        overwrites: Whether the call overwrites its first tensor.
+        views: Whether a result shares memory with an input.
+        counted: Operations of one call, once they have been counted.
+    """
+
+    func: TorchFunction
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: tuple[TensorSpec, ...]
+    result: Any
+    results: tuple[TensorSpec | int, ...]
+    overwrites: bool
+    views: bool
+    counted: tuple[Operation, ...] | None = None
+
+    def call(
+        self,
+        tensors: Sequence[Any],
+        device: torch.device,
+        func: TorchFunction | None = None,
+    ) -> Any:
+        """Call the function, or another one, with these tensors in the arguments."""
+        remaining = iter(tensors)
+        args = [fill_tensors(argument, remaining, device) for argument in self.args]
+        kwargs = {}
+        for name, argument in self.kwargs.items():
+            kwargs[name] = fill_tensors(argument, remaining, device)
+        return (func or self.func)(*args, **kwargs)
+
+    @property
+    def new_values(self) -> list[TensorSpec]:
+        """What is new after a call: results that are not inputs, or the overwritten input."""
+        if self.overwrites:
+            return [self.inputs[0]]
+        return [result for result in self.results if isinstance(result, TensorSpec)]
+
+    def select_new(self, result: Any) -> list[Any]:
+        """Return the tensors of a result that are new after the call."""
+        tensors = find_tensors(result)
+        if self.overwrites:
+            return tensors
+        new = []
+        for tensor, described in zip(tensors, self.results, strict=True):
+            if isinstance(described, TensorSpec):
+                new.append(tensor)
+        return new
+
+    def execute(self, run: "RunSignature", tensors: Sequence[Any]) -> list[Any]:
+        """See `Instruction`."""
+        return run(self, tensors)
+
+    @property
+    def steps(self) -> "tuple[Signature, ...]":
+        """See `Instruction`."""
+        return (self,)
+
+    def resize(
+        self,
+        inputs: Sequence[TensorSpec],
+        cache: "SignatureCache",
+    ) -> "Signature | None":
+        """See `Instruction`."""
+
+        def find_signature(*args: Any, **kwargs: Any) -> Signature | None:
+            key, tensors = outline_call(self.func, args, kwargs)
+            return cache.find(key, tensors, self.func, args, kwargs)
+
+        meta_tensors = [spec.make_meta_tensor() for spec in inputs]
+        try:
+            other: Signature | None = self.call(meta_tensors, META, find_signature)
+        except Exception:  # running the network will raise it, or do something else
+            return None
+        if other is None or other.form != self.form:
+            return None
+        return other
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What later calls may depend on, apart from sizes."""
+        results: list[object] = []
+        for result in self.results:
+            results.append(result if isinstance(result, int) else result.dtype)
+        return self.overwrites, self.views, results
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the operations of one call; they are counted once."""
+        if self.counted is None:
+            tensors = [spec.make_meta_tensor() for spec in self.inputs]
+            with count_operations() as counter:
+                self.call(tensors, META)
+            self.counted = tuple(counter.operations)
+        return self.counted
+
+
+# Makes a call on tensors and returns what is new after it.
+RunSignature = Callable[[Signature, Sequence[Any]], list[Any]]
+
+
+class Instruction(Protocol):
+    """What a tape contains: a signature, or several as one (`block_programs.py`)."""
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The tensors that it reads."""
+
+    @property
+    def new_values(self) -> list[TensorSpec]:
+        """What is new after it."""
+
+    @property
+    def steps(self) -> tuple[Signature, ...]:
+        """The single calls, in order."""
+
+    def execute(self, run: RunSignature, tensors: Sequence[Any]) -> list[Any]:
+        """Have all calls made on these tensors; return what is new afterwards."""
+
+    def resize(
+        self,
+        inputs: Sequence[TensorSpec],
+        cache: "SignatureCache",
+    ) -> "Instruction | None":
+        """Return the same instruction for other inputs; None if its results differ in form."""
+
+
+class SignatureCache:
+    """All signatures of a run. Networks of one space share most of them.
+
+    Attributes:
+        block_programs: Programs of blocks, by their template and their input; None for a block that
+            must be run (`block_programs.py`).
+    """
+
+    def __init__(self) -> None:
+        self._signatures: dict[Hashable, Signature | None] = {}
+        self._resized: dict[tuple[Instruction, tuple[TensorSpec | None, ...]], Instruction | None] = {}
+        self.block_programs: dict[tuple[object, TensorSpec], BlockProgram | None] = {}
+
+    def find(
+        self,
+        key: Any,
+        tensors: list[Tensor],
+        func: TorchFunction,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Signature | None:
+        """Return the signature of an outlined call.
+
+        None if the function returns a fact, such as a shape, and no tensor.
+        """
+        try:
+            return self._signatures[key]
+        except KeyError:
+            signature = _make_signature(func, args, kwargs, tensors)
+            self._signatures[key] = signature
+            return signature
+        except TypeError:  # the key is not hashable
+            raise NotRecordable(f"an argument of {func} is of an unknown type") from None
+
+    def resize(
+        self,
+        instruction: Instruction,
+        computed: tuple[TensorSpec | None, ...],
+    ) -> Instruction | None:
+        """Return the instruction for other computed inputs; None means that an input stays."""
+        key = (instruction, computed)
+        try:
+            return self._resized[key]
+        except KeyError:
+            inputs = []
+            for old, new in zip(instruction.inputs, computed, strict=True):
+                inputs.append(old if new is None else new)
+            resized = instruction.resize(inputs, self)
+            self._resized[key] = resized
+            return resized
+
+
+def _make_signature(
+    func: TorchFunction,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tensors: list[Tensor],
+) -> Signature | None:
+    """Call the function on the meta device and describe its result."""
+    refuse_side_effects(func)
+    inputs = tuple(TensorSpec.of(tensor) for tensor in tensors)
+    meta_tensors = [spec.make_meta_tensor() for spec in inputs]
+    remaining = iter(meta_tensors)
+    meta_args = tuple([fill_tensors(argument, remaining) for argument in args])
+    meta_kwargs = {}
+    for name, argument in kwargs.items():
+        meta_kwargs[name] = fill_tensors(argument, remaining)
+    result = func(*meta_args, **meta_kwargs)
+    if isinstance(result, tuple) and type(result) not in (tuple, torch.Size):
+        raise NotRecordable(f"{func} returns a {type(result).__name__}")
+    result_tensors = find_tensors(result)
+    if not result_tensors:
+        return None
+    places = {id(tensor): place for place, tensor in enumerate(meta_tensors)}
+    overwritten = [place for place, tensor in enumerate(meta_tensors) if tensor._version]
+    if overwritten:
+        returned = [places.get(id(tensor)) for tensor in result_tensors]
+        # Only functions that overwrite their first tensor and return it are supported.
+        if overwritten != [0] or returned != [0]:
+            raise NotRecordable(f"{func} writes into one of its arguments")
+    results: list[TensorSpec | int] = []
+    for tensor in result_tensors:
+        results.append(places.get(id(tensor), TensorSpec.of(tensor)))
+    return Signature(
+        func=func,
+        args=meta_args,
+        kwargs=meta_kwargs,
+        inputs=inputs,
+        result=result,
+        results=tuple(results),
+        overwrites=bool(overwritten),
+        views=any(tensor._is_view() for tensor in result_tensors),
+    )
+
+
+def refuse_side_effects(func: TorchFunction) -> None:
+    """Raise for functions whose result is random or that write into an argument."""
+    name = getattr(func, "__name__", "")
+    if any(word in name for word in _RANDOM):
+        raise NotRecordable(f"{name} draws at random")
+    if name in _WRITING:
+        raise NotRecordable(f"{name} writes into one of its arguments")
+
+
+def outline_call(
+    func: TorchFunction,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[Any, list[Tensor]]:
+    """Return a key of a call, without the numbers in its tensors, and these tensors."""
+    tensors: list[Tensor] = []
+    key: list[Any] = [func]
+    for argument in args:
+        key.append(_outline_argument(argument, tensors))
+    for name, argument in kwargs.items():
+        key.append((name, _outline_argument(argument, tensors)))
+    return tuple(key), tensors
+
+
+def find_tensors(value: Any) -> list[Tensor]:
+    """Return the tensors in an argument, in order."""
+    tensors: list[Tensor] = []
+    _outline_argument(value, tensors)
+    return tensors
+
+
+def fill_tensors(
+    value: Any,
+    tensors: Iterator[Any],
+    device: torch.device | None = None,
+) -> Any:
+    """Return an argument with other tensors, and with `device` in place of the meta device."""
+    if isinstance(value, Tensor):
+        return next(tensors)
+    if type(value) in (tuple, list):
+        return type(value)([fill_tensors(member, tensors, device) for member in value])
+    if device is not None and isinstance(value, torch.device) and value == META:
+        return device
+    return value
+
+
+def _outline_argument(value: Any, tensors: list[Tensor]) -> Any:
+    """Return a key of an argument; append its tensors to the list."""
+    kind = type(value)
+    if kind in _NUMBERS:
+        return kind, value
+    if kind in _CONSTANTS:
+        return value
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return value.shape, value.stride(), value.dtype
+    if kind is tuple or kind is list:
+        return (kind, *[_outline_argument(member, tensors) for member in value])
+    if kind is slice and not find_tensors((value.start, value.stop, value.step)):
+        return kind, value.start, value.stop, value.step
+    # A list makes the key unhashable, which `SignatureCache.find` reports.
+    return [kind]
