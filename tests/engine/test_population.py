@@ -135,15 +135,15 @@ def test_records_depend_on_their_own_seed_and_weights_alone():
 def small_memory(monkeypatch) -> list[int]:
     """A machine with room for three networks at a time; the list says how many were tried together."""
     tried: list[int] = []
-    ahead = MeasurementPlan.ahead
+    measure = MeasurementPlan.measure
 
     def narrow(self: MeasurementPlan, probes: Sequence[Any], *more: Any) -> None:
         tried.append(len(probes))
         if len(probes) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
-        ahead(self, probes, *more)
+        measure(self, probes, *more)
 
-    monkeypatch.setattr(MeasurementPlan, "ahead", narrow)
+    monkeypatch.setattr(MeasurementPlan, "measure", narrow)
     return tried
 
 
@@ -156,7 +156,7 @@ def test_a_cpu_looks_at_large_pictures_one_by_one():
 
 def test_garbage_is_collected_again_after_a_population(monkeypatch):
     seen: list[bool] = []
-    monkeypatch.setattr(MeasurementPlan, "ahead", lambda *args: seen.append(gc.isenabled()))
+    monkeypatch.setattr(MeasurementPlan, "measure", lambda *args: seen.append(gc.isenabled()))
     asked(own, [arch for arch in own if arch["kind"] == "plain"], 4)
     assert seen
     assert not any(seen)
