@@ -59,7 +59,7 @@ _SIZE_FUNCTIONS = frozenset(
 # Functions that read a fact about a tensor and compute nothing.
 _FACT_FUNCTIONS = _SIZE_FUNCTIONS.union(
     _find_getters("dtype", "device", "ndim", "requires_grad", "is_cuda", "is_meta"),
-    [Tensor.dim, Tensor.is_floating_point],
+    [Tensor.dim, Tensor.is_floating_point, Tensor.is_complex],
 )
 
 
