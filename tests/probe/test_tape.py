@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained._stamp import stamped
 from untrained.probe.batched import recorder
 from untrained.probe.batched.block_programs import BlockProgram
 from untrained.probe.batched.recorder import record_tape
@@ -16,6 +15,7 @@ from untrained.probe.batched.tape import Tape, TapeCall, ValueRef
 from untrained.probe.passes import read_logits
 from untrained.rng import generator
 from untrained.spaces import load_space
+from untrained.spaces.block_templates import copy_from_template
 from untrained.types import Task
 
 
@@ -47,7 +47,7 @@ def test_blocks_of_one_kind_are_run_once_and_write_what_each_would(name, monkeyp
     space, known = load_space(name), SignatureCache()
     models = [space.build(space.sample(generator("tape", seed)), Task("noise", (3, 16, 16), 10)) for seed in range(4)]
     found = [written(model, 16, known) for model in models]
-    monkeypatch.setattr(recorder, "kind_of", lambda block: None)
+    monkeypatch.setattr(recorder, "find_template", lambda block: None)
     for tape, model in zip(found, models, strict=True):
         expected = written(model, 16, known)
         assert_equal(tape, expected)
@@ -124,7 +124,7 @@ class Asking(nn.Module):
 
 
 def test_a_passage_remembers_that_its_block_asked_for_sizes():
-    known, block = SignatureCache(), stamped(Asking)
+    known, block = SignatureCache(), copy_from_template(Asking)
     for _ in range(2):  # run, and written down again
         assert written(nn.Sequential(block(), nn.Flatten()), 16, known).reads_sizes
     assert [program.reads_sizes for program in known.block_programs.values()] == [True]

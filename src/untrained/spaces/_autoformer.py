@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained._stamp import stamped
 from untrained.errors import UsageError
 from untrained.spaces._blocks import drop_path
 from untrained.spaces._sketch import Layers
+from untrained.spaces.block_templates import copy_from_template
 from untrained.types import Task
 
 HEAD = 64  # width of a head, in every architecture
@@ -102,7 +102,7 @@ class _Block(nn.Module):
         return drop_path(x, self.drop_path) if self.training and self.drop_path else x
 
 
-_block = stamped(_Block)
+_block = copy_from_template(_Block)
 
 
 class _Attention(nn.Module):

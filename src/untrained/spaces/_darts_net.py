@@ -15,14 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained._stamp import stamped
 from untrained.errors import UsageError, unknown
 from untrained.spaces._blocks import FactorizedReduce, ReLUConvBN, drop_path
 from untrained.spaces._darts_ops import operation
 from untrained.spaces._genotype import Genotype, Wiring
+from untrained.spaces.block_templates import copy_from_template
 from untrained.types import Task
 
-_conv_norm, _reduction = stamped(ReLUConvBN), stamped(FactorizedReduce)
+_conv_norm = copy_from_template(ReLUConvBN)
+_reduction = copy_from_template(FactorizedReduce)
 STEMS = ("cifar", "tiny_imagenet", "imagenet", "imagenet_search")  # the last is Zero-Cost-PT's: wider by three
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from untrained._stamp import stamped
 from untrained.errors import UsageError, unknown
 from untrained.spaces._blocks import FactorizedReduce, Zero
+from untrained.spaces.block_templates import copy_from_template
 
 
-@stamped
+@copy_from_template
 def operation(name: str, channels: int, stride: int, *, search: bool = False) -> nn.Module:
     """The operation called `name`, as in a final net or as in a search net."""
     made = _MAKERS[name](channels, stride, not search)

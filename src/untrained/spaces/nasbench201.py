@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from untrained._options import Count
-from untrained._stamp import stamped
 from untrained.errors import UsageError
 from untrained.spaces._blocks import ReLUConvBN, Zero
 from untrained.spaces._counts import Conv, Counts, halves_twice, reduction, total
@@ -25,6 +24,7 @@ from untrained.spaces._notation import malformed
 from untrained.spaces._sketch import Cell
 from untrained.spaces._space import SPACES, Space, space
 from untrained.spaces._supernet import Forms, Mixture, Scores, descending, lend, mixed, plain, uniform
+from untrained.spaces.block_templates import copy_from_template
 from untrained.types import Arch, Genes, Task
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -180,7 +180,7 @@ class _MixedCell(_Cell):
             lend(self.get_submodule(f"edges.{e}.{OPS.index(op)}"), cell.get_submodule(f"edges.{e}"))
 
 
-@stamped
+@copy_from_template
 def _operation(op: str, channels: int) -> nn.Module:
     if op == "none":
         return Zero()
@@ -205,7 +205,7 @@ class ResidualBlock(nn.Module):
         return out
 
 
-_residual = stamped(ResidualBlock)
+_residual = copy_from_template(ResidualBlock)
 
 
 def _counts(space: Space, arch: Arch, task: Task) -> Counts | None:

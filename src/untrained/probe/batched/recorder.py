@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from untrained._stamp import kind_of
 from untrained.probe.batched.block_programs import (
     BlockPlace,
     BlockProgram,
@@ -40,6 +39,7 @@ from untrained.probe.batched.tape import ModuleValue, Tape, TapeCall, ValueRef
 from untrained.probe.features import find_first_tensor
 from untrained.probe.guard import ScoringMode, scoring_mode
 from untrained.probe.jets import TorchFunction
+from untrained.spaces.block_templates import find_template
 
 
 def _find_getters(*names: str) -> list[TorchFunction]:
@@ -253,7 +253,7 @@ class _TapeRecorder(ScoringMode):
 
         if kwargs or len(args) != 1:
             return run()
-        template = kind_of(module)
+        template = find_template(module)
         input = self._numbers.get(id(args[0]))
         if template is None or input is None:
             return run()

@@ -1,4 +1,4 @@
-"""A block that was printed is, to the last bit, the block that would have been constructed."""
+"""A copied block equals, to the last bit, the block that would have been constructed."""
 
 from typing import Any
 
@@ -6,22 +6,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from untrained import _stamp
-from untrained._stamp import kind_of, stamped
 from untrained.rng import generator
-from untrained.spaces import load_space
+from untrained.spaces import block_templates, load_space
 from untrained.spaces._blocks import FactorizedReduce, ReLUConvBN
+from untrained.spaces.block_templates import copy_from_template, find_template
 
 
 @pytest.fixture(autouse=True)
-def _nothing_known():
-    _stamp._known.cache_clear()
+def _no_templates():
+    block_templates._record_template.cache_clear()
     yield
-    _stamp._known.cache_clear()
+    block_templates._record_template.cache_clear()
 
 
 def after(make: Any, *args: Any, times: int = 3) -> tuple[list[nn.Module], Tensor]:
-    """Blocks made from one random state, and that state when they are made."""
+    """Make blocks from one random state; return them and the state afterwards."""
     torch.manual_seed(5)
     return [make(*args) for _ in range(times)], torch.random.get_rng_state()
 
@@ -38,7 +37,7 @@ def assert_same(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 class Cut(nn.Module):
-    """Draws, goes on with what was drawn, and has constants, one of them fixed."""
+    """Has random weights, one of them changed afterwards, constants and a frozen weight."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -49,17 +48,17 @@ class Cut(nn.Module):
 
 
 @pytest.mark.parametrize(("make", "args"), [(ReLUConvBN, (4, 6, 3)), (FactorizedReduce, (4, 6)), (Cut, (3,))])
-def test_weights_and_random_state_are_those_of_constructing(make, args):
+def test_copies_have_the_weights_and_random_state_of_construction(make, args):
     expected, state = after(make, *args)
-    found, left = after(stamped(make), *args)
-    assert _stamp._known.cache_info().hits == 2
+    copies, left = after(copy_from_template(make), *args)
+    assert block_templates._record_template.cache_info().hits == 2
     assert torch.equal(left, state)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(copies, expected, strict=True):
         assert_same(ours, theirs)
 
 
-def test_blocks_share_nothing_that_changes():
-    one, other = after(stamped(ReLUConvBN), 2, 2, 1, times=2)[0]
+def test_copies_share_no_mutable_state():
+    one, other = after(copy_from_template(ReLUConvBN), 2, 2, 1, times=2)[0]
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
     one.register_forward_hook(lambda *_: None)
     one.append(nn.Tanh())
@@ -68,12 +67,12 @@ def test_blocks_share_nothing_that_changes():
         tensor.fill_(7)
     assert (len(other), len(other._forward_hooks), other.training) == (3, 0, True)
     assert all(torch.equal(tensor, before[name]) for name, tensor in other.state_dict().items())
-    assert int(after(stamped(ReLUConvBN), 2, 2, 1)[0][0][2].num_batches_tracked) == 0
+    assert int(after(copy_from_template(ReLUConvBN), 2, 2, 1)[0][0][2].num_batches_tracked) == 0
 
 
 def test_tensors_of_a_block_are_no_views_of_each_other():
-    """They may lie in one storage, but whoever writes into one has not touched the others, autograd says too."""
-    block = after(stamped(ReLUConvBN), 2, 3, 1)[0][-1]
+    """They may share a storage, but writing into one does not change the versions of the others."""
+    block = after(copy_from_template(ReLUConvBN), 2, 3, 1)[0][-1]
     norm = block[2]
     tensors = [norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked]
     for count, tensor in enumerate(tensors, start=5):
@@ -103,13 +102,13 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_block_that_was_changed_is_of_no_known_kind(what):
-    one, other = after(stamped(ReLUConvBN), 2, 2, 1, times=2)[0]
-    assert kind_of(one) is not None
-    assert kind_of(one) is kind_of(other)
+def test_a_changed_block_has_no_template(what):
+    one, other = after(copy_from_template(ReLUConvBN), 2, 2, 1, times=2)[0]
+    assert find_template(one) is not None
+    assert find_template(one) is find_template(other)
     CHANGES[what](one)
-    assert (kind_of(one) is kind_of(other)) == (what == "nothing")
-    assert kind_of(ReLUConvBN(2, 2, 1)) is None
+    assert (find_template(one) is find_template(other)) == (what == "nothing")
+    assert find_template(ReLUConvBN(2, 2, 1)) is None
 
 
 class Orthogonal(nn.Linear):
@@ -119,7 +118,7 @@ class Orthogonal(nn.Linear):
 
 
 class Reading(nn.Linear):
-    """One tensor is made of another that was drawn."""
+    """One tensor is computed from another one that is random."""
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight)
@@ -135,7 +134,7 @@ class Partly(nn.Linear):
 
 
 class Holding(nn.Linear):
-    """An attribute of which nobody knows whether copies may share it."""
+    """Has an attribute that copies may not be able to share."""
 
     def __init__(self, *args: int) -> None:
         super().__init__(*args)
@@ -143,30 +142,30 @@ class Holding(nn.Linear):
 
 
 @pytest.mark.parametrize("make", [Orthogonal, Reading, Partly, Holding])
-def test_what_cannot_be_printed_is_constructed(make, monkeypatch):
-    monkeypatch.setattr(_stamp._Stamp, "printed", lambda _: pytest.fail("printed"))
+def test_blocks_that_cannot_be_copied_are_constructed(make, monkeypatch):
+    monkeypatch.setattr(block_templates._BlockTemplate, "make_block", lambda _: pytest.fail("copied"))
     expected, state = after(make, 3, 3)
-    found, left = after(stamped(make), 3, 3)
+    copies, left = after(copy_from_template(make), 3, 3)
     assert torch.equal(left, state)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(copies, expected, strict=True):
         assert_same(ours, theirs)
 
 
-def test_a_block_lies_where_it_is_asked_for():
-    make = stamped(ReLUConvBN)
+def test_a_block_is_made_on_the_current_device():
+    make = copy_from_template(ReLUConvBN)
     make(2, 2, 1)
     with torch.device("meta"):
         assert all(tensor.is_meta for tensor in make(2, 2, 1).state_dict().values())
 
 
 @pytest.mark.parametrize("name", ["nasbench201(channels=4,cells=1)", "darts(channels=4,cells=3)", "autoformer_tiny"])
-def test_networks_of_spaces_have_the_weights_that_constructing_gives(name, monkeypatch):
+def test_networks_of_spaces_have_the_weights_of_construction(name, monkeypatch):
     space = load_space(name)
     arch = space.sample(generator("stamp", name))
     torch.manual_seed(2)
-    printed = space.build(arch)
-    assert _stamp._known.cache_info().hits
-    _stamp._known.cache_clear()
-    monkeypatch.setattr(_stamp._Stamp, "of", lambda *_: None)
+    copied = space.build(arch)
+    assert block_templates._record_template.cache_info().hits
+    block_templates._record_template.cache_clear()
+    monkeypatch.setattr(block_templates._BlockTemplate, "make", lambda *_: None)
     torch.manual_seed(2)
-    assert_same(printed, space.build(arch))
+    assert_same(copied, space.build(arch))

@@ -1,0 +1,346 @@
+"""Construct a block once and copy it afterwards, with new weights.
+
+Networks of a space consist of the same few blocks. torch takes a tenth of a millisecond to construct
+a layer, most of it for checks of settings that have been checked before. A template records once how
+a block is constructed: which tensors are filled at random, by which calls, in which order. To make
+another block, its modules are copied, the random calls are made again in their order, and all other
+tensors are copied. The weights are to the last bit those of a block that was constructed, and so is
+the random state afterwards.
+
+Blocks that cannot be made in this way (those that draw orthogonal matrices or hold attributes that
+cannot be copied) are constructed every time. A block must be determined by its arguments and torch's
+random state.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass
+from functools import cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+P = ParamSpec("P")
+M = TypeVar("M", bound=nn.Module)
+_IMMUTABLE = (int, float, str, tuple, torch.Size, type(None))  # attributes that copies may share
+_CONTAINERS = (dict, OrderedDict, set, list)  # attributes of which each copy has its own
+_TENSOR_GROUPS = ("_parameters", "_buffers")
+_TEMPLATES: WeakKeyDictionary[nn.Module, "_BlockTemplate"] = WeakKeyDictionary()
+
+
+def copy_from_template(make: Callable[P, M]) -> Callable[P, M]:
+    """Decorate a constructor of blocks: from the second call on, equal arguments are fast.
+
+    Args:
+        make: A class or function that constructs a block. Its arguments must be hashable.
+    """
+
+    @wraps(make)
+    def make_copy(*args: P.args, **kwargs: P.kwargs) -> M:
+        default = torch.empty(0)  # has the current default device and type
+        template = _record_template(
+            make,
+            default.device,
+            default.dtype,
+            args,
+            tuple(kwargs.items()),
+        )
+        if template is None:
+            return make(*args, **kwargs)
+        return cast(M, template.make_block())
+
+    return make_copy
+
+
+def find_template(block: nn.Module) -> object | None:
+    """Return an object that is the same for all blocks that differ only in their numbers.
+
+    None if the block was not made from a template, or was changed since.
+    """
+    template = _TEMPLATES.get(block)
+    if template is None or not template.matches(block):
+        return None
+    return template
+
+
+@cache
+def _record_template(
+    make: Callable[..., nn.Module],
+    device: torch.device,
+    dtype: torch.dtype,
+    args: tuple[Any, ...],
+    kwargs: tuple[tuple[str, Any], ...],
+) -> "_BlockTemplate | None":
+    """Construct a block and record how; the random state is restored."""
+    with torch.random.fork_rng(range(torch.cuda.device_count())), _DrawRecorder() as recorder:
+        block = make(*args, **dict(kwargs))
+    return _BlockTemplate.make(block, recorder)
+
+
+class _Draw(NamedTuple):
+    """A call that fills a tensor at random, or changes a tensor that was filled at random."""
+
+    storage: int
+    fill: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class _DrawRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records random calls while a block is constructed.
+
+    Attributes:
+        draws: The calls, in order.
+        tensors: The tensors that were filled, by storage. Keeping them alive keeps the numbers of
+            their storages unique.
+        repeatable: False once a random tensor is used in a way that cannot be repeated.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.draws: list[_Draw] = []
+        self.tensors: dict[int, Tensor] = {}
+        self.repeatable = True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        storages = []
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, Tensor):
+                storages.append(_get_storage(leaf))
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        if is_random or any(storage in self.tensors for storage in storages):
+            fills_one_tensor = func._schema.is_mutable and len(storages) == 1
+            if fills_one_tensor and _is_whole_tensor(args[0]):
+                self.tensors[storages[0]] = args[0]
+                self.draws.append(_Draw(storages[0], func, args[1:], kwargs))
+            else:
+                self.repeatable = False
+        return func(*args, **kwargs)
+
+
+class _EmptyTensor(NamedTuple):
+    """A tensor before it is filled at random."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    def make(self) -> Tensor:
+        return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+
+
+class _FixedTensors(NamedTuple):
+    """All tensors of one type that are not random, in one tensor: copied by one call."""
+
+    entries: Tensor
+    places: list[int]
+    shapes: list[torch.Size]
+
+    @staticmethod
+    def group_by_type(tensors: Sequence[tuple[int, Tensor]]) -> "list[_FixedTensors]":
+        """Group tensors, which are given with their places."""
+        groups: dict[torch.dtype, list[tuple[int, Tensor]]] = {}
+        for place, tensor in tensors:
+            groups.setdefault(tensor.dtype, []).append((place, tensor))
+        fixed = []
+        for members in groups.values():
+            entries = torch.cat([tensor.flatten() for _, tensor in members])
+            places = [place for place, _ in members]
+            shapes = [tensor.shape for _, tensor in members]
+            fixed.append(_FixedTensors(entries, places, shapes))
+        return fixed
+
+    def make_copies(self) -> list[tuple[int, Tensor]]:
+        """Copy all tensors; return them with their places."""
+        sizes = [shape.numel() for shape in self.shapes]
+        parts = self.entries.clone().split_with_sizes(sizes)
+        copies = []
+        for place, part, shape in zip(self.places, parts, self.shapes, strict=True):
+            # `data` has a version of its own: writing into one copy does not affect the others.
+            copies.append((place, part.view(shape).data))
+        return copies
+
+
+class _ModuleTemplate(NamedTuple):
+    """One module of a block.
+
+    Attributes:
+        kind: Its class.
+        shared: Attributes that copies share.
+        own: Attributes of which each copy has its own: name, type, content.
+        places: By group (parameters, buffers, modules), the name of each member and its place among
+            the tensors or modules of the block.
+    """
+
+    kind: type[nn.Module]
+    shared: dict[str, Any]
+    own: list[tuple[str, type, Any]]
+    places: dict[str, list[tuple[str, int | None]]]
+
+    def describes(self, module: nn.Module) -> bool:
+        """Whether the module has these settings, as many children, and no hooks."""
+        state = vars(module)
+        if type(module) is not self.kind:
+            return False
+        if state["_forward_hooks"] or state["_forward_pre_hooks"]:
+            return False
+        if len(state["_modules"]) != len(self.places["_modules"]):
+            return False
+        return self.shared.items() <= state.items()
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockTemplate:
+    """How to make copies of a block.
+
+    Attributes:
+        modules: The modules of the block.
+        empty: Tensors that are filled at random, by place.
+        draws: The random calls, with the place of their tensor.
+        fixed: All other tensors.
+        requires_grad: Whether each tensor requires gradients; None for a buffer.
+    """
+
+    modules: list[_ModuleTemplate]
+    empty: dict[int, _EmptyTensor]
+    draws: list[tuple[int, _Draw]]
+    fixed: list[_FixedTensors]
+    requires_grad: list[bool | None]
+
+    @staticmethod
+    def make(block: nn.Module, recorder: _DrawRecorder) -> "_BlockTemplate | None":
+        """Make the template of a block; None if copies would not be equal to the block."""
+        modules = list(block.modules())
+        tensors = [*block.parameters(), *block.buffers()]
+        if not recorder.repeatable or not _are_separate(tensors):
+            return None
+        places = {id(module): place for place, module in enumerate(modules)}
+        places.update((id(tensor), place) for place, tensor in enumerate(tensors))
+        module_templates = []
+        for module in modules:
+            template = _make_module_template(module, places)
+            if template is None:
+                return None
+            module_templates.append(template)
+        random_places = {}
+        for place, tensor in enumerate(tensors):
+            if _get_storage(tensor) in recorder.tensors:
+                random_places[_get_storage(tensor)] = place
+        if len(random_places) < len(recorder.tensors):
+            # Something was drawn that is not a tensor of the block.
+            return None
+        empty = {}
+        for place in random_places.values():
+            tensor = tensors[place]
+            empty[place] = _EmptyTensor(tensor.shape, tensor.dtype, tensor.device)
+        fixed = []
+        requires_grad: list[bool | None] = []
+        for place, tensor in enumerate(tensors):
+            if place not in empty:
+                fixed.append((place, tensor.detach()))
+            is_parameter = isinstance(tensor, nn.Parameter)
+            requires_grad.append(tensor.requires_grad if is_parameter else None)
+        return _BlockTemplate(
+            modules=module_templates,
+            empty=empty,
+            draws=[(random_places[draw.storage], draw) for draw in recorder.draws],
+            fixed=_FixedTensors.group_by_type(fixed),
+            requires_grad=requires_grad,
+        )
+
+    def matches(self, block: nn.Module) -> bool:
+        """Whether a block that was made from this template has not been changed since."""
+        modules: dict[int | None, nn.Module | None] = {0: block}
+        for place, template in enumerate(self.modules):
+            module = modules.get(place)
+            if module is None or not template.describes(module):
+                return False
+            for name, child_place in template.places["_modules"]:
+                modules[child_place] = module._modules.get(name)
+        return True
+
+    def make_block(self) -> nn.Module:
+        """Make another block."""
+        tensors = self._make_tensors()
+        modules = [object.__new__(template.kind) for template in self.modules]
+        for module, template in zip(modules, self.modules, strict=True):
+            state = vars(module)
+            state.update(template.shared)
+            for name, kind, content in template.own:
+                state[name] = kind(content) if content else kind()
+            for group, members in template.places.items():
+                candidates: Sequence[Any] = tensors if group in _TENSOR_GROUPS else modules
+                state[group] = {}
+                for name, place in members:
+                    state[group][name] = None if place is None else candidates[place]
+        block = modules[0]
+        _TEMPLATES[block] = self
+        return block
+
+    def _make_tensors(self) -> list[Tensor]:
+        # A function mode, such as the one that sets the device, would be called each time.
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            by_place = {place: empty.make() for place, empty in self.empty.items()}
+            for place, draw in self.draws:
+                draw.fill(by_place[place], *draw.args, **draw.kwargs)
+            for fixed in self.fixed:
+                by_place.update(fixed.make_copies())
+            tensors = []
+            for place, requires_grad in enumerate(self.requires_grad):
+                tensor = by_place[place]
+                if requires_grad is not None:
+                    tensor = nn.Parameter(tensor, requires_grad)
+                tensors.append(tensor)
+        return tensors
+
+
+def _make_module_template(module: nn.Module, places: dict[int, int]) -> _ModuleTemplate | None:
+    """Describe a module; None if an attribute is neither immutable nor a plain container."""
+    shared = {}
+    own = []
+    members = {}
+    for name, value in vars(module).items():
+        if name in _TENSOR_GROUPS or name == "_modules":
+            members[name] = [(key, places.get(id(member))) for key, member in value.items()]
+        elif name == "training" or type(value) in _CONTAINERS:
+            own.append((name, type(value), value))
+        elif isinstance(value, _IMMUTABLE) or _is_frozen_dataclass(value):
+            shared[name] = value
+        else:
+            return None
+    return _ModuleTemplate(type(module), shared, own, members)
+
+
+def _is_frozen_dataclass(value: object) -> bool:
+    # Only frozen dataclasses are hashable by default.
+    return is_dataclass(value) and value.__hash__ is not None
+
+
+def _are_separate(tensors: Sequence[Tensor]) -> bool:
+    """Whether the tensors are contiguous and no two of them are at the same place in memory."""
+    places = {(_get_storage(tensor), tensor.storage_offset()) for tensor in tensors}
+    if len(places) < len(tensors):
+        return False
+    return all(tensor.is_contiguous() for tensor in tensors)
+
+
+def _is_whole_tensor(tensor: object) -> bool:
+    """Whether this is a whole tensor and not a part of one."""
+    if not isinstance(tensor, Tensor) or not tensor.is_contiguous():
+        return False
+    return tensor.nbytes == tensor.untyped_storage().nbytes()
+
+
+def _get_storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
