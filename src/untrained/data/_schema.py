@@ -106,7 +106,8 @@ def load_schema(folder: Path) -> Schema:
     facts: dict[str, Any] = json.loads((folder / SCHEMA).read_text(encoding="utf-8"))
     if facts.pop("version", 0) != VERSION:
         raise UsageError(f"{folder / SCHEMA} is of another version, which encoded rows in another way; train anew")
-    with np.load(folder / VOCABULARIES, allow_pickle=False) as found:
+    # numpy leaves a file open that it cannot read, so it is opened here.
+    with (folder / VOCABULARIES).open("rb") as file, np.load(file, allow_pickle=False) as found:
         words = {int(place): found[place] for place in found.files}
     facts["dense"] = [Dense(**column) for column in facts["dense"]]
     identifiers = [{**column, "vocabulary": words.get(i)} for i, column in enumerate(facts["identifiers"])]

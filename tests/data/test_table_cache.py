@@ -1,0 +1,157 @@
+"""The cache of encoded tables: it heals, it lies under the data root, and it leaves nothing behind."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from pathlib import Path
+from platform import node
+
+import numpy as np
+import pytest
+
+from untrained.data import TEST, TRAIN, VAL, _table, load
+from untrained.errors import UsageError
+from untrained.types import Task
+
+LIKE = Task("", (3,), 1, "bce")
+FILES = (TRAIN, VAL, TEST, "schema.json", "vocabularies.npz")
+
+
+@pytest.fixture
+def clicks(tmp_path) -> Path:
+    """A table of 200 rows with a column of numbers and one of identifiers."""
+    path = tmp_path / "clicks.csv"
+    rows = [f"{row % 2},{row * 0.5},u{row % 7}\n" for row in range(200)]
+    path.write_text("click,price,user\n" + "".join(rows))
+    return path
+
+
+def rows_of(path: Path, root: Path | None = None) -> list[np.ndarray]:
+    parts = load(f"csv:{path}?label=click", LIKE, root).parts
+    return [np.array(parts[name].values) for name in (TRAIN, VAL, TEST)]
+
+
+def tables_of(root: Path) -> list[Path]:
+    return sorted((root / "cache" / "tables").iterdir())
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["gone", "empty", "short", "long", "other"])
+def test_a_damaged_file_is_written_anew(clicks, tmp_path, name, damage):
+    root = tmp_path / "root"
+    before = rows_of(clicks, root)
+    (folder,) = tables_of(root)
+    file = folder / name
+    content = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    elif damage == "empty":
+        file.write_bytes(b"")
+    elif damage == "short":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "long":
+        file.write_bytes(content + b"more bytes than were written")
+    elif name in (TRAIN, VAL, TEST):
+        file.write_bytes(content + content[-12:])  # one row more
+    else:
+        file.write_bytes(b"[1, 2]")
+    after = rows_of(clicks, root)
+    for rows, same in zip(before, after, strict=True):
+        assert np.array_equal(rows, same)
+    assert tables_of(root) == [folder]
+
+
+def test_an_intact_cache_is_read_and_not_written_again(clicks, tmp_path):
+    rows_of(clicks, tmp_path / "root")
+    (folder,) = tables_of(tmp_path / "root")
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    rows_of(clicks, tmp_path / "root")
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_the_cache_lies_under_the_data_root(clicks, tmp_path, monkeypatch):
+    rows_of(clicks, tmp_path / "here")
+    assert len(tables_of(tmp_path / "here")) == 1
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "there"))
+    rows_of(clicks)
+    assert len(tables_of(tmp_path / "there")) == 1
+
+
+def test_too_little_room_is_said_with_the_file_and_its_size_before_anything_is_written(clicks, tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 1000))
+    with pytest.raises(UsageError) as caught:
+        rows_of(clicks, tmp_path / "root")
+    # 200 rows of a number, an identifier and a label, each of 4 bytes
+    assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(caught.value)
+    assert "1.00 kB are free; name another --data-root" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert tables_of(tmp_path / "root") == []
+
+
+def test_a_disk_that_becomes_full_is_said_with_the_file_and_its_size(clicks, tmp_path, monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_table, "_write", fail)
+    with pytest.raises(UsageError) as caught:
+        rows_of(clicks, tmp_path / "root")
+    assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(caught.value)
+    assert "No space left on device; name another --data-root" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert tables_of(tmp_path / "root") == []
+
+
+def test_a_root_that_cannot_be_written_is_said_in_one_line(clicks, tmp_path):
+    (tmp_path / "root").write_text("a file")
+    with pytest.raises(UsageError, match=r"which cannot be written: .*; name another --data-root"):
+        rows_of(clicks, tmp_path / "root")
+
+
+KILLED = """
+import os, signal, sys
+from untrained.data import _table, load
+from untrained.types import Task
+
+def killed(*arguments):
+    (arguments[-1] / "train").write_bytes(b"half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+_table._write = killed
+load(f"csv:{sys.argv[1]}?label=click", Task("", (3,), 1, "bce"), sys.argv[2])
+"""
+
+
+@pytest.mark.alone
+def test_what_a_killed_process_left_is_removed_at_the_next_use(clicks, tmp_path):
+    root = tmp_path / "root"
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(clicks), str(root)], capture_output=True, check=False)
+    assert ended.returncode == -9, ended.stderr
+    (left,) = tables_of(root)
+    assert left.name.startswith("tmp")
+    rows_of(clicks, root)
+    assert len(tables_of(root)) == 1
+    assert not left.exists()
+
+
+def test_what_another_process_writes_is_left_alone_for_a_day(clicks, tmp_path):
+    folder = tmp_path / "root" / "cache" / "tables"
+    ours = folder / f"tmp-{node()}-{os.getppid()}-abc"
+    elsewhere = folder / "tmp-another_machine-1-abc"
+    earlier_version = folder / "tmpk2j3h4"
+    old = folder / "tmp_old"
+    for path in (ours, elsewhere, earlier_version, old):
+        path.mkdir(parents=True)
+    yesterday = time.time() - 25 * 3600
+    os.utime(old, (yesterday, yesterday))
+    rows_of(clicks, tmp_path / "root")
+    assert [path for path in (ours, elsewhere, earlier_version, old) if path.exists()] == [
+        ours,
+        elsewhere,
+        earlier_version,
+    ]
