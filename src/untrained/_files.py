@@ -12,6 +12,7 @@ from threading import get_ident
 from typing import Any
 
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def write_study(path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str
 def reading_study(path: Path) -> Iterator[dict[str, Any]]:
     """The facts at `path`; whatever is wrong with them, there or inside of the block, is told in one line."""
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         yield facts
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"{path} cannot be read: {error}; the command that made it makes it anew") from error

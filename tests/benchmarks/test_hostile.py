@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from untrained._unpickle import _Rebuild, read_pickle, read_torch
 
 import untrained
 from tests.benchmarks import publishers
-from untrained._unpickle import _Rebuild, read_pickle, read_torch
 from untrained.benchmarks import import_benchmark
 from untrained.errors import UsageError
+from untrained.readers.pickle_file import read_pickle
+from untrained.readers.torch_file import read_torch
 from untrained.spaces.nasbench201 import from_index
 
 ARCHS = [str(from_index(index)) for index in range(3)]
@@ -95,58 +97,6 @@ def test_the_files_of_these_tests_are_dangerous(tmp_path):
     assert marker.exists()
 
 
-@pytest.mark.parametrize(
-    "evil",
-    [
-        Hostile(eval, "1"),
-        Hostile(getattr, "a", "upper"),
-        Hostile(torch.load, "x"),
-        Hostile(np.load, "x"),
-        Hostile(open, "x"),
-        Hostile(np.frombuffer, b"1"),
-        Path("a"),
-    ],
-    ids="eval getattr torch.load numpy.load open frombuffer a_path".split(),
-)
-@pytest.mark.parametrize("protocol", range(6))
-def test_only_what_plain_data_need_may_be_named(tmp_path, evil, protocol):
-    (tmp_path / "a.pickle").write_bytes(pickle.dumps([evil], protocol=protocol))
-    with pytest.raises(UsageError, match="was refused: it asks for"):
-        read_pickle(tmp_path / "a.pickle")
-
-
-@pytest.mark.parametrize("protocol", range(6))
-def test_plain_data_are_read(tmp_path, protocol):
-    plain = {"a": [1, 2.5, None, True], "b": ({3}, frozenset({4})), "c": OrderedDict(x=b"1", y=bytearray(b"2"))}
-    content = {**plain, "d": np.float64(1.5), "e": np.arange(6).reshape(2, 3), "f": np.array(["a", "b"])}
-    packed = pickle.dumps(content, protocol=protocol)
-    (tmp_path / "a.pickle").write_bytes(packed)
-    (tmp_path / "a.pickle.pbz2").write_bytes(bz2.compress(packed))
-    for path in (tmp_path / "a.pickle", tmp_path / "a.pickle.pbz2"):
-        found = read_pickle(path)
-        assert {name: found[name] for name in plain} == plain
-        assert type(found["c"]) is OrderedDict
-        assert found["d"] == 1.5
-        assert np.array_equal(found["e"], content["e"])
-        assert np.array_equal(found["f"], content["f"])
-
-
-def test_a_tensor_that_reaches_outside_its_storage_is_refused():
-    rebuild, storage = _Rebuild(), np.arange(6.0)
-    assert rebuild(storage, 1, (2, 2), (2, 1)).tolist() == [[1, 2], [3, 4]]
-    for offset, size, stride in [(0, (7,), (1,)), (3, (2, 2), (2, 2)), (-1, (2,), (1,)), (0, (2,), (-1,)), (6, (), ())]:
-        with pytest.raises(pickle.UnpicklingError, match="reaches outside its 6 numbers"):
-            rebuild(storage, offset, size, stride)
-
-
-def test_a_pickle_cannot_write_into_what_it_may_name(tmp_path):
-    """BUILD, which sets attributes, on the one thing of ours that it can name."""
-    packed = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb."
-    (tmp_path / "a.pickle").write_bytes(packed)
-    with pytest.raises(UsageError, match="is damaged"):
-        read_pickle(tmp_path / "a.pickle")
-
-
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x04", pickle.dumps([1] * 50)[:-20], b"PK\x03\x04junk"])
 @pytest.mark.parametrize("read", [read_pickle, read_torch])
 def test_what_is_no_pickle_is_said_in_one_line(tmp_path, content, read):
@@ -171,7 +121,7 @@ def test_pickles_are_read_in_one_place():
     package = Path(untrained.__file__).parent
     doors = re.compile(r"\bpickle\.(loads?|Unpickler)\b|torch\.load\(|allow_pickle=True|(?<![._\w])eval\(|\bexec\(")
     found = {file.name for file in package.rglob("*.py") if doors.search(file.read_text())}
-    assert found == {"_unpickle.py", "processes.py", "_worker.py", "_checkpoint.py", "source.py"}
+    assert found == {"processes.py", "_worker.py", "_checkpoint.py", "source.py"}
     assert re.findall(r"torch\.load\(.*", (package / "training/_checkpoint.py").read_text()) == [
         'torch.load(path, map_location="cpu", weights_only=True)'
     ]

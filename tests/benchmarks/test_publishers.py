@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.benchmarks import publishers
-from untrained._unpickle import read_torch
 from untrained.benchmarks import Table, import_benchmark
 from untrained.errors import UsageError
+from untrained.readers.torch_file import read_torch
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import from_index
 from untrained.types import Task

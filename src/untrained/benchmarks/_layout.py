@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from untrained.errors import UsageError
+from untrained.readers.limits import describe_error
 
 
 @contextmanager
@@ -13,7 +14,17 @@ def laid_out(file: Path, publisher: str) -> Iterator[None]:
     """Inside, looking up what is not there means that the file is another one."""
     try:
         yield
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, struct.error) as error:
-        why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-        why = " ".join(why.split())
-        raise UsageError(f"{file} is not laid out as a file of {publisher}: {why}") from error
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+        struct.error,
+    ) as error:
+        detail = describe_error(error)
+        if not isinstance(error, ValueError):
+            detail = f"{type(error).__name__} {detail}"
+        raise UsageError(f"{file} is not laid out as a file of {publisher}: {detail}") from error

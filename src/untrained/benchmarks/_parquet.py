@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from untrained._files import written_whole
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 
 SCHEMA = 1
 ARCH = "arch"
@@ -41,7 +42,7 @@ def read_header(path: Path, name: str) -> Header:
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             found, rows = file.schema_arrow.metadata or {}, file.metadata.num_rows
-        header: Header = json.loads(found[_KEY])
+        header: Header = parse_json(found[_KEY])
         schema, benchmark, wanted = int(header["schema"]), header["benchmark"], header["rows"]
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, name, f"is no readable parquet file ({_line(error)})") from error

@@ -30,6 +30,7 @@ from untrained.data._listing import Entry, Listing
 from untrained.data._progress import tell
 from untrained.data.parts import TRAIN
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 
 _VERSION = 1  # of what is done to a picture
 _AT_ONCE = 256  # pictures that wait to be written
@@ -70,7 +71,7 @@ def _key(listing: Listing, shape: tuple[int, ...]) -> str:
 def _cached(array: Path, facts: Path) -> tuple[Tensor, Facts] | None:
     """What lies in the cache; None where nothing does, or half of it."""
     try:
-        known = Facts(**json.loads(facts.read_text(encoding="utf-8")))
+        known = Facts(**parse_json(facts.read_text(encoding="utf-8")))
         images = np.load(array, mmap_mode="c", allow_pickle=False)  # memory of others: read when it is looked at
     except (OSError, ValueError, TypeError):
         return None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from untrained.data._values import Floats, Keys, keys, numbers
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 
 Rows = NDArray[np.float32]
 VERSION = 3  # of how rows become numbers, and of what is kept about it
@@ -103,7 +104,7 @@ class Schema:
 
 
 def load_schema(folder: Path) -> Schema:
-    facts: dict[str, Any] = json.loads((folder / SCHEMA).read_text(encoding="utf-8"))
+    facts: dict[str, Any] = parse_json((folder / SCHEMA).read_text(encoding="utf-8"))
     if facts.pop("version", 0) != VERSION:
         raise UsageError(f"{folder / SCHEMA} is of another version, which encoded rows in another way; train anew")
     # numpy leaves a file open that it cannot read, so it is opened here.

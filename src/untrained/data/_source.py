@@ -189,7 +189,7 @@ def random_labels(samples: int, task: Task, generator: torch.Generator) -> Tenso
 
 def channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each channel of (N, H, W, C) uint8 images, 2,000 at most, on the scale 0 to 1."""
-    some = images[:: -(-len(images) // 2000)].double() / 255  # from all over: files often lie class by class
+    some = images[:: -(-len(images) // 2000)].double().div_(255)  # from all over: files often lie class by class
     return some.mean((0, 1, 2)).float(), some.std((0, 1, 2)).clamp_min(1e-3).float()
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrained._unpickle import read_pickle
 from untrained.data._source import Arrays, Source, from_arrays, image_task, source
 from untrained.data.parts import TEST
 from untrained.errors import UsageError
 from untrained.identity import file_state
+from untrained.readers.pickle_file import read_pickle
 from untrained.types import Task
 
 

@@ -1,7 +1,6 @@
 """MNIST and Fashion-MNIST: the publishers' four IDX files, packed by gzip or not, or one numpy archive of them."""
 
-import gzip
-import zlib
+import math
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from untrained.data.npz import from_read, read_npz
 from untrained.data.parts import TEST, TRAIN
 from untrained.errors import UsageError
 from untrained.identity import file_state
+from untrained.readers.compressed_file import read_whole_file
+from untrained.readers.limits import named_problems
 from untrained.types import Task
 
 _CLOTHES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
@@ -69,12 +70,10 @@ def _pair(images: Path, labels: Path) -> Arrays:
 
 def _idx(file: Path, axes: int) -> Tensor:
     """Two zeros, the code of the type, the number of axes; then their lengths, four bytes each; then the numbers."""
-    try:
-        raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{file} is damaged: {error}") from error
+    with named_problems(file):
+        raw = read_whole_file(file)
     start = 4 + 4 * axes
     shape = tuple(np.frombuffer(raw[4:start], dtype=">u4").tolist()) if len(raw) > start else ()
-    if raw[:4] != bytes((0, 0, _BYTES, axes)) or int(np.prod(shape)) != len(raw) - start:
+    if raw[:4] != bytes((0, 0, _BYTES, axes)) or math.prod(shape) != len(raw) - start:
         raise UsageError(f"{file} is damaged: it is no IDX file of bytes with {axes} axes, or it is cut off")
     return torch.from_numpy(np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape).copy())

@@ -1,22 +1,27 @@
 """Images in numpy archives: `x` and `y`, or `x_train` and `y_train`, and the parts that are kept apart beside them.
 Archives are read without pickles, so that a stranger's file runs nothing."""
 
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
 from untrained.data._source import Arrays, Source, from_arrays, image_task, source
 from untrained.data.parts import TEST, TRAIN, VAL
-from untrained.errors import UsageError
+from untrained.errors import SHOWN, UsageError
 from untrained.identity import fingerprint_file
+from untrained.readers.npz_file import list_npz_names, read_npz_arrays
 from untrained.types import Task
 
-_NAMES = {TRAIN: (("x", "y"), ("x_train", "y_train")), VAL: (("x_val", "y_val"),), TEST: (("x_test", "y_test"),)}
+# The names of images and labels in an archive, by part.
+_NAMES = {
+    TRAIN: (("x", "y"), ("x_train", "y_train")),
+    VAL: (("x_val", "y_val"),),
+    TEST: (("x_test", "y_test"),),
+}
+MOST_CLASSES = 100_000
 
 
 @source(
@@ -27,9 +32,19 @@ _NAMES = {TRAIN: (("x", "y"), ("x_train", "y_train")), VAL: (("x_val", "y_val"),
 def npz(argument: str, like: Task, root: Path) -> Source:
     if not argument:
         raise UsageError("say which file: npz:PATH, such as --data npz:./images.npz")
-    found = read_npz(Path(argument))
-    classes = 1 + max(int(labels.max()) for _, labels in found.values())
-    return from_read(found, image_task(f"npz:{Path(argument).name}", like, classes))
+    path = Path(argument)
+    _check_name(path)
+    parts = read_npz(path)
+    classes = 1 + max(int(labels.max()) for _, labels in parts.values())
+    return from_read(parts, image_task(f"npz:{path.name}", like, classes))
+
+
+def _check_name(path: Path) -> None:
+    """The name of the file becomes the name of the data, which is written into JSON and SQLite."""
+    try:
+        path.name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(f"the name of {str(path)!r} is not UTF-8; rename the file") from None
 
 
 def from_read(
@@ -44,7 +59,7 @@ def from_read(
 
 
 def read_npz(path: Path) -> dict[str, Arrays]:
-    """Images and labels of every part that the archive holds."""
+    """Read images and labels of every part that the archive holds."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     return _read_content(path, fingerprint_file(path))
@@ -52,24 +67,36 @@ def read_npz(path: Path) -> dict[str, Arrays]:
 
 @lru_cache(maxsize=4)
 def _read_content(path: Path, content: str) -> dict[str, Arrays]:
-    """The archive at `path`, kept as long as its content is the same."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, TypeError, OSError, EOFError, BadZipFile, zlib.error) as error:
-        raise UsageError(f"{path} is not a readable numpy archive: {error}") from error
-    named = {part: next((pair for pair in pairs if arrays.keys() >= {*pair}), None) for part, pairs in _NAMES.items()}
-    if named[TRAIN] is None:
-        raise UsageError(f"{path} holds {', '.join(arrays) or 'nothing'}; it needs x and y (or x_train and y_train)")
-    return {part: _checked(path, arrays, *pair) for part, pair in named.items() if pair}
+    """Read the archive at `path`; the answer is kept as long as its content is the same."""
+    names = list_npz_names(path)
+    pairs = {}
+    for part, candidates in _NAMES.items():
+        for pair in candidates:
+            if pair[0] in names and pair[1] in names:
+                pairs[part] = pair
+                break
+    if TRAIN not in pairs:
+        listed = ", ".join(names[:SHOWN]) or "nothing"
+        raise UsageError(f"{path} holds {listed}; it needs x and y (or x_train and y_train)")
+    wanted = [name for pair in pairs.values() for name in pair]
+    arrays = read_npz_arrays(path, wanted)
+    return {part: _check_images(path, arrays, *pair) for part, pair in pairs.items()}
 
 
-def _checked(path: Path, arrays: Mapping[str, np.ndarray], x_name: str, y_name: str) -> Arrays:
-    x, y = arrays[x_name], arrays[y_name]
-    if x.dtype != np.uint8 or x.ndim not in (3, 4) or len(x) == 0:
+def _check_images(path: Path, arrays: Mapping[str, np.ndarray], x_name: str, y_name: str) -> Arrays:
+    x = arrays[x_name]
+    y = arrays[y_name]
+    if x.dtype != np.uint8 or x.ndim not in (3, 4) or x.size == 0:
         raise UsageError(f"{path}: {x_name} is {x.dtype} {x.shape}; wanted uint8 (N, H, W[, C])")
     if y.dtype.kind not in "iu" or y.size != len(x) or y.min() < 0:
         raise UsageError(
-            f"{path}: {y_name} is {y.dtype} {y.shape}; wanted {len(x)} whole numbers from 0 up, one an image"
+            f"{path}: {y_name} is {y.dtype} {y.shape}; wanted {len(x)} whole numbers from 0 up, one per image"
         )
-    return torch.from_numpy(x if x.ndim == 4 else x[..., None]), torch.from_numpy(y.reshape(-1).astype(np.int64))
+    if y.max() >= MOST_CLASSES:
+        raise UsageError(
+            f"{path}: {y_name} has the label {y.max()}; number the classes 0, 1, 2 and so on, "
+            f"at most {MOST_CLASSES:,} of them"
+        )
+    if x.ndim == 3:
+        x = x[..., None]
+    return torch.from_numpy(x), torch.from_numpy(y.reshape(-1).astype(np.int64))

@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from typing import Any
 from untrained.engine import _database
 from untrained.engine._schema import COLUMNS, COSTS, KEY, OUTCOME, ROWS, SETTING
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 from untrained.types import (
     FAILURE_KINDS,
     PASSING,
@@ -186,9 +188,8 @@ def _read_row(row: tuple[Any, ...]) -> Record:
     """One row in words as a record."""
     key = ScoreKey(*row[: len(KEY)])
     columns = dict(zip(COLUMNS, row, strict=True))
-    genes = tuple((name, choice) for name, choice in json.loads(columns["genes"]))
     request = ScoreRequest(
-        arch=Arch(key.space, genes, key.arch),
+        arch=Arch(key.space, _parse_genes(columns["genes"]), key.arch),
         measure=key.measure,
         task=read_task_key(key.task),
         seed=key.seed,
@@ -219,3 +220,9 @@ def _read_failure(columns: dict[str, Any]) -> Failure | None:
             "a newer version of untrained may have written it: update untrained, or choose another folder"
         )
     return Failure(kind, columns["detail"] or "", columns["trace"] or "")
+
+
+@lru_cache(maxsize=1024)
+def _parse_genes(text: str) -> tuple[tuple[str, Any], ...]:
+    """Every proxy has a record of the same architecture, so its choices are parsed once."""
+    return tuple((name, choice) for name, choice in parse_json(text))

@@ -1,7 +1,6 @@
 """What is to be exported: from a string, a folder, an architecture or a module to a network with its weights, and what
 is known about it. Trained weights lie in the folder of a training (`model.pt`, with `train.json` beside it)."""
 
-import json
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from untrained.engine.score import OWN_SPACES, Subject, home_of, source_for
 from untrained.engine.zoo import in_zoo
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
+from untrained.readers.json_file import parse_json
 from untrained.rng import seed_for
 from untrained.spaces import Space
 from untrained.strategies._run import Run
@@ -154,7 +154,7 @@ def _training(folder: Path | None) -> dict[str, Any]:
     if folder is None or not path.is_file() or not Path(folder, WEIGHTS).is_file():
         return {}
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         _of_training(facts)
         for name in ("arch", "space", "data"):
             if not isinstance(facts["asked"][name], str):

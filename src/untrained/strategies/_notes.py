@@ -17,6 +17,7 @@ from typing import Any
 
 from untrained import __version__
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 
 FILE = "notes.jsonl"
 
@@ -100,7 +101,7 @@ def _read(path: Path, whose: str) -> Iterator[tuple[str, Note]]:
         raise UsageError(f"{path} cannot be read: {error}; choose another --run folder") from error
     for line in lines:
         try:
-            said = json.loads(line)
+            said = parse_json(line)
             if said["of"] == whose:
                 yield said["key"], Note(said["answer"], said["seconds"])
         except (ValueError, KeyError, TypeError):

@@ -19,6 +19,7 @@ from untrained.engine import Cost
 from untrained.engine.measure import Start
 from untrained.engine.store import begun
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 from untrained.strategies._bounds import LIMITS
 from untrained.strategies._notes import Notes
 from untrained.strategies.budget import USUAL
@@ -216,7 +217,7 @@ class Run:
                 f"{folder} is not a run folder: it has no run.json; `untrained search --run {folder}` makes one"
             )
         try:
-            facts: dict[str, Any] = json.loads(path.read_text())
+            facts: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
             known = {name: value for name, value in facts.items() if name in Run.__dataclass_fields__}
             return Run(**known | {"folder": Path(folder), "settings": Settings(**facts["settings"])})
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained._files import write_whole
+from untrained.readers.json_file import parse_json
 from untrained.types import Arch
 
 TRACE, BELIEF = "trace.json", "belief.json"
@@ -34,7 +35,7 @@ def belief(folder: str | Path) -> dict[str, Any] | None:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 

@@ -1,5 +1,6 @@
 """Reading the CSV files of our own data folder. Digits are strings: they have leading zeros."""
 
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +8,8 @@ import pandas as pd
 from untrained.benchmarks._rows import Rows, source
 from untrained.benchmarks._table import Score
 from untrained.errors import UsageError
+from untrained.readers.compressed_file import read_whole_file
+from untrained.readers.limits import describe_error
 
 SUITE_ZERO = "NAS-Bench-Suite-Zero (NASLib)"
 PROXIES = "epe_nas fisher flops grad_norm grasp jacov l2_norm nwot params plain snip synflow zen".split()
@@ -21,14 +24,16 @@ def files(path: Path, folder: str, *names: str) -> list[Path] | None:
 
 
 def frame(file: Path, *columns: str) -> pd.DataFrame:
-    """The table in a file, which must have these columns."""
+    """Read the table in a CSV file, which must have these columns."""
+    text_columns = dict.fromkeys(("ops", "arch", "matrix"), str)
     try:
-        found = pd.read_csv(file, dtype=dict.fromkeys(("ops", "arch", "matrix"), str))
-    except (ValueError, OSError, EOFError) as error:
-        raise UsageError(f"{file} is no readable CSV file: {str(error).partition(chr(10))[0]}") from error
-    if missing := [column for column in columns if column not in found]:
+        table = pd.read_csv(BytesIO(read_whole_file(file)), dtype=text_columns)
+    except Exception as error:  # damaged text or compression can raise anything
+        raise UsageError(f"{file} is no readable CSV file: {describe_error(error)}") from error
+    missing = [column for column in columns if column not in table]
+    if missing:
         raise UsageError(f"{file} has no column {', '.join(missing)}")
-    return found
+    return table
 
 
 def rows_of(found: list[Path]) -> Rows:

@@ -1,13 +1,13 @@
 """Cells of the DARTS space from the CSV files of our data folder: NAS-Bench-301 (a surrogate's answers) and 1,000 cells
 that were trained."""
 
-import ast
 from pathlib import Path
 from typing import Any
 
 from untrained.benchmarks._rows import Rows, canonical
 from untrained.benchmarks._table import Metric
 from untrained.benchmarks.importers._csv import files, frame, put_scores, rows_of
+from untrained.benchmarks.importers._numbers import parse_numbers
 
 OPS = "max_pool_3x3 avg_pool_3x3 skip_connect sep_conv_3x3 sep_conv_5x5 dil_conv_3x3 dil_conv_5x5".split()
 SURROGATE = Metric(
@@ -33,7 +33,7 @@ def read_nasbench301(path: Path) -> Rows | None:
     if found is None:
         return None
     rows, key, table = rows_of(found), canonical("darts"), frame(found[0], "run", "arch", "val_accuracy")
-    table["key"] = [key(genotype(ast.literal_eval(arch))) for arch in table["arch"]]
+    table["key"] = [key(genotype(parse_numbers(arch))) for arch in table["arch"]]
     asked = table.groupby("key", sort=False)["val_accuracy"].mean()
     rows.put_all(asked.index, SURROGATE, asked)
     for run, part in table.groupby("run"):

@@ -5,10 +5,10 @@ Latency (ms) and energy (mJ) of the NAS-Bench-201 cells on six devices, by data 
 
 from pathlib import Path
 
-from untrained._unpickle import read_pickle
 from untrained.benchmarks._layout import laid_out
 from untrained.benchmarks._rows import Rows, canonical, source
 from untrained.benchmarks.importers.csv_nasbench201 import cost
+from untrained.readers.pickle_file import read_pickle
 
 _PUBLISHER = "HW-NAS-Bench"
 _UNITS = {"latency": "ms", "energy": "mJ"}

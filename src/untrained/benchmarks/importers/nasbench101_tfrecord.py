@@ -5,7 +5,6 @@ protocol buffer with the results at the start, halfway and at the end of one of 
 """
 
 import base64
-import json
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -20,10 +19,12 @@ from untrained.benchmarks._table import Metric, Split
 from untrained.benchmarks.importers.csv_nasbench101 import SEEDS
 from untrained.benchmarks.importers.csv_nasbench201 import accuracy, cost
 from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
 
 _PUBLISHER = "NAS-Bench-101"
 _SPLITS: dict[Split, int] = {"train": 3, "val": 4, "test": 5}  # by the field's number in the protocol buffer
 _RESULTS, _PARAMS, _SECONDS = 1, 2, 2
+_LONGEST_VARINT = 10  # bytes of a number of 64 bits
 
 
 def read(path: Path) -> Rows | None:
@@ -33,7 +34,7 @@ def read(path: Path) -> Rows | None:
     with path.open("rb") as file:
         for record in _records(file, path):
             with laid_out(path, _PUBLISHER):
-                _, epochs, matrix, operations, packed = json.loads(record)
+                _, epochs, matrix, operations, packed = parse_json(record)
                 arch = key(_notation(matrix, operations))
                 _put(rows, arch, epochs, seen[arch, epochs], base64.b64decode(packed))
                 seen[arch, epochs] += 1
@@ -77,13 +78,22 @@ def _metric(split: Split, epochs: int, variant: str = "", about: str = "") -> Me
 
 
 def _records(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Yield the records of a TFRecord file.
+
+    A record is its length (8 bytes), a checksum of the length, the data and a checksum of them.
+    """
+    file_bytes = path.stat().st_size
     while head := file.read(12):
-        body = b""
-        if len(head) == 12 and _masked_crc(head[:8]) == int.from_bytes(head[8:], "little"):
-            body = file.read(int.from_bytes(head[:8], "little") + 4)
-        if len(body) < 4 or _masked_crc(body[:-4]) != int.from_bytes(body[-4:], "little"):
+        length = int.from_bytes(head[:8], "little")
+        intact = len(head) == 12 and _masked_crc(head[:8]) == int.from_bytes(head[8:], "little")
+        # The length is compared with the file before so much memory is taken.
+        intact = intact and length + 4 <= file_bytes - file.tell()
+        if intact:
+            data = file.read(length)
+            intact = _masked_crc(data) == int.from_bytes(file.read(4), "little")
+        if not intact:
             raise UsageError(f"{path} is no whole TFRecord file: damaged or cut off before byte {file.tell()}")
-        yield body[:-4]
+        yield data
 
 
 def _crc_table() -> list[int]:
@@ -127,14 +137,15 @@ def _fields(data: bytes) -> dict[int, list[Any]]:
     return found
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; the value and where it ends."""
-    value = shift = 0
-    while True:
-        value |= (data[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-        if data[at - 1] < 0x80:
-            return value, at
+def _varint(data: bytes, start: int) -> tuple[int, int]:
+    """Decode a number of seven bits per byte, the lowest first; return it and where it ends."""
+    value = 0
+    for place in range(_LONGEST_VARINT):
+        byte = data[start + place]
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, start + place + 1
+    raise ValueError(f"a number has more than {_LONGEST_VARINT} bytes")
 
 
 def _double(data: bytes) -> float:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from untrained._unpickle import read_pickle
 from untrained.benchmarks._layout import laid_out
 from untrained.benchmarks._rows import Rows, canonical, source
 from untrained.benchmarks._table import Metric, Split
 from untrained.benchmarks.importers.csv_nasbench201 import accuracy, cost
 from untrained.errors import UsageError
+from untrained.readers.pickle_file import read_pickle
 
 _PUBLISHER = "NATS-Bench"
 _EPOCHS = (12, 200)

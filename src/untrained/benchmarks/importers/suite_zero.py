@@ -4,8 +4,6 @@ By data set and architecture: a number a proxy, or its score and seconds, and a 
 written as Python tuples, in an order and numbering of NASLib's own. -1e8 stands for nan and inf.
 """
 
-import ast
-import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -15,9 +13,11 @@ from untrained.benchmarks._layout import laid_out
 from untrained.benchmarks._rows import Rows, canonical, source
 from untrained.benchmarks._table import Metric, Score
 from untrained.benchmarks.importers._csv import PROXIES, SUITE_ZERO
+from untrained.benchmarks.importers._numbers import parse_numbers
 from untrained.benchmarks.importers.csv_darts import SURROGATE, genotype
 from untrained.benchmarks.importers.csv_nasbench201 import accuracy
 from untrained.benchmarks.importers.csv_transnas import arch_string, quality
+from untrained.readers.json_file import parse_json
 
 _OPS201 = "skip_connect none nor_conv_3x3 nor_conv_1x1 avg_pool_3x3".split()
 _TRUTH = "val_accuracy"
@@ -63,11 +63,11 @@ def read(benchmark: str, path: Path) -> Rows | None:
     rows, (space, written) = Rows(source(path.name, [path])), WRITTEN[benchmark]
     key = canonical(space)
     with laid_out(path, SUITE_ZERO):
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
         for dataset, archs in (content if len(content) > 1 else _inner(content)).items():
             truth: dict[str, list[float]] = {}
             for text, results in archs.items():
-                arch = key(written(ast.literal_eval(text)))
+                arch = key(written(parse_numbers(text)))
                 for name in PROXIES:
                     if name in results:
                         score = Score(name, dataset, path.stem, source=SUITE_ZERO)

@@ -6,11 +6,11 @@ epoch, `..._val_best` is the best of all epochs.
 
 from pathlib import Path
 
-from untrained._unpickle import read_torch
 from untrained.benchmarks._layout import laid_out
 from untrained.benchmarks._rows import Rows, canonical, source
 from untrained.benchmarks._table import Split
 from untrained.benchmarks.importers.csv_transnas import quality
+from untrained.readers.torch_file import read_torch
 
 _PUBLISHER = "TransNAS-Bench-101"
 _NAMES = dict.fromkeys(("class_scene", "class_object", "jigsaw"), "top1") | dict.fromkeys(

@@ -1,0 +1,41 @@
+"""Whole files as bytes, also those that gzip or bzip2 has compressed."""
+
+import bz2
+import gzip
+from pathlib import Path
+from typing import IO
+
+from untrained.readers.limits import MemoryAllowance
+
+_BLOCK_BYTES = 2**20
+
+
+def read_whole_file(path: Path, allowance: MemoryAllowance | None = None) -> bytes:
+    """Read a file and decompress it where its name ends in `.gz`, `.bz2` or `.pbz2`.
+
+    Args:
+        path: The file.
+        allowance: Pays for the content; by default what a file of this size may take.
+
+    Returns:
+        The content. A small file that unpacks to far more than its size is refused.
+    """
+    if allowance is None:
+        allowance = MemoryAllowance(path.stat().st_size)
+    if path.suffix == ".gz":
+        with gzip.open(path) as file:
+            return _read_blocks(file, allowance)
+    if path.suffix in (".bz2", ".pbz2"):
+        with bz2.open(path) as file:
+            return _read_blocks(file, allowance)
+    allowance.charge(path.stat().st_size)
+    return path.read_bytes()
+
+
+def _read_blocks(file: IO[bytes], allowance: MemoryAllowance) -> bytes:
+    blocks = []
+    while block := file.read(_BLOCK_BYTES):
+        # The blocks and their sum are in memory together.
+        allowance.charge(2 * len(block))
+        blocks.append(block)
+    return b"".join(blocks)

@@ -1,0 +1,155 @@
+"""Numpy archives (`.npz`) of others, read without pickles.
+
+`numpy.load` believes the length that the header of an array claims. Here it is compared with the
+size of the member before anything is allocated.
+"""
+
+import math
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.errors import UsageError
+from untrained.readers.limits import (
+    DamagedFileError,
+    MemoryAllowance,
+    RefusedFileError,
+    describe_error,
+)
+from untrained.readers.plain_arrays import ArrayKind, check_items, check_sizes, parse_kind
+from untrained.readers.zip_file import check_member, check_zip_directory
+
+_MAGIC = b"\x93NUMPY"
+_LONGEST_HEADER = 10_000
+_BLOCK_BYTES = 2**20
+_KIND = re.compile(r"'descr'\s*:\s*'([<>|=]?)(\w+)'")
+_ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)")
+_SHAPE = re.compile(r"'shape'\s*:\s*\(([0-9L, ]*)\)")
+
+
+@dataclass(frozen=True)
+class _Header:
+    kind: ArrayKind
+    shape: tuple[int, ...]
+    column_major: bool
+    header_bytes: int
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+
+def list_npz_names(path: Path) -> list[str]:
+    """Return the names of the arrays in a numpy archive, without `.npy`."""
+    with _named_problems(path), _open_archive(path) as archive:
+        return [_strip_ending(name) for name in archive.namelist()]
+
+
+def read_npz_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read some arrays of a numpy archive.
+
+    Raises:
+        UsageError: The file is no numpy archive, is encrypted or damaged, or one of these arrays
+            is missing or is not made of numbers or short texts.
+    """
+    with _named_problems(path):
+        allowance = MemoryAllowance(path.stat().st_size)
+        with _open_archive(path) as archive:
+            members = {_strip_ending(member.filename): member for member in archive.infolist()}
+            arrays = {}
+            for name in names:
+                if name not in members:
+                    raise DamagedFileError(f"it has no array {name}")
+                arrays[name] = _read_array(archive, members[name], allowance)
+            return arrays
+
+
+@contextmanager
+def _named_problems(path: Path) -> Iterator[None]:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # a damaged archive can raise anything
+        raise UsageError(f"{path} is not a readable numpy archive: {describe_error(error)}") from error
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    if not zipfile.is_zipfile(path):
+        advice = "; for a table, type csv: or parquet: instead of npz:"
+        raise DamagedFileError(f"it is no zip file, such as numpy.savez writes{advice}")
+    check_zip_directory(path)
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def _strip_ending(name: str) -> str:
+    return name.removesuffix(".npy")
+
+
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, allowance: MemoryAllowance) -> NDArray[Any]:
+    check_member(member)
+    with archive.open(member) as file:
+        header = _read_header(file)
+        item_bytes = header.kind.item_bytes
+        content_bytes = header.count * item_bytes
+        if header.header_bytes + content_bytes != member.file_size:
+            raise DamagedFileError(
+                f"{_strip_ending(member.filename)} claims {content_bytes:,} bytes of numbers, "
+                f"and {member.file_size - header.header_bytes:,} are there"
+            )
+        allowance.charge(content_bytes)
+        items = np.empty(header.count, header.kind.to_dtype())
+        _fill(items.view(np.uint8), file)
+    items = check_items(items, header.kind)
+    order = "F" if header.column_major else "C"
+    return items.reshape(header.shape, order=order)  # type: ignore[call-overload, no-any-return]
+
+
+def _fill(target: NDArray[np.uint8], file: IO[bytes]) -> None:
+    """Fill an array of bytes from a file, block by block."""
+    place = 0
+    while place < len(target):
+        block = file.read(min(_BLOCK_BYTES, len(target) - place))
+        if not block:
+            raise DamagedFileError("an array is cut off")
+        target[place : place + len(block)] = np.frombuffer(block, np.uint8)
+        place += len(block)
+    if file.read(1):
+        raise DamagedFileError("an array is longer than its header says")
+
+
+def _read_header(file: IO[bytes]) -> _Header:
+    """Read the header that numpy writes: magic bytes, version, length, and a dictionary as text."""
+    start = file.read(8)
+    if start[:6] != _MAGIC or len(start) < 8:
+        raise DamagedFileError("a member is no array of numpy")
+    length_bytes = 2 if start[6] == 1 else 4
+    length = int.from_bytes(file.read(length_bytes), "little")
+    if length > _LONGEST_HEADER:
+        raise DamagedFileError(f"the header of an array has {length} bytes")
+    text = file.read(length).decode("latin1")
+    kind = _KIND.search(text)
+    order = _ORDER.search(text)
+    shape = _SHAPE.search(text)
+    if "'|O" in text or "'O" in text:
+        raise RefusedFileError("it holds Python objects; save numbers, such as uint8 images and int labels")
+    if kind is None or order is None or shape is None:
+        raise DamagedFileError("the header of an array has no kind, order or shape that is read here")
+    sizes = [int(size.strip().rstrip("L")) for size in shape[1].split(",") if size.strip()]
+    return _Header(
+        kind=parse_kind(kind[2], kind[1] if kind[1] in ("<", ">") else "<"),
+        shape=check_sizes(sizes),
+        column_major=order[1] == "True",
+        header_bytes=len(start) + length_bytes + length,
+    )

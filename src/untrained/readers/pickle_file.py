@@ -1,0 +1,902 @@
+"""Pickles of others, read without the `pickle` module.
+
+A pickle is a program for a stack machine. The module `pickle` lets that program name any function
+and call it. The interpreter here knows the same opcodes, but it builds only None, bool, int, float,
+str, bytes, bytearray, list, tuple, dict, set, frozenset and numpy arrays of plain kinds. A name
+such as `numpy.dtype` is never looked up: it is a pair of strings, and the few calls that plain data
+need are carried out by functions of this file. `OrderedDict` becomes a dict, a numpy scalar becomes
+a Python number.
+
+All lengths are compared with the bytes that are there, and a `MemoryAllowance` that follows from
+the file's size pays for every object.
+"""
+
+import codecs
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from sys import getsizeof
+from typing import Any
+
+import numpy as np
+
+from untrained.readers.compressed_file import read_whole_file
+from untrained.readers.limits import (
+    DamagedFileError,
+    MemoryAllowance,
+    RefusedFileError,
+    named_problems,
+)
+from untrained.readers.plain_arrays import ArrayKind, make_array, parse_kind
+
+# What one thing takes in CPython, a little generously.
+_SLOT_BYTES = 16  # a reference on the stack, and the same one in a list
+_MARK_BYTES = 96
+_MEMO_BYTES = 100
+
+Arguments = tuple[Any, ...]
+Call = Callable[[Arguments, MemoryAllowance], Any]
+
+_DEEPEST_NESTING = 64
+_LONGEST_INTEGER = 16  # bytes; the magic number of old torch files has ten
+_LONGEST_LINE = 1000  # of the opcodes that write numbers and names as text
+_LONGEST_KEY = 10_000  # characters
+_LARGEST_TUPLE_KEY = 16  # items
+_LAST_PROTOCOL = 5
+
+
+def read_pickle(path: Path) -> Any:
+    """Read a pickle of plain data, also one that bzip2 has compressed (`.pbz2`).
+
+    Strings that Python 2 wrote stay bytes.
+
+    Raises:
+        UsageError: The file is damaged, or names something that plain data never need.
+    """
+    with named_problems(path):
+        allowance = MemoryAllowance(path.stat().st_size)
+        data = read_whole_file(path, allowance)
+        value, _ = interpret_pickle(data, allowance)
+        return value
+
+
+@dataclass(frozen=True)
+class PickleExtension:
+    """What a format that contains pickles adds to plain data.
+
+    Args:
+        names: Names that stand among arguments and are never called, as (module, name).
+        calls: Functions of ours that stand for the format's own, by (module, name).
+        load_reference: Answers references to data outside of the pickle with plain data.
+    """
+
+    names: frozenset[tuple[str, str]] = frozenset()
+    calls: Mapping[tuple[str, str], "Call"] = field(default_factory=dict)
+    load_reference: Callable[[Any], Any] | None = None
+
+
+_NO_EXTENSION = PickleExtension()
+
+
+def interpret_pickle(
+    data: bytes,
+    allowance: MemoryAllowance,
+    extension: PickleExtension = _NO_EXTENSION,
+    start: int = 0,
+) -> tuple[Any, int]:
+    """Read the pickle that begins at `start`.
+
+    Args:
+        data: The file.
+        allowance: Pays for everything that is built.
+        extension: What the format may name beside plain data.
+        start: Where the pickle begins.
+
+    Returns:
+        The value, and the place behind its last opcode.
+    """
+    interpreter = _Interpreter(data, allowance, extension, start)
+    value = interpreter.run()
+    _check_plain(value, most_items=4 * len(data) + 1_000_000)
+    return value, interpreter.position
+
+
+# ------------------------------------------------------------------------------------ placeholders
+
+
+@dataclass(frozen=True)
+class GlobalName:
+    """A name that a pickle asks for. Nothing is ever looked up under it."""
+
+    module: str
+    name: str
+
+
+@dataclass
+class PendingKind:
+    """What `numpy.dtype(code)` stands for until its byte order comes."""
+
+    kind: ArrayKind
+    memo_places: list[int] = field(default_factory=list)
+
+
+@dataclass
+class PendingArray:
+    """What numpy's `_reconstruct` stands for until its content comes."""
+
+    memo_places: list[int] = field(default_factory=list)
+
+
+# ------------------------------------------------------------------------------------- interpreter
+
+
+class _Interpreter:
+    """The stack machine of one pickle.
+
+    `stack` is what lies above the last mark, `lower_stacks` what lies below each mark.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        allowance: MemoryAllowance,
+        extension: PickleExtension,
+        start: int,
+    ) -> None:
+        self.data = data
+        self.position = start
+        self.allowance = allowance
+        self.extension = extension
+        self.stack: list[Any] = []
+        self.lower_stacks: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        """Carry out opcodes until STOP, and return what is on the stack then."""
+        data = self.data
+        end = len(data)
+        while self.position < end:
+            opcode = data[self.position]
+            self.position += 1
+            if opcode == _STOP:
+                if len(self.stack) != 1 or self.lower_stacks:
+                    raise DamagedFileError("it ends with a stack that holds more or less than one value")
+                return self.stack.pop()
+            operation = _OPERATIONS.get(opcode)
+            if operation is None:
+                raise DamagedFileError(f"it has the unknown opcode {opcode}")
+            operation(self)
+        raise DamagedFileError("it ends before its last opcode")
+
+    # Reading bytes.
+
+    def take(self, count: int) -> bytes:
+        """Return the next `count` bytes, which must be there."""
+        start = self.position
+        if count < 0 or count > len(self.data) - start:
+            raise DamagedFileError(f"it claims {count} bytes where {len(self.data) - start} are left")
+        self.position = start + count
+        return self.data[start : start + count]
+
+    def take_number(self, size: int) -> int:
+        """Return an unsigned number of `size` bytes."""
+        return int.from_bytes(self.take(size), "little")
+
+    def take_line(self) -> bytes:
+        """Return the bytes before the next line break, without it."""
+        end = self.data.find(b"\n", self.position)
+        if end < 0:
+            raise DamagedFileError("a line has no end")
+        return self.take(end + 1 - self.position)[:-1]
+
+    def take_short_line(self) -> str:
+        line = self.take_line()
+        if len(line) > _LONGEST_LINE:
+            raise DamagedFileError(f"a number or a name has {len(line)} characters")
+        return line.decode("utf-8")
+
+    # Using the stack.
+
+    def push(self, value: Any, count: int) -> None:
+        """Put a value of `count` bytes on the stack."""
+        self.allowance.charge(count + _SLOT_BYTES)
+        self.stack.append(value)
+
+    def pop_mark(self) -> list[Any]:
+        """Return what lies above the last mark, and remove it with the mark."""
+        items = self.stack
+        self.stack = self.lower_stacks.pop()
+        return items
+
+    def remember(self, place: int) -> None:
+        """Store the top of the stack in the memo."""
+        top = self.stack[-1]
+        self.allowance.charge(_MEMO_BYTES)
+        self.memo[place] = top
+        if type(top) in (PendingArray, PendingKind):
+            top.memo_places.append(place)
+
+    def replace_top(self, pending: PendingArray | PendingKind, value: Any) -> None:
+        """Put a finished value where its placeholder was: on the stack and in the memo."""
+        self.stack[-1] = value
+        for place in pending.memo_places:
+            if self.memo.get(place) is pending:
+                self.memo[place] = value
+
+
+_Operation = Callable[[_Interpreter], None]
+_OPERATIONS: dict[int, _Operation] = {}
+_STOP = ord(".")
+
+
+def _operation(opcode: bytes) -> Callable[[_Operation], _Operation]:
+    """Register what an opcode does."""
+
+    def register(operation: _Operation) -> _Operation:
+        _OPERATIONS[opcode[0]] = operation
+        return operation
+
+    return register
+
+
+# Opcodes without a value.
+
+
+@_operation(b"\x80")
+def _proto(machine: _Interpreter) -> None:
+    version = machine.take_number(1)
+    if version > _LAST_PROTOCOL:
+        raise DamagedFileError(f"it has the pickle protocol {version}; {_LAST_PROTOCOL} is the last one")
+
+
+@_operation(b"\x95")
+def _frame(machine: _Interpreter) -> None:
+    """A frame tells how much to read at once, and all of the file is read already."""
+    count = machine.take_number(8)
+    if count > len(machine.data) - machine.position:
+        raise DamagedFileError(f"it claims a frame of {count} bytes")
+
+
+@_operation(b"(")
+def _mark(machine: _Interpreter) -> None:
+    machine.allowance.charge(_MARK_BYTES)
+    machine.lower_stacks.append(machine.stack)
+    machine.stack = []
+
+
+@_operation(b"0")
+def _pop(machine: _Interpreter) -> None:
+    if machine.stack:
+        machine.stack.pop()
+    else:
+        machine.pop_mark()
+
+
+@_operation(b"1")
+def _pop_mark(machine: _Interpreter) -> None:
+    machine.pop_mark()
+
+
+@_operation(b"2")
+def _dup(machine: _Interpreter) -> None:
+    machine.push(machine.stack[-1], 0)
+
+
+# Constants.
+
+
+@_operation(b"N")
+def _none(machine: _Interpreter) -> None:
+    machine.push(None, 0)
+
+
+@_operation(b"\x88")
+def _true(machine: _Interpreter) -> None:
+    machine.push(True, 0)
+
+
+@_operation(b"\x89")
+def _false(machine: _Interpreter) -> None:
+    machine.push(False, 0)
+
+
+@_operation(b"I")
+def _int(machine: _Interpreter) -> None:
+    """A decimal number; `00` and `01` are the truth values of old protocols."""
+    text = machine.take_short_line()
+    if text == "00":
+        machine.push(False, 0)
+    elif text == "01":
+        machine.push(True, 0)
+    else:
+        machine.push(_parse_integer(text), 32)
+
+
+@_operation(b"L")
+def _long(machine: _Interpreter) -> None:
+    machine.push(_parse_integer(machine.take_short_line().removesuffix("L")), 32)
+
+
+@_operation(b"J")
+def _binint(machine: _Interpreter) -> None:
+    machine.push(int.from_bytes(machine.take(4), "little", signed=True), 32)
+
+
+@_operation(b"K")
+def _binint1(machine: _Interpreter) -> None:
+    machine.push(machine.take_number(1), 0)  # Python shares the small numbers
+
+
+@_operation(b"M")
+def _binint2(machine: _Interpreter) -> None:
+    machine.push(machine.take_number(2), 32)
+
+
+@_operation(b"\x8a")
+def _long1(machine: _Interpreter) -> None:
+    _push_long(machine, machine.take_number(1))
+
+
+@_operation(b"\x8b")
+def _long4(machine: _Interpreter) -> None:
+    _push_long(machine, machine.take_number(4))
+
+
+@_operation(b"F")
+def _float(machine: _Interpreter) -> None:
+    machine.push(float(machine.take_short_line()), 24)
+
+
+@_operation(b"G")
+def _binfloat(machine: _Interpreter) -> None:
+    (value,) = struct.unpack(">d", machine.take(8))
+    machine.push(value, 24)
+
+
+# Texts and bytes. What Python 2 called a string is bytes here.
+
+
+@_operation(b"S")
+def _string(machine: _Interpreter) -> None:
+    line = machine.take_line().strip()
+    if len(line) < 2 or line[:1] not in (b"'", b'"') or line[-1:] != line[:1]:
+        raise DamagedFileError("a string is not in quotation marks")
+    value, _ = codecs.escape_decode(line[1:-1])  # type: ignore[attr-defined]
+    _push_sized(machine, value)
+
+
+@_operation(b"T")
+def _binstring(machine: _Interpreter) -> None:
+    _push_sized(machine, machine.take(machine.take_number(4)))
+
+
+@_operation(b"U")
+def _short_binstring(machine: _Interpreter) -> None:
+    _push_sized(machine, machine.take(machine.take_number(1)))
+
+
+@_operation(b"B")
+def _binbytes(machine: _Interpreter) -> None:
+    _push_sized(machine, machine.take(machine.take_number(4)))
+
+
+@_operation(b"\x8e")
+def _binbytes8(machine: _Interpreter) -> None:
+    _push_sized(machine, machine.take(machine.take_number(8)))
+
+
+@_operation(b"C")
+def _short_binbytes(machine: _Interpreter) -> None:
+    _push_sized(machine, machine.take(machine.take_number(1)))
+
+
+@_operation(b"\x96")
+def _bytearray8(machine: _Interpreter) -> None:
+    _push_sized(machine, bytearray(machine.take(machine.take_number(8))))
+
+
+@_operation(b"V")
+def _unicode(machine: _Interpreter) -> None:
+    _push_sized(machine, machine.take_line().decode("raw-unicode-escape"))
+
+
+@_operation(b"X")
+def _binunicode(machine: _Interpreter) -> None:
+    _push_text(machine, machine.take_number(4))
+
+
+@_operation(b"\x8c")
+def _short_binunicode(machine: _Interpreter) -> None:
+    _push_text(machine, machine.take_number(1))
+
+
+@_operation(b"\x8d")
+def _binunicode8(machine: _Interpreter) -> None:
+    _push_text(machine, machine.take_number(8))
+
+
+# Containers.
+
+
+@_operation(b"]")
+def _empty_list(machine: _Interpreter) -> None:
+    machine.push([], 56)
+
+
+@_operation(b"l")
+def _list(machine: _Interpreter) -> None:
+    items = machine.pop_mark()
+    machine.push(items, 56)
+
+
+@_operation(b"a")
+def _append(machine: _Interpreter) -> None:
+    item = machine.stack.pop()
+    _extend_list(machine, machine.stack[-1], [item])
+
+
+@_operation(b"e")
+def _appends(machine: _Interpreter) -> None:
+    items = machine.pop_mark()
+    _extend_list(machine, machine.stack[-1], items)
+
+
+@_operation(b")")
+def _empty_tuple(machine: _Interpreter) -> None:
+    machine.push((), 0)
+
+
+@_operation(b"t")
+def _tuple(machine: _Interpreter) -> None:
+    items = tuple(machine.pop_mark())
+    machine.push(items, getsizeof(items))
+
+
+@_operation(b"\x85")
+def _tuple1(machine: _Interpreter) -> None:
+    _push_tuple(machine, 1)
+
+
+@_operation(b"\x86")
+def _tuple2(machine: _Interpreter) -> None:
+    _push_tuple(machine, 2)
+
+
+@_operation(b"\x87")
+def _tuple3(machine: _Interpreter) -> None:
+    _push_tuple(machine, 3)
+
+
+@_operation(b"}")
+def _empty_dict(machine: _Interpreter) -> None:
+    machine.push({}, 64)
+
+
+@_operation(b"d")
+def _dict(machine: _Interpreter) -> None:
+    items = machine.pop_mark()
+    machine.push({}, 64)
+    _fill_dict(machine.stack[-1], items, machine.allowance)
+
+
+@_operation(b"s")
+def _setitem(machine: _Interpreter) -> None:
+    value = machine.stack.pop()
+    key = machine.stack.pop()
+    _fill_dict(machine.stack[-1], [key, value], machine.allowance)
+
+
+@_operation(b"u")
+def _setitems(machine: _Interpreter) -> None:
+    items = machine.pop_mark()
+    _fill_dict(machine.stack[-1], items, machine.allowance)
+
+
+@_operation(b"\x8f")
+def _empty_set(machine: _Interpreter) -> None:
+    machine.push(set(), 216)
+
+
+@_operation(b"\x90")
+def _additems(machine: _Interpreter) -> None:
+    items = machine.pop_mark()
+    members = machine.stack[-1]
+    if type(members) is not set:
+        raise DamagedFileError("members are added to what is no set")
+    size_before = getsizeof(members)
+    for item in items:
+        _check_key(item)
+        members.add(item)
+    machine.allowance.charge(getsizeof(members) - size_before)
+
+
+@_operation(b"\x91")
+def _frozenset(machine: _Interpreter) -> None:
+    members = _make_set(machine.pop_mark(), machine.allowance)
+    machine.push(frozenset(members), 2 * getsizeof(members))
+
+
+# The memo.
+
+
+@_operation(b"p")
+def _put(machine: _Interpreter) -> None:
+    machine.remember(_parse_place(machine.take_short_line()))
+
+
+@_operation(b"q")
+def _binput(machine: _Interpreter) -> None:
+    machine.remember(machine.take_number(1))
+
+
+@_operation(b"r")
+def _long_binput(machine: _Interpreter) -> None:
+    machine.remember(machine.take_number(4))
+
+
+@_operation(b"\x94")
+def _memoize(machine: _Interpreter) -> None:
+    machine.remember(len(machine.memo))
+
+
+@_operation(b"g")
+def _get(machine: _Interpreter) -> None:
+    _push_remembered(machine, _parse_place(machine.take_short_line()))
+
+
+@_operation(b"h")
+def _binget(machine: _Interpreter) -> None:
+    _push_remembered(machine, machine.take_number(1))
+
+
+@_operation(b"j")
+def _long_binget(machine: _Interpreter) -> None:
+    _push_remembered(machine, machine.take_number(4))
+
+
+# Names, calls and states. Here a pickle would run code.
+
+
+@_operation(b"c")
+def _global(machine: _Interpreter) -> None:
+    module = machine.take_short_line()
+    name = machine.take_short_line()
+    _push_global(machine, module, name)
+
+
+@_operation(b"\x93")
+def _stack_global(machine: _Interpreter) -> None:
+    name = machine.stack.pop()
+    module = machine.stack.pop()
+    if type(module) is not str or type(name) is not str:
+        raise DamagedFileError("it asks for something whose name is no text")
+    _push_global(machine, module, name)
+
+
+@_operation(b"R")
+def _reduce(machine: _Interpreter) -> None:
+    arguments = machine.stack.pop()
+    called = machine.stack.pop()
+    if type(called) is not GlobalName or type(arguments) is not tuple:
+        raise DamagedFileError("it calls something that is no function")
+    name = (called.module, called.name)
+    call = _CALLS.get(name) or machine.extension.calls.get(name)
+    if call is None:
+        raise RefusedFileError(f"it calls {called.module}.{called.name}, which plain data never do")
+    machine.push(call(arguments, machine.allowance), 64)
+
+
+@_operation(b"b")
+def _build(machine: _Interpreter) -> None:
+    """The second half of a numpy array or dtype; nothing else has a state."""
+    state = machine.stack.pop()
+    pending = machine.stack[-1]
+    if type(pending) is PendingKind:
+        machine.replace_top(pending, _finish_kind(pending, state))
+    elif type(pending) is PendingArray:
+        machine.replace_top(pending, _finish_array(state, machine.allowance))
+    else:
+        raise DamagedFileError("it sets attributes of plain data")
+
+
+@_operation(b"Q")
+def _binpersid(machine: _Interpreter) -> None:
+    reference = machine.stack.pop()
+    load_reference = machine.extension.load_reference
+    if load_reference is None:
+        raise RefusedFileError("it points to tensors that are not in the file")
+    machine.push(load_reference(reference), 64)
+
+
+@_operation(b"P")
+def _persid(machine: _Interpreter) -> None:
+    raise RefusedFileError("it points to tensors that are not in the file")
+
+
+def _refuse_instances(machine: _Interpreter) -> None:
+    """INST, OBJ, NEWOBJ and NEWOBJ_EX make instances of classes."""
+    raise RefusedFileError("it asks for an instance of a class, which plain data never need")
+
+
+def _refuse_codes(machine: _Interpreter) -> None:
+    raise RefusedFileError("it asks for an extension code, which plain data never need")
+
+
+def _refuse_buffers(machine: _Interpreter) -> None:
+    raise RefusedFileError("it asks for a buffer that is not in the file")
+
+
+for _code in (b"o", b"\x81", b"\x92"):
+    _OPERATIONS[_code[0]] = _refuse_instances
+for _code in (b"\x82", b"\x83", b"\x84"):
+    _OPERATIONS[_code[0]] = _refuse_codes
+for _code in (b"\x97", b"\x98"):
+    _OPERATIONS[_code[0]] = _refuse_buffers
+
+
+@_operation(b"i")
+def _inst(machine: _Interpreter) -> None:
+    module = machine.take_short_line()
+    name = machine.take_short_line()
+    _push_global(machine, module, name)  # names what is not known
+    _refuse_instances(machine)
+
+
+# -------------------------------------------------------------------------------- parts of opcodes
+
+
+def _parse_integer(text: str) -> int:
+    if len(text) > 40:
+        raise DamagedFileError(f"a whole number has {len(text)} digits")
+    return int(text)
+
+
+def _parse_place(text: str) -> int:
+    place = _parse_integer(text)
+    if not 0 <= place < 2**32:
+        raise DamagedFileError(f"{place} is no place of the memo")
+    return place
+
+
+def _push_long(machine: _Interpreter, count: int) -> None:
+    if count > _LONGEST_INTEGER:
+        raise DamagedFileError(f"a whole number has {count} bytes")
+    machine.push(int.from_bytes(machine.take(count), "little", signed=True), 48)
+
+
+def _push_text(machine: _Interpreter, count: int) -> None:
+    _push_sized(machine, machine.take(count).decode("utf-8", "surrogatepass"))
+
+
+def _push_sized(machine: _Interpreter, value: str | bytes | bytearray) -> None:
+    machine.push(value, getsizeof(value))
+
+
+def _push_tuple(machine: _Interpreter, count: int) -> None:
+    items = tuple(machine.stack[-count:])
+    if len(items) != count:
+        raise DamagedFileError("a tuple has fewer items than it claims")
+    del machine.stack[-count:]
+    machine.push(items, 40 + 8 * count)
+
+
+def _push_remembered(machine: _Interpreter, place: int) -> None:
+    if place not in machine.memo:
+        raise DamagedFileError(f"it asks for the value {place} before it was stored")
+    machine.push(machine.memo[place], 0)
+
+
+def _push_global(machine: _Interpreter, module: str, name: str) -> None:
+    asked = (module, name)
+    extension = machine.extension
+    if not (asked in _CALLS or asked in _NAMES or asked in extension.calls or asked in extension.names):
+        raise RefusedFileError(f"it asks for {module}.{name}, which plain data never need")
+    machine.push(GlobalName(module, name), 200)
+
+
+def _extend_list(machine: _Interpreter, target: Any, items: Sequence[Any]) -> None:
+    if type(target) is not list:
+        raise DamagedFileError("items are appended to what is no list")
+    machine.allowance.charge(_SLOT_BYTES * len(items))
+    target.extend(items)
+
+
+def _fill_dict(target: Any, items: Sequence[Any], allowance: MemoryAllowance) -> None:
+    """Put keys and values, which alternate in `items`, into a dict."""
+    if type(target) is not dict or len(items) % 2:
+        raise DamagedFileError("keys and values are put into what is no dictionary, or a value is missing")
+    size_before = getsizeof(target)
+    for place in range(0, len(items), 2):
+        key = items[place]
+        _check_key(key)
+        target[key] = items[place + 1]
+    allowance.charge(getsizeof(target) - size_before)
+
+
+def _check_key(key: Any) -> None:
+    """Refuse keys whose hash takes long: nested tuples could double it with every level."""
+    if type(key) is tuple:
+        if len(key) > _LARGEST_TUPLE_KEY:
+            raise RefusedFileError(f"a key is a tuple of {len(key)} items")
+        for item in key:
+            _check_simple_key(item)
+    else:
+        _check_simple_key(key)
+
+
+def _check_simple_key(key: Any) -> None:
+    kind = type(key)
+    if kind is int:
+        if not -(2**63) <= key < 2**64:
+            raise RefusedFileError("a key is a whole number of more than 64 bits")
+    elif kind is str or kind is bytes:
+        if len(key) > _LONGEST_KEY:
+            raise RefusedFileError(f"a key has {len(key)} characters")
+    elif kind is not float and kind is not bool and key is not None:
+        raise RefusedFileError("a key is something else than a text, a number or a short tuple of them")
+
+
+# ------------------------------------------------------------------------ the calls of plain data
+
+
+def _make_dict(arguments: Arguments, allowance: MemoryAllowance) -> dict[Any, Any]:
+    """`OrderedDict()`, or with a list of pairs as Python 2 wrote it."""
+    made: dict[Any, Any] = {}
+    if arguments:
+        (pairs,) = arguments
+        if type(pairs) is not list:
+            raise DamagedFileError("a dictionary is made of something else than a list of pairs")
+        items = []
+        for pair in pairs:
+            if type(pair) not in (list, tuple) or len(pair) != 2:
+                raise DamagedFileError("a dictionary is made of something else than a list of pairs")
+            items.extend(pair)
+        allowance.charge(_SLOT_BYTES * len(items))
+        _fill_dict(made, items, allowance)
+    return made
+
+
+def _make_set(items: Any, allowance: MemoryAllowance) -> set[Any]:
+    if type(items) not in (list, tuple, set):
+        raise DamagedFileError("a set is made of something else than a list")
+    made = set()
+    for item in items:
+        _check_key(item)
+        made.add(item)
+    allowance.charge(getsizeof(made))
+    return made
+
+
+def _call_set(arguments: Arguments, allowance: MemoryAllowance) -> set[Any]:
+    (items,) = arguments or ((),)
+    return _make_set(items, allowance)
+
+
+def _call_frozenset(arguments: Arguments, allowance: MemoryAllowance) -> frozenset[Any]:
+    return frozenset(_call_set(arguments, allowance))
+
+
+def _call_bytes(arguments: Arguments, allowance: MemoryAllowance) -> bytes:
+    """Old protocols write empty bytes as the call `bytes()`."""
+    if arguments:
+        raise DamagedFileError("bytes are made of something")
+    return b""
+
+
+def _call_bytearray(arguments: Arguments, allowance: MemoryAllowance) -> bytearray:
+    if not arguments:
+        return bytearray()
+    if len(arguments) == 1 and type(arguments[0]) is bytes:
+        allowance.charge(len(arguments[0]))
+        return bytearray(arguments[0])
+    return bytearray(_call_encode(arguments, allowance))
+
+
+def _call_encode(arguments: Arguments, allowance: MemoryAllowance) -> bytes:
+    """Old protocols write bytes as text and encode it as Latin-1."""
+    text, encoding = arguments
+    if type(text) is not str or encoding not in ("latin1", "latin-1"):
+        raise DamagedFileError("bytes are written as something else than Latin-1")
+    allowance.charge(len(text))
+    return text.encode("latin-1")
+
+
+def _call_dtype(arguments: Arguments, allowance: MemoryAllowance) -> PendingKind:
+    code, _, _ = arguments
+    return PendingKind(parse_kind(code))
+
+
+def _call_reconstruct(arguments: Arguments, allowance: MemoryAllowance) -> PendingArray:
+    (kind, _, _) = arguments
+    if kind != GlobalName("numpy", "ndarray"):
+        raise DamagedFileError("an array is something else than an array")
+    return PendingArray()
+
+
+def _call_frombuffer(arguments: Arguments, allowance: MemoryAllowance) -> Any:
+    """How numpy writes arrays since protocol 5."""
+    data, kind, shape, order = arguments
+    if order not in ("C", "F"):
+        raise DamagedFileError("an array has an unknown order")
+    return make_array(data, _finished(kind), shape, allowance, column_major=order == "F")
+
+
+def _call_scalar(arguments: Arguments, allowance: MemoryAllowance) -> Any:
+    """A number of numpy becomes a number of Python."""
+    kind, data = arguments
+    return make_array(data, _finished(kind), (), allowance).item()
+
+
+def _finished(kind: Any) -> Any:
+    """A kind whose byte order never came is in the usual order."""
+    return kind.kind if type(kind) is PendingKind else kind
+
+
+def _finish_kind(pending: PendingKind, state: Any) -> ArrayKind:
+    """The state of a dtype: version, byte order, and six facts that plain kinds do not have."""
+    if type(state) is not tuple or len(state) != 8:
+        raise DamagedFileError("the state of a dtype has another form")
+    _, byte_order, subarray, names, fields, _, _, _ = state
+    if subarray is not None or names is not None or fields is not None:
+        raise RefusedFileError("it has an array of records; numbers and short texts are read")
+    return parse_kind(pending.kind.code, byte_order)
+
+
+def _finish_array(state: Any, allowance: MemoryAllowance) -> Any:
+    """The state of an array: version, shape, kind, order and bytes."""
+    if type(state) is not tuple or len(state) != 5:
+        raise DamagedFileError("the state of an array has another form")
+    _, shape, kind, column_major, data = state
+    return make_array(data, _finished(kind), shape, allowance, column_major=column_major is True)
+
+
+_CALLS: dict[tuple[str, str], Call] = {
+    ("collections", "OrderedDict"): _make_dict,
+    ("_codecs", "encode"): _call_encode,
+    ("numpy", "dtype"): _call_dtype,
+}
+for _builtins in ("builtins", "__builtin__"):
+    _CALLS[_builtins, "set"] = _call_set
+    _CALLS[_builtins, "frozenset"] = _call_frozenset
+    _CALLS[_builtins, "bytes"] = _call_bytes
+    _CALLS[_builtins, "bytearray"] = _call_bytearray
+for _core in ("core", "_core"):  # numpy 2 has renamed it
+    _CALLS[f"numpy.{_core}.multiarray", "_reconstruct"] = _call_reconstruct
+    _CALLS[f"numpy.{_core}.multiarray", "scalar"] = _call_scalar
+    _CALLS[f"numpy.{_core}.numeric", "_frombuffer"] = _call_frombuffer
+_NAMES = {("numpy", "ndarray")}  # names that stand among arguments and are never called
+
+
+# ------------------------------------------------------------------------------------- the result
+
+_LEAVES = {type(None), bool, int, float, str, bytes, bytearray, np.ndarray}
+
+
+def _check_plain(value: Any, most_items: int) -> None:
+    """Check that a value is plain data all through, of reasonable depth and size.
+
+    A few bytes can put a list into itself, or each list twice into the next one. Whoever walks
+    through such a value would never come to an end, so items are counted as often as they occur.
+    """
+    count = 0
+    pending: list[tuple[Any, int]] = [(value, 0)]
+    while pending:
+        current, depth = pending.pop()
+        kind = type(current)
+        if kind in _LEAVES:
+            continue
+        if depth > _DEEPEST_NESTING:
+            raise RefusedFileError(f"it is nested deeper than {_DEEPEST_NESTING} levels")
+        if kind is dict:
+            children: Any = current.values()  # keys were checked when they were put in
+        elif kind in (list, tuple, set, frozenset):
+            children = current
+        else:
+            raise DamagedFileError("it holds a function or a class, and not what it would return")
+        count += len(current)
+        if count > most_items:
+            raise RefusedFileError("it repeats its parts so often that no memory could hold them")
+        for child in children:
+            if type(child) not in _LEAVES:
+                pending.append((child, depth + 1))

@@ -1,0 +1,120 @@
+"""Files that `torch.save` wrote, read without torch; tensors are numpy arrays."""
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.readers.limits import (
+    DamagedFileError,
+    MemoryAllowance,
+    RefusedFileError,
+    named_problems,
+)
+from untrained.readers.pickle_file import GlobalName, PickleExtension, interpret_pickle
+from untrained.readers.plain_arrays import make_strided_array
+from untrained.readers.zip_file import check_zip_directory, read_member
+
+_STORAGE_KINDS = {
+    "DoubleStorage": "<f8",
+    "FloatStorage": "<f4",
+    "HalfStorage": "<f2",
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+}
+_OLD_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # the first value in a file of torch before 1.6
+
+
+def read_torch(path: Path) -> Any:
+    """Read the data in a file that `torch.save` wrote.
+
+    Raises:
+        UsageError: The file is damaged, or holds something else than tensors and plain data.
+    """
+    with named_problems(path):
+        allowance = MemoryAllowance(path.stat().st_size)
+        if zipfile.is_zipfile(path):
+            return _read_zip(path, allowance)
+        return _read_old(path, allowance)
+
+
+def _read_zip(path: Path, allowance: MemoryAllowance) -> Any:
+    check_zip_directory(path)
+    with zipfile.ZipFile(path) as archive:
+        pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
+        if not pickles:
+            raise RefusedFileError("it is a zip archive without data.pkl, so torch.save did not write it")
+        folder = pickles[0].removesuffix("data.pkl")
+        _check_byte_order(archive, folder, allowance)
+        storages: dict[tuple[str, str], NDArray[Any]] = {}
+
+        def load_storage(reference: Any) -> NDArray[Any]:
+            key, kind = _parse_reference(reference)
+            if (key, kind) not in storages:
+                content = read_member(archive, f"{folder}data/{key}", allowance)
+                storages[key, kind] = _make_storage(content, kind)
+            return storages[key, kind]
+
+        pickled = read_member(archive, pickles[0], allowance)
+        value, _ = interpret_pickle(pickled, allowance, replace(_TENSORS, load_reference=load_storage))
+        return value
+
+
+def _check_byte_order(archive: zipfile.ZipFile, folder: str, allowance: MemoryAllowance) -> None:
+    name = f"{folder}byteorder"
+    if name in archive.namelist() and read_member(archive, name, allowance) != b"little":
+        raise RefusedFileError("its numbers are in another byte order; save it on a usual machine")
+
+
+def _parse_reference(reference: Any) -> tuple[str, str]:
+    """Return the key and the kind of a storage: ("storage", kind, key, device, count)."""
+    if type(reference) is not tuple or len(reference) != 5 or reference[0] != "storage":
+        raise RefusedFileError("it points to tensors that are not in the file")
+    _, storage, key, _, _ = reference
+    if type(storage) is not GlobalName or storage.module != "torch" or type(key) is not str:
+        raise RefusedFileError("it points to tensors that are not in the file")
+    return key, _STORAGE_KINDS[storage.name]
+
+
+def _make_storage(content: bytes, kind: str) -> NDArray[Any]:
+    dtype = np.dtype(kind)
+    if len(content) % dtype.itemsize:
+        raise DamagedFileError(f"{len(content)} bytes of a tensor are no whole number of {dtype}")
+    if kind == "?":
+        # A byte other than 0 and 1 is no truth value.
+        return np.frombuffer(content, np.uint8) != 0
+    return np.frombuffer(content, dtype)
+
+
+def _rebuild_tensor(arguments: tuple[Any, ...], allowance: MemoryAllowance) -> NDArray[Any]:
+    """`_rebuild_tensor_v2(storage, offset, shape, strides, ...)`; the rest is about gradients."""
+    storage, offset, shape, strides, *_ = arguments
+    if type(storage) is not np.ndarray or storage.ndim != 1:
+        raise DamagedFileError("a tensor has no storage")
+    return make_strided_array(storage, offset, shape, strides, allowance)
+
+
+_TENSORS = PickleExtension(
+    names=frozenset(("torch", storage) for storage in _STORAGE_KINDS),
+    calls={("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor},
+)
+
+
+def _read_old(path: Path, allowance: MemoryAllowance) -> Any:
+    """Before torch 1.6: a magic number, a version, facts on the machine, and the data, each a pickle."""
+    allowance.charge(path.stat().st_size)
+    data = path.read_bytes()
+    magic_number, position = interpret_pickle(data, allowance)
+    if magic_number != _OLD_MAGIC_NUMBER:
+        raise RefusedFileError("torch.save did not write it")
+    _, position = interpret_pickle(data, allowance, _TENSORS, position)
+    _, position = interpret_pickle(data, allowance, _TENSORS, position)
+    value, _ = interpret_pickle(data, allowance, _TENSORS, position)
+    return value
