@@ -26,6 +26,7 @@ from untrained.types import (
     Record,
     ScoreKey,
     ScoreRequest,
+    Task,
     read_task_key,
 )
 
@@ -191,7 +192,7 @@ def _read_row(row: tuple[Any, ...]) -> Record:
     request = ScoreRequest(
         arch=Arch(key.space, _parse_genes(columns["genes"]), key.arch),
         measure=key.measure,
-        task=read_task_key(key.task),
+        task=_parse_task(key.task),
         seed=key.seed,
         data=key.data,
         init=key.init,
@@ -226,3 +227,10 @@ def _read_failure(columns: dict[str, Any]) -> Failure | None:
 def _parse_genes(text: str) -> tuple[tuple[str, Any], ...]:
     """Every proxy has a record of the same architecture, so its choices are parsed once."""
     return tuple((name, choice) for name, choice in parse_json(text))
+
+
+@lru_cache(maxsize=1024)
+def _parse_task(text: str) -> Task:
+    """Many records share one task."""
+    parse_json(text)  # a foreign file may hold anything
+    return read_task_key(text)

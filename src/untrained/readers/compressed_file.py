@@ -32,7 +32,7 @@ def read_whole_file(path: Path, allowance: MemoryAllowance | None = None) -> byt
     return path.read_bytes()
 
 
-def _read_blocks(file: IO[bytes], allowance: MemoryAllowance) -> bytes:
+def _read_blocks(file: IO[bytes] | gzip.GzipFile, allowance: MemoryAllowance) -> bytes:
     blocks = []
     while block := file.read(_BLOCK_BYTES):
         # The blocks and their sum are in memory together.

@@ -362,7 +362,7 @@ def _string(machine: _Interpreter) -> None:
     line = machine.take_line().strip()
     if len(line) < 2 or line[:1] not in (b"'", b'"') or line[-1:] != line[:1]:
         raise DamagedFileError("a string is not in quotation marks")
-    value, _ = codecs.escape_decode(line[1:-1])  # type: ignore[attr-defined]
+    value, _ = codecs.escape_decode(line[1:-1])
     _push_sized(machine, value)
 
 

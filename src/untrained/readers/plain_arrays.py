@@ -120,7 +120,8 @@ def check_items(items: NDArray[Any], kind: ArrayKind) -> NDArray[Any]:
     """Return flat items as they are, once it is sure that numpy can handle every one of them."""
     if kind.code == "b1":
         # A byte other than 0 and 1 is no truth value.
-        return items.view(np.uint8) != 0
+        truths: NDArray[Any] = items.view(np.uint8) != 0
+        return truths
     if kind.code.startswith("U"):
         codes = items.view(kind.byte_order + "u4")
         if codes.size and int(codes.max()) > _LAST_CHARACTER:

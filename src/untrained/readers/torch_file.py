@@ -89,7 +89,8 @@ def _make_storage(content: bytes, kind: str) -> NDArray[Any]:
         raise DamagedFileError(f"{len(content)} bytes of a tensor are no whole number of {dtype}")
     if kind == "?":
         # A byte other than 0 and 1 is no truth value.
-        return np.frombuffer(content, np.uint8) != 0
+        truths: NDArray[Any] = np.frombuffer(content, np.uint8) != 0
+        return truths
     return np.frombuffer(content, dtype)
 
 
