@@ -151,7 +151,7 @@ def test_an_npz_label_of_two_billion_is_refused(reader, tmp_path):
 def test_an_npz_whose_name_is_not_utf8_is_refused(reader, tmp_path):
     path = Path(f"{tmp_path}/\udcff.npz")
     np.savez(path, x=np.zeros((40, 4, 4), np.uint8), y=np.arange(40) % 2)
-    assert "is not UTF-8; rename the file" in check_refused(reader.read("images.npz", path))
+    assert "UTF-8" in check_refused(reader.read("images.npz", path))
 
 
 # ------------------------------------------------------------------------------------------- others

@@ -33,18 +33,9 @@ def npz(argument: str, like: Task, root: Path) -> Source:
     if not argument:
         raise UsageError("say which file: npz:PATH, such as --data npz:./images.npz")
     path = Path(argument)
-    _check_name(path)
     parts = read_npz(path)
     classes = 1 + max(int(labels.max()) for _, labels in parts.values())
     return from_read(parts, image_task(f"npz:{path.name}", like, classes))
-
-
-def _check_name(path: Path) -> None:
-    """The name of the file becomes the name of the data, which is written into JSON and SQLite."""
-    try:
-        path.name.encode("utf-8")
-    except UnicodeEncodeError:
-        raise UsageError(f"the name of {str(path)!r} is not UTF-8; rename the file") from None
 
 
 def from_read(
