@@ -175,7 +175,7 @@ def norm_net() -> nn.Module:
 
 
 @pytest.mark.parametrize("variant", ["default", "published"])
-def test_zen_multiplies_back_what_norms_divide_away(variant):
+def test_zen_corrects_for_the_variances_of_norms(variant):
     """Torch's own batch norm tells both: what it divides by, and its running variance after the two inputs."""
     model, x = norm_net(), images(8)
     there = x + 0.01 * images(8).flip(0)
@@ -246,7 +246,7 @@ def test_az_trainability_is_how_far_spectral_norms_are_from_one(factors):
     assert score("az_trainability", two_blocks(*factors), images(16, 4, 32)) == pytest.approx(expected, abs=0.05)
 
 
-def test_a_block_that_hands_on_its_input_is_no_perfect_block():
+def test_a_block_that_returns_its_input_is_unsupported():
     model = two_blocks(2.0, 2.0)
     model[0][1] = nn.Sequential(nn.Identity(), nn.Identity())
     with pytest.raises(Unscorable, match="unsupported"):
@@ -303,7 +303,7 @@ class Branches(nn.Module):
 
 
 @pytest.mark.parametrize("longer", [0, 1, 3])
-def test_depth_is_the_longest_way(longer):
+def test_depth_is_the_longest_path(longer):
     assert score("depth", Branches(longer), torch.randn(2, 4)) == max(1, longer) + 1
 
 
@@ -325,7 +325,7 @@ def test_harmonic_mean_is_high_where_both_are():
         score("harmonic_mean(a=params,b=depth)", nn.Sequential(nn.Flatten(), nn.PReLU()), x)
 
 
-def test_random_knows_nothing_but_the_network():
+def test_random_depends_on_the_network_and_the_seed_alone():
     x = torch.randn(2, 3)
     drawn = []
     for seed in range(200):

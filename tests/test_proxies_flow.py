@@ -21,7 +21,7 @@ def score(name: str, model: nn.Module, batch: Batch) -> float:
 
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(7), nn.LayerNorm(7), nn.RMSNorm(7)], ids=lambda n: type(n).__name__)
-def test_synflow_takes_out_norms_and_signs(norm):
+def test_synflow_removes_norms_and_signs(norm):
     """R = 1^T (|W2| h + |b2|), h = |W1| 1 + |b1| without norms: dR/dW2 = 1 h^T, dR/dW1 = |W2|^T 1 1^T."""
     torch.manual_seed(8)
     model = nn.Sequential(nn.Linear(INPUTS, 7), norm, nn.ReLU(), nn.Linear(7, CLASSES)).double()

@@ -174,7 +174,7 @@ def test_zico_is_the_special_case_of_sigeo(linear):
     assert score("sigeo(preset=vision,l2=0,l3=0)", model, batch) == score("zico(batches=4)", model, batch)
 
 
-def test_of_nasbench201_the_fisher_rao_norm_sees_three_layers_that_all_architectures_share():
+def test_on_nasbench201_the_fisher_rao_norm_comes_from_three_shared_layers():
     """A batch norm undoes the scale of the weights in front of it, so that weights . gradient is 0 there."""
     space, draw = load_space("nasbench201(channels=8,cells=1)"), torch.Generator().manual_seed(0)
     arch = space.parse("|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|")
@@ -188,7 +188,7 @@ def test_of_nasbench201_the_fisher_rao_norm_sees_three_layers_that_all_architect
     assert seen == ["cells.1.downsample.1.weight", "cells.3.downsample.1.weight", "classifier.weight"]
 
 
-def test_sigeo_reads_the_weights_that_a_model_has(linear):
+def test_sigeo_uses_the_weights_of_the_model(linear):
     """Other weights, as after a warm-up: ln FR - L_k of those, worked out from them alone."""
     model, batch, s = linear
     parts = [replace(s, W=2 * s.W).part(2 * k, 2 * k + 2) for k in range(4)]
@@ -199,7 +199,7 @@ def test_sigeo_reads_the_weights_that_a_model_has(linear):
     assert found == pytest.approx(log(fisher_rao) - parts[-1].loss, rel=1e-9)
 
 
-def test_sigeo_of_the_notebook_sums_the_gradients_before_it_takes_the_absolute_value_of_a_layer(linear):
+def test_sigeo_notebook_variant_sums_gradients_before_the_absolute_value(linear):
     model, batch, s = linear
     parts = [s.part(4 * k, 4 * k + 4) for k in range(2)]
     fisher_rao = abs((s.W * sum(part.gw for part in parts)).sum()) + 1e-5
@@ -211,7 +211,7 @@ METRICS = ("grad", "grad_norm", "snip", "grasp", "trace", "knas", "fisher", "syn
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_hnas_is_condition_over_metric_plus_the_distance_from_a_target(linear, metric):
+def test_hnas_is_condition_over_metric_plus_distance_from_a_target(linear, metric):
     model, batch, s = linear
     kappa, M = condition(s.kernel), abs(float(CLOSED_FORMS[metric](s)))
     mu, nu = 0.3, 0.7

@@ -141,7 +141,7 @@ def test_an_embedding_of_any_kind_is_left_as_it_was(options):
 
 def test_too_few_samples_for_batches_are_said_to_be():
     probe = Probe(made("smooth"), batch_of("smooth", 3))
-    assert str(answer("sigeo", probe)) == "unsupported: 4 batches need 4 samples, and there are 3"
+    assert str(answer("sigeo", probe)) == "unsupported: 4 batches need at least 4 samples, not 3"
     assert isinstance(answer("zico", probe), float)
 
 
@@ -165,5 +165,5 @@ def test_a_score_among_candidates_is_no_score_of_one(name):
 @pytest.mark.parametrize("name", ["dextr", "meco", "grad_norm", "trace"])
 def test_a_batch_norm_with_nothing_to_average_is_named(name):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 5))
-    with pytest.raises(Unscorable, match="one value a channel: show more samples"):
+    with pytest.raises(Unscorable, match="one value per channel: use more samples"):
         load_proxy(name)(Probe(model, Batch(torch.randn(1, 3, 32, 32), torch.zeros(1).long())))

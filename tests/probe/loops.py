@@ -49,7 +49,7 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def made(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The network in float64 with every parameter drawn anew, so that norms have no weights of 1 and biases of 0."""
+    """The network in float64 with random parameters, so that norms do not have weights of 1 and biases of 0."""
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in model.double().parameters():

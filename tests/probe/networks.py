@@ -64,7 +64,7 @@ NETWORKS: Cases = {
         lambda: Net(residual, stem=nn.Conv2d(3, 4, 3), left=nn.Conv2d(4, 4, 1), right=nn.Conv2d(4, 4, 3, padding=1)),
         IMAGES,
     ),
-    "a branch nobody reads": (
+    "an unused branch": (
         lambda: Net(lambda net, x: (net.a(x), net.b(x))[0].tanh(), a=nn.Linear(6, 3), b=nn.Linear(6, 3)),
         FLAT,
     ),

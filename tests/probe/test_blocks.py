@@ -151,7 +151,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("case", NETWORKS)
-def test_features_are_those_that_blocks_hand_on(case):
+def test_features_are_the_outputs_of_blocks(case):
     make, shape = NETWORKS[case]
     model, data = made(make()), batch(*shape)
     _, seen = met(model, data)
@@ -163,7 +163,7 @@ def test_features_are_those_that_blocks_hand_on(case):
 
 
 @pytest.mark.parametrize("case", ["nasbench201", "resnet", "overwriting", "doubling", "transformer"])
-def test_gradients_pass_each_block_as_autograd_says(case):
+def test_gradients_through_blocks_equal_those_of_autograd(case):
     """Each block alone: its own input, random signs at its output, and the gradient at its input."""
     make, shape = NETWORKS[case]
     model, data = made(make()), batch(*shape)
@@ -187,7 +187,7 @@ def _pixels_as_channels(g_in: Tensor, g_out: Tensor) -> Tensor:
     return g_in.reshape(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5).reshape(n * h * w // 4, 4 * c)
 
 
-def test_a_border_left_over_is_cut():
+def test_a_remaining_border_is_cut_off():
     """Stride 2 without padding on 7x7 gives 3x3: factor 2, the last row and column of the gradient are left out."""
     model = made(nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.Tanh(), nn.Conv2d(4, 4, 1)))
     data = batch(*IMAGES)
@@ -198,7 +198,7 @@ def test_a_border_left_over_is_cut():
     torch.testing.assert_close(first[0], _pixels_as_channels(g_in[:, :, :6, :6], out))
 
 
-def test_a_block_cut_off_from_its_input_passes_nothing():
+def test_a_block_without_a_path_from_its_input_has_no_gradient():
     """Whether by a zero that keeps the graph alive, by a constant, or by a detached copy."""
     for cut, alive in ((lambda x: x * 0, True), (torch.zeros_like, False), (Tensor.detach, False)):
         middle = Net(lambda net, x, cut=cut: net.a(cut(x)), a=nn.Linear(6, 6))
@@ -209,7 +209,7 @@ def test_a_block_cut_off_from_its_input_passes_nothing():
         assert not second[0].any() if alive else second is None
 
 
-def test_a_block_that_is_constant_passes_nothing():
+def test_a_constant_block_has_no_gradient():
     constant = Net(lambda net, x: torch.ones_like(x), a=nn.Identity())
     model = made(nn.Sequential(*(nn.Sequential(block) for block in (nn.Linear(6, 6), constant, nn.Linear(6, 6)))))
     first, second, third = passed(model, batch(*FLAT)).passes
@@ -218,20 +218,20 @@ def test_a_block_that_is_constant_passes_nothing():
     assert third is None
 
 
-def test_a_block_that_raises_the_resolution_fails_by_name():
+def test_a_block_that_raises_the_resolution_is_unsupported():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Upsample(scale_factor=4), nn.Conv2d(4, 4, 3)).double()
     with pytest.raises(Unscorable, match="unsupported: a block raises the resolution"):
         passed(model, batch(*IMAGES))
 
 
-def test_the_pooled_end_is_no_part_of_the_trunk():
+def test_pooled_features_are_not_part_of_the_trunk():
     """Of a plain CNN the two convolutions, not the classifier."""
     found = passed(made(plain()), batch(*IMAGES))
     assert [f.shape for f in found.features] == [(4, 3, 7, 7), (4, 4, 5, 5), (4, 4, 3, 3)]
     assert len(found.passes) == 2
 
 
-def test_a_network_without_blocks_says_so():
+def test_a_network_without_blocks_is_unsupported():
     with pytest.raises(Unscorable, match="unsupported: the network has no block"):
         passed(nn.Tanh(), batch(*FLAT))
 
@@ -268,7 +268,7 @@ def test_rows_are_positions_and_columns_channels():
     ],
     ids=["nasbench201", "resnet", "transformer", "plain", "mlp"],
 )
-def test_the_last_map_is_what_is_pooled_and_classified(model, shape, name):
+def test_the_last_map_is_pooled_and_classified(model, shape, name):
     model, data, seen = made(model), batch(*shape), []
     ours = Probe(model, data).last_map
     copy = on_batch(model)

@@ -1,4 +1,4 @@
-"""Sign codes: every pointwise nonlinearity is read once a call, by the signs of what enters it."""
+"""Sign codes: every pointwise nonlinearity is read once per call, by the signs of its input."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def codes(model: nn.Module, data: Batch) -> tuple[SignCode, ...]:
 
 
 @pytest.mark.parametrize("activation", MODULES, ids=str)
-def test_a_module_is_read_once_by_the_signs_of_what_enters_it(activation):
+def test_a_module_is_read_once_by_the_signs_of_its_input(activation):
     data = batch(*IMAGES)
     (code,) = codes(nn.Sequential(nn.Identity(), activation.double(), nn.AvgPool2d(2)), data)
     assert torch.equal(code.signs, data.inputs.flatten(1) > 0)
@@ -43,7 +43,7 @@ def test_a_module_is_read_once_by_the_signs_of_what_enters_it(activation):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_is_read_once_by_the_signs_of_what_enters_it(function):
+def test_a_function_is_read_once_by_the_signs_of_its_input(function):
     data = batch(*FLAT)
     (code,) = codes(Net(lambda net, x: function(x * 1)), data)
     assert torch.equal(code.signs, data.inputs > 0)
@@ -81,7 +81,7 @@ def test_a_transformer_is_read_in_its_feed_forward_layers():
     assert torch.equal(code.signs, entered[0].flatten(1) > 0)
 
 
-def test_batch_norm_before_a_nonlinearity_reads_the_batch():
+def test_batch_norm_before_a_nonlinearity_uses_batch_statistics():
     data = batch(*FLAT)
     (code,) = codes(nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()).double().eval(), data)
     assert torch.equal(code.signs, data.inputs > data.inputs.mean(0))
@@ -91,7 +91,7 @@ def test_batch_norm_before_a_nonlinearity_reads_the_batch():
     "model",
     [nn.Linear(6, 3), nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)), Net(lambda net, x: x.softmax(1) * x.sin())],
 )
-def test_a_network_without_any_says_so(model):
+def test_a_network_without_nonlinearity_is_unsupported(model):
     with pytest.raises(Unscorable, match="unsupported: the network has no pointwise nonlinearity"):
         codes(model.double(), batch(*FLAT))
 
@@ -143,7 +143,7 @@ def batch_32() -> Batch:
     return Batch(data.inputs.float(), data.targets)
 
 
-def test_every_nonlinearity_is_known_in_all_its_spellings():
+def test_every_nonlinearity_is_registered_under_all_names():
     for f in (F.relu, torch.relu, Tensor.relu, Tensor.relu_, torch.relu_, F.relu_, F.gelu, F.silu, Tensor.tanh_):
         assert f in NONLINEARITIES
     assert not {torch.softmax, F.softmax, torch.mul, torch.sin, F.dropout, Tensor.exp} & NONLINEARITIES

@@ -63,7 +63,7 @@ def test_a_module_called_twice_gives_two_features():
     torch.testing.assert_close(found[2].tensor, (first.tanh() @ layer.weight.T + layer.bias).detach())
 
 
-def test_modules_that_only_pass_on_count_as_calls():
+def test_modules_that_return_their_input_count_as_calls():
     """The identity returns the very tensor of the layer before; the root returns it too."""
     assert counts(nn.Sequential(nn.Linear(4, 3), nn.Identity()), batch_of(1, 4)) == [("0", 3, 2)]
 
@@ -171,7 +171,7 @@ def test_inverse_conditions_of_feature_maps_in_single_precision(shape):
         ([[0.0], [0.0]], 0),
     ],
 )
-def test_inverse_conditions_worked_out_by_hand(matrix, ratio):
+def test_inverse_conditions_computed_by_hand(matrix, ratio):
     assert float(inverse_conditions([feature(torch.tensor(matrix))])) == pytest.approx(ratio, abs=1e-7)
 
 
@@ -241,12 +241,12 @@ def linear(weight: list[list[float]]) -> nn.Module:
         ("bce", torch.ones(2, 2, dtype=D), (log(1 + exp(-1)) + log(1 + exp(-2)) + log(2) + log(1 + exp(1))) / 4),
     ],
 )
-def test_losses_worked_out_by_hand(loss, targets, expected):
+def test_losses_computed_by_hand(loss, targets, expected):
     inputs = torch.tensor([[1.0, 2.0], [0.0, -1.0]], dtype=D)
     assert Probe(linear([[1, 0], [0, 1]]), Batch(inputs, targets), loss=loss).loss == pytest.approx(expected, rel=1e-12)
 
 
-def test_batch_norm_reads_the_batch_and_leaves_its_buffers():
+def test_batch_norm_uses_batch_statistics_and_keeps_its_buffers():
     """y = gamma (x - mean) / sqrt(var + eps) + beta over the samples, also in a model in evaluation mode."""
     model = nn.BatchNorm1d(2).double().eval()
     model.running_mean.fill_(100.0)
@@ -304,7 +304,7 @@ class Answers(nn.Module):
     ],
     ids=["tensor", "tuple", "list", "dictionary", "record"],
 )
-def test_logits_are_found_in_what_a_model_returns(wrap):
+def test_logits_are_read_from_the_output_of_a_model(wrap):
     model, batch = Answers(wrap), batch_of(2, 4)
     probe = Probe(model, batch)
     logits = model.layer(batch.inputs)
@@ -315,7 +315,7 @@ def test_logits_are_found_in_what_a_model_returns(wrap):
 
 
 @pytest.mark.parametrize("answer", [None, "text", (), {"scores": torch.zeros(1)}, [torch.zeros(1), None]])
-def test_a_model_without_logits_is_unsupported_by_name(answer):
+def test_a_model_without_logits_is_unsupported(answer):
     with pytest.raises(Unscorable, match=type(answer).__name__) as caught:
         Probe(Answers(lambda x, logits: answer), batch_of(2, 4)).outputs  # noqa: B018
     assert caught.value.kind == "unsupported"
@@ -339,7 +339,7 @@ def test_measurements_are_taken_once():
 # ----------------------------------------------------------------------------------------------------------------- size
 
 
-def test_size_worked_out_by_hand():
+def test_size_computed_by_hand():
     """Conv 3 -> 8, 3x3, stride 2 on 10x12 gives 5x6: 8 (3 3 3) 5 6 multiply-adds. Linear 8 -> 5: 40. Biases, norms,
     activations and poolings do not count; the batch does not either."""
     layers = [nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
@@ -361,7 +361,7 @@ def test_grouped_convolutions_and_shared_and_frozen_parameters():
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_attention_counts_whatever_kernel_it_runs_on(training):
+def test_attention_has_the_same_count_on_every_kernel(training):
     """T tokens of d: queries, keys, values and projection 4 T d^2, scores and mixing 2 T^2 d, feed-forward 2 T d h."""
     T, d, h = 5, 8, 12
     model = nn.TransformerEncoderLayer(d, 2, h, batch_first=True).train(training)

@@ -31,7 +31,7 @@ FIRST: dict[str, Callable[[Probe], object]] = {
 }
 
 
-def test_all_derivatives_of_a_batch_take_one_forward():
+def test_all_derivatives_of_a_batch_share_one_forward_pass():
     model = made(normed())
     seen, probe = counted(model), Probe(model, DATA)
     for measure in FIRST.values():
@@ -40,7 +40,7 @@ def test_all_derivatives_of_a_batch_take_one_forward():
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_no_backward_pass_feels_another(first):
+def test_backward_passes_do_not_affect_each_other(first):
     """Each after each other, to the last bit as on a probe of its own."""
     model = made(normed())
     alone = {name: bits(measure(Probe(model, DATA))) for name, measure in FIRST.items()}
@@ -70,7 +70,7 @@ CODED = {  # and the forwards of the gradient, then the codes
 
 
 @pytest.mark.parametrize("case", CODED)
-def test_codes_of_a_graph_are_those_of_a_pass_without(case):
+def test_codes_of_a_graph_equal_those_of_a_pass_without_graph(case):
     """In single precision, where torch has the most kernels to choose from."""
     make, forwards = CODED[case]
     model, data = made(make()).float(), batch(*TOKENS)
@@ -82,7 +82,7 @@ def test_codes_of_a_graph_are_those_of_a_pass_without(case):
     assert bits(FIRST["codes"](probe)) == bits(FIRST["codes"](alone))
 
 
-def test_channels_of_rows_further_on_are_those_of_a_probe_of_their_own():
+def test_channels_of_later_rows_equal_those_of_a_separate_probe():
     model = made(normed())
     part = Probe(model, DATA).parts(2)[1]
     assert part.gradients
@@ -91,7 +91,7 @@ def test_channels_of_rows_further_on_are_those_of_a_probe_of_their_own():
     assert bits(part.channels) == bits(own.channels)
 
 
-def test_one_graph_is_kept_and_rows_further_on_keep_none():
+def test_one_graph_is_kept_and_none_of_later_rows():
     model = made(normed())
     seen, probe = counted(model), Probe(model, DATA)
     probe.first(6).jacobian, probe.parts(2)[1].gradients, probe.first(6).gradients
@@ -109,7 +109,7 @@ def test_a_graph_is_kept_beside_one_of_a_quarter_of_its_rows():
     assert seen == [12, 3, 4, 12]
 
 
-def test_a_pass_that_fails_half_way_leaves_the_graph_as_it_was():
+def test_a_failed_backward_pass_leaves_the_graph_unchanged():
     """What was to be heard is heard no more, and statistics are no longer constants."""
     model = made(normed())
     probe, usual = Probe(model, DATA), Probe(model, DATA)
@@ -125,7 +125,7 @@ def test_a_pass_that_fails_half_way_leaves_the_graph_as_it_was():
 
 
 @pytest.mark.parametrize("affine", [(), ("weight",), ("bias",), ("weight", "bias")])
-def test_a_norm_is_that_of_torch_whatever_it_is_scaled_by(affine):
+def test_batch_norm_equals_that_of_torch_for_any_scale(affine):
     """Forward and backward as `F.batch_norm` in train mode; with constant statistics, as in evaluation mode."""
     draw = torch.Generator().manual_seed(0)
     x, g = torch.randn(2, 5, 3, 4, generator=draw, dtype=D)
@@ -147,7 +147,7 @@ def test_a_norm_is_that_of_torch_whatever_it_is_scaled_by(affine):
 
 
 @pytest.mark.parametrize("affine", [(), ("weight",), ("weight", "bias")])
-def test_the_second_derivative_of_a_norm_is_that_of_torch(affine):
+def test_the_second_derivative_of_batch_norm_equals_that_of_torch(affine):
     """d/dx and d/dg of v . dL/dx, dL/dy = g."""
     draw = torch.Generator().manual_seed(0)
     x, g, v = (t.requires_grad_() for t in torch.randn(3, 5, 3, 4, generator=draw, dtype=D).unbind())
@@ -179,7 +179,7 @@ def by_attention(net: Any, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("does", [by_keyword, by_product, by_each_other, by_attention])
-def test_the_hessian_times_the_weights_is_right_however_weights_are_used(does):
+def test_the_hessian_times_the_weights_is_right_for_every_use_of_weights(does):
     model, data = made(Net(does, a=nn.Linear(6, 5), b=nn.Linear(5, 3))), batch(*FLAT)
     names = ("a.weight", "b.weight")
 
@@ -195,7 +195,7 @@ def test_the_hessian_times_the_weights_is_right_however_weights_are_used(does):
         torch.testing.assert_close(Probe(model, data).hessian_weights[name], theirs)
 
 
-def test_grasp_of_weights_that_nothing_reaches_is_disconnected():
+def test_grasp_of_weights_without_gradient_is_disconnected():
     model = made(Net(lambda net, x: x[:, :3] * net.scale, a=nn.Linear(6, 3), scale=nn.Parameter(torch.ones(3))))
     with pytest.raises(Unscorable, match="disconnected: the loss does not depend on any weight"):
         Probe(model, batch(*FLAT)).hessian_weights  # noqa: B018

@@ -1,4 +1,4 @@
-"""Randomness inside a look depends on its seed alone, and nobody outside notices."""
+"""Randomness inside a measurement depends on its seed alone and does not affect the outside."""
 
 import random
 
@@ -13,7 +13,7 @@ def draws() -> list[float]:
     return [float(torch.rand(())), random.random(), float(np.random.rand())]  # noqa: NPY002
 
 
-def test_every_generator_is_seeded_and_put_back():
+def test_every_generator_is_seeded_and_restored():
     torch.manual_seed(1)
     outside = torch.rand(3)
     torch.manual_seed(1)
@@ -25,17 +25,17 @@ def test_every_generator_is_seeded_and_put_back():
         assert not set(draws()) & set(first)
     assert torch.equal(torch.rand(3), outside)
     torch.manual_seed(5)
-    assert float(torch.rand(())) == first[0]  # as torch's own seeding, so that weights are those of anybody's script
+    assert float(torch.rand(())) == first[0]  # like torch's own seeding, so that weights equal those of a plain script
 
 
-def test_seeding_does_not_write_down_where_it_was_asked_for(monkeypatch):
+def test_seeding_records_no_stack_trace(monkeypatch):
     """`torch.manual_seed` does, once for every kind of device that is not there, and that takes most of its time."""
     monkeypatch.setattr(torch, "manual_seed", lambda seed: 1 / 0)
     with random_state(5):
         assert draws()[0] == float(torch.rand((), generator=torch.Generator().manual_seed(5)))
 
 
-def test_modules_have_the_names_and_the_order_that_torch_gives_them():
+def test_index_modules_equals_named_modules():
     shared = nn.Sequential(nn.ReLU(), nn.Linear(2, 2))
     model = nn.Sequential(nn.Sequential(nn.Tanh(), shared), nn.ModuleDict({"again": shared, "own": nn.Linear(2, 1)}))
     model.register_module("none", None)

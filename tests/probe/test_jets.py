@@ -230,7 +230,7 @@ def test_networks(kind, seed):
         check(model, curve(shape, seed))
 
 
-def test_the_value_is_the_networks_answer_to_the_last_bit():
+def test_the_value_equals_the_output_of_the_network_to_the_last_bit():
     """A ReLU may hang on the last bit: with a value that is merely close, curvatures of deep nets move by percents."""
     torch.manual_seed(0)
     model, shape = block("cnn")
@@ -252,7 +252,7 @@ def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
     """Why this file exists: `jvp` of `jvp` through fused batch norm gives a wrong second derivative, without a word.
 
     Sum of cubes of a batch-normed tensor of three channels: reverse over reverse, central differences and Taylor mode
-    agree; nested forward mode does not. If this test fails because torch has mended it, nested `jvp` may be looked at
+    agree; nested forward mode does not. If this test fails because torch has fixed it, nested `jvp` may be considered
     again.
     """
     rows = curve((4, 3, 2, 2), 0)
@@ -286,13 +286,13 @@ def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
         (lambda x, _: F.max_pool1d(x, 2, return_indices=True), "max_pool1d"),
     ],
 )
-def test_a_function_without_a_rule_fails_by_name(function, name):
+def test_a_function_without_a_rule_is_unsupported(function, name):
     with pytest.raises(Unscorable, match=name) as caught:
         function(jet(curve((3, 4), 0)), 0)
     assert caught.value.kind == "unsupported"
 
 
-def test_a_network_with_an_unknown_function_takes_the_slower_exact_path():
+def test_a_network_with_an_unknown_function_is_measured_by_reverse_mode():
     class Bessel(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.special.i0(x.flatten(1) * 3) @ torch.linspace(0, 1, 36, dtype=D).reshape(12, 3)

@@ -68,7 +68,7 @@ def kernel(model: nn.Module, data: Batch, reading: str = "cross", outputs: str =
 
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("case", NETWORKS)
-def test_without_batch_norm_every_reading_is_the_gradient_of_each_sample_alone(case, reading, fallbacks):
+def test_without_batch_norm_every_reading_equals_the_gradient_of_each_sample(case, reading, fallbacks):
     make, shape = NETWORKS[case]
     model, data = made(make()), batch(*shape)
     check(model, data, reading)
@@ -90,7 +90,7 @@ def test_an_embedding_may_be_tied_with_the_head(reading, padding_idx, fallbacks)
     assert len(fallbacks) == (2 if reading == "exact" else 0)
 
 
-def test_only_layers_may_be_asked_for():
+def test_a_kernel_over_layers_only():
     """Weights and biases of convolutions, linear layers and attention; neither norms nor positions."""
     model, data = made(transformer()), batch(*TOKENS)
     rows = alone(model, data)
@@ -108,14 +108,14 @@ def test_only_layers_may_be_asked_for():
 
 @pytest.mark.parametrize("reading", ["cross", "fixed"])
 @pytest.mark.parametrize("case", FALLBACKS)
-def test_what_no_rule_knows_is_looped_over_and_right(case, reading, fallbacks):
+def test_functions_without_a_rule_are_computed_sample_by_sample(case, reading, fallbacks):
     make, shape = FALLBACKS[case]
     model, data = made(make()), batch(*shape)
     check(model, data, reading)
     assert fallbacks == [1, 1]
 
 
-def test_with_batch_norm_what_no_rule_knows_fails_by_name_in_reading_cross(fallbacks):
+def test_with_batch_norm_functions_without_a_rule_are_unsupported_in_reading_cross(fallbacks):
     model, data = made(standard(nn.BatchNorm2d(4))), batch(*IMAGES)
     with pytest.raises(
         Unscorable, match=r"unsupported: no per-sample gradient of a parameter used by .*(mean|__sub__)"
@@ -128,7 +128,7 @@ def test_with_batch_norm_what_no_rule_knows_fails_by_name_in_reading_cross(fallb
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_an_output_that_no_parameter_reaches_is_disconnected(reading):
+def test_an_output_that_depends_on_no_parameter_is_disconnected(reading):
     cut = made(Net(lambda net, x: net.a(x).detach() + x, a=nn.Linear(6, 6)))
     with pytest.raises(Unscorable, match="disconnected"):
         kernel(cut, batch(*FLAT), reading)
@@ -142,7 +142,7 @@ def test_an_output_that_no_parameter_reaches_is_disconnected(reading):
 @pytest.mark.parametrize("outputs", ["sum", "label", "loss"])
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("case", NORMED)
-def test_with_batch_norm_each_reading_is_what_it_says(case, reading, outputs, fallbacks):
+def test_with_batch_norm_each_reading_equals_its_definition(case, reading, outputs, fallbacks):
     make, shape = NORMED[case]
     model, data = made(make()), batch(*shape)
     scalars = {"sum": summed, "label": labelled, "loss": cross_entropy}[outputs]
@@ -160,7 +160,7 @@ def test_the_readings_differ_where_batch_norm_couples_samples():
     torch.testing.assert_close(first["cross"].sum(0), first["exact"].sum(0))
 
 
-def test_the_mode_a_network_comes_in_does_not_matter():
+def test_the_mode_of_the_network_does_not_matter():
     model, data = made(normed()), batch(*IMAGES)
     for module in norms(model):
         module.running_mean.normal_(generator=torch.Generator().manual_seed(3))
@@ -194,7 +194,7 @@ def test_agreement_counts_how_often_signs_of_loss_gradients_agree(reading):
 
 
 @pytest.mark.parametrize("loss", ["mse", "bce"])
-def test_the_loss_of_a_sample_is_that_of_its_entries(loss):
+def test_the_loss_of_a_sample_is_the_mean_over_its_entries(loss):
     model, data = made(nn.Sequential(nn.Linear(6, 3), nn.Tanh(), nn.Linear(3, 2))), batch(*FLAT)
     data = Batch(data.inputs, torch.rand(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
 
@@ -205,7 +205,7 @@ def test_the_loss_of_a_sample_is_that_of_its_entries(loss):
     assert_same_kernel(Probe(model, data, loss=loss).kernel("loss", "all", "fixed"), alone(model, data, scalars), model)
 
 
-def test_a_kernel_is_made_once():
+def test_a_kernel_is_computed_once():
     model, data = made(normed()), batch(*IMAGES)
     probe, calls = Probe(model, data), []
     model.register_forward_hook(lambda *_: calls.append(1))

@@ -97,7 +97,7 @@ def _summed(module: nn.Module, out: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("case", ["a CNN", "a frozen first layer", "linear layers on tokens", "a layer twice"])
-def test_channels_are_activation_times_gradient_also_where_an_activation_overwrites_its_input(case):
+def test_channels_are_activation_times_gradient_also_after_in_place_activations(case):
     make, shape = NETWORKS[case]
     model, data = make(), batch(*shape)
     careful = deepcopy(model)
@@ -132,7 +132,7 @@ def test_projections_of_attention_are_linear_layers_among_the_channels():
 
 
 @pytest.mark.parametrize("case", ["a CNN", "a transformer", "frozen"])
-def test_the_hessian_times_the_weights_is_that_of_a_hessian_vector_product(case):
+def test_the_hessian_times_the_weights_equals_a_hessian_vector_product(case):
     """Over the weights of layers alone: neither biases nor norms take part."""
     if case == "a transformer":
         model, data = made(transformer(activation="gelu")), batch(*TOKENS)
@@ -190,7 +190,7 @@ def test_the_jacobian_is_the_gradient_of_all_outputs_by_the_inputs(case):
     assert torch.equal(data.inputs, before)
 
 
-def test_words_have_no_derivative():
+def test_integer_inputs_have_no_derivative():
     model = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 3))
     probe = Probe(model, Batch(torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, 1])))
     for measure in (lambda: probe.jacobian, lambda: probe.blocks, probe.flow, lambda: probe.circle_jet((2,))):
@@ -203,7 +203,7 @@ def test_words_have_no_derivative():
 
 @pytest.mark.parametrize("norms", [False, True])
 @pytest.mark.parametrize("precision", [torch.float32, D])
-def test_the_flow_is_that_of_a_positive_copy_shown_ones(norms, precision):
+def test_the_flow_equals_that_of_a_positive_copy_for_an_input_of_ones(norms, precision):
     """A copy whose parameters are absolute values and whose norms are gone, or read the batch of one."""
     model = cnn().to(precision)
     positive = on_batch(model).double()
@@ -222,7 +222,7 @@ def test_the_flow_is_that_of_a_positive_copy_shown_ones(norms, precision):
         torch.testing.assert_close(g, theirs.grad, rtol=1e-12, atol=1e-13)
 
 
-def test_the_flow_of_a_tied_layer_passes_it_twice():
+def test_the_flow_of_a_tied_layer_is_summed_over_its_uses():
     """R = sum |W| (|W| 1 + |b|) + |b|"""
     model = made(Net(lambda net, x: net.a(net.a(x)), a=nn.Linear(6, 6)))
     W, b = (p.detach().abs().requires_grad_() for p in model.a.parameters())
@@ -244,7 +244,7 @@ def test_norm_variances_are_what_batch_norms_divide_by():
     torch.testing.assert_close(heard.channels, ((said - said.mean(1, keepdim=True)) ** 2).mean(1))
 
 
-def test_norm_variances_come_in_the_order_of_calls_and_from_functions_too():
+def test_norm_variances_are_in_call_order_and_include_functional_norms():
     def does(net: Any, x: Tensor) -> Tensor:
         x = F.batch_norm(3 * x, torch.zeros(6, dtype=D), torch.ones(6, dtype=D))
         return net.norm(net.norm(2 * x) * 5)

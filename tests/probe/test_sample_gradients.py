@@ -88,7 +88,7 @@ def test_a_layer_gives_the_gradients_of_a_loop_over_samples(case, reading):
     check(model, data, reading)
 
 
-def test_an_instance_norm_on_running_statistics_is_looped_over():
+def test_an_instance_norm_on_running_statistics_is_computed_sample_by_sample():
     """In evaluation mode, which is how scoring looks, it normalises with constants; no rule covers that."""
     model = behind_a_gain((3, 4, 6, 5), nn.InstanceNorm2d(4, affine=True, track_running_stats=True))
     data = batch(3, 4, 6, 5)
@@ -215,7 +215,7 @@ def test_a_parameter_of_a_user_gives_the_gradients_of_a_loop_over_samples(case, 
 @pytest.mark.usefixtures("in_one_backward")
 @pytest.mark.parametrize("entries", [1, 31, 64, 10**6])
 @pytest.mark.parametrize("case", ["linear", "tied linear", "embedding", "embedding tied with the head"])
-def test_large_matrices_in_pieces_give_the_same(case, entries, monkeypatch):
+def test_large_matrices_are_computed_in_pieces_with_the_same_result(case, entries, monkeypatch):
     """Of 3 samples and rows of 5 entries, 64 entries hold four rows, and 31 two."""
     monkeypatch.setattr(sample_gradients, "MAX_PIECE_ENTRIES", entries)
     linear, data = nn.Linear(5, 5), words() if "embedding" in case else batch(3, 6, 5)

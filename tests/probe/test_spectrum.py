@@ -36,7 +36,7 @@ def test_random_gram_matrices_agree_within_the_tolerance(rows):
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-9, 1e-6, 1e-3])
-def test_eigenvalues_that_crowd_at_the_top_or_the_bottom_do_no_harm(gap):
+def test_clustered_extreme_eigenvalues(gap):
     """Where power iteration would take 1 / gap steps."""
     crowd = 1 - gap * torch.arange(48, dtype=D) / 48
     top = torch.cat([crowd, torch.full((16,), 0.25, dtype=D)])
@@ -70,14 +70,14 @@ def test_rank_deficient_matrices_have_the_ratio_zero():
     assert float(found[3]) == pytest.approx(float(full[3]), rel=TOLERANCE)  # unharmed by its neighbours
 
 
-def test_a_matrix_that_is_not_finite_is_told_apart_from_its_neighbours():
+def test_a_matrix_that_is_not_finite_does_not_affect_others():
     G = torch.stack([torch.eye(3, dtype=D), torch.full((3, 3), torch.nan, dtype=D), torch.diag(torch.ones(3, dtype=D))])
     G[2, 0, 0] = torch.inf
     assert extreme_ratio(G)[0] == 1
     assert extreme_ratio(G).isnan().tolist() == [False, True, True]
 
 
-def test_a_feature_map_that_is_not_finite_is_a_failure_of_its_own_network():
+def test_a_feature_map_that_is_not_finite_affects_only_its_network():
     good, bad = Feature(draw(1, 3, 8), ""), Feature(draw(1, 3, 9), "")
     bad.tensor[0, 1, 4] = torch.nan
     assert condition_ratios([good, bad, good]).isnan().tolist() == [False, True, False]

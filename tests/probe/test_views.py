@@ -34,12 +34,12 @@ def test_the_first_samples_are_a_view_of_the_batch():
     assert (view.model, view.loss_name, view.seed) == (probe.model, "mse", 7)
 
 
-def test_asking_for_more_samples_than_there_are_gives_all():
+def test_first_returns_all_samples_if_there_are_fewer():
     probe = Probe(made(normed()), DATA)
     assert probe.first(12) is probe.first(10**6) is probe
 
 
-def test_whoever_asks_for_the_same_rows_gets_the_same_probe():
+def test_probes_of_the_same_rows_are_the_same_object():
     probe = Probe(made(normed()), DATA)
     half = probe.first(6)
     assert probe.first(6) is half
@@ -61,7 +61,7 @@ def test_parts_are_equal_batches_in_order(count):
         assert torch.equal(part.batch.targets, DATA.targets[k * size : (k + 1) * size])
 
 
-def test_more_parts_than_samples_fail_by_name():
+def test_more_parts_than_samples_are_unsupported():
     with pytest.raises(Unscorable, match="unsupported: 13 batches need at least 13 samples, not 12"):
         Probe(made(normed()), DATA).parts(13)
 
@@ -95,7 +95,7 @@ def test_a_measurement_is_taken_once_for_all_views_of_the_same_rows(name):
     assert len(seen) == 2 * forwards + (name in ("loss", "hessian"))  # two backward passes, and no graph is kept here
 
 
-def test_a_pass_overwritten_in_place_is_taken_twice_and_no_more():
+def test_a_network_with_in_place_functions_is_run_twice_at_most():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(100, 3)).double()
     seen = counted(model)
     probe = Probe(model, DATA)
@@ -104,7 +104,7 @@ def test_a_pass_overwritten_in_place_is_taken_twice_and_no_more():
 
 
 @pytest.mark.parametrize("name", ["outputs", "loss", "jacobian", "codes", "variances", "blocks"])
-def test_a_view_measures_what_a_probe_of_its_own_measures(name):
+def test_a_view_measures_the_same_as_a_separate_probe(name):
     """Batch norm reads the rows of the view, not of the batch it is cut from."""
     measure, _ = MEASURES[name]
     view, own = Probe(made(normed()), DATA).parts(3)[1], Probe(made(normed()), rows(4, 8))
@@ -134,13 +134,13 @@ def _fields(value: object) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ connected
 
 
-def test_a_network_whose_answers_differ_is_connected():
+def test_a_network_with_different_outputs_is_connected():
     model = made(normed())
     seen = counted(model)
     probe = Probe(model, DATA)
     probe.gradients  # noqa: B018
     probe.require_connected()
-    assert seen == [12]  # who has looked at the batch need not look again
+    assert seen == [12]  # outputs of an earlier pass are used
 
 
 @pytest.mark.parametrize("does", [lambda net, x: net.a(x * 0), lambda net, x: net.a(torch.ones_like(x))])
@@ -160,7 +160,7 @@ def test_equal_samples_do_not_make_a_network_disconnected(inputs):
     assert seen[-1] == 2  # the first sample, and another
 
 
-def test_a_moving_circle_is_proof_enough():
+def test_a_motion_along_a_circle_proves_connection():
     model = made(Net(lambda net, x: net.a(x), a=nn.Linear(6, 3)))
     seen, probe = counted(model), Probe(model, batch(1, 6))
     probe.circle_jet((6,))
@@ -204,7 +204,7 @@ def test_with_gaussian_weights_is_a_copy_with_gaussian_weights_and_no_biases():
     assert torch.equal(first.get_parameter("1.weight"), before["1.weight"])  # a norm keeps its own
 
 
-def test_the_biases_of_attention_are_reinitialised_too():
+def test_gaussian_weights_include_the_biases_of_attention():
     layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
     copy = Probe(made(layer), batch(4, 4, 6)).with_gaussian_weights(torch.Generator().manual_seed(0)).model
     assert not copy.self_attn.in_proj_bias.any()
@@ -219,7 +219,7 @@ def test_a_probe_on_other_inputs_has_the_same_network():
     torch.testing.assert_close(probe.outputs, model.bias.detach().expand(2, 3))
 
 
-def test_a_probe_is_gone_when_nobody_holds_it():
+def test_a_probe_is_released_without_references():
     """It holds activations of whole batches; a ring of references would keep them until Python looks for rings."""
     model, batch = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(8, 3, 2, 2)
     probe = Probe(model, Batch(batch, torch.arange(8) % 3))

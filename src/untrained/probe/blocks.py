@@ -49,6 +49,7 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
 
     If there are none, return all convolutions and linear layers.
     """
+    # Breadth first, so that the outermost stacks are found before the stacks inside their members.
     level: list[nn.Module] = [model]
     while level:
         stacks = [module for module in level if _is_stack_of_blocks(module)]

@@ -29,6 +29,7 @@ def draw_plane(shape: tuple[int, ...], seed: int) -> Tensor:
     draw = torch_generator("plane", seed)
     u1, u2 = torch.randn(2, 1, *shape, generator=draw, dtype=torch.float64)
     u1 = u1 / u1.norm()
+    # Gram-Schmidt: remove the part of u2 that is parallel to u1.
     u2 = u2 - (u1 * u2).sum() * u1
     return torch.stack([u1, u2 / u2.norm()])
 

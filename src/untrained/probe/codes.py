@@ -117,6 +117,7 @@ class SignRecorder(TorchFunctionMode):
             return func(*args, **kwargs)
         input = args[0] if args else kwargs["input"]
         relu_modules = sum(relu_input is input for relu_input in self._relu_inputs)
+        # Modules that were entered before this call do not enclose a later one.
         self._relu_inputs.clear()
         use_output = self._keep_tensors and func in _RELU
         if not use_output:
@@ -127,6 +128,7 @@ class SignRecorder(TorchFunctionMode):
         return out
 
     def _record(self, tensor: Tensor, relu_modules: int) -> None:
+        # Without this, `detach` and `>` would be recorded by the other function modes.
         with torch._C.DisableTorchFunction():
             record = tensor.detach()
             if not self._keep_tensors:

@@ -119,6 +119,7 @@ class FeatureCapture:
         for tensor, version, name, is_leaf in self._calls:
             if not (tensor.is_floating_point() and tensor.ndim):
                 continue
+            # A tensor that was overwritten in between is two features.
             key = (id(tensor), version)
             content = tensor if self._copies is None else self._copies[key]
             feature = features.setdefault(key, Feature(content, name))
@@ -195,6 +196,7 @@ def _map_stacks_by_shape(
     members_by_shape: dict[torch.Size, list[int]] = {}
     for member, stack in enumerate(stacks):
         members_by_shape.setdefault(stack.shape[1:], []).append(member)
+    # Chunks limit the memory of the float64 copies.
     for shape, members in members_by_shape.items():
         X = torch.cat([stacks[member] for member in members])
         chunk_size = max(1, _MAX_ENTRIES // shape.numel())

@@ -89,6 +89,7 @@ def run_loss_pass(
         if use.output is None:
             return
         _, weight, _ = _layer_arguments(*use.args, **use.kwargs)
+        # Channels are brought to the second axis; all later axes are positions.
         saliency = (use.output * gradient).movedim(CHANNEL_AXIS[use.func], 1)
         if gradient.ndim > 2:
             saliency = saliency.flatten(2).sum(-1)
@@ -136,6 +137,7 @@ def differentiate_weight_products(
     gradients = graph.gradients(value, edges, create_graph=True)
     sources: list[Tensor | GradientEdge] = []
     directions: list[Tensor] = []
+    # A gradient that is linear in the weights has no derivative along a.
     for (factor, _), gradient in zip(factors, gradients, strict=True):
         if gradient is not None and gradient.requires_grad:
             sources.append(gradient)
@@ -246,6 +248,7 @@ def compute_flow(
             return tensor.detach().abs().double()
         return tensor.detach().clone()
 
+    # Only layer weights become leaves; all other tensors are constants.
     names = find_layer_weights(model)
     state = substitute_tensors(model, make_positive)
     leaves = {name: state[name].requires_grad_() for name in names}

@@ -161,6 +161,7 @@ def record_graph(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
         ):
             # A copy, because a first function that works in place must not write into a leaf.
             outputs = network(x.clone())
+        # Most networks are done after the first pass.
         if not _are_overwritten([*recorder.layer_outputs, *trunk]):
             break
     start_edges = list(recorder.start_edges)
@@ -176,6 +177,7 @@ def record_graph(model: nn.Module, network: Network, inputs: Tensor) -> Graph:
         start_edges=tuple(start_edges),
         settings=recorder.settings,
         fused=recorder.fused,
+        # With copies, the tensors that nonlinearities read are not those of a plain pass.
         sign_recorder=None if copies else sign_recorder,
     )
 
@@ -216,12 +218,14 @@ class _UseRecorder(ParameterTracker):
             self.fused = True
         tensors = collect_tensors((*args, *kwargs.values()))
         parameters = {id(x): x for x in tensors if id(x) in self.names}
+        # Reading a shape or a device of a parameter is not a use.
         if not (parameters and is_differentiable(out)):
             return out
         if isinstance(out, Tensor) and out._is_view():
             # Overwriting a view would remove its hook from the graph.
             out = out.clone()
         inputs = [x for x in tensors if id(x) not in parameters]
+        # Nothing before this call depends on a parameter or on the input: the graph starts here.
         if not any(x.requires_grad for x in inputs):
             for result in collect_tensors((out,)):
                 if result.requires_grad:

@@ -84,6 +84,7 @@ class Kernel:
             theta: The parameter, or some rows of it.
             g: Gradients, (samples, *theta.shape).
         """
+        # Pieces of a parameter are summed under the name of the parameter.
         name = strip_piece(name)
         g = g.reshape(len(g), -1)
         if self.contents.gram:
@@ -256,6 +257,7 @@ class _KernelPass:
         axes = iter(sample_first)
         for use in uses:
             has_rule = use.func in SAMPLE_RULES
+            # `sample_first` has one entry per use that has a rule, in the same order.
             is_sample_first = has_rule and next(axes, False)
             names = []
             for name, _ in use.constants.values():
@@ -299,6 +301,7 @@ class _KernelPass:
                 self._add_piece(name, rows, theta, g)
 
     def _add_piece(self, name: str, rows: slice, theta: Tensor, g: Tensor) -> None:
+        # The usual case needs no memory for partial sums.
         if self._use_counts[name] == 1:
             self._kernel.add(name, theta, g)
             return

@@ -123,6 +123,7 @@ def measure_depth(
             return tensor.detach().requires_grad_()
         return tensor
 
+    # The weights are found in the graph by the ids of these leaves.
     leaves = substitute_tensors(model, make_leaf)
     leaf_of = {id(parameter): leaves[name] for name, parameter in model.named_parameters()}
     matrices = set()

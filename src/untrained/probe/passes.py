@@ -48,6 +48,7 @@ class ForwardProbe:
     def run_network(self, inputs: Tensor) -> Tensor:
         """Run the model, inside `scoring_mode`, and return its logits."""
         outputs = read_logits(self.model(inputs))
+        # A jet is not an ordinary output, and other batch sizes are no outputs of this batch.
         if len(inputs) == len(self.batch) and type(outputs) is Tensor:
             self._last_outputs = outputs.detach()
         return outputs
@@ -168,6 +169,7 @@ class ForwardProbe:
         They are needed if a batch does not contain two different samples.
         """
         first = self.batch.inputs[:1]
+        # Integer inputs, such as words, are reversed: noise would not be valid.
         noise = torch.randn(first.shape, generator=self.generator("elsewhere"))
         other = noise.to(first) if first.is_floating_point() else first.flip(-1)
         with torch.no_grad(), self.scoring_mode():

@@ -188,6 +188,7 @@ class Probe(ForwardProbe):
     def codes(self) -> tuple[SignCode, ...]:
         """Signs of the inputs of every pointwise nonlinearity, in call order."""
         graph = self._whole_probe._graphs.get((self._offset, len(self.batch)))
+        # A graph that exists already contains the signs.
         codes = None
         if graph is not None:
             codes = graph.codes

@@ -53,6 +53,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Gradie
         raise Unscorable("unsupported", detail)
 
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        # (samples, positions, features)
         x = input.flatten(1, -2) if input.ndim > 2 else input[:, None]
         g = grad.reshape(len(grad), -1, len(weight))
         for rows in split_rows(weight, len(g)):
@@ -318,6 +319,7 @@ def _embedding(
             g = g * (index != padding_idx % len(weight))[..., None]
         for rows in split_rows(weight, len(g)):
             height = len(weight[rows])
+            # Rows of other pieces are clamped into this one and multiplied by zero.
             in_piece = (index >= rows.start) & (index < rows.start + height)
             row = (index - rows.start).clamp(0, height - 1)[..., None].expand_as(g)
             piece = g.new_zeros(len(g), height, weight.shape[1])
@@ -329,6 +331,7 @@ def _embedding(
 @sample_rule("add", "__add__", "__radd__")
 def _add(input: Any, other: Any, *, alpha: float = 1) -> GradientFunction:
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:
+        # Either term may be the parameter.
         for term, factor in ((input, 1), (other, alpha)):
             if isinstance(term, Tensor):
                 yield term, ALL, _undo_broadcast(grad * factor, term)

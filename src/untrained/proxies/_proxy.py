@@ -80,6 +80,7 @@ class Proxy:
         if self.parts:
             parts = ", ".join(self.parts)
             raise UsageError(f"{self.name} ranks candidates by {parts}; one network has no rank")
+        # Scores are stored with the view, because they depend on its samples.
         view = probe.first(self.samples)
         key = (self.function, self.label)
         if key not in view.scores:

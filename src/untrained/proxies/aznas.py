@@ -83,6 +83,7 @@ def az_trainability(probe: Probe) -> float:
 
 def entropy(eigenvalues: Tensor) -> float:
     """s_k"""
+    # SMALL keeps the logarithm of a zero eigenvalue finite, as in the authors' code.
     p = eigenvalues / eigenvalues.sum()
     return -float((p * (p + SMALL).log()).sum())
 

@@ -27,6 +27,7 @@ def harmonic_mean(probe: Probe, a: str = "zen", b: str = "zico") -> float:
         raise UsageError(f"harmonic_mean needs two proxies where higher is better, not {a} and {b}")
     x = first(probe)
     y = second(probe)
+    # A harmonic mean of numbers of different signs has a pole and orders nothing.
     if min(x, y) <= 0:
         detail = f"a harmonic mean needs positive parts: {a} is {x:.4g}, {b} is {y:.4g}"
         raise Unscorable("unsupported", detail)

@@ -128,6 +128,7 @@ def log_curvature(probe: Probe, variant: Variant = "default") -> float:
         detail = "one output moves on a line without curvature: use sigeo or zico, or two outputs"
         raise Unscorable("unsupported", detail)
     if variant == "published":
+        # With replacement, as in the authors' code.
         ten = torch.randint(len(v), (10,), generator=probe.generator("coordinates"))
         v = v[ten]
         a = a[ten]
@@ -143,6 +144,7 @@ def curvature(v: Tensor, a: Tensor) -> Tensor:
     va = v @ a
     if vv == 0:
         raise Unscorable("disconnected", "the output does not change with the input")
+    # By Cauchy-Schwarz the determinant is not negative, except for rounding.
     return vv**-1.5 * (vv * aa - va * va).clamp_min(0).sqrt()
 
 

@@ -42,6 +42,7 @@ def jacob_cov(probe: Probe) -> float:
 
     The code solves the general eigenvalue problem; ours solves the symmetric one.
     """
+    # Rounding may make the smallest eigenvalue of a correlation matrix negative.
     v = torch.linalg.eigvalsh(correlate_rows(probe.jacobian)).clamp_min(0)
     return -float(((v + SMALL).log() + 1 / (v + SMALL)).sum())
 

@@ -37,6 +37,7 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
             count = max(1, code.relu_modules)
         agreements.append(count * code.agreement)
     K = torch.stack(agreements).sum(0)
+    # The determinant itself would overflow.
     logdet = torch.linalg.slogdet(K).logabsdet
     if not torch.isfinite(logdet):
         raise Unscorable("singular", "two samples have the same code")
@@ -80,6 +81,7 @@ def _count_patterns(probe: Probe) -> int:
     signs = codes[0].signs
     if len(signs) > MAX_PATTERN_SAMPLES:
         raise Unscorable("unsupported", "patterns are counted over at most 62 samples")
+    # Each neuron's signs across samples become one integer.
     bits = 2 ** torch.arange(len(signs), device=signs.device)
     patterns = [(code.signs.long() * bits[:, None]).sum(0) for code in codes]
     return len(torch.unique(torch.cat(patterns)))

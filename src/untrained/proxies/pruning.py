@@ -62,6 +62,7 @@ def snip(probe: Probe, variant: Literal["default", "per_sample"] = "default") ->
     HNAS's own code uses the default.
     """
     if variant == "per_sample":
+        # theta . g_i of each parameter; their sum is theta . g_i over all parameters.
         products = probe.kernel("loss", "all", "fixed").products
         return float(torch.stack(list(products.values())).sum(0).abs().mean())
     gradients = weight_gradients(probe)

@@ -125,6 +125,7 @@ def _recommender_terms(parts: Parts) -> tuple[float, float]:
         if not len(varying):
             detail = "a layer's gradient does not differ between batches"
             raise Unscorable("disconnected", detail)
+        # `nonzero(std)[0]` in the authors' code is the first coordinate, not all of them.
         first = varying[0]
         ratio += float((g.abs().mean(0)[first] / sigma[first]).log())
         product += float((g.sum(0) * theta[key]).sum())

@@ -56,6 +56,7 @@ def logsynflow(probe: Probe) -> float:
 
 
 def _require_flow(total: float) -> float:
+    # All terms are non-negative, so zero means that no weight has any flow.
     if total == 0:
         raise Unscorable("disconnected", "nothing flows from input to output")
     return total

@@ -19,6 +19,7 @@ SINGULAR = 1e-12
 def condition_number(K: Tensor) -> float:
     """lambda_max / lambda_min of a kernel in float64"""
     eigenvalues = torch.linalg.eigvalsh(K)
+    # `not >` is also true for NaN.
     if not eigenvalues[-1] > 0:
         raise Unscorable("disconnected", "no parameter receives a gradient")
     if eigenvalues[0] <= SINGULAR * eigenvalues[-1]:

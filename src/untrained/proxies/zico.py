@@ -46,6 +46,7 @@ def gradient_consistency(probe: Probe, batches: int) -> float:
 
 def _mean_over_spread(g: Tensor) -> Tensor:
     """(batches, *weight) -> sum over entries of mean |g| / sigma."""
+    # Biased, as in the authors' code.
     sigma = g.std(0, unbiased=False)
     varies = sigma != 0
     return (g.abs().mean(0)[varies] / sigma[varies]).double().sum()

@@ -156,6 +156,7 @@ class BlockProgram:
             relative_output = place.to_relative(output)
         except KeyError:
             return None
+        # A block that returns its input or a parameter computes nothing that could be shared.
         if relative_output < 0:
             return None
         tensor_refs: set[int] = set()

@@ -63,6 +63,7 @@ class ViewPlan:
     @staticmethod
     def from_probe(probe: Probe) -> "ViewPlan":
         """List what has been measured of a probe."""
+        # Cached properties are in __dict__ once they have been read.
         features: tuple[Feature, ...] = vars(probe).get("features", ())
         conditioned = [feature for feature in features if probe.has_condition(feature)]
         conditions: Literal["leaves", "all", ""] = ""
@@ -192,6 +193,7 @@ class _NetworkGroup:
     def _measure_motions(self, shape: tuple[int, ...]) -> None:
         tapes = self._record_tapes((1, *shape))
         moving: list[tuple[Probe, Jet]] = []
+        # As in `circle.measure_by_taylor_mode`.
         with torch.inference_mode():
             starts = []
             for probe in self._probes:

@@ -182,10 +182,12 @@ class _TapeRecorder(ScoringMode):
     ) -> Any:
         key, tensors = outline_call(func, args, kwargs)
         depends_on_input = any(id(tensor) in self._numbers for tensor in tensors)
+        # A tensor that is created on the device of the input is recorded too.
         if not depends_on_input and kwargs.get("device") != META:
             return self._compute_constant(func, args, kwargs, tensors)
         signature = self._cache.find(key, tensors, func, args, kwargs)
         if signature is None:
+            # The function returned a fact that may depend on the size of the input.
             self._tape.reads_sizes = True
             return func(*args, **kwargs)
         return self._record_call(signature, tensors)
@@ -230,6 +232,7 @@ class _TapeRecorder(ScoringMode):
         outputs = tuple(range(first, len(self._values)))
         if outputs:
             self._tape.calls.append(TapeCall(signature, inputs, outputs))
+        # Writing into a view also changes other values, which a tape cannot express.
         if signature.views:
             self._shared_values.update(outputs)
             self._shared_values.update(ref for ref in inputs if isinstance(ref, int))

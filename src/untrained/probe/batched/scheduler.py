@@ -126,6 +126,7 @@ def run_tapes(
             _run_group(group, statistics)
         for run, call in group:
             if run.error is not None:
+                # Others no longer wait for the calls of this network.
                 to_come.subtract(run.remaining.keys())
                 run.stop()
                 continue
@@ -191,6 +192,7 @@ class _TapeRun:
     ) -> None:
         """Keep the results that will be read."""
         for output, (stack, number) in zip(call.outputs, stacks, strict=True):
+            # A block program also returns values that are not used outside of the block.
             if output in self._reads_left or output in self._keep:
                 self.values[output] = StackSlice(stack, place, number)
 
@@ -232,6 +234,7 @@ def _computed_inputs(call: TapeCall) -> set[int]:
 
 def _run_group(group: list[ReadyCall], statistics: RunStatistics) -> None:
     """Make all calls of a group, at once if there are folds for them."""
+    # In this order the inputs are often one whole stack, which needs no copy.
     group.sort(key=_find_position)
     first_call = group[0][1]
     steps = len(first_call.instruction.steps)
@@ -296,6 +299,7 @@ def _call_for_all(signature: Signature, columns: Sequence[Tensor]) -> list[Tenso
     """Make one call for all networks, or one per network if there is no fold."""
     stacks = list(columns)
     if signature.overwrites:
+        # Other calls may still read the old values.
         stacks[0] = map_stack(lambda t, _: t.clone(), stacks[0])
     device = stacks[0].device
     result = call_folded(signature, stacks, device)

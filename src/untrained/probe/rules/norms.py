@@ -30,6 +30,7 @@ def differentiate_norm(
         y' = r c' - q n,   y'' = r c'' - 2 r q c' + s n
     """
     count = x.shape[0] * x.shape[2]
+    # In-place operations below write into fresh tensors only.
     n = (x - mean).mul_(r)
     c = tail - tail.mean((1, 3), keepdim=True)
     nc1, nc2 = torch.linalg.vecdot(c, n).sum(1).div_(count)[..., None]

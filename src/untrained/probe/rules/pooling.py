@@ -98,6 +98,7 @@ class Window(NamedTuple):
 
     def sum_by_axis(self, x: Tensor) -> Tensor:
         """Sum each window over rows, then over columns: fewer additions, in another order."""
+        # Derivatives need not have the bits of torch's kernel, so the cheaper order is used.
         rows = self._pad(x).unfold(-2, self.kernel[0], self.stride[0])
         row_sums = reduce(torch.add, rows.unbind(-1))
         columns = row_sums.unfold(-1, self.kernel[1], self.stride[1])

@@ -82,6 +82,7 @@ def make_linear_rule(func: TorchFunction, with_constants: bool = False) -> Rule:
             inner_args, inner_kwargs = tree_unflatten(filled, spec)
             return func(*inner_args, **inner_kwargs)
 
+        # The value by the network's own call; both derivatives at once by vmap.
         value = call(*[get_value(leaves[place]) for place in places])
         tail = torch.vmap(call)(*[_get_tail(leaves[place]) for place in places])
         return tree_map(Jet.of, value, tail)
@@ -244,6 +245,7 @@ def _subtract_reversed(x: Any, y: Any, *, alpha: float = 1) -> Any:
 
 @taylor_rule("mul", "multiply")
 def _multiply(x: Any, y: Any) -> Jet:
+    # Multiplication commutes: let x be the jet.
     if not isinstance(x, Jet):
         x, y = y, x
     value = x.value * get_value(y)

@@ -1,4 +1,4 @@
-"""Tapes at another size are those that writing anew gives, or there are none."""
+"""A resized tape equals a tape that is recorded for that size."""
 
 from typing import Any
 
@@ -19,43 +19,46 @@ from untrained.spaces.block_templates import copy_from_template
 from untrained.types import Task
 
 
-def written(model: nn.Module, side: int, known: SignatureCache) -> Tape:
-    tape = record_tape(model, torch.empty(1, 3, side, side, device=META), known, seed=0, read_logits=read_logits)
+def record(model: nn.Module, side: int, cache: SignatureCache) -> Tape:
+    tape = record_tape(model, torch.empty(1, 3, side, side, device=META), cache, seed=0, read_logits=read_logits)
     assert isinstance(tape, Tape)
     return tape
 
 
-def resized(model: nn.Module, side: int, known: SignatureCache) -> Tape | None:
-    return written(model, 16, known).resize(torch.empty(1, 3, side, side, device=META), known)
+def record_and_resize(model: nn.Module, side: int, cache: SignatureCache) -> Tape | None:
+    return record(model, 16, cache).resize(torch.empty(1, 3, side, side, device=META), cache)
 
 
 @pytest.mark.parametrize("name", ["nasbench201(channels=4,cells=1)", "darts(channels=4,cells=3)"])
-def test_networks_that_ask_for_no_sizes_are_written_once(name):
-    space, known = load_space(name), SignatureCache()
+def test_tapes_of_networks_that_read_no_sizes_can_be_resized(name):
+    space = load_space(name)
+    cache = SignatureCache()
     for seed in range(3):
         model = space.build(space.sample(generator("tape", seed)), Task("noise", (3, 16, 16), 10))
-        found, expected = resized(model, 24, known), written(model, 24, known)
-        assert found is not None
-        assert_equal(found, expected)
+        resized = record_and_resize(model, 24, cache)
+        expected = record(model, 24, cache)
+        assert resized is not None
+        assert_equal(resized, expected)
 
 
 SPACES = ["nasbench201(channels=4,cells=2)", "darts(channels=4,cells=3)", "autoformer_tiny(patch=4)"]
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_blocks_of_one_kind_are_run_once_and_write_what_each_would(name, monkeypatch):
-    space, known = load_space(name), SignatureCache()
+def test_equal_blocks_are_run_once_and_recorded_like_each_other(name, monkeypatch):
+    space = load_space(name)
+    cache = SignatureCache()
     models = [space.build(space.sample(generator("tape", seed)), Task("noise", (3, 16, 16), 10)) for seed in range(4)]
-    found = [written(model, 16, known) for model in models]
+    found = [record(model, 16, cache) for model in models]
     monkeypatch.setattr(recorder, "find_template", lambda block: None)
     for tape, model in zip(found, models, strict=True):
-        expected = written(model, 16, known)
+        expected = record(model, 16, cache)
         assert_equal(tape, expected)
         assert tape.reads_sizes == expected.reads_sizes
         assert [feature[1:] for feature in tape.features] == [feature[1:] for feature in expected.features]
         for ours, theirs in zip(tape.features, expected.features, strict=True):
             assert_same_reference(ours.ref, theirs.ref)
-    again = sum(program is not None for program in known.block_programs.values())
+    again = sum(program is not None for program in cache.block_programs.values())
     assert (again > 5) == ("autoformer" not in name)  # its blocks cut their weights, and are run
 
 
@@ -106,25 +109,28 @@ OTHERWISE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", OTHERWISE)
-def test_networks_that_may_do_something_else_are_written_anew(what):
-    assert resized(Net(OTHERWISE[what]), 24, SignatureCache()) is None
+def test_tapes_of_networks_that_read_sizes_cannot_be_resized(what):
+    assert record_and_resize(Net(OTHERWISE[what]), 24, SignatureCache()) is None
 
 
-def test_what_is_overwritten_has_the_new_size():
-    found = resized(nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 3)), 24, SignatureCache())
+def test_overwritten_values_have_the_new_size():
+    found = record_and_resize(
+        nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 3)), 24, SignatureCache()
+    )
     assert found is not None
     assert [call.instruction.inputs[0].shape[-1] for call in found.calls] == [24, 22, 22]
 
 
-class Asking(nn.Module):
-    """A block that asks for a size."""
+class ReadsSize(nn.Module):
+    """A block that reads a size."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.reshape(1, x.shape[1], -1)
 
 
-def test_a_passage_remembers_that_its_block_asked_for_sizes():
-    known, block = SignatureCache(), copy_from_template(Asking)
+def test_a_block_program_remembers_that_its_block_read_sizes():
+    cache = SignatureCache()
+    block = copy_from_template(ReadsSize)
     for _ in range(2):  # run, and written down again
-        assert written(nn.Sequential(block(), nn.Flatten()), 16, known).reads_sizes
-    assert [program.reads_sizes for program in known.block_programs.values()] == [True]
+        assert record(nn.Sequential(block(), nn.Flatten()), 16, cache).reads_sizes
+    assert [program.reads_sizes for program in cache.block_programs.values()] == [True]

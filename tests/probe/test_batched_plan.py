@@ -1,6 +1,6 @@
-"""Networks looked at together measure what they measure alone: features with their multiplicity, and motions.
+"""Networks measured together have the features and motions that they have alone.
 
-The expected values are those of a Probe that is alone, which other tests hold against autograd and SVD.
+Expected values are those of a single Probe, which other tests compare with autograd and SVD.
 """
 
 from typing import Any
@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from untrained.probe import Probe
-from untrained.probe.batched import plan
-from untrained.probe.batched.plan import MeasurementPlan, ViewPlan
+from untrained.probe.batched.plan import MeasurementPlan, ViewPlan, compute_conditions, copy_to_cpu
 from untrained.probe.batched.scheduler import RunStatistics, StackSlice, TapeResult, gather_stack
 from untrained.probe.batched.signatures import SignatureCache
 from untrained.probe.jets import Jet
@@ -36,38 +35,38 @@ def initialised(make: Any, count: int) -> list[nn.Module]:
     return made
 
 
-def looked(models: list[nn.Module], seen: Batch) -> tuple[list[Probe], RunStatistics, MeasurementPlan]:
-    """Probes that were told what is measured together."""
-    look = MeasurementPlan(
+def measure_together(models: list[nn.Module], seen: Batch) -> tuple[list[Probe], RunStatistics, MeasurementPlan]:
+    """Return probes with measurements that were taken together."""
+    plan = MeasurementPlan(
         (ViewPlan(len(seen), True, "all", (tuple(seen.inputs.shape[1:]),), operations=len(seen) == 1),)
     )
-    probes, tally = [Probe(model, seen) for model in models], RunStatistics()
-    look.measure(probes, SignatureCache(), tally)
-    return probes, tally, look
+    probes, statistics = [Probe(model, seen) for model in models], RunStatistics()
+    plan.measure(probes, SignatureCache(), statistics)
+    return probes, statistics, plan
 
 
-def agree(models: list[nn.Module], seen: Batch) -> RunStatistics:
-    """Assert that all were told, and rightly."""
-    probes, tally, look = looked(models, seen)
+def assert_agreement(models: list[nn.Module], seen: Batch) -> RunStatistics:
+    """Assert that all measurements were taken together and are right."""
+    probes, statistics, plan = measure_together(models, seen)
     shape = tuple(seen.inputs.shape[1:])
     for model, probe in zip(models, probes, strict=True):
         alone = Probe(model, seen)
-        assert look.is_complete(probe)
+        assert plan.is_complete(probe)
         expected = [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in alone.features]
         assert [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in probe.features] == expected
-        near(probe.outputs, alone.outputs)
+        assert_near(probe.outputs, alone.outputs)
         assert "operations" in vars(probe) or len(seen) > 1
         assert probe.operations == alone.operations
         for ours, theirs in zip(probe.features, alone.features, strict=True):
-            near(ours.tensor, theirs.tensor)
-        told, found = probe.inverse_conditions(probe.features), alone.inverse_conditions(alone.features)
-        torch.testing.assert_close(told, found, rtol=1e-3, atol=1e-5)
-        for told_row, row in zip(probe._motions[shape], alone.circle_jet(shape), strict=True):
-            near(told_row, row)
-    return tally
+            assert_near(ours.tensor, theirs.tensor)
+        together, single = probe.inverse_conditions(probe.features), alone.inverse_conditions(alone.features)
+        torch.testing.assert_close(together, single, rtol=1e-3, atol=1e-5)
+        for together_row, row in zip(probe._motions[shape], alone.circle_jet(shape), strict=True):
+            assert_near(together_row, row)
+    return statistics
 
 
-def near(ours: Tensor, theirs: Tensor) -> None:
+def assert_near(ours: Tensor, theirs: Tensor) -> None:
     assert ours.shape == theirs.shape
     assert float((ours - theirs).norm()) <= CLOSE * float(theirs.norm())
 
@@ -96,10 +95,10 @@ KINDS = [("conv", "skip"), ("conv", "conv"), ("pool", "conv"), ("skip", "pool"),
 
 
 @pytest.mark.parametrize("samples", [1, 3])
-def test_networks_of_one_space_that_differ_in_wiring(samples):
+def test_networks_of_one_space_with_different_wiring(samples):
     models = [model for kinds in KINDS for model in initialised(lambda k=kinds: Wired(*k), 2)]
-    tally = agree(models, batch(samples, 3, 8, 8))
-    assert tally.groups <= tally.calls / 6  # of at most ten
+    statistics = assert_agreement(models, batch(samples, 3, 8, 8))
+    assert statistics.groups <= statistics.calls / 6  # of at most ten
 
 
 class Transformer(nn.Module):
@@ -175,10 +174,10 @@ def overwriting() -> nn.Module:
 
 @pytest.mark.parametrize("make", [Transformer, Assorted, InPlace, Branches, overwriting])
 @pytest.mark.parametrize("samples", [1, 2])
-def test_functions_of_many_kinds(make, samples):
+def test_networks_with_functions_of_many_kinds(make, samples):
     shape = (8, 2, 2) if make is Transformer else (3, 8, 8)
-    tally = agree(initialised(make, 3), batch(samples, *shape))
-    assert tally.groups < tally.calls / 2
+    statistics = assert_agreement(initialised(make, 3), batch(samples, *shape))
+    assert statistics.groups < statistics.calls / 2
 
 
 class Branching(Assorted):
@@ -203,32 +202,32 @@ class Failing(Assorted):
 
 
 @pytest.mark.parametrize("odd", [Branching, Drawing, WritingIntoAView, Failing])
-def test_what_no_tape_can_hold_is_left_alone_and_spoils_no_other(odd):
+def test_a_network_that_cannot_be_recorded_does_not_affect_others(odd):
     models = initialised(Assorted, 2)
-    probes, _, look = looked([models[0], odd(), models[1]], batch(1, 3, 8, 8))
-    assert [look.is_complete(probe) for probe in probes] == [True, False, True]
+    probes, _, plan = measure_together([models[0], odd(), models[1]], batch(1, 3, 8, 8))
+    assert [plan.is_complete(probe) for probe in probes] == [True, False, True]
     assert "features" not in vars(probes[1])
-    near(probes[2].outputs, Probe(models[1], batch(1, 3, 8, 8)).outputs)
+    assert_near(probes[2].outputs, Probe(models[1], batch(1, 3, 8, 8)).outputs)
 
 
-def test_a_network_for_one_size_only_is_left_alone_at_another():
-    look = MeasurementPlan((ViewPlan(1, True, "", ((3, 12, 12),)),))
+def test_a_network_for_one_input_size_is_not_measured_at_another():
+    plan = MeasurementPlan((ViewPlan(1, True, "", ((3, 12, 12),)),))
     probe = Probe(InPlace(), batch(1, 3, 8, 8))
     fixed = Probe(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), batch(1, 3, 8, 8))
-    look.measure([probe, fixed], SignatureCache())
+    plan.measure([probe, fixed], SignatureCache())
     assert "features" in vars(fixed)
     assert (list(probe._motions), list(fixed._motions)) == ([(3, 12, 12)], [])
 
 
-def test_networks_wait_for_each_other_before_what_they_share():
+def test_networks_wait_for_each_other_before_shared_layers():
     """The short one must not run ahead: as many launches as the long one makes alone."""
 
     def chain(length: int) -> nn.Module:
         body = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(length)]
         return nn.Sequential(nn.Flatten(), nn.Linear(12, 4), *body, nn.Linear(4, 2))
 
-    _, tally, _ = looked([chain(1), chain(4), chain(2)], batch(1, 3, 2, 2))
-    assert (tally.calls, tally.groups) == (2 * (5 + 11 + 7), 2 * 11)
+    _, statistics, _ = measure_together([chain(1), chain(4), chain(2)], batch(1, 3, 2, 2))
+    assert (statistics.calls, statistics.groups) == (2 * (5 + 11 + 7), 2 * 11)
 
 
 class Bessel(nn.Module):
@@ -236,19 +235,19 @@ class Bessel(nn.Module):
         return torch.special.i0(x).flatten(1)
 
 
-def test_a_function_without_a_taylor_rule_ends_a_motion_and_spoils_no_other():
-    probes, _, look = looked([Bessel(), InPlace(), Bessel()], batch(1, 3, 8, 8))
-    assert [look.is_complete(probe) for probe in probes] == [False, True, False]
-    near(probes[2].outputs, torch.special.i0(probes[2].batch.inputs).flatten(1))
+def test_a_function_without_a_taylor_rule_does_not_affect_other_networks():
+    probes, _, plan = measure_together([Bessel(), InPlace(), Bessel()], batch(1, 3, 8, 8))
+    assert [plan.is_complete(probe) for probe in probes] == [False, True, False]
+    assert_near(probes[2].outputs, torch.special.i0(probes[2].batch.inputs).flatten(1))
 
 
-def test_norms_over_few_values_are_left_alone():
+def test_networks_with_norms_over_few_values_are_not_measured_together():
     """Four positions a channel: what is left of float32 after a few such norms is not the same twice."""
-    probes, _, look = looked(initialised(lambda: Wired("conv", "skip"), 2), batch(1, 3, 2, 2))
-    assert not any(map(look.is_complete, probes))
+    probes, _, plan = measure_together(initialised(lambda: Wired("conv", "skip"), 2), batch(1, 3, 2, 2))
+    assert not any(map(plan.is_complete, probes))
 
 
-def test_a_look_at_a_probe_says_what_was_measured_of_the_first_samples():
+def test_a_plan_lists_what_was_measured_of_the_first_samples():
     probe = Probe(Assorted(), batch(4, 3, 8, 8))
     first = probe.first(2)
     first.inverse_conditions([f for f in first.features if f.leaf_calls][:2])
@@ -262,13 +261,13 @@ def test_models_are_left_as_they_were():
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     other = InPlace()
     state = torch.random.get_rng_state()
-    looked([model, other], batch(1, 3, 8, 8))
+    measure_together([model, other], batch(1, 3, 8, 8))
     assert model.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(state, torch.random.get_rng_state())
 
 
-def test_running_out_of_memory_is_told_to_whoever_asked(monkeypatch):
+def test_running_out_of_memory_is_raised(monkeypatch):
     from untrained.probe.batched import scheduler
 
     def full(*_: object) -> None:
@@ -276,10 +275,10 @@ def test_running_out_of_memory_is_told_to_whoever_asked(monkeypatch):
 
     monkeypatch.setattr(scheduler, "call_folded", full)
     with pytest.raises(torch.OutOfMemoryError):
-        looked(initialised(Assorted, 2), batch(1, 3, 8, 8))
+        measure_together(initialised(Assorted, 2), batch(1, 3, 8, 8))
 
 
-def test_conditions_are_those_of_each_piece_wherever_it_lies():
+def test_conditions_do_not_depend_on_the_place_in_a_stack():
     """Whole stacks in another order, a part of one, another shape, a constant."""
     draw = torch.Generator().manual_seed(3)
     wide, tall = torch.randn(4, 2, 3, 2, 4, generator=draw), torch.randn(3, 1, 5, 2, generator=draw)
@@ -291,19 +290,19 @@ def test_conditions_are_those_of_each_piece_wherever_it_lies():
         first = piece.stack[piece.place, 0]
         sigma = torch.linalg.svdvals(first.reshape(len(first), -1).double())
         expected.append(float(sigma[-1] / sigma[0]))
-    assert plan.compute_conditions(pieces) == pytest.approx(expected, rel=1e-7)
+    assert compute_conditions(pieces) == pytest.approx(expected, rel=1e-7)
 
 
-def test_copies_on_the_cpu_come_in_order_also_where_shapes_differ():
+def test_copies_on_the_cpu_are_in_order_also_for_different_shapes():
     rows = [torch.ones(2), torch.zeros(2)]
     for given in (rows, [torch.ones(2), torch.zeros(3)], []):
-        found = plan.copy_to_cpu(given)
+        found = copy_to_cpu(given)
         assert len(found) == len(given)
         assert all(torch.equal(one, other) for one, other in zip(found, given, strict=True))
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (1, 4, 5, 5), (0, 3), (2, 4, 3, 3, 3)])
-def test_pieces_of_several_stacks_are_gathered_in_their_order(shape):
+def test_values_of_several_stacks_are_gathered_in_order(shape):
     first, second = (Jet.of(torch.randn(n, *shape), torch.randn(2, n, *shape)) for n in (4, 3))
     lying = [(first, 2), (second, 1), (first, 0), (first, 1)]
     found = gather_stack([StackSlice(stack, place) for stack, place in lying])

@@ -70,7 +70,7 @@ MOVES: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("what", MOVES)
 @pytest.mark.parametrize("make", [drawn, moving])
-def test_what_moves_entries_moves_those_of_every_network(what, make):
+def test_folds_of_shape_functions_apply_to_every_network(what, make):
     func, arrange = MOVES[what]
     stack = make(2, 3, 4, 5) if make is moving else drawn(G, 2, 3, 4, 5)
     if what == "squeeze":
@@ -81,13 +81,13 @@ def test_what_moves_entries_moves_those_of_every_network(what, make):
 @pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, moving), (moving, drawn)])
 @pytest.mark.parametrize("dim", [1, -1])
 @pytest.mark.parametrize("shape", [(2, 3, 3), (2, 3, 4, 5)])  # stacks of more than four axes are joined flat
-def test_joining(kinds, dim, shape):
+def test_fold_of_cat(kinds, dim, shape):
     stacks = [make(*shape) if make is moving else drawn(G, *shape) for make in kinds]
     assert_same(torch.cat, stacks, lambda *parts: (list(parts), dim))
 
 
 @pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, drawn), (moving, moving)])
-def test_sums_of_products_by_letters(kinds):
+def test_fold_of_einsum(kinds):
     """As attention with relative positions writes them."""
     stacks = [
         make(*shape) if make is moving else drawn(G, *shape)
@@ -107,7 +107,7 @@ CONVOLUTIONS = [  # kernel, stride, padding, dilation
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), CONVOLUTIONS)
-def test_a_convolution_of_many_networks_as_products(kernel, stride, padding, dilation):
+def test_convolutions_of_many_networks_as_products(kernel, stride, padding, dilation):
     x, weight, bias = drawn(2, G, 2, 3, 8, 9), drawn(G, 4, 3, *kernel), drawn(G, 4)
     found = convolution_products.convolve_by_products(x, weight, bias, stride, padding, dilation)
     for row in range(2):
@@ -117,7 +117,7 @@ def test_a_convolution_of_many_networks_as_products(kernel, stride, padding, dil
 
 
 @pytest.mark.parametrize("make", [drawn, moving])
-def test_the_fold_of_convolutions_by_products_is_that_by_groups(make, monkeypatch):
+def test_folding_convolutions_by_products_equals_folding_by_groups(make, monkeypatch):
     """Also the bias, which does not move."""
     stacks = [moving(2, 3, 8, 9) if make is moving else drawn(G, 2, 3, 8, 9), drawn(G, 4, 3, 3, 3), drawn(G, 4)]
     asked = []
@@ -126,7 +126,7 @@ def test_the_fold_of_convolutions_by_products_is_that_by_groups(make, monkeypatc
     assert len(asked) == 1
 
 
-def test_products_are_left_where_patches_are_too_many_or_settings_unknown():
+def test_products_are_not_used_for_large_patches_or_unsupported_settings():
     weight, x = torch.empty(4, 8, 16, 3, 3, device="meta"), torch.empty(4, 1, 16, 64, 64, device="meta")
     assert convolution_products.are_products_possible(x, weight, 1, 1)
     assert not convolution_products.are_products_possible(x, weight, 1, "same")
