@@ -69,7 +69,7 @@ def test_an_aggregate_compares_networks(untrained_):
 def test_nothing_scored_is_exit_code_1(untrained_, as_json):
     code, out, _ = untrained_("score", NONE, "--proxy", "dextr", *as_json)
     assert code == 1
-    assert "disconnected: the output does not move with the input" in out
+    assert "disconnected: the output does not change with the input" in out
 
 
 def test_what_the_users_own_code_prints_does_not_spoil_the_document(untrained_, project, monkeypatch):
