@@ -9,7 +9,7 @@ unique ones by our canonical form.
 import argparse
 from time import perf_counter
 
-from untrained.spaces._spec101 import canonical, specs
+from untrained.spaces.nasbench101.graph import enumerate_specs, find_canonical_form
 
 PUBLISHED = 423_624
 
@@ -20,9 +20,9 @@ def main() -> None:
     arguments = parser.parse_args()
     began, labelled, unique = perf_counter(), 0, set()
     for vertices in range(2, arguments.max_vertices + 1):
-        for cell in specs(vertices):
+        for cell in enumerate_specs(vertices):
             labelled += 1
-            unique.add(canonical(cell))
+            unique.add(find_canonical_form(cell))
         print(f"{vertices} vertices: {labelled:>9,} labelled {len(unique):>7,} unique {perf_counter() - began:6.1f} s")
     if arguments.max_vertices == 7:
         raise SystemExit(0 if len(unique) == PUBLISHED else f"published are {PUBLISHED:,}")

@@ -1,10 +1,10 @@
-"""The spaces of DARTS and NASI, and genotypes of theirs, for tests."""
+"""The spaces of DARTS and NASI and some genotypes, for tests."""
 
 from untrained.spaces import load_space
 from untrained.types import Task
 
 darts, nasi = load_space("darts"), load_space("darts_nasi")
-small = darts.configured(channels=4, cells=3)  # normal, reduction, reduction
+small = darts.with_options(channels=4, cells=3)  # normal, reduction, reduction
 TASK = Task("noise", (3, 8, 8), 5)
 
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from untrained.rng import generator
 from untrained.spaces import block_templates, load_space
-from untrained.spaces._blocks import FactorizedReduce, ReLUConvBN
 from untrained.spaces.block_templates import copy_from_template, find_template
+from untrained.spaces.core.layers import FactorizedReduce, ReLUConvBN
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""DARTS without reference data: what may be chosen, and how it is written. Official values: golden/test_darts.py."""
+"""Choices and notation of DARTS, without reference data. Official values are in golden/test_darts.py."""
 
 from math import comb, prod
 
@@ -16,7 +16,7 @@ from untrained.spaces import Space
 seeds = st.integers(0, 2**32 - 1)
 
 
-# ---------------------------------------------------------------------------------------------------------- the choices
+# ------------------------------------------------------------------------------------------------------------ choices
 
 
 @pytest.mark.parametrize(
@@ -30,23 +30,23 @@ seeds = st.integers(0, 2**32 - 1)
     ],
 )
 def test_the_size_is_the_number_of_combinations(options: dict[str, str], each: int):
-    """A node of k earlier states has k(k-1)/2 pairs of sources and two operations; nodes 2 to 5, two cells. No two
-    combinations are the same cell, since sources are written in order."""
-    space = darts.configured(**options) if options else darts
-    for picked in (0, -1):
-        calls = space.trace(lambda _, options, picked=picked: options[picked])
-        assert prod(len(call.options) for call in calls) == space.size
+    """A node with k earlier states has k(k-1)/2 pairs of sources and two operations; there are nodes 2 to 5 and two
+    cells. No two combinations are the same cell, because sources are in ascending order."""
+    space = darts.with_options(**options) if options else darts
+    for index in (0, -1):
+        decisions = space.list_decisions(lambda _, options, index=index: options[index])
+        assert prod(len(decision.options) for decision in decisions) == space.size
     assert space.size == (1 * 3 * 6 * 10 * each**8) ** 2
 
 
 def test_the_size_of_nasi():
-    """The same wiring, and two different operations a node."""
-    calls = nasi.trace(lambda _, options: options[0])
-    assert prod(len(call.options) for call in calls) == nasi.size == (180 * (7 * 6) ** 4) ** 2
+    """The same wiring, and two different operations per node."""
+    decisions = nasi.list_decisions(lambda _, options: options[0])
+    assert prod(len(decision.options) for decision in decisions) == nasi.size == (180 * (7 * 6) ** 4) ** 2
     assert darts.size == 1037664180**2  # about 10^18, as the DARTS paper says
 
 
-def test_nasi_draws_different_operations_but_reads_equal_ones():
+def test_nasi_samples_different_operations_and_parses_equal_ones():
     rng = np.random.default_rng(0)
     for arch in (nasi.sample(rng) for _ in range(100)):
         assert all(
@@ -77,14 +77,14 @@ def test_mutation_changes_one_operation_or_the_sources_of_one_node(seed: int):
 
 @settings(derandomize=True, max_examples=50)
 @given(seeds)
-def test_a_child_has_every_gene_from_a_parent(seed: int):
+def test_a_child_has_every_gene_from_one_of_its_parents(seed: int):
     rng = np.random.default_rng(seed)
     a, b = darts.sample(rng), darts.sample(rng)
-    child = darts.crossover(a, b, rng)
+    child = darts.cross(a, b, rng)
     assert all(gene in (*a.genes, *b.genes) for gene in child.genes)
 
 
-def test_what_is_published_but_not_of_the_space_mutates_near_itself():
+def test_published_cells_outside_of_the_space_have_close_mutants():
     parent, rng = darts.parse(ENAS_LIKE), np.random.default_rng(0)
     for child in (darts.mutate(parent, rng) for _ in range(20)):
         assert child["normal_nodes"] == 5
@@ -93,7 +93,7 @@ def test_what_is_published_but_not_of_the_space_mutates_near_itself():
         assert darts.parse(str(child)) == child
 
 
-def test_options_that_may_be_written_but_are_never_drawn():
+def test_additional_values_are_parsed_but_never_sampled():
     @untrained.space
     def ratios(choose, task):
         return nn.Linear(1, int(choose("ratio", (3, 4), also=(2,))))
@@ -103,7 +103,7 @@ def test_options_that_may_be_written_but_are_never_drawn():
     assert ratios.build(old).out_features == 2
     assert {ratios.sample(rng)["ratio"] for _ in range(20)} == {3, 4}
     assert {ratios.mutate(old, rng)["ratio"] for _ in range(20)} == {3, 4}
-    assert {ratios.crossover(old, old, rng)["ratio"] for _ in range(20)} == {2}
+    assert {ratios.cross(old, old, rng)["ratio"] for _ in range(20)} == {2}
     with pytest.raises(UsageError, match="it can only be one of 3, 4, 2"):
         ratios.parse("ratio=5")
 
@@ -113,13 +113,13 @@ def test_options_that_may_be_written_but_are_never_drawn():
 
 @settings(derandomize=True, max_examples=50)
 @given(seeds, st.sampled_from([darts, nasi]))
-def test_genotypes_are_parsed_back(seed: int, space: Space):
+def test_genotypes_survive_printing_and_parsing(seed: int, space: Space):
     arch = space.sample(np.random.default_rng(seed))
     assert space.parse(str(arch)) == arch
     assert str(space.parse(str(arch))) == str(arch)
 
 
-def test_the_order_of_the_two_edges_of_a_node_means_nothing():
+def test_the_order_of_the_two_edges_of_a_node_has_no_meaning():
     edges = alike("skip_connect")
     edges[2:4] = [("sep_conv_3x3", 2), ("dil_conv_5x5", 1)]
     swapped = [*edges[:2], edges[3], edges[2], *edges[4:]]
@@ -129,7 +129,7 @@ def test_the_order_of_the_two_edges_of_a_node_means_nothing():
     assert darts.parse(written(twice)) == darts.parse(written(twice[::-1]))
 
 
-def test_the_concatenation_is_a_range_or_a_list():
+def test_the_concatenation_is_written_as_a_range_or_a_list():
     assert darts.parse(written(alike("none"), concat="[2, 3, 4, 5]")) == darts.parse(written(alike("none")))
     assert str(darts.parse(written(alike("none"), concat="[5, 3, 4]"))) == written(alike("none"), concat="range(3, 6)")
     assert str(darts.parse(ENAS_LIKE)).count("concat=[2, 4, 6]") == 2
@@ -137,7 +137,7 @@ def test_the_concatenation_is_a_range_or_a_list():
 
 
 @pytest.mark.parametrize(
-    ("bad", "at", "says"),
+    ("text", "position", "message"),
     [
         (SKIPS.replace("Genotype", "Genome"), 0, r"Genotype\(normal="),
         (SKIPS.replace("reduce_concat", "reduced"), 0, r"Genotype\(normal="),
@@ -154,10 +154,10 @@ def test_the_concatenation_is_a_range_or_a_list():
         (SKIPS.replace("'skip_connect'", "print('ha')", 1), SKIPS.index("('"), "'sep_conv_3x3', 0"),
     ],
 )
-def test_malformed_genotypes_are_marked(bad: str, at: int, says: str):
-    with pytest.raises(UsageError, match=says) as caught:
-        darts.parse(bad)
-    assert len(str(caught.value).splitlines()[-1]) - 1 == at + 2  # two spaces of indentation, then the arrow
+def test_an_error_marks_the_position_in_malformed_genotypes(text: str, position: int, message: str):
+    with pytest.raises(UsageError, match=message) as caught:
+        darts.parse(text)
+    assert len(str(caught.value).splitlines()[-1]) - 1 == position + 2  # two spaces of indentation, then the arrow
 
 
 def test_no_text_is_evaluated(capsys: pytest.CaptureFixture[str]):
@@ -168,9 +168,9 @@ def test_no_text_is_evaluated(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_drawing_has_both_cells_and_their_outputs():
-    sketch = darts.sketch(darts.parse(ENAS_LIKE))
-    assert [name for name, _ in sketch.parts] == ["normal", "reduce"]
-    cell = sketch.parts[0][1]
+    diagram = darts.draw(darts.parse(ENAS_LIKE))
+    assert [name for name, _ in diagram.parts] == ["normal", "reduce"]
+    cell = diagram.parts[0][1]
     assert len(cell.nodes) == 2 + 5 + 1
     assert [edge for edge in cell.edges if edge[1] == 7] == [(2, 7, ""), (4, 7, ""), (6, 7, "")]
     assert cell.edges[0] == (0, 2, "avg_pool_3x3")

@@ -12,9 +12,9 @@ from tests.genotypes import CONVS, SKIPS, TASK, alike, darts, small
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import Space, load_space
-from untrained.spaces._blocks import FactorizedReduce, Zero, drop_path
-from untrained.spaces._darts_net import Place, WiredCell
-from untrained.spaces._genotype import Wiring
+from untrained.spaces.core.layers import FactorizedReduce, Zero, drop_path
+from untrained.spaces.darts.genotype import Wiring
+from untrained.spaces.darts.network import CellPosition, WiredCell
 from untrained.types import Batch, Task
 
 
@@ -30,19 +30,19 @@ def test_any_input_size(name: str, stem: str, shape: tuple[int, ...]):
     space = load_space(f"{name}(channels=4,cells=4,stem={stem},auxiliary=True)")
     x, task = torch.randn(2, *shape), Task("noise", shape, 7)
     for model in (build(space, SKIPS, task), space.supernet(task)):
-        beside, logits = model(x)
-        assert beside.shape == logits.shape == (2, 7)
-        (beside.sum() + logits.sum()).backward()
+        auxiliary_logits, logits = model(x)
+        assert auxiliary_logits.shape == logits.shape == (2, 7)
+        (auxiliary_logits.sum() + logits.sum()).backward()
         assert model.eval()(x).shape == (2, 7)
 
 
-def test_a_probe_reads_the_main_logits_of_a_network_with_a_tower():
-    model = build(small.configured(auxiliary=True))
+def test_a_probe_uses_the_main_logits_of_a_network_with_an_auxiliary_tower():
+    model = build(small.with_options(auxiliary=True))
     batch = Batch(torch.randn(4, 3, 8, 8), torch.zeros(4, dtype=torch.long))
     with torch.no_grad():
-        beside, logits = model(batch.inputs)
+        auxiliary_logits, logits = model(batch.inputs)
     assert torch.equal(Probe(model, batch).outputs, logits)
-    assert not torch.equal(beside, logits)
+    assert not torch.equal(auxiliary_logits, logits)
 
 
 @pytest.mark.parametrize("options", ["pooled=True", "pooled=False"])
@@ -55,7 +55,7 @@ def test_maps_are_halved_by_pooling_or_by_strides(options: str):
     assert sizes == [(16, 8, 8), (32, 4, 4), (64, 2, 2)]
 
 
-def test_the_factorised_reduction_is_that_of_darts_where_sizes_are_even():
+def test_the_factorised_reduction_equals_that_of_darts_for_even_sizes():
     block, x = FactorizedReduce(6, 4).eval(), torch.randn(2, 6, 8, 10)
     even, odd = (
         F.conv2d(part, conv.weight, stride=2)
@@ -65,7 +65,7 @@ def test_the_factorised_reduction_is_that_of_darts_where_sizes_are_even():
     assert block(torch.randn(2, 6, 7, 5)).shape == (2, 4, 4, 3)
 
 
-def test_a_cut_edge_keeps_the_gradient():
+def test_a_gradient_of_zeros_flows_through_the_operation_none():
     x = torch.randn(2, 3, 5, 5, requires_grad=True)
     out = Zero(2)(x)
     assert out.shape == (2, 3, 3, 3)
@@ -75,17 +75,17 @@ def test_a_cut_edge_keeps_the_gradient():
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"stem": "cifra"}, "no stem is called 'cifra'; did you mean cifar"),
         ({"operations": "s7"}, "no set of operations is called 's7'"),
-        ({"cells": 0}, "at least 2 channels and 1 cell"),
+        ({"channels": 1}, "at least 2 channels and 1 cell"),
         ({"drop_path": 1.0}, "drop_path is from 0 to below 1"),
     ],
 )
-def test_options_that_make_no_network_are_refused(options: dict[str, object], says: str):
-    with pytest.raises(UsageError, match=says):
-        darts.configured(**options).sample(np.random.default_rng(0))
+def test_wrong_options_are_rejected(options: dict[str, object], message: str):
+    with pytest.raises(UsageError, match=message):
+        darts.with_options(**options).sample(np.random.default_rng(0))
 
 
 # ------------------------------------------------------------------------------------------------------------ drop path
@@ -99,15 +99,15 @@ def test_drop_path_keeps_the_mean_and_drops_whole_samples():
     assert out.mean().item() == pytest.approx(1, abs=0.05)
 
 
-def cell(op: str) -> WiredCell:
-    place = Place((6, 6), 6, "normal", after_reduction=False, stride=1)
-    return WiredCell(Wiring(tuple(alike(op)), (2,)), place).eval()
+def build_cell(op: str) -> WiredCell:
+    position = CellPosition((6, 6), 6, "normal", after_reduction=False, stride=1)
+    return WiredCell(Wiring(tuple(alike(op)), (2,)), position).eval()
 
 
-def test_drop_path_acts_on_each_edge_by_itself():
+def test_drop_path_acts_on_each_edge_independently():
     """Node 2 is the sum of two pooled inputs a and b, each zero or doubled: 0, 2a, 2b or 2a + 2b in every sample."""
     torch.manual_seed(0)
-    pooling, s0, s1 = cell("avg_pool_3x3"), torch.randn(64, 6, 4, 4), torch.randn(64, 6, 4, 4)
+    pooling, s0, s1 = build_cell("avg_pool_3x3"), torch.randn(64, 6, 4, 4), torch.randn(64, 6, 4, 4)
     with torch.no_grad():
         a, b = pooling.edges[0](pooling.preprocess0(s0)), pooling.edges[1](pooling.preprocess1(s1))
         torch.testing.assert_close(pooling(s0, s1, 0.0), a + b)
@@ -119,13 +119,13 @@ def test_drop_path_acts_on_each_edge_by_itself():
     assert len(seen) == 4
 
 
-def test_drop_path_spares_identities():
-    skipping, s0, s1 = cell("skip_connect"), torch.randn(8, 6, 4, 4), torch.randn(8, 6, 4, 4)
+def test_drop_path_does_not_apply_to_identities():
+    skipping, s0, s1 = build_cell("skip_connect"), torch.randn(8, 6, 4, 4), torch.randn(8, 6, 4, 4)
     assert torch.equal(skipping(s0, s1, 0.9), skipping(s0, s1, 0.0))
 
 
-def test_drop_path_is_for_training_only_and_can_be_raised():
-    model, x = build(small.configured(drop_path=0.5)), torch.randn(8, 3, 8, 8)
+def test_drop_path_applies_in_training_only_and_can_be_changed():
+    model, x = build(small.with_options(drop_path=0.5)), torch.randn(8, 3, 8, 8)
     assert not torch.equal(model(x), model(x))
     model.drop_path = 0.0
     assert torch.equal(model(x), model(x))

@@ -1,4 +1,4 @@
-"""Supernets of DARTS and NASI: what a subnet and a mixture are. Official values: golden/test_darts.py."""
+"""Subnets and mixtures of the supernets of DARTS and NASI. Official values are in golden/test_darts.py."""
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ from untrained.spaces import Space, load_space
 from untrained.types import Arch
 
 
-def network(space: Space) -> nn.Module:
+def build_supernet(space: Space) -> nn.Module:
     torch.manual_seed(1)
     net = space.supernet(TASK)
     for _ in range(2):
-        net(torch.randn(8, 3, 8, 8))  # statistics that are not those of a new network
+        net(torch.randn(8, 3, 8, 8))  # so that the running statistics differ from those of a new network
     return net
 
 
@@ -24,12 +24,12 @@ def network(space: Space) -> nn.Module:
 @pytest.mark.parametrize("name", ["darts", "darts_nasi"])
 def test_a_subnet_is_the_built_network_with_shared_weights(name: str, options: str):
     space = load_space(f"{name}({options})")
-    net, x, rng = network(space), torch.randn(4, 3, 8, 8), np.random.default_rng(0)
+    net, x, rng = build_supernet(space), torch.randn(4, 3, 8, 8), np.random.default_rng(0)
     own = {id(tensor) for tensor in (*net.parameters(), *net.buffers())}
     for arch in (space.sample(rng) for _ in range(3)):
         state = torch.get_rng_state()
         sub = net.subnet(arch)
-        assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn
+        assert torch.equal(torch.get_rng_state(), state)  # no random numbers are used
         built = space.build(arch, TASK)
         built.load_state_dict(sub.state_dict())
         assert torch.equal(logits(sub.eval(), x), logits(built.eval(), x))
@@ -45,10 +45,10 @@ def logits(model: nn.Module, x: Tensor) -> Tensor:
         return model(x)
 
 
-def test_a_subnet_is_the_mixture_that_has_it_alone():
+def test_a_subnet_equals_its_one_hot_mixture():
     """Without pooling (whose norms only the supernet has) a one-hot mixture and the subnet are the same function."""
-    net, rng, x = network(small).eval(), np.random.default_rng(0), torch.randn(4, 3, 8, 8)
-    convs = small.configured(operations="s2")
+    net, rng, x = build_supernet(small).eval(), np.random.default_rng(0), torch.randn(4, 3, 8, 8)
+    convs = small.with_options(operations="s2")
     for arch in (convs.sample(rng) for _ in range(3)):
         net.mixture = one_hot(net.options, arch)
         torch.testing.assert_close(logits(net, x), logits(net.subnet(arch), x))
@@ -65,14 +65,14 @@ def one_hot(options: dict[str, tuple[str, ...]], arch: Arch) -> dict[str, Tensor
 
 
 def test_a_node_without_edges_is_zero():
-    net = network(small).eval()
+    net = build_supernet(small).eval()
     net.mixture = {name: torch.zeros(len(ops)) for name, ops in net.options.items()}
     x = torch.randn(2, 3, 8, 8)
     torch.testing.assert_close(logits(net, x), net.classifier.bias.detach().expand(2, 5))
 
 
-def test_weights_of_zero_get_a_gradient_where_it_is_asked_for():
-    net = network(small)
+def test_weights_of_zero_get_a_gradient_if_they_require_it():
+    net = build_supernet(small)
     hot = {name: F.one_hot(torch.tensor(0), len(ops)).double() for name, ops in net.options.items()}
     hot["normal5<-4"] = torch.zeros(7)  # an edge that is cut
     net.mixture = {name: weight.requires_grad_() for name, weight in hot.items()}
@@ -80,9 +80,9 @@ def test_weights_of_zero_get_a_gradient_where_it_is_asked_for():
     assert all(weight.grad is not None and weight.grad.count_nonzero() == len(weight) for weight in hot.values())
 
 
-def test_nasi_has_an_operation_and_an_input_a_node():
+def test_nasi_has_one_operation_and_one_input_per_node():
     """All nodes take state 0 and skip: the cell's output is four times its older input, brought to its width."""
-    net = network(nasi.configured(channels=4, cells=3)).eval()
+    net = build_supernet(nasi.with_options(channels=4, cells=3)).eval()
     assert len(net.options) == 2 * (4 + 4)
     assert [len(net.options[f"normal{node}_input"]) for node in range(2, 6)] == [2, 3, 4, 5]
     net.mixture = {
@@ -90,19 +90,19 @@ def test_nasi_has_an_operation_and_an_input_a_node():
         for name, options in net.options.items()
     }
     first, s0, s1 = net.cells[0], torch.randn(2, 12, 4, 4), torch.randn(2, 12, 4, 4)
-    torch.testing.assert_close(first(s0, s1, net.how()), torch.cat([first.preprocess0(s0)] * 4, 1))
+    torch.testing.assert_close(first(s0, s1, net.make_context()), torch.cat([first.preprocess0(s0)] * 4, 1))
     assert not any(m.stride in (2, (2, 2)) for m in net.cells.modules() if isinstance(m, nn.Conv2d | nn.MaxPool2d))
 
 
-def test_noise_is_noise_in_evaluation_too():
-    net, x = network(small.configured(operations="s4")).eval(), torch.randn(2, 3, 8, 8)
+def test_noise_is_random_in_evaluation_mode_too():
+    net, x = build_supernet(small.with_options(operations="s4")).eval(), torch.randn(2, 3, 8, 8)
     assert not torch.equal(logits(net, x), logits(net, x))
 
 
-def test_what_a_supernet_does_not_hold_is_refused():
+def test_architectures_outside_of_the_supernet_are_rejected():
     with pytest.raises(UsageError, match=r"no sep_conv_3x3 at normal2<-0, only sep_conv_5x5"):
-        network(small.configured(operations="s6")).subnet(small.parse(CONVS))
-    with pytest.raises(UsageError, match="cells of four nodes that are all joined"):
-        network(small).subnet(small.parse(ENAS_LIKE))
-    with pytest.raises(UsageError, match="leave pooled=False out"):
-        nasi.configured(pooled=False).supernet()
+        build_supernet(small.with_options(operations="s6")).subnet(small.parse(CONVS))
+    with pytest.raises(UsageError, match="cells of four nodes that are all concatenated"):
+        build_supernet(small).subnet(small.parse(ENAS_LIKE))
+    with pytest.raises(UsageError, match="remove pooled=False"):
+        nasi.with_options(pooled=False).supernet()

@@ -1,4 +1,4 @@
-"""Multilayer perceptrons: sizes by formula, and SiGeo's two-layer networks."""
+"""Multilayer perceptrons: number of networks, and SiGeo's networks of one hidden layer."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 
 from untrained.errors import UsageError
 from untrained.spaces import load_space
-from untrained.spaces._sketch import Stage
+from untrained.spaces.core.diagrams import Stage
 from untrained.spaces.mlp import SIGEO
 from untrained.strategies._check import matching_data
 from untrained.types import Task
@@ -15,13 +15,13 @@ mlp = load_space("mlp")
 
 
 def test_the_number_of_networks():
-    """Four activations times 5 widths in each of one to four layers."""
+    """Four activations, and five widths for each of one to four layers."""
     assert mlp.size == len(set(mlp)) == 4 * (5 + 5**2 + 5**3 + 5**4)
 
 
 def test_sigeos_networks():
     """One hidden layer of h: 784 h + h + 10 h + 10 parameters."""
-    space = mlp.configured(**SIGEO)
+    space = mlp.with_options(**SIGEO)
     widths = []
     for arch in space:
         model = space.build(arch)
@@ -31,7 +31,7 @@ def test_sigeos_networks():
         assert sum(p.numel() for p in model.parameters()) == 795 * h + 10
     assert widths == list(range(2, 49, 2))
     assert space.size == 24
-    assert isinstance(mlp.configured(**SIGEO, relu_logits=True).build(arch)[-1], nn.ReLU)
+    assert isinstance(mlp.with_options(**SIGEO, relu_logits=True).build(arch)[-1], nn.ReLU)
 
 
 def test_options_are_part_of_the_name():
@@ -42,16 +42,16 @@ def test_options_are_part_of_the_name():
     model = space.build(arch, Task("noise", (2, 3), 4))
     assert [tuple(layer.weight.shape) for layer in model if isinstance(layer, nn.Linear)] == [(3, 6), (5, 3), (4, 5)]
     assert model(torch.zeros(7, 2, 3)).shape == (7, 4)
-    assert space.draft(arch).stages == (Stage("linear, tanh", 3), Stage("linear, tanh", 5))
+    assert space.draw(arch).stages == (Stage("linear, tanh", 3), Stage("linear, tanh", 5))
 
 
-def test_an_unknown_activation_lists_the_near_ones():
+def test_the_error_for_an_unknown_activation_lists_close_names():
     with pytest.raises(UsageError, match="did you mean relu"):
-        next(iter(mlp.configured(activations=("rellu",))))
+        next(iter(mlp.with_options(activations=("rellu",))))
 
 
-def test_it_may_be_searched_on_a_table_where_networks_of_pictures_may_not():
-    """Its networks flatten whatever comes; those of NAS-Bench-201 begin with a convolution."""
+def test_networks_accept_tables_unlike_those_of_image_spaces():
+    """Its networks flatten their input; those of NAS-Bench-201 begin with a convolution."""
     table = Task("csv:mine.csv", (6,), 1, "bce", (5, 5))
     matching_data(mlp, table)
     matching_data(load_space("nasrec_small"), table)

@@ -1,4 +1,4 @@
-"""NAS-Bench-101: what is typed, drawn and changed. Networks, hashes and counts: golden/test_nasbench101.py."""
+"""NAS-Bench-101: parsing, sampling, mutation. Networks, hashes and counts are in golden/test_nasbench101.py."""
 
 from itertools import permutations
 
@@ -7,11 +7,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from tests.test_spaces import marked, seeds
+from tests.test_spaces import find_marked_column, seeds
 from untrained.errors import UsageError
 from untrained.spaces import load_space
-from untrained.spaces._spec101 import MAX_EDGES, OPS, Spec, alive, random_spec, restricted
-from untrained.spaces.nasbench101 import spec_of, text_of
+from untrained.spaces.nasbench101.graph import (
+    MAX_EDGES,
+    OPS,
+    CellSpec,
+    find_used_vertices,
+    sample_spec,
+    select_vertices,
+)
+from untrained.spaces.nasbench101.space import format_spec, spec_of
 from untrained.types import Task
 
 space = load_space("nasbench101")
@@ -20,40 +27,40 @@ CHAIN = "/".join("0" * i + "1" + "0" * (7 - i) for i in range(1, 8))
 GOOD = f"0110/0001/0001/0000+input,{A},{M},output"
 
 
-def sampled(seed: int):
+def sample(seed: int):
     return space.sample(np.random.default_rng(seed))
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(seeds)
-def test_what_is_drawn_is_pruned_within_limits_and_reads_back(seed):
-    arch = sampled(seed)
+def test_samples_are_pruned_and_within_limits_and_survive_parsing(seed):
+    arch = sample(seed)
     spec = spec_of(arch)
-    assert spec.edges <= MAX_EDGES
-    assert alive(spec.matrix) == list(range(len(spec.ops)))
+    assert spec.edge_count <= MAX_EDGES
+    assert find_used_vertices(spec.matrix) == list(range(len(spec.ops)))
     assert len(spec.ops) <= 7
     assert space.parse(str(arch)) == arch
-    assert str(arch) == text_of(spec)
+    assert str(arch) == format_spec(spec)
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(seeds)
 def test_every_order_of_the_vertices_is_the_same_architecture(seed):
-    arch = sampled(seed)
+    arch = sample(seed)
     spec = spec_of(arch)
     last = len(spec.ops) - 1
     for inner in permutations(range(1, last)):
-        other = restricted(spec, (0, *inner, last))
+        other = select_vertices(spec, (0, *inner, last))
         if all(i < j for i, row in enumerate(other.matrix) for j, edge in enumerate(row) if edge):
-            assert space.parse(text_of(other)) == arch
+            assert space.parse(format_spec(other)) == arch
 
 
-def test_vertices_on_no_path_do_not_matter():
+def test_unused_vertices_are_pruned():
     idle = f"01010/00000/00001/00001/00000+input,{A},{B},{M},output"  # 1 feeds nothing, nothing feeds 2
     assert str(space.parse(idle)) == f"010/001/000+input,{M},output"
 
 
-def test_digits_of_tables_are_read():
+def test_digits_of_public_tables_are_parsed():
     assert space.parse("0110000100010000+0421") == space.parse(GOOD)
     assert space.parse("0100+01") == space.parse("01/00+input,output")
 
@@ -73,16 +80,16 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("text", DAMAGE)
-def test_a_malformed_string_is_marked_where_it_goes_wrong(text):
-    column, wanted = DAMAGE[text]
+def test_an_error_marks_the_position_in_a_malformed_string(text):
+    column, expected = DAMAGE[text]
     with pytest.raises(UsageError) as caught:
         space.parse(text)
-    assert wanted in str(caught.value).split("\n")[0]
-    assert marked(str(caught.value)) == column
+    assert expected in str(caught.value).split("\n")[0]
+    assert find_marked_column(str(caught.value)) == column
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (f"0110/0001/0001+input,{A},{M},output", "square"),
         (f"0110/1001/0001/0000+input,{A},{M},output", "above the diagonal"),
@@ -95,45 +102,45 @@ def test_a_malformed_string_is_marked_where_it_goes_wrong(text):
         (f"01111/00111/00011/00001/00000+input,{A},{A},{A},output", "10 edges .* 9 are allowed"),
     ],
 )
-def test_what_is_no_cell_is_refused(text, says):
-    if says is None:
+def test_invalid_cells_are_rejected(text, message):
+    if message is None:
         assert spec_of(space.parse(text)).ops == ("input", A, "output")  # one dead end is only pruned
         return
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=message):
         space.parse(text)
 
 
 def test_mutation_reaches_smaller_and_larger_cells():
     rng, start = np.random.default_rng(0), space.parse(GOOD)
-    found = {space.mutate(start, rng) for _ in range(300)}
-    assert start not in found
-    assert {2, 3, 4, 5, 6} <= {len(spec_of(arch).ops) for arch in found}
-    assert space.parse(GOOD.replace(M, B)) in found  # one operation changed
+    mutants = {space.mutate(start, rng) for _ in range(300)}
+    assert start not in mutants
+    assert {2, 3, 4, 5, 6} <= {len(spec_of(arch).ops) for arch in mutants}
+    assert space.parse(GOOD.replace(M, B)) in mutants  # one operation changed
 
 
-def test_samples_are_drawn_with_equal_chances():
-    """Of 423,624 cells 64,542 have fewer than seven vertices, so of 2,000 samples 304.7 +- 16.1 should."""
+def test_all_cells_are_sampled_with_equal_probability():
+    """64,542 of 423,624 cells have fewer than seven vertices, so 304.7 +- 16.1 of 2,000 samples should."""
     rng = np.random.default_rng(0)
     specs = [spec_of(space.sample(rng)) for _ in range(2000)]
     small = sum(len(spec.ops) < 7 for spec in specs)
     assert abs(small - 2000 * 64_542 / 423_624) < 4 * 16.1
-    assert len(set(specs)) > 1980  # among so many, 2000^2 / 2 / 423,624 = 4.7 pairs are expected to be equal
+    assert len(set(specs)) > 1980  # 2000^2 / 2 / 423,624 = 4.7 pairs are expected to be equal
     assert {op for spec in specs for op in spec.ops} == {"input", "output", *OPS}
 
 
-def test_equal_chances_among_small_cells():
+def test_small_cells_are_sampled_with_equal_probability():
     """The seven cells of up to three vertices appear equally often: 7,000 draws, 1,000 +- 29.3 each."""
-    drawn = [random_spec(np.random.default_rng(seed), max_vertices=3) for seed in range(7000)]
-    counts = [drawn.count(spec) for spec in set(drawn)]
+    specs = [sample_spec(np.random.default_rng(seed), max_vertices=3) for seed in range(7000)]
+    counts = [specs.count(spec) for spec in set(specs)]
     assert len(counts) == 7
     assert all(abs(count - 1000) < 4.5 * 29.3 for count in counts)
 
 
 def test_a_cell_computes_its_definition():
-    """Two pools of the projected input side by side, and the input projected onto the output, with projections made
-    to copy: the channels of the output are those of the input in each half, plus themselves."""
+    """Two pools of the projected input are concatenated and the projected input is added. With projections that copy,
+    each half of the output has the first channels of the input, plus the input itself."""
     text = f"0111/0001/0001/0000+input,{M},{M},output"
-    small = space.configured(channels=4, stacks=1, cells=1)
+    small = space.with_options(channels=4, stacks=1, cells=1)
     cell = small.build(small.parse(text), Task("noise", (3, 8, 8), 2)).eval().layers[1]
     with torch.no_grad():
         for name, block in cell.project.items():
@@ -142,6 +149,6 @@ def test_a_cell_computes_its_definition():
     torch.testing.assert_close(cell(x)[0, :, 2, 2], torch.tensor([0.0, 1.0, 0.0, 1.0]) + torch.arange(4.0))
 
 
-def test_a_spec_tells_its_neighbours():
-    spec = Spec(((0, 1, 1), (0, 0, 1), (0, 0, 0)), ("input", A, "output"))
-    assert (spec.sources(2), spec.targets(0), spec.edges) == ([0, 1], [1, 2], 3)
+def test_a_spec_lists_its_neighbours():
+    spec = CellSpec(((0, 1, 1), (0, 0, 1), (0, 0, 0)), ("input", A, "output"))
+    assert (spec.sources(2), spec.targets(0), spec.edge_count) == ([0, 1], [1, 2], 3)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.conftest import shared
 from tests.golden.reference import architectures
 from tests.golden.spaces import run
-from tests.test_spaces import marked, seeds
+from tests.test_spaces import find_marked_column, seeds
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
@@ -25,7 +25,7 @@ six_ops = st.lists(st.sampled_from(OPS), min_size=6, max_size=6)
 
 
 def official(ops: list[str]) -> str:
-    """The string as the benchmark's authors write it."""
+    """Return the string in the notation of the authors."""
     return "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|".format(*ops)
 
 
@@ -34,7 +34,7 @@ def ops_of(arch: Arch) -> list[str]:
 
 
 def size_of(text: str, device: str = "meta") -> tuple[int, int]:
-    """Parameters and multiply-adds at CIFAR-10; counting needs no numbers, so by default none are computed."""
+    """Return parameters and multiply-adds on CIFAR-10; by default on the meta device, which computes nothing."""
     batch = Batch(torch.zeros(1, 3, 32, 32, device=device), torch.zeros(1, device=device))
     probe = Probe(nb201.build(nb201.parse(text), device=device), batch)
     return probe.params, probe.macs
@@ -72,11 +72,11 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_malformed_string_is_marked_where_it_goes_wrong(name):
+def test_an_error_marks_the_position_in_a_malformed_string(name):
     text, column = DAMAGE[name]
     with pytest.raises(UsageError, match=f"at position {column}\n") as caught:
         nb201.parse(text)
-    assert marked(str(caught.value)) == column
+    assert find_marked_column(str(caught.value)) == column
     assert str(caught.value).split("\n")[1] == f"  {text}"
 
 
@@ -88,10 +88,10 @@ def test_a_damaged_character_is_marked_within_its_token(ops, data):
     with pytest.raises(UsageError) as caught:
         nb201.parse(good[:at] + "#" + good[at + 1 :])
     token = next(t for t in re.finditer(r"\|\+|\||\w+~\d", good) if t.start() <= at < t.end())
-    assert token.start() <= marked(str(caught.value)) <= at
+    assert token.start() <= find_marked_column(str(caught.value)) <= at
 
 
-def test_the_error_lists_what_could_stand_there():
+def test_the_error_lists_the_possible_operations():
     with pytest.raises(UsageError) as caught:
         nb201.parse("|conv~0|")
     assert all(op in str(caught.value) for op in OPS)
@@ -129,12 +129,12 @@ def test_the_official_index_maps_both_ways():
 
 
 @pytest.mark.parametrize("index", [-1, 15_625])
-def test_an_index_outside_the_benchmark_is_refused(index):
+def test_an_index_outside_the_benchmark_is_rejected(index):
     with pytest.raises(UsageError, match="0 to 15624"):
         from_index(index)
 
 
-def test_a_found_architecture_equals_the_parsed_one():
+def test_an_architecture_by_index_equals_the_parsed_one():
     assert from_index(7) == nb201.parse(str(from_index(7)))
     assert from_index(7) in set(nb201)
 
@@ -203,7 +203,7 @@ def test_sizes_of_all_measured_networks(task, side, classes):
     ],
 )
 def test_networks_of_any_size(options, shape, classes, width):
-    space = nb201.configured(**options)
+    space = nb201.with_options(**options)
     task = Task("noise", shape, classes)
     model = space.build(space.parse(GOOD), task)
     assert model(torch.randn(2, *shape)).shape == (2, classes)
@@ -212,14 +212,14 @@ def test_networks_of_any_size(options, shape, classes, width):
     assert len(cells) == 3 * options.get("cells", 5)
 
 
-def test_configuring_leaves_the_space_itself_alone():
-    small = nb201.configured(channels=8).configured(cells=1)
+def test_with_options_does_not_change_the_space_itself():
+    small = nb201.with_options(channels=8).with_options(cells=1)
     assert dict(small.options) == {"channels": 8, "cells": 1}
     assert nb201.options == ()
     assert small.name == "nasbench201(channels=8,cells=1)"
 
 
-def test_the_same_cell_in_another_configuration_is_another_architecture_and_finds_its_way_home():
+def test_the_same_cell_with_other_options_is_another_architecture():
     small = load_space("nasbench201(channels=8,cells=1)")
     arch = small.parse(GOOD)
     assert arch != nb201.parse(GOOD)
@@ -227,15 +227,15 @@ def test_the_same_cell_in_another_configuration_is_another_architecture_and_find
     assert load_space(arch.space).build(arch).classifier.in_features == 4 * 8
 
 
-def test_an_unknown_configuration_is_refused():
+def test_an_unknown_option_is_rejected():
     with pytest.raises(UsageError, match="channels"):
-        nb201.configured(chanels=8)
+        nb201.with_options(chanels=8)
 
 
 def test_a_cell_computes_its_definition():
     """Node 1 = pool(x), node 2 = 0 x + node 1, node 3 = x + pool(node 1) + node 2; the pool of a constant is itself."""
     text = official(["avg_pool_3x3", "none", "skip_connect", "skip_connect", "avg_pool_3x3", "skip_connect"])
-    space = nb201.configured(channels=2, cells=1)
+    space = nb201.with_options(channels=2, cells=1)
     cell = space.build(space.parse(text)).cells[0]
     x = torch.full((1, 2, 4, 4), 0.7)
     torch.testing.assert_close(cell(x), 3 * x)
@@ -259,7 +259,7 @@ def test_mutation_reaches_every_neighbour():
     assert len({nb201.mutate(parent, rng) for _ in range(500)}) == 6 * 4
 
 
-def test_samples_follow_the_generator_and_cover_every_edge():
+def test_samples_depend_on_the_generator_and_cover_every_edge():
     first, again = ([nb201.sample(rng) for _ in range(100)] for rng in map(np.random.default_rng, (3, 3)))
     assert first == again
     assert {(name, op) for arch in first for name, op in arch.genes} == {

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 import untrained
 from tests.contracts.models import NAMES, REASONS, answer
-from tests.test_spaces import marked
+from tests.test_spaces import find_marked_column
 from untrained.data import load
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
-from untrained.spaces._nasrec_net import Block
-from untrained.spaces._nasrec_ops import Size, Transformer
-from untrained.spaces._nasrec_plan import plans_of
+from untrained.spaces.nasrec.blocks import make_block_specs
+from untrained.spaces.nasrec.network import NasrecBlock
+from untrained.spaces.nasrec.operators import OperatorSize, TokenTransformer
 from untrained.types import Task
 
 SMALL, FULL = load_space("nasrec_small"), load_space("nasrec_full")
@@ -34,10 +34,10 @@ def rows(task: Task, n: int = 5) -> Tensor:
 # ------------------------------------------------------------------------------------------------- samples and mutants
 
 
-def test_a_sample_first_draws_how_many_inputs_and_then_which():
-    """Of seven inputs one to four with equal chances, though there are 7, 21, 35 and 35 such subsets."""
+def test_the_number_of_inputs_is_sampled_before_the_inputs():
+    """One to four of seven inputs are equally likely, although there are 7, 21, 35 and 35 such subsets."""
     rng = np.random.default_rng(0)
-    plans = [plans_of(FULL.sample(rng).genes) for _ in range(400)]
+    plans = [make_block_specs(FULL.sample(rng).genes) for _ in range(400)]
     sizes = Counter(len(some[6].sparse_from) for some in plans)
     assert set(sizes) == {1, 2, 3, 4}
     assert all(abs(n - 100) < 40 for n in sizes.values())  # 4.6 standard deviations
@@ -46,8 +46,8 @@ def test_a_sample_first_draws_how_many_inputs_and_then_which():
     assert {some[6].dense_op for some in plans} == {"linear-2d", "dot-product", "sigmoid-gating", "sum"}
 
 
-def test_a_mutation_draws_one_key_of_one_block_anew():
-    """Half the time one of the wiring. A new operator may need other inputs than the old one."""
+def test_a_mutation_samples_one_key_of_one_block_again():
+    """Half of the mutations change the wiring. A new operator may need other inputs than the old one."""
     rng, seen = np.random.default_rng(0), Counter()
     for _ in range(300):
         parent = FULL.sample(rng)
@@ -65,25 +65,25 @@ def test_a_mutation_draws_one_key_of_one_block_anew():
         *("operators", "dense_dim", "sparse_dim", "interact", "fm"),
     }
     wiring = sum(seen[key] for key in ("dense_from", "sparse_from", "left", "right"))
-    assert 60 < wiring < 150  # half of the draws, of which many change nothing and are drawn again
+    assert 60 < wiring < 150  # half of the attempts, many of which change nothing and are repeated
 
 
 @spaces
 def test_the_number_of_architectures(space):
     """Counted one by one for a single block; for the seventh by its formula."""
-    one = space.configured(blocks=1)
+    one = space.with_options(blocks=1)
     assert len(set(one)) == one.size
     subsets = sum(comb(7, n) for n in (1, 2, 3, 4))
     dense = 2 * subsets + (2 * 7**2 if space is FULL else 0)
     last = dense * 8 * (2 if space is FULL else 1) * subsets * 4 * 2 * 2
-    assert space.size == space.configured(blocks=6).size * last
+    assert space.size == space.with_options(blocks=6).size * last
 
 
 # ------------------------------------------------------------------------------------------------------------- strings
 
 
 TEXT = "linear-2d(0)512 transformer(0)48 fm; sigmoid-gating(1,0)64 linear-3d(0+1)16 interact"
-TWO = FULL.configured(blocks=2)
+TWO = FULL.with_options(blocks=2)
 
 
 def test_an_architecture_is_written_block_by_block():
@@ -105,10 +105,10 @@ def test_an_architecture_is_written_block_by_block():
         ('{"micro": []}', 0, "NASRec's lists of blocks"),
     ],
 )
-def test_a_malformed_one_is_told_where(wrong, place, wanted):
+def test_an_error_marks_the_position_in_a_malformed_string(wrong, place, wanted):
     with pytest.raises(UsageError, match=wanted) as error:
         TWO.parse(wrong)
-    assert marked(str(error.value)) == place
+    assert find_marked_column(str(error.value)) == place
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_a_malformed_one_is_told_where(wrong, place, wanted):
         ("transformer", "linear-2d", "'sparse0' is 'linear-2d'"),
     ],
 )
-def test_what_is_not_in_the_space_is_refused(old, new, said):
+def test_architectures_outside_of_the_space_are_rejected(old, new, said):
     with pytest.raises(UsageError, match=said):
         TWO.parse(TEXT.replace(old, new))
 
 
-def test_the_json_of_the_authors_is_read():
+def test_the_json_of_the_authors_is_parsed():
     """Nodes are counted by operators: 0 to 3 dense, 4 and 5 sparse."""
     keys = ("active_nodes", "dense_in_dims", "sparse_in_dims", "dense_sparse_interact", "deep_fm")
     micro = [dict(zip(keys, values, strict=True)) for values in (([4, 0], 512, 48, 0, 1), ([2, 5], 64, 16, 1, 0))]
@@ -141,7 +141,7 @@ def test_the_json_of_the_authors_is_read():
 def test_columns_follow_from_the_task(dense, words, classes):
     """Also without a dense column; and with as many as a token is wide, where a dot product needs no projection."""
     task = Task("noise", (dense + words,), classes, "bce", (7,) * words)
-    for space in (SMALL.configured(blocks=2), TWO):
+    for space in (SMALL.with_options(blocks=2), TWO):
         arch = space.parse("dot-product(0)16 linear-3d(0)16 fm; linear-2d(0+1)32 linear-3d(1)16")
         network = space.build(arch, task)
         assert network(rows(task, 2)).shape == (2, classes)
@@ -150,15 +150,15 @@ def test_columns_follow_from_the_task(dense, words, classes):
 @pytest.mark.parametrize(
     ("task", "options", "said"),
     [
-        (Task("noise", (5,), 1, "bce"), {}, "no table with columns of identifiers.* the space mlp"),
-        (Task("noise", (3, 32, 32), 10), {}, "no table with columns of identifiers"),
-        (ROWS, {"embedding_dim": 12}, "embedding_dim=12 is no multiple of the 8 heads"),
+        (Task("noise", (5,), 1, "bce"), {}, "not a table with columns of identifiers.* the space mlp"),
+        (Task("noise", (3, 32, 32), 10), {}, "not a table with columns of identifiers"),
+        (ROWS, {"embedding_dim": 12}, "embedding_dim=12 is not a multiple of the 8 attention heads"),
     ],
 )
-def test_what_cannot_be_built_is_refused(task, options, said):
+def test_wrong_tasks_and_options_are_rejected(task, options, said):
     with pytest.raises(UsageError, match=said):
-        SMALL.configured(**options).supernet(task)
-    space = SMALL.configured(**options)
+        SMALL.with_options(**options).supernet(task)
+    space = SMALL.with_options(**options)
     arch = SMALL.sample(np.random.default_rng(0))
     with pytest.raises(UsageError, match=said):
         space.build(arch, task)
@@ -166,7 +166,7 @@ def test_what_cannot_be_built_is_refused(task, options, said):
 
 def test_a_network_has_at_least_one_block():
     with pytest.raises(UsageError, match=r"nasrec_small\(blocks=0\): blocks is a whole number from 1 to"):
-        SMALL.configured(blocks=0)
+        SMALL.with_options(blocks=0)
 
 
 def test_identifiers_are_looked_up_rounded_and_wrap_around():
@@ -181,11 +181,11 @@ def test_identifiers_are_looked_up_rounded_and_wrap_around():
     assert not torch.equal(network(x), network(other))
 
 
-def test_initial_weights_are_the_authors():
+def test_initial_weights_are_those_of_the_authors():
     """Glorot: a normal of variance 2 / (rows + columns) for tables, uniform up to sqrt(6 / (in + out)) for matrices."""
     torch.manual_seed(0)
     task = Task("noise", (4,), 1, "bce", (3000,))
-    one = FULL.configured(blocks=1)
+    one = FULL.with_options(blocks=1)
     network = one.build(one.parse("linear-2d(0)1024 transformer(0)64"), task)
     assert network.stem.tables[0].weight.std().item() == pytest.approx((2 / 3016) ** 0.5, rel=0.02)
     assert network.head.weight.abs().max().item() == pytest.approx((6 / (1024 + 64 * 16 + 1)) ** 0.5, rel=0.02)
@@ -197,11 +197,13 @@ def test_initial_weights_are_the_authors():
 
 
 @pytest.mark.parametrize("width", [64, 128])
-def test_tokens_leave_out_the_factorisation_machine_unless_they_need_no_projection(width):
+def test_tokens_exclude_the_factorisation_machine_unless_they_need_no_projection(width):
     """At 8 tokens of 16 the authors' in-place sum reaches them too."""
     torch.manual_seed(0)
-    (plan,) = plans_of(FULL.configured(blocks=1).parse(f"linear-2d(0){width} linear-3d(0)16 fm interact").genes)
-    block = Block.of(plan, Size((3,), 4, width, 16, 16))
+    (plan,) = make_block_specs(
+        FULL.with_options(blocks=1).parse(f"linear-2d(0){width} linear-3d(0)16 fm interact").genes
+    )
+    block = NasrecBlock.from_spec(plan, OperatorSize((3,), 4, width, 16, 16))
     x, tokens = torch.randn(2, 3), torch.randn(2, 4, 16)
     out, made, cut = block(plan, [x], tokens)
     alone = block.ops["linear-2d"]([x], tokens)
@@ -236,7 +238,7 @@ def test_a_subnet_is_the_stand_alone_network_with_its_weights(space):
 def test_a_subnet_reads_the_columns_of_its_own_inputs():
     """The second block reads the first 16 entries of the first one's 1024, which come after the two of the table; and
     the table's 3 tokens, 16 of the first block's 64, and the 8 after those."""
-    space = FULL.configured(blocks=2)
+    space = FULL.with_options(blocks=2)
     torch.manual_seed(0)
     supernet = space.supernet(ROWS)
     arch = space.parse("linear-2d(0)16 linear-3d(0)16 interact; linear-2d(1)32 linear-3d(0+1)48")
@@ -261,12 +263,12 @@ def test_a_subnet_reads_the_columns_of_its_own_inputs():
     assert ops["sum"].out.weight.grad is None
 
 
-def test_without_norms_the_size_of_dense_columns_is_not_forgotten():
+def test_without_norms_the_output_depends_on_the_scale_of_dense_columns():
     """relu(W x) grows with x, and norm(W x) does not. The supernet has no norms either and cuts out the same."""
     arch, x = "linear-2d(0)16 linear-3d(0)16; linear-2d(1)32 linear-3d(0)16", rows(ROWS)
     large = 100 * x[:, :2]  # against the norm's epsilon
     for norms in (True, False):
-        space = FULL.configured(blocks=2, norms=norms)
+        space = FULL.with_options(blocks=2, norms=norms)
         torch.manual_seed(0)
         supernet = space.supernet(ROWS)
         net, subnet = space.build(space.parse(arch), ROWS), supernet.subnet(space.parse(arch))
@@ -279,21 +281,21 @@ def test_without_norms_the_size_of_dense_columns_is_not_forgotten():
         assert (nn.LayerNorm in kinds) == norms
 
 
-def test_an_architecture_of_another_supernet_is_refused():
-    supernet = SMALL.configured(blocks=2).supernet(ROWS, device="meta")
+def test_an_architecture_of_another_supernet_is_rejected():
+    supernet = SMALL.with_options(blocks=2).supernet(ROWS, device="meta")
     for text, blocks in ((TEXT, 2), ("linear-2d(0)16 linear-3d(0)16", 1)):
-        with pytest.raises(UsageError, match="not in this supernet; ask for that of nasrec_full"):
-            supernet.subnet(FULL.configured(blocks=blocks).parse(text))
+        with pytest.raises(UsageError, match="not in this supernet; use the supernet of nasrec_full"):
+            supernet.subnet(FULL.with_options(blocks=blocks).parse(text))
 
 
 # ------------------------------------------------------------------------------------------- the published supernet
 
 
 def both(space: untrained.spaces.Space, text: str, x: Tensor) -> tuple[Tensor, Tensor]:
-    """What the two supernets say of an architecture, with weights that are equal where their shapes are."""
+    """Return the logits of both supernets for an architecture; weights of equal shapes are equal."""
     torch.manual_seed(0)
     ours = space.supernet(ROWS)
-    theirs = space.configured(variant="published").supernet(ROWS)
+    theirs = space.with_options(variant="published").supernet(ROWS)
     mine = dict(ours.named_parameters())
     equal = {k: mine[k] for k, p in theirs.named_parameters() if mine[k].shape == p.shape}
     theirs.load_state_dict(equal, strict=False)
@@ -302,7 +304,7 @@ def both(space: untrained.spaces.Space, text: str, x: Tensor) -> tuple[Tensor, T
 
 def test_both_supernets_agree_where_nothing_is_masked():
     """All inputs, all widths, and tokens in every block."""
-    space, x = FULL.configured(blocks=2), rows(ROWS)
+    space, x = FULL.with_options(blocks=2), rows(ROWS)
     full = "linear-2d(0)1024 transformer(0)64 fm interact; dot-product(0+1)1024 linear-3d(0+1)64 interact"
     torch.testing.assert_close(*both(space, full, x))
     for less in (("1024 linear", "512 linear"), ("64 interact", "48 interact"), ("64 fm", "32 fm")):
@@ -311,9 +313,9 @@ def test_both_supernets_agree_where_nothing_is_masked():
 
 
 @pytest.mark.parametrize("op", ["sum", "sigmoid-gating"])
-def test_the_published_supernet_keeps_left_and_right_at_their_own_places(op):
+def test_the_published_supernet_concatenates_left_and_right_with_zeros(op):
     """The second block by hand: left is the table, at places 0 and 1, right is the first block's output, after it."""
-    space, x = FULL.configured(blocks=2, variant="published"), rows(ROWS)
+    space, x = FULL.with_options(blocks=2, variant="published"), rows(ROWS)
     torch.manual_seed(0)
     supernet = space.supernet(ROWS)
     for parameter in supernet.parameters():
@@ -338,7 +340,7 @@ def test_the_published_supernet_keeps_left_and_right_at_their_own_places(op):
 
 def test_masked_tokens_take_part_in_attention_as_zeros():
     torch.manual_seed(0)
-    node = Transformer(Size((2,), 3, 16, 64, 16))
+    node = TokenTransformer(OperatorSize((2,), 3, 16, 64, 16))
     nn.init.normal_(node.attention.in_proj_bias)
     tokens, mask = torch.randn(2, 3, 16), (torch.arange(64) < 48).float()
     with torch.no_grad():
@@ -351,21 +353,21 @@ def test_masked_tokens_take_part_in_attention_as_zeros():
         assert not torch.allclose(node(tokens)[:, :48], out[:, :48])
 
 
-def test_the_published_supernet_has_no_weights_to_take_out():
-    space = SMALL.configured(blocks=1, variant="published")
+def test_weights_cannot_be_extracted_from_the_published_supernet():
+    space = SMALL.with_options(blocks=1, variant="published")
     subnet = space.supernet(ROWS).subnet(space.sample(np.random.default_rng(0)))
     with pytest.raises(UsageError, match="no stand-alone network computes what the published supernet does"):
         subnet.state_dict()
     with pytest.raises(UsageError, match="variant of nasrec_small"):
-        SMALL.configured(variant="publshed").supernet(ROWS)
+        SMALL.with_options(variant="publshed").supernet(ROWS)
 
 
 # -------------------------------------------------------------------------------------------------------------- scores
 
 
-def test_every_proxy_scores_a_click_model_or_says_why_not():
+def test_every_proxy_scores_a_click_model_or_fails_with_a_reason():
     """On one logit with the loss of clicks: a single output cannot bend."""
-    space = FULL.configured(blocks=2)
+    space = FULL.with_options(blocks=2)
     torch.manual_seed(0)
     arch = space.parse("dot-product(0)32 transformer(0)16 fm interact; sigmoid-gating(0,1)16 linear-3d(0+1)16 fm")
     probe = Probe(space.build(arch, ROWS), load("noise", ROWS).batch(12, 0), loss="bce")
@@ -381,18 +383,18 @@ def test_every_proxy_scores_a_click_model_or_says_why_not():
         else:
             assert isfinite(said[name]), name
     assert sum(isinstance(value, float) for value in said.values()) >= len(NAMES) - len(bending) - 1
-    for name in ("trace", "knas", "ntk_condition", "ntk_trace", "nasi_samples"):  # one backward a sample
+    for name in ("trace", "knas", "ntk_condition", "ntk_trace", "nasi_samples"):  # one backward pass per sample
         assert said[name] == pytest.approx(said[f"{name}(reading=exact)"], rel=1e-4), name
 
 
-def test_the_usual_task_is_criteos_and_is_scored_as_such():
+def test_the_default_task_is_criteo():
     (record,) = untrained.score(SMALL.sample(np.random.default_rng(0)), "grad_norm", "noise", space="nasrec_small")
     assert record.error is None
     assert record.value > 0
     assert (record.task.input_shape, len(record.task.vocabularies), record.task.loss) == ((39,), 26, "bce")
 
 
-def test_without_a_dense_column_no_output_moves_with_the_input():
+def test_without_a_dense_column_the_output_has_no_input_gradient():
     task = Task("noise", (3,), 1, "bce", (4, 6, 5))
     model = SMALL.build(SMALL.sample(np.random.default_rng(0)), task)
     probe = Probe(model, load("noise", task).batch(6, 0), loss="bce")

@@ -1,4 +1,4 @@
-"""The tutorial docs/your-own-space.md, executed as it is written."""
+"""The tutorial docs/your-own-space.md, executed as written."""
 
 import json
 import re
@@ -24,7 +24,7 @@ MINE, TOUR, GROUPED, COUNTED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTAL
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The reader's folder, with the reader in it."""
+    """A working directory with the files of the tutorial."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "grouped.py").write_text(GROUPED)
@@ -39,7 +39,7 @@ def test_the_space_has_twenty_lines_with_a_loop_and_a_branch():
     assert re.search(r"^        if choose", MINE, re.MULTILINE)
 
 
-def test_the_command_searches_it(mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_command_runs_a_search(mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     assert COMMAND == "untrained search --space ./mine.py:mynet --data digits --budget 4"
     monkeypatch.setattr(sys, "argv", [*shlex.split(COMMAND), "--run", "run", "--json"])
     with pytest.raises(SystemExit) as ended:
@@ -52,12 +52,12 @@ def test_the_command_searches_it(mine: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert "<svg" in (mine / "run" / "report.html").read_text()
 
 
-def test_the_tour_does_what_it_says(mine: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_example_session_runs(mine: Path, capsys: pytest.CaptureFixture[str]):
     exec(compile(TOUR, "your-own-space.md", "exec"), {})
     assert re.match(r"depth=\d,width0=\d+,kernel0=\d,kind0=\w+", capsys.readouterr().out)
 
 
-def test_choices_that_do_not_go_together(mine: Path):
+def test_invalid_combinations_are_rejected(mine: Path):
     """6 channels in 2 or 3 groups, 8 in 2 or 4."""
     space: Space = load_space("./grouped.py:grouped")
     valid = ["width=6,groups=2", "width=6,groups=3", "width=8,groups=2", "width=8,groups=4"]
@@ -69,7 +69,7 @@ def test_choices_that_do_not_go_together(mine: Path):
         space.parse("width=8,groups=3")
 
 
-def test_sizes_by_formula_are_those_of_the_networks_and_limits_go_by_them(mine: Path, monkeypatch: pytest.MonkeyPatch):
+def test_counts_by_formula_are_exact_and_limits_use_them(mine: Path, monkeypatch: pytest.MonkeyPatch):
     space: Space = load_space("./counted.py:counted")
     task = Task("mine", (2, 7, 9), 3)
     for arch in space:

@@ -1,6 +1,8 @@
-"""What follows from a function of choices: samples, mutants, children, lists, strings, networks; and the door."""
+"""`@space`: sampling, mutation, crossover, enumeration, text and networks of a function; and `load_space`."""
 
+import doctest
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,16 +12,17 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import untrained
+import untrained.spaces.core.space
 from untrained.errors import UsageError
-from untrained.spaces import SPACES, Invalid, load_space
-from untrained.spaces._sketch import Stage
+from untrained.spaces import SPACES, InvalidArch, load_space
+from untrained.spaces.core.diagrams import Stage
 from untrained.types import Genes, Task
 
 seeds = st.integers(0, 2**32)
 
 
-def marked(message: str) -> int:
-    """The column under which the arrow of an error message stands."""
+def find_marked_column(message: str) -> int:
+    """Return the column that the arrow of an error message marks."""
     _, text, arrow = message.split("\n")
     assert text.startswith("  ")
     assert arrow.endswith("^")
@@ -27,12 +30,12 @@ def marked(message: str) -> int:
     return len(arrow) - 1 - 2  # both lines are indented by two
 
 
-# ------------------------------------------------------------------------------------------------ a user's own function
+# ---------------------------------------------------------------------------------------------- a function of the user
 
 
 @untrained.space(task=Task("noise", (3, 8, 8), 5))
 def tower(choose, task):
-    """One to three blocks, plain or separable; only separable ones have a kernel size."""
+    """One to three blocks, plain or separable; only separable blocks have a kernel size."""
     depth = choose("depth", (1, 2, 3))
     width = choose("width", (4, 8))
     layers: list[nn.Module] = [nn.Conv2d(task.input_shape[0], width, 1)]
@@ -48,13 +51,13 @@ ALL_TOWERS = list(tower)
 
 
 def test_enumeration_follows_branches_and_loops():
-    """A block is plain or separable with one of two kernels, 3 ways: 2 widths (3 + 3^2 + 3^3) = 78."""
+    """A block has 3 variants (plain, or separable with one of two kernels), so there are 2 (3 + 3^2 + 3^3) = 78."""
     assert len(ALL_TOWERS) == len(set(ALL_TOWERS)) == 2 * (3 + 3**2 + 3**3)
     assert str(ALL_TOWERS[0]) == "depth=1,width=4,kind0=plain"
     assert ALL_TOWERS[-1].genes[:4] == (("depth", 3), ("width", 8), ("kind0", "separable"), ("kernel0", 5))
 
 
-def test_samples_are_members_and_reach_every_depth():
+def test_samples_are_members_of_every_depth():
     rng = np.random.default_rng(0)
     samples = {tower.sample(rng) for _ in range(60)}
     assert samples <= set(ALL_TOWERS)
@@ -62,22 +65,22 @@ def test_samples_are_members_and_reach_every_depth():
 
 
 @pytest.mark.parametrize("arch", ALL_TOWERS, ids=str)
-def test_pairs_are_parsed_back(arch):
+def test_pairs_survive_printing_and_parsing(arch):
     assert tower.parse(str(arch)) == arch
     assert str(tower.parse(str(arch))) == str(arch)
 
 
 @settings(derandomize=True)
 @given(st.sampled_from(ALL_TOWERS), seeds)
-def test_mutation_with_dependent_choices(parent, seed):
-    """One choice changes; those that both have keep their value; new ones are drawn, obsolete ones dropped."""
+def test_mutation_changes_one_of_the_common_choices(parent, seed):
+    """The other choices that parent and child have in common keep their values."""
     child = tower.mutate(parent, np.random.default_rng(seed))
     assert child in set(ALL_TOWERS)
     before, after = dict(parent.genes), dict(child.genes)
     assert sum(before[name] != after[name] for name in before.keys() & after.keys()) == 1
 
 
-def test_a_choice_that_no_longer_fits_is_drawn_anew():
+def test_a_choice_that_no_longer_fits_is_sampled_again():
     @untrained.space
     def grouped(choose, task):
         width = choose("width", (2, 4))
@@ -113,7 +116,7 @@ def test_nothing_is_allocated_before_building():
     assert watched.build(arch).weight.device.type == "cpu"
 
 
-def test_options_of_any_kind_are_parsed_back_as_themselves():
+def test_options_keep_their_types_when_parsed():
     @untrained.space
     def odd(choose, task):
         kernel = choose("kernel", ("3", "5"))  # text that looks like a number
@@ -138,11 +141,11 @@ def test_options_of_any_kind_are_parsed_back_as_themselves():
         ("depth=1,width=4", "'kind0'; it can be one of plain, separable"),
         ("depth=4,width=4,kind0=plain", "'depth' is 4, but it can only be one of 1, 2, 3"),
         ("depth=1,width=4,kind0=plain,kind1=plain", "no choice 'kind1'"),
-        ("depth=1,width=4,width=8,kind0=plain", "says 'width' twice"),
+        ("depth=1,width=4,width=8,kind0=plain", "has 'width' twice"),
         ("depth=1,with=4,kind0=plain", "'width'; it can be one of 4, 8"),
     ],
 )
-def test_pairs_that_do_not_fit_are_refused(text, says):
+def test_wrong_pairs_are_rejected(text, says):
     with pytest.raises(UsageError, match=says):
         tower.parse(text)
 
@@ -151,13 +154,13 @@ def test_pairs_that_do_not_fit_are_refused(text, says):
     ("text", "column"),
     [("depth", 0), ("depth=1,width", 8), ("depth=1,,kind0=plain", 8), ("depth=1,width=4,=plain", 16), ("", 0)],
 )
-def test_malformed_pairs_are_marked(text, column):
+def test_an_error_marks_the_position_in_malformed_pairs(text, column):
     with pytest.raises(UsageError, match="expected name=value") as caught:
         tower.parse(text)
-    assert marked(str(caught.value)) == column
+    assert find_marked_column(str(caught.value)) == column
 
 
-def test_a_choice_made_twice_is_refused():
+def test_a_choice_made_twice_is_rejected():
     @untrained.space
     def twice(choose, task):
         return nn.Linear(choose("width", (1, 2)), choose("width", (1, 2)))
@@ -166,7 +169,7 @@ def test_a_choice_made_twice_is_refused():
         twice.sample(np.random.default_rng(0))
 
 
-def test_a_choice_without_options_is_refused():
+def test_a_choice_without_options_is_rejected():
     @untrained.space
     def empty(choose, task):
         return nn.Linear(choose("width", ()), 1)
@@ -185,22 +188,22 @@ def test_a_space_without_choices_has_one_member_and_no_mutants():
         fixed.mutate(next(iter(fixed)), np.random.default_rng(0))
 
 
-# ---------------------------------------------------------------------------------------------- what a space may add
+# -------------------------------------------------------------------------------------------------------------- hooks
 
 
 def smallest_first(genes: Genes) -> Genes:
-    """The same two numbers in order."""
+    """Return the two numbers in ascending order."""
     return tuple(zip(("a", "b"), sorted(int(value) for _, value in genes), strict=True))
 
 
 @untrained.space(canonical=smallest_first, size=6)
 def sums(choose, task):
-    """a + b = b + a, so of 3 x 3 pairs 6 are different."""
+    """a + b = b + a, so 6 of the 3 x 3 pairs are different."""
     a, b = choose("a", (1, 2, 3)), choose("b", (1, 2, 3))
     return nn.Linear(a + b, 1)
 
 
-def test_what_is_the_same_is_equal_however_it_is_written():
+def test_architectures_with_the_same_canonical_form_are_equal():
     assert sums.parse("a=3,b=1") == sums.parse("a=1,b=3")
     assert str(sums.parse("a=3,b=1")) == "a=1,b=3"
     assert [str(arch) for arch in sums] == ["a=1,b=1", "a=1,b=2", "a=1,b=3", "a=2,b=2", "a=2,b=3", "a=3,b=3"]
@@ -215,65 +218,65 @@ def test_mutation_changes_the_canonical_form():
 
 @untrained.space
 def triangle(choose, task):
-    """Three sides, the longest last and shorter than the others together."""
+    """Three sides in ascending order; the last is shorter than the sum of the others."""
     a, b = choose("a", (1, 2, 3)), choose("b", (1, 2, 3))
     if b < a:
-        raise Invalid("sides grow")
+        raise InvalidArch("the sides must be in ascending order")
     c = choose("c", (1, 2, 3))
     if not b <= c < a + b:
-        raise Invalid("it does not close")
+        raise InvalidArch("it does not close")
     return nn.Linear(a + b + c, 1)
 
 
 TRIANGLES = ["a=1,b=1,c=1", "a=1,b=2,c=2", "a=1,b=3,c=3", "a=2,b=2,c=2", "a=2,b=2,c=3", "a=2,b=3,c=3", "a=3,b=3,c=3"]
 
 
-def test_invalid_combinations_are_passed_over():
+def test_invalid_combinations_are_skipped():
     rng = np.random.default_rng(0)
     assert [str(arch) for arch in triangle] == TRIANGLES
     assert {str(triangle.sample(rng)) for _ in range(100)} == set(TRIANGLES)
     mutants = {text: {str(triangle.mutate(triangle.parse(text), rng)) for _ in range(20)} for text in TRIANGLES}
-    assert all(found <= set(TRIANGLES) - {text} for text, found in mutants.items())
+    assert all(texts <= set(TRIANGLES) - {text} for text, texts in mutants.items())
     assert mutants["a=2,b=2,c=3"] == {"a=2,b=2,c=2", "a=2,b=3,c=3"}  # one side changed
     assert mutants["a=1,b=1,c=1"] == {"a=1,b=2,c=2", "a=1,b=3,c=3"}  # no valid change of one side: two are changed
 
 
-def test_an_invalid_combination_is_refused_with_its_reason():
-    with pytest.raises(UsageError, match="a=2,b=1,c=1 is not in triangle: sides grow"):
+def test_the_error_for_an_invalid_combination_has_the_reason():
+    with pytest.raises(UsageError, match="a=2,b=1,c=1 is not in triangle: the sides must be in ascending order"):
         triangle.parse("a=2,b=1,c=1")
     with pytest.raises(UsageError, match="is not in triangle: it does not close"):
         triangle.build(untrained.Arch("triangle", (("a", 1), ("b", 2), ("c", 3))))
 
 
-def test_a_space_without_valid_members_ends():
+def test_a_space_without_valid_members_is_an_error():
     @untrained.space
     def nothing(choose, task):
         choose("a", (1, 2))
-        raise Invalid("never")
+        raise InvalidArch("never")
 
     assert list(nothing) == []
-    with pytest.raises(UsageError, match=r"no valid one in [\d,]+ tries.*never"):
+    with pytest.raises(UsageError, match=r"no valid architecture in [\d,]+ attempts.*never"):
         nothing.sample(np.random.default_rng(0))
 
 
-def test_a_child_has_every_choice_from_a_parent():
+def test_a_child_has_every_choice_from_one_of_its_parents():
     rng = np.random.default_rng(0)
     a = tower.parse("depth=2,width=4,kind0=plain,kind1=separable,kernel1=3")
     b = tower.parse("depth=3,width=8,kind0=separable,kernel0=5,kind1=plain,kind2=plain")
-    children = {tower.crossover(a, b, rng) for _ in range(200)}
+    children = {tower.cross(a, b, rng) for _ in range(200)}
     assert children <= set(ALL_TOWERS)
     for child in children:
         assert all(value in (dict(a.genes).get(name), dict(b.genes).get(name)) for name, value in child.genes)
     assert {arch["depth"] for arch in children} == {2, 3}
     assert len(children) > 10
-    assert tower.crossover(a, a, rng) == a
+    assert tower.cross(a, a, rng) == a
 
 
-def test_a_mutation_of_its_own():
+def test_a_space_can_define_its_mutation():
     def up(space, arch, rng):
-        return space.arch((("width", arch["width"] + 1),))
+        return space.make_arch((("width", arch["width"] + 1),))
 
-    @untrained.space(mutation=up)
+    @untrained.space(mutate=up)
     def ladder(choose, task):
         return nn.Linear(choose("width", (1, 2, 3)), 1)
 
@@ -282,18 +285,18 @@ def test_a_mutation_of_its_own():
         ladder.mutate(ladder.parse("width=3"), np.random.default_rng(0))
 
 
-def test_a_size_may_depend_on_options():
+def test_the_size_can_depend_on_options():
     @untrained.space(size=lambda widths=2: widths)
     def wide(choose, task, widths=2):
         return nn.Linear(choose("width", range(1, widths + 1)), 1)
 
     assert wide.size == len(list(wide)) == 2
-    assert wide.configured(widths=5).size == len(list(wide.configured(widths=5))) == 5
+    assert wide.with_options(widths=5).size == len(list(wide.with_options(widths=5))) == 5
 
 
-def test_a_space_without_a_sketch_is_drawn_by_its_layers():
+def test_a_space_without_a_draw_hook_shows_its_layers():
     arch = tower.parse("depth=2,width=4,kind0=separable,kernel0=5,kind1=plain")
-    assert tower.draft(arch).stages == (
+    assert tower.draw(arch).stages == (
         Stage("conv 1x1", 4),
         Stage("depthwise conv 5x5", 4),
         Stage("conv 1x1", 4, repeats=2),
@@ -301,22 +304,22 @@ def test_a_space_without_a_sketch_is_drawn_by_its_layers():
     )
 
 
-def test_a_space_without_a_supernet_names_those_with_one():
+def test_the_error_for_a_missing_supernet_lists_the_spaces_with_one():
     with pytest.raises(UsageError, match=r"tower has no supernet; these have: .*nasbench201"):
         tower.supernet()
 
 
-# ------------------------------------------------------------------------------------------------------------- the door
+# --------------------------------------------------------------------------------------------------------- load_space
 
 
-def test_an_unknown_space_lists_the_near_names():
+def test_the_error_for_an_unknown_space_lists_close_names():
     with pytest.raises(UsageError, match="no space is called 'nasbench210'; did you mean nasbench201"):
         load_space("nasbench210")
     with pytest.raises(UsageError, match=r"there are: .*nasbench201"):
         load_space("xyz")
 
 
-def test_every_registered_space_is_named_like_its_function():
+def test_every_registered_space_has_the_name_of_its_function():
     for name, space in SPACES.items():
         assert space.name == name == space.network.__name__
         assert space.about.endswith(".")
@@ -335,12 +338,12 @@ def helper(choose, task):
 """
 
 
-def test_a_space_in_a_file(tmp_path: Path):
+def test_a_space_is_loaded_from_a_file(tmp_path: Path):
     file = tmp_path / "mine.py"
     file.write_text(MINE)
     space = load_space(f"{file}:mynet")
-    answer: Tensor = space.build(space.parse("width=3"))(torch.zeros(1, 3, 2, 2))
-    assert answer.shape == (1, 3)
+    logits: Tensor = space.build(space.parse("width=3"))(torch.zeros(1, 3, 2, 2))
+    assert logits.shape == (1, 3)
     assert load_space(space) is space
     with pytest.raises(UsageError, match=r"is not a space; put @untrained\.space above"):
         load_space(f"{file}:helper")
@@ -348,3 +351,21 @@ def test_a_space_in_a_file(tmp_path: Path):
         load_space(f"{file}:mynt")
     with pytest.raises(UsageError, match="there is no file"):
         load_space(f"{tmp_path}/other.py:mynet")
+
+
+# ------------------------------------------------------------------------------------------------- seeds and examples
+
+
+def test_an_int_seed_and_its_generator_give_the_same_results():
+    first = tower.sample(seed=3)
+    second = tower.sample(seed=4)
+    assert first == tower.sample(np.random.default_rng(3))
+    assert tower.mutate(first, seed=1) == tower.mutate(first, np.random.default_rng(1))
+    assert tower.cross(first, second, seed=2) == tower.cross(first, second, np.random.default_rng(2))
+
+
+@pytest.mark.parametrize("module", [untrained.spaces, untrained.spaces.core.space])
+def test_the_examples_in_docstrings_are_true(module: ModuleType):
+    results = doctest.testmod(module, extraglobs={"load_space": load_space})
+    assert results.attempted > 0
+    assert results.failed == 0

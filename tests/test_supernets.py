@@ -1,6 +1,6 @@
-"""Supernets of NAS-Bench-201 and -1Shot1: mixtures worked out by hand, and whose weights a subnet has.
+"""Supernets of NAS-Bench-201 and -1Shot1: mixtures computed by hand, and weights of subnets.
 
-That subnets are the built networks is a contract of every space: contracts/test_spaces.py.
+The contract of all spaces (contracts/test_spaces.py) tests that subnets equal built networks.
 """
 
 import numpy as np
@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from untrained.spaces import load_space
-from untrained.spaces._spec101 import OPS, channels
-from untrained.spaces._supernet import lend, mixed, uniform
-from untrained.spaces.nasbench1shot1 import spec_of
+from untrained.spaces.core.supernet import make_uniform_mixture, mix_branches, share_weights
+from untrained.spaces.nasbench1shot1.space import spec_of
+from untrained.spaces.nasbench101.graph import OPS, compute_channels
 from untrained.types import Task
 
 TASK = Task("noise", (3, 8, 8), 4)
@@ -21,25 +21,25 @@ GOOD = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|avg_pool_3x3~1|
 # ---------------------------------------------------------------------------------------------------------- tools
 
 
-def test_a_mixture_is_a_weighted_sum_and_skips_what_has_no_weight():
-    asked = []
-    branches = [lambda x, k=k: asked.append(k) or k * x for k in (1.0, 2.0, 3.0)]
+def test_a_mixture_is_a_weighted_sum_and_skips_branches_of_weight_zero():
+    called = []
+    branches = [lambda x, k=k: called.append(k) or k * x for k in (1.0, 2.0, 3.0)]
     x = torch.ones(2)
-    assert mixed(torch.tensor([0.5, 0.0, 0.25]), branches, x).tolist() == [0.5 + 0.75] * 2
-    assert asked == [1.0, 3.0]
+    assert mix_branches(torch.tensor([0.5, 0.0, 0.25]), branches, x).tolist() == [0.5 + 0.75] * 2
+    assert called == [1.0, 3.0]
     weights = torch.tensor([0.5, 0.0, 0.25], requires_grad=True)
-    mixed(weights, branches, x).sum().backward()
-    assert weights.grad.tolist() == [2.0, 4.0, 6.0]  # also of the one that weighs nothing
-    assert mixed(torch.zeros(3), branches, x).tolist() == [0.0, 0.0]
-    assert uniform({"a": 4})["a"].tolist() == [0.25] * 4
+    mix_branches(weights, branches, x).sum().backward()
+    assert weights.grad.tolist() == [2.0, 4.0, 6.0]  # also for the branch of weight zero
+    assert mix_branches(torch.zeros(3), branches, x).tolist() == [0.0, 0.0]
+    assert make_uniform_mixture({"a": 4})["a"].tolist() == [0.25] * 4
 
 
-def test_lent_weights_are_leading_entries_of_the_same_memory():
+def test_shared_weights_are_views_of_the_leading_entries():
     full, small = (
         nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6)),
         nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)),
     )
-    lend(full, small)
+    share_weights(full, small)
     torch.testing.assert_close(small[0].weight, full[0].weight[:3, :2])
     with torch.no_grad():
         small[0].weight.zero_()
@@ -51,14 +51,14 @@ def test_lent_weights_are_leading_entries_of_the_same_memory():
     assert full[1].running_mean[:3].abs().min() > 0
     assert full[1].running_mean[3:].tolist() == [0.0] * 3
     same = nn.Conv2d(4, 6, 3)
-    lend(full[0], same)
+    share_weights(full[0], same)
     assert same.weight is full[0].weight
 
 
 # -------------------------------------------------------------------------------------------------- NAS-Bench-201
 
 
-def test_a_one_hot_mixture_is_the_subnet_and_a_mixture_depends_on_its_weights():
+def test_a_one_hot_mixture_equals_the_subnet():
     space = load_space("nasbench201(channels=4,cells=1)")
     torch.manual_seed(0)
     supernet, x = space.supernet(TASK).eval(), torch.randn(2, 3, 8, 8)
@@ -91,7 +91,7 @@ def test_the_size_of_the_supernet():
     assert list(supernet.options) == list(supernet.mixture)
 
 
-def test_subnets_have_the_very_parameters_of_the_supernet():
+def test_subnets_have_the_same_parameter_objects_as_the_supernet():
     space = load_space("nasbench201(channels=4,cells=1)")
     supernet = space.supernet(TASK)
     ours = set(map(id, supernet.parameters()))
@@ -105,7 +105,7 @@ def test_subnets_have_the_very_parameters_of_the_supernet():
 
 
 @pytest.mark.parametrize("part", ["s1", "s2", "s3"])
-def test_a_subnet_has_leading_channels_of_its_vertices(part):
+def test_a_subnet_has_the_leading_channels_of_its_vertices(part):
     """14 channels divide unevenly among three, so widths differ from vertex to vertex."""
     space = load_space(f"nasbench1shot1_{part}(channels=14,stacks=1,cells=1,members=tight)")
     torch.manual_seed(0)
@@ -114,7 +114,7 @@ def test_a_subnet_has_leading_channels_of_its_vertices(part):
         arch = space.sample(rng)
         cell, full, spec = supernet.subnet(arch).layers[1], supernet.layers[1], spec_of(arch)
         used = sorted(int(name[2:]) for name, _ in arch.genes if name.startswith("op"))
-        widths = channels(spec, 14, 14)
+        widths = compute_channels(spec, 14, 14)
         for place, node in enumerate(used, 1):
             if (op := arch[f"op{node}"]) != "maxpool3x3":
                 ours, w = full.ops[node - 1][OPS.index(op)][0].weight, widths[place]

@@ -1,4 +1,4 @@
-"""The two spaces of ZenNAS beyond the golden file: strings, steps, walks, crossover, small inputs, counts."""
+"""The two spaces of ZenNAS without reference data: strings, mutations, samples, crossover, small inputs, counts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -11,17 +11,18 @@ import torch
 
 from tests.golden.spaces import run
 from untrained.errors import UsageError
-from untrained.spaces import Space, _structure, load_space, mobilenetv2, zen_resnet
-from untrained.spaces._plainnet import Block, fitted
-from untrained.spaces._plainnet_size import flops, model_size, num_layers
-from untrained.spaces._structure import blocks_of
-from untrained.spaces._walk import split
+from untrained.spaces import Space, load_space, mobilenetv2, zen_resnet
+from untrained.spaces.zennas import structure
+from untrained.spaces.zennas.counts import count_arch_layers, count_flops, count_params
+from untrained.spaces.zennas.mutations import split_block
+from untrained.spaces.zennas.network import ZenBlock, adapt_blocks
+from untrained.spaces.zennas.structure import make_blocks
 from untrained.types import Arch, Task
 
 GOOD = mobilenetv2.INITIAL["imagenet"]
 both = pytest.mark.parametrize("name", ["mobilenetv2", "zen_resnet"])
 mobile, resnet = load_space("mobilenetv2"), load_space("zen_resnet")
-WALKS = {"mobilenetv2": mobilenetv2.WALK, "zen_resnet": zen_resnet.WALK}
+MUTATIONS = {"mobilenetv2": mobilenetv2.MUTATION, "zen_resnet": zen_resnet.MUTATION}
 
 
 def samples(space: Space, count: int, seed: int = 0) -> list[Arch]:
@@ -30,10 +31,10 @@ def samples(space: Space, count: int, seed: int = 0) -> list[Arch]:
 
 
 def total_stride(arch: Arch) -> int:
-    return prod(block.stride for block in blocks_of(arch.genes))
+    return prod(block.stride for block in make_blocks(arch.genes))
 
 
-def unlinked(block: Block) -> Block:
+def forget_input(block: ZenBlock) -> ZenBlock:
     return replace(block, cin=0)
 
 
@@ -65,7 +66,7 @@ def unlinked(block: Block) -> Block:
         (GOOD.replace("(8,32,2", "(8,032,2"), GOOD.index("(8,32,2") + 3, "a multiple of 8"),
     ],
 )
-def test_a_malformed_string_is_marked_where_it_goes_wrong(text, place, wanted):
+def test_an_error_marks_the_position_in_a_malformed_string(text, place, wanted):
     with pytest.raises(UsageError) as caught:
         mobile.parse(text)
     assert wanted in str(caught.value).split("\n")[0]
@@ -73,15 +74,15 @@ def test_a_malformed_string_is_marked_where_it_goes_wrong(text, place, wanted):
 
 
 @both
-def test_strings_read_back_and_need_no_weights(name):
+def test_strings_survive_parsing_without_building_a_network(name):
     space = load_space(name)
     for arch in samples(space, 20):
         assert space.parse(str(arch)) == arch
-        numbers = [block.cin for block in blocks_of(arch.genes)[1:]]
-        assert numbers == [block.cout for block in blocks_of(arch.genes)[:-1]]
+        numbers = [block.cin for block in make_blocks(arch.genes)[1:]]
+        assert numbers == [block.cout for block in make_blocks(arch.genes)[:-1]]
 
 
-def test_a_structure_of_the_other_space_is_refused():
+def test_a_structure_of_the_other_space_is_rejected():
     with pytest.raises(UsageError, match="SuperResK1K3K1"):
         resnet.parse(GOOD)
 
@@ -91,14 +92,14 @@ def test_a_structure_of_the_other_space_is_refused():
 
 @both
 def test_a_mutation_replaces_one_block_by_a_candidate(name):
-    space, walk, rng = load_space(name), WALKS[name], np.random.default_rng(1)
+    space, mutation, rng = load_space(name), MUTATIONS[name], np.random.default_rng(1)
     for parent in samples(space, 12):
-        old = [unlinked(block) for block in blocks_of(parent.genes)]
-        new = [unlinked(block) for block in blocks_of(space.mutate(parent, rng).genes)]
+        old = [forget_input(block) for block in make_blocks(parent.genes)]
+        new = [forget_input(block) for block in make_blocks(space.mutate(parent, rng).genes)]
         ways = [
-            [*old[:n], *map(unlinked, split(candidate)), *old[n + 1 :]]
+            [*old[:n], *map(forget_input, split_block(candidate)), *old[n + 1 :]]
             for n, block in enumerate(old)
-            for candidate in walk.candidates(block)
+            for candidate in mutation.list_candidates(block)
             if candidate != block
         ]
         assert new in ways
@@ -107,21 +108,21 @@ def test_a_mutation_replaces_one_block_by_a_candidate(name):
 def test_the_published_variant_prefers_the_types_that_it_lists_more_often():
     """Of 12 + 12 + 11 + ... + 2 = 89 entries 12 are E1K3 and 2 are E6K7; by default all have the same chance of 1/12
     (but for the block itself). 6000 draws of a block: a standard deviation of at most 0.005."""
-    blocks = blocks_of(mobile.parse(GOOD).genes)
+    blocks = make_blocks(mobile.parse(GOOD).genes)
     for variant, first, last in (("default", 1 / 12, 1 / 12), ("published", 12 / 89, 2 / 89)):
         rng, seen = np.random.default_rng(0), Counter[str]()
         for _ in range(6000):
-            seen[mobilenetv2.WALK._drawn(blocks[3], variant, rng).kind] += 1
+            seen[mobilenetv2.MUTATION._sample_candidate(blocks[3], variant, rng).kind] += 1
         assert seen["SuperResIDWE1K3"] / 6000 == pytest.approx(first, abs=0.015)
         assert seen["SuperResIDWE6K7"] / 6000 == pytest.approx(last, abs=0.015)
 
 
 def test_two_replacements_change_two_blocks():
-    space, rng = mobile.configured(replacements=2), np.random.default_rng(0)
+    space, rng = mobile.with_options(replacements=2), np.random.default_rng(0)
     parent = space.parse(GOOD)
     for _ in range(20):
-        child = blocks_of(space.mutate(parent, rng).genes)
-        pairs = zip(map(unlinked, blocks_of(parent.genes)), map(unlinked, child), strict=True)
+        child = make_blocks(space.mutate(parent, rng).genes)
+        pairs = zip(map(forget_input, make_blocks(parent.genes)), map(forget_input, child), strict=True)
         assert sum(a != b for a, b in pairs) == 2
 
 
@@ -130,29 +131,31 @@ def test_the_last_convolution_changes_in_one_space_only():
     assert len({arch["last"] for arch in samples(resnet, 60)}) > 3
 
 
-def test_widths_stay_within_the_cap():
-    wide = Block("SuperResK3K3", 8, 2048, 1, 2000, 1)
-    assert max(block.cout for block in zen_resnet.WALK.candidates(wide)) == 2048
-    assert max(block.inner for block in zen_resnet.WALK.candidates(wide)) == 2048
-    wider = mobilenetv2.WALK.candidates(Block("SuperResIDWE6K3", 8, 2048, 1, 8, 1))
+def test_widths_stay_below_the_maximum():
+    wide = ZenBlock("SuperResK3K3", 8, 2048, 1, 2000, 1)
+    assert max(block.cout for block in zen_resnet.MUTATION.list_candidates(wide)) == 2048
+    assert max(block.inner for block in zen_resnet.MUTATION.list_candidates(wide)) == 2048
+    wider = mobilenetv2.MUTATION.list_candidates(ZenBlock("SuperResIDWE6K3", 8, 2048, 1, 8, 1))
     assert max(block.cout for block in wider) == 5120  # 2.5 times 2048
 
 
 @pytest.mark.parametrize("option", ["variant", "initial"])
-def test_a_wrong_option_is_refused(option):
+def test_a_wrong_option_is_rejected(option):
     with pytest.raises(UsageError, match=option):
-        mobile.configured(**{option: "pubished"}).sample(np.random.default_rng(0))
+        mobile.with_options(**{option: "pubished"}).sample(np.random.default_rng(0))
 
 
 # --------------------------------------------------------------------------------------- samples, crossover, limits
 
 
-@pytest.mark.parametrize(("name", "initial"), [(name, start) for name in WALKS for start in WALKS[name].initial])
-def test_samples_and_children_keep_the_strides_of_the_start(name, initial):
-    space, rng = load_space(name).configured(initial=initial), np.random.default_rng(2)
-    wanted = total_stride(space.parse(WALKS[name].initial[initial]))
+@pytest.mark.parametrize(
+    ("name", "initial"), [(name, start) for name in MUTATIONS for start in MUTATIONS[name].initial]
+)
+def test_samples_and_children_keep_the_strides_of_the_initial_structure(name, initial):
+    space, rng = load_space(name).with_options(initial=initial), np.random.default_rng(2)
+    wanted = total_stride(space.parse(MUTATIONS[name].initial[initial]))
     archs = samples(space, 30)
-    children = [space.crossover(a, b, rng) for a, b in pairwise(archs)]
+    children = [space.cross(a, b, rng) for a, b in pairwise(archs)]
     assert {total_stride(arch) for arch in archs + children} == {wanted}
     assert wanted == (32 if initial == "imagenet" else 8)
     assert len(set(archs)) > 25
@@ -163,19 +166,19 @@ def test_samples_and_children_keep_the_strides_of_the_start(name, initial):
 def test_a_child_has_its_choices_from_its_parents(name):
     space, rng = load_space(name), np.random.default_rng(3)
     for a, b in pairwise(samples(space, 20)):
-        child = space.crossover(a, b, rng)
+        child = space.cross(a, b, rng)
         given = {*a.genes, *b.genes}
         assert {*child.genes} <= given
         assert space.parse(str(child)) == child
 
 
 @both
-def test_max_layers_limits_what_is_drawn_and_what_is_read(name):
-    space, rng = load_space(name).configured(max_layers=8), np.random.default_rng(4)
+def test_max_layers_limits_sampling_and_parsing(name):
+    space, rng = load_space(name).with_options(max_layers=8), np.random.default_rng(4)
     archs = samples(space, 40)
-    archs += [space.mutate(arch, rng) for arch in archs] + [space.crossover(a, b, rng) for a, b in pairwise(archs)]
-    assert max(map(num_layers, archs)) == 8
-    long = next(arch for arch in samples(load_space(name), 100) if num_layers(arch) > 9)
+    archs += [space.mutate(arch, rng) for arch in archs] + [space.cross(a, b, rng) for a, b in pairwise(archs)]
+    assert max(map(count_arch_layers, archs)) == 8
+    long = next(arch for arch in samples(load_space(name), 100) if count_arch_layers(arch) > 9)
     with pytest.raises(UsageError, match="max_layers is 8"):
         space.parse(str(long))
 
@@ -189,10 +192,10 @@ def structures(kinds: int, max_layers: int, widths: int) -> int:
 
 
 @both
-def test_the_stated_sizes(name, monkeypatch):
-    kinds = len(WALKS[name].kinds)
-    monkeypatch.setattr(_structure, "WIDTHS", range(8, 9, 8))
-    assert len(list(load_space(name).configured(max_layers=4))) == structures(kinds, 4, widths=1)
+def test_the_sizes_stated_in_the_documentation(name, monkeypatch):
+    kinds = len(MUTATIONS[name].kinds)
+    monkeypatch.setattr(structure, "WIDTHS", range(8, 9, 8))
+    assert len(list(load_space(name).with_options(max_layers=4))) == structures(kinds, 4, widths=1)
     stated = {"mobilenetv2": [(16, 110), (30, 211)], "zen_resnet": [(30, 203)]}[name]
     for most, exponent in stated:
         assert round(log10(structures(kinds, most, widths=1024))) == exponent
@@ -204,44 +207,43 @@ def test_the_stated_sizes(name, monkeypatch):
 
 @both
 @pytest.mark.parametrize("shape", [(1, 2, 2), (3, 5, 9), (4, 32, 32), (3, 33, 47)])
-def test_networks_run_on_small_and_odd_inputs_and_are_counted_right(name, shape):
+def test_networks_run_on_small_and_odd_inputs_and_counts_are_exact(name, shape):
     """torch's parameters and the multiply-adds of every layer that is called, against our counts."""
-    space, task = load_space(name).configured(initial="imagenet", max_layers=8), Task("noise", shape, 7)
+    space, task = load_space(name).with_options(initial="imagenet", max_layers=8), Task("noise", shape, 7)
     for arch in samples(space, 2, seed=5):
         model = space.build(arch, task)
         out, macs = run(model.train(), torch.randn(1, *shape))  # one image: a norm needs more than one pixel
         assert out.shape == (1, 7)
         assert out.isfinite().all()
-        assert macs == flops(space, arch, task)
-        assert sum(p.numel() for p in model.parameters()) == model_size(space, arch, task)
+        assert macs == count_flops(space, arch, task)
+        assert sum(p.numel() for p in model.parameters()) == count_params(space, arch, task)
 
 
 @pytest.mark.parametrize(("side", "strides"), [(224, [2] * 5), (33, [2] * 5), (32, [2, 2, 2, 2, 1]), (2, [1] * 5)])
-def test_a_stride_that_would_leave_one_pixel_is_not_taken(side, strides):
+def test_a_stride_that_would_leave_one_pixel_becomes_one(side, strides):
     """33 -> 17 -> 9 -> 5 -> 3 -> 2, but 32 -> 16 -> 8 -> 4 -> 2."""
-    blocks = fitted(blocks_of(mobile.parse(GOOD).genes), Task("noise", (3, side, side), 10))
+    blocks = adapt_blocks(make_blocks(mobile.parse(GOOD).genes), Task("noise", (3, side, side), 10))
     assert [block.stride for block in blocks[:-1]] == strides
 
 
 @both
 @pytest.mark.parametrize("options", [{"use_se": True}, {"no_reslink": True}, {"no_BN": True}], ids=str)
-def test_options_build_and_learn(name, options):
-    space = load_space(name).configured(initial="imagenet", **options)
-    arch = space.parse(WALKS[name].initial["imagenet"])
+def test_networks_with_options_have_gradients(name, options):
+    space = load_space(name).with_options(initial="imagenet", **options)
+    arch = space.parse(MUTATIONS[name].initial["imagenet"])
     model = space.build(arch, Task("noise", (3, 40, 40), 4))
     model(torch.randn(3, 3, 40, 40)).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     task = Task("noise", (3, 40, 40), 4)
-    assert sum(p.numel() for p in model.parameters()) == model_size(space, arch, task)
-    assert run(model.eval(), torch.randn(1, 3, 40, 40))[1] == flops(space, arch, task)
+    assert sum(p.numel() for p in model.parameters()) == count_params(space, arch, task)
+    assert run(model.eval(), torch.randn(1, 3, 40, 40))[1] == count_flops(space, arch, task)
 
 
 @both
-def test_a_sketch_lists_the_blocks(name):
+def test_a_diagram_lists_the_blocks(name):
     space = load_space(name)
     for arch in samples(space, 5):
-        assert space.sketch is not None
-        stages = space.sketch(arch).stages
-        assert [stage.channels for stage in stages] == [block.cout for block in blocks_of(arch.genes)]
-        assert sum(stage.repeats for stage in stages) == num_layers(arch)
+        stages = space.draw(arch).stages
+        assert [stage.channels for stage in stages] == [block.cout for block in make_blocks(arch.genes)]
+        assert sum(stage.repeats for stage in stages) == count_arch_layers(arch)
         assert stages[0].label == "conv 3x3"

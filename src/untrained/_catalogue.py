@@ -7,8 +7,6 @@ Rows = list[dict[str, Any]]
 
 
 def spaces() -> Rows:
-    from inspect import signature
-
     from untrained.spaces import SPACES
 
     return [
@@ -16,8 +14,8 @@ def spaces() -> Rows:
             "name": s.name,
             "size": s.size,
             "input": list(s.task.input_shape),
-            "options": list(signature(s.network).parameters)[2:],
-            "supernet": "yes" if s.sharing else "",
+            "options": s.option_names,
+            "supernet": "yes" if s.has_supernet else "",
             "about": s.about,
         }
         for s in SPACES.values()
@@ -172,12 +170,11 @@ brackets, `nasbench201(channels=32)`. Every network equals its official code on 
 multiply-adds and outputs (NASRec's: outputs, and all parameters that are used). Write your own:
 [in twenty lines](your-own-space.md).
 
-**FLOPs.** What this field calls FLOPs are multiply-adds, and so they are here: `flops` counts one a pair of
-multiplication and addition, in convolutions, linear layers and attention, of one sample. torch's own counter
-(`torch.utils.flop_counter`) counts two a pair; ours is half of it. Published tables may add more: NAS-Bench-201 adds
-2 for every entry of a norm, 1 for every ReLU, k^2 for every pooled entry and 1 for every bias of the head; AutoFormer
-and ZenNAS have formulas of their own, which `autoformer.flops(..., variant="published")` and the counts in
-`_plainnet_size.py` give.
+**FLOPs.** This field calls multiply-adds FLOPs, and so do we: `flops` counts one per multiplication and addition, in
+convolutions, linear layers and attention, for one sample. torch's counter (`torch.utils.flop_counter`) counts two.
+Published tables may add more: NAS-Bench-201 adds 2 per entry of a norm, 1 per ReLU, k^2 per pooled entry and 1 per bias
+of the head. AutoFormer and ZenNAS have their own formulas: `count_flops(..., variant="published")` in
+`spaces/autoformer/counts.py` and `spaces/zennas/counts.py`.
 """
 
 

@@ -110,7 +110,7 @@ class Noisy(nn.Module):
 
 
 def nb201(text: str = GOOD) -> nn.Module:
-    space = load_space("nasbench201").configured(channels=4, cells=1)
+    space = load_space("nasbench201").with_options(channels=4, cells=1)
     return space.build(space.parse(text), Task("noise", (3, 32, 32), 5))
 
 
@@ -165,7 +165,7 @@ def shared() -> nn.Module:
 
 def nasrec() -> nn.Module:
     """A row of three numbers and four identifiers; all operators, and all ways for the two streams to meet."""
-    space = load_space("nasrec_full").configured(blocks=3)
+    space = load_space("nasrec_full").with_options(blocks=3)
     first = "dot-product(0)16 transformer(0)16 fm interact; sigmoid-gating(0,1)32 linear-3d(0+1)16 fm"
     return space.build(space.parse(f"{first}; sum(1,2)16 linear-3d(1+2)16 interact"), ROW)
 

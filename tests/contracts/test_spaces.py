@@ -1,11 +1,10 @@
-"""One contract for every registered space, and for one that a user wrote: what is sampled is valid, mutation changes
-it, strings are read back, networks run at two sizes and are scored, seeds decide weights, drawings render, and subnets
-of a supernet are the networks themselves.
+"""One contract for every registered space and for a space of a user.
 
-A new space is under this contract as soon as it is registered. Spaces are made small where they offer it.
+Samples are valid, mutations change them, strings survive parsing, networks run at two sizes and are scored, a seed
+determines the weights, drawings render, and subnets of a supernet equal built networks. A new space is tested as soon
+as it is registered. Tests use options that make networks small where a space has them.
 """
 
-from dataclasses import replace
 from inspect import signature
 from math import isfinite
 from typing import Any
@@ -25,34 +24,34 @@ from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Task
 
 SMALL = {"channels": 8, "cells": 3, "blocks": 3}  # options that make a network smaller, where a space has them
-SIDES = (2, 3)  # times 16 pixels, or times 32 where the usual images are large
-OTHERWISE = SMALL | {"relative_position": False, "class_token": True, "patch": 8, "no_reslink": True, "no_BN": True}
-OTHERWISE |= {"stem": "imagenet", "pooled": False, "stacks": 2, "members": "tight"}
+SIDES = (2, 3)  # times 16 pixels, or times 32 where the default images are large
+OTHER_OPTIONS = SMALL | {"relative_position": False, "class_token": True, "patch": 8, "no_reslink": True, "no_BN": True}
+OTHER_OPTIONS |= {"stem": "imagenet", "pooled": False, "stacks": 2, "members": "tight"}
 CLASSES = 7
 _user: dict[str, Space] = {}
 exec(MINE, _user)
 NAMES = [*SPACES, "mynet"]
-SHARING = [name for name in SPACES if SPACES[name].sharing]
+SPACES_WITH_SUPERNET = [name for name in SPACES if SPACES[name].has_supernet]
 contract = pytest.mark.parametrize("name", NAMES)
 
 
 def small(name: str) -> Space:
-    return made(name, SMALL)
+    return configure(name, SMALL)
 
 
-def made(name: str, options: dict[str, Any]) -> Space:
-    """The space with those of the options that it has."""
+def configure(name: str, options: dict[str, Any]) -> Space:
+    """Return the space with those of the options that it has."""
     space = _user[name] if name in _user else load_space(name)
     offered = signature(space.network).parameters
     taken = {option: value for option, value in options.items() if option in offered}
-    return space.configured(**taken) if taken else space
+    return space.with_options(**taken) if taken else space
 
 
 def task_of(space: Space, side: int = SIDES[0]) -> Task:
-    if space.task.vocabularies:  # a table: two dense columns, and twice as many of identifiers as sides
+    if space.task.vocabularies:  # a table: two dense columns and 2 * side columns of identifiers
         return Task("noise", (2 + 2 * side,), CLASSES, vocabularies=(5, 9) * side)
-    channels, usual = space.task.input_shape[:2]
-    pixels = side * (32 if usual > 100 else 16)
+    channels, default_side = space.task.input_shape[:2]
+    pixels = side * (32 if default_side > 100 else 16)
     return Task("noise", (channels, pixels, pixels), CLASSES)
 
 
@@ -67,15 +66,15 @@ def output(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def assert_member(space: Space, arch: Arch) -> None:
-    """It is written as it is read, and all its choices are allowed."""
+    """Assert that the architecture survives printing and parsing, and that its choices are allowed."""
     assert arch.space == space.name
-    assert space.parse(str(arch)) == space.arch(arch.genes) == arch
+    assert space.parse(str(arch)) == space.make_arch(arch.genes) == arch
     assert str(space.parse(str(arch))) == str(arch)
     assert "\n" not in str(arch)
 
 
 class NoMemory(torch.overrides.TorchFunctionMode):
-    """Inside it, a tensor that is not on the meta device is a failure."""
+    """A context in which a tensor with memory is a failure."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -84,17 +83,18 @@ class NoMemory(torch.overrides.TorchFunctionMode):
 
 
 @contract
-def test_what_is_sampled_is_valid_and_follows_the_generator(name):
+def test_samples_are_valid_and_depend_on_the_generator(name):
     space = small(name)
-    found = samples(space, 20)
-    for arch in found:
+    archs = samples(space, 20)
+    for arch in archs:
         assert_member(space, arch)
-    assert samples(space, 20) == found
-    assert len(set(found)) > 5
+    assert samples(space, 20) == archs
+    assert len(set(archs)) > 5
+    assert space.sample(seed=7) == space.sample(np.random.default_rng(7))
 
 
 @contract
-def test_mutation_changes_and_stays_valid(name):
+def test_mutants_differ_and_are_valid(name):
     space, rng = small(name), np.random.default_rng(1)
     for parent in samples(space, 5):
         line = [parent]
@@ -102,8 +102,7 @@ def test_mutation_changes_and_stays_valid(name):
             line.append(space.mutate(line[-1], rng))
             assert line[-1] != line[-2]
             assert_member(space, line[-1])
-    again = np.random.default_rng(2), np.random.default_rng(2)
-    assert space.mutate(parent, again[0]) == space.mutate(parent, again[1])
+    assert space.mutate(parent, seed=2) == space.mutate(parent, np.random.default_rng(2))
 
 
 @contract
@@ -111,8 +110,8 @@ def test_children_of_two_parents_are_valid(name):
     space, rng = small(name), np.random.default_rng(3)
     first, *others = samples(space, 6)
     for other in others:
-        assert_member(space, space.crossover(first, other, rng))
-    assert space.crossover(first, first, rng) == first
+        assert_member(space, space.cross(first, other, rng))
+    assert space.cross(first, first, rng) == first
 
 
 @contract
@@ -133,13 +132,13 @@ def test_networks_run_forward_and_backward(name, side):
 
 
 @contract
-def test_dextr_and_params_score_it(name):
-    """A network without a path from input to output has no curvature; it says so, and the next one is asked."""
+def test_dextr_and_params_score_a_sample(name):
+    """A network without a path from input to output fails as `disconnected`; then the next sample is scored."""
     space = small(name)
     task = task_of(space)
     for arch in samples(space, 5):
-        judged = {"space": replace(space, usual=task), "input_shape": task.input_shape, "num_classes": CLASSES}
-        dextr, params = untrained.score(arch, ("dextr", "params"), "noise", **judged)
+        options = {"space": space.with_task(task), "input_shape": task.input_shape, "num_classes": CLASSES}
+        dextr, params = untrained.score(arch, ("dextr", "params"), "noise", **options)
         model = space.build(arch, task, device="meta")
         assert params.value == sum(p.numel() for p in model.parameters())
         if dextr.value is not None:
@@ -150,19 +149,22 @@ def test_dextr_and_params_score_it(name):
     pytest.fail("dextr scored none of five")
 
 
-COUNTING = [made(name, options).name for name in SPACES if SPACES[name].counting for options in ({}, OTHERWISE)]
+SPACES_WITH_COUNTS = []
+for _name in SPACES:
+    if SPACES[_name].hooks.counts:
+        SPACES_WITH_COUNTS += [_name, configure(_name, OTHER_OPTIONS).name]
 
 
-@pytest.mark.parametrize("name", dict.fromkeys(COUNTING))
-def test_a_formula_of_sizes_is_exact(name):
-    """Beside what is counted on the network itself, which has no memory; the images are no squares."""
+@pytest.mark.parametrize("name", dict.fromkeys(SPACES_WITH_COUNTS))
+def test_counts_by_formula_are_exact(name):
+    """Compare with the counts of the network on the meta device; the images are not square."""
     space, rng = load_space(name), np.random.default_rng(4)
     for side in SIDES:
         channels, height, width = task_of(space, side).input_shape
         task = Task("noise", (channels + 1, height, 2 * width), CLASSES)
         for arch in (space.sample(rng), space.mutate(space.sample(rng), rng)):
-            shown = Batch(torch.empty(1, *task.input_shape, device="meta"), torch.zeros(1, device="meta").long())
-            probe = Probe(space.build(arch, task, device="meta"), shown)
+            batch = Batch(torch.empty(1, *task.input_shape, device="meta"), torch.zeros(1, device="meta").long())
+            probe = Probe(space.build(arch, task, device="meta"), batch)
             assert space.counts(arch, task) == (probe.params, probe.macs)
 
 
@@ -180,33 +182,33 @@ def test_a_formula_of_sizes_is_exact(name):
         ("zen_resnet(use_se=True)", (3, 64, 64)),
     ],
 )
-def test_a_formula_is_silent_where_a_network_does_not_run(name, shape):
+def test_there_are_no_counts_where_a_network_does_not_run(name, shape):
     space, task = load_space(name), Task("noise", shape, CLASSES)
     arch = samples(space, 1)[0]
     assert space.counts(arch, task) is None
-    shown = Batch(torch.empty(1, *shape, device="meta"), torch.zeros(1, device="meta").long())
+    batch = Batch(torch.empty(1, *shape, device="meta"), torch.zeros(1, device="meta").long())
     with pytest.raises((Unscorable, RuntimeError)):
-        _ = Probe(space.build(arch, task, device="meta"), shown).macs
+        _ = Probe(space.build(arch, task, device="meta"), batch).macs
 
 
 @contract
-def test_a_seed_decides_the_weights(name):
+def test_a_seed_determines_the_weights(name):
     space = small(name)
     arch, task = samples(space, 1)[0], task_of(space)
 
-    def built(seed: int) -> dict[str, Tensor]:
+    def build_weights(seed: int) -> dict[str, Tensor]:
         torch.manual_seed(seed)
         return space.build(arch, task).state_dict()
 
-    first, again, other = built(0), built(0), built(1)
+    first, again, other = build_weights(0), build_weights(0), build_weights(1)
     assert list(first) == list(again)
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
 @contract
-def test_choices_are_listed_without_allocating(name):
-    """Where every tensor with memory is a failure, samples and mutants are still drawn; networks are not built."""
+def test_sampling_and_mutation_allocate_nothing(name):
+    """Sampling and mutation work where every tensor with memory is a failure; building does not."""
     space, rng = small(name), np.random.default_rng(0)
     with NoMemory():
         arch = space.mutate(space.sample(rng), rng)
@@ -218,20 +220,20 @@ def test_choices_are_listed_without_allocating(name):
 def test_a_drawing_renders(name):
     space = small(name)
     for arch in samples(space, 3):
-        root = ElementTree.fromstring(draw(space.draft(arch)))
+        root = ElementTree.fromstring(draw(space.draw(arch)))
         assert root.tag in ("svg", "div") or root.tag.endswith("}svg")
         assert any(text.text for text in root.iter() if text.text)
 
 
 @contract
-def test_it_says_what_it_is(name):
+def test_a_space_has_a_description_and_a_size(name):
     space = small(name)
     assert space.about.endswith(".")
     assert name in ("mynet", "mobilenetv2", "zen_resnet") or (space.size or 0) > 1
 
 
-@pytest.mark.parametrize("name", SHARING)
-def test_a_subnet_is_the_network_with_the_weights_of_the_supernet(name):
+@pytest.mark.parametrize("name", SPACES_WITH_SUPERNET)
+def test_a_subnet_equals_the_built_network_with_the_weights_of_the_supernet(name):
     space = small(name)
     task = task_of(space)
     torch.manual_seed(0)
@@ -245,11 +247,11 @@ def test_a_subnet_is_the_network_with_the_weights_of_the_supernet(name):
         with torch.no_grad():
             for parameter in supernet.parameters():
                 parameter.mul_(1.5)
-        assert not torch.allclose(output(subnet, x), before)  # they are the supernet's own
+        assert not torch.allclose(output(subnet, x), before)  # the weights are shared
         torch.testing.assert_close(output(built, x), before)
 
 
-@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("name", SPACES_WITH_SUPERNET)
 def test_training_a_subnet_trains_the_supernet(name):
     space = small(name)
     task = task_of(space)
@@ -262,5 +264,5 @@ def test_training_a_subnet_trains_the_supernet(name):
     nn.functional.cross_entropy(output(first, x), y).backward()
     optimiser.step()
     for theirs, ours in zip(supernet.subnet(arch).parameters(), first.parameters(), strict=True):
-        if ours.ndim > 1:  # norms of a subnet may have weights of its own
+        if ours.ndim > 1:  # a subnet may have its own norm weights
             torch.testing.assert_close(theirs, ours)

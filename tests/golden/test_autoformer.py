@@ -1,4 +1,4 @@
-"""AutoFormer: the official supernet's slices, AZ-NAS's stand-alone networks, published counts, sharing weights."""
+"""AutoFormer: the official supernet's slices, AZ-NAS's stand-alone networks, published counts, shared weights."""
 
 import random
 from functools import lru_cache
@@ -14,8 +14,8 @@ from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.probe.circle import measure_by_reverse_mode, measure_by_taylor_mode
 from untrained.spaces import Space, load_space
-from untrained.spaces._sketch import Layers
-from untrained.spaces.autoformer import flops
+from untrained.spaces.autoformer.counts import count_flops
+from untrained.spaces.core.diagrams import TransformerLayers
 from untrained.types import Batch, Task
 
 tiny, small, base = (load_space(f"autoformer_{size}") for size in ("tiny", "small", "base"))
@@ -32,7 +32,7 @@ def text(entry: dict[str, Any]) -> str:
 
 
 def space_of(entry: dict[str, Any]) -> Space:
-    """The space of a slice, with the switches its name tells."""
+    """Return the space of a slice, with the options in its name."""
     options: dict[str, Any] = {}
     if entry["supernet"] == "T" and 3.0 in entry["mlp_ratio"]:
         options["ratios"] = MORE
@@ -40,7 +40,7 @@ def space_of(entry: dict[str, Any]) -> Space:
         options["relative_position"] = False
     if "class token head" in entry["name"]:
         options["class_token"] = True
-    return SPACES[entry["supernet"]].configured(**options) if options else SPACES[entry["supernet"]]
+    return SPACES[entry["supernet"]].with_options(**options) if options else SPACES[entry["supernet"]]
 
 
 @lru_cache(maxsize=1)  # the entries are sorted by supernet, and these are large
@@ -53,7 +53,7 @@ def supernet(space: Space) -> Any:
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(18))
-def test_a_slice_of_the_supernet_is_the_official_one(index):
+def test_a_slice_of_the_supernet_equals_the_official_one(index):
     entry = golden()["autoformer"]["archs"][index]
     space = space_of(entry)
     arch = space.parse(text(entry))
@@ -64,7 +64,7 @@ def test_a_slice_of_the_supernet_is_the_official_one(index):
 
 
 @pytest.mark.data
-def test_the_golden_slices_are_all_of_them():
+def test_all_golden_slices_are_tested():
     assert len(golden()["autoformer"]["archs"]) == 18
     assert len(golden()["autoformer_standalone"]["archs"]) == 9
 
@@ -81,20 +81,20 @@ def test_sizes_are_the_official_ones(index):
     probe = Probe(network, Batch(x, torch.zeros(1, device="meta")))
     assert probe.params == entry["params"] == entry["official_get_sampled_params_numel"]
     assert run(network, x)[1] == entry["macs"]
-    assert probe.macs == entry["macs_with_attention"] == flops(space, arch)
-    assert flops(space, arch, variant="published") == entry["official_get_complexity_196"]
+    assert probe.macs == entry["macs_with_attention"] == count_flops(space, arch)
+    assert count_flops(space, arch, variant="published") == entry["official_get_complexity_196"]
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(9))
-def test_a_stand_alone_network_is_that_of_aznas(index):
+def test_a_stand_alone_network_equals_that_of_aznas(index):
     """Its attention scale is (E // heads)^(-1/2); with AutoFormer's own, 1/8, it is what we build by default."""
     entry = golden()["autoformer_standalone"]["archs"][index]
     home = next(space for space in (tiny, small, base) if entry["embed_dim"] in _options(space, "embed"))
-    space = home.configured(ratios=MORE)
+    space = home.with_options(ratios=MORE)
     network = space.build(space.parse(text(entry)))
     check(network, entry | {"fwd": entry["fwd_with_scale_64"]})
-    theirs = space.configured(attention_scale="embed")
+    theirs = space.with_options(attention_scale="embed")
     other = theirs.build(theirs.parse(text(entry)), device="meta").eval()
     other.load_state_dict(network.state_dict(), assign=True)
     other.distances = network.distances
@@ -103,7 +103,7 @@ def test_a_stand_alone_network_is_that_of_aznas(index):
 
 
 def _options(space: Space, name: str) -> tuple[Any, ...]:
-    return next(call.options for call in space.trace(lambda _, options: options[0]) if call.name == name)
+    return next(call.options for call in space.list_decisions(lambda _, options: options[0]) if call.name == name)
 
 
 def test_published_counts():
@@ -112,17 +112,17 @@ def test_published_counts():
     sizes = [sum(p.numel() for p in space.supernet(device="meta").parameters()) for space in (tiny, small, base)]
     assert sizes == [11_669_224, 34_790_440, 80_160_360]
     for options, params in (({}, 5_867_944), ({"relative_position": False}, 5_768_104)):
-        space = tiny.configured(ratios=MORE, **options)
+        space = tiny.with_options(ratios=MORE, **options)
         network = space.build(space.parse(PUBLISHED_T), device="meta")
         assert sum(p.numel() for p in network.parameters()) == params
-    space = tiny.configured(ratios=MORE)
-    assert round(flops(space, space.parse(PUBLISHED_T), variant="published") / 1e9, 2) == 1.34
+    space = tiny.with_options(ratios=MORE)
+    assert round(count_flops(space, space.parse(PUBLISHED_T), variant="published") / 1e9, 2) == 1.34
 
 
 def test_the_parameters_follow_the_published_formula():
     """SPACES.md: 769E + E + 197E + sum [4E + 192hE + 192h + 64hE + E + 2Ef + f + E + 7680] + 2E + 1000E + 1000."""
     for space in (tiny, small, base):
-        shape = space.sketch(arch := space.sample(np.random.default_rng(5)))
+        shape = space.draw(arch := space.sample(np.random.default_rng(5)))
         E, wanted = shape.embed, 769 * shape.embed + shape.embed + 197 * shape.embed
         for h, ratio in zip(shape.heads, shape.ratios, strict=True):
             f = int(E * ratio)
@@ -137,9 +137,11 @@ def test_the_parameters_follow_the_published_formula():
 @pytest.mark.data
 @pytest.mark.parametrize(("family", "seed"), [("T", 784), ("S", 783), ("B", 766)])
 def test_choices_are_made_in_the_official_order(family, seed):
-    """The golden file's random slices come of python's random and the official sampler, four in a row."""
+    """The golden file's random slices come from python's random module and the official sampler, four in a row."""
     rng, space = random.Random(seed), SPACES[family]
-    drawn = [str(tuple(c.value for c in space.trace(lambda _, options: rng.choice(options)))) for _ in range(4)]
+    drawn = [
+        str(tuple(c.value for c in space.list_decisions(lambda _, options: rng.choice(options)))) for _ in range(4)
+    ]
     entries = [e for e in golden()["autoformer"]["archs"] if e["name"].startswith(f"{family} random")]
     assert len(entries) == 3
     for entry in entries:
@@ -151,7 +153,7 @@ def test_sizes_of_the_spaces():
     assert tiny.size == 3 * (4**12 + 4**13 + 4**14)
     assert small.size == 3 * (9**12 + 9**13 + 9**14)
     assert base.size == 3 * (6**14 + 6**15 + 6**16)
-    assert tiny.configured(ratios=MORE).size == 3 * (6**12 + 6**13 + 6**14)
+    assert tiny.with_options(ratios=MORE).size == 3 * (6**12 + 6**13 + 6**14)
 
 
 def test_the_published_tiny_network_is_not_in_its_own_space():
@@ -182,30 +184,30 @@ def test_strings(space):
         (str((12, *[4.0] * 12, *[3] * 12, 200)), "'embed' is 200"),
     ],
 )
-def test_other_strings_are_refused(written, says):
+def test_malformed_strings_are_rejected(written, says):
     with pytest.raises(UsageError, match=says):
         tiny.parse(written)
 
 
-def test_unknown_variants_are_refused():
+def test_unknown_variants_are_rejected():
     arch = tiny.sample(np.random.default_rng(0))
     with pytest.raises(UsageError, match="published"):
-        flops(tiny, arch, variant="publisht")
+        count_flops(tiny, arch, variant="publisht")
     with pytest.raises(UsageError, match="head"):
-        tiny.configured(attention_scale="heat").build(arch, device="meta")
+        tiny.with_options(attention_scale="heat").build(arch, device="meta")
 
 
-def test_the_drawing_is_the_architecture():
+def test_the_diagram_shows_the_architecture():
     arch = tiny.parse(str((12, *[4.0] * 12, *[3] * 12, 216)))
-    assert tiny.sketch(arch) == Layers(216, (3,) * 12, (4.0,) * 12)
+    assert tiny.draw(arch) == TransformerLayers(216, (3,) * 12, (4.0,) * 12)
 
 
-# ------------------------------------------------------------------------------------------------- any task, sharing
+# ------------------------------------------------------------------------------------------- any task, shared weights
 
 
 def test_images_of_any_size():
     """31x32 pixels in patches of 8 are 3 x 4 tokens; seven rows are left over."""
-    space = tiny.configured(patch=8)
+    space = tiny.with_options(patch=8)
     network = space.build(space.sample(np.random.default_rng(0)), Task("noise", (2, 31, 32), 5))
     assert network.pos_embed.shape[1] == 1 + 3 * 4
     assert network(torch.randn(2, 2, 31, 32)).shape == (2, 5)
@@ -215,7 +217,7 @@ def test_images_of_any_size():
 
 def test_relative_positions_of_a_grid_that_is_not_square():
     """Two tokens of a 2 x 3 grid: (0, 0) and (1, 2) are 1 row and 2 columns apart, so 30 (15 + 1) + 15 + 2."""
-    space = tiny.configured(patch=8)
+    space = tiny.with_options(patch=8)
     distances = space.build(space.sample(np.random.default_rng(0)), Task("noise", (3, 16, 24), 5)).distances
     assert distances.shape == (7, 7)
     assert distances[1, 6] == 30 * 16 + 17
@@ -226,7 +228,7 @@ def test_relative_positions_of_a_grid_that_is_not_square():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sub_network_is_the_built_network_with_those_weights(seed):
-    space = tiny.configured(patch=8)
+    space = tiny.with_options(patch=8)
     arch = space.sample(np.random.default_rng(seed))
     torch.manual_seed(seed)
     net = space.supernet(CIFAR)
@@ -240,7 +242,7 @@ def test_a_sub_network_is_the_built_network_with_those_weights(seed):
 
 def test_a_sub_network_trains_the_supernet():
     """Gradients reach the rows that were used, and no others: with 3 heads of 4, the first 576 rows of qkv."""
-    space = tiny.configured(patch=8)
+    space = tiny.with_options(patch=8)
     net = space.supernet(CIFAR)
     arch = space.parse(str((12, *[4.0] * 12, *[3] * 12, 192)))
     net.subnet(arch)(torch.randn(2, *CIFAR.input_shape)).sum().backward()
@@ -252,14 +254,14 @@ def test_a_sub_network_trains_the_supernet():
     assert all(mine is theirs for mine, theirs in zip(net.subnet(arch).parameters(), net.parameters(), strict=True))
 
 
-def test_an_architecture_larger_than_the_supernet_is_refused():
+def test_an_architecture_larger_than_the_supernet_is_rejected():
     arch = small.sample(np.random.default_rng(0))
-    with pytest.raises(UsageError, match="larger than this supernet; ask for that of autoformer_small"):
+    with pytest.raises(UsageError, match="larger than this supernet; use the supernet of autoformer_small"):
         tiny.supernet(device="meta").subnet(arch)
 
 
 def test_drop_path_grows_over_the_depth_of_the_supernet_and_acts_in_training_only():
-    space = tiny.configured(patch=8, drop_path=0.13)
+    space = tiny.with_options(patch=8, drop_path=0.13)
     network = space.build(space.parse(str((12, *[4.0] * 12, *[3] * 12, 192))), CIFAR)
     np.testing.assert_allclose([block.drop_path for block in network.blocks], 0.01 * np.arange(12), atol=1e-12)
     x = torch.randn(64, *CIFAR.input_shape)
@@ -268,9 +270,9 @@ def test_drop_path_grows_over_the_depth_of_the_supernet_and_acts_in_training_onl
         assert torch.equal(network.eval()(x), network(x))
 
 
-def test_the_curve_goes_through_in_taylor_mode():
+def test_taylor_mode_agrees_with_reverse_mode():
     """All functions of the network have Taylor rules, and they agree with reverse mode."""
-    space = tiny.configured(patch=8)
+    space = tiny.with_options(patch=8)
     network = space.build(space.sample(np.random.default_rng(0)), CIFAR).double()
     probe = Probe(network, Batch(torch.randn(1, *CIFAR.input_shape, dtype=torch.float64), torch.zeros(1)))
     u1, u2 = probe.plane(CIFAR.input_shape)

@@ -13,18 +13,18 @@ from torch import Tensor, nn
 from tests.conftest import shared
 from tests.golden.spaces import check, compare, fill, golden, inputs, run
 from untrained.spaces import load_space
-from untrained.spaces._darts_ops import OPERATIONS
+from untrained.spaces.darts.operations import OPERATIONS
 from untrained.types import Task
 
 pytestmark = pytest.mark.data
 darts = load_space("darts")
-CIFAR = darts.configured(channels=36, cells=20)
+CIFAR = darts.with_options(channels=36, cells=20)
 NODES = [2, 3, 4, 5]
-IMAGENET = darts.configured(channels=48, cells=14, stem="imagenet")
+IMAGENET = darts.with_options(channels=48, cells=14, stem="imagenet")
 
 
 def genotype(entry: Any) -> str:
-    """The string of a genotype: that of the golden file, or the published one it names."""
+    """Return the string of a genotype of the golden file, or of a published one by name."""
     cells = golden()["darts"]["genotypes"][entry] if isinstance(entry, str) else entry
     edges = {kind: [tuple(edge) for edge in cells[kind]] for kind in ("normal", "reduce")}
     return (
@@ -48,11 +48,11 @@ def params(model: nn.Module) -> int:
     ("group", "stem", "count"),
     [("cifar_C36_L20", "cifar", 14), ("imagenet_C48_L14", "imagenet", 14), ("hnas_C16_L5", "cifar", 12)],
 )
-def test_the_networks_are_the_official_ones(group: str, stem: str, count: int):
+def test_networks_equal_the_official_ones(group: str, stem: str, count: int):
     entries = [entry for entry in golden()["darts"][group] if not entry["auxiliary"]]
     assert len(entries) == count
     for entry in entries:
-        space = darts.configured(channels=entry["C"], cells=entry["cells"], stem=stem)
+        space = darts.with_options(channels=entry["C"], cells=entry["cells"], stem=stem)
         check(space.build(space.parse(genotype(entry["genotype"])), task_of(entry)), entry)
 
 
@@ -61,7 +61,7 @@ def test_few_cells_many_cells_and_tiny_imagenet():
     assert len(entries) == 6
     for entry in entries:
         stem = "tiny_imagenet" if "TinyImageNet" in entry["name"] else "cifar"
-        space = darts.configured(channels=entry["C"], cells=entry["cells"], stem=stem)
+        space = darts.with_options(channels=entry["C"], cells=entry["cells"], stem=stem)
         model = space.build(space.parse(genotype(entry["genotype"])), task_of(entry))
         kinds = [cell.kind for cell in model.cells]
         if "reduction_at" in entry:
@@ -70,7 +70,7 @@ def test_few_cells_many_cells_and_tiny_imagenet():
 
 
 class Main(nn.Module):
-    """The logits of a network that answers (auxiliary logits, logits)."""
+    """The logits of a network that returns (auxiliary logits, logits)."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -84,11 +84,11 @@ class Main(nn.Module):
 @pytest.mark.parametrize(
     ("group", "stem", "count"), [("cifar_C36_L20_aux", "cifar", 5), ("imagenet_C48_L14", "imagenet", 1)]
 )
-def test_the_auxiliary_tower_is_the_official_one(group: str, stem: str, count: int):
+def test_the_auxiliary_tower_equals_the_official_one(group: str, stem: str, count: int):
     entries = [entry for entry in golden()["darts"][group] if entry["auxiliary"]]
     assert len(entries) == count
     for entry in entries:
-        space = darts.configured(channels=entry["C"], cells=entry["cells"], stem=stem, auxiliary=True)
+        space = darts.with_options(channels=entry["C"], cells=entry["cells"], stem=stem, auxiliary=True)
         model = space.build(space.parse(genotype(entry["genotype"])), task_of(entry))
         assert params(model) == entry["params"]
         assert params(model) - params(model.auxiliary) == entry["params_without_auxiliary"]
@@ -103,7 +103,7 @@ def test_the_auxiliary_tower_is_the_official_one(group: str, stem: str, count: i
 
 
 def with_tower(model: nn.Module) -> None:
-    """Training mode, so that the tower is run, but norms as in evaluation, as the golden values were made."""
+    """Training mode, in which the tower runs, but with norms in evaluation mode, like the golden values."""
     model.train()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -121,7 +121,7 @@ PUBLISHED = {  # comments in a public list of genotypes, cited in SPACES.md sect
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_counts_on_cifar(name: str):
-    """Without the auxiliary tower, which published counts leave out."""
+    """Without the auxiliary tower, which published counts exclude."""
     said, flops = PUBLISHED[name]
     model = CIFAR.build(CIFAR.parse(genotype(name)), device="meta").eval()
     assert params(model) == pytest.approx(said, rel=0.015)
@@ -140,14 +140,14 @@ def test_the_exact_counts_of_spaces_md():
     assert {n: params(CIFAR.build(CIFAR.parse(genotype(n)), device="meta")) for n in exact} == exact
     large, task = {"DARTS_V2": 4718752, "PDARTS": 4944352, "PCDARTS_IN1K": 5342464}, Task("i", (3, 224, 224), 1000)
     assert {n: params(IMAGENET.build(IMAGENET.parse(genotype(n)), task, device="meta")) for n in large} == large
-    tower = CIFAR.configured(auxiliary=True).build(CIFAR.parse(genotype("DARTS_V2")), device="meta").auxiliary
+    tower = CIFAR.with_options(auxiliary=True).build(CIFAR.parse(genotype("DARTS_V2")), device="meta").auxiliary
     assert params(tower) == 476426
 
 
 def test_the_parameters_of_nas_bench_301():
     """1,225 cells scored by NASLib list the parameters of its network: 32 channels, 8 cells, and norms on the edges
-    without affine parameters (2 a channel fewer than ours); read here for every 25th."""
-    space = darts.configured(channels=32, cells=8)
+    without affine parameters (2 per channel fewer than ours); read here for every 25th."""
+    space = darts.with_options(channels=32, cells=8)
     with gzip.open(shared("data", "nasbench301", "nb301_zc12_acc.csv.gz"), "rt") as file:
         rows = list(csv.DictReader(file))[::25]
     assert len(rows) == 49
@@ -162,7 +162,7 @@ def test_the_parameters_of_nas_bench_301():
 
 
 def test_the_trained_genotypes_of_swap_are_parsed():
-    """1,000 random genotypes that were really trained; `none` and equal sources occur, which we never draw."""
+    """1,000 random genotypes that were trained; `none` and equal sources occur, which we never sample."""
     with gzip.open(shared("data", "darts", "darts1000_cifar10.csv.gz"), "rt") as file:
         rows = [row["genotype"] for row in csv.DictReader(file)]
     assert len(rows) == 1000
@@ -182,12 +182,12 @@ def shape_of(name: str) -> dict[str, Any]:
     return {"channels": channels, "cells": cells, "stem": "imagenet_search" if "imagenet" in name else "cifar"}
 
 
-def test_the_supernets_are_the_official_ones():
+def test_supernets_equal_the_official_ones():
     """Zero-Cost-PT's, with uniform weights, and one-hot ones whose other operations must not run (multiply-adds)."""
     entries = golden()["darts_supernet"]["archs"]
     assert len(entries) == 14
     for entry in entries:
-        net = darts.configured(operations=entry["space"], **shape_of(entry["name"])).supernet(task_of(entry))
+        net = darts.with_options(operations=entry["space"], **shape_of(entry["name"])).supernet(task_of(entry))
         hot = re.search(r"one-hot (\w+)", entry["name"])
         if hot:
             net.mixture = {name: torch.tensor([float(op == hot[1]) for op in ops]) for name, ops in net.options.items()}
@@ -199,7 +199,7 @@ def test_the_operations_of_every_edge_are_the_official_ones():
     for entry in golden()["darts_supernet"]["archs"]:
         if "primitives_normal" not in entry:
             continue
-        options = darts.configured(operations=entry["space"]).supernet().options
+        options = darts.with_options(operations=entry["space"]).supernet().options
         for kind, listed in (("normal", entry["primitives_normal"]), ("reduce", entry["primitives_reduct"])):
             each = listed if isinstance(listed[0], list) else [listed] * 14
             assert [list(ops) for name, ops in options.items() if name.startswith(kind)] == each
@@ -208,18 +208,18 @@ def test_the_operations_of_every_edge_are_the_official_ones():
 def test_the_supernets_have_the_known_numbers_of_parameters():
     """SPACES.md, section 4; 1.930618 M is the number that DARTS's own code prints."""
     known = {"darts": 1930618, "darts8": 1930618, "s1": 405146, "s2": 665466, "s3": 665466, "s4": 624506, "s6": 767866}
-    assert {name: params(darts.configured(operations=name).supernet(device="meta")) for name in known} == known
+    assert {name: params(darts.with_options(operations=name).supernet(device="meta")) for name in known} == known
 
 
 # ----------------------------------------------------------------------------------------------------------------- HNAS
 
 
-def test_hnas_never_draws_dil_conv_5x5():
-    """Its sampler gave 48,000 operations without one; all its draws are of our space `darts(operations=hnas)`."""
+def test_hnas_never_samples_dil_conv_5x5():
+    """Its sampler gave 48,000 operations without one; all its samples are in our space `darts(operations=hnas)`."""
     drawn = golden()["darts"]["hnas_sampler_op_counts_3000_draws_seed123"]
     assert sum(drawn.values()) == 3000 * 16
-    hnas = darts.configured(operations="hnas")
-    calls = hnas.trace(lambda _, options: options[0])
+    hnas = darts.with_options(operations="hnas")
+    calls = hnas.list_decisions(lambda _, options: options[0])
     assert {frozenset(call.options) for call in calls if "_op" in call.name} == {frozenset(drawn)}
     draws = [entry["genotype"] for entry in golden()["darts"]["hnas_C16_L5"] if "draw" in entry["name"]]
     assert len(draws) == 6

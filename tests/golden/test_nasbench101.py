@@ -9,10 +9,16 @@ from tests.conftest import shared
 from tests.golden.spaces import check, golden
 from untrained.errors import UsageError
 from untrained.spaces import load_space
-from untrained.spaces._net101 import NASBench101
-from untrained.spaces._spec101 import Spec, canonical, channels, fingerprint, pruned, specs
-from untrained.spaces.nasbench101 import fingerprint as hash_of
-from untrained.spaces.nasbench101 import spec_of, text_of
+from untrained.spaces.nasbench101.graph import (
+    CellSpec,
+    compute_channels,
+    compute_hash,
+    enumerate_specs,
+    find_canonical_form,
+    prune_spec,
+)
+from untrained.spaces.nasbench101.network import NASBench101
+from untrained.spaces.nasbench101.space import format_spec, hash_of, spec_of
 from untrained.types import Task
 
 pytestmark = pytest.mark.data
@@ -23,26 +29,27 @@ def entries() -> list[dict[str, Any]]:
     return golden()["nasbench101"]["archs"]
 
 
-def given(entry: dict[str, Any], prefix: str = "") -> Spec:
-    return Spec(tuple(map(tuple, entry[f"{prefix}matrix"])), tuple(entry[f"{prefix}ops"]))
+def make_spec_of_entry(entry: dict[str, Any], prefix: str = "") -> CellSpec:
+    return CellSpec(tuple(map(tuple, entry[f"{prefix}matrix"])), tuple(entry[f"{prefix}ops"]))
 
 
 def test_pruning_hash_and_channels_are_official():
     valid = [entry for entry in entries() if entry["valid"]]
     assert len(valid) == 17
     for entry in valid:
-        cell = pruned(given(entry))
+        cell = prune_spec(make_spec_of_entry(entry))
         first = entry["vertex_channels_stack1_first_cell"]
-        assert cell == given(entry, "pruned_")
-        assert fingerprint(cell) == fingerprint(canonical(cell)) == entry["hash"]
-        assert list(channels(cell, first[0], first[-1])) == first
+        assert cell == make_spec_of_entry(entry, "pruned_")
+        assert compute_hash(cell) == compute_hash(find_canonical_form(cell)) == entry["hash"]
+        assert list(compute_channels(cell, first[0], first[-1])) == first
 
 
 def test_networks_in_the_given_order_of_vertices_are_official():
     """Also the cell of ten edges, which is outside the space, and the one with a stem of sixteen channels."""
     for entry in (entry for entry in entries() if entry["valid"]):
         task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
-        check(NASBench101(pruned(given(entry)), task, entry["vertex_channels_stack1_first_cell"][0]), entry)
+        channels = entry["vertex_channels_stack1_first_cell"][0]
+        check(NASBench101(prune_spec(make_spec_of_entry(entry)), task, channels), entry)
 
 
 def test_networks_of_the_space_are_official():
@@ -51,22 +58,22 @@ def test_networks_of_the_space_are_official():
     built = 0
     for entry in entries():
         if entry["valid"] and "10 edges" not in entry["name"]:
-            arch = space.parse(text_of(given(entry)))
+            arch = space.parse(format_spec(make_spec_of_entry(entry)))
             assert hash_of(arch) == entry["hash"]
             widths = entry["vertex_channels_stack1_first_cell"]
-            if spec_of(arch) == given(entry, "pruned_") or len(set(widths[1:-1])) <= 1:
+            if spec_of(arch) == make_spec_of_entry(entry, "pruned_") or len(set(widths[1:-1])) <= 1:
                 built += 1
-                small = space.configured(channels=widths[0])
+                small = space.with_options(channels=widths[0])
                 model = small.build(small.parse(str(arch)), Task("cifar10", (3, 32, 32), entry["num_classes"]), "meta")
                 assert sum(p.numel() for p in model.parameters()) == entry["params"]
     assert built == 15
 
 
-def test_an_invalid_cell_is_refused():
+def test_an_invalid_cell_is_rejected():
     refused = {entry["name"]: entry for entry in entries() if not entry["valid"] or "10 edges" in entry["name"]}
     for name, entry in refused.items():
         with pytest.raises(UsageError, match="10 edges" if "10 edges" in name else "no path"):
-            space.parse(text_of(given(entry)))
+            space.parse(format_spec(make_spec_of_entry(entry)))
     assert len(refused) == 2
 
 
@@ -74,7 +81,7 @@ def test_isomorphic_cells_are_equal():
     pairs = golden()["nasbench101"]["isomorphism"]
     assert len(pairs) == 8
     for pair in pairs:
-        a, b = (space.parse(text_of(given(pair[side]))) for side in "ab")
+        a, b = (space.parse(format_spec(make_spec_of_entry(pair[side]))) for side in "ab")
         assert (a == b) == (str(a) == str(b)) == pair["equal"]
         assert [hash_of(a), hash_of(b)] == [pair["a"]["hash"], pair["b"]["hash"]]
 
@@ -83,14 +90,14 @@ def test_the_number_of_cells_up_to_six_vertices():
     """All seven vertices: benchmarks/nasbench101_count.py."""
     seen, labelled = set(), 0
     for count in golden()["nasbench101_counts"]["counts"][:5]:
-        for cell in specs(count["max_vertices"]):
+        for cell in enumerate_specs(count["max_vertices"]):
             labelled += 1
-            seen.add(canonical(cell))
+            seen.add(find_canonical_form(cell))
         assert labelled == count["cumulative_labelled"]
         assert len(seen) == count["cumulative_unique_hashes"]
 
 
-def test_our_order_of_vertices_is_the_benchmark_s():
+def test_our_order_of_vertices_is_that_of_the_benchmark():
     """A public table lists cells as the benchmark's file has them: all are in canonical order already."""
     table = pd.read_csv(shared("data", "nasbench101", "nb101_zen_10250_noacc.csv.gz"), dtype=str).dropna()
     assert len(table) == 8_644

@@ -9,20 +9,20 @@ from tests.conftest import shared
 from tests.golden.spaces import check, golden
 from untrained.errors import UsageError
 from untrained.spaces import load_space
-from untrained.spaces._spec101 import Spec, canonical, fingerprint
-from untrained.spaces.nasbench1shot1 import spec_of
-from untrained.spaces.nasbench101 import text_of
+from untrained.spaces.nasbench1shot1.space import spec_of
+from untrained.spaces.nasbench101.graph import CellSpec, compute_hash, find_canonical_form
+from untrained.spaces.nasbench101.space import format_spec
 from untrained.types import Task
 
 PARTS = ("S1", "S2", "S3")
 
 
 def part(name: str, **options: Any):
-    return load_space(f"nasbench1shot1_{name.lower()}").configured(**options)
+    return load_space(f"nasbench1shot1_{name.lower()}").with_options(**options)
 
 
-def given(entry: dict[str, Any], prefix: str = "") -> Spec:
-    return Spec(tuple(map(tuple, entry[f"{prefix}matrix"])), tuple(entry[f"{prefix}ops"]))
+def make_spec_of_entry(entry: dict[str, Any], prefix: str = "") -> CellSpec:
+    return CellSpec(tuple(map(tuple, entry[f"{prefix}matrix"])), tuple(entry[f"{prefix}ops"]))
 
 
 @pytest.mark.data
@@ -34,7 +34,7 @@ def test_the_listed_cells_are_the_published_ones(name):
     matrices = {str(arch).split("+")[0] for arch in archs}
     assert len(matrices) == info["adj_without_loose_ends_distinct"]
     assert space.size == len(archs) == len(set(archs)) == info["labelled_without_loose_ends"]
-    assert len({canonical(spec_of(arch)) for arch in archs}) == info["hash_unique_without_loose_ends"]
+    assert len({find_canonical_form(spec_of(arch)) for arch in archs}) == info["hash_unique_without_loose_ends"]
 
 
 @pytest.mark.data
@@ -49,20 +49,20 @@ def test_the_number_of_cells_with_loose_ends(name):
 
 @pytest.mark.parametrize(("name", "matrices", "cells"), [("S1", 66, 3_702), ("S2", 190, 12_474)])
 def test_the_number_of_all_cells_without_loose_ends(name, matrices, cells):
-    """Counted by hand in the other direction: from all cells with loose ends, those in which every node that has a
-    reader is reached from the output, with the others' parents and operations forgotten."""
+    """Computed in the other direction: of all cells with loose ends, keep the nodes that are reachable from the
+    output, and count the distinct results."""
     space = part(name, members="tight")
     archs = list(space)
     assert space.size == len(archs) == len(set(archs)) == cells
     assert len({str(arch).split("+")[0] for arch in archs}) == matrices
     if name == "S1":
         loose = part(name, members="loose")
-        used = {_reached(dict(arch.genes)) for arch in loose}
+        used = {_keep_reachable(dict(arch.genes)) for arch in loose}
         assert len(used) == cells
 
 
-def _reached(genes: dict[str, Any]) -> tuple[Any, ...]:
-    """What of the genes can be seen from the output."""
+def _keep_reachable(genes: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the genes of the nodes that are reachable from the output."""
     seen, todo = [], ["parents_out"]
     while todo:
         name = todo.pop()
@@ -74,15 +74,15 @@ def _reached(genes: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.data
 @pytest.mark.parametrize("name", PARTS)
 def test_networks_are_official(name):
-    """Cells drawn by the official sampler, which also draws cells that are not listed."""
+    """Cells of the official sampler, which also samples cells that are not listed."""
     entries = golden()["nasbench1shot1"][name]["archs"]
     assert len(entries) == 11
     for entry in entries:
         space = part(name, members="loose" if "loose_ends=True" in entry["name"] else "tight")
         task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
-        arch = space.parse(text_of(given(entry)))
-        assert spec_of(arch) == given(entry, "pruned_")
-        assert fingerprint(spec_of(arch)) == entry["hash"]
+        arch = space.parse(format_spec(make_spec_of_entry(entry)))
+        assert spec_of(arch) == make_spec_of_entry(entry, "pruned_")
+        assert compute_hash(spec_of(arch)) == entry["hash"]
         check(space.build(arch, task), entry)
 
 
@@ -95,18 +95,18 @@ def test_the_cells_with_known_accuracies_are_members():
         arch = part(f"S{number}").parse(f"{matrix}+{ops}")
         assert str(arch).split("+")[0].replace("/", "") == matrix
         members[number].add(arch)
-        cells.add(canonical(spec_of(arch)))
+        cells.add(find_canonical_form(spec_of(arch)))
     assert [len(found) for found in members.values()] == [2_487, 3_609]
     assert members["1"] == set(part("S1"))
     assert len(cells) == 5_385
 
 
-def test_a_cell_that_is_not_listed_is_refused_with_the_way_to_have_it():
-    """Nodes 1 and 2 both read the input alone and feed the output: no chain."""
+def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
+    """Nodes 1 and 2 both read only the input and feed the output, so there is no chain."""
     text = f"{'0110001/0000001/0000001/' + '0000000/' * 3}0000000+input,{'maxpool3x3,' * 5}output"
     with pytest.raises(UsageError, match=r"do not form a chain.*members=tight"):
         part("S2").parse(text)
-    assert spec_of(part("S2", members="tight").parse(text)).edges == 5
+    assert spec_of(part("S2", members="tight").parse(text)).edge_count == 5
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_cell_that_is_not_listed_is_refused_with_the_way_to_have_it():
         ("0100/0010/0001/0000", "4 vertices in use"),
     ],
 )
-def test_cells_of_other_spaces_are_refused(rows, says):
+def test_cells_of_other_spaces_are_rejected(rows, says):
     """Node 3 of space 3 has one parent, the vertex before the output of space 2 is idle, and its output has three."""
     n = rows.count("/") + 1
     space = part("S3" if "parents3" in says else "S2")
@@ -126,6 +126,6 @@ def test_cells_of_other_spaces_are_refused(rows, says):
         space.parse(f"{rows}+input,{'maxpool3x3,' * (n - 2)}output")
 
 
-def test_unknown_members_are_refused():
+def test_unknown_members_are_rejected():
     with pytest.raises(UsageError, match="one of listed, tight, loose, not 'all'"):
         next(iter(part("S1", members="all")))

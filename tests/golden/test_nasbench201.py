@@ -10,7 +10,7 @@ pytestmark = pytest.mark.data
 space = load_space("nasbench201")
 
 
-def test_the_networks_are_the_official_ones():
+def test_networks_equal_the_official_ones():
     entries = golden()["nats_tss_check"]["archs"]
     assert len(entries) == 4
     for entry in entries:

@@ -72,7 +72,7 @@ def weight(name: str, shape: list[int]) -> Tensor:
 
 
 def named(name: str, config: str) -> str:
-    """What we call a weight of theirs."""
+    """Return our name of a weight of the authors' code."""
     if name.startswith("_embedding."):
         return name.replace("_embedding", "stem.tables")
     if name.startswith("_final."):
@@ -97,8 +97,8 @@ def parsed(entry: dict[str, Any]) -> tuple[Space, Any]:
 
 
 @pytest.mark.parametrize("n", range(6))
-def test_the_network_of_the_authors(n):
-    """Every weight has its place and every place its weight; then logits and loss agree."""
+def test_networks_equal_those_of_the_authors(n):
+    """All weights correspond one to one, and logits and loss agree."""
     entry = golden()[n]
     space, arch = parsed(entry)
     shapes = entry["state_shapes"]
@@ -120,14 +120,14 @@ def test_the_network_of_the_authors(n):
     assert loss.item() == pytest.approx(entry["bce_b64"], abs=1e-6)
 
 
-def test_the_six_hold_every_operator_and_every_meeting_of_the_streams():
+def test_the_six_networks_contain_every_operator_and_connection():
     text = " ".join(str(parsed(entry)[1]) for entry in golden())
     for word in (*OPS["xlarge"], " fm", " interact"):
         assert word in text
 
 
-def test_a_choice_of_the_authors_reads_like_ours_and_says_less():
-    """Left and right are dropped where nothing reads them; a subset has one order."""
+def test_the_json_of_the_authors_is_parsed_without_unused_inputs():
+    """Left and right are dropped where no operator reads them; sets of inputs are sorted."""
     _, arch = parsed(golden()[0])
     assert str(arch).startswith("linear-2d(0)16 linear-3d(0)64 fm interact; dot-product(0+1)16 linear-3d(0+1)48; ")
     assert str(arch).count(";") == 6

@@ -11,7 +11,7 @@ from tests.golden.spaces import check, golden
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
-from untrained.spaces._sketch import Stage
+from untrained.spaces.core.diagrams import Stage
 from untrained.types import Batch, Task
 
 space = load_space("nats_size")
@@ -33,7 +33,9 @@ def test_every_golden_network_is_rebuilt_and_the_random_ones_are_drawn_in_our_or
     names = [entry["name"] for entry in golden()["nats_sss"]["archs"]]
     assert len(names) == 15
     rng = random.Random(301)
-    drawn = [":".join(str(c.value) for c in space.trace(lambda _, widths: rng.choice(widths))) for _ in range(6)]
+    drawn = [
+        ":".join(str(c.value) for c in space.list_decisions(lambda _, widths: rng.choice(widths))) for _ in range(6)
+    ]
     assert len(set(drawn) & set(names)) == 4
 
 
@@ -83,7 +85,7 @@ def test_a_width_is_that_of_a_layers_output():
 
 
 def test_the_drawing_lists_the_stages():
-    stages = space.sketch(space.parse("8:16:24:32:40")).stages
+    stages = space.draw(space.parse("8:16:24:32:40")).stages
     assert [stage.channels for stage in stages] == [8, 8, 16, 24, 32, 40]
     assert stages[2] == Stage("residual", 16, stride=2)
 

@@ -10,7 +10,7 @@ import untrained
 from tests.golden.spaces import check, golden
 from untrained.errors import UsageError
 from untrained.spaces import Space, load_space
-from untrained.spaces._sketch import Cell, Stage
+from untrained.spaces.core.diagrams import CellGraph, Stage
 from untrained.types import Task
 
 micro, macro = load_space("transnas_micro"), load_space("transnas_macro")
@@ -18,7 +18,7 @@ HEADS = {"class_scene": "scene", "class_object": "object", "segmentsemantic": "s
 
 
 def home(text: str, head: str) -> Space:
-    return (macro if text.endswith("basic") else micro).configured(head=head)
+    return (macro if text.endswith("basic") else micro).with_options(head=head)
 
 
 def assert_rebuilt(entry: dict[str, Any], text: str, task: str) -> None:
@@ -37,27 +37,27 @@ def assert_rebuilt(entry: dict[str, Any], text: str, task: str) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(21))
-def test_a_micro_network_is_the_official_one(index):
+def test_a_micro_network_equals_the_official_one(index):
     entry = golden()["transnas"]["micro"][index]
     assert_rebuilt(entry, entry["string"], entry["task"])
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(12))
-def test_a_macro_network_is_the_official_one(index):
+def test_a_macro_network_equals_the_official_one(index):
     entry = golden()["transnas"]["macro"][index]
     assert_rebuilt(entry, entry["string"], entry["task"])
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("index", range(9))
-def test_a_network_at_224_pixels_is_the_official_one(index):
+def test_a_network_at_224_pixels_equals_the_official_one(index):
     entry = golden()["transnas"]["full"][index]  # the last has defaults of its own: 75 classes
     assert_rebuilt(entry, entry.get("string", entry["name"].split(" ")[0]), entry.get("task", "class_object"))
 
 
 @pytest.mark.data
-def test_the_golden_networks_are_all_of_them():
+def test_all_golden_networks_are_tested():
     found = golden()["transnas"]
     assert [len(found[kind]) for kind in ("micro", "macro", "full")] == [21, 12, 9]
 
@@ -71,7 +71,7 @@ def test_published_counts(text, params):
     assert sum(p.numel() for p in micro.build(micro.parse(text), device="meta").parameters()) == params
 
 
-def test_the_shortcuts_of_the_benchmark_have_their_accident():
+def test_the_norms_of_shortcuts_have_the_unusual_eps_of_the_benchmark():
     """eps = 1 on a batch of variance v leaves v / (v + 1) of it; the other norms have torch's own."""
     network = macro.build(macro.parse("64-41414-basic"))
     norms = [(name, m) for name, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm2d)]
@@ -81,7 +81,7 @@ def test_the_shortcuts_of_the_benchmark_have_their_accident():
     assert {(norm.eps, norm.momentum) for name, norm in norms if name not in odd} == {(1e-5, 0.1)}
 
 
-def test_the_encoder_is_initialised_by_fan_out_and_the_head_as_torch_does():
+def test_the_encoder_has_he_initialisation_and_the_head_that_of_torch():
     """He normal, fan out: variance 2 / (k^2 cout). A linear layer of torch is uniform within 1 / sqrt(cin)."""
     torch.manual_seed(0)
     network = micro.build(micro.parse("64-41414-3_30_303"))
@@ -139,7 +139,7 @@ def test_the_digits_of_a_cell():
         ("64-41414-basic", 9),
     ],
 )
-def test_malformed_cells_are_marked(text, column):
+def test_an_error_marks_the_position_in_malformed_cells(text, column):
     with pytest.raises(UsageError) as caught:
         micro.parse(text)
     assert str(caught.value).endswith(f"\n  {text}\n  {' ' * column}^")
@@ -160,16 +160,16 @@ def test_malformed_cells_are_marked(text, column):
         ("64-334431-basic", "5 modules halve the resolution"),
     ],
 )
-def test_other_codes_are_refused(text, says):
+def test_other_codes_are_rejected(text, says):
     with pytest.raises(UsageError, match=says):
         macro.parse(text)
 
 
-def test_drawings():
-    cell = micro.sketch(micro.parse("64-41414-1_23_032"))
-    assert isinstance(cell, Cell)
+def test_diagrams_show_cells_and_stages():
+    cell = micro.draw(micro.parse("64-41414-1_23_032"))
+    assert isinstance(cell, CellGraph)
     assert cell.edges[2] == (1, 2, "nor_conv_3x3")
-    stages = macro.sketch(macro.parse("64-13242-basic")).stages
+    stages = macro.draw(macro.parse("64-13242-basic")).stages
     assert [stage.channels for stage in stages] == [32, 64, 64, 64, 128, 256, 512]
     assert stages[5] == Stage("residual", 256, stride=2, repeats=2)
 
@@ -177,19 +177,19 @@ def test_drawings():
 # ---------------------------------------------------------------------------------------------------------- tasks
 
 
-def test_a_head_brings_its_task():
+def test_a_head_determines_the_default_task():
     assert (micro.task.input_shape, micro.task.num_classes) == ((3, 256, 256), 47)
-    assert micro.configured(head="object").task.num_classes == 75
+    assert micro.with_options(head="object").task.num_classes == 75
     assert load_space("transnas_macro(head=jigsaw)").task.input_shape == (9, 3, 64, 64)
-    assert micro.configured(head="room_layout").task.loss == "mse"
+    assert micro.with_options(head="room_layout").task.loss == "mse"
 
 
-def test_an_unknown_head_is_refused():
+def test_an_unknown_head_is_rejected():
     with pytest.raises(UsageError, match="no head of TransNAS-Bench-101 is called 'jigsaws'; did you mean jigsaw"):
-        micro.configured(head="jigsaws").task  # noqa: B018 - asking for it raises
+        micro.with_options(head="jigsaws").task  # noqa: B018 - asking for it raises
     with pytest.raises(UsageError, match="jigsaw"):
-        micro.configured(head="jigsaws").build(micro.parse("64-41414-1_11_111"), Task("noise", (3, 64, 64), 3))
-    with pytest.raises(UsageError, match="cannot look at 9x3x64x64"):
+        micro.with_options(head="jigsaws").build(micro.parse("64-41414-1_11_111"), Task("noise", (3, 64, 64), 3))
+    with pytest.raises(UsageError, match="does not accept the shape 9x3x64x64"):
         micro.build(micro.parse("64-41414-1_11_111"), Task("noise", (9, 3, 64, 64), 3))
 
 
@@ -204,8 +204,8 @@ def test_images_of_any_size_and_any_classes(text, head):
 
 
 def test_a_jigsaw_cuts_an_image_row_by_row():
-    """Tiles of a whole image and the same tiles given one by one are the same question."""
-    space = micro.configured(head="jigsaw")
+    """An image and its nine tiles give the same logits."""
+    space = micro.with_options(head="jigsaw")
     network = space.build(space.parse("64-41414-1_10_001"), Task("noise", (3, 96, 99), 5)).eval()
     image = torch.randn(2, 3, 96, 99)
     tiles = torch.stack(
@@ -216,8 +216,8 @@ def test_a_jigsaw_cuts_an_image_row_by_row():
 
 @pytest.mark.parametrize(("text", "halvings"), [("64-41414-basic", 5), ("64-1242-basic", 3), ("64-3443-basic", 6)])
 def test_a_segmentation_has_the_size_of_its_image(text, halvings):
-    """As many layers double the resolution as the encoder has halved it; eight layers in all, and the classes."""
-    space = macro.configured(head="segmentation")
+    """The decoder doubles the resolution as often as the encoder halves it, with eight layers and the classifier."""
+    space = macro.with_options(head="segmentation")
     encoder, decoder = space.build(space.parse(text), Task("noise", (3, 64, 128), 17))
     assert sum(isinstance(m, torch.nn.ConvTranspose2d) for m in decoder.modules()) == halvings
     assert len(decoder) == 8
@@ -231,7 +231,7 @@ def test_a_cell_without_a_path_is_disconnected(text):
 
 
 def test_no_gradient_flows_through_none_between_unequal_shapes():
-    """Nothing but the head is part of the loss: elsewhere the gradient is not zero but absent."""
+    """Only the head contributes to the loss: elsewhere the gradient is None, not zero."""
     network = micro.build(micro.parse("64-41414-0_00_000"), Task("noise", (3, 64, 64), 5))
     network(torch.randn(2, 3, 64, 64)).sum().backward()
     reached = {name for name, p in network.named_parameters() if p.grad is not None}

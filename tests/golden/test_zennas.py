@@ -11,21 +11,21 @@ import pytest
 from tests.golden.spaces import check, golden
 from untrained.errors import UsageError
 from untrained.spaces import Space, load_space, mobilenetv2, zen_resnet
-from untrained.spaces._plainnet import Block
-from untrained.spaces._plainnet_size import flops, model_size, num_layers
-from untrained.spaces._structure import Structures, genes_of
-from untrained.spaces._walk import relinked, split
+from untrained.spaces.zennas.counts import count_arch_layers, count_flops, count_params
+from untrained.spaces.zennas.mutations import link_widths, split_block
+from untrained.spaces.zennas.network import ZenBlock
+from untrained.spaces.zennas.structure import StructureNotation, list_genes
 from untrained.types import Task
 
 mobile, resnet = load_space("mobilenetv2"), load_space("zen_resnet")
-WALKS = {"mobilenetv2": mobilenetv2.WALK, "zen_resnet": zen_resnet.WALK}
+MUTATIONS = {"mobilenetv2": mobilenetv2.MUTATION, "zen_resnet": zen_resnet.MUTATION}
 KEYS = {"mobilenetv2": "zen_mobilenetv2", "zen_resnet": "zen_resnet"}  # of the golden file
 HEAVY = 4e9  # multiply-adds
 both = pytest.mark.parametrize("name", ["mobilenetv2", "zen_resnet"])
 
 
 def official(name: str) -> dict[str, Any]:
-    """What the golden file holds of a space."""
+    """Return the part of the golden file about a space."""
     return golden()[KEYS[name]]
 
 
@@ -37,19 +37,19 @@ def task_of(entry: dict[str, Any]) -> Task:
     return Task("golden", tuple(entry["input_shape"][1:]), entry["num_classes"])
 
 
-def block(kind: str, *numbers: int) -> Block:
+def block(kind: str, *numbers: int) -> ZenBlock:
     """A block of the golden file; convolutions have no bottleneck."""
     cin, cout, stride, *rest = numbers
-    return Block(kind, cin, cout, stride, *(rest if len(rest) == 2 else (0, *rest)))
+    return ZenBlock(kind, cin, cout, stride, *(rest if len(rest) == 2 else (0, *rest)))
 
 
-def relinked_like(blocks: list[Block], like: list[Block]) -> list[Block]:
-    """`blocks` with the channels that come in of `like`."""
-    return [Block(b.kind, w.cin, b.cout, b.stride, b.inner, b.layers) for b, w in zip(blocks, like, strict=True)]
+def copy_input_channels(blocks: list[ZenBlock], like: list[ZenBlock]) -> list[ZenBlock]:
+    """Return `blocks` with the input channels of `like`."""
+    return [ZenBlock(b.kind, w.cin, b.cout, b.stride, b.inner, b.layers) for b, w in zip(blocks, like, strict=True)]
 
 
 def params_on_meta(space: Space, structure: str, classes: int) -> int:
-    """torch's own count of a network's parameters."""
+    """Return the number of parameters that torch counts."""
     task = Task("count", (3, 224, 224), classes)
     return sum(p.numel() for p in space.build(space.parse(structure), task, device="meta").parameters())
 
@@ -66,15 +66,15 @@ def params_on_meta(space: Space, structure: str, classes: int) -> int:
         pytest.param("zen_resnet", HEAVY, inf, 3, id="zen_resnet, heavy", marks=pytest.mark.slow),
     ],
 )
-def test_the_networks_are_the_official_ones(name, least, below, count):
-    """The string means what the official code makes of it, reads back, and the network is the official one."""
+def test_networks_equal_the_official_ones(name, least, below, count):
+    """The string has the same blocks as in the official code, survives parsing, and the network is the official one."""
     chosen = [entry for entry in entries(name) if least <= entry["macs"] < below]
     assert len(chosen) == count
     for entry in chosen:
-        space = load_space(name).configured(**entry["kw"])
+        space = load_space(name).with_options(**entry["kw"])
         arch = space.parse(entry["structure"])
         assert str(arch) == entry["structure"]
-        assert arch.genes == genes_of([block(*choices) for choices in entry["choices"]])
+        assert arch.genes == list_genes([block(*choices) for choices in entry["choices"]])
         check(space.build(arch, task_of(entry)), entry)
 
 
@@ -83,25 +83,25 @@ def test_the_networks_are_the_official_ones(name, least, below, count):
 def test_true_and_official_counts(name):
     """Our counts equal the true ones, and the published variant the official functions'."""
     for entry in entries(name):
-        space, task = load_space(name).configured(**entry["kw"]), task_of(entry)
+        space, task = load_space(name).with_options(**entry["kw"]), task_of(entry)
         arch = space.parse(entry["structure"])
-        assert model_size(space, arch, task) == entry["params"]
-        assert flops(space, arch, task) == entry["macs"]
-        assert model_size(space, arch, task, variant="published") == entry["official_get_model_size"]
-        assert flops(space, arch, task, variant="published") == entry["official_get_FLOPs"]
-        assert num_layers(arch) == entry["official_get_num_layers"]
+        assert count_params(space, arch, task) == entry["params"]
+        assert count_flops(space, arch, task) == entry["macs"]
+        assert count_params(space, arch, task, variant="published") == entry["official_get_model_size"]
+        assert count_flops(space, arch, task, variant="published") == entry["official_get_FLOPs"]
+        assert count_arch_layers(arch) == entry["official_get_num_layers"]
 
 
 @pytest.mark.data
 @both
 def test_candidates_are_the_official_ones_and_so_is_their_bias(name):
-    """The candidates of a block, and how often the official list holds each type."""
+    """The candidates of a block, and how often the official list contains each type."""
     lists = official(name)["candidate_lists"]
     assert len(lists) == 6
     for listed in lists:
         kind, _, numbers = listed["block"].rstrip(")").partition("(")
         old = block(kind, *map(int, numbers.split(",")))
-        fair, published = WALKS[name].candidates(old), WALKS[name].candidates(old, "published")
+        fair, published = MUTATIONS[name].list_candidates(old), MUTATIONS[name].list_candidates(old, "published")
         names = sorted(map(str, fair))
         assert len(set(names)) == len(names) == listed["n_distinct"]
         written = json.dumps(names, separators=(",", ":"))
@@ -113,25 +113,27 @@ def test_candidates_are_the_official_ones_and_so_is_their_bias(name):
 
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "count"), [("mobilenetv2", 6), ("zen_resnet", 5)])
-def test_official_steps_are_ours(name, count):
-    """The official step from parent to child: one or two blocks became a candidate, widths follow."""
+def test_official_mutations_are_possible_here(name, count):
+    """In an official step from parent to child one or two blocks become a candidate, and widths are linked."""
     chain = [entry for entry in entries(name) if "parent" in entry]
     assert len(chain) == count
     for entry in chain:
-        old, new = (Structures(WALKS[name].kinds).blocks(entry[which]) for which in ("parent", "structure"))
+        old, new = (
+            StructureNotation(MUTATIONS[name].kinds).parse_blocks(entry[which]) for which in ("parent", "structure")
+        )
         assert len(old) == len(new)  # no golden step splits a block
-        changed = [n for n, (a, b) in enumerate(zip(relinked_like(old, new), new, strict=True)) if a != b]
+        changed = [n for n, (a, b) in enumerate(zip(copy_input_channels(old, new), new, strict=True)) if a != b]
         assert 1 <= len(changed) <= 2
         for n in changed:
-            assert new[n] in [relinked_like([c], [new[n]])[0] for c in WALKS[name].candidates(old[n])]
+            assert new[n] in [copy_input_channels([c], [new[n]])[0] for c in MUTATIONS[name].list_candidates(old[n])]
 
 
 @pytest.mark.data
 @both
 def test_long_blocks_are_split_as_officially(name):
     for entry in entries(name):
-        blocks = Structures(WALKS[name].kinds).blocks(entry["structure"])
-        parts = [part for whole in relinked(blocks) for part in split(whole)]
+        blocks = StructureNotation(MUTATIONS[name].kinds).parse_blocks(entry["structure"])
+        parts = [part for whole in link_widths(blocks) for part in split_block(whole)]
         assert "".join(map(str, parts)) == entry["official_split6"]
 
 
@@ -165,14 +167,14 @@ ZENNET = {  # published structures, by their multiply-adds
 def test_published_mobile_networks(name, without, with_se):
     """SPACES.md: ZenNAS' README says 5.7 M, 7.1 M (both without squeeze-and-excitation) and 19.4 M (with it)."""
     assert params_on_meta(mobile, ZENNET[name], 1000) == without
-    assert params_on_meta(mobile.configured(use_se=True), ZENNET[name], 1000) == with_se
+    assert params_on_meta(mobile.with_options(use_se=True), ZENNET[name], 1000) == with_se
 
 
 # --------------------------------------------------------------------------------------------------------------- ResNet
 
 
 @pytest.mark.data
-def test_initial_structures_are_the_published_ones_but_for_the_repair():
+def test_initial_structures_are_the_published_ones_except_for_the_correction():
     imagenet, cifar = entries("zen_resnet")[:2]
     assert zen_resnet.INITIAL["imagenet"] == imagenet["structure"]
     assert zen_resnet.INITIAL["cifar"] == cifar["structure"]

@@ -60,7 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     known = _sample.known
 
     def shrunk(name: str) -> Space:
-        return load_space(name).configured(**SMALL.get(name.partition("(")[0], {}))
+        return load_space(name).with_options(**SMALL.get(name.partition("(")[0], {}))
 
     def in_miniature(*asked: object) -> Truth:
         truth = known(*asked)
@@ -69,7 +69,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(_sample, "load_space", cache(shrunk))
     monkeypatch.setattr(_sample, "known", in_miniature)
-    monkeypatch.setattr(sys.modules["untrained.spaces.transnas"], "MICRO_CODE", (4,))  # of five modules
+    monkeypatch.setattr(sys.modules["untrained.spaces.transnas.space"], "MICRO_CODE", (4,))  # of five modules
     monkeypatch.setattr(sigeo_ctr, "SPACES", ("nasrec_small(blocks=1)", "nasrec_full(blocks=1)"))
     monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")
     for name, value in NASI.items():

@@ -31,7 +31,7 @@ def mnist(tmp_path):
 
 def by_hand(arrays, width, setting, seed=0):
     """What the paper describes, in a plain loop: (statistics before the first batch, final losses)."""
-    space = load_space("mlp").configured(**SIGEO, relu_logits=setting.relu_logits)
+    space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
     arch = space.parse(f"depth=1,width1={width},activation=relu")
     with random_state(seed_for("weights", arch.space, arch, seed)):
         W, b, V, c = (p.detach().requires_grad_() for p in space.build(arch).parameters())

@@ -67,7 +67,7 @@ class Transformer(nn.Module):
 
 
 def nasbench201(cells: int = 1) -> nn.Module:
-    space = load_space("nasbench201").configured(channels=4, cells=cells)
+    space = load_space("nasbench201").with_options(channels=4, cells=cells)
     return space.build(space.parse(CELL))
 
 

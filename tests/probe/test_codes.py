@@ -131,7 +131,7 @@ def test_modules_named_after_a_relu_that_take_the_same_input_are_counted(model, 
 
 def test_in_nasbench201_the_relu_of_an_edge_is_counted_twice_and_the_last_once():
     """ReLUConvBN and its ReLU; the last activation stands alone in its Sequential."""
-    space = load_space("nasbench201").configured(channels=4, cells=1)
+    space = load_space("nasbench201").with_options(channels=4, cells=1)
     conv = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|none~1|none~2|"
     found = codes(space.build(space.parse(conv)), batch_32())
     edges, blocks = 3 * 2, 2 * 2

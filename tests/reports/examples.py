@@ -13,7 +13,7 @@ from untrained.reports import trust_page
 from untrained.reports.drawing import draw
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Ranked, Summary
-from untrained.spaces._sketch import Cell, Sketch
+from untrained.spaces.core.diagrams import CellGraph, Diagram
 from untrained.studies.trust import Estimate, Judged, Trust
 
 CONV3, CONV1, SKIP, NONE, POOL = "nor_conv_3x3", "nor_conv_1x1", "skip_connect", "none", "avg_pool_3x3"
@@ -21,14 +21,14 @@ PAIRS = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 rooms = pytest.mark.parametrize("room", [880, 350])
 
 
-def nb201(*ops: str) -> Cell:
-    return Cell(("in", "1", "2", "out"), tuple((a, b, op) for (a, b), op in zip(PAIRS, ops, strict=True)))
+def nb201(*ops: str) -> CellGraph:
+    return CellGraph(("in", "1", "2", "out"), tuple((a, b, op) for (a, b), op in zip(PAIRS, ops, strict=True)))
 
 
-def nb101(ops: str, wires: str) -> Cell:
+def nb101(ops: str, wires: str) -> CellGraph:
     names = {"i": "input", "o": "output", "3": "conv3x3-bn-relu", "1": "conv1x1-bn-relu", "m": "maxpool3x3"}
     edges = tuple((int(wire[0]), int(wire[1]), "") for wire in wires.split())
-    return Cell(tuple(names[op] for op in ops), edges)
+    return CellGraph(tuple(names[op] for op in ops), edges)
 
 
 CELLS = {
@@ -147,7 +147,7 @@ def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> Trust:
     return Trust(**(fields | changes))
 
 
-def drawn(sketch: Sketch, room: float = 880) -> ElementTree.Element:
+def drawn(sketch: Diagram, room: float = 880) -> ElementTree.Element:
     return ElementTree.fromstring(draw(sketch, room=room))
 
 

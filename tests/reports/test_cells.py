@@ -10,7 +10,7 @@ from tests.reports.examples import CELLS, CONV1, CONV3, NONE, POOL, SKIP, boxes,
 from untrained.reports._layout import separate
 from untrained.reports.drawing import draw, family
 from untrained.reports.page import render
-from untrained.spaces._sketch import Cell
+from untrained.spaces.core.diagrams import CellGraph
 
 
 def on_path(path: str) -> list[tuple[float, float]]:
@@ -63,7 +63,7 @@ def test_boxes_of_any_graph_keep_apart(seed: int) -> None:
     count = random.randint(1, 7)
     labels = ["", CONV3, SKIP, "a_rather_long_operation"] if seed % 2 else [""]
     pairs = [pair for pair in combinations(range(count), 2) if random.random() < 0.5]
-    cell = Cell(tuple(str(n) * n for n in range(count)), tuple((a, b, random.choice(labels)) for a, b in pairs))
+    cell = CellGraph(tuple(str(n) * n for n in range(count)), tuple((a, b, random.choice(labels)) for a, b in pairs))
     svg = drawn(cell, random.choice((350, 880)))
     everything = boxes(svg, "node") + boxes(svg, "tag")
     assert len(everything) == count + sum(bool(label) for *_, label in cell.edges)
@@ -92,7 +92,7 @@ def test_none_is_faint_and_colours_follow_operations() -> None:
 def test_drawings_are_deterministic_and_refuse_cycles() -> None:
     assert draw(CELLS["101 branches"]) == draw(CELLS["101 branches"])
     with pytest.raises(ValueError, match="acyclic"):
-        draw(Cell(("a", "b"), ((0, 1, ""), (1, 0, ""))))
+        draw(CellGraph(("a", "b"), ((0, 1, ""), (1, 0, ""))))
 
 
 def test_separate_moves_no_more_than_needed() -> None:

@@ -11,9 +11,9 @@ import pytest
 from tests.reports.examples import CELLS, boxes, drawn, opened, overlap, rooms, summary
 from untrained.reports.drawing import family
 from untrained.reports.page import render
-from untrained.spaces._sketch import Cells, Layers, Sketch, Stage, Stages
+from untrained.spaces.core.diagrams import CellGraphs, Diagram, Stage, StageList, TransformerLayers
 
-MOBILE = Stages(
+MOBILE = StageList(
     (
         Stage("conv 3x3", 16, stride=2),
         Stage("E1 K7", 40, stride=2, inner=72),
@@ -22,10 +22,10 @@ MOBILE = Stages(
         Stage("conv 1x1", 2048),
     )
 )
-MLP = Stages((Stage("linear", 128), Stage("linear", 512)))
-TINY = Layers(192, (3, 4, 3), (3.5, 4.0, 3.5))
-BASE = Layers(624, (9, 10) * 8, (3.0, 3.5, 4.0, 3.0) * 4)
-LISTS: dict[str, Sketch] = {"mobile": MOBILE, "mlp": MLP, "tiny": TINY, "base": BASE}
+MLP = StageList((Stage("linear", 128), Stage("linear", 512)))
+TINY = TransformerLayers(192, (3, 4, 3), (3.5, 4.0, 3.5))
+BASE = TransformerLayers(624, (9, 10) * 8, (3.0, 3.5, 4.0, 3.0) * 4)
+LISTS: dict[str, Diagram] = {"mobile": MOBILE, "mlp": MLP, "tiny": TINY, "base": BASE}
 
 
 def texts(root: ElementTree.Element) -> list[str]:
@@ -41,7 +41,7 @@ def rows(root: ElementTree.Element) -> list[ElementTree.Element]:
     return [group for group in root.iter("g") if group.attrib["class"].split()[0] == "row"]
 
 
-# Stages
+# stages
 
 
 @rooms
@@ -90,7 +90,9 @@ def test_rules_stand_where_the_map_gets_smaller() -> None:
 def test_without_strides_and_bottlenecks_nothing_is_said_of_them() -> None:
     root = drawn(MLP)
     assert texts(root) == ["block", "channels", "linear", "128", "linear", "512"]
-    assert drawn(Stages((Stage("conv 3x3", 8), Stage("conv 3x3", 8, stride=2))), 350).find(".//text[.='1']") is not None
+    assert (
+        drawn(StageList((Stage("conv 3x3", 8), Stage("conv 3x3", 8, stride=2))), 350).find(".//text[.='1']") is not None
+    )
 
 
 def test_blocks_are_coloured_by_what_they_are_made_of() -> None:
@@ -100,7 +102,7 @@ def test_blocks_are_coloured_by_what_they_are_made_of() -> None:
     assert [row.attrib["class"] for row in rows(drawn(MOBILE))][:2] == ["row op-conv3", "row op-sep"]
 
 
-# Layers
+# layers
 
 
 @rooms
@@ -137,20 +139,22 @@ def test_boxes_keep_apart_and_inside(name: str, room: float) -> None:
 
 
 def test_named_cells_stand_one_below_the_other() -> None:
-    root = drawn(Cells((("normal", CELLS["mixed"]), ("<reduce>", CELLS["101 chain"]))))
+    root = drawn(CellGraphs((("normal", CELLS["mixed"]), ("<reduce>", CELLS["101 chain"]))))
     assert [child.tag for child in root] == ["h3", "svg", "h3", "svg"]
     assert [heading.text for heading in root.iter("h3")] == ["normal", "<reduce>"]
     assert ElementTree.tostring(root[1]) == ElementTree.tostring(drawn(CELLS["mixed"]))
 
 
-@pytest.mark.parametrize("sketch", [Stages(()), Layers(8, (), ()), Cells(())], ids=lambda sketch: type(sketch).__name__)
-def test_nothing_is_drawn_of_nothing(sketch: Sketch) -> None:
+@pytest.mark.parametrize(
+    "sketch", [StageList(()), TransformerLayers(8, (), ()), CellGraphs(())], ids=lambda sketch: type(sketch).__name__
+)
+def test_nothing_is_drawn_of_nothing(sketch: Diagram) -> None:
     assert not rows(drawn(sketch))
 
 
 def test_labels_are_escaped() -> None:
     evil = '<img src="x">&'
-    root = drawn(Stages((Stage(evil, 8),)))
+    root = drawn(StageList((Stage(evil, 8),)))
     assert evil in texts(root)
     assert evil in root.attrib["aria-label"]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.reports.examples import summary
 from untrained.reports.page import headline, render
 from untrained.reports.summary import Failed, Ranked, Worker
-from untrained.spaces._sketch import Cell
+from untrained.spaces.core.diagrams import CellGraph
 from untrained.studies.confirm import Confirmation, Group
 
 
@@ -55,7 +55,8 @@ def test_every_string_is_escaped() -> None:
         summary(
             title=evil, command=evil, space=evil, proxy=evil, proxy_about=evil, made_on=evil,
             ranking=(row, replace(row, rank=2, score=0.5)), failed=(Failed(evil, evil, evil),),
-            drawing=Cell((evil, evil), ((0, 1, evil),)), settings={evil: evil}, versions={evil: evil}, cost={evil: 1.0},
+            drawing=CellGraph((evil, evil), ((0, 1, evil),)),
+            settings={evil: evil}, versions={evil: evil}, cost={evil: 1.0},
         )
     )  # fmt: skip
     assert "<img" not in page

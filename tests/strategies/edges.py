@@ -12,7 +12,14 @@ from torch import Tensor, nn
 
 import untrained
 from untrained.data import Source
-from untrained.spaces._supernet import Forms, Scores, descending, mixed, plain, uniform
+from untrained.spaces.core.supernet import (
+    GeneSpellings,
+    OptionScores,
+    make_uniform_mixture,
+    mix_branches,
+    rank_combinations,
+    score_single_choices,
+)
 from untrained.types import Arch, Batch, Task
 
 TASK = Task("ones", (1,), 1, "mse")
@@ -23,19 +30,19 @@ class TwoEdges(nn.Module):
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.options = {name: tuple(factors) for name, factors in FACTORS.items()}
-        self.mixture = uniform({name: len(some) for name, some in self.options.items()})
+        self.mixture = make_uniform_mixture({name: len(some) for name, some in self.options.items()})
         self.theta = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, x: Tensor) -> Tensor:
         for name, factors in FACTORS.items():
-            x = mixed(self.mixture[name], [lambda x, k=k: k * x for k in factors.values()], x)
+            x = mix_branches(self.mixture[name], [lambda x, k=k: k * x for k in factors.values()], x)
         return self.theta * x
 
     def subnet(self, arch: Arch) -> nn.Module:
         raise NotImplementedError
 
-    def decoded(self, scores: Scores) -> Iterator[Forms]:
-        return ((genes,) for genes in descending(plain(self.options, scores)))
+    def decode_scores(self, scores: OptionScores) -> Iterator[GeneSpellings]:
+        return ((genes,) for genes in rank_combinations(score_single_choices(self.options, scores)))
 
 
 @untrained.space(task=TASK, size=4, supernet=TwoEdges)

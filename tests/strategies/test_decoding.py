@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from untrained.spaces import load_space
-from untrained.spaces._supernet import descending, plain
+from untrained.spaces.core.supernet import rank_combinations, score_single_choices
 from untrained.types import Task
 
 TASK = Task("noise", (3, 8, 8), 4)
@@ -25,20 +25,22 @@ def test_combinations_come_from_the_highest_sum_down():
     expected = sorted(
         product(*options.values()), key=lambda c: -sum(value[n][o] for n, o in zip(options, c, strict=True))
     )
-    assert [tuple(o for _, o in genes) for genes in descending(plain(options, scores))] == expected
+    assert [
+        tuple(o for _, o in genes) for genes in rank_combinations(score_single_choices(options, scores))
+    ] == expected
     ties = {"a": [0.0, 0.0, 0.0], "b": [1.0, 1.0], "c": [0.0] * 4}
-    assert next(descending(plain(options, ties))) == (("a", "x"), ("b", "x"), ("c", "w"))
+    assert next(rank_combinations(score_single_choices(options, ties))) == (("a", "x"), ("b", "x"), ("c", "w"))
 
 
 def test_nasbench201_takes_the_best_operation_of_each_edge():
     space = load_space("nasbench201(channels=2,cells=1)")
     supernet = space.supernet(TASK)
     scores = drawn(supernet)
-    ((genes,),) = islice(supernet.decoded(scores), 1)
-    arch = space.arch(genes)
+    ((genes,),) = islice(supernet.decode_scores(scores), 1)
+    arch = space.make_arch(genes)
     for name, ops in supernet.options.items():
         assert arch[name] == ops[int(np.argmax(scores[name]))]
-    assert len({space.arch(genes) for (genes,) in islice(supernet.decoded(scores), 200)}) == 200
+    assert len({space.make_arch(genes) for (genes,) in islice(supernet.decode_scores(scores), 200)}) == 200
 
 
 @pytest.mark.parametrize("part", ["s1", "s2", "s3"])
@@ -47,10 +49,10 @@ def test_every_combination_of_1shot1_has_a_form_with_and_one_without_loose_ends(
         load_space(f"nasbench1shot1_{part}(channels=8,stacks=1,cells=1,members={m})") for m in ("loose", "tight")
     )
     supernet = loose.supernet(TASK)
-    for whole, short in islice(supernet.decoded(drawn(supernet)), 50):
-        kept = tight.arch(short)
-        assert set(kept.genes) <= set(loose.arch(whole).genes)
-        assert loose.build(loose.arch(whole), TASK).layers[1].spec == tight.build(kept, TASK).layers[1].spec
+    for whole, short in islice(supernet.decode_scores(drawn(supernet)), 50):
+        kept = tight.make_arch(short)
+        assert set(kept.genes) <= set(loose.make_arch(whole).genes)
+        assert loose.build(loose.make_arch(whole), TASK).layers[1].spec == tight.build(kept, TASK).layers[1].spec
 
 
 def test_darts_keeps_the_two_edges_whose_best_operations_weigh_most():
@@ -61,11 +63,11 @@ def test_darts_keeps_the_two_edges_whose_best_operations_weigh_most():
     for source, (place, weight) in enumerate([(4, 0.5), (6, 0.7), (1, 0.6)]):
         scores[f"normal3<-{source}"][place] = float(np.log(7 * weight / (1 - weight)))
     scores["normal2<-0"] = [9.0, *[0.0] * 6, 1.0]  # `none` weighs most, and is never kept
-    ((genes,),) = islice(supernet.decoded(scores), 1)
-    arch, ops = space.arch(genes), supernet.options["normal3<-0"]
+    ((genes,),) = islice(supernet.decode_scores(scores), 1)
+    arch, ops = space.make_arch(genes), supernet.options["normal3<-0"]
     assert (arch["normal3_inputs"], arch["normal3_op0"], arch["normal3_op1"]) == ("1,2", ops[6], ops[1])
     assert (arch["normal2_inputs"], arch["normal2_op0"]) == ("0,1", ops[7])
-    later = [space.arch(genes) for (genes,) in islice(supernet.decoded(scores), 100)]
+    later = [space.make_arch(genes) for (genes,) in islice(supernet.decode_scores(scores), 100)]
     assert len(set(later)) == 100
 
 
@@ -75,10 +77,10 @@ def test_nasi_keeps_two_operations_and_two_inputs_of_a_node_the_wanted_with_the_
     scores = {name: [0.0] * len(options) for name, options in supernet.options.items()}
     scores["reduce4_op"] = [0.0, 1.0, 5.0, 0.0, 4.0, 2.0, 0.0]
     scores["reduce4_input"] = [3.0, 0.0, 1.0, 7.0]
-    ((genes,),) = islice(supernet.decoded(scores), 1)
-    arch, ops = space.arch(genes), supernet.options["reduce4_op"]
+    ((genes,),) = islice(supernet.decode_scores(scores), 1)
+    arch, ops = space.make_arch(genes), supernet.options["reduce4_op"]
     assert arch["reduce4_inputs"] == "0,3"
     assert (arch["reduce4_op1"], arch["reduce4_op0"]) == (ops[2], ops[4])  # source 3 is wanted most
-    for (genes,) in islice(supernet.decoded(drawn(supernet)), 50):
-        found = space.arch(genes)
+    for (genes,) in islice(supernet.decode_scores(drawn(supernet)), 50):
+        found = space.make_arch(genes)
         assert all(found[f"{k}{n}_op0"] != found[f"{k}{n}_op1"] for k in ("normal", "reduce") for n in range(2, 6))

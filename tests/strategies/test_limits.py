@@ -135,7 +135,7 @@ def test_whatever_is_drawn_mutated_or_crossed_keeps_to_the_limit(limit):
     found = [space.sample(rng) for _ in range(20)]
     for _ in range(20):
         found.append(space.mutate(found[-1], rng))
-        found.append(space.crossover(found[0], found[-1], rng))
+        found.append(space.cross(found[0], found[-1], rng))
     assert all(keeps(arch) for arch in found)
     assert len(set(found)) > 30
     assert space.rejected[limit] > 10

@@ -18,7 +18,7 @@ from untrained.engine import Cost, Examiner, Job, Samples, job_for
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.reports.report import summarise
-from untrained.spaces._sketch import Stage, Stages
+from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.strategies._run import Run, Settings, for_a_file
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -157,7 +157,7 @@ def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypa
     np.savez("x.npz", x=np.zeros((9, 8, 8, 3), np.uint8), y=np.arange(9) % 3)
     found = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", run="r")
     drawing = summarise(found.run, list(found.records)).drawing
-    assert isinstance(drawing, Stages)
+    assert isinstance(drawing, StageList)
     assert drawing.stages[-1] == Stage("linear", 3)
 
 

@@ -9,7 +9,7 @@ from untrained import Probe
 from untrained.data import load
 from untrained.errors import Unscorable, UsageError
 from untrained.spaces import load_space
-from untrained.spaces._darts_ops import OPERATIONS
+from untrained.spaces.darts.operations import OPERATIONS
 from untrained.strategies.limits import Feasible, Limits
 from untrained.strategies.zerocost_pt import ZeroCostPT
 from untrained.types import Task

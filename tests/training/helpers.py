@@ -8,7 +8,7 @@ from torch import nn
 
 import untrained
 from untrained.data import Source, load
-from untrained.spaces._supernet import lend
+from untrained.spaces.core.supernet import share_weights
 from untrained.training.warmup import WarmUp
 from untrained.types import Arch, Task
 
@@ -30,7 +30,7 @@ class Wide(nn.Module):
     def subnet(self, arch: Arch) -> nn.Module:
         with torch.device("meta"):
             small = layers(int(arch["width"]))
-        lend(self.body, small)
+        share_weights(self.body, small)
         return small
 
 

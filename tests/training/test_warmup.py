@@ -210,7 +210,7 @@ def test_subnets_with_weights_of_their_own_cannot_warm_up_a_supernet():
             return layers(2)
 
     with pytest.raises(UsageError, match=r"weights of their own.*paths=each"):
-        begun("10%", space=replace(elastic, sharing=Copies))
+        begun("10%", space=replace(elastic, hooks=replace(elastic.hooks, supernet=Copies)))
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints
@@ -262,7 +262,7 @@ class Drowsy(Wide):
 
 def test_what_networks_draw_at_random_is_drawn_again_as_before(tmp_path, monkeypatch):
     """Dropout in step 2 of a sitting that goes on is that of the undisturbed one, whatever was drawn meanwhile."""
-    space = replace(elastic, sharing=Drowsy)
+    space = replace(elastic, hooks=replace(elastic.hooks, supernet=Drowsy))
     expected = begun("30%(batch=128)", space=space)
     monkeypatch.setattr(warmup, "OFTEN", 0.0)
 

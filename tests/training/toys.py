@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from untrained.data import Source
 from untrained.data.parts import Pictures
 from untrained.identity import fingerprint_tensors
-from untrained.spaces._blocks import drop_path
+from untrained.spaces.core.layers import drop_path
 from untrained.training.train import train
 from untrained.training.trained import Trained
 from untrained.types import Batch, Task

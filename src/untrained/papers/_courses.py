@@ -78,7 +78,7 @@ class Courses:
 
 def courses(effort: Effort, setting: Setting) -> Courses:
     """Train networks of some of the widths 2, 4, ..., 48, spread evenly, in the folder of the effort."""
-    space = load_space("mlp").configured(**SIGEO, relu_logits=setting.relu_logits)
+    space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
     task, parts, told = _data(effort, space.task)
     parts = {name: parts[name] if setting.normal else _plain(parts[name]) for name in (TRAIN, TEST)}
     every = list(space)

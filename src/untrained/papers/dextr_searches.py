@@ -14,7 +14,7 @@ from untrained.papers._sample import capped, images_of, measure
 from untrained.papers._searches import Found, Hunt, searched
 from untrained.papers.dextr import PAPER
 from untrained.spaces import load_space
-from untrained.spaces.autoformer import flops as autoformer_flops
+from untrained.spaces.autoformer.counts import count_flops as count_autoformer_flops
 from untrained.strategies.limits import Size
 from untrained.types import Task
 
@@ -81,7 +81,7 @@ def table_3(effort: Effort) -> Findings:
     for label, (space, most) in AUTOFORMER.items():
         best = _best(effort, Hunt(space, "random", _pictures(effort), proxy=capped(PROXY, effort.batch),
                                   budget=effort.samples, max_params=most), label)  # fmt: skip
-        counted = autoformer_flops(load_space(space), best.arch, variant="published")
+        counted = count_autoformer_flops(load_space(space), best.arch, variant="published")
         params, flops, days = TABLE_3[label]
         lines += [
             Line(f"{label}, parameters, M", params, best.measured["params"] / 1e6, note=str(best.arch)),

@@ -14,7 +14,7 @@ from untrained.papers._lines import grid
 from untrained.papers._sample import images_of, measure
 from untrained.papers.hnas import PAPER
 from untrained.spaces import load_space
-from untrained.spaces._genotype import Edge, Genotype, Wiring
+from untrained.spaces.darts.genotype import Edge, Genotype, Wiring
 
 SPACE = "darts(cells=5)"  # what the authors' code scores: 16 channels, 5 cells
 
@@ -78,7 +78,7 @@ def width(cell: Wiring) -> float:
 def depth(cell: Wiring) -> int:
     reach = {0: 0, 1: 0}
     for node in cell.nodes:
-        reach[node] = 1 + max(reach[source] for _, source in cell.into(node))
+        reach[node] = 1 + max(reach[source] for _, source in cell.edges_into(node))
     return 1 + max(reach[node] for node in cell.concat)
 
 
@@ -90,7 +90,7 @@ def table_2(effort: Effort) -> Findings:
     home = load_space(SPACE)
     shown = images_of("cifar10", effort.data_root) or "digits"
     source = load(shown, home.task, effort.data_root)
-    archs = [home.parse(home.notation.format(cells.genes)) for cells in CELLS.values()]
+    archs = [home.make_arch(cells.genes) for cells in CELLS.values()]
     found = measure(effort, ["trace", KAPPA], SPACE, archs, source, "cells")
     lines = []
     for k, (name, numbers) in enumerate(TABLE_2.items()):

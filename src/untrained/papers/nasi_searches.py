@@ -181,7 +181,7 @@ def with_ever_more_steps(effort: Effort) -> Limits:
     t, archs = sample["nasi_batch"][0], [arch.genes for arch in sample.truth.archs]
     nus = {"with ever more steps": float(t.mean())}
     nus |= {f"nu above {share} % of t": float(np.percentile(t, share)) for share in SHARES}
-    tended = {name: str(space.arch(leaning(np.minimum(t, nu), archs))) for name, nu in nus.items()}
+    tended = {name: str(space.make_arch(leaning(np.minimum(t, nu), archs))) for name, nu in nus.items()}
     return Limits(tended, means_of(np.minimum(t, t.mean()), archs)["3<-0"], len(some))
 
 

@@ -7,13 +7,13 @@ from math import hypot
 from untrained.reports._curves import Point, curves
 from untrained.reports._ink import LINE, Box, breadth, family, frame, pill
 from untrained.reports._layout import Gaps, Item, Plan, arrange
-from untrained.spaces._sketch import Cell
+from untrained.spaces.core.diagrams import CellGraph
 
 _NODE = 38.0  # across a node with a short name
 _HEAD = 8.0  # length of an arrow head
 
 
-def draw_cell(cell: Cell, room: float) -> str:
+def draw_cell(cell: CellGraph, room: float) -> str:
     """The cell as one `<svg>`: from left to right if that fits into `room` pixels, else whichever way is narrower."""
     right = _plan(cell, down=False)
     if _extent(right.items)[0] <= room:
@@ -24,7 +24,7 @@ def draw_cell(cell: Cell, room: float) -> str:
     return _svg(cell, right, down=False)
 
 
-def _svg(cell: Cell, plan: Plan, *, down: bool) -> str:
+def _svg(cell: CellGraph, plan: Plan, *, down: bool) -> str:
     boxes = [_box(item, down) for item in plan.items]
     left, top = (min((box[k] for box in boxes), default=0.0) for k in (0, 1))
     width, height = _turned(*_extent(plan.items), down)
@@ -36,7 +36,7 @@ def _svg(cell: Cell, plan: Plan, *, down: bool) -> str:
     return frame("cell", (left, top, width, height), _spoken(cell), wires + tags + nodes)
 
 
-def _plan(cell: Cell, *, down: bool) -> Plan:
+def _plan(cell: CellGraph, *, down: bool) -> Plan:
     """The layout with every size turned so that `along` follows the flow."""
     gaps = Gaps(28, across=14, wire=14) if down else Gaps(24, across=24, wire=22)
     nodes = [_turned(max(breadth(label) - 6, _NODE), _NODE, down) for label in cell.nodes]
@@ -61,7 +61,7 @@ def _box(item: Item, down: bool) -> Box:
     return x - w / 2, y - h / 2, w, h
 
 
-def _wire(cell: Cell, edge: int, path: Sequence[Point]) -> str:
+def _wire(cell: CellGraph, edge: int, path: Sequence[Point]) -> str:
     """The curve up to the arrow head, and the head."""
     source, target, label = cell.edges[edge]
     (x, y), (bx, by) = path[-1], path[-2]
@@ -84,7 +84,7 @@ def _xy(point: Point) -> str:
     return f"{point[0]:.1f},{point[1]:.1f}"
 
 
-def _spoken(cell: Cell) -> str:
+def _spoken(cell: CellGraph) -> str:
     """The drawing in words, for those who cannot see it."""
     name = [label or str(n) for n, label in enumerate(cell.nodes)]
     wires = [f"{name[a]} to {name[b]}" + (f" by {label}" if label else "") for a, b, label in cell.edges]

@@ -1,7 +1,7 @@
 """A transformer, read downwards: a row for every layer, a square for every head, a bar as long as the MLP is wide."""
 
 from untrained.reports._ink import CHAR, LINE, bar, frame, words
-from untrained.spaces._sketch import Layers
+from untrained.spaces.core.diagrams import TransformerLayers
 
 _NUMBER = 44.0  # the column of layer numbers
 _GAP = 10.0
@@ -10,7 +10,7 @@ _HEAD, _PITCH = 11.0, 15.0  # side of a square, and from one square to the next
 _MOST = 560.0  # wider, the eye no longer follows a row
 
 
-def draw_layers(sketch: Layers, room: float) -> str:
+def draw_layers(sketch: TransformerLayers, room: float) -> str:
     """One row a layer: its number, its heads, the ratio and the width of its MLP."""
     width, rows = min(room, _MOST), list(zip(sketch.heads, sketch.ratios, strict=True))
     mlp = _NUMBER + max(_PITCH * max(sketch.heads, default=0), CHAR * len("heads")) + 2 * _GAP
@@ -34,11 +34,11 @@ def draw_layers(sketch: Layers, room: float) -> str:
     return frame("list", (0.0, 0.0, width, height), _spoken(sketch), parts)
 
 
-def _mlp(sketch: Layers, ratio: float) -> str:
+def _mlp(sketch: TransformerLayers, ratio: float) -> str:
     return f"{ratio:g} = {int(sketch.embed * ratio)}"
 
 
-def _spoken(sketch: Layers) -> str:
+def _spoken(sketch: TransformerLayers) -> str:
     rows = zip(sketch.heads, sketch.ratios, strict=True)
     layers = [f"{heads} heads, MLP ratio {ratio:g}" for heads, ratio in rows]
     return f"Transformer of width {sketch.embed} with {len(layers)} layers. " + "; ".join(layers)

@@ -10,7 +10,7 @@ from math import sqrt
 from operator import mul
 
 from untrained.reports._ink import CHAR, LINE, bar, breadth, family, frame, pill, words
-from untrained.spaces._sketch import Stage, Stages
+from untrained.spaces.core.diagrams import Stage, StageList
 
 _MAP = 40.0  # the column that says how small the map is, where it gets smaller at all
 _GAP = 10.0
@@ -19,7 +19,7 @@ _CORE = 2.0  # height of the line in a bar that is as long as the bottleneck is 
 _MOST = 640.0  # wider, the eye no longer follows a row
 
 
-def draw_stages(sketch: Stages, room: float) -> str:
+def draw_stages(sketch: StageList, room: float) -> str:
     """One row a stage: the size of the map, what a block is, how many, its bars, its channels."""
     stages, width = sketch.stages, min(room, _MOST)
     columns = _Columns(stages, width)

@@ -9,18 +9,18 @@ from untrained.reports._cell import draw_cell
 from untrained.reports._ink import family as family
 from untrained.reports._layers import draw_layers
 from untrained.reports._stages import draw_stages
-from untrained.spaces._sketch import Cell, Cells, Layers, Sketch, Stages
+from untrained.spaces.core.diagrams import CellGraph, CellGraphs, Diagram, StageList, TransformerLayers
 
 
-def draw(sketch: Sketch, *, room: float = 880) -> str:
+def draw(sketch: Diagram, *, room: float = 880) -> str:
     """The sketch as one `<svg>` for a page `room` pixels wide; named cells one below the other in a `<div>`."""
     match sketch:
-        case Cell():
+        case CellGraph():
             return draw_cell(sketch, room)
-        case Cells():
+        case CellGraphs():
             parts = [f"<h3>{escape(name)}</h3>{draw_cell(cell, room)}" for name, cell in sketch.parts]
             return f'<div class="cells">{"".join(parts)}</div>'
-        case Stages():
+        case StageList():
             return draw_stages(sketch, room)
-        case Layers():
+        case TransformerLayers():
             return draw_layers(sketch, room)

@@ -18,7 +18,7 @@ from untrained.reports import reproduction_page, training_page, trust_page
 from untrained.reports.page import render
 from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
 from untrained.spaces import SPACES, Space
-from untrained.spaces._sketch import Sketch, read_sketch
+from untrained.spaces.core.diagrams import Diagram, read_diagram
 from untrained.strategies import _trace
 from untrained.strategies._bounds import LIMITS
 from untrained.strategies._panel import wanted_high
@@ -215,20 +215,20 @@ def _space(name: str) -> Space | None:
     if base not in SPACES:
         return None
     try:
-        return SPACES[base].configured(**options) if options else SPACES[base]
+        return SPACES[base].with_options(**options) if options else SPACES[base]
     except UsageError:
         return None
 
 
-def _sketch(space: Space | None, run: Run, ranking: Ranking, records: Sequence[Record]) -> Sketch | None:
+def _sketch(space: Space | None, run: Run, ranking: Ranking, records: Sequence[Record]) -> Diagram | None:
     """The drawing of the winner: as the search left it, or drawn now where the space is one of ours."""
     if not ranking.standings:
         return None
     confirmation = Confirmation.read(run.folder)
     best = ranking.standings[0].arch
     if space:
-        return space.draft(space.parse(confirmation.winner) if confirmation else best, records[0].task)
+        return space.draw(space.parse(confirmation.winner) if confirmation else best, records[0].task)
     winner = confirmation.winner if confirmation else str(best)
     if run.drawing and run.drawing.get("arch") == winner:
-        return read_sketch(run.drawing.get("sketch"))
+        return read_diagram(run.drawing.get("sketch"))
     return None

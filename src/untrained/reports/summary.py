@@ -6,7 +6,7 @@ The page knows nothing of stores, strategies or networks; whoever writes a repor
 from dataclasses import dataclass, field
 from typing import Any
 
-from untrained.spaces._sketch import Sketch
+from untrained.spaces.core.diagrams import Diagram
 from untrained.studies.confirm import Confirmation
 from untrained.training.trained import Trained
 
@@ -82,7 +82,7 @@ class Summary:
     higher_is_better: bool
     ranking: tuple[Ranked, ...]  # best first
     failed: tuple[Failed, ...] = ()
-    drawing: Sketch | None = None  # of the best architecture
+    drawing: Diagram | None = None  # of the best architecture
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)  # seconds: build, transfer, measure, total

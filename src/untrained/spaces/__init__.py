@@ -1,7 +1,7 @@
-"""The spaces, one file each; `load_space` is the door. A name, or a file and a function: `./mine.py:mynet`."""
+"""Search spaces, one file or folder each. Use `load_space` to get one by name."""
 
 from untrained._load import loaded
-from untrained.spaces import (  # noqa: F401 - they register themselves
+from untrained.spaces import (  # noqa: F401 - importing a space registers it
     autoformer,
     darts,
     mlp,
@@ -14,20 +14,35 @@ from untrained.spaces import (  # noqa: F401 - they register themselves
     transnas,
     zen_resnet,
 )
-from untrained.spaces._counts import Counts as Counts
-from untrained.spaces._space import SPACES as SPACES
-from untrained.spaces._space import Invalid as Invalid
-from untrained.spaces._space import Space as Space
-from untrained.spaces._space import space as space
+from untrained.spaces.core.choices import InvalidArch as InvalidArch
+from untrained.spaces.core.counts import Counts as Counts
+from untrained.spaces.core.space import SPACES as SPACES
+from untrained.spaces.core.space import Space as Space
+from untrained.spaces.core.space import space as space
 
 
 def load_space(name: str | Space) -> Space:
-    """The space called `name`, or the one a user wrote in a file; options in brackets: `nasbench201(channels=32)`."""
+    """Return a space by its name.
+
+    Args:
+        name: A registered name, with options in brackets if wanted (`nasbench201(channels=32)`), or
+            a file and a function in it that has the decorator `@untrained.space`
+            (`./mine.py:mynet`). A `Space` is returned as it is.
+
+    Raises:
+        UsageError: There is no such space, file, function or option; the message lists close
+            names.
+
+    Example:
+        >>> load_space("nasbench201").size
+        15625
+    """
     if isinstance(name, Space):
         return name
-    found, options = loaded(name, SPACES, Space, "space", "@untrained.space")
+    base_space, options = loaded(name, SPACES, Space, "space", "@untrained.space")
     if not options:
-        return found
-    made = found.configured(**options)
-    made.sample(0)  # options that make no architecture are refused now, and not when the first one is scored
-    return made
+        return base_space
+    configured_space = base_space.with_options(**options)
+    # Reject options that allow no architecture now, not when the first one is scored.
+    configured_space.sample(0)
+    return configured_space

@@ -1,15 +1,15 @@
 """Construct a block once and copy it afterwards, with new weights.
 
-Networks of a space consist of the same few blocks. torch takes a tenth of a millisecond to construct
-a layer, most of it for checks of settings that have been checked before. A template records once how
-a block is constructed: which tensors are filled at random, by which calls, in which order. To make
-another block, its modules are copied, the random calls are made again in their order, and all other
-tensors are copied. The weights are to the last bit those of a block that was constructed, and so is
-the random state afterwards.
+Networks of a space consist of the same few blocks. torch takes a tenth of a millisecond to
+construct a layer, most of it for checks of settings that have been checked before. A template
+records once how a block is constructed: which tensors are filled at random, by which calls, in
+which order. To make another block, its modules are copied, the random calls are made again in their
+order, and all other tensors are copied. The weights are to the last bit those of a block that was
+constructed, and so is the random state afterwards.
 
 Blocks that cannot be made in this way (those that draw orthogonal matrices or hold attributes that
-cannot be copied) are constructed every time. A block must be determined by its arguments and torch's
-random state.
+cannot be copied) are constructed every time. A block must be determined by its arguments and
+torch's random state.
 """
 
 from collections import OrderedDict

@@ -1,68 +1,86 @@
-"""Plain multilayer perceptrons: depth, the width of every hidden layer, and one activation.
+"""Multilayer perceptrons: depth, width of every hidden layer, and one activation.
 
-SiGeo (arXiv:2311.13169) looks at two-layer networks, that is one hidden layer, of width 2, 4, ..., 48 on MNIST:
-`load_space("mlp").configured(**SIGEO)`. Its paper says MLP-ReLU; its notebook puts a ReLU behind the last layer too, on
-the logits, and runs widths up to 50. The ReLU is left out by default; `relu_logits=True` is the notebook's network.
+SiGeo (arXiv:2311.13169) studies networks with one hidden layer of width 2, 4, ..., 48 on MNIST:
+`load_space("mlp").with_options(**SIGEO)`. Its paper says MLP-ReLU. Its notebook also applies a ReLU
+to the logits and uses widths up to 50. The ReLU on the logits is off by default;
+`relu_logits=True` is the network of the notebook.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 from torch import nn
 
 from untrained.errors import unknown
-from untrained.spaces._sketch import Stage, Stages
-from untrained.spaces._space import SPACES, space
+from untrained.spaces.core.diagrams import Stage, StageList
+from untrained.spaces.core.space import SPACES, Choose, NetworkBuilder, space
 from untrained.types import Arch, Task
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
-DEPTHS, WIDTHS = (1, 2, 3, 4), (16, 32, 64, 128, 256)
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+}
+DEPTHS = (1, 2, 3, 4)
+WIDTHS = (16, 32, 64, 128, 256)
 SIGEO = {"depths": (1,), "widths": tuple(range(2, 50, 2)), "activations": ("relu",)}
 
 
-def _size(
+def _compute_size(
     depths: Sequence[int] = DEPTHS,
     widths: Sequence[int] = WIDTHS,
     activations: Sequence[str] = tuple(ACTIVATIONS),
     relu_logits: bool = False,
 ) -> int:
-    return len(activations) * sum(prod([len(widths)] * depth) for depth in depths)
+    """Return the number of architectures: all widths of all layers, times activations."""
+    networks = sum(prod([len(widths)] * depth) for depth in depths)
+    return len(activations) * networks
 
 
-def _sketch(arch: Arch) -> Stages:
-    widths = [int(value) for name, value in arch.genes if name.startswith("width")]
-    return Stages(tuple(Stage(f"linear, {arch['activation']}", width) for width in widths))
+def _draw_layers(arch: Arch) -> StageList:
+    label = f"linear, {arch['activation']}"
+    stages = []
+    for name, value in arch.genes:
+        if name.startswith("width"):
+            stages.append(Stage(label, int(value)))
+    return StageList(tuple(stages))
 
 
-@space(task=Task("mnist", (1, 28, 28), 10), sketch=_sketch, size=_size)
+@space(task=Task("mnist", (1, 28, 28), 10), draw=_draw_layers, size=_compute_size)
 def mlp(
-    choose: Any,
+    choose: Choose,
     task: Task,
     depths: Sequence[int] = DEPTHS,
     widths: Sequence[int] = WIDTHS,
     *,
     activations: Sequence[str] = tuple(ACTIVATIONS),
     relu_logits: bool = False,
-) -> Any:
-    """Multilayer perceptrons of one to four hidden layers, 16 to 256 wide, with one of four activations."""
+) -> NetworkBuilder:
+    """Multilayer perceptrons of one to four hidden layers, 16 to 256 wide, four activations."""
     depth = choose("depth", depths)
-    hidden = [choose(f"width{layer}", widths) for layer in range(1, depth + 1)]
+    hidden_widths = [choose(f"width{layer}", widths) for layer in range(1, depth + 1)]
     activation = choose("activation", activations)
     if activation not in ACTIVATIONS:
         raise unknown("activation", activation, ACTIVATIONS)
-    sizes = [prod(task.input_shape), *hidden, task.num_classes]
-    return partial(_network, sizes, ACTIVATIONS[activation], relu_logits)
+    layer_widths = [prod(task.input_shape), *hidden_widths, task.num_classes]
+    return partial(_build_network, layer_widths, ACTIVATIONS[activation], relu_logits)
 
 
 SPACES.add("mlp", mlp)
 
 
-def _network(sizes: Sequence[int], activation: type[nn.Module], relu_logits: bool) -> nn.Sequential:
+def _build_network(
+    layer_widths: Sequence[int], activation: type[nn.Module], relu_logits: bool
+) -> nn.Sequential:
+    *hidden_widths, num_classes = layer_widths
     layers: list[nn.Module] = [nn.Flatten()]
-    for cin, cout in pairwise(sizes[:-1]):
-        layers += [nn.Linear(cin, cout), activation()]
-    head = nn.Linear(sizes[-2], sizes[-1])
-    return nn.Sequential(*layers, head, *([nn.ReLU()] if relu_logits else []))
+    for in_features, out_features in pairwise(hidden_widths):
+        layers.append(nn.Linear(in_features, out_features))
+        layers.append(activation())
+    layers.append(nn.Linear(hidden_widths[-1], num_classes))
+    if relu_logits:
+        layers.append(nn.ReLU())
+    return nn.Sequential(*layers)

@@ -1,34 +1,38 @@
-"""The MobileNetV2 space of ZenNAS (arXiv:2102.01063), ZiCo (arXiv:2301.11300) and AZ-NAS, searched by Dextr too.
+"""The MobileNetV2 space of ZenNAS (arXiv:2102.01063), ZiCo (arXiv:2301.11300), AZ-NAS and Dextr.
 
-A stem, blocks `SuperResIDWE{e}K{k}` of inverted depthwise residual units, a 1x1 convolution. A sublayer of a block is
-two units: 1x1 to e times the bottleneck, depthwise k x k, 1x1 to the bottleneck; then the same with e times the block's
-width. Each has a residual with a projection where the width changes, and ReLU after the sum.
+A stem, blocks `SuperResIDWE{e}K{k}` of inverted depthwise residual units, a 1x1 convolution. A
+sublayer of a block is two units: 1x1 to e times the bottleneck, depthwise k x k, 1x1 to the
+bottleneck; then the same with e times the width of the block. Each unit has a residual connection,
+with a projection where the width changes, and ReLU after the sum.
 
-The published search starts at `INITIAL`, allows 14 layers (450 M, 600 M multiply-adds) or 16 (1 G), never changes the
-width of the last convolution, and prefers some types of blocks by accident (`_walk.py`; `variant="published"`). Widths
-have no limit there; here it is 8192. The choices make about 10^110 structures of up to 16 layers, and 10^211 of up to
-30, the default (the most of any published run); no paper states the size of this space, and a search only sees what
-lies around its start.
+The published search starts at `INITIAL`, allows 14 layers (450 M and 600 M multiply-adds) or 16
+(1 G), never changes the width of the last convolution, and prefers some types of blocks by accident
+(see `zennas/mutations.py`, `variant="published"`). Widths have no limit there; here it is 8192. The
+choices give about 10^110 structures of up to 16 layers, and 10^211 of up to 30, the default (the
+most of any published run). No paper states the size of this space, and a search only sees the
+neighbourhood of its initial structure.
 """
 
-from untrained.spaces._plainnet_size import flops as flops
-from untrained.spaces._plainnet_size import model_size as model_size
-from untrained.spaces._plainnet_size import num_layers as num_layers
-from untrained.spaces._plainspace import plain_space
-from untrained.spaces._walk import Walk
+from untrained.spaces.zennas.mutations import StructureMutation
+from untrained.spaces.zennas.space import register_zennas_space
 from untrained.types import Task
 
 INITIAL = {
-    "imagenet": "SuperConvK3BNRELU(3,8,2,1)SuperResIDWE6K3(8,32,2,8,1)SuperResIDWE6K3(32,48,2,32,1)"
-    "SuperResIDWE6K3(48,96,2,48,1)SuperResIDWE6K3(96,128,2,96,1)SuperConvK1BNRELU(128,2048,1,1)"
+    "imagenet": (
+        "SuperConvK3BNRELU(3,8,2,1)SuperResIDWE6K3(8,32,2,8,1)SuperResIDWE6K3(32,48,2,32,1)"
+        "SuperResIDWE6K3(48,96,2,48,1)SuperResIDWE6K3(96,128,2,96,1)"
+        "SuperConvK1BNRELU(128,2048,1,1)"
+    )
 }
-KINDS = tuple(f"SuperResIDWE{e}K{k}" for k in (3, 5, 7) for e in (1, 2, 4, 6))
-WALK = Walk((KINDS,), INITIAL)
+KINDS = tuple(
+    f"SuperResIDWE{expansion}K{kernel}" for kernel in (3, 5, 7) for expansion in (1, 2, 4, 6)
+)
+MUTATION = StructureMutation((KINDS,), INITIAL)
 
-mobilenetv2 = plain_space(
+mobilenetv2 = register_zennas_space(
     "mobilenetv2",
-    "Inverted depthwise residual blocks with any widths, kernels and depths: MobileNetV2 as ZenNAS and ZiCo search it.",
-    WALK,
+    "Inverted depthwise residual blocks of any width, kernel and depth: MobileNetV2 in ZenNAS.",
+    MUTATION,
     Task("imagenet", (3, 224, 224), 1000),
-    start="imagenet",
+    default_initial="imagenet",
 )

@@ -11,7 +11,7 @@ from untrained.engine.measure import usable
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.spaces import Space
-from untrained.spaces._supernet import Forms, Scores, Supernet, uniform
+from untrained.spaces.core.supernet import GeneSpellings, OptionScores, Supernet, make_uniform_mixture
 from untrained.strategies.limits import Feasible
 from untrained.types import Arch
 
@@ -26,7 +26,7 @@ def feasible(space: "Space | Feasible") -> Feasible:
 
 def mixable(space: Feasible, seed: int, device: str, strategy: str) -> Supernet:
     """A new supernet of the space with weights from `seed`; one line for a space that has none, or no mixture."""
-    if space.space.sharing is None:
+    if not space.space.has_supernet:
         raise UsageError(f"{strategy} needs a supernet, and {space.name} has none; nasbench201 and darts have one")
     usable(device)
     with random_state(seed):
@@ -44,13 +44,13 @@ def module(supernet: Supernet) -> nn.Module:
 
 def mix_evenly(supernet: Supernet) -> None:
     """Equal weights for all options."""
-    supernet.mixture.update(uniform({name: len(options) for name, options in supernet.options.items()}))
+    supernet.mixture.update(make_uniform_mixture({name: len(options) for name, options in supernet.options.items()}))
 
 
-def most_wanted(space: Feasible, supernet: Supernet, scores: Scores, new: Callable[[Arch], bool]) -> Arch | None:
+def most_wanted(space: Feasible, supernet: Supernet, scores: OptionScores, new: Callable[[Arch], bool]) -> Arch | None:
     """The most wanted new architecture of the space within its limits; None where all of them are known."""
     turned_down = 0
-    for forms in supernet.decoded(scores):
+    for forms in supernet.decode_scores(scores):
         arch = member(space.space, forms)
         if arch is None or not new(arch):
             continue
@@ -65,15 +65,15 @@ def most_wanted(space: Feasible, supernet: Supernet, scores: Scores, new: Callab
     return None
 
 
-def member(space: Space, forms: Forms) -> Arch | None:
+def member(space: Space, forms: GeneSpellings) -> Arch | None:
     """The architecture that is written in one of these forms, if the space has it."""
     for genes in forms:
         with suppress(UsageError):
-            return space.arch(genes)
+            return space.make_arch(genes)
     return None
 
 
-def by_choice(options: dict[str, tuple[str, ...]], numbers: Scores) -> ByChoice:
+def by_choice(options: dict[str, tuple[str, ...]], numbers: OptionScores) -> ByChoice:
     """As plain data, without what is minus infinity: an option that is never taken."""
     return tuple(
         (name, tuple((option, n) for option, n in zip(some, numbers[name], strict=True) if isfinite(n)))

@@ -191,9 +191,9 @@ class Feasible:
         """A neighbour within the limits; where none is found, a sample."""
         return self._first(lambda: self.space.mutate(arch, rng)) or self.sample(rng)
 
-    def crossover(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch:
+    def cross(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch:
         """A child within the limits; where none is found, a neighbour of the first parent."""
-        return self._first(lambda: self.space.crossover(a, b, rng)) or self.mutate(a, rng)
+        return self._first(lambda: self.space.cross(a, b, rng)) or self.mutate(a, rng)
 
     def supernet(self, device: str = "cpu") -> Any:
         """The supernet of the space, for the same task."""

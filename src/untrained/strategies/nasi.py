@@ -34,7 +34,7 @@ from untrained.probe.guard import fastest_kernels, full_precision, scoring_mode
 from untrained.probe.passes import read_logits
 from untrained.rng import torch_generator
 from untrained.spaces import Space
-from untrained.spaces._supernet import Supernet
+from untrained.spaces.core.supernet import Supernet
 from untrained.strategies._notes import Notes
 from untrained.strategies._strategy import STRATEGIES, Fitness, Unseen
 from untrained.strategies._supernets import ByChoice, by_choice, feasible, mixable, module, most_wanted, new_seed

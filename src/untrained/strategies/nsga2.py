@@ -100,7 +100,7 @@ class NSGA2(Generations[Point]):
     def _child(self) -> Arch:
         """Two parents by tournaments of two, crossed; and a mutation, unless crossing made something new by itself."""
         a, b = self._parent(), self._parent()
-        child = self.space.crossover(a, b, self.rng) if self.rng.random() < self.crossover else a
+        child = self.space.cross(a, b, self.rng) if self.rng.random() < self.crossover else a
         new = child not in (a, b) and self.rng.random() < 0.5
         return child if new else self.space.mutate(child, self.rng)
 

@@ -21,7 +21,7 @@ from untrained.errors import Interrupted, UsageError
 from untrained.proxies import Proxy
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
-from untrained.spaces._sketch import write_sketch
+from untrained.spaces.core.diagrams import write_diagram
 from untrained.strategies import _trace
 from untrained.strategies._bounds import Bounds
 from untrained.strategies._check import Asked, matching_data
@@ -205,10 +205,10 @@ def _with_drawing(result: Result, space: Space, task: Task) -> Result:
     if not result.ranking.standings:
         return result
     best = result.best
-    sketch = attempt(space.draft, best, task)
+    sketch = attempt(space.draw, best, task)
     if isinstance(sketch, Failure):
         return result
-    drawing = {"arch": str(best), "sketch": write_sketch(sketch)}
+    drawing = {"arch": str(best), "sketch": write_diagram(sketch)}
     return replace(result, run=replace(result.run, drawing=drawing).save())
 
 

@@ -29,8 +29,8 @@ from untrained.probe import Probe
 from untrained.probe.guard import fastest_kernels
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import Space
-from untrained.spaces._darts_supernet import DartsSupernet
-from untrained.spaces._supernet import Supernet
+from untrained.spaces.core.supernet import Supernet
+from untrained.spaces.darts.supernet import DartsSupernet
 from untrained.strategies._notes import Notes
 from untrained.strategies._strategy import STRATEGIES, Fitness, Unseen
 from untrained.strategies._supernets import feasible, member, mix_evenly, mixable, module, new_seed
@@ -124,7 +124,7 @@ class ZeroCostPT:
         except Unscorable as reason:
             return Proposal(None, tuple(verdicts), reason.detail)
         scores = {name: weights.tolist() for name, weights in supernet.mixture.items()}
-        arch = member(self._space.space, next(supernet.decoded(scores)))
+        arch = member(self._space.space, next(supernet.decode_scores(scores)))
         dropped = self._objection(arch)
         return Proposal(None if dropped else arch, tuple(verdicts), dropped)
 

@@ -140,7 +140,7 @@ def fitted(space: str | Space, recipe: Recipe) -> Space:
     home = load_space(space)
     free = set(signature(home.network).parameters) - set(dict(home.options))
     more = {name: value for name, value in recipe.network if name in free}
-    return home.configured(**more) if more else home
+    return home.with_options(**more) if more else home
 
 
 def typed(space: str | Space, home: Space) -> str:

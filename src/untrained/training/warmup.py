@@ -71,7 +71,7 @@ class WarmUp:
     def begin(self, space: Space | None, seed: int, device: str, folder: Path | None, tell: Tell | None) -> Start:
         """Train the supernet of the space, or say how each candidate will be trained. A supernet that is trained
         already is read, and neither needs the device."""
-        if space is None or space.sharing is None or self.plan.paths == "each":
+        if space is None or not space.has_supernet or self.plan.paths == "each":
             each = replace(self, plan=replace(self.plan, paths="each"))
             return Trained(each, each.init())
         path = folder / CHECKPOINT if folder else None

@@ -1,0 +1,80 @@
+"""Parameters and multiply-adds by formula, for networks that are not built.
+
+A space may give a formula for the size of its networks. It is then a sum over convolutions. The
+contract test of spaces compares every formula with the network itself.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from untrained.types import Task
+
+
+class Counts(NamedTuple):
+    """Trainable parameters, and multiply-adds of one forward pass of one sample."""
+
+    params: int
+    flops: int
+
+
+class CountedConv(NamedTuple):
+    """A convolution without bias, by default followed by a batch norm.
+
+    `pixels` is the number of positions in the output map.
+    """
+
+    cin: int
+    cout: int
+    kernel: int
+    pixels: int
+    norm: bool = True
+    groups: int = 1
+
+    @property
+    def weights(self) -> int:
+        return self.cin * self.cout * self.kernel**2 // self.groups
+
+
+def sum_counts(
+    convs: Iterable[CountedConv], features: int, classes: int, *, norm: bool
+) -> Counts | None:
+    """Sum the counts of all convolutions and of the linear classifier.
+
+    Args:
+        convs: All convolutions of the network.
+        features: Inputs of the classifier.
+        classes: Outputs of the classifier.
+        norm: Whether a batch norm precedes the classifier.
+
+    Returns:
+        The counts, or None if a batch norm would see a single pixel: the network does not run.
+    """
+    params = (features + 1) * classes
+    flops = features * classes
+    if norm:
+        params += 2 * features
+    for conv in convs:
+        if conv.pixels < 2:
+            return None
+        params += conv.weights
+        if conv.norm:
+            params += 2 * conv.cout
+        flops += conv.weights * conv.pixels
+    return Counts(params, flops)
+
+
+# --------------------------------------------------------- networks around NAS-Bench-201's cells
+
+
+def can_halve_twice(task: Task) -> bool:
+    """Return whether both sides of the images can be halved twice; these networks need it."""
+    return all(side % 4 == 0 for side in task.input_shape[1:])
+
+
+def list_residual_block_convs(cin: int, cout: int, pixels: int) -> list[CountedConv]:
+    """Return the convolutions of a residual block of stride 2 whose output has `pixels` pixels."""
+    return [
+        CountedConv(cin, cout, 3, pixels),
+        CountedConv(cout, cout, 3, pixels),
+        CountedConv(cin, cout, 1, pixels, norm=False),
+    ]

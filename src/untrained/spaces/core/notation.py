@@ -1,0 +1,61 @@
+"""Architectures as text: `name=value` pairs, or a published notation where one exists."""
+
+import ast
+from typing import Protocol
+
+from untrained.errors import UsageError
+from untrained.types import Choice, Genes
+
+
+class Notation(Protocol):
+    """Text form of the architectures of a space. `format` and `parse` are inverse to each other."""
+
+    def format(self, genes: Genes) -> str:
+        """Write the genes as text."""
+        ...
+
+    def parse(self, text: str) -> Genes:
+        """Read genes from text.
+
+        Raises:
+            UsageError: The text is malformed; the message marks the position.
+        """
+        ...
+
+
+class PairNotation:
+    """`depth=3,kernel0=5`: works for every space."""
+
+    def format(self, genes: Genes) -> str:
+        return ",".join(f"{name}={value}" for name, value in genes)
+
+    def parse(self, text: str) -> Genes:
+        genes = []
+        position = 0
+        for part in text.split(","):
+            name, equals, value = part.partition("=")
+            if not equals or not name.strip():
+                raise make_parse_error(text, position, "name=value")
+            genes.append((name.strip(), _parse_value(value.strip())))
+            # One more for the comma.
+            position += len(part) + 1
+        return tuple(genes)
+
+
+def _parse_value(text: str) -> Choice:
+    """Read a number or a quoted string; anything else is a plain word."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    if isinstance(value, int | float | str):
+        return value
+    return text
+
+
+def make_parse_error(text: str, position: int, expected: str) -> UsageError:
+    """Return the error for text that is malformed at `position`, with an arrow below that place."""
+    arrow = " " * position + "^"
+    return UsageError(
+        f"malformed architecture: expected {expected} at position {position}\n  {text}\n  {arrow}"
+    )

@@ -1,0 +1,484 @@
+"""A space is a function of choices: `def mynet(choose, task) -> nn.Module` below `@space`.
+
+The function calls `choose(name, options)` as often as it likes, also in loops and branches, and
+returns the network, or a function without arguments that builds it (then choices can be listed
+without building anything). It raises `InvalidArch("reason")` if choices exclude each other.
+`choose(name, options, also=more)` accepts more values in a written architecture but never samples
+them. Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
+
+This module does not know proxies or scores.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from inspect import getdoc, signature
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import nn
+
+from untrained._load import user_code_error
+from untrained._options import check_option, option_hints
+from untrained._quantities import show_value
+from untrained.errors import UntrainedError, UsageError, unknown
+from untrained.registry import Registry
+from untrained.rng import Seed, as_generator
+from untrained.spaces.core.choices import Choose as Choose
+from untrained.spaces.core.choices import (
+    Chooser,
+    Decisions,
+    enumerate_decisions,
+    make_inheriting_chooser,
+    make_random_chooser,
+    make_replay_chooser,
+    pick_uniformly,
+    record_decisions,
+)
+from untrained.spaces.core.choices import InvalidArch as InvalidArch
+from untrained.spaces.core.counts import Counts
+from untrained.spaces.core.diagrams import Diagram, list_layers
+from untrained.spaces.core.notation import Notation, PairNotation
+from untrained.types import Arch, Genes, Task
+
+NetworkBuilder = Callable[[], nn.Module]
+NetworkFunction = Callable[..., nn.Module | NetworkBuilder]
+SampleFunction = Callable[["Space", np.random.Generator], Arch]
+MutateFunction = Callable[["Space", Arch, np.random.Generator], Arch]
+CountsFunction = Callable[["Space", Arch, Task], Counts | None]
+
+SPACES: Registry["Space"] = Registry("space")
+DEFAULT_TASK = Task("digits", (3, 32, 32), 10)
+
+# Attempts before an error says that valid architectures are too rare to find.
+_MAX_ATTEMPTS = 10_000
+# Mutants tried with one changed choice before two choices are changed, and so on.
+_ATTEMPTS_PER_CHANGE = 100
+
+
+@dataclass(frozen=True)
+class SpaceHooks:
+    """What a space defines beside its function; everything is optional.
+
+    A hook has the name of the `Space` method or property that uses it. `space` documents them.
+    """
+
+    task: Task | Callable[..., Task] = DEFAULT_TASK
+    notation: Notation = field(default_factory=PairNotation)
+    canonical: Callable[[Genes], Genes] | None = None
+    sample: SampleFunction | None = None
+    mutate: MutateFunction | None = None
+    draw: Callable[[Arch], Diagram] | None = None
+    size: int | Callable[..., int] | None = None
+    supernet: Callable[..., Any] | None = None
+    counts: CountsFunction | None = None
+
+
+@dataclass(frozen=True)
+class Space:
+    """A set of architectures, defined by a function of choices.
+
+    Create one with the decorator `space`, or get a registered one with `load_space`.
+
+    Attributes:
+        name: Public name, with the options in brackets if there are any.
+        network: The function of choices.
+        hooks: What the space defines beside its function.
+        options: Values for keyword arguments of the function, such as `channels=32`.
+    """
+
+    name: str
+    network: NetworkFunction
+    hooks: SpaceHooks = field(default_factory=SpaceHooks)
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def about(self) -> str:
+        """First line of the docstring of the function."""
+        docstring = getdoc(self.network) or ""
+        return docstring.partition("\n")[0]
+
+    @property
+    def task(self) -> Task:
+        """The default task: networks are built for it unless another task is given."""
+        task = self.hooks.task
+        if callable(task):
+            return task(**dict(self.options))
+        return task
+
+    @property
+    def size(self) -> int | None:
+        """Number of architectures, or None if it is unknown."""
+        size = self.hooks.size
+        if callable(size):
+            return size(**dict(self.options))
+        return size
+
+    @property
+    def has_supernet(self) -> bool:
+        """Whether `supernet` is available."""
+        return self.hooks.supernet is not None
+
+    @property
+    def option_names(self) -> list[str]:
+        """Names of the options: the parameters of the function after `choose` and `task`."""
+        return list(signature(self.network).parameters)[2:]
+
+    def with_options(self, **options: Any) -> "Space":
+        """Return the same space with other keyword arguments for its function.
+
+        Args:
+            **options: For instance `channels=32`. Options that were set before are kept.
+
+        Raises:
+            UsageError: The space has no such option, or its type hint does not allow the value.
+        """
+        base_name = self.name.partition("(")[0]
+        parameters = signature(self.network).parameters
+        hints = option_hints(self.network)
+        for option, value in options.items():
+            if option not in self.option_names:
+                raise unknown(f"option of {self.name}", option, self.option_names)
+            default = parameters[option].default
+            check_option(base_name, option, value, hints.get(option, Any), default)
+        merged = {**dict(self.options), **options}
+        option_list = ",".join(f"{name}={value}" for name, value in merged.items())
+        return replace(self, name=f"{base_name}({option_list})", options=tuple(merged.items()))
+
+    def with_task(self, task: Task) -> "Space":
+        """Return the same space with another default task."""
+        return replace(self, hooks=replace(self.hooks, task=task))
+
+    # -------------------------------------------------------------------------------- choices
+
+    def list_decisions(self, chooser: Chooser, task: Task | None = None) -> Decisions:
+        """Return the decisions of one run of the function.
+
+        The function runs on the meta device, so tensors have shapes but no memory.
+        """
+        try:
+            decisions, _ = self._run_network_function(chooser, task or self.task, device="meta")
+        except UntrainedError:
+            raise
+        except (Exception, SystemExit) as error:
+            subject = f"the space {self.name}"
+            raise user_code_error(subject, "when asked for its choices", error) from error
+        return decisions
+
+    def sample(self, seed: Seed = None) -> Arch:
+        """Sample a valid architecture.
+
+        By default all options of a choice are equally likely, and invalid combinations are sampled
+        again. A space may define another distribution.
+
+        Args:
+            seed: An int, a numpy Generator, which advances, or None for a random result.
+
+        Raises:
+            UsageError: No valid architecture was found in 10,000 attempts.
+
+        Example:
+            >>> space = load_space("nasbench201")
+            >>> space.sample(seed=0) == space.sample(seed=0)
+            True
+        """
+        rng = as_generator(seed)
+        sample = self.hooks.sample or Space.sample_uniformly
+        return self._retry_until_valid(lambda _: sample(self, rng), "valid architecture")
+
+    def sample_uniformly(self, rng: np.random.Generator) -> Arch:
+        """Sample every choice with equal chances; may raise `InvalidArch`."""
+        decisions = self.list_decisions(make_random_chooser(rng))
+        return self._make_arch_from_decisions(decisions)
+
+    def mutate(self, arch: Arch, seed: Seed = None) -> Arch:
+        """Return another architecture near `arch`.
+
+        By default one choice changes, and choices that no longer fit are sampled again. If no
+        change of one choice is valid, more choices change. A space may define another mutation.
+
+        Args:
+            arch: The parent.
+            seed: An int, a numpy Generator, which advances, or None for a random result.
+
+        Returns:
+            An architecture that differs from `arch`.
+
+        Raises:
+            UsageError: No valid neighbour was found in 10,000 attempts.
+
+        Example:
+            >>> space = load_space("nasbench201")
+            >>> parent = space.sample(seed=0)
+            >>> space.mutate(parent, seed=1) == parent
+            False
+        """
+        self._require_arch(arch)
+        rng = as_generator(seed)
+        mutate = self.hooks.mutate
+
+        def attempt(attempts: int) -> Arch:
+            if mutate is not None:
+                child = mutate(self, arch, rng)
+            else:
+                child = self.change_choices(arch, rng, 1 + attempts // _ATTEMPTS_PER_CHANGE)
+            if child == arch:
+                raise InvalidArch("a mutation must change something")
+            return child
+
+        return self._retry_until_valid(attempt, f"neighbour of {arch}")
+
+    def change_choices(self, arch: Arch, rng: np.random.Generator, count: int = 1) -> Arch:
+        """Change `count` choices; dependent choices that no longer fit are sampled again."""
+        decisions = self.list_decisions(make_replay_chooser(arch.genes, str(arch)))
+        changeable = [decision for decision in decisions if len(decision.options) > 1]
+        if not changeable:
+            raise UsageError(f"{arch} has no choice that could change")
+        genes = dict(arch.genes)
+        for index in rng.choice(len(changeable), min(count, len(changeable)), replace=False):
+            decision = changeable[index]
+            others = [option for option in decision.options if option != decision.value]
+            genes[decision.name] = pick_uniformly(others, rng)
+        return self._make_arch_from_decisions(
+            self.list_decisions(make_inheriting_chooser([genes], rng))
+        )
+
+    def cross(self, first: Arch, second: Arch, seed: Seed = None) -> Arch:
+        """Return a child that takes every choice from one of two parents.
+
+        Choices that fit neither parent are sampled.
+
+        Args:
+            first: One parent.
+            second: The other parent.
+            seed: An int, a numpy Generator, which advances, or None for a random result.
+
+        Raises:
+            UsageError: No valid child was found in 10,000 attempts.
+        """
+        self._require_arch(first)
+        self._require_arch(second)
+        rng = as_generator(seed)
+        parents = [dict(first.genes), dict(second.genes)]
+
+        def attempt(_: int) -> Arch:
+            decisions = self.list_decisions(make_inheriting_chooser(parents, rng))
+            return self._make_arch_from_decisions(decisions)
+
+        return self._retry_until_valid(attempt, f"child of {first} and {second}")
+
+    def enumerate(self) -> Iterator[Arch]:
+        """Iterate over all architectures, each once, in lexicographic order of the options."""
+        # Without a canonical form, different combinations are different architectures.
+        seen: set[Arch] = set()
+        for decisions in enumerate_decisions(self.list_decisions):
+            arch = self._make_arch_from_decisions(decisions)
+            if arch not in seen:
+                yield arch
+            if self.hooks.canonical:
+                seen.add(arch)
+
+    def __iter__(self) -> Iterator[Arch]:
+        return self.enumerate()
+
+    def _retry_until_valid(self, attempt: Callable[[int], Arch], target: str) -> Arch:
+        """Call `attempt` with 0, 1, 2, ... until it does not raise `InvalidArch`."""
+        for attempts in range(_MAX_ATTEMPTS):
+            try:
+                return attempt(attempts)
+            except InvalidArch as error:
+                last_error = error
+        raise UsageError(
+            f"space {self.name}: no {target} in {_MAX_ATTEMPTS} attempts, "
+            f"the last because {last_error}"
+        )
+
+    # ------------------------------------------------------------------------------- notation
+
+    def parse(self, text: str) -> Arch:
+        """Read an architecture from its text form, `str(arch)`.
+
+        Raises:
+            UsageError: The text is malformed (the message marks the position), or the architecture
+                is not in the space.
+        """
+        if not isinstance(text, str):
+            example = str(self.sample(0))
+            raise UsageError(
+                f"{show_value(text)} is not an architecture; give its text, such as {example!r}"
+            )
+        return self.make_arch(self.hooks.notation.parse(text), text)
+
+    def make_arch(self, genes: Genes, label: str = "") -> Arch:
+        """Return the architecture with these genes.
+
+        Args:
+            genes: Names and values of all choices.
+            label: How error messages call the architecture; by default its genes.
+
+        Raises:
+            UsageError: A choice is missing, unknown, given twice or has a value that is not
+                allowed.
+        """
+        label = label or PairNotation().format(genes)
+        try:
+            decisions = self.list_decisions(make_replay_chooser(genes, label))
+        except InvalidArch as error:
+            raise self._make_membership_error(label, error) from error
+        names = [name for name, _ in genes]
+        choice_names = [decision.name for decision in decisions]
+        for name in names:
+            if name not in choice_names:
+                name_list = ", ".join(choice_names) or "none at all"
+                raise UsageError(f"{label}: there is no choice {name!r} here, only {name_list}")
+            if names.count(name) > 1:
+                raise UsageError(f"{label} has {name!r} twice; keep one of them")
+        return self._make_arch_from_decisions(decisions)
+
+    def _require_arch(self, arch: object) -> None:
+        if not isinstance(arch, Arch):
+            raise UsageError(
+                f"{show_value(arch)} is not an Arch; "
+                f"{self.name} makes one by parse(text) or sample(seed)"
+            )
+
+    def _make_arch_from_decisions(self, decisions: Decisions) -> Arch:
+        genes: Genes = tuple((decision.name, decision.value) for decision in decisions)
+        if self.hooks.canonical:
+            genes = self.hooks.canonical(genes)
+        return Arch(self.name, genes, self.hooks.notation.format(genes))
+
+    def _make_membership_error(self, label: str, reason: InvalidArch) -> UsageError:
+        return UsageError(f"{label} is not in {self.name}: {reason}")
+
+    # ------------------------------------------------------------------------------- networks
+
+    def build(self, arch: Arch, task: Task | None = None, device: str = "cpu") -> nn.Module:
+        """Build the network of an architecture; weights come from torch's global random state.
+
+        Args:
+            arch: An architecture of this space.
+            task: Input shape and number of classes; by default the task of the space.
+            device: Where the weights are created. "meta" allocates nothing.
+
+        Raises:
+            UsageError: The architecture is not in the space, or does not fit the task.
+        """
+        self._require_arch(arch)
+        chooser = make_replay_chooser(arch.genes, str(arch))
+        try:
+            _, result = self._run_network_function(chooser, task or self.task, device)
+        except InvalidArch as error:
+            raise self._make_membership_error(str(arch), error) from error
+        if isinstance(result, nn.Module):
+            return result
+        with _create_tensors_on(device):
+            return result()
+
+    def counts(self, arch: Arch, task: Task | None = None) -> Counts | None:
+        """Return parameters and multiply-adds without building; None if there is no formula."""
+        if self.hooks.counts is None:
+            return None
+        return self.hooks.counts(self, arch, task or self.task)
+
+    def draw(self, arch: Arch, task: Task | None = None) -> Diagram:
+        """Return what a drawing of `arch` shows: its cells, stages or layers, as plain data.
+
+        A space without a `draw` hook shows the layers of the network for `task`.
+        """
+        if self.hooks.draw is not None:
+            return self.hooks.draw(arch)
+        return list_layers(self.build(arch, task, device="meta"))
+
+    # Supernets have different interfaces (`Supernet`, elastic ones), hence `Any`.
+    def supernet(self, task: Task | None = None, device: str = "cpu") -> Any:
+        """Build the supernet; `subnet(arch)` of it is the network of `arch` with shared weights.
+
+        Raises:
+            UsageError: The space has no supernet.
+        """
+        if self.hooks.supernet is None:
+            names = ", ".join(name for name, space in SPACES.items() if space.has_supernet)
+            raise UsageError(f"{self.name} has no supernet; these have: {names}")
+        with _create_tensors_on(device):
+            return self.hooks.supernet(task or self.task, **dict(self.options))
+
+    def _run_network_function(
+        self, chooser: Chooser, task: Task, device: str
+    ) -> tuple[Decisions, nn.Module | NetworkBuilder]:
+        def run(choose: Choose) -> nn.Module | NetworkBuilder:
+            with _create_tensors_on(device):
+                return self.network(choose, task, **dict(self.options))
+
+        return record_decisions(self.name, chooser, run)
+
+
+def _create_tensors_on(device: str) -> AbstractContextManager[Any]:
+    """Return a context in which new tensors are created on `device`."""
+    # Entering the context costs a seventh of building a network, so skip it where it is redundant.
+    if torch.get_default_device() == torch.device(device):
+        return nullcontext()
+    return torch.device(device)
+
+
+@overload
+def space(network: NetworkFunction) -> Space: ...
+
+
+@overload
+def space(
+    *,
+    task: Task | Callable[..., Task] = ...,
+    notation: Notation = ...,
+    canonical: Callable[[Genes], Genes] = ...,
+    sample: SampleFunction = ...,
+    mutate: MutateFunction = ...,
+    draw: Callable[[Arch], Diagram] = ...,
+    size: int | Callable[..., int] = ...,
+    supernet: Callable[..., Any] = ...,
+    counts: CountsFunction = ...,
+) -> Callable[[NetworkFunction], Space]: ...
+
+
+def space(
+    network: NetworkFunction | None = None, **hooks: Any
+) -> Space | Callable[[NetworkFunction], Space]:
+    """Turn a function `(choose, task) -> nn.Module` into a `Space` with the name of the function.
+
+    Use it as `@space` or as `@space(task=..., size=...)`.
+
+    Args:
+        network: The function. Its keyword arguments become the options of the space.
+        **hooks: Any of the following, all optional.
+
+            * `task`: default task, or a function of the options that returns it.
+            * `notation`: object with `format(genes)` and `parse(text)`; default `name=value` pairs.
+            * `canonical`: function that maps genes to the one form of equal architectures.
+            * `sample`: function `(space, rng) -> Arch`; default: all options equally likely.
+            * `mutate`: function `(space, arch, rng) -> Arch`; default: change one choice. Like
+              `sample` it may raise `InvalidArch`; then it is called again.
+            * `draw`: function `(arch) -> Diagram`; default: list of the layers.
+            * `size`: number of architectures, or a function of the options that returns it.
+            * `supernet`: function `(task, **options)` that returns a module with `subnet(arch)`.
+            * `counts`: function `(space, arch, task) -> Counts`, an exact formula for parameters
+              and multiply-adds. It returns None for a task that it does not cover.
+
+    Returns:
+        The space, or a decorator if only hooks are given.
+
+    Example:
+        >>> @space(size=3)
+        ... def widths(choose, task):
+        ...     width = choose("width", [8, 16, 32])
+        ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(width))
+        >>> len(list(widths))
+        3
+    """
+
+    def make_space(function: NetworkFunction) -> Space:
+        return Space(function.__name__, function, SpaceHooks(**hooks))
+
+    if network is None:
+        return make_space
+    return make_space(network)

@@ -1,0 +1,304 @@
+"""NAS-Bench-101 (Ying et al., ICML 2019; arXiv:1902.09635): 423,624 cells.
+
+A cell has up to 7 vertices, which carry the operations, and up to 9 edges. It is written as its
+matrix, row by row, and its operations:
+`0110/0001/0001/0000+input,conv3x3-bn-relu,maxpool3x3,output`. A cell that is typed may have unused
+vertices and any order; a cell that is printed is pruned and in the order that the benchmark trained
+(see `graph.py`), so isomorphic cells are equal. The digits of public tables are accepted too,
+`0110...0+0421...`: 49 of the matrix, then 7 of operations (0 input, 1 output, 2 max pooling, 3
+convolution 1x1, 4 convolution 3x3).
+
+The network is that of the benchmark: post-activation blocks, a 1x1 projection on every edge from
+the input of the cell, inner tensors truncated where they are wider than their reader, the output a
+concatenation. Batch norm has the momentum of the TensorFlow original (0.997 there is 0.003 in
+torch; NASBench-PyTorch uses 0.997). Weights have torch's default initialisation.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from untrained._options import Count
+from untrained.errors import UsageError
+from untrained.spaces.core.counts import Counts
+from untrained.spaces.core.diagrams import CellGraph
+from untrained.spaces.core.notation import make_parse_error
+from untrained.spaces.core.space import (
+    SPACES,
+    Choose,
+    InvalidArch,
+    NetworkBuilder,
+    Space,
+    space,
+)
+from untrained.spaces.nasbench101.graph import (
+    INPUT,
+    MAX_EDGES,
+    MAX_VERTICES,
+    OPS,
+    OUTPUT,
+    CellSpec,
+    compute_hash,
+    find_canonical_form,
+    find_used_vertices,
+    make_spec,
+    prune_spec,
+    sample_spec,
+    select_vertices,
+)
+from untrained.spaces.nasbench101.network import NASBench101, count_network
+from untrained.types import Arch, Choice, Genes, Task
+
+# All possible edges (source, target).
+_PAIRS = tuple((source, target) for target in range(MAX_VERTICES) for source in range(target))
+_INNER_VERTICES = range(1, MAX_VERTICES - 1)
+# The digits of operations in public tables.
+_DIGITS = dict(zip("01234", (INPUT, OUTPUT, *reversed(OPS)), strict=True))
+
+
+# ----------------------------------------------------------------------------------- notation
+
+
+def parse_spec(text: str) -> CellSpec:
+    """Read a cell written as `matrix+operations`; unused vertices are kept."""
+    matrix_text, plus, op_text = text.partition("+")
+    if not plus:
+        raise make_parse_error(text, len(text), "'+' and the operations")
+    if "/" not in matrix_text and "," not in op_text:
+        return _parse_digits(text, matrix_text, op_text)
+    ops = op_text.split(",")
+    rows = []
+    position = 0
+    for row in matrix_text.split("/"):
+        if len(row) != len(ops) or set(row) - set("01"):
+            expected = f"{len(ops)} digits 0 or 1, one for each operation"
+            raise make_parse_error(text, position, expected)
+        rows.append(tuple(map(int, row)))
+        # One more for the slash.
+        position += len(row) + 1
+    spec = CellSpec(tuple(rows), tuple(ops))
+    _check_spec(text, spec)
+    return spec
+
+
+def _parse_digits(text: str, matrix_digits: str, op_digits: str) -> CellSpec:
+    """Read the format of public tables: digits of the matrix and of the operations."""
+    vertex_count = len(op_digits)
+    if len(matrix_digits) != vertex_count**2 or set(matrix_digits) - set("01"):
+        expected = f"{vertex_count} x {vertex_count} digits 0 or 1, one row for each operation"
+        raise make_parse_error(text, 0, expected)
+    for index, digit in enumerate(op_digits):
+        if digit not in _DIGITS:
+            position = len(matrix_digits) + 1 + index
+            raise make_parse_error(text, position, "a digit from 0 to 4")
+    rows = []
+    for start in range(0, len(matrix_digits), vertex_count):
+        rows.append(tuple(map(int, matrix_digits[start : start + vertex_count])))
+    spec = CellSpec(tuple(rows), tuple(_DIGITS[digit] for digit in op_digits))
+    _check_spec(text, spec)
+    return spec
+
+
+def _check_spec(text: str, spec: CellSpec) -> None:
+    """Raise an error unless operations are known and the matrix is upper triangular."""
+    last = len(spec.ops) - 1
+    position = text.index("+") + 1
+    for vertex, op in enumerate(spec.ops):
+        allowed: tuple[str, ...] = OPS
+        if vertex == 0:
+            allowed = (INPUT,)
+        # A cell of one vertex cannot be both: the last rule wins.
+        if vertex == last:
+            allowed = (OUTPUT,)
+        if op not in allowed:
+            raise make_parse_error(text, position, " or ".join(allowed))
+        # Names are separated by commas, digits are not.
+        position += len(op) + 1 if "," in text else 1
+    is_square = len(spec.matrix) == len(spec.ops)
+    if not is_square or _has_edge_below_diagonal(spec):
+        raise UsageError(f"{text}: the matrix must be square with ones above the diagonal only")
+
+
+def _has_edge_below_diagonal(spec: CellSpec) -> bool:
+    for source, row in enumerate(spec.matrix):
+        if any(row[: source + 1]):
+            return True
+    return False
+
+
+def format_spec(spec: CellSpec) -> str:
+    """Write a cell as `matrix+operations`."""
+    rows = ["".join(map(str, row)) for row in spec.matrix]
+    return f"{'/'.join(rows)}+{','.join(spec.ops)}"
+
+
+class Nasbench101Notation:
+    """Matrix and operations.
+
+    Genes are the edges among seven vertices and the operations of the vertices on a path.
+    """
+
+    def format(self, genes: Genes) -> str:
+        return format_spec(_make_pruned_spec(genes))
+
+    def parse(self, text: str) -> Genes:
+        spec = prune_spec(parse_spec(text))
+        if len(spec.ops) > MAX_VERTICES:
+            raise UsageError(
+                f"{text} has {len(spec.ops)} vertices, but a cell has at most {MAX_VERTICES}"
+            )
+        return _list_genes(spec)
+
+
+# --------------------------------------------------------------------------- cells and choices
+
+
+def _list_genes(spec: CellSpec, places: Sequence[int] = ()) -> Genes:
+    """Return the genes of a pruned cell.
+
+    Args:
+        spec: A pruned cell.
+        places: Which of the vertices 1 to 5 its inner vertices become; by default the first ones.
+    """
+    inner_ops = spec.ops[1:-1]
+    inner_places = places or range(1, len(inner_ops) + 1)
+    vertex_places = (0, *inner_places, MAX_VERTICES - 1)
+    edges = set()
+    for source in range(len(spec.ops)):
+        for target in spec.targets(source):
+            edges.add((vertex_places[source], vertex_places[target]))
+    genes: list[tuple[str, Choice]] = []
+    for pair in _PAIRS:
+        genes.append((_edge_name(*pair), int(pair in edges)))
+    for place, op in zip(inner_places, inner_ops, strict=True):
+        genes.append((f"op{place}", op))
+    return tuple(genes)
+
+
+def _make_pruned_spec(genes: Genes) -> CellSpec:
+    """Return the pruned cell of these genes."""
+    values = dict(genes)
+    edges = [pair for pair in _PAIRS if values[_edge_name(*pair)]]
+    # A vertex without an operation is on no path, so any operation will do.
+    ops = [str(values.get(f"op{vertex}", OPS[0])) for vertex in _INNER_VERTICES]
+    return prune_spec(make_spec(edges, ops))
+
+
+def _edge_name(source: int, target: int) -> str:
+    return f"{source}->{target}"
+
+
+def _make_genes_canonical(genes: Genes) -> Genes:
+    return _list_genes(find_canonical_form(_make_pruned_spec(genes)))
+
+
+def spec_of(arch: Arch) -> CellSpec:
+    """Return matrix and operations of an architecture: pruned, in canonical order."""
+    return _make_pruned_spec(arch.genes)
+
+
+def hash_of(arch: Arch) -> str:
+    """Return the hash under which the files of the benchmark list this cell."""
+    return compute_hash(spec_of(arch))
+
+
+# ------------------------------------------------------------------------ sampling and mutation
+
+
+def _sample_arch(space: Space, rng: np.random.Generator) -> Arch:
+    """Sample one of the 423,624 cells; all are equally likely, as in samples from the table.
+
+    Sampling matrices bit by bit would favour small cells.
+    """
+    return space.make_arch(_list_genes(sample_spec(rng)))
+
+
+def _mutate_arch(space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
+    """Mutate like the benchmark's code.
+
+    Every edge flips with probability 1/7, every operation changes with probability 1/5. Unused
+    vertices get random places, so that they can be used again.
+    """
+    spec = spec_of(arch)
+    inner_count = MAX_VERTICES - 2
+    sampled_places = rng.choice(inner_count, len(spec.ops) - 2, replace=False)
+    places = sorted(1 + int(place) for place in sampled_places)
+    values = dict(_list_genes(spec, places))
+    edges = []
+    for pair in _PAIRS:
+        is_flipped = rng.random() < 1 / MAX_VERTICES
+        if values[_edge_name(*pair)] != is_flipped:
+            edges.append(pair)
+    ops = []
+    for vertex in _INNER_VERTICES:
+        # The random operation is drawn for used vertices too, which keeps the random sequence.
+        random_op = rng.choice(OPS)
+        op = str(values.get(f"op{vertex}", random_op))
+        ops.append(_mutate_operation(op, rng))
+    mutant = prune_spec(make_spec(edges, ops))
+    if not mutant.ops or mutant.edge_count > MAX_EDGES:
+        raise InvalidArch("the mutant is not a valid cell")
+    return space.make_arch(_list_genes(mutant))
+
+
+def _mutate_operation(op: str, rng: np.random.Generator) -> str:
+    if rng.random() >= 1 / (MAX_VERTICES - 2):
+        return op
+    others = [other for other in OPS if other != op]
+    return others[int(rng.integers(len(others)))]
+
+
+# ----------------------------------------------------------------------------------- the space
+
+
+def draw_spec(spec: CellSpec) -> CellGraph:
+    """Return a graph with operations on the nodes and plain edges."""
+    labels = tuple(op.removesuffix("-bn-relu") for op in spec.ops)
+    edges = []
+    for source in range(len(labels)):
+        for target in spec.targets(source):
+            edges.append((source, target, ""))
+    return CellGraph(labels, tuple(edges))
+
+
+def _draw_arch(arch: Arch) -> CellGraph:
+    return draw_spec(spec_of(arch))
+
+
+def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:
+    return count_network(spec_of(arch), task, **dict(space.options))
+
+
+@space(
+    task=Task("cifar10", (3, 32, 32), 10),
+    notation=Nasbench101Notation(),
+    canonical=_make_genes_canonical,
+    mutate=_mutate_arch,
+    sample=_sample_arch,
+    draw=_draw_arch,
+    size=423_624,
+    counts=_count_arch,
+)
+def nasbench101(
+    choose: Choose, task: Task, channels: Count = 128, stacks: Count = 3, cells: Count = 3
+) -> NetworkBuilder:
+    """Cells of up to seven vertices and nine edges, three operations; 423,624 architectures."""
+    edges = [pair for pair in _PAIRS if choose(_edge_name(*pair), (0, 1))]
+    # Operations are chosen after the edges, and only for the vertices that remain.
+    full_spec = make_spec(edges, [""] * len(_INNER_VERTICES))
+    used_vertices = find_used_vertices(full_spec.matrix)
+    if not used_vertices:
+        raise InvalidArch("no path leads from the input to the output")
+    pruned_spec = select_vertices(full_spec, used_vertices)
+    edge_count = pruned_spec.edge_count
+    if edge_count > MAX_EDGES:
+        raise InvalidArch(
+            f"{edge_count} edges are on paths from input to output, and {MAX_EDGES} are allowed"
+        )
+    ops = [choose(f"op{vertex}", OPS) for vertex in used_vertices[1:-1]]
+    spec = CellSpec(pruned_spec.matrix, (INPUT, *ops, OUTPUT))
+    return partial(NASBench101, spec, task, channels, stacks=stacks, cells=cells)
+
+
+SPACES.add("nasbench101", nasbench101)

@@ -1,0 +1,272 @@
+"""NAS-Bench-1Shot1 (Zela et al., ICLR 2020; arXiv:2001.10422): three subsets of NAS-Bench-101.
+
+They are chosen so that a supernet can contain them. Each of four or five nodes, and the output, has
+a fixed number of parents. A cell is written like those of NAS-Bench-101, with the seven vertices of
+public tables: spaces 1 and 2 have four nodes and an idle vertex before the output. Networks are
+those of NAS-Bench-101 with the nodes in the given order.
+
+The option `members` decides which cells there are:
+- `listed`: the 2,487, 3,609 and 24,066 of the paper. Its code lists cells without loose ends, that
+  is without nodes that feed nothing, but follows only the last parent. The result is the cells
+  whose nodes form a chain.
+- `tight`: all cells without loose ends, which is what the same code samples: 3,702, 12,474 and
+  135,900.
+- `loose`: all nodes have parents, and loose ends are pruned when the network is built: 14,580,
+  29,160 and 1,312,200 (the paper says 6,240, 29,160 and 363,648; its code generates ours).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import combinations
+
+from untrained._options import Count
+from untrained.errors import UsageError
+from untrained.spaces.core.counts import Counts
+from untrained.spaces.core.diagrams import CellGraph
+from untrained.spaces.core.space import (
+    SPACES,
+    Choose,
+    InvalidArch,
+    NetworkBuilder,
+    NetworkFunction,
+    Space,
+    space,
+)
+from untrained.spaces.nasbench1shot1.supernet import Supernet1Shot1
+from untrained.spaces.nasbench101.graph import (
+    MAX_VERTICES,
+    OPS,
+    CellSpec,
+    make_spec,
+    prune_spec,
+    select_vertices,
+)
+from untrained.spaces.nasbench101.network import NASBench101, count_network
+from untrained.spaces.nasbench101.space import draw_spec, format_spec, parse_spec
+from untrained.types import Arch, Choice, Genes, Task
+
+# Number of parents of nodes 1, 2, ... and of the output.
+ParentCounts = tuple[int, ...]
+S1 = (1, 2, 2, 2, 2)
+S2 = (1, 1, 2, 2, 3)
+S3 = (1, 1, 1, 2, 2, 2)
+_PARENT_COUNTS = {"nasbench1shot1_s1": S1, "nasbench1shot1_s2": S2, "nasbench1shot1_s3": S3}
+
+# What tables write at unused vertices.
+IDLE = "conv1x1-bn-relu"
+_MEMBERS = ("listed", "tight", "loose")
+
+
+# ------------------------------------------------------------------------------------- choices
+
+
+def _choose_genes(choose: Choose, parent_counts: ParentCounts, members: str) -> Genes:
+    """Choose a cell, from the output to the first node.
+
+    A node that feeds nothing has no choices, unless loose ends are allowed.
+    """
+    genes: list[tuple[str, Choice]] = []
+    output = len(parent_counts)
+    used = {output}
+    for node in range(output, 0, -1):
+        if node not in used and members != "loose":
+            continue
+        name = _parent_choice_name(node, parent_counts)
+        value = choose(name, _list_parent_options(node, parent_counts))
+        genes.append((name, value))
+        parents = _split_nodes(value)
+        used |= set(parents)
+        # In a chain, the next lower node that is used is a parent of this one.
+        next_used = max(vertex for vertex in used if vertex < node)
+        if members == "listed" and max(parents) < next_used:
+            raise InvalidArch(
+                "its nodes do not form a chain, so the paper does not list it; members=tight has it"
+            )
+        if node < output:
+            genes.append((f"op{node}", choose(f"op{node}", OPS)))
+    return tuple(genes)
+
+
+def _list_parent_options(node: int, parent_counts: ParentCounts) -> tuple[str, ...]:
+    """Return all sets of parents of a node: `0+1`, `0+2`, `1+2`."""
+    options = []
+    for parents in combinations(range(node), parent_counts[node - 1]):
+        options.append("+".join(map(str, parents)))
+    return tuple(options)
+
+
+def _parent_choice_name(node: int, parent_counts: ParentCounts) -> str:
+    if node == len(parent_counts):
+        return "parents_out"
+    return f"parents{node}"
+
+
+def _split_nodes(value: Choice) -> list[int]:
+    """Return the nodes of `0+1`; of an empty text none."""
+    return [int(node) for node in str(value).split("+") if node]
+
+
+# ----------------------------------------------------------------------------- cells and genes
+
+
+def _make_full_spec(genes: Genes, parent_counts: ParentCounts) -> CellSpec:
+    """Return the cell with all seven vertices, unused ones included."""
+    values = dict(genes)
+    output = len(parent_counts)
+    edges = []
+    for node in range(1, output + 1):
+        vertex = node if node < output else MAX_VERTICES - 1
+        parents = values.get(_parent_choice_name(node, parent_counts), "")
+        for parent in _split_nodes(parents):
+            edges.append((parent, vertex))
+    ops = [str(values.get(f"op{vertex}", IDLE)) for vertex in range(1, MAX_VERTICES - 1)]
+    return make_spec(edges, ops)
+
+
+class Nasbench1Shot1Notation:
+    """The notation of NAS-Bench-101 with all vertices, used or not."""
+
+    def __init__(self, parent_counts: ParentCounts) -> None:
+        self.parent_counts = parent_counts
+
+    def format(self, genes: Genes) -> str:
+        return format_spec(_make_full_spec(genes, self.parent_counts))
+
+    def parse(self, text: str) -> Genes:
+        output = len(self.parent_counts)
+        spec = _remove_idle_vertex(parse_spec(text), output)
+        if len(spec.ops) != output + 1:
+            raise UsageError(
+                f"{text} has {len(spec.ops)} vertices in use, but here a cell has {output + 1}"
+            )
+        genes: list[tuple[str, Choice]] = []
+        for node in range(output, 0, -1):
+            sources = spec.sources(node)
+            if sources:
+                name = _parent_choice_name(node, self.parent_counts)
+                genes.append((name, "+".join(map(str, sources))))
+            is_connected = bool(sources) or bool(spec.targets(node))
+            if node < output and is_connected:
+                genes.append((f"op{node}", spec.ops[node]))
+        return tuple(genes)
+
+
+def _remove_idle_vertex(spec: CellSpec, output: int) -> CellSpec:
+    """Remove the vertex before the output that spaces 1 and 2 have in tables, if it is there."""
+    has_room = len(spec.ops) == output + 2 == MAX_VERTICES
+    if not has_room or spec.sources(output) or spec.targets(output):
+        return spec
+    return select_vertices(spec, [vertex for vertex in range(MAX_VERTICES) if vertex != output])
+
+
+def full_spec_of(arch: Arch) -> CellSpec:
+    """Return the cell with its seven vertices, unused ones included."""
+    base_name = arch.space.partition("(")[0]
+    return _make_full_spec(arch.genes, _PARENT_COUNTS[base_name])
+
+
+def spec_of(arch: Arch) -> CellSpec:
+    """Return the cell of NAS-Bench-101: pruned, vertices in the given order."""
+    return prune_spec(full_spec_of(arch))
+
+
+# ---------------------------------------------------------------------------------- the spaces
+
+
+def _choose_network(
+    choose: Choose, task: Task, parent_counts: ParentCounts, *, members: str, **shape: int
+) -> NetworkBuilder:
+    if members not in _MEMBERS:
+        raise UsageError(f"members is one of {', '.join(_MEMBERS)}, not {members!r}")
+    genes = _choose_genes(choose, parent_counts, members)
+    spec = prune_spec(_make_full_spec(genes, parent_counts))
+    return partial(NASBench101, spec, task, **shape)
+
+
+def _draw_arch(arch: Arch) -> CellGraph:
+    return draw_spec(spec_of(arch))
+
+
+def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:
+    shape = dict(space.options)
+    shape.pop("members", None)
+    return count_network(spec_of(arch), task, **shape)
+
+
+def _one_shot_space(
+    parent_counts: ParentCounts, *, listed: int, tight: int, loose: int
+) -> Callable[[NetworkFunction], Space]:
+    """Return the decorator of one of the spaces, given its size for each value of `members`."""
+    sizes = {"listed": listed, "tight": tight, "loose": loose}
+
+    def compute_size(members: str = "listed", **_: int) -> int:
+        return sizes[members]
+
+    def build_supernet(task: Task, members: str = "listed", **shape: int) -> Supernet1Shot1:
+        parent_options = {}
+        for node in range(1, len(parent_counts) + 1):
+            name = _parent_choice_name(node, parent_counts)
+            parent_options[name] = _list_parent_options(node, parent_counts)
+        return Supernet1Shot1(parent_options, full_spec_of, task, **shape)
+
+    return space(
+        task=Task("cifar10", (3, 32, 32), 10),
+        notation=Nasbench1Shot1Notation(parent_counts),
+        draw=_draw_arch,
+        size=compute_size,
+        supernet=build_supernet,
+        counts=_count_arch,
+    )
+
+
+@_one_shot_space(S1, listed=2_487, tight=3_702, loose=14_580)
+def nasbench1shot1_s1(
+    choose: Choose,
+    task: Task,
+    members: str = "listed",
+    channels: Count = 128,
+    *,
+    stacks: Count = 3,
+    cells: Count = 3,
+) -> NetworkBuilder:
+    """Four nodes with 1, 2, 2, 2 parents, the output with 2; 2,487 cells of NAS-Bench-101."""
+    return _choose_network(
+        choose, task, S1, members=members, channels=channels, stacks=stacks, cells=cells
+    )
+
+
+@_one_shot_space(S2, listed=3_609, tight=12_474, loose=29_160)
+def nasbench1shot1_s2(
+    choose: Choose,
+    task: Task,
+    members: str = "listed",
+    channels: Count = 128,
+    *,
+    stacks: Count = 3,
+    cells: Count = 3,
+) -> NetworkBuilder:
+    """Four nodes with 1, 1, 2, 2 parents, the output with 3; 3,609 cells of NAS-Bench-101."""
+    return _choose_network(
+        choose, task, S2, members=members, channels=channels, stacks=stacks, cells=cells
+    )
+
+
+@_one_shot_space(S3, listed=24_066, tight=135_900, loose=1_312_200)
+def nasbench1shot1_s3(
+    choose: Choose,
+    task: Task,
+    members: str = "listed",
+    channels: Count = 128,
+    *,
+    stacks: Count = 3,
+    cells: Count = 3,
+) -> NetworkBuilder:
+    """Five nodes with 1, 1, 1, 2, 2 parents, the output with 2; 24,066 cells of NAS-Bench-101."""
+    return _choose_network(
+        choose, task, S3, members=members, channels=channels, stacks=stacks, cells=cells
+    )
+
+
+SPACES.add("nasbench1shot1_s1", nasbench1shot1_s1)
+SPACES.add("nasbench1shot1_s2", nasbench1shot1_s2)
+SPACES.add("nasbench1shot1_s3", nasbench1shot1_s3)

@@ -1,0 +1,189 @@
+"""The network of a NASRec architecture: rows of a table to logits, block by block.
+
+Two streams run through it: dense tensors (B, D), at first the dense columns, and sparse ones
+(B, T, e), at first one embedding per column of identifiers. A block reads some of the earlier
+tensors of both streams and adds one tensor to each. The head reads the two tensors of the last
+block.
+
+Special cases in the authors' code, and what we do:
+* A factorisation machine whose output is as wide as a token has no projection. The authors build
+  its norm and never use it. We do not build it: 2 e parameters less per such block.
+* The tokens that a block makes of its dense output exclude what its factorisation machine adds,
+  except where that output is 8 e wide, so that it needs no projection: there an in-place sum
+  includes it. We reproduce this.
+* Avazu has no dense column; the authors add one of zeros. We do so for any table without a dense
+  column.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from untrained.errors import UsageError
+from untrained.spaces.nasrec.blocks import BlockSpec, BlockSpecs
+from untrained.spaces.nasrec.operators import (
+    DENSE_OPERATORS,
+    HEADS,
+    SPARSE_OPERATORS,
+    TOKENS,
+    FactorizationMachine,
+    GlorotEmbedding,
+    GlorotLinear,
+    OperatorSize,
+    apply_mask,
+    build_projection,
+)
+from untrained.types import Task
+
+
+class NasrecNetwork(nn.Module):
+    """Rows (B, columns) to logits (B, classes)."""
+
+    def __init__(self, specs: BlockSpecs, task: Task, embed: int, norms: bool = True) -> None:
+        super().__init__()
+        self.specs = specs
+        self.stem = TableStem(task, embed)
+        # Sizes of all tensors of the two streams so far.
+        dense_widths = [self.stem.dense]
+        token_counts = [len(task.vocabularies)]
+        self.blocks = nn.ModuleList()
+        for spec in specs:
+            size = OperatorSize(
+                dense=tuple(dense_widths[source] for source in spec.dense_from),
+                tokens=sum(token_counts[source] for source in spec.sparse_from),
+                wide=spec.dense_dim,
+                long=spec.sparse_dim,
+                embed=embed,
+            )
+            self.blocks.append(NasrecBlock.from_spec(spec, size))
+            dense_widths.append(spec.dense_dim)
+            token_counts.append(count_output_tokens(spec))
+        self.head = GlorotLinear(dense_widths[-1] + token_counts[-1] * embed, task.num_classes)
+        if not norms:
+            remove_layer_norms(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        dense_input, sparse_input = self.stem(x)
+        dense = [dense_input]
+        sparse = [sparse_input]
+        for spec, block in zip(self.specs, self.blocks, strict=True):
+            tokens = torch.cat([sparse[source] for source in spec.sparse_from], 1)
+            inputs = [dense[source] for source in spec.dense_from]
+            dense_out, *sparse_parts = block(spec, inputs, tokens)
+            dense.append(dense_out)
+            sparse.append(torch.cat(sparse_parts, 1))
+        features = torch.cat([dense[-1], sparse[-1].flatten(1)], 1)
+        logits: Tensor = self.head(features)
+        return logits
+
+
+def count_output_tokens(spec: BlockSpec) -> int:
+    """Return the tokens of the sparse output of a block."""
+    if spec.interact:
+        return spec.sparse_dim + TOKENS
+    return spec.sparse_dim
+
+
+def remove_layer_norms(module: nn.Module) -> None:
+    """Replace every layer norm by the identity."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.LayerNorm):
+            setattr(module, name, nn.Identity())
+        else:
+            remove_layer_norms(child)
+
+
+class TableStem(nn.Module):
+    """A row to its dense columns (B, D) and to one token per identifier (B, T, e).
+
+    Identifiers are whole numbers stored as floats. A number beyond the vocabulary wraps around, and
+    no gradient flows through it: a proxy may feed any real numbers, and an index out of range
+    would crash a GPU.
+    """
+
+    def __init__(self, task: Task, embed: int) -> None:
+        super().__init__()
+        identifier_count = len(task.vocabularies)
+        is_table = len(task.input_shape) == 1
+        if not is_table or not 0 < identifier_count <= task.input_shape[0]:
+            raise UsageError(
+                f"{task} is not a table with columns of identifiers; "
+                "for rows of numbers use the space mlp"
+            )
+        if embed < HEADS or embed % HEADS:
+            raise UsageError(
+                f"embedding_dim={embed} is not a multiple of the {HEADS} attention heads; "
+                "16 is published"
+            )
+        self.dense = max(task.input_shape[0] - identifier_count, 1)
+        self.sizes = task.vocabularies
+        self.tables = nn.ModuleList(GlorotEmbedding(size, embed) for size in self.sizes)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        dense_count = x.shape[1] - len(self.sizes)
+        identifiers = x[:, dense_count:].detach().round().long().unbind(1)
+        tokens = []
+        for table, column, size in zip(self.tables, identifiers, self.sizes, strict=True):
+            tokens.append(table(column % size))
+        if dense_count:
+            dense = x[:, :dense_count]
+        else:
+            dense = x.new_zeros(len(x), 1)
+        return dense, torch.stack(tokens, 1)
+
+
+class NasrecBlock(nn.Module):
+    """A block.
+
+    Args:
+        ops: Operators by name; a spec selects two of them.
+        fm: Factorisation machine, if there is one.
+        interact: Projection of the dense output to tokens, if there is one.
+    """
+
+    def __init__(
+        self, ops: dict[str, nn.Module], fm: nn.Module | None, interact: nn.Module | None
+    ) -> None:
+        super().__init__()
+        self.ops = nn.ModuleDict(ops)
+        self.fm = fm
+        self.interact = interact
+
+    @classmethod
+    def from_spec(cls, spec: BlockSpec, size: OperatorSize) -> "NasrecBlock":
+        """Return a block with only what the spec needs."""
+        ops = {
+            spec.dense_op: DENSE_OPERATORS[spec.dense_op](size),
+            spec.sparse_op: SPARSE_OPERATORS[spec.sparse_op](size),
+        }
+        fm = None
+        if spec.fm:
+            fm = FactorizationMachine(size)
+        interact = None
+        if spec.interact:
+            interact = build_projection(size.wide, TOKENS * size.embed, elastic=False)
+        return cls(ops, fm, interact)
+
+    def forward(
+        self,
+        spec: BlockSpec,
+        dense: Sequence[Tensor],
+        tokens: Tensor,
+        dense_mask: Tensor | None = None,
+        sparse_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Return the dense and the sparse output, and for `interact` the dense one as tokens."""
+        dense_out = apply_mask(self.ops[spec.dense_op](dense, tokens), dense_mask)
+        sparse_out = self.ops[spec.sparse_op](tokens, sparse_mask)
+        total = dense_out
+        if spec.fm and self.fm is not None:
+            total = dense_out + apply_mask(self.fm(sparse_out), dense_mask)
+        if not spec.interact or self.interact is None:
+            return total, sparse_out
+        if isinstance(self.interact, nn.Identity):
+            # The in-place sum of the authors' code; see the docstring of this module.
+            dense_tokens = total
+        else:
+            dense_tokens = self.interact(dense_out)
+        return total, sparse_out, dense_tokens.reshape(len(dense_tokens), TOKENS, -1)
