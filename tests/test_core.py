@@ -219,7 +219,18 @@ def test_a_request_is_no_record_and_has_no_value():
 
 
 def test_a_request_and_its_record_have_one_key():
-    request = ScoreRequest(ARCH, "dextr@1", TASK, 3, data="abc", init="warm", device="cuda")
+    request = ScoreRequest(
+        ARCH,
+        "dextr@1",
+        TASK,
+        3,
+        data="abc",
+        init="warm",
+        device="cuda",
+        code="c0de",
+        torch="2.8.0+cu128",
+        networks_per_pass=64,
+    )
     answers = [Record.of(request, 0.5, note="n"), Record.of(request, Failure("nan"), measure_seconds=2.0)]
     assert [(answer.value, answer.error) for answer in answers] == [(0.5, None), (None, Failure("nan"))]
     assert {answer.key for answer in answers} == {request.key}
@@ -233,6 +244,9 @@ def test_a_request_and_its_record_have_one_key():
         dtype="float32",
         device="cuda",
         seed=3,
+        code="c0de",
+        torch="2.8.0+cu128",
+        networks_per_pass=64,
     )
 
 

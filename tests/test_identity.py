@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partialmethod
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -13,10 +14,14 @@ import torch
 import untrained
 from untrained import user_code
 from untrained.data import load
+from untrained.engine import Store
 from untrained.errors import Interrupted, UsageError
 from untrained.exports import export
+from untrained.proxies import load_proxy
+from untrained.spaces import fingerprint_space
+from untrained.studies._scores import Crew, scored
 from untrained.training.trained import AnotherTraining
-from untrained.types import Task
+from untrained.types import Arch, ScoreRequest, Task
 
 NET = """
     from torch import nn
@@ -184,6 +189,94 @@ def test_a_score_does_not_depend_on_how_a_path_is_typed(project: Path):
     assert values[0] == values[1] == values[2] == values[3]
     assert values[0][0] != values[0][1], "every seed has weights of its own"
     assert [str(each[0].arch) for each in records] == names, "a record shows what was typed"
+
+
+SPACE = """
+    from torch import nn
+    import untrained
+    from width import WIDTH
+
+    @untrained.space(task=untrained.Task("noise", (3, 8, 8), 4))
+    def mynet(choose, task):
+        width = WIDTH * choose("width", (1, 2))
+        return nn.Sequential(nn.Conv2d(3, width, 3), nn.ReLU(), nn.Flatten(), nn.Linear(width * 36, task.num_classes))
+"""
+
+
+def measured(store: Path) -> int:
+    with Store(store, read_only=True) as opened:
+        return len(opened)
+
+
+def score_space(project: Path, space: str, **options: Any) -> dict[str, float | None]:
+    """Parameters of the networks of a space, kept in one store."""
+    home = untrained.load_space(space)
+    done = scored(space, list(home), [load_proxy("params")], load("noise", home.task), (0,), Crew(workers=1, **options),
+                  project / "scores.sqlite")  # fmt: skip
+    return {str(record.arch): record.value for record in done.records}
+
+
+@pytest.mark.parametrize("reference", ["./mine.py:mynet", "package.mine:mynet"])
+@pytest.mark.parametrize("change", ["file", "imported file"])
+def test_networks_of_changed_code_are_measured_again(project: Path, reference: str, change: str):
+    folder = project / "package" if reference.startswith("package") else project
+    folder.mkdir(exist_ok=True)
+    (folder / "mine.py").write_text(dedent(SPACE))
+    before = score_space(project, reference)
+    assert before == {"width=1": 4 * 28 + 4 * 36 * 4 + 4, "width=2": 8 * 28 + 8 * 36 * 4 + 4}
+    assert score_space(project, reference) == before
+    assert measured(project / "scores.sqlite") == 2
+    if change == "file":
+        (folder / "mine.py").write_text(dedent(SPACE).replace("WIDTH * choose", "3 * choose"))
+    else:
+        (project / "width.py").write_text("WIDTH = 3\n")
+    assert score_space(project, reference) == {"width=1": 3 * 28 + 3 * 36 * 4 + 4, "width=2": 6 * 28 + 6 * 36 * 4 + 4}
+    assert measured(project / "scores.sqlite") == 4
+
+
+def test_a_search_is_not_resumed_with_a_changed_module(project: Path):
+    (project / "package").mkdir()
+    (project / "package" / "mine.py").write_text(dedent(SPACE))
+    options: dict[str, Any] = {"data": "noise", "budget": 2, "run": "run", "workers": 1}
+    untrained.search("package.mine:mynet", "params", **options)
+    untrained.search("package.mine:mynet", "params", **options)
+    (project / "width.py").write_text("WIDTH = 3\n")
+    with pytest.raises(UsageError, match=r"run holds another run, with package.mine as it was \(changed since\)"):
+        untrained.search("package.mine:mynet", "params", **options)
+
+
+def test_a_space_that_was_defined_in_python_is_known_by_its_source(project: Path):
+    def define(width: int) -> Any:
+        names: dict[str, Any] = {}
+        exec(compile(dedent(SPACE).replace("WIDTH *", f"{width} *"), "<cell>", "exec"), names)
+        return names["mynet"]
+
+    known = [fingerprint_space(define(width)) for width in (3, 4, 3)]
+    assert known[0] == known[2] != known[1]
+    assert fingerprint_space("nasbench201") == fingerprint_space(untrained.load_space("nasbench201(channels=4)")) == ""
+
+
+def test_a_score_by_another_torch_is_measured_again(project: Path, monkeypatch: pytest.MonkeyPatch):
+    (project / "mine.py").write_text(dedent(SPACE))
+    score_space(project, "./mine.py:mynet")
+    monkeypatch.setattr(ScoreRequest, "__init__", partialmethod(ScoreRequest.__init__, torch="1.0.0+cpu"))
+    score_space(project, "./mine.py:mynet")
+    assert measured(project / "scores.sqlite") == 4
+
+
+def test_networks_that_were_measured_together_are_marked_and_kept_apart(project: Path):
+    """Those that are measured one by one keep the key that they always had."""
+    (project / "mine.py").write_text(dedent(SPACE))
+    for population in (1, 2, 2, 1):
+        score_space(project, "./mine.py:mynet", population=population)
+    with Store(project / "scores.sqlite", read_only=True) as store:
+        assert [record.request.networks_per_pass for record in store] == [1, 1, 2, 2]
+    score_space(project, "./mine.py:mynet", population=2, time_limit="1m")  # which looks at one at a time
+    assert measured(project / "scores.sqlite") == 4
+
+
+def test_the_version_of_torch_in_a_key_is_that_of_the_build():
+    assert ScoreRequest(Arch("s", ()), "m@1", Task("", (), 0), 0).torch == torch.__version__
 
 
 def test_factories_of_one_name_in_two_files_are_two_networks(project: Path):

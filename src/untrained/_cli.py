@@ -47,7 +47,9 @@ Workers = Annotated[int | None, typer.Option(help="Processes.", show_default="on
 Population = Annotated[
     int,
     typer.Option(
-        min=1, help="Networks looked at together: 64 on a GPU make dextr 3 times as fast; on a CPU small ones only."
+        min=1,
+        help="Networks looked at together: 64 on a GPU make dextr 3 times as fast; on a CPU small ones only. Values "
+        "differ slightly from those of single networks and are kept apart.",
     ),
 ]
 Ray = Annotated[str | None, typer.Option(help="Work on a Ray cluster: local, or its address.")]

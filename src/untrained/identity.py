@@ -13,8 +13,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from untrained.errors import UsageError
-
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -32,12 +30,12 @@ def fingerprint_file(path: Path) -> str:
 
     Size and time of change are not enough: a file that was replaced by one of the same size can have its old time back.
     All of it is read, which takes about a second per GB.
+
+    Raises:
+        OSError: The file cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_state(path: Path) -> tuple[int, ...]:

@@ -9,6 +9,8 @@ from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from untrained.identity import torch_version
+
 if TYPE_CHECKING:
     import torch
 
@@ -136,6 +138,9 @@ class ScoreKey:
     dtype: str
     device: str
     seed: int
+    code: str
+    torch: str
+    networks_per_pass: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +155,9 @@ class ScoreRequest:
     init: str = FRESH  # where the weights come from
     dtype: str = "float32"
     device: str = "cpu"
+    code: str = ""  # fingerprint of the user's code that builds the network; empty where it is ours
+    torch: str = field(default_factory=torch_version)
+    networks_per_pass: int = 1  # together their values differ in the last digits, which proxies may amplify
 
     @property
     def key(self) -> ScoreKey:
@@ -164,6 +172,9 @@ class ScoreRequest:
             dtype=self.dtype,
             device=self.device,
             seed=self.seed,
+            code=self.code,
+            torch=self.torch,
+            networks_per_pass=self.networks_per_pass,
         )
 
 
@@ -264,6 +275,9 @@ class Record:
             "dtype": self.dtype,
             "device": self.device,
             "seed": self.seed,
+            "code": self.request.code,
+            "torch": self.request.torch,
+            "networks_per_pass": self.request.networks_per_pass,
             "value": self.value,
             "error": str(self.error) if self.error else None,
             "note": self.note,

@@ -300,23 +300,28 @@ def prepare_imports(code: UserCode) -> None:
 def _modules_of(code: UserCode) -> dict[str, ModuleType]:
     """The imported modules that come from these files or stand in the way of one of them, by name."""
     names = {name for file in code.files for name in code.module_names(file)}
+    packages = {name.rpartition(".")[0] for name in names} - {""}
     endings = tuple(f"/{file.name}" for file in code.files)
     found = {}
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
-        if not isinstance(origin, str) or name.startswith("untrained_user_"):
+        if name.startswith("untrained_user_"):
             continue
-        if name not in names and not Path(origin).as_posix().endswith(endings):
-            continue
-        file = Path(origin).resolve()
-        if file in code.files or (name in names and not _is_installed(file)):
-            found[name] = module
+        if origin is None and name in packages and hasattr(module, "__path__"):
+            found[name] = module  # a package without an __init__.py
+        elif isinstance(origin, str) and (name in names or Path(origin).as_posix().endswith(endings)):
+            file = Path(origin).resolve()
+            if file in code.files or (name in names and not _is_installed(file)):
+                found[name] = module
     return found
 
 
 def _is_outdated(module: ModuleType, code: UserCode) -> bool:
     """Whether a module was loaded from another file than Python would load now, or before its file changed."""
-    file = Path(str(module.__file__)).resolve()
+    origin = getattr(module, "__file__", None)
+    if origin is None:
+        return not any(Path(folder).resolve().is_relative_to(code.root) for folder in module.__path__)
+    file = Path(origin).resolve()
     if file not in code.files:
         return True
     digest = hashlib.sha256(file.read_bytes()).digest()

@@ -1,4 +1,4 @@
-"""Stores of other versions: one of version 1 becomes one of today with every record equal; a newer one is refused."""
+"""Stores of other versions: an earlier one becomes one of today with every record equal; a newer one is refused."""
 
 import json
 import sqlite3
@@ -42,7 +42,8 @@ def written_by_1(path: Path, records: list[Record]) -> None:
 
 
 def many() -> list[Record]:
-    """Two spaces with architectures of one name, measures, seeds and devices, values and failures, out of order."""
+    """Two spaces with architectures of one name, measures, seeds and devices, values and failures, out of order. No
+    version of torch is known: earlier versions did not write it."""
     found = []
     for number in (3, 1, 2):
         genes = (("width", number), ("op", "|none~0|"), ("rate", 0.1 * number))
@@ -50,6 +51,7 @@ def many() -> list[Record]:
             for seed in (1, 0):
                 for measure in ("dextr@1", "params(a=1)@2"):
                     record = change_record(RECORD, arch=Arch(space, genes, f"net {number}"), measure=measure, seed=seed)
+                    record = change_record(record, torch="")
                     found.append(change_record(record, value=1e300 / (number + seed), build_seconds=0.1 * number))
     found[2] = change_record(found[2], value=None, error=Failure("nan", "the score is not a number"))
     found[5] = change_record(found[5], value=None, error=Failure("oom", ""))
@@ -68,7 +70,7 @@ def test_every_record_of_version_1_is_there_in_its_order(tmp_path):
             assert {str(r.arch) for r in store} == {"net 1", "net 2", "net 3"}
     db = sqlite3.connect(tmp_path / "s.sqlite")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert (tables, db.execute("PRAGMA user_version").fetchone()) == ({"archs", "settings", "records"}, (2,))
+    assert (tables, db.execute("PRAGMA user_version").fetchone()) == ({"archs", "settings", "records"}, (3,))
     assert db.execute("SELECT count(*) FROM archs").fetchone() == (6,)
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
@@ -113,7 +115,88 @@ def test_a_step_that_fails_in_the_middle_leaves_the_former_version(tmp_path, mon
         assert list(store) == records
 
 
-@pytest.mark.parametrize("version", [3, 99])
+VERSION_2 = """
+CREATE TABLE archs (
+    id INTEGER PRIMARY KEY, space TEXT NOT NULL, arch TEXT NOT NULL, genes TEXT NOT NULL, UNIQUE (space, arch)
+);
+CREATE TABLE settings (
+    id INTEGER PRIMARY KEY, measure TEXT NOT NULL, task TEXT NOT NULL, data TEXT NOT NULL, init TEXT NOT NULL,
+    dtype TEXT NOT NULL, device TEXT NOT NULL, seed INTEGER NOT NULL,
+    UNIQUE (measure, task, data, init, dtype, device, seed)
+);
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY, arch_id INTEGER NOT NULL REFERENCES archs, setting_id INTEGER NOT NULL REFERENCES settings,
+    value REAL, error TEXT, detail TEXT, trace TEXT, note TEXT NOT NULL,
+    build_seconds REAL NOT NULL, transfer_seconds REAL NOT NULL, measure_seconds REAL NOT NULL, peak_bytes INTEGER,
+    CHECK ((value IS NULL) != (error IS NULL)),
+    UNIQUE (arch_id, setting_id)
+);
+CREATE VIEW flat AS SELECT space, arch, measure, task, data, init, dtype, device, seed, genes, value, error, detail,
+    trace, note, build_seconds, transfer_seconds, measure_seconds, peak_bytes, records.id AS place
+    FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id;
+PRAGMA user_version = 2;
+"""
+
+
+def written_by_2(path: Path, records: list[Record]) -> None:
+    """A store as version 2 wrote it."""
+    db = sqlite3.connect(path)
+    db.executescript(VERSION_2)
+    for r in records:
+        arch = r.arch.space, str(r.arch)
+        setting = r.measure, TASK_TEXT, r.data, r.init, r.dtype, r.device, r.seed
+        db.execute(
+            "INSERT OR IGNORE INTO archs (space, arch, genes) VALUES (?, ?, ?)", (*arch, json.dumps(r.arch.genes))
+        )
+        db.execute(
+            "INSERT OR IGNORE INTO settings (measure, task, data, init, dtype, device, seed) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            setting,
+        )
+        (arch_id,) = db.execute("SELECT id FROM archs WHERE space = ? AND arch = ?", arch).fetchone()
+        (setting_id,) = db.execute(
+            "SELECT id FROM settings WHERE (measure, task, data, init, dtype, device, seed) = (?, ?, ?, ?, ?, ?, ?)",
+            setting,
+        ).fetchone()
+        told = (None, None, None) if r.error is None else (r.error.kind, r.error.detail, r.error.trace)
+        costs = r.note, r.build_seconds, r.transfer_seconds, r.measure_seconds, r.peak_bytes
+        marks = ", ".join("?" * 12)
+        db.execute(f"INSERT INTO records VALUES ({marks})", (None, arch_id, setting_id, r.value, *told, *costs))
+    db.commit()
+    db.close()
+
+
+def _without_spaces(rows: sqlite3.Cursor) -> dict[str, str]:
+    return {name: "".join(sql.split()) for name, sql in rows}
+
+
+def test_every_record_of_version_2_is_there_in_its_order_and_known_by_more_from_now_on(tmp_path):
+    records = many()
+    path = tmp_path / "s.sqlite"
+    written_by_2(path, records)
+    again = change_record(records[0], torch="9.9.9+cpu", value=7.0)
+    with Store(path) as store:
+        assert list(store) == records
+        assert [store.get(record.key) for record in records] == records
+        assert store.get(again.key) is None, "nobody knows by which torch it was measured"
+        store.add([again])
+    with Store(path) as store:
+        assert list(store) == [*records, again]
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert db.execute("SELECT count(*) FROM flat WHERE torch = '9.9.9+cpu'").fetchone() == (1,)
+    new = tmp_path / "new.sqlite"
+    with Store(new):
+        pass
+    fresh = sqlite3.connect(new)
+    schema = "SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY name"
+    assert _without_spaces(db.execute(schema)) == _without_spaces(fresh.execute(schema)), "as if it were made today"
+    db.close()
+    fresh.close()
+
+
+@pytest.mark.parametrize("version", [4, 99])
 def test_a_newer_version_is_refused_and_not_touched(tmp_path, version):
     path = tmp_path / "s.sqlite"
     with Store(path) as store:
@@ -124,7 +207,7 @@ def test_a_newer_version_is_refused_and_not_touched(tmp_path, version):
     before = path.read_bytes()
     with pytest.raises(UsageError) as caught:
         Store(path)
-    assert str(caught.value) == f"{path} has store version {version}; this program reads up to 2: update it"
+    assert str(caught.value) == f"{path} has store version {version}; this program reads up to 3: update it"
     assert path.read_bytes() == before
 
 

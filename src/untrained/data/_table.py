@@ -111,7 +111,10 @@ def _read_cache(folder: Path) -> tuple[Schema, dict[str, Rows]] | None:
 
 def _key(table: Table, options: Options) -> str:
     """What decides the rows: the content of the file, its name, whose ending says how it is packed, and the options."""
-    content = fingerprint_file(table.path)
+    try:
+        content = fingerprint_file(table.path)
+    except OSError as error:
+        raise UsageError(f"{table.path} cannot be read: {error}") from error
     decides = _schema.VERSION, table.path.name, content, table.columns, table.missing, options
     return sha256("\x1f".join(map(str, decides)).encode()).hexdigest()[:16]
 

@@ -53,7 +53,11 @@ def read_npz(path: Path) -> dict[str, Arrays]:
     """Read images and labels of every part that the archive holds."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
-    return _read_content(path, fingerprint_file(path))
+    try:
+        content = fingerprint_file(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    return _read_content(path, content)
 
 
 @lru_cache(maxsize=4)

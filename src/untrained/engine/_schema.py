@@ -8,9 +8,10 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x756E7472  # "untr", in the header of every store; earlier versions did not write it
-SETTING = ("measure", "task", "data", "init", "dtype", "device", "seed")
+_SETTING_2 = ("measure", "task", "data", "init", "dtype", "device", "seed")  # those of versions 1 and 2
+SETTING = (*_SETTING_2, "code", "torch", "networks_per_pass")
 KEY = ("space", "arch", *SETTING)
 COSTS = ("build_seconds", "transfer_seconds", "measure_seconds", "peak_bytes")
 OUTCOME = ("value", "error", "detail", "trace", "note", *COSTS)
@@ -21,14 +22,20 @@ ROWS = f"""
     SELECT {", ".join(COLUMNS)}, records.id AS place
     FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id
 """
+# Earlier versions did not know the last three columns. An empty version of torch equals none that there is, so that
+# their records are kept and shown, and measured again where they are asked for.
+_SETTINGS = f"""
+CREATE TABLE settings (
+    id INTEGER PRIMARY KEY, measure TEXT NOT NULL, task TEXT NOT NULL, data TEXT NOT NULL, init TEXT NOT NULL,
+    dtype TEXT NOT NULL, device TEXT NOT NULL, seed INTEGER NOT NULL, code TEXT NOT NULL DEFAULT '',
+    torch TEXT NOT NULL DEFAULT '', networks_per_pass INTEGER NOT NULL DEFAULT 1, UNIQUE ({", ".join(SETTING)})
+)
+"""
 _TABLES = f"""
 CREATE TABLE archs (
     id INTEGER PRIMARY KEY, space TEXT NOT NULL, arch TEXT NOT NULL, genes TEXT NOT NULL, UNIQUE (space, arch)
 );
-CREATE TABLE settings (
-    id INTEGER PRIMARY KEY, measure TEXT NOT NULL, task TEXT NOT NULL, data TEXT NOT NULL, init TEXT NOT NULL,
-    dtype TEXT NOT NULL, device TEXT NOT NULL, seed INTEGER NOT NULL, UNIQUE ({", ".join(SETTING)})
-);
+{_SETTINGS};
 CREATE TABLE records (
     id INTEGER PRIMARY KEY, arch_id INTEGER NOT NULL REFERENCES archs, setting_id INTEGER NOT NULL REFERENCES settings,
     value REAL, error TEXT, detail TEXT, trace TEXT, note TEXT NOT NULL,
@@ -49,7 +56,7 @@ def _from_1(db: sqlite3.Connection) -> None:
     """Version 1 kept everything in one table, and knew no notes, traces, transfers or memory."""
     db.execute("ALTER TABLE records RENAME TO former")
     _create(db)
-    settings = ", ".join(SETTING)
+    settings = ", ".join(_SETTING_2)
     db.execute("INSERT INTO archs (space, arch, genes) SELECT space, arch, min(genes) FROM former GROUP BY space, arch")
     db.execute(f"INSERT INTO settings ({settings}) SELECT DISTINCT {settings} FROM former")
     db.execute(
@@ -61,7 +68,20 @@ def _from_1(db: sqlite3.Connection) -> None:
     db.execute("DROP TABLE former")
 
 
-STEPS = {0: _create, 1: _from_1}  # from each version to the present one
+def _from_2(db: sqlite3.Connection) -> None:
+    """Version 2 knew neither the user's code nor the version of torch nor networks that were measured together."""
+    settings = ", ".join(_SETTING_2)
+    db.execute("DROP VIEW flat")
+    # A table that is renamed takes the references of other tables with it, so it is copied.
+    db.execute("CREATE TABLE former AS SELECT * FROM settings")
+    db.execute("DROP TABLE settings")
+    db.execute(_SETTINGS)
+    db.execute(f"INSERT INTO settings (id, {settings}) SELECT id, {settings} FROM former ORDER BY id")
+    db.execute("DROP TABLE former")
+    db.execute(f"CREATE VIEW flat AS {ROWS}")
+
+
+STEPS = {0: _create, 1: _from_1, 2: _from_2}  # from each version to the present one
 
 
 def find_foreign_entry(db: sqlite3.Connection, version: int) -> str:

@@ -39,6 +39,8 @@ class ProxyEvaluator:
     device: str = "cpu"
     store: Store | None = None
     init: str = FRESH  # the weights that networks are judged with
+    code: str = ""  # fingerprint of the user's code that builds the networks
+    networks_per_pass: int = 1  # as the executor was asked to measure them
     measured: int = 0  # architectures of which the store did not know everything
 
     @staticmethod
@@ -52,12 +54,13 @@ class ProxyEvaluator:
         alike: bool = True,
         init: str = FRESH,
         warm: Warm | None = None,
+        code: str = "",
     ) -> "ProxyEvaluator":
         """Asks in this process; `build` may be any function."""
         usable(device)
         samples = Samples.of(source, proxies, seeds)
         examiner = Examiner(build, proxies, source.task.loss, samples.largest(), device, warm)
-        return ProxyEvaluator(samples, proxies, Inline(examiner, alike), device, store, init)
+        return ProxyEvaluator(samples, proxies, Inline(examiner, alike), device, store, init, code)
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
         """Score architectures with all proxies and seeds.
@@ -106,6 +109,8 @@ class ProxyEvaluator:
                     data=self.samples.fingerprint(proxy.samples, seed),
                     init=self.init,
                     device=torch.device(self.device).type,
+                    code=self.code,
+                    networks_per_pass=self.networks_per_pass,
                 )
                 requests.append(request)
         return requests

@@ -43,8 +43,7 @@ def hired(
     check_workers(workers, ray)
     if time_limit is not None and time_limit <= 0:
         raise UsageError("a time limit must be more than nothing: --time-limit 30s")
-    if time_limit is not None and job.population > 1:
-        job = replace(job, population=1)
+    job = replace(job, population=networks_per_pass(job.population, time_limit))
     chosen = partial(_chosen, job, workers, ray, time_limit, networks)
     executor = OnCall(chosen) if later else chosen()
     try:
@@ -84,6 +83,11 @@ def count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def networks_per_pass(population: int, time_limit: float | None) -> int:
+    """How many networks a worker measures together; one at a time where one may be late."""
+    return 1 if time_limit is not None else population
 
 
 def _chosen(

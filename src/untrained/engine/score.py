@@ -26,7 +26,7 @@ from untrained.errors import Unscorable, UsageError, out_of_memory
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
-from untrained.spaces import SPACES, Space, load_space
+from untrained.spaces import SPACES, Space, fingerprint_space, load_space
 from untrained.types import Arch, Batch, Record, Task
 from untrained.user_code import is_path
 
@@ -95,6 +95,7 @@ def score(
                 device,
                 opened if subject.stored else None,
                 alike=False,  # all threads for one network
+                code=_code_of(subject, space),
                 **starts(subject, source),
             )
             # Measured under its plain name, since random numbers are drawn by name: a score must not depend on
@@ -169,6 +170,13 @@ def subject_of(what: Any, space: str | Space, device: str, warm: bool = False) -
     home = home_of(what, space)
     known = home.name in SPACES and SPACES[home.name] is home
     return Subject(what, home.task, lambda task: home.build(what, task, device), known, home)
+
+
+def _code_of(subject: Subject, space: str | Space) -> str:
+    """A fingerprint of the user's code that builds a subject; empty where it is ours, or a module in memory."""
+    if subject.reference:
+        return fingerprint_user_code(subject.reference)[:16]
+    return fingerprint_space(space) if subject.home and not subject.stored else ""
 
 
 def _arch_of_factory(reference: str) -> Arch:

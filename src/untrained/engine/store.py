@@ -177,7 +177,7 @@ def _check_kinds(row: tuple[Any, ...]) -> None:
             continue
         if name in _NUMBERS:
             kinds: tuple[type, ...] = (float, int)
-        elif name == "seed":
+        elif name in ("seed", "networks_per_pass"):
             kinds = (int,)
         else:
             kinds = (str,)
@@ -198,6 +198,9 @@ def _read_row(row: tuple[Any, ...]) -> Record:
         init=key.init,
         dtype=key.dtype,
         device=key.device,
+        code=key.code,
+        torch=key.torch,
+        networks_per_pass=key.networks_per_pass,
     )
     return Record(
         request=request,

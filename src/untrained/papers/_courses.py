@@ -20,11 +20,11 @@ from torch.nn import functional as F
 
 from untrained._root import data_root
 from untrained.data import TEST, TRAIN, Part, Parts, Pictures, load
-from untrained.data._source import fingerprint
 from untrained.engine import Store
 from untrained.engine.executor import threads
 from untrained.engine.faults import attempt
 from untrained.errors import Interrupted, Unscorable
+from untrained.identity import fingerprint_samples
 from untrained.papers._item import Effort
 from untrained.papers._sample import Scores
 from untrained.probe import Probe
@@ -120,7 +120,7 @@ class _Trainer:
         return f"{name}(after={level}%,batch={self.batch},rate={self.rate:g})@1"
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
-        data = fingerprint(next(self.parts[TRAIN].batches(BATCH)))
+        data = fingerprint_samples(self.parts)
         for arch in archs:
             found: list[Record] = []
             for seed in self.seeds:

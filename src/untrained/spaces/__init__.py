@@ -1,6 +1,10 @@
 """Search spaces, one file or folder each. Use `load_space` to get one by name."""
 
-from untrained._load import loaded
+from hashlib import sha256
+from inspect import getsource, unwrap
+from pathlib import Path
+
+from untrained._load import fingerprint_user_code, loaded
 from untrained.spaces import (  # noqa: F401 - importing a space registers it
     autoformer,
     darts,
@@ -19,6 +23,33 @@ from untrained.spaces.core.counts import Counts as Counts
 from untrained.spaces.core.space import SPACES as SPACES
 from untrained.spaces.core.space import Space as Space
 from untrained.spaces.core.space import space as space
+from untrained.user_code import find_user_code
+
+
+def fingerprint_space(space: str | Space) -> str:
+    """A fingerprint of the user's code that defines a space; empty for the spaces of this package.
+
+    A space that was defined in Python is known by the file of its function, or by its source where there is no file,
+    as in a notebook.
+    """
+    if isinstance(space, str):
+        return fingerprint_user_code(space)[:16]
+    base = space.name.partition("(")[0]
+    if base in SPACES and SPACES[base].network is space.network:
+        return ""
+    function = unwrap(space.network)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    file = Path(code.co_filename)
+    if file.is_file():
+        user_code = find_user_code(str(file.resolve()))
+        return user_code.fingerprint[:16] if user_code else ""
+    try:
+        source = getsource(function)
+    except (OSError, TypeError):
+        source = f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+    return sha256(source.encode()).hexdigest()[:16]
 
 
 def load_space(name: str | Space) -> Space:

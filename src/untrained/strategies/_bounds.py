@@ -42,8 +42,9 @@ class Kept:
 class Clock:
     """Latencies on this machine, each measured once: what the store knows is not measured again."""
 
-    def __init__(self, space: Space, task: Task, device: str) -> None:
+    def __init__(self, space: Space, task: Task, device: str, code: str = "") -> None:
         self._space, self._task, self.device = space, task, device
+        self._code = code  # fingerprint of the user's code that defines the space
         self.store: Store | None = None
         self.records: dict[tuple[Arch, str], Record] = {}
 
@@ -51,7 +52,7 @@ class Clock:
         stopwatch = Stopwatch(self.device, runs=runs)
         measure = f"latency(batch={stopwatch.batch},threads={stopwatch.threads},runs={runs})@1"
         if (arch, measure) not in self.records:
-            request = ScoreRequest(arch, measure, self._task, 0, device=torch.device(self.device).type)
+            request = ScoreRequest(arch, measure, self._task, 0, device=torch.device(self.device).type, code=self._code)
             self.records[arch, measure] = self._known(request) or self._measured(request, stopwatch)
         return self.records[arch, measure]
 
@@ -90,11 +91,11 @@ def _nobody(ranking: Ranking, records: Sequence[Record]) -> Iterable[Arch]:
 class Bounds:
     """The limits of a search as they were typed; `space` holds what keeps to them."""
 
-    def __init__(self, space: Space, task: Task, asked: Mapping[str, str | None]) -> None:
+    def __init__(self, space: Space, task: Task, asked: Mapping[str, str | None], code: str = "") -> None:
         self.asked = {name: str(said) for name, said in asked.items() if said is not None}
         self._limits, self._home, self._task = Limits.read(**self.asked), space, task
         self._pace = self._limits.max_latency
-        self.clock = Clock(space, task, self._pace.device) if self._pace else None
+        self.clock = Clock(space, task, self._pace.device, code) if self._pace else None
         self.space = Feasible(space, self._limits, task, self._gauge(self.clock, self._pace))
 
     def _gauge(self, clock: Clock | None, limit: Pace | None) -> Any:

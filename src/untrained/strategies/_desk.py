@@ -52,6 +52,8 @@ class Desk:
     samples: Samples
     device: str
     watch: Watcher | None
+    code: str = ""  # fingerprint of the user's code that defines the space
+    networks_per_pass: int = 1
     init: str = FRESH  # the weights that networks are judged with; a screen always looks at fresh ones
     chunk: int = CHUNK  # architectures asked for at a time; workers fall idle at the end of each
     executor: Executor = field(init=False)
@@ -103,7 +105,16 @@ class Desk:
         self._measured += asked.measured
 
     def _proxies(self, proxies: Sequence[Proxy], init: str) -> ProxyEvaluator:
-        return ProxyEvaluator(self.samples, proxies, self.executor, self.device, self.store, init)
+        return ProxyEvaluator(
+            self.samples,
+            proxies,
+            self.executor,
+            self.device,
+            self.store,
+            init,
+            self.code,
+            self.networks_per_pass,
+        )
 
     def _listener(self, stage: str, asked: ProxyEvaluator, budget: Budget) -> Callable[[int, Sequence[Record]], None]:
         return lambda done, records: self._tell(stage, done, budget.total, asked.measured, records)

@@ -15,12 +15,13 @@ from untrained.data import Source, load, sized
 from untrained.engine import Samples, Store, check_workers, hired, job_for
 from untrained.engine.aggregates import aggregated
 from untrained.engine.faults import attempt
+from untrained.engine.hire import networks_per_pass
 from untrained.engine.measure import Start, device_name
 from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import Interrupted, UsageError
 from untrained.proxies import Proxy
 from untrained.rng import generator
-from untrained.spaces import Space, load_space
+from untrained.spaces import Space, fingerprint_space, load_space
 from untrained.spaces.core.diagrams import write_diagram
 from untrained.strategies import _trace
 from untrained.strategies._bounds import Bounds
@@ -159,9 +160,11 @@ def search(
     if confirm:
         _ = source.parts  # who cannot be trained on says so now, and not after the search
     warmth = WarmUp.of(warm_up, source) if warm_up else None
-    bounds = Bounds(home, source.task, limits)
+    space_code = fingerprint_space(space)
+    bounds = Bounds(home, source.task, limits, space_code)
     samples = Samples.of(source, panel.everybody, range(seed, seed + seeds))
-    desk = Desk(panel, samples, device, watch)
+    limit = seconds(time_limit) if time_limit else None
+    desk = Desk(panel, samples, device, watch, space_code, networks_per_pass(population, limit))
     chance = generator("search", chosen.name, home.name, seed)
     own = {"source": source, "device": device, "notes": desk.notes}
     others = {"judge": desk.judge, "by": panel.by, "beside": panel.objectives}

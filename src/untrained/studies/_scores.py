@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from untrained._load import fingerprint_user_code
 from untrained._quantities import seconds
 from untrained.data import Source
 from untrained.engine import ProxyEvaluator, Samples, Store, check_workers, hired, job_for
 from untrained.engine.aggregates import aggregated, expanded
+from untrained.engine.hire import networks_per_pass
 from untrained.engine.measure import Start
 from untrained.engine.store import begun
 from untrained.errors import Interrupted
 from untrained.proxies import Proxy
-from untrained.spaces import Space
+from untrained.spaces import Space, fingerprint_space
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import Drive, drive
 from untrained.strategies.search import Progress, Watcher
@@ -50,10 +50,7 @@ def scored(
     stage: str = "scoring",
     start: Start | None = None,
 ) -> Drive:
-    """All records, aggregates too. Ctrl-C ends it: what was measured is kept, and the same call goes on. Networks of a
-    user's file are measured anew where the file has changed."""
-    code = fingerprint_user_code(space)[:8] if isinstance(space, str) else ""
-    store_at = store_at.with_stem(f"{store_at.stem}-{code}") if code else store_at
+    """All records, aggregates too. Ctrl-C ends it: what was measured is kept, and the same call goes on."""
     single = expanded(proxies)
     samples = Samples.of(source, single, seeds)
     job = job_for(space, single, samples, crew.device, typed, start, crew.population)
@@ -61,7 +58,16 @@ def scored(
     dear = sum(proxy.samples * proxy.cost for proxy in single) >= DEAR
     hiring = hired(job, crew.workers, crew.ray, limit, None if dear else len(archs), later=begun(store_at))
     with hiring as executor, Store(store_at) as store:
-        evaluate = ProxyEvaluator(samples, single, executor, crew.device, store, start.init if start else FRESH)
+        evaluate = ProxyEvaluator(
+            samples,
+            single,
+            executor,
+            crew.device,
+            store,
+            start.init if start else FRESH,
+            fingerprint_space(space),
+            networks_per_pass(crew.population, limit),
+        )
 
         def tell(done: int, records: Sequence[Record]) -> None:
             if watch:

@@ -21,15 +21,15 @@ from untrained._files import reading_study, write_whole
 from untrained._numbers import quantity
 from untrained._quantities import seconds
 from untrained.data import Source
-from untrained.data._source import fingerprint
 from untrained.data._table import Rows
 from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.engine.faults import attempt
 from untrained.engine.score import subject_of
 from untrained.errors import Interrupted, Unscorable, UsageError
+from untrained.identity import fingerprint_samples, torch_version
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.rng import seed_for
-from untrained.spaces import Space
+from untrained.spaces import Space, fingerprint_space
 from untrained.strategies._desk import Progress, Watcher
 from untrained.studies._scores import Crew
 from untrained.training._crowd import crowd
@@ -166,8 +166,9 @@ class Trials:
         to be trained."""
         parts = {name: fewer(self.source.parts[name]) for name in (TRAIN, VAL)}
         how, path = shorter(len(parts[TRAIN]), how), self.folder / TRAININGS
-        rows = f"{fingerprint(self.source.batch(64, self.seed))} {len(parts[TRAIN])} rows"
-        key = f"{how.label} {chosen.space} {chosen.what} {self.data} {rows}, seed {self.seed}, {self.crew.device}"
+        code = fingerprint_space(self.space) if chosen.subject.home else chosen.fingerprint_code()
+        made_of = f"{fingerprint_samples(parts)} {code} torch {torch_version()}"
+        key = f"{how.label} {chosen.space} {chosen.what} {self.data} {made_of}, seed {self.seed}, {self.crew.device}"
         known = _read(path)
         if trained := key not in known:
             try:

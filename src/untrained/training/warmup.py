@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from untrained._load import parse_call
 from untrained._quantities import share
 from untrained.data import TRAIN, Part, Source
-from untrained.data._source import fingerprint
 from untrained.engine.executor import threads
 from untrained.engine.measure import Start, Warm, usable
 from untrained.errors import Interrupted, Unscorable, UsageError
+from untrained.identity import torch_version
 from untrained.probe.gradients import compute_sample_losses
 from untrained.probe.guard import random_state
 from untrained.probe.passes import read_logits
@@ -86,7 +86,7 @@ class WarmUp:
     def init(self, *more: str) -> str:
         """Everything that decides the weights, in words; records of other warm-ups have another one."""
         plan = [f"{line.name}={getattr(self.plan, line.name)}" for line in fields(Plan)]
-        seen = f"data={len(self.part)}:{fingerprint(next(self.part.batches(self.size)))}"
+        seen = f"data={len(self.part)}:{self.part.fingerprint()[:16]}"
         return f"warm-up({','.join((f'{100 * self.share:g}%', *plan, *more, seen))})"
 
     @property
@@ -220,7 +220,7 @@ class _Sitting:
     def _save(self) -> None:
         if self.path is None:
             return
-        facts = {"init": self.init, "step": self.done, "seconds": self.spent}
+        facts = {"init": self.init, "step": self.done, "seconds": self.spent, "torch": torch_version()}
         weights = {"supernet": self.supernet.state_dict(), "optimiser": self.optimiser.state_dict()}
         _checkpoint.save(self.path, facts | weights)
         self.saved = True
@@ -235,14 +235,16 @@ class _Sitting:
 
 def _kept(path: Path | None, init: str) -> Kept:
     """What the checkpoint of this very warm-up holds; where there is none, that nothing is done yet."""
-    kept: Kept = {}
-    if path and path.is_file():
-        try:
-            found = _checkpoint.load(path)
-            kept = {name: found[name] for name in ("init", "step", "seconds", "supernet", "optimiser")}
-        except Exception as error:
-            raise _unreadable(path, error) from error
-    return kept if kept.get("init") == init else {"init": init, "step": 0, "seconds": 0.0}
+    nothing: Kept = {"init": init, "step": 0, "seconds": 0.0}
+    if path is None or not path.is_file():
+        return nothing
+    try:
+        found = _checkpoint.load(path)
+        kept = {name: found[name] for name in ("init", "step", "seconds", "supernet", "optimiser")}
+        made_by = found.get("torch")
+    except Exception as error:
+        raise _unreadable(path, error) from error
+    return kept if kept["init"] == init and made_by == torch_version() else nothing
 
 
 def _unreadable(path: Path | None, error: Exception) -> UsageError:
