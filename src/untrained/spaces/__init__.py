@@ -29,8 +29,8 @@ from untrained.user_code import find_user_code
 def fingerprint_space(space: str | Space) -> str:
     """A fingerprint of the user's code that defines a space; empty for the spaces of this package.
 
-    A space that was defined in Python is known by the file of its function, or by its source where there is no file,
-    as in a notebook.
+    A space that was defined in Python is known by the file of its function, or by its source where
+    there is no file, as in a notebook.
     """
     if isinstance(space, str):
         return fingerprint_user_code(space)[:16]
