@@ -3,7 +3,7 @@
 import pytest
 
 from untrained import _numbers
-from untrained.reports._axis import axis, log_ticks, nice_ticks
+from untrained.reports.svg.axis import axis, log_ticks, nice_ticks
 
 # Numbers
 

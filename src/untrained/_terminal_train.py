@@ -15,7 +15,7 @@ from rich.table import Table
 
 from untrained._numbers import duration
 from untrained._terminal_bar import Lines, bar
-from untrained.reports._training import headline
+from untrained.reports.pages.training_sections import headline
 from untrained.studies.confirm import Confirmation
 from untrained.studies.references import COLUMNS, Entry
 from untrained.training.train import Moment, Watcher

@@ -19,7 +19,7 @@ import untrained
 from tests.test_own_space import MINE
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.reports.drawing import draw
+from untrained.reports.drawings.draw import draw
 from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Task
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from tests.papers.test_reproduce import FOUND
 from untrained.papers._item import Curve, Line, Picture
 from untrained.reports import report
-from untrained.reports._figure import MOST, figure
-from untrained.reports.reproduction_page import headline, render
+from untrained.reports.pages.reproduction_page import headline, render
+from untrained.reports.svg.figure import MOST, figure
 
 
 def test_the_page_holds_every_line_and_deviation():

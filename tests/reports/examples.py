@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from untrained.reports import trust_page
-from untrained.reports.drawing import draw
-from untrained.reports.page import render
+from untrained.reports.drawings.draw import draw
+from untrained.reports.pages import trust_page
+from untrained.reports.pages.search_page import render
 from untrained.reports.summary import Failed, Ranked, Summary
 from untrained.spaces.core.diagrams import CellGraph, Diagram
 from untrained.studies.trust import Estimate, Judged, Trust

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from untrained.reports._agreement import agreement, alike_together
+from untrained.reports.agreement import agreement, alike_together
 
 
 def test_agreement_is_symmetric_and_leaves_out_what_is_missing() -> None:

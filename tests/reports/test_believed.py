@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.reports.examples import summary
-from untrained.reports._beliefs import beliefs
-from untrained.reports._choices import choices
-from untrained.reports._square import square
+from untrained.reports.pages.choice_tables import choices
+from untrained.reports.pages.strategy_trace import beliefs
+from untrained.reports.svg.square import square
 from untrained.strategies import _trace
 from untrained.strategies.hnas import HNAS, Query
 from untrained.types import Arch

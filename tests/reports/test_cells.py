@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from tests.reports.examples import CELLS, CONV1, CONV3, NONE, POOL, SKIP, boxes, drawn, overlap, rooms, summary
-from untrained.reports._layout import separate
-from untrained.reports.drawing import draw, family
-from untrained.reports.page import render
+from untrained.reports.drawings.draw import draw, family
+from untrained.reports.drawings.layout import separate
+from untrained.reports.pages.search_page import render
 from untrained.spaces.core.diagrams import CellGraph
 
 

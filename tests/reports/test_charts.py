@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.reports.examples import summary
-from untrained.reports.charts import MOST_POINTS, histogram, scatter
-from untrained.reports.page import render
+from untrained.reports.pages.search_page import render
 from untrained.reports.summary import Ranked
+from untrained.reports.svg.charts import MOST_POINTS, histogram, scatter
 
 
 def test_the_histogram_counts_every_score_once() -> None:

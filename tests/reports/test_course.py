@@ -3,9 +3,9 @@
 import re
 
 from tests.reports.examples import summary
-from untrained.reports._beliefs import beliefs
-from untrained.reports._course import course, front, limits
-from untrained.reports.page import render
+from untrained.reports.pages.search_course import course, front, limits
+from untrained.reports.pages.search_page import render
+from untrained.reports.pages.strategy_trace import beliefs
 from untrained.reports.summary import Limit, Tradeoff
 
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.reports.examples import CELLS, boxes, drawn, opened, overlap, rooms, summary
-from untrained.reports.drawing import family
-from untrained.reports.page import render
+from untrained.reports.drawings.draw import family
+from untrained.reports.pages.search_page import render
 from untrained.spaces.core.diagrams import CellGraphs, Diagram, Stage, StageList, TransformerLayers
 
 MOBILE = StageList(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.reports.examples import summary
-from untrained.reports.page import headline, render
+from untrained.reports.pages.search_page import headline, render
 from untrained.reports.summary import Failed, Ranked, Worker
 from untrained.spaces.core.diagrams import CellGraph
 from untrained.studies.confirm import Confirmation, Group

@@ -7,8 +7,9 @@ from typing import Any
 from tests.reports.examples import summary
 from tests.reports.test_page import body_of
 from untrained._terminal_train import show_confirmed
-from untrained.reports import page, training_page
-from untrained.reports._training import headline, trained
+from untrained.reports.pages import search_page as page
+from untrained.reports.pages import training_page
+from untrained.reports.pages.training_sections import headline, trained
 from untrained.studies.confirm import Confirmation, Contrast, Group, contrast
 from untrained.studies.references import Entry
 from untrained.training.trained import Asked, Trained

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.reports.examples import overlap, rooms
-from untrained.reports._bars import Bar, bars
-from untrained.reports._cloud import Dot, cloud, scale
-from untrained.reports._heat import heat
-from untrained.reports._plot import MOST, thinned
-from untrained.reports._strips import Strip, best_tenth, strips
-from untrained.reports._tradeoff import Offer, tradeoff, unmatched
+from untrained.reports.svg.bars import Bar, bars
+from untrained.reports.svg.heatmap import heat
+from untrained.reports.svg.plot import MOST, thinned
+from untrained.reports.svg.scatter import Dot, cloud, scale
+from untrained.reports.svg.strips import Strip, best_tenth, strips
+from untrained.reports.svg.tradeoff import Offer, tradeoff, unmatched
 
 Svg = ElementTree.Element
 EVIL = '<img src="x">&'

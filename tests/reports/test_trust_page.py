@@ -10,7 +10,7 @@ from scipy import stats
 
 from tests.reports.examples import trust
 from tests.reports.test_page import body_of
-from untrained.reports.trust_page import render, verdict
+from untrained.reports.pages.trust_page import render, verdict
 from untrained.studies.trust import Estimate, Judged, Trust
 
 EVIL = '<img src=x onerror="alert(1)">&'

@@ -11,7 +11,7 @@ from untrained import search
 from untrained.engine import Store
 from untrained.errors import UsageError
 from untrained.reports import report
-from untrained.reports.trust_page import verdict
+from untrained.reports.pages.trust_page import verdict
 from untrained.studies import calibrate
 from untrained.studies._judge import Column, judged
 from untrained.studies.calibrate import _advice, _caution, _spread, recommended

@@ -14,8 +14,8 @@ from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.papers import _item
 from untrained.proxies import load_proxy, split_names
-from untrained.reports import reproduction_page, training_page, trust_page
-from untrained.reports.page import render
+from untrained.reports.pages import reproduction_page, training_page, trust_page
+from untrained.reports.pages.search_page import render
 from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
 from untrained.spaces import SPACES, Space
 from untrained.spaces.core.diagrams import Diagram, read_diagram

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from untrained import _numbers
 from untrained.benchmarks.statistics import spearman
-from untrained.reports._html import cell, code, facts, html_cell, paragraph, section, table
-from untrained.reports._plot import direction
-from untrained.reports.charts import TOP, histogram, scatter, thinned
+from untrained.reports.pages.html import cell, code, facts, html_cell, paragraph, section, table
 from untrained.reports.summary import Failed, Ranked, Summary
+from untrained.reports.svg.charts import TOP, histogram, scatter, thinned
+from untrained.reports.svg.plot import direction
 
 SHOWN = 50  # rows of the ranking in plain sight; the rest folds away
 

@@ -7,8 +7,8 @@ from math import ceil, inf
 
 from untrained import _numbers
 from untrained.papers._item import Curve, Picture
-from untrained.reports._axis import Axis, axis
-from untrained.reports._plot import Frame, axes, axis_title, svg
+from untrained.reports.svg.axis import Axis, axis
+from untrained.reports.svg.plot import Frame, axes, axis_title, svg
 
 MOST = 1000  # points of one curve that are drawn
 INKS = "abcdef"  # classes k-a to k-f in style.css

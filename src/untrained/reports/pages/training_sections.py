@@ -9,9 +9,9 @@ from html import escape
 from untrained import _numbers
 from untrained._numbers import counted
 from untrained.papers._item import Curve, Picture
-from untrained.reports._figure import figure
-from untrained.reports._heat import heat
-from untrained.reports._html import cell, either, facts, paragraph, section, table
+from untrained.reports.pages.html import cell, either, facts, paragraph, section, table
+from untrained.reports.svg.figure import figure
+from untrained.reports.svg.heatmap import heat
 from untrained.training.trained import Trained
 
 MOST_CLASSES = 40  # of a confusion matrix that can be read

@@ -15,9 +15,9 @@ import numpy as np
 
 from untrained import _numbers
 from untrained.benchmarks.statistics import among_best, ranks, tenth
-from untrained.reports._axis import Axis, axis, nice_ticks
-from untrained.reports._ink import fitted, words
-from untrained.reports._plot import Frame, axes, points, svg, thinned
+from untrained.reports.svg.axis import Axis, axis, nice_ticks
+from untrained.reports.svg.plot import Frame, axes, points, svg, thinned
+from untrained.reports.svg.style import fitted, words
 
 BINS = 20
 

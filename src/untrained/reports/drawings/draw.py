@@ -5,10 +5,10 @@ Each kind has its own file; colours are CSS classes defined in style.css. Nothin
 
 from html import escape
 
-from untrained.reports._cell import draw_cell
-from untrained.reports._ink import family as family
-from untrained.reports._layers import draw_layers
-from untrained.reports._stages import draw_stages
+from untrained.reports.drawings.cell import draw_cell
+from untrained.reports.drawings.layers import draw_layers
+from untrained.reports.drawings.stages import draw_stages
+from untrained.reports.svg.style import family as family
 from untrained.spaces.core.diagrams import CellGraph, CellGraphs, Diagram, StageList, TransformerLayers
 
 

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from untrained import _numbers
-from untrained.reports._html import copyable, facts, paragraph, section
+from untrained.reports.pages.html import copyable, facts, paragraph, section
 
 _COSTS = {
     "warm-up": "Warming up the supernet",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import dist, sqrt
 
-from untrained.reports._layout import Item, Plan
+from untrained.reports.drawings.layout import Item, Plan
 
 Point = tuple[float, float]
 

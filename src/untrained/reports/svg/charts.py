@@ -9,9 +9,9 @@ from html import escape
 from math import ceil, floor, log10, sqrt
 
 from untrained import _numbers
-from untrained.reports._axis import Axis, axis, nice_step, nice_ticks
-from untrained.reports._plot import Frame, axes, axis_title, direction, svg
 from untrained.reports.summary import Ranked
+from untrained.reports.svg.axis import Axis, axis, nice_step, nice_ticks
+from untrained.reports.svg.plot import Frame, axes, axis_title, direction, svg
 
 TOP = 10  # rows highlighted as the best
 MOST_POINTS = 2000  # drawn in a scatter; more would only make the file heavy

@@ -10,9 +10,9 @@ from html import escape
 from typing import Any
 
 from untrained import _numbers
-from untrained.reports._axis import Axis, log_ticks, nice_ticks
-from untrained.reports._ink import share, words
-from untrained.reports._plot import Frame, axes, svg
+from untrained.reports.svg.axis import Axis, log_ticks, nice_ticks
+from untrained.reports.svg.plot import Frame, axes, svg
+from untrained.reports.svg.style import share, words
 
 Step = dict[str, Any]
 

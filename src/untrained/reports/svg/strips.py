@@ -8,8 +8,8 @@ import numpy as np
 
 from untrained import _numbers
 from untrained.benchmarks.statistics import TENTH, Floats, among_best, ranks, spearman, tenth
-from untrained.reports._ink import bar, fitted, frame, sans, words
-from untrained.reports._plot import points, thinned
+from untrained.reports.svg.plot import points, thinned
+from untrained.reports.svg.style import bar, fitted, frame, sans, words
 
 _ROW, _STRIP, _HEAD, _FOOT = 28.0, 22.0, 22.0, 22.0
 _NARROW, _LINE = 500.0, 18.0  # pixels below which a row has two lines, and the height of the first

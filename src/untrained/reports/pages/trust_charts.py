@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from untrained.benchmarks.statistics import Floats
-from untrained.reports._agreement import agreement, alike_together
-from untrained.reports._bars import Bar, bars
-from untrained.reports._cloud import Dot, cloud
-from untrained.reports._heat import heat
-from untrained.reports._html import either, paragraph, section
-from untrained.reports._plot import MOST
-from untrained.reports._strips import Strip, best_tenth, strips
-from untrained.reports._tradeoff import Offer, tradeoff
-from untrained.reports._trust_table import LABELS, correlation, kind
+from untrained.reports.agreement import agreement, alike_together
+from untrained.reports.pages.html import either, paragraph, section
+from untrained.reports.pages.trust_table import LABELS, correlation, kind
+from untrained.reports.svg.bars import Bar, bars
+from untrained.reports.svg.heatmap import heat
+from untrained.reports.svg.plot import MOST
+from untrained.reports.svg.scatter import Dot, cloud
+from untrained.reports.svg.strips import Strip, best_tenth, strips
+from untrained.reports.svg.tradeoff import Offer, tradeoff
 from untrained.studies.trust import Estimate, Judged, Trust
 
 ROWS = 60  # of a chart that has a row for each proxy

@@ -8,10 +8,10 @@ from html import escape
 from itertools import accumulate
 
 from untrained import _numbers
-from untrained.reports._axis import Axis, axis, nice_ticks
-from untrained.reports._html import cell, code, html_cell, paragraph, section, table
-from untrained.reports._plot import Frame, axes, axis_title, direction, points, svg, thinned
+from untrained.reports.pages.html import cell, code, html_cell, paragraph, section, table
 from untrained.reports.summary import Summary, Tradeoff
+from untrained.reports.svg.axis import Axis, axis, nice_ticks
+from untrained.reports.svg.plot import Frame, axes, axis_title, direction, points, svg, thinned
 
 _SIZE = _WIDTH, _HEIGHT = 440.0, 300.0
 _WIDE = 3.0  # decades of scores above which their axis is logarithmic

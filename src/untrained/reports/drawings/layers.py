@@ -1,6 +1,6 @@
 """A transformer, read downwards: a row for every layer, a square for every head, a bar as long as the MLP is wide."""
 
-from untrained.reports._ink import CHAR, LINE, bar, frame, words
+from untrained.reports.svg.style import CHAR, LINE, bar, frame, words
 from untrained.spaces.core.diagrams import TransformerLayers
 
 _NUMBER = 44.0  # the column of layer numbers

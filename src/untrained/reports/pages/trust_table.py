@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from untrained import _numbers
-from untrained.reports._html import cell, code, facts, html_cell, paragraph, section, table
+from untrained.reports.pages.html import cell, code, facts, html_cell, paragraph, section, table
 from untrained.studies.trust import Estimate, Judged, Trust
 
 LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}  # by kind of proxy

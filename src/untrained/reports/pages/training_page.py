@@ -1,8 +1,8 @@
 """The page of `untrained train`, where the network does not come from a run folder. Reads a `Trained`."""
 
-from untrained.reports._document import again, document, header, settings
-from untrained.reports._html import copyable, section
-from untrained.reports._training import asked, headline, trained
+from untrained.reports.pages.document import again, document, header, settings
+from untrained.reports.pages.html import copyable, section
+from untrained.reports.pages.training_sections import asked, headline, trained
 from untrained.training.trained import Trained
 
 

@@ -7,11 +7,11 @@ from html import escape
 from typing import Any
 
 from untrained import _numbers
-from untrained.reports._choices import NUMBER, choices, named
-from untrained.reports._html import cell, code, html_cell, section, table
-from untrained.reports._plot import thinned
-from untrained.reports._square import square
+from untrained.reports.pages.choice_tables import NUMBER, choices, named
+from untrained.reports.pages.html import cell, code, html_cell, section, table
 from untrained.reports.summary import Summary
+from untrained.reports.svg.plot import thinned
+from untrained.reports.svg.square import square
 
 _ROWS = 100  # of one table, evenly spaced where there are more
 _WITHIN = 10  # steps whose own steps are shown

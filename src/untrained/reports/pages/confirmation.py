@@ -6,7 +6,7 @@ from html import escape
 from statistics import fmean
 
 from untrained._numbers import counted
-from untrained.reports._html import cell, code, html_cell, paragraph, section, table
+from untrained.reports.pages.html import cell, code, html_cell, paragraph, section, table
 from untrained.reports.summary import Summary
 from untrained.studies.confirm import Group
 from untrained.studies.references import COLUMNS, RATES, Entry

@@ -7,9 +7,9 @@ from statistics import median
 
 from untrained import _numbers
 from untrained.papers._item import HEAD, Reproduction
-from untrained.reports._document import again, document, header, settings
-from untrained.reports._figure import figure
-from untrained.reports._html import cell, paragraph, section, table
+from untrained.reports.pages.document import again, document, header, settings
+from untrained.reports.pages.html import cell, paragraph, section, table
+from untrained.reports.svg.figure import figure
 
 _KINDS = ("", "num", "num score", "num soft", "num soft", "num", "soft")  # CSS classes of the columns
 

@@ -6,9 +6,9 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from untrained import _numbers
-from untrained.reports._axis import Axis, nice_ticks
-from untrained.reports._ink import bar, fitted, frame, sans, words
-from untrained.reports._plot import Frame
+from untrained.reports.svg.axis import Axis, nice_ticks
+from untrained.reports.svg.plot import Frame
+from untrained.reports.svg.style import bar, fitted, frame, sans, words
 
 _ROW, _BAR, _FOOT = 21.0, 11.0, 30.0
 _STEP = 0.2  # the axis ends at a multiple of it

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from untrained import _numbers
-from untrained.reports._document import again, cost, document, header, settings, together
-from untrained.reports._html import copyable, paragraph
-from untrained.reports._trust_pictures import alike, best, clouds, correlations, spearman, worth
-from untrained.reports._trust_table import correlation, failed, judgement
+from untrained.reports.pages.document import again, cost, document, header, settings, together
+from untrained.reports.pages.html import copyable, paragraph
+from untrained.reports.pages.trust_charts import alike, best, clouds, correlations, spearman, worth
+from untrained.reports.pages.trust_table import correlation, failed, judgement
 from untrained.studies.trust import Estimate, Judged, Trust
 
 

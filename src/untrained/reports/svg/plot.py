@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeVar
 
-from untrained.reports._axis import Axis
+from untrained.reports.svg.axis import Axis
 
 MOST = 400  # dots of one kind in one chart; more would only make the file heavy
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from math import ceil, log10
 from typing import Any, NamedTuple
 
 from untrained import _numbers
-from untrained.reports._html import code, html_cell, paragraph, table
-from untrained.reports._ink import share
+from untrained.reports.pages.html import code, html_cell, paragraph, table
+from untrained.reports.svg.style import share
 
 MOST = 20  # rows
 

@@ -6,9 +6,9 @@ from math import inf
 from typing import NamedTuple
 
 from untrained import _numbers
-from untrained.reports._axis import Axis, axis
-from untrained.reports._ink import Box, fitted, frame, sans, words
-from untrained.reports._plot import Frame, axes, axis_title
+from untrained.reports.svg.axis import Axis, axis
+from untrained.reports.svg.plot import Frame, axes, axis_title
+from untrained.reports.svg.style import Box, fitted, frame, sans, words
 
 _HEIGHT, _RADIUS = 360.0, 4.5
 _LINE = 14.0  # height of a name

@@ -8,17 +8,17 @@ from html import escape
 
 from untrained import _numbers
 from untrained._numbers import counted
-from untrained.reports._beliefs import beliefs
-from untrained.reports._confirmed import confirmed
-from untrained.reports._course import course, front, limits
-from untrained.reports._document import again, cost, document, header, settings, together
-from untrained.reports._evidence import SIZES, distribution, failures, ranking, size
-from untrained.reports._html import cell, copyable, either, paragraph, section, table
-from untrained.reports._plot import direction
-from untrained.reports._training import headline as reached
-from untrained.reports._training import trained
-from untrained.reports.drawing import draw
+from untrained.reports.drawings.draw import draw
+from untrained.reports.pages.confirmation import confirmed
+from untrained.reports.pages.document import again, cost, document, header, settings, together
+from untrained.reports.pages.evidence import SIZES, distribution, failures, ranking, size
+from untrained.reports.pages.html import cell, copyable, either, paragraph, section, table
+from untrained.reports.pages.search_course import course, front, limits
+from untrained.reports.pages.strategy_trace import beliefs
+from untrained.reports.pages.training_sections import headline as reached
+from untrained.reports.pages.training_sections import trained
 from untrained.reports.summary import Summary, Worker
+from untrained.reports.svg.plot import direction
 
 
 def render(summary: Summary) -> str:

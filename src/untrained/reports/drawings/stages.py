@@ -9,7 +9,7 @@ from itertools import accumulate
 from math import sqrt
 from operator import mul
 
-from untrained.reports._ink import CHAR, LINE, bar, breadth, family, frame, pill, words
+from untrained.reports.svg.style import CHAR, LINE, bar, breadth, family, frame, pill, words
 from untrained.spaces.core.diagrams import Stage, StageList
 
 _MAP = 40.0  # the column that says how small the map is, where it gets smaller at all

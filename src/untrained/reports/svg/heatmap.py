@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from untrained import _numbers
-from untrained.reports._ink import fitted, frame, sans, words
+from untrained.reports.svg.style import fitted, frame, sans, words
 
 _SMALL, _LARGE = 12.0, 36.0  # sides of a cell; too many small ones make the map scroll in its own box
 _LEGIBLE = 26.0  # side from which a cell holds its number

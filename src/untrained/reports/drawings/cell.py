@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from html import escape
 from math import hypot
 
-from untrained.reports._curves import Point, curves
-from untrained.reports._ink import LINE, Box, breadth, family, frame, pill
-from untrained.reports._layout import Gaps, Item, Plan, arrange
+from untrained.reports.drawings.curves import Point, curves
+from untrained.reports.drawings.layout import Gaps, Item, Plan, arrange
+from untrained.reports.svg.style import LINE, Box, breadth, family, frame, pill
 from untrained.spaces.core.diagrams import CellGraph
 
 _NODE = 38.0  # across a node with a short name

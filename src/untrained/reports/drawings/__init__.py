@@ -1,0 +1,1 @@
+"""Drawings of architectures as inline SVG: cells, lists of stages, transformer layers."""

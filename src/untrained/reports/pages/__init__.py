@@ -1,0 +1,1 @@
+"""HTML pages and the sections they are made of."""

@@ -1,0 +1,1 @@
+"""Charts as inline SVG: axes, plot areas, bars, scatter plots, heat maps."""
