@@ -94,6 +94,7 @@ def run_command(command: Sequence[str], folder: Path, report_modules: bool = Fal
         os.setsid()  # Ctrl-C is for the script; it waits for the trial
         os.chdir(folder)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+        os.environ.pop("UNTRAINED_DATA", None)  # it would take the place of the cache
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), descriptor)
         sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8", write_through=True)
