@@ -244,6 +244,7 @@ def read_search(folder: Path) -> Content:
         "winner": shown[0]["arch"],
         "winner is in the report": shown[0]["arch"] in report,
         "ended": run["ended"],
+        "files": list_files(folder / "run"),
     }
 
 

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from untrained._files import free, write_whole
+from untrained._files import free, write_whole, written_whole
 from untrained.training import _checkpoint
 
 
@@ -30,3 +30,20 @@ def test_of_two_writers_at_once_the_last_to_finish_wins(tmp_path, monkeypatch, w
     write(path, "first")
     assert read(path) == "first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_that_of_a_living_one_stays(tmp_path):
+    path = tmp_path / "run[1].json"
+    dead = tmp_path / "run[1].json.4711-1.part"
+    others = tmp_path / "run1.json.4711-1.part"
+    dead.write_text("half a fi")
+    others.write_text("of another file")
+    with written_whole(path) as part:
+        assert not dead.exists()
+        other = Thread(target=write_whole, args=(path, "another writer"))
+        other.start(), other.join()
+        assert path.read_text() == "another writer"
+        assert part.exists()
+        part.write_text("whole")
+    assert path.read_text() == "whole"
+    assert sorted(tmp_path.iterdir()) == sorted([path, others])

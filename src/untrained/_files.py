@@ -1,10 +1,12 @@
 """Files that are written whole or not at all, and what a study leaves in its folder."""
 
 import csv
+import fcntl
+import glob
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import StringIO
 from itertools import count
 from pathlib import Path
@@ -17,14 +19,34 @@ from untrained.readers.json_file import parse_json
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Where to write what shall be at `path` afterwards. Of several writers at once the last one to finish wins, and
-    nobody ever reads half a file."""
+    """Give a file to write that takes the place of `path` when the block ends without an error.
+
+    Nobody ever reads half a file. Of several writers at once, the last one to finish wins. What a killed process left
+    behind is removed by the next one that writes the same file.
+    """
+    remove_leftovers(path)
     part = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.part")
+    lock = os.open(part, os.O_CREAT | os.O_RDWR, 0o666)
     try:
+        with suppress(OSError):  # some disks of other machines know no locks, and keep their leftovers
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends, however it ends
         yield part
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what processes left that were killed while they wrote `path`: nobody holds a lock on it."""
+    for leftover in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        with suppress(OSError):  # locked, or removed by another process
+            lock = os.open(leftover, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
+            finally:
+                os.close(lock)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -163,6 +163,15 @@ def test_a_finished_training_is_given_again_and_not_done_again(tmp_path, data, m
     assert not again.model.training
 
 
+def test_a_finished_training_keeps_no_checkpoint_of_a_process_that_was_killed_at_its_end(tmp_path, data):
+    trained(tmp_path / "a", data)
+    files = sorted(tmp_path.joinpath("a").iterdir())
+    for name in ("checkpoint.pt", "checkpoint.pt.4711-1.part", "model.pt.4711-1.part"):
+        (tmp_path / "a" / name).write_bytes(b"left")
+    trained(tmp_path / "a", data)
+    assert sorted(tmp_path.joinpath("a").iterdir()) == files
+
+
 def test_files_that_are_damaged_or_of_strangers_are_refused(tmp_path, data):
     folder = tmp_path / "a"
     folder.mkdir()

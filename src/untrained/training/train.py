@@ -8,13 +8,14 @@ what was kept.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
 from torch import nn
 
+from untrained._files import remove_leftovers
 from untrained._quantities import parse_count, parse_optional_count, parse_path, parse_seed, parse_shape, seconds
 from untrained.data.parts import TEST, TRAIN, VAL, Part
 from untrained.errors import Interrupted, UsageError
@@ -119,6 +120,9 @@ def train(
             set_aside(folder)
         who.wait()  # until the folder is as all of them shall find it
     if before := _finished(folder, asked):
+        if who.writes:
+            with suppress(OSError):  # a finished training may lie on a disk that cannot be written
+                _remove_checkpoint(folder)  # left by a process that was killed just before it did so
         return replace(before, model=_with_weights(chosen, folder, who.device, seed))
     trainer = Trainer(chosen, how, parts, who, seed)
     trainer.resume(folder / CHECKPOINT, asked)
@@ -137,7 +141,7 @@ def train(
             chosen.source.schema.save(folder)
         found.save()
         if ended != "time":
-            (folder / CHECKPOINT).unlink()
+            _remove_checkpoint(folder)
     who.wait()
     return found
 
@@ -199,6 +203,13 @@ def _finished(folder: Path, asked: Asked) -> Trained | None:
     before = Trained.read(folder)
     asked.require_same(before.asked, folder)
     return before if before.ended != "time" else None
+
+
+def _remove_checkpoint(folder: Path) -> None:
+    """Remove the checkpoint of a finished training, and what killed processes left of one."""
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    remove_leftovers(folder / CHECKPOINT)
+    remove_leftovers(folder / WEIGHTS)
 
 
 def _with_weights(chosen: Chosen, folder: Path, device: str, seed: int) -> nn.Module:
