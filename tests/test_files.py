@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from untrained._files import free, write_whole, written_whole
+from untrained._files import csv_of, free, write_whole, written_whole
 from untrained.training import _checkpoint
 
 
@@ -47,3 +47,8 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_that_of_a_livi
         part.write_text("whole")
     assert path.read_text() == "whole"
     assert sorted(tmp_path.iterdir()) == sorted([path, others])
+
+
+def test_a_spreadsheet_finds_no_formula_in_the_rows_of_a_study():
+    rows = [{"proxy": "=cmd()", "value": -1.5, "@name": "'x"}, {"proxy": "plain", "value": None, "@name": 2}]
+    assert csv_of(rows) == "proxy,value,'@name\r\n'=cmd(),-1.5,''x\r\nplain,,2\r\n"

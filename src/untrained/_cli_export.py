@@ -7,6 +7,7 @@ import typer
 
 from untrained._cli import DataRoot, Json, Label, Space, app, labelled, print_json, stdout_kept
 from untrained._quantities import parse_shape
+from untrained._terminal_text import print_line
 
 
 @app.command()
@@ -83,7 +84,7 @@ def deliver(run: Path, out: Path, recipe: str | None, device: str, data_root: Pa
                 set_aside(run)
                 trained = training.train(run, **how)
         if not quiet:
-            typer.echo(f"exporting to {out}", err=True)
+            print_line(f"exporting to {out}", err=True)
         page, made = reports.report(run), exports.export(run, out, data_root=data_root)
     if not quiet:
         show_trained(trained, page)

@@ -7,6 +7,7 @@ import typer
 
 from untrained._cli import DataRoot, InputSize, Json, Label, app, labelled, print_json
 from untrained._numbers import counted
+from untrained._terminal_text import print_line
 from untrained.errors import UsageError
 
 data_app = typer.Typer(
@@ -39,12 +40,14 @@ def export(
 ) -> None:
     """Write all records of a store as a table.
 
+    In CSV, texts that a spreadsheet would take for a formula, and those that begin with ', get a ' in front.
+
     Example: untrained store export runs/mine records.parquet
     """
     from untrained.engine import stores
 
     rows = stores.export(where, out)
-    print_json({"rows": rows, "file": str(out)}) if as_json else typer.echo(f"{counted(rows, 'record')}: {out}")
+    print_json({"rows": rows, "file": str(out)}) if as_json else print_line(f"{counted(rows, 'record')}: {out}")
 
 
 @store.command()
@@ -61,7 +64,7 @@ def merge(
 
     added = stores.merge(into, others)
     told = f"{counted(added, 'record')} added to {into}"
-    print_json({"added": added, "store": str(into)}) if as_json else typer.echo(told)
+    print_json({"added": added, "store": str(into)}) if as_json else print_line(told)
 
 
 @data_app.command("import")
@@ -79,7 +82,7 @@ def data_import(
 
     table = import_benchmark(name, path, data_root)
     row = {"name": name, "file": str(table.path), "rows": len(table), "about": table.about}
-    print_json(row) if as_json else typer.echo(f"{table.path}: {table.about}")
+    print_json(row) if as_json else print_line(f"{table.path}: {table.about}")
 
 
 @data_app.command()

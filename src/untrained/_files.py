@@ -88,9 +88,26 @@ def reading_study(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of equal keys; the keys are the first line."""
+    """Write rows of equal keys as CSV. The keys are the first line, and texts are those of `guard_cell`."""
     out = StringIO()
-    table = csv.DictWriter(out, list(rows[0]))
-    table.writeheader()
-    table.writerows(rows)
+    table = csv.writer(out)
+    names = list(rows[0])
+    table.writerow([guard_cell(name) for name in names])
+    for row in rows:
+        table.writerow([guard_cell(row[name]) for name in names])
     return out.getvalue()
+
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def guard_cell(content: Any) -> Any:
+    """Keep a spreadsheet from taking a text of a CSV file for a formula.
+
+    A text that begins with one of the characters = + - @, tab, carriage return or an apostrophe gets an apostrophe in
+    front. To have the text back, remove the first character of every text that begins with an apostrophe. Numbers and
+    all other texts stay as they are.
+    """
+    if isinstance(content, str) and content.startswith((*_FORMULA_STARTS, "'")):
+        return f"'{content}"
+    return content

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TaskID
 from rich.table import Table
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from untrained._numbers import column, counted, duration, measured, number, quantity
 from untrained._terminal_bar import Lines, bar
+from untrained._terminal_console import SafeConsole
 from untrained._terminal_train import show_confirmed
 from untrained.data import listening
 from untrained.strategies._desk import LOOKING
@@ -88,7 +88,7 @@ class Estimate:
 
 def show_result(found: Result, page: Path) -> None:
     """The ten best, what failed, what it cost, and where the report is."""
-    console, run = Console(), found.run
+    console, run = SafeConsole(), found.run
     standings, failed = found.ranking.standings, found.ranking.failed
     if standings:
         console.print(_ranking(found))
@@ -195,13 +195,13 @@ def show_records(rows: Sequence[dict[str, Any]]) -> None:
         table.add_row(escape(arch), escape(proxy), outcome, *([spread, str(first["n"])] if several else []))
     if not several:
         table.columns = table.columns[:3]
-    Console().print(table)
+    SafeConsole().print(table)
 
 
 def show_trust(found: Trust, page: Path) -> None:
     """Proxies, best first: rank correlation with its interval, what failed, and, where there is room for it, more
     statistics; the page has them all."""
-    console = Console()
+    console = SafeConsole()
     title = f"Rank correlation with {found.truth_about} ({len(found.archs):,} architectures)"
     note = "cost: in forward passes"
     table = Table(title=escape(title), title_justify="left", caption=note, caption_justify="left", box=SIMPLE_HEAD)

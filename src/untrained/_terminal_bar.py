@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
+from untrained._terminal_console import SafeConsole
+
 MINUTE = 60.0
 
 
@@ -16,7 +18,7 @@ def bar(so_far: ProgressColumn) -> Iterator[Progress]:
     """Whoever has something to show starts it, and not before: a wrong request is answered by one line and no bar. What
     goes wrong later is said in one line too; an unfinished bar above it says nothing, and vanishes."""
     columns = (TextColumn("{task.description}"), BarColumn(), so_far, *_times())
-    shown = Progress(*columns, console=Console(stderr=True))
+    shown = Progress(*columns, console=SafeConsole(stderr=True))
     try:
         yield shown
     except BaseException:

@@ -1,8 +1,8 @@
 """What the terminal shows of somebody's data: the card whole, or shortly before the work begins."""
 
-from rich.console import Console
 from rich.markup import escape
 
+from untrained._terminal_console import SafeConsole
 from untrained.data import Card, Source
 
 _FEW = 3
@@ -10,9 +10,9 @@ _FEW = 3
 
 def show_card(card: Card) -> None:
     """What there is, then everything that a person ought to look at."""
-    _print(Console(), [*card.lines(), *card.details()])
+    _print(SafeConsole(), [*card.lines(), *card.details()])
     if card.problems:
-        _print(Console(), ["", f"{len(card.problems):,} to look at:", *map(_problem, card.problems)])
+        _print(SafeConsole(), ["", f"{len(card.problems):,} to look at:", *map(_problem, card.problems)])
 
 
 def show_shortly(source: Source) -> None:
@@ -20,7 +20,7 @@ def show_shortly(source: Source) -> None:
     if source.card is None:
         return
     card = source.card()
-    problems, console = card.problems, Console(stderr=True)
+    problems, console = card.problems, SafeConsole(stderr=True)
     _print(console, [*card.lines(), *map(_problem, problems[:_FEW])])
     if len(problems) > _FEW:
         _print(console, [f"  and {len(problems) - _FEW:,} more: `untrained data card DATA` shows them all"])
@@ -30,6 +30,6 @@ def _problem(problem: tuple[str, str]) -> str:
     return f"  {problem[0]}: {problem[1]}"
 
 
-def _print(console: Console, lines: list[str]) -> None:
+def _print(console: SafeConsole, lines: list[str]) -> None:
     for line in lines:
         console.print(escape(line), soft_wrap=True, highlight=False)

@@ -1,18 +1,18 @@
 """What the terminal shows of a ranking of networks, and of a network that was taken out."""
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from untrained._numbers import measured, number
+from untrained._terminal_console import SafeConsole
 from untrained.exports import Exported
 from untrained.studies.rank import Ranked
 
 
 def show_ranked(found: Ranked) -> None:
     """A line a network, best first, and which to train; what a mere size would have chosen stands beside it."""
-    console, decides, labels = Console(), found.proxies[0], [proxy.label for proxy in found.proxies]
+    console, decides, labels = SafeConsole(), found.proxies[0], [proxy.label for proxy in found.proxies]
     table = Table(title=f"By {escape(labels[0])}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("#", justify="right")
     for label in labels:
@@ -34,7 +34,7 @@ def show_ranked(found: Ranked) -> None:
 
 def show_exported(made: Exported) -> None:
     """Where the folder is and what it holds."""
-    console, config = Console(), made.config
+    console, config = SafeConsole(), made.config
     for name, why in made.missing.items():
         console.print(f"{name} was not written: {escape(why)}", soft_wrap=True, highlight=False)
     if not config["trained"]:

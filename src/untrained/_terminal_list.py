@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
+
+from untrained._terminal_console import SafeConsole
 
 Rows = list[dict[str, Any]]
 _NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry, the others fill pages
@@ -12,7 +13,7 @@ _NO_FACTS = ("name", "about", "formula", "notes")  # the first two head an entry
 
 def show_overview(rooms: dict[str, Rows]) -> None:
     """The names in every room, and what to type to read more of them."""
-    console = Console()
+    console = SafeConsole()
     for room, rows in rooms.items():
         console.print(f"[bold]{room}[/] ({len(rows)}); more: untrained list {room}", highlight=False)
         console.print(Padding(escape(", ".join(row["name"] for row in rows) or "none"), (0, 0, 0, 2)), highlight=False)
@@ -20,7 +21,7 @@ def show_overview(rooms: dict[str, Rows]) -> None:
 
 def show_catalogue(room: str, rows: Rows) -> None:
     """Each member on a line with what it is; its other facts below, so that nothing is squeezed into columns."""
-    console = Console()
+    console = SafeConsole()
     console.print(f"[bold]{room}[/]")
     for row in rows:
         facts = ((name, _cell(value)) for name, value in row.items() if name not in _NO_FACTS)
@@ -39,7 +40,7 @@ def _cell(value: Any) -> str:
 
 def show_facts(facts: dict[str, Any]) -> None:
     """Names and values, one a line; counts of several things are joined."""
-    console = Console()
+    console = SafeConsole()
     for name, value in facts.items():
         told = (
             ", ".join(f"{key} {count:,}" for key, count in value.items()) if isinstance(value, dict) else _cell(value)

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from untrained._terminal_console import SafeConsole
 from untrained.papers import Reproduction
 from untrained.papers._item import HEAD
 
 
 def show_reproduction(found: Reproduction, page: Path) -> None:
     """The paper's numbers and ours, what was done differently, and where the page is."""
-    console = Console()
+    console = SafeConsole()
     unit = f" ({found.unit})" if found.unit else ""
     table = Table(title=escape(f"{found.title}{unit}"), title_justify="left", box=SIMPLE_HEAD)
     for name in HEAD:
@@ -39,4 +39,4 @@ def show_states(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         style = None if row["made_on"] else "dim"
         table.add_row(escape(row["name"]), escape(row["title"]), row["made_on"], escape(row["state"]), style=style)
-    Console().print(table)
+    SafeConsole().print(table)

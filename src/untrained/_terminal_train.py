@@ -8,13 +8,13 @@ from textwrap import wrap
 from time import perf_counter
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import TextColumn
 from rich.table import Table
 
 from untrained._numbers import duration
 from untrained._terminal_bar import Lines, bar
+from untrained._terminal_console import SafeConsole
 from untrained.reports.pages.training_sections import headline
 from untrained.studies.confirm import Confirmation
 from untrained.studies.references import COLUMNS, Entry
@@ -50,7 +50,7 @@ def told(at: Moment) -> str:
 
 def show_trained(found: Trained, page: Path) -> None:
     """The result, what it cost, and where everything is."""
-    console = Console()
+    console = SafeConsole()
     console.print(f"[bold]{headline(found)}[/]", highlight=False)
     best = found.chosen
     of = "the moving average" if best["kind"] == "average" else "the weights"
@@ -69,7 +69,7 @@ def show_trained(found: Trained, page: Path) -> None:
 
 def show_confirmed(found: Confirmation) -> None:
     """The found network beside those made by hand, where there are some, what the trainings said, what they cost."""
-    console = Console()
+    console = SafeConsole()
     if found.entries:
         console.print(_references(found.entries))
     failed = (f"{entry.name} failed: {entry.error}" for entry in found.entries if entry.error)

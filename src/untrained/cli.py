@@ -22,6 +22,7 @@ from untrained._cli import (
     stdout_kept,
 )
 from untrained._quantities import is_utf8, parse_shape, printable
+from untrained._terminal_text import print_line
 from untrained.errors import Interrupted, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def score(
         records = ranked.records if ranked else engine.score(what, parse_proxy_names(proxy), seen, **options)
     if ranked:
         if ranked.caution:
-            typer.echo(f"careful: {ranked.caution}", err=True)
+            print_line(f"careful: {ranked.caution}", err=True)
         print_json(ranked.rows()) if as_json else show_ranked(ranked)
         raise typer.Exit(0 if ranked.first_by(ranked.proxies[0]) else 1)
     print_json(rows(records)) if as_json else show_records(rows(records))
@@ -255,7 +256,7 @@ def report(
 
     with stdout_kept(as_json):
         page, found = reports.report(folder), reports.outcome(folder) if as_json else {}
-    print_json({"report": str(page), **found}) if as_json else typer.echo(f"report: {page}")
+    print_json({"report": str(page), **found}) if as_json else print_line(f"report: {page}")
 
 
 from untrained import (  # noqa: E402, F401 - their commands come after those above
@@ -291,4 +292,4 @@ def _require_utf8(arguments: list[str]) -> None:
 
 def _show_error(message: str) -> None:
     typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(message, err=True)
+    print_line(message, err=True)

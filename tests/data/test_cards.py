@@ -78,7 +78,8 @@ def test_every_problem_file_is_named_with_its_reason(tmp_path):
     for one, other in twins:
         name = one if one in said else other
         assert said.pop(name) == f"used, but it is the same picture as {other if name == one else one}"
+    assert said.pop("cats/linked.png") == "not used: a link out of the folder, which is not followed"
     assert not said
-    assert sum(card.parts.values()) == 20 + len(odd) + 4
+    assert sum(card.parts.values()) == 20 + len(odd) - 1 + 4
     assert card.changes["transparency laid over white"] == 3
     assert asdict(card)["problems"] == card.problems

@@ -143,7 +143,8 @@ def test_a_folder_full_of_odd_and_broken_files_is_read(photos):
             if (expected := odd.get(name.removeprefix("cats/"))) is not None:
                 off = np.abs(image.astype(int) - expected)
                 assert (off > 8).mean() < 0.1 if name.endswith(".jpg") else off.max() <= 1, name
-    assert sum(map(len, images.values())) == 64 + len(odd) + 4  # two misnamed, whole.png and its twin
+    assert sum(map(len, images.values())) == 64 + len(odd) - 1 + 4  # two misnamed, whole.png and its twin
+    assert dict(source.card().problems)["cats/linked.png"] == LINK_OUT
     assert len(bad) + len(odd) > 20
 
 
@@ -162,6 +163,50 @@ def test_grey_networks_see_grey_and_others_are_refused(photos):
     assert opened(photos, Task("any", (1, 16, 24), 7)).batch(2).inputs.shape == (2, 1, 16, 24)
     with pytest.raises(UsageError, match="pictures have 1 or 3 channels, not 4"):
         opened(photos, Task("any", (4, 32, 32), 7))
+
+
+# --------------------------------------------------------------------------------------------------------------- links
+
+LINK_OUT = "not used: a link out of the folder, which is not followed"
+
+
+def test_links_out_of_the_folder_are_left_out_and_told(photos):
+    outside = photos.parent / "outside"
+    save(outside / "secret.png", pixels(50))
+    (photos / "cats" / "everything").symlink_to("/")
+    (photos / "cats" / "above").symlink_to("../..")
+    (photos / "cats" / "secret.png").symlink_to(outside / "secret.png")
+    (photos / "birds").symlink_to(outside)
+    listing = of_folder(photos)
+    names = ["birds", "cats/above", "cats/everything", "cats/secret.png"]
+    assert sorted(listing.problems) == [(name, LINK_OUT) for name in names]
+    assert len(listing.entries) == 64
+    assert set(opened(photos).card().problems) == {(name, LINK_OUT) for name in names}
+
+
+def test_links_that_stay_in_the_folder_are_followed(photos):
+    save(photos / "dogs" / "more" / "extra.png", pixels(51))
+    (photos / "cats" / "of dogs").symlink_to("../dogs/more")
+    (photos / "cats" / "again.png").symlink_to(photos / "cats" / "0.png")
+    (photos / "puppies").symlink_to("dogs")
+    names = {entry.name for entry in of_folder(photos).entries}
+    assert {"cats/of dogs/extra.png", "cats/again.png", "puppies/0.png"} <= names
+    assert of_folder(photos).problems == ()
+
+
+def test_the_folder_itself_may_be_a_link(photos):
+    (photos.parent / "link").symlink_to(photos)
+    listing = of_folder(photos.parent / "link")
+    assert (len(listing.entries), listing.problems) == (64, ())
+
+
+def test_a_folder_of_links_says_why_it_has_no_classes(tmp_path):
+    write_good(tmp_path / "outside", {"cats": 5, "dogs": 5})
+    (tmp_path / "photos").mkdir()
+    for name in ("cats", "dogs"):
+        (tmp_path / "photos" / name).symlink_to(tmp_path / "outside" / name)
+    with pytest.raises(UsageError, match=r"has no classes to learn from \(2 links out of the folder are"):
+        of_folder(tmp_path / "photos")
 
 
 # -------------------------------------------------------------------------------------------------------------- tables

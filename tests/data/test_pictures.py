@@ -2,12 +2,14 @@
 
 from functools import partial
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from tests.data.pictures import alike, flat, jpeg, pixels, save, write_bad, write_odd
+from untrained.data import _decode
 from untrained.data._decode import Seen, decoded, open_file
 
 
@@ -95,6 +97,46 @@ def test_a_large_jpeg_is_truncated_or_whole_also_where_decoding_is_cut_short(tmp
     assert np.abs(rows - np.linspace(0, 255, 1024).reshape(32, 32).mean(1)).max() < 3
     assert seen(tmp_path / "whole.jpg").width == 1024
     assert str(decoded(partial(open_file, tmp_path / "cut.jpg"), "cut.jpg", (3, 32, 32))).startswith("truncated")
+
+
+@pytest.mark.parametrize("name", [*KINDS, "\u00e7\u00e0 \U0001f431.png"])
+def test_a_picture_that_is_converted_strip_by_strip_is_the_same(odd, name, monkeypatch):
+    whole = seen(odd[0] / name, 3, 20, 20)
+    monkeypatch.setattr(_decode, "_STRIP_PIXELS", 5 * 32)
+    strips = seen(odd[0] / name, 3, 20, 20)
+    assert np.array_equal(strips.pixels, whole.pixels)
+    assert (strips.digest, strips.changes) == (whole.digest, whole.changes)
+
+
+def test_the_pixels_that_are_decoded_at_the_same_time_are_limited(tmp_path, monkeypatch):
+    """Eight threads, a limit of three pictures of 64 pixels a side, and some that are larger than the limit."""
+    from untrained.data import _cache
+    from untrained.data._listing import Entry
+
+    monkeypatch.setattr(_decode, "_PIXELS_AT_ONCE", 3 * 64 * 64, raising=False)
+    monkeypatch.setattr(_cache.os, "cpu_count", lambda: 8)
+    in_flight: list[int] = []
+    most: list[int] = []
+    together: list[int] = []
+    fit = ImageOps.fit
+
+    def watched(image, *options):
+        in_flight.append(image.width * image.height)
+        most.append(sum(in_flight))
+        together.append(len(in_flight))
+        sleep(0.02)  # others would begin meanwhile
+        in_flight.remove(image.width * image.height)
+        return fit(image, *options)
+
+    monkeypatch.setattr(_decode.ImageOps, "fit", watched)
+    entries = []
+    for k in range(24):
+        path = save(tmp_path / f"{k}.png", pixels(k, side=128 if k % 8 == 0 else 64))
+        entries.append(Entry(path.name, "cats", "train", "", partial(open_file, path)))
+    found = [what for _, what in _cache._decoded(entries, (3, 8, 8))]
+    assert all(isinstance(what, Seen) for what in found)
+    assert max(most) <= 128 * 128  # a large one alone, or three small ones
+    assert max(together) > 1
 
 
 def test_sixteen_bits_are_scaled_and_not_clipped(tmp_path):

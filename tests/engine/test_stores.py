@@ -1,5 +1,6 @@
 """Finished stores: what is in one, tables that others can read, and two put together without a double."""
 
+import csv
 import os
 import sqlite3
 from pathlib import Path
@@ -99,6 +100,22 @@ def test_an_export_reads_back_equal(tmp_path, name):
     assert frame.note[1] == "out of memory on 8 samples: measured on 4"
     assert frame.value[0] == 0.1 + 0.2  # to the last bit
     assert not list(tmp_path.rglob("*.part"))
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'quoted", "''=1", "plain", "1=1", "", " =1"]
+
+
+def test_a_spreadsheet_finds_no_formula_in_a_csv_file_and_every_text_can_be_had_back(tmp_path):
+    records = [change_record(RECORD, seed=k, note=text, value=-1.5 * k) for k, text in enumerate(FORMULAS)]
+    path = made(tmp_path / "s.sqlite", records)
+    stores.export(path, tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert not [cell for row in rows for name, cell in row.items() if name != "value" and cell[:1] in set("=+-@\t\r")]
+    assert [float(row["value"]) for row in rows] == [record.value for record in records]  # numbers stay numbers
+    assert [row["note"].removeprefix("'") for row in rows] == FORMULAS
+    stores.export(path, tmp_path / "out.parquet")
+    assert list(pd.read_parquet(tmp_path / "out.parquet").note) == FORMULAS
 
 
 def test_a_long_store_is_exported_and_merged_piece_by_piece(tmp_path, monkeypatch):

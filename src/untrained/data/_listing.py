@@ -21,6 +21,7 @@ from untrained.rng import seed_for
 
 Problems = list[tuple[str, str]]
 PARTS = {TRAIN: ("train", "training"), VAL: ("val", "valid", "validation"), TEST: ("test", "testing")}
+_LINK_OUT = "not used: a link out of the folder, which is not followed"
 _COLUMNS = (("path", "file", "filename", "image"), ("label", "class", "target"), ("split", "part", "set"))
 
 
@@ -49,9 +50,11 @@ def settled(title: str, found: Sequence[Entry], problems: Problems) -> Listing:
     """Everything found, put in order; parts that are missing are cut from the one to learn from."""
     kinds = {entry.kind for entry in found if entry.part == TRAIN}
     if len(kinds) < 2:
+        links = sum(why == _LINK_OUT for _, why in problems)
+        unfollowed = f" ({links:,} links out of the folder are not followed)" if links else ""
         raise UsageError(
-            f"{title} has {len(kinds) or 'no'} class{'' if len(kinds) == 1 else 'es'} to learn from; it needs two or "
-            f"more, such as ./photos/cats/1.jpg and ./photos/dogs/1.jpg for folder:./photos"
+            f"{title} has {len(kinds) or 'no'} class{'' if len(kinds) == 1 else 'es'} to learn from{unfollowed}; it "
+            f"needs two or more, such as ./photos/cats/1.jpg and ./photos/dogs/1.jpg for folder:./photos"
         )
     classes = tuple(sorted(kinds, key=int if all(map(str.isdecimal, kinds)) else str))
     groups: dict[str, list[Entry]] = {kind: [] for kind in classes}
@@ -104,17 +107,30 @@ def _classes(folder: Path, root: Path, part: str, problems: Problems) -> Iterato
 
 def _children(folder: Path, root: Path, problems: Problems) -> list[Path]:
     """Subfolders that may be classes; what else lies there is noted."""
-    there = sorted(folder.iterdir())
-    for child in there:
+    children = []
+    for child in sorted(folder.iterdir()):
         if child.name.startswith("."):
             problems.append((_told(child, root), "hidden, so not used"))
+        elif _leads_out(child, root):
+            problems.append((_told(child, root), _LINK_OUT))
         elif not child.is_dir():
             problems.append((_told(child, root), "not used: it lies in no folder of a class"))
-    return [child for child in there if child.is_dir() and not child.name.startswith(".")]
+        else:
+            children.append(child)
+    return children
+
+
+def _leads_out(path: Path, root: Path) -> bool:
+    """Whether a path is a link to something outside of the root. The root itself may be a link."""
+    if not path.is_symlink():
+        return False
+    target = Path(os.path.realpath(path))
+    # A link that leads nowhere is listed as such later, wherever it points.
+    return target.exists() and not target.is_relative_to(os.path.realpath(root))
 
 
 def _files(folder: Path, root: Path, problems: Problems) -> Iterator[Path]:
-    """All files below a folder, through links too, but through each folder once."""
+    """All files below a folder. Links that stay within the root are followed, but through each folder once."""
     seen: set[str] = set()
 
     def refused(error: OSError) -> None:
@@ -126,10 +142,18 @@ def _files(folder: Path, root: Path, problems: Problems) -> Iterator[Path]:
             problems.append((_told(Path(place), root), "not read again: a link to a folder that was read before"))
             continue
         seen.add(real)
-        hidden = sorted(name for name in (*folders, *names) if name.startswith("."))
-        problems += [(_told(Path(place, name), root), "hidden, so not used") for name in hidden]
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+        kept: dict[str, list[str]] = {"folders": [], "files": []}
+        for kind, entries in (("folders", folders), ("files", names)):
+            for name in sorted(entries):
+                path = Path(place, name)
+                if name.startswith("."):
+                    problems.append((_told(path, root), "hidden, so not used"))
+                elif _leads_out(path, root):
+                    problems.append((_told(path, root), _LINK_OUT))
+                else:
+                    kept[kind].append(name)
+        folders[:] = kept["folders"]
+        yield from (Path(place, name) for name in kept["files"])
 
 
 def _entry(path: Path, name: str, kind: str, part: str) -> Entry:

@@ -85,7 +85,7 @@ def _between(low: int, high: int, generator: torch.Generator) -> int:
 def _photographs() -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
     """Both photographs, (H, W, 3) uint8, each with mean and standard deviation of its channels."""
     files = [_bundled("images", name) for name in ("china.jpg", "flower.jpg")]
-    pixels = [torch.from_numpy(np.array(Image.open(file).convert("RGB"))) for file in files]
+    pixels = [torch.from_numpy(np.array(Image.open(file, formats=["JPEG"]).convert("RGB"))) for file in files]
     return tuple((photograph, *channel_statistics(photograph[None])) for photograph in pixels)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from PIL import Image
 
+from untrained.data._decode import open_bytes, open_file
 from untrained.data._listing import Entry, Problems, part_called, settled
 from untrained.data._source import Source, source
 from untrained.data.folders import from_listing
@@ -40,12 +41,15 @@ def _entries(table: Any, name: str, split: str, part: str, problems: Problems) -
     """One entry a row; a row without a label is a problem."""
     picture, label = (_column(table, kind, name) for kind in ("Image", "ClassLabel"))
     kinds, stamp = table.features[label].names, table._fingerprint
+    undecoded = _keep_encoded(table)
     entries = []
     for row, place in enumerate(table[label]):
         if place is None or place < 0:
             problems.append((f"{split}/{row}", "not used: it has no label"))
         else:
-            entries.append(Entry(f"{split}/{row}", kinds[place], part, stamp, partial(_picture, table, row, picture)))
+            entries.append(
+                Entry(f"{split}/{row}", kinds[place], part, stamp, partial(_picture, undecoded, row, picture))
+            )
     return entries
 
 
@@ -59,6 +63,16 @@ def _column(table: Any, kind: str, name: str) -> str:
     return str(found[0])
 
 
+def _keep_encoded(table: Any) -> Any:
+    """The table with pictures as the bytes of their files: the package itself would open a file of any kind."""
+    for name, feature in table.features.items():
+        if type(feature).__name__ == "Image":
+            table = table.cast_column(name, type(feature)(decode=False))
+    return table
+
+
 def _picture(table: Any, row: int, column: str) -> Image.Image:
-    picture: Image.Image = table[row][column]
-    return picture
+    stored = table[row][column]
+    if stored["bytes"] is not None:
+        return open_bytes(stored["bytes"])
+    return open_file(Path(stored["path"]))

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from untrained._files import written_whole
+from untrained._files import guard_cell, written_whole
 from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.types import Record
@@ -49,7 +49,8 @@ def info(where: str | Path) -> dict[str, Any]:
 
 
 def export(where: str | Path, out: str | Path) -> int:
-    """Write all records as parquet or CSV, whole or not at all; how many there are."""
+    """Write all records as parquet or CSV, whole or not at all; how many there are. Texts of a CSV file are those of
+    `guard_cell`."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
@@ -63,7 +64,10 @@ def export(where: str | Path, out: str | Path) -> int:
             kind = parquet.ParquetWriter if path.suffix == ".parquet" else csv.CSVWriter
             with written_whole(path) as part, kind(part, schema) as writer:
                 for records in _batches(store):
-                    writer.write_table(pa.Table.from_pylist([r.row() for r in records], schema))
+                    rows = [record.row() for record in records]
+                    if path.suffix == ".csv":
+                        rows = [{name: guard_cell(content) for name, content in row.items()} for row in rows]
+                    writer.write_table(pa.Table.from_pylist(rows, schema))
                     written += len(records)
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error}") from error

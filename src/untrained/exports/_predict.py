@@ -20,6 +20,8 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 AT_ONCE = 64
 ENDINGS = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
+# No PostScript, no drawings, nothing that starts a program or reads another file.
+FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO")
 Array = Any
 
 
@@ -48,7 +50,9 @@ def picture(path: Path, config: dict[str, Any]) -> Array:
     from PIL import Image, ImageOps
 
     channels, height, width = config["input_shape"]
-    with Image.open(path) as opened:
+    Image.init()
+    formats = [name for name in FORMATS if name in Image.OPEN]
+    with Image.open(path, formats=formats) as opened:
         image = ImageOps.exif_transpose(opened)
         if image.mode.startswith("I;16") or (image.mode == "I" and opened.format in ("PNG", "PPM")):
             scaled = (np.asarray(image).astype(np.uint32) * 255 + 32767) // 65535  # 16 bits to 8, which PIL would clip
@@ -64,6 +68,11 @@ def picture(path: Path, config: dict[str, Any]) -> Array:
         pixels = pixels.mean(2, keepdims=True)
     mean, std = (np.asarray(config[name], dtype=np.float32) for name in ("mean", "std"))
     return ((pixels - mean) / std).transpose(2, 0, 1)
+
+
+def printable(text: str) -> str:
+    """The text without characters that a terminal obeys, such as those that move its cursor."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def rows(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
@@ -85,7 +94,7 @@ def rows(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
 def samples(path: Path, config: dict[str, Any], refused: list[Path]) -> Iterator[tuple[str, Array]]:
     """Everything to predict in a file or folder, each with its name."""
     if path.is_dir():
-        for below in sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS):
+        for below in sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file()):
             yield from attempt(below, config, refused)
     else:
         yield from attempt(path, config, refused)
@@ -103,7 +112,7 @@ def attempt(path: Path, config: dict[str, Any], refused: list[Path]) -> Iterator
         else:
             yield str(path), picture(path, config)
     except Exception as error:  # decoders raise anything on damaged files
-        print(f"{path}: cannot be read: {error}", file=sys.stderr)
+        print(printable(f"{path}: cannot be read: {error}"), file=sys.stderr)
         refused.append(path)
 
 
@@ -137,7 +146,7 @@ def main() -> int:
         while some := list(islice(found, AT_ONCE)):
             outputs = run(np.stack([sample for _, sample in some]).astype(np.float32))
             for (name, _), chances in zip(some, probabilities(outputs), strict=True):
-                print(name, *told(chances, config, asked.top), sep="\t")
+                print(*map(printable, (name, *told(chances, config, asked.top))), sep="\t")
             done += len(some)
     incomplete = config["table"] and refused  # of a table, rows that nobody sees missing
     return 1 if incomplete or not done else 0

@@ -59,7 +59,12 @@ def samples(path: Path) -> Iterator[tuple[str, Array]]:
         yield from zip((place for place, _ in some), encode(row for _, row in some), strict=True)
     for column in columns:
         if column.text:
-            print(f"{path}: {column.told()} and count as missing", file=sys.stderr)
+            print(printable(f"{path}: {column.told()} and count as missing"), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text without characters that a terminal obeys, such as those that move its cursor."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 class Numbers:
@@ -109,7 +114,8 @@ def read(path: Path) -> Iterator[tuple[str, Row]]:
             if len(values) == len(header):
                 yield f"{path}:{number}", dict(zip(header, values, strict=True))
             elif values:
-                print(f"{path}:{number}: {len(values)} fields where {len(header)} are wanted", file=sys.stderr)
+                said = f"{path}:{number}: {len(values)} fields where {len(header)} are wanted"
+                print(printable(said), file=sys.stderr)
 
 
 def encode(rows: Iterable[Row]) -> Array:
