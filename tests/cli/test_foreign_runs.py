@@ -34,7 +34,9 @@ def theirs(untrained_, project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _arrive(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on we are another user."""
+    """From now on we are another user, in a process that has imported none of the user's modules."""
+    for name in [name for name in sys.modules if name.startswith("untrained_user_")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv("XDG_CACHE_HOME", mkdtemp(dir=project))
     monkeypatch.setattr(user_code, "_named_here", set())
     (project / "imported").unlink()
@@ -44,14 +46,7 @@ def _drawings(page: str) -> list[str]:
     return re.findall(r"<svg.*?</svg>", page, re.DOTALL)
 
 
-@pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has imported none of the user's modules."""
-    for name in [name for name in sys.modules if name.startswith("untrained_user_")]:
-        monkeypatch.delitem(sys.modules, name)
-
-
-def test_reading_a_run_runs_no_code(untrained_, project, theirs, fresh):
+def test_reading_a_run_runs_no_code(untrained_, project, theirs):
     (project / "theirs" / "report.html").unlink()
     assert untrained_("report", "theirs")[0] == 0
     page = (project / "theirs" / "report.html").read_text()
@@ -63,7 +58,7 @@ def test_reading_a_run_runs_no_code(untrained_, project, theirs, fresh):
     assert not theirs.exists()
 
 
-def test_reading_a_run_with_objectives_of_the_user_runs_no_code(untrained_, project, theirs, monkeypatch, fresh):
+def test_reading_a_run_with_objectives_of_the_user_runs_no_code(untrained_, project, theirs, monkeypatch):
     shutil.rmtree(project / "theirs")
     assert untrained_(*NSGA2)[0] == 0
     before = (project / "theirs" / "report.html").read_text()
@@ -75,7 +70,7 @@ def test_reading_a_run_with_objectives_of_the_user_runs_no_code(untrained_, proj
     assert not theirs.exists()
 
 
-def test_a_report_without_a_drawing_says_so(untrained_, project, theirs, fresh):
+def test_a_report_without_a_drawing_says_so(untrained_, project, theirs):
     facts = json.loads((project / "theirs" / "run.json").read_text())
     facts["drawing"] = None
     (project / "theirs" / "run.json").write_text(json.dumps(facts))
@@ -104,7 +99,7 @@ def test_a_drawing_of_somebody_else_is_checked(untrained_, project, theirs, draw
 
 
 @pytest.mark.parametrize("command", [("train", "theirs", *TRAIN), ("export", "theirs", "--out", "out")], ids=" ".join)
-def test_going_on_with_a_foreign_run_needs_the_file_by_name(untrained_, project, theirs, command, fresh):
+def test_going_on_with_a_foreign_run_needs_the_file_by_name(untrained_, project, theirs, command):
     refused = wrong(untrained_(*command))
     assert f"untrained {command[0]} theirs --space ./mine.py:mynet" in refused
     assert "not run on this machine" in refused
@@ -113,7 +108,7 @@ def test_going_on_with_a_foreign_run_needs_the_file_by_name(untrained_, project,
     assert theirs.exists()
 
 
-def test_a_file_that_lies_in_the_run_folder_is_not_trusted_either(untrained_, project, theirs, fresh):
+def test_a_file_that_lies_in_the_run_folder_is_not_trusted_either(untrained_, project, theirs):
     """Its fingerprint may be in run.json: both are of the same sender."""
     shutil.move(project / "mine.py", project / "theirs" / "mine.py")
     path = project / "theirs" / "run.json"
@@ -135,7 +130,7 @@ def test_ones_own_run_goes_on_until_the_file_changes(untrained_, project, comman
     assert untrained_(*command)[0] == 0
 
 
-def test_a_foreign_training_of_a_factory_is_not_run_by_an_export(untrained_, project, theirs, monkeypatch, fresh):
+def test_a_foreign_training_of_a_factory_is_not_run_by_an_export(untrained_, project, theirs, monkeypatch):
     train = ("train", "./mine.py:make", "--input-shape", "3x8x8", "--data", "digits", *TRAIN, "--run", "trained")
     (project / "mine.py").write_text((project / "mine.py").read_text().replace("nn.Linear(4, 5)", "nn.Linear(4, 10)"))
     assert untrained_(*train)[0] == 0
@@ -148,7 +143,7 @@ def test_a_foreign_training_of_a_factory_is_not_run_by_an_export(untrained_, pro
     assert json.loads(named[1])["accuracy"] is not None
 
 
-def test_the_proxy_that_a_foreign_calibration_recommends_is_not_run(untrained_, project, theirs, fresh):
+def test_the_proxy_that_a_foreign_calibration_recommends_is_not_run(untrained_, project, theirs):
     from untrained.studies.calibrate import default_folder
 
     folder = project / default_folder("nasbench201", "digits")

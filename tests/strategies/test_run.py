@@ -187,7 +187,7 @@ def test_an_object_that_a_name_leads_to_is_as_good_as_the_name():
     assert (job.space, job.proxies) == ("nasbench201(channels=2,cells=1)", ("dextr(variant=published)", "params"))
     assert isinstance(job_for(tiny, [mine], samples, "cpu"), Examiner)
     assert isinstance(job_for(space, [odd], samples, "cpu"), Examiner)
-    changed = replace(space, count=3)  # the name leads to another one
+    changed = replace(space, hooks=replace(space.hooks, size=3))  # the name leads to another one
     assert isinstance(job_for(changed, [mine], samples, "cpu"), Examiner)
 
 
