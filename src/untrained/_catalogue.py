@@ -108,9 +108,9 @@ def benchmarks() -> Rows:
 
 
 def papers() -> Rows:
-    from untrained.papers import states
+    from untrained.papers import list_experiments
 
-    return states()
+    return list_experiments()
 
 
 CATALOGUE: dict[str, Callable[[], Rows]] = {

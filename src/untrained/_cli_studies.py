@@ -123,12 +123,12 @@ def reproduce(
     from untrained._terminal_papers import show_reproduction, show_states
 
     if item is None:
-        print_json(papers.states()) if as_json else show_states(papers.states())
+        print_json(papers.list_experiments()) if as_json else show_states(papers.list_experiments())
         return
     effort = {"samples": samples, "seeds": seeds, "batch": batch, "run": run, "data_root": data_root}
     crew = {"device": device, "workers": workers, "ray": ray, "time_limit": time_limit}
     mind_the_gpu(device, None if ray else workers, as_json)
     with watching(as_json) as watch, stdout_kept(as_json):
-        found = papers.reproduce(item, watch=watch, **effort, **crew)  # type: ignore[arg-type]
+        found = papers.reproduce(item, on_progress=watch, **effort, **crew)  # type: ignore[arg-type]
     page = reports.report(found.folder)
-    print_json(found.document()) if as_json else show_reproduction(found, page)
+    print_json(found.to_document()) if as_json else show_reproduction(found, page)

@@ -9,21 +9,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from untrained._terminal_console import SafeConsole
-from untrained.papers import Reproduction
-from untrained.papers._item import HEAD
+from untrained.reports.reproduction_facts import COLUMN_TITLES, ReproductionResult
 
 
-def show_reproduction(found: Reproduction, page: Path) -> None:
+def show_reproduction(found: ReproductionResult, page: Path) -> None:
     """The paper's numbers and ours, what was done differently, and where the page is."""
     console = SafeConsole()
     unit = f" ({found.unit})" if found.unit else ""
     table = Table(title=escape(f"{found.title}{unit}"), title_justify="left", box=SIMPLE_HEAD)
-    for name in HEAD:
+    for name in COLUMN_TITLES:
         table.add_column(name, justify="left" if name in ("what", "note") else "right", overflow="fold")
-    for line, cells in zip(found.lines, found.written(), strict=True):
-        table.add_row(*map(escape, cells), style="bold" if line.inside is False else None)
+    for line, cells in zip(found.lines, found.format_lines(), strict=True):
+        table.add_row(*map(escape, cells), style="bold" if line.paper_in_interval is False else None)
     console.print(table)
-    if any(line.inside is False for line in found.lines):
+    if any(line.paper_in_interval is False for line in found.lines):
         console.print("Bold: the paper's number lies outside our interval.")
     for said in found.deviations:
         console.print(f"- {escape(said)}", highlight=False)

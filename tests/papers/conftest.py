@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import shared
 from untrained.benchmarks import import_benchmark
-from untrained.papers import _sample, dextr_searches, hnas_cells, nasi_searches, sigeo_ctr
+from untrained.papers import dextr_searches, hnas_cells, nasi_searches, samples, sigeo_ctr
 from untrained.spaces import Space, load_space
 from untrained.studies._truth import Truth
 
@@ -57,7 +57,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same experiments on shallow, narrow networks and small images."""
-    known = _sample.known
+    known = samples.known
 
     def shrunk(name: str) -> Space:
         return load_space(name).with_options(**SMALL.get(name.partition("(")[0], {}))
@@ -67,8 +67,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         shape = truth.task.input_shape
         return replace(truth, task=replace(truth.task, input_shape=(*shape[:-2], 32, 32)))
 
-    monkeypatch.setattr(_sample, "load_space", cache(shrunk))
-    monkeypatch.setattr(_sample, "known", in_miniature)
+    monkeypatch.setattr(samples, "load_space", cache(shrunk))
+    monkeypatch.setattr(samples, "known", in_miniature)
     monkeypatch.setattr(sys.modules["untrained.spaces.transnas.space"], "MICRO_CODE", (4,))  # of five modules
     monkeypatch.setattr(sigeo_ctr, "SPACES", ("nasrec_small(blocks=1)", "nasrec_full(blocks=1)"))
     monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")

@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 
 from tests.papers.test_reproduce import FOUND
-from untrained.papers._item import Curve, Line, Picture
 from untrained.reports import report
 from untrained.reports.pages.reproduction_page import headline, render
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.reports.svg.figure import MOST, figure
 
 
@@ -34,21 +34,21 @@ def test_columns_that_nobody_fills_are_left_out():
 
 
 def test_what_papers_say_is_escaped():
-    page = render(replace(FOUND, lines=(Line("<b>", 1.0, 2.0, note="<i>"),), deviations=("<script>.",)))
+    page = render(replace(FOUND, lines=(TableLine("<b>", 1.0, 2.0, note="<i>"),), deviations=("<script>.",)))
     assert not re.search(r"<b>|<i>|<script>\.", page)
 
 
 def test_curves_have_inks_and_a_key():
     curves = (Curve("good", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)), Curve("bad", (1.0, 2.0), (0.0, 0.1)))
-    drawn = figure(Picture("r by layer", "layer", "r", curves, joined=True))
+    drawn = figure(Plot("r by layer", "layer", "r", curves, joined=True))
     assert drawn.count("<polyline") == 2
     assert re.findall(r'class="dot (k-\w)"></span> (\w+)', drawn) == [("k-a", "good"), ("k-b", "bad")]
-    assert figure(Picture("nothing", "x", "y", (Curve("", (), ()),))) == ""
+    assert figure(Plot("nothing", "x", "y", (Curve("", (), ()),))) == ""
 
 
 def test_of_very_many_points_some_are_drawn():
     many = Curve("", tuple(map(float, range(5000))), tuple(map(float, range(5000))))
-    drawn = figure(Picture("many", "x", "y", (many,)))
+    drawn = figure(Plot("many", "x", "y", (many,)))
     assert drawn.count("h0") <= MOST
     assert "figcaption" not in drawn
 

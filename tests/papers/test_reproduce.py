@@ -12,25 +12,25 @@ from untrained.benchmarks import import_benchmark
 from untrained.cli import app, main
 from untrained.data import TRAIN, Pictures, Source
 from untrained.errors import UsageError
-from untrained.papers import ITEMS, Reproduction, reproduce, sigeo_warmup, states
-from untrained.papers._item import Curve, Line, Picture
+from untrained.papers import EXPERIMENTS, ReproductionResult, list_experiments, reproduce, sigeo_warmup
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.training.warmup import WarmUp
 from untrained.types import Task
 
-FOUND = Reproduction(
-    item="dextr-table-4",
+FOUND = ReproductionResult(
+    experiment="dextr-table-4",
     paper="Dextr (Asthana et al.)",
     title="Two rows",
     about="Table 4: two rows.",
     unit="Spearman",
     lines=(
-        Line("NB201-cf10, dextr", 0.90, 0.915, 0.90, 0.93, 0.004),
-        Line("NB201-cf10, zen", 0.33, 0.21, 0.15, 0.27, note="3 disconnected"),
-        Line("NB201-cf10, zico", 0.76, None, note="not defined on this sample"),
-        Line("NB201-cf10, mine", None, 0.5),
+        TableLine("NB201-cf10, dextr", 0.90, 0.915, 0.90, 0.93, 0.004),
+        TableLine("NB201-cf10, zen", 0.33, 0.21, 0.15, 0.27, note="3 disconnected"),
+        TableLine("NB201-cf10, zico", 0.76, None, note="not defined on this sample"),
+        TableLine("NB201-cf10, mine", None, 0.5),
     ),
     deviations=("Ours is a sample.",),
-    pictures=(Picture("A picture", "x", "y", (Curve("a", (1.0, 2.0), (3.0, 4.0)),)),),
+    plots=(Plot("A picture", "x", "y", (Curve("a", (1.0, 2.0), (3.0, 4.0)),)),),
     command="untrained reproduce dextr-table-4",
     settings={"samples": "12"},
     seconds=3.5,
@@ -40,7 +40,7 @@ FOUND = Reproduction(
 
 def test_a_reproduction_comes_back_as_it_was_saved(run_folder):
     found = replace(FOUND, folder=str(run_folder)).save()
-    assert Reproduction.read(run_folder) == found
+    assert ReproductionResult.read(run_folder) == found
     head, *rows = (run_folder / "reproduction.csv").read_text().splitlines()
     assert head == "what,published,ours,low,high,spread,note,difference"
     assert rows[1].startswith('"NB201-cf10, zen",0.33,0.21,0.15,0.27,,3 disconnected,-0.12')
@@ -48,12 +48,12 @@ def test_a_reproduction_comes_back_as_it_was_saved(run_folder):
 
 
 def test_the_furthest_line_is_the_one_that_differs_most():
-    assert FOUND.furthest == FOUND.lines[1]
-    assert replace(FOUND, lines=FOUND.lines[2:]).furthest is None
+    assert FOUND.worst_line == FOUND.lines[1]
+    assert replace(FOUND, lines=FOUND.lines[2:]).worst_line is None
 
 
 def test_lines_are_written_for_people():
-    assert FOUND.written() == [
+    assert FOUND.format_lines() == [
         ("NB201-cf10, dextr", "0.900", "0.915", "0.900 to 0.930", "0.004", "+0.015", ""),
         ("NB201-cf10, zen", "0.330", "0.210", "0.150 to 0.270", "", "\u22120.120", "3 disconnected"),
         ("NB201-cf10, zico", "0.760", "", "", "", "", "not defined on this sample"),
@@ -69,7 +69,7 @@ def test_a_reproduction_can_be_pasted_into_a_page(run_folder):
     assert "\n| what | paper | ours | 95 % | \u00b1 seeds | difference | note |\n|" in whole
     assert "\n| NB201-cf10, zen | 0.330 | 0.210 | 0.150 to 0.270 |  | \u22120.120 | 3 disconnected |\n" in whole
     assert whole.endswith("\n\n- Ours is a sample.\n")
-    few = replace(FOUND, lines=(Line("mine", None, 0.5, note="|none~0|"),)).markdown()
+    few = replace(FOUND, lines=(TableLine("mine", None, 0.5, note="|none~0|"),)).to_markdown()
     assert "| what | ours | note |\n| --- | --- | --- |\n| mine | 0.500 | \\|none~0\\| |\n" in few
 
 
@@ -77,22 +77,22 @@ def test_a_damaged_file_is_refused_in_one_line(run_folder):
     replace(FOUND, folder=str(run_folder)).save()
     (run_folder / "reproduction.json").write_text('{"lines": [{"nonsense": 1}]}')
     with pytest.raises(UsageError, match=r"reproduction.json cannot be read: .*makes it anew") as told:
-        Reproduction.read(run_folder)
+        ReproductionResult.read(run_folder)
     assert "\n" not in str(told.value)
 
 
 def test_the_state_of_every_item_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert {row["state"] for row in states()} == {"never run"}
-    names = [row["name"] for row in states()]
-    assert sorted(names) == sorted(ITEMS)
+    assert {row["state"] for row in list_experiments()} == {"never run"}
+    names = [row["name"] for row in list_experiments()]
+    assert sorted(names) == sorted(EXPERIMENTS)
     assert names.index("hnas-table-2") < names.index("hnas-table-10")
     replace(FOUND, folder="runs/reproduce-dextr-table-4").save()
-    row = next(row for row in states() if row["name"] == "dextr-table-4")
-    assert row["state"] == "furthest off: -0.12 (NB201-cf10, zen)"
+    row = next(row for row in list_experiments() if row["name"] == "dextr-table-4")
+    assert row["state"] == "largest difference: -0.12 (NB201-cf10, zen)"
     assert (row["made_on"], row["furthest"]) == (FOUND.made_on, pytest.approx(-0.12))
     (tmp_path / "runs/reproduce-dextr-table-4/reproduction.json").write_text("{")
-    assert "cannot be read" in next(row["state"] for row in states() if row["name"] == "dextr-table-4")
+    assert "cannot be read" in next(row["state"] for row in list_experiments() if row["name"] == "dextr-table-4")
 
 
 def test_a_missing_table_is_told_before_anything_is_measured(tmp_path, run_folder):

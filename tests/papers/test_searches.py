@@ -13,9 +13,9 @@ import pytest
 
 from tests.conftest import shared
 from untrained.errors import UsageError
-from untrained.papers import _searches, dextr_searches, nasi_searches, reproduce
-from untrained.papers._item import Effort
-from untrained.papers._searches import Found, Hunt, searched
+from untrained.papers import dextr_searches, nasi_searches, reproduce, searches
+from untrained.papers.experiment import ExperimentConfig
+from untrained.papers.searches import Found, Hunt, searched
 from untrained.spaces import load_space
 from untrained.strategies.search import search
 from untrained.studies._scores import Crew
@@ -27,7 +27,7 @@ PLAIN = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_co
 
 
 def effort(folder, **others):
-    return Effort(3, 1, folder, **others)
+    return ExperimentConfig(3, 1, folder, **others)
 
 
 class Seen(dict):
@@ -67,10 +67,10 @@ def test_what_came_to_its_end_is_read_and_only_the_rest_is_made(run_folder, monk
         asked.append(words["seed"])
         return search(**words)
 
-    monkeypatch.setattr(_searches, "search", counted)
-    first = searched(effort(run_folder, watch=told.append), HUNTS[:1], "searches")
+    monkeypatch.setattr(searches, "search", counted)
+    first = searched(effort(run_folder, on_progress=told.append), HUNTS[:1], "searches")
     assert asked == [3]
-    both = searched(effort(run_folder, watch=told.append), HUNTS, "searches")
+    both = searched(effort(run_folder, on_progress=told.append), HUNTS, "searches")
     assert asked == [3, 4]
     assert both[0] == first[0]
     assert [(at.done, at.total, at.measured) for at in told] == [(0, 1, 0), (1, 1, 1), (1, 2, 0), (2, 2, 1)]
@@ -85,7 +85,7 @@ def test_what_came_to_its_end_is_read_and_only_the_rest_is_made(run_folder, monk
 def test_the_steps_of_strategies_are_told_as_parts_of_all_searches(run_folder):
     hunts = [replace(hunt, strategy="nasi(steps=2,batch=2,nu0=1e9)") for hunt in HUNTS]
     told = []
-    searched(effort(run_folder, watch=told.append), hunts, "searches")
+    searched(effort(run_folder, on_progress=told.append), hunts, "searches")
     steps = [(at.done, at.total) for at in told if at.stage == "searches: steps"]
     assert list(dict.fromkeys(steps)) == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
     assert [at.done for at in told if at.stage == "searches"] == [0, 1, 2]
@@ -98,7 +98,7 @@ def test_what_is_stopped_says_that_the_same_command_goes_on(run_folder, monkeypa
         ended(result.run.folder, "interrupted")
         return replace(result, run=replace(result.run, ended="interrupted"))
 
-    monkeypatch.setattr(_searches, "search", stopped)
+    monkeypatch.setattr(searches, "search", stopped)
     with pytest.raises(UsageError, match="the same command goes on"):
         searched(effort(run_folder), HUNTS, "searches")
     assert not HUNTS[1].folder(effort(run_folder)).exists(), "nothing more is begun"
@@ -108,7 +108,7 @@ def test_other_settings_have_other_folders(tmp_path):
     others = [replace(HUNTS[0], seed=9), replace(HUNTS[0], strategy="local"), replace(HUNTS[0], data="digits"),
               replace(HUNTS[0], space="nasbench201"), replace(HUNTS[0], max_params="1M")]  # fmt: skip
     folders = {hunt.folder(effort(tmp_path)) for hunt in [HUNTS[0], *others]}
-    folders.add(HUNTS[0].folder(effort(tmp_path, crew=Crew("cuda"))))
+    folders.add(HUNTS[0].folder(effort(tmp_path, compute=Crew("cuda"))))
     assert len(folders) == 7
     moved = [replace(HUNTS[0], data=f"npz:{place}/cifar10.npz").folder(effort(tmp_path)) for place in ("/a", "b/c")]
     assert moved[0] == moved[1]
@@ -116,7 +116,7 @@ def test_other_settings_have_other_folders(tmp_path):
 
 def test_two_workers_find_what_one_finds(run_folder, tmp_path):
     told = []
-    made = searched(effort(run_folder, crew=Crew(workers=2), watch=told.append), HUNTS, "searches")
+    made = searched(effort(run_folder, compute=Crew(workers=2), on_progress=told.append), HUNTS, "searches")
     assert [each.arch for each in made] == [each.arch for each in searched(effort(tmp_path), HUNTS, "searches")]
     assert [(at.done, at.workers) for at in told] == [(0, 2), (1, 2), (2, 2)]
 
@@ -124,7 +124,7 @@ def test_two_workers_find_what_one_finds(run_folder, tmp_path):
 def test_what_goes_wrong_elsewhere_is_told_in_one_line(run_folder):
     wrong = [replace(hunt, strategy="nasi(steps=0)") for hunt in HUNTS]
     with pytest.raises(UsageError, match=r"seed.*failed: nasi takes steps, batch and samples from 1 up"):
-        searched(effort(run_folder, crew=Crew(workers=2)), wrong, "searches")
+        searched(effort(run_folder, compute=Crew(workers=2)), wrong, "searches")
 
 
 def test_a_search_ends_with_whoever_asked_for_it(run_folder):
@@ -214,7 +214,7 @@ def test_a_ceiling_hides_the_few_cells_with_a_huge_t(data_root, run_folder, monk
         return Seen({"nasi_batch": t[None]}, SimpleNamespace(archs=archs))
 
     monkeypatch.setattr(nasi_searches, "look", looked)
-    limits = nasi_searches.with_ever_more_steps(Effort(2000, 1, run_folder, data_root=data_root))
+    limits = nasi_searches.with_ever_more_steps(ExperimentConfig(2000, 1, run_folder, data_root=data_root))
     chosen = {name: cell.split("~")[0] for name, cell in limits.cells.items()}
     assert limits.seen == 2000
     assert limits.edge.keys() == {"nor_conv_3x3", "nor_conv_1x1", "skip_connect", "avg_pool_3x3"}

@@ -8,11 +8,11 @@ import pytest
 
 from tests.records import make_record
 from untrained.benchmarks.statistics import spearman
-from untrained.papers import _table_searches, hnas_search_figures, hnas_searches
-from untrained.papers._item import Effort
-from untrained.papers._sample import Sample
-from untrained.papers._table_searches import QUERIES, RUNS, Ground, Known, compared, incumbents, reached, runs
+from untrained.papers import hnas_search_figures, hnas_searches, table_searches
+from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.hnas import NB201
+from untrained.papers.samples import Sample
+from untrained.papers.table_searches import QUERIES, RUNS, Ground, Known, compared, incumbents, reached, runs
 from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
@@ -64,11 +64,11 @@ def here() -> Ground:
 
 
 @pytest.fixture
-def effort(here, monkeypatch, tmp_path) -> Effort:
+def effort(here, monkeypatch, tmp_path) -> ExperimentConfig:
     monkeypatch.setattr(hnas_searches, "look", lambda effort, names, place: here.sample)
-    monkeypatch.setattr(_table_searches, "RUNS", 3)
+    monkeypatch.setattr(table_searches, "RUNS", 3)
     monkeypatch.setattr(hnas_search_figures, "RUNS", 3)
-    return Effort(SIZE, 1, tmp_path)
+    return ExperimentConfig(SIZE, 1, tmp_path)
 
 
 def best(places) -> int:
@@ -139,7 +139,7 @@ def test_evolution_makes_so_many_queries_and_never_forgets_the_best(here):
 
 def test_hnas_chooses_the_best_validation_accuracy_among_what_it_asked(here):
     draw = generator("hnas")
-    strategy = _table_searches.bayesian(here, draw, "knas", acquisition="ucb")
+    strategy = table_searches.bayesian(here, draw, "knas", acquisition="ucb")
     found = here.validated(strategy)
     asked = [ARCHS.index(query.arch) for query in strategy.trace]
     assert len(set(asked)) == QUERIES
@@ -195,7 +195,7 @@ def test_the_training_free_variant_is_the_least_kappa_over_trace(effort):
 
 def test_figure_2_is_the_mean_error_of_the_best_so_far(effort, here):
     found = hnas_search_figures.figure_2(effort)
-    for picture, row in zip(found.pictures, TESTS, strict=True):
+    for picture, row in zip(found.plots, TESTS, strict=True):
         curve = next(curve for curve in picture.curves if curve.name == "RS")
         courses = runs(here, "RS", hnas_searches.random_search(QUERIES))
         errors = [np.mean([100 - row[ARCHS.index(each[k])] for each in courses]) for k in range(QUERIES)]
@@ -209,7 +209,7 @@ def test_figure_2_is_the_mean_error_of_the_best_so_far(effort, here):
 def test_figure_5_follows_the_weights_of_the_best_query(effort, here):
     courses = []
     for run in range(3):
-        strategy = _table_searches.bayesian(here, generator("search", "HNAS (Trace)", run), "trace")
+        strategy = table_searches.bayesian(here, generator("search", "HNAS (Trace)", run), "trace")
         here.validated(strategy)
         course = []
         for k in range(QUERIES):
@@ -218,7 +218,7 @@ def test_figure_5_follows_the_weights_of_the_best_query(effort, here):
             M, kappa = SCORES["trace"][0, places], SCORES["ntk_condition"][0, places]
             course.append(spearman(kappa / M + top.mu * abs(M**2 - top.nu), 100 - TESTS[0, places]))
         courses.append(course)
-    (picture,) = hnas_search_figures.figure_5(effort).pictures
+    (picture,) = hnas_search_figures.figure_5(effort).plots
     assert picture.curves[0].y == pytest.approx(np.mean(courses, axis=0).tolist())
 
 

@@ -1,12 +1,12 @@
-"""The papers: their tables and figures as experiments, each with the published numbers beside ours.
+"""Tables and figures of four papers as experiments, with the published numbers beside ours.
 
     reproduce("dextr-table-1", samples=300, device="cuda")
-    ITEMS                                                       what there is
+    EXPERIMENTS                                                 all experiments by name
 
-This room plans and compares; measuring is done by the studies.
+Experiments plan and compare; networks are scored and trained by the workflows.
 """
 
-from untrained.papers import (  # noqa: F401 - they register themselves
+from untrained.papers import (  # noqa: F401 - they register their experiments
     dextr,
     dextr_figures,
     dextr_searches,
@@ -23,10 +23,9 @@ from untrained.papers import (  # noqa: F401 - they register themselves
     sigeo_resnet,
     sigeo_warmup,
 )
-from untrained.papers._item import ITEMS as ITEMS
-from untrained.papers._item import Effort as Effort
-from untrained.papers._item import Item as Item
-from untrained.papers._item import Line as Line
-from untrained.papers._item import Reproduction as Reproduction
+from untrained.papers.experiment import EXPERIMENTS as EXPERIMENTS
+from untrained.papers.experiment import Experiment as Experiment
+from untrained.papers.experiment import ExperimentConfig as ExperimentConfig
+from untrained.papers.reproduce import list_experiments as list_experiments
 from untrained.papers.reproduce import reproduce as reproduce
-from untrained.papers.reproduce import states as states
+from untrained.reports.reproduction_facts import ReproductionResult as ReproductionResult

@@ -6,10 +6,11 @@ have no table.
 
 import numpy as np
 
-from untrained.papers import _measures
-from untrained.papers._item import Effort, Findings, Line, item
-from untrained.papers._lines import Row, correlations, grid, mean_line, row
-from untrained.papers._sample import Place, Sample, Scores, look
+from untrained.papers import measurements
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.samples import Place, Sample, Scores, look
+from untrained.papers.table_lines import Row, correlations, grid, mean_line, row
+from untrained.reports.reproduction_facts import TableLine
 
 PAPER = "Dextr (Asthana et al.)"
 TABLES = ("nasbench201", "nasbench101", "nasbench301", "transnas")
@@ -71,9 +72,9 @@ def published_beside(rows: list[Row], *names: str) -> list[Row]:
     return told
 
 
-@item("dextr-table-1", PAPER, "Rank correlation of ten proxies with accuracy on eight tasks", "Spearman", TABLES,
+@experiment("dextr-table-1", PAPER, "Rank correlation of ten proxies with accuracy on eight tasks", "Spearman", TABLES,
       seeds=3)  # fmt: skip
-def table_1(effort: Effort) -> Findings:
+def table_1(effort: ExperimentConfig) -> Findings:
     """Table 1: Spearman correlation of proxies with accuracy on TransNAS-Bench-101 micro, NAS-Bench-101, -201 and -301.
     All values but those of Dextr and MeCo are taken from the SWAP paper."""
     rows = [row(name, name, published) for name, published in TABLE_1.items() if name != "swap_reg"]
@@ -90,8 +91,8 @@ def table_1(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-@item("dextr-table-4", PAPER, "The halves of Dextr beside Zen, ZiCo and their harmonic mean", "Spearman")
-def table_4(effort: Effort) -> Findings:
+@experiment("dextr-table-4", PAPER, "The halves of Dextr beside Zen, ZiCo and their harmonic mean", "Spearman")
+def table_4(effort: ExperimentConfig) -> Findings:
     """Table 4: Spearman correlation of ln(1 + sum of inverse condition numbers), of ln(1 + curvature), of proxies of
     the same kind, and of combinations, on NAS-Bench-201."""
     rows = [row(name, name, published) for name, published in TABLE_4.items()]
@@ -103,12 +104,12 @@ def table_4(effort: Effort) -> Findings:
 TABLE_5 = {NB101: 99.18, NB201[0]: 90.01, NB301: 99.51}
 
 
-@item("dextr-table-5", PAPER, "Layers with a largest singular value of at least 1", "%", TABLES[:3])
-def table_5(effort: Effort) -> Findings:
+@experiment("dextr-table-5", PAPER, "Layers with a largest singular value of at least 1", "%", TABLES[:3])
+def table_5(effort: ExperimentConfig) -> Findings:
     """Table 5: mean share of layers whose feature map of a CIFAR-10 image has a largest singular value of at least 1,
     as Lemma 1 supposes, over 1,000 networks of NAS-Bench-101, -201 and -301."""
-    kinds = {kind: f"{_measures.NAME}:large_layers(which={kind})" for kind in ("modules", "leaves")}
-    lines: list[Line] = []
+    kinds = {kind: f"{measurements.NAME}:large_layers(which={kind})" for kind in ("modules", "leaves")}
+    lines: list[TableLine] = []
     deviations: list[str] = []
     for place, published in TABLE_5.items():
         sample = look(effort, list(kinds.values()), place)

@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from untrained.data import load
-from untrained.papers._item import Effort, Findings, Line, item
-from untrained.papers._sample import capped, images_of, measure
-from untrained.papers._searches import Found, Hunt, searched
 from untrained.papers.dextr import PAPER
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.samples import capped, images_of, measure
+from untrained.papers.searches import Found, Hunt, searched
+from untrained.reports.reproduction_facts import TableLine
 from untrained.spaces import load_space
 from untrained.spaces.autoformer.counts import count_flops as count_autoformer_flops
 from untrained.strategies.limits import Size
@@ -37,13 +38,13 @@ NOT_TRAINED = "Nothing is trained on ImageNet here, so the errors of this table 
 COST = "Search costs are days of one device: the paper's is an RTX A6000, ours that of the command ({device})."
 
 
-def _said(effort: Effort, *said: str) -> tuple[str, ...]:
+def _said(effort: ExperimentConfig, *said: str) -> tuple[str, ...]:
     trial = f"Networks look at no more than {effort.batch} samples: this is a trial." if effort.batch else ""
-    return (*said, NOT_TRAINED, COST.format(device=effort.crew.device), trial)
+    return (*said, NOT_TRAINED, COST.format(device=effort.compute.device), trial)
 
 
-@item("dextr-table-2-search", PAPER, "Dextr's search of DARTS by Zero-Cost-PT", "", needs=(), seeds=10)
-def table_2(effort: Effort) -> Findings:
+@experiment("dextr-table-2-search", PAPER, "Dextr's search of DARTS by Zero-Cost-PT", "", needs=(), seeds=10)
+def table_2(effort: ExperimentConfig) -> Findings:
     """Table 2: the network that Dextr finds in DARTS's space by Zero-Cost-PT has 6.6 M parameters, is found in 0.07 GPU
     days, and has a top-1 error of 24.6 % and a top-5 error of 7.4 % on ImageNet."""
     data = images_of("cifar10", effort.data_root) or "digits"
@@ -52,18 +53,18 @@ def table_2(effort: Effort) -> Findings:
     source = load(data, load_space(DARTS).task, effort.data_root)
     scores = measure(replace(effort, seeds=1), ["dextr"], DARTS, archs, source, "validation")["dextr"][0]
     if np.isnan(scores).all():
-        return Findings((Line("ImageNet network, parameters, M", TABLE_2[0], None, note="nothing has a score"),),
+        return Findings((TableLine("ImageNet network, parameters, M", TABLE_2[0], None, note="nothing has a score"),),
                         _said(effort))  # fmt: skip
     best = archs[int(np.nanargmax(scores))]
     final = load_space(FINAL)
     size = Size(final, final.parse(str(best)), IMAGENET)
     cost = sum(each.seconds for each in found)
     return Findings((
-        Line("ImageNet network, parameters, M", TABLE_2[0], size.params / 1e6, note=str(best)),
-        Line("ImageNet network, multiply-adds, M", None, size.flops / 1e6),
-        Line("dextr of the best proposal", None, float(np.nanmax(scores))),
-        Line("dextr of the mean proposal", None, float(np.nanmean(scores))),
-        Line("search cost, days", TABLE_2[1], cost / DAY, note=f"{len(found)} proposals, {len(archs)} different"),
+        TableLine("ImageNet network, parameters, M", TABLE_2[0], size.params / 1e6, note=str(best)),
+        TableLine("ImageNet network, multiply-adds, M", None, size.flops / 1e6),
+        TableLine("dextr of the best proposal", None, float(np.nanmax(scores))),
+        TableLine("dextr of the mean proposal", None, float(np.nanmean(scores))),
+        TableLine("search cost, days", TABLE_2[1], cost / DAY, note=f"{len(found)} proposals, {len(archs)} different"),
     ), _said(
         effort,
         f"Each of {effort.seeds} proposals is a search by its own seed, so with a supernet of its own; the paper's ten "
@@ -73,20 +74,20 @@ def table_2(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-@item("dextr-table-3-search", PAPER, "Dextr's search of AutoFormer by sampling", "", needs=())
-def table_3(effort: Effort) -> Findings:
+@experiment("dextr-table-3-search", PAPER, "Dextr's search of AutoFormer by sampling", "", needs=())
+def table_3(effort: ExperimentConfig) -> Findings:
     """Table 3: the best by Dextr of 1000 vision transformers of AutoFormer's spaces tiny (at most 6 M parameters) and
     small (24 M), its parameters and FLOPs, the cost of the search, and top-1 errors of 23.7 and 18.0 % on ImageNet."""
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     for label, (space, most) in AUTOFORMER.items():
         best = _best(effort, Hunt(space, "random", _pictures(effort), proxy=capped(PROXY, effort.batch),
                                   budget=effort.samples, max_params=most), label)  # fmt: skip
         counted = count_autoformer_flops(load_space(space), best.arch, variant="published")
         params, flops, days = TABLE_3[label]
         lines += [
-            Line(f"{label}, parameters, M", params, best.measured["params"] / 1e6, note=str(best.arch)),
-            Line(f"{label}, FLOPs, G", flops, counted / 1e9),
-            Line(f"{label}, search cost, days", days, best.seconds / DAY, note=f"{best.judged:,} judged"),
+            TableLine(f"{label}, parameters, M", params, best.measured["params"] / 1e6, note=str(best.arch)),
+            TableLine(f"{label}, FLOPs, G", flops, counted / 1e9),
+            TableLine(f"{label}, search cost, days", days, best.seconds / DAY, note=f"{best.judged:,} judged"),
         ]
     return Findings(tuple(lines), _said(
         effort,
@@ -97,18 +98,19 @@ def table_3(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-@item("dextr-table-8-search", PAPER, "Dextr's search of MobileNetV2 by evolution", "", needs=(), samples=2000)
-def table_8(effort: Effort) -> Findings:
+@experiment("dextr-table-8-search", PAPER, "Dextr's search of MobileNetV2 by evolution", "", needs=(), samples=2000)
+def table_8(effort: ExperimentConfig) -> Findings:
     """Table 8: the network that Dextr finds in the MobileNetV2 space by 10^5 iterations of evolution under 450 M FLOPs
     has 457 M of them, is found in 0.6 GPU days, and has a top-1 accuracy of 78.8 % on ImageNet."""
     best = _best(effort, Hunt(MOBILENET, EVOLUTION, _pictures(effort), proxy=capped(PROXY, effort.batch),
                               budget=effort.samples, max_flops="450M"), "evolution")  # fmt: skip
     days = best.seconds / DAY
     return Findings((
-        Line("FLOPs, M", TABLE_8[0], best.measured["flops"] / 1e6, note=str(best.arch)),
-        Line("parameters, M", None, best.measured["params"] / 1e6),
-        Line(f"search cost of {best.judged:,} networks, days", None, days),
-        Line("search cost of 100,000 networks, days", TABLE_8[1], days / best.judged * ITERATIONS, note="extrapolated"),
+        TableLine("FLOPs, M", TABLE_8[0], best.measured["flops"] / 1e6, note=str(best.arch)),
+        TableLine("parameters, M", None, best.measured["params"] / 1e6),
+        TableLine(f"search cost of {best.judged:,} networks, days", None, days),
+        TableLine("search cost of 100,000 networks, days", TABLE_8[1], days / best.judged * ITERATIONS,
+                  note="extrapolated"),
     ), _said(
         effort,
         f"Evolution judges {effort.samples:,} networks; the paper's makes {ITERATIONS:,} iterations.",
@@ -117,16 +119,16 @@ def table_8(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-def _best(effort: Effort, hunt: Hunt, stage: str) -> Found:
+def _best(effort: ExperimentConfig, hunt: Hunt, stage: str) -> Found:
     return searched(effort, [hunt], stage)[0]
 
 
-def _pictures(effort: Effort) -> str:
+def _pictures(effort: ExperimentConfig) -> str:
     found = (images_of(name, effort.data_root) for name in ("imagenet", "photos"))
     return next(filter(None, found), "noise")
 
 
-def _looked(effort: Effort) -> str:
+def _looked(effort: ExperimentConfig) -> str:
     shown = _pictures(effort)
     seen = {"photos": "crops of two photographs", "noise": "noise"}
     return f"Networks look at {seen[shown]}, since ImageNet is not at hand." if shown in seen else ""

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from untrained.benchmarks.statistics import spearman
-from untrained.papers._bounds import BOTH, CODED, FITTED, KAPPA, SCENARIOS, Case, case, judged
-from untrained.papers._item import Curve, Effort, Findings, Line, Picture, item
-from untrained.papers._lines import STATISTICS, binned, grid, line
-from untrained.papers._sample import Place, Sample, Scores, images_of, look
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.hnas_bounds import BOTH, CODED, FITTED, KAPPA, SCENARIOS, Case, case, judged
+from untrained.papers.samples import Place, Sample, Scores, images_of, look
+from untrained.papers.table_lines import STATISTICS, binned, grid, line
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 
 PAPER = "HNAS (Shu et al.)"
 FAMILY = {"Grad": "grad_norm", "SNIP": "snip", "GraSP": "grasp", "Trace": "trace"}
@@ -80,11 +81,11 @@ non-realizable/IN-16  0.62 0.44 0.78 0.05  0.45 0.32 0.59 0.03
 """)
 
 
-@item("hnas-table-1", PAPER, "Both bounds against test error", "rank correlation", ("nasbench201", "nasbench101"))
-def table_1(effort: Effort) -> Findings:
+@experiment("hnas-table-1", PAPER, "Both bounds against test error", "rank correlation", ("nasbench201", "nasbench101"))
+def table_1(effort: ExperimentConfig) -> Findings:
     """Table 1: correlation of test error with the bound of the realizable and of the non-realizable scenario, on
     CIFAR-10, for the architectures of NAS-Bench-101 and -201."""
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     deviations: list[str] = []
     for place in (NB101, NB201):
         sample = look(effort, [*FAMILY.values(), KAPPA], place)
@@ -94,12 +95,12 @@ def table_1(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*deviations, EVERY, FITTED, CODED))
 
 
-@item("hnas-table-4", PAPER, "Gradient metrics against each other", "correlation", ("nasbench201", "nasbench101"))
-def table_4(effort: Effort) -> Findings:
+@experiment("hnas-table-4", PAPER, "Gradient metrics against each other", "correlation", ("nasbench201", "nasbench101"))
+def table_4(effort: ExperimentConfig) -> Findings:
     """Table 4 (and Figure 1): Pearson, Spearman and Kendall correlation of any two metrics, for the architectures of
     NAS-Bench-101 and -201."""
     known = FAMILY | OTHERS
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     deviations: list[str] = []
     order = ("Pearson", "Spearman", "Kendall")
     for start, place in enumerate((NB101, NB201)):
@@ -114,8 +115,8 @@ def table_4(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*deviations, EVERY, CODED, NOT_NASWOT))
 
 
-@item("hnas-table-5", PAPER, "What the trade-off and the condition number add", "rank correlation")
-def table_5(effort: Effort) -> Findings:
+@experiment("hnas-table-5", PAPER, "What the trade-off and the condition number add", "rank correlation")
+def table_5(effort: ExperimentConfig) -> Findings:
     """Table 5: correlation with test error of the realizable bound, with the trade-off, with the condition number, and
     with both, on the three data sets of NAS-Bench-201."""
     cases: list[Case] = []
@@ -130,22 +131,22 @@ def table_5(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*deviations, EVERY, FITTED, CODED))
 
 
-@item("hnas-table-6", PAPER, "Metrics on images of another data set", "Spearman")
-def table_6(effort: Effort) -> Findings:
+@experiment("hnas-table-6", PAPER, "Metrics on images of another data set", "Spearman")
+def table_6(effort: ExperimentConfig) -> Findings:
     """Table 6: correlation of test error on one data set with bounds whose metrics look at images of others; mean and
     standard deviation over the images."""
     return _transferred(effort, FAMILY, TABLE_6, ("Spearman",))
 
 
-@item("hnas-table-13", PAPER, "Bounds with KNAS, Fisher, SynFlow and NASWOT", "rank correlation")
-def table_13(effort: Effort) -> Findings:
+@experiment("hnas-table-13", PAPER, "Bounds with KNAS, Fisher, SynFlow and NASWOT", "rank correlation")
+def table_13(effort: ExperimentConfig) -> Findings:
     """Table 13: the same as Table 6 for KNAS and for three metrics that are not gradients of a loss."""
     found = _transferred(effort, OTHERS, TABLE_13, ("Spearman", "Kendall"))
     return Findings(found.lines, (*found.deviations, NOT_NASWOT))
 
 
 def _transferred(
-    effort: Effort,
+    effort: ExperimentConfig,
     metrics: Mapping[str, str],
     published: Mapping[str, tuple[float | None, ...]],
     statistics: Sequence[str],
@@ -166,7 +167,7 @@ def _transferred(
     return Findings(tuple(lines), (*dict.fromkeys(told), said, EVERY, FITTED, CODED))
 
 
-def _images(effort: Effort) -> tuple[list[Place], str]:
+def _images(effort: ExperimentConfig) -> tuple[list[Place], str]:
     """Images of the three data sets, and stand-ins for those that are not here."""
     free, places, told = iter(STAND_INS), [], []
     for label, dataset in SETS.items():
@@ -179,8 +180,8 @@ def _images(effort: Effort) -> tuple[list[Place], str]:
     return places, f"Images that are not under the data root have stand-ins: {', '.join(told)}." if told else ""
 
 
-@item("hnas-figure-4", PAPER, "Test error along a metric, and the condition number within bins", "")
-def figure_4(effort: Effort) -> Findings:
+@experiment("hnas-figure-4", PAPER, "Test error along a metric, and the condition number within bins", "")
+def figure_4(effort: ExperimentConfig) -> Findings:
     """Figure 4: (a) mean test error on CIFAR-10 in 20 bins of each metric: it falls, then rises; (b) correlation of the
     condition number with test error within each bin."""
     sample = look(effort, [*FAMILY.values(), KAPPA], NB201)
@@ -191,17 +192,19 @@ def figure_4(effort: Effort) -> Findings:
         x = tuple(float(M[0][group].mean()) for group in groups)
         error = tuple(float(here.reached[0][group].mean()) for group in groups)
         lines.append(
-            Line(f"{name}, place of the least error, of {len(groups)} bins", None, 1.0 + int(np.argmin(error)))
+            TableLine(f"{name}, place of the least error, of {len(groups)} bins", None, 1.0 + int(np.argmin(error)))
         )
         pictures.append(
-            Picture(f"Mean test error by {name}", f"M_{name}", "test error, %", (Curve(name, x, error),), True)
+            Plot(f"Mean test error by {name}", f"M_{name}", "test error, %", (Curve(name, x, error),), True)
         )
         within = [_within(here.kappa[0][group], here.reached[0][group]) for group in groups]
         found = [(float(k), value) for k, value in enumerate(within, 1) if value is not None]
         curves.append(Curve(name, tuple(k for k, _ in found), tuple(value for _, value in found)))
         mean = float(np.mean([value for _, value in found])) if found else None
-        lines.append(Line(f"{name}, mean correlation of the condition number with the error within a bin", None, mean))
-    pictures.append(Picture("Condition number and test error within bins", "bin", "Spearman", tuple(curves), True))
+        lines.append(
+            TableLine(f"{name}, mean correlation of the condition number with the error within a bin", None, mean)
+        )
+    pictures.append(Plot("Condition number and test error within bins", "bin", "Spearman", tuple(curves), True))
     own = "Bins hold equally many architectures; the paper does not say how it cuts. It gives no numbers."
     return Findings(tuple(lines), (*sample.deviations, EVERY, CODED, own), tuple(pictures))
 

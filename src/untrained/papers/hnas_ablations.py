@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from untrained.papers import _measures
-from untrained.papers._bounds import BOTH, CODED, FITTED, KAPPA, Case, case, judged
-from untrained.papers._item import Effort, Findings, Line, item
-from untrained.papers._lines import grid
-from untrained.papers._sample import Place, Scores, look
+from untrained.papers import measurements
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas import EVERY, FAMILY, NB201, PAPER
+from untrained.papers.hnas_bounds import BOTH, CODED, FITTED, KAPPA, Case, case, judged
+from untrained.papers.samples import Place, Scores, look
+from untrained.papers.table_lines import grid
+from untrained.reports.reproduction_facts import TableLine
 
 INITS = {"LeCun": "lecun", "Xavier": "xavier", "He": "he"}
 BATCHES, WIDTHS = (4, 8, 16, 32, 64), (4, 8, 16, 32)
@@ -46,12 +47,12 @@ kappa:32  0.686 0.688 0.664 0.664  0.501 0.503 0.481 0.484
 """)
 
 
-@item("hnas-table-10", PAPER, "Both bounds under three initialisations", "rank correlation")
-def table_10(effort: Effort) -> Findings:
+@experiment("hnas-table-10", PAPER, "Both bounds under three initialisations", "rank correlation")
+def table_10(effort: ExperimentConfig) -> Findings:
     """Table 10: correlation of test error with both bounds, NAS-Bench-201, CIFAR-10, weights drawn by the rules of
     LeCun, Xavier (Glorot) and He."""
     measured = {
-        (label, proxy): f"{_measures.NAME}:initialised(metric={proxy},how={how})"
+        (label, proxy): f"{measurements.NAME}:initialised(metric={proxy},how={how})"
         for label, how in INITS.items()
         for proxy in (*FAMILY.values(), KAPPA)
     }
@@ -65,8 +66,8 @@ def table_10(effort: Effort) -> Findings:
     return Findings(tuple(judged(cases, cases[0], TABLE_10, BOTH)), (*sample.deviations, EVERY, FITTED, CODED, drawn))
 
 
-@item("hnas-table-11", PAPER, "The non-realizable bound by batch size", "rank correlation")
-def table_11(effort: Effort) -> Findings:
+@experiment("hnas-table-11", PAPER, "The non-realizable bound by batch size", "rank correlation")
+def table_11(effort: ExperimentConfig) -> Findings:
     """Table 11: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10: batches of 64 for the
     condition number and others for the metric, then the other way round."""
     sizes = {size: {name: f"{proxy}(samples={size})" for name, proxy in FAMILY.items()} for size in BATCHES}
@@ -79,8 +80,8 @@ def table_11(effort: Effort) -> Findings:
     return Findings(lines, (*sample.deviations, EVERY, FITTED, CODED))
 
 
-@item("hnas-table-12", PAPER, "The non-realizable bound by width", "rank correlation")
-def table_12(effort: Effort) -> Findings:
+@experiment("hnas-table-12", PAPER, "The non-realizable bound by width", "rank correlation")
+def table_12(effort: ExperimentConfig) -> Findings:
     """Table 12: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10: networks of 4
     channels for the condition number and of others for the metric, then of others for the condition number and of 32
     for the metric."""
@@ -105,7 +106,7 @@ def _crossed(
     published: Mapping[str, tuple[float | None, ...]],
     kept: tuple[int, int],
     base: int,
-) -> tuple[Line, ...]:
+) -> tuple[TableLine, ...]:
     """Every setting for the metric with one for the condition number, and the other way round."""
     cases = [Case(f"{size} for M", metrics[size], kappas[kept[0]], reached) for size in metrics]
     cases += [Case(f"{size} for kappa", metrics[kept[1]], kappas[size], reached) for size in kappas]

@@ -8,11 +8,12 @@ its depth is the longest path from an input to the output, in edges.
 import numpy as np
 
 from untrained.data import load
-from untrained.papers._bounds import KAPPA
-from untrained.papers._item import Effort, Findings, Line, item
-from untrained.papers._lines import grid
-from untrained.papers._sample import images_of, measure
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas import PAPER
+from untrained.papers.hnas_bounds import KAPPA
+from untrained.papers.samples import images_of, measure
+from untrained.papers.table_lines import grid
+from untrained.reports.reproduction_facts import TableLine
 from untrained.spaces import load_space
 from untrained.spaces.darts.genotype import Edge, Genotype, Wiring
 
@@ -82,9 +83,9 @@ def depth(cell: Wiring) -> int:
     return 1 + max(reach[node] for node in cell.concat)
 
 
-@item("hnas-table-2", PAPER, "Width, depth, trace norm and condition number of published cells", "", (), samples=7,
-      seeds=10)  # fmt: skip
-def table_2(effort: Effort) -> Findings:
+@experiment("hnas-table-2", PAPER, "Width, depth, trace norm and condition number of published cells", "", (),
+      samples=7, seeds=10)  # fmt: skip
+def table_2(effort: ExperimentConfig) -> Findings:
     """Table 2: width and depth of the normal cells of NASNet, AmoebaNet, ENAS, DARTS, SNAS, and of the widest and the
     deepest cell of DARTS's space; M_Trace and the condition number of their networks, mean and standard deviation."""
     home = load_space(SPACE)
@@ -95,14 +96,17 @@ def table_2(effort: Effort) -> Findings:
     lines = []
     for k, (name, numbers) in enumerate(TABLE_2.items()):
         normal = CELLS[name].normal
-        lines += [Line(f"{name}, width", numbers[0], width(normal)), Line(f"{name}, depth", numbers[1], depth(normal))]
+        lines += [
+            TableLine(f"{name}, width", numbers[0], width(normal)),
+            TableLine(f"{name}, depth", numbers[1], depth(normal)),
+        ]
         for label, proxy, number in (("M_Trace", "trace", numbers[2]), ("kappa", KAPPA, numbers[3])):
             values = found[proxy][:, k][np.isfinite(found[proxy][:, k])]
             mean = float(values.mean()) if len(values) else None
             spread = float(values.std(ddof=1)) if len(values) > 1 else None
             failed = len(found[proxy]) - len(values)
             note = f"{failed} of {len(found[proxy])} seeds without a value" if failed else ""
-            lines.append(Line(f"{name}, {label}", number, mean, spread=spread, note=note))
+            lines.append(TableLine(f"{name}, {label}", number, mean, spread=spread, note=note))
     told = [f"Networks look at {shown}, since CIFAR-10 is not under the data root."] if shown == "digits" else []
     return Findings(tuple(lines), (
         *told,

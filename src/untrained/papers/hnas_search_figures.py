@@ -3,10 +3,9 @@
 import numpy as np
 
 from untrained.benchmarks.statistics import spearman
-from untrained.papers._bounds import KAPPA
-from untrained.papers._item import Curve, Effort, Findings, Line, Picture, item
-from untrained.papers._table_searches import QUERIES, RUNS, SETS, Ground, bayesian, runs
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas import FAMILY, PAPER
+from untrained.papers.hnas_bounds import KAPPA
 from untrained.papers.hnas_searches import (
     OURS,
     POOL,
@@ -17,13 +16,15 @@ from untrained.papers.hnas_searches import (
     random_search,
     screen,
 )
+from untrained.papers.table_searches import QUERIES, RUNS, SETS, Ground, bayesian, runs
 from untrained.proxies.hnas import bound
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.rng import generator
 from untrained.types import Arch
 
 
-@item("hnas-figure-2", PAPER, "Test error by the number of queries", "test error, %", samples=POOL)
-def figure_2(effort: Effort) -> Findings:
+@experiment("hnas-figure-2", PAPER, "Test error by the number of queries", "test error, %", samples=POOL)
+def figure_2(effort: ExperimentConfig) -> Findings:
     """Figure 2: mean test error on the three data sets of what HNAS (Trace), random search, regularised evolution, and
     queries of the best by M_Trace have found after so many queries."""
     here = ground(effort, FAMILY["Trace"], KAPPA)
@@ -39,11 +40,11 @@ def figure_2(effort: Effort) -> Findings:
         curves = [Curve(label, _steps(mean[place]), tuple(mean[place].tolist())) for label, (mean, _) in found.items()]
         longest = max((curve.x for curve in curves), key=len)
         curves.append(Curve("best of the table", longest, (float(least[place]),) * len(longest)))
-        pictures.append(Picture(dataset, "queries", "test error, %", tuple(curves), joined=True))
+        pictures.append(Plot(dataset, "queries", "test error, %", tuple(curves), joined=True))
         for label, (mean, spread) in found.items():
             for step in sorted({len(mean[place]) // 4, len(mean[place]) // 2, len(mean[place])} - {0}):
                 what = f"{label}, {dataset}, {step} queries"
-                lines.append(Line(what, None, float(mean[place, step - 1]), spread=float(spread[place, step - 1])))
+                lines.append(TableLine(what, None, float(mean[place, step - 1]), spread=float(spread[place, step - 1])))
     note = "The paper draws curves without numbers along search budgets; ours are along queries. REINFORCE is left out."
     return Findings(tuple(lines), (*here.sample.deviations, *OURS, note), tuple(pictures))
 
@@ -59,8 +60,8 @@ def _steps(values: np.ndarray) -> tuple[float, ...]:
     return tuple(float(step) for step in range(1, len(values) + 1))
 
 
-@item("hnas-figure-5", PAPER, "What Bayesian optimisation does to the bound", "Spearman", samples=POOL)
-def figure_5(effort: Effort) -> Findings:
+@experiment("hnas-figure-5", PAPER, "What Bayesian optimisation does to the bound", "Spearman", samples=POOL)
+def figure_5(effort: ExperimentConfig) -> Findings:
     """Figure 5: correlation of test error on CIFAR-10 with the bound on it (M_Trace), whose mu and nu are those of the
     best validation accuracy so far, step by step."""
     here = ground(effort, FAMILY["Trace"], KAPPA)
@@ -69,12 +70,12 @@ def figure_5(effort: Effort) -> Findings:
     every = np.array([course[:shortest] for course in courses])
     mean, spread = every.mean(0), every.std(0, ddof=1)
     lines = [
-        Line(f"after {step} queries", None, float(mean[step - 1]), spread=float(spread[step - 1]))
+        TableLine(f"after {step} queries", None, float(mean[step - 1]), spread=float(spread[step - 1]))
         for step in sorted({shortest // 4, shortest // 2, shortest} - {0})
         if np.isfinite(mean[step - 1])
     ]
     curves = (Curve("mean", _steps(mean), tuple(mean.tolist())),) if np.isfinite(mean).all() else ()
-    picture = Picture("Correlation of the bound with test error", "queries", "Spearman", curves, joined=True)
+    picture = Plot("Correlation of the bound with test error", "queries", "Spearman", curves, joined=True)
     note = "The paper draws one curve without numbers."
     return Findings(tuple(lines), (*here.sample.deviations, *OURS, note), (picture,))
 

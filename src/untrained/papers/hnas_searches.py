@@ -10,11 +10,12 @@ from itertools import product
 
 import numpy as np
 
-from untrained.papers._bounds import CODED, KAPPA
-from untrained.papers._item import Effort, Findings, Line, item
-from untrained.papers._lines import grid
-from untrained.papers._sample import look
-from untrained.papers._table_searches import (
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.hnas import FAMILY, NB201, NOT_NASWOT, OTHERS, PAPER
+from untrained.papers.hnas_bounds import CODED, KAPPA
+from untrained.papers.samples import look
+from untrained.papers.table_lines import grid
+from untrained.papers.table_searches import (
     QUERIES,
     RUNS,
     VALIDATION,
@@ -24,8 +25,8 @@ from untrained.papers._table_searches import (
     hnas,
     reached,
 )
-from untrained.papers.hnas import FAMILY, NB201, NOT_NASWOT, OTHERS, PAPER
 from untrained.proxies.hnas import bound, trade
+from untrained.reports.reproduction_facts import TableLine
 from untrained.strategies.evolution import Evolution
 from untrained.strategies.hnas import PRESETS
 from untrained.strategies.random import RandomSearch
@@ -89,7 +90,7 @@ MISSED = (
 OURS = (SEARCHES, WHOLE, UNITS, NETWORKS, CODED)  # what is different in all of them
 
 
-def ground(effort: Effort, *names: str) -> Ground:
+def ground(effort: ExperimentConfig, *names: str) -> Ground:
     return Ground(look(effort, names, NB201))
 
 
@@ -101,7 +102,7 @@ def said(rows: Mapping[str, tuple[float | None, ...]]) -> dict[str, tuple[float 
     return {f"HNAS ({label})": numbers for label, numbers in rows.items()}
 
 
-def optimum(here: Ground) -> list[Line]:
+def optimum(here: Ground) -> list[TableLine]:
     table = here.sample.truth.table
     best = np.nanmax(here.tests([here.space.space.parse(text) for text in table.archs()]), axis=1, keepdims=True)
     return reached("Best of the table", best, TABLE_14["Optimal"])
@@ -142,7 +143,7 @@ def evolved(proxy: str) -> Algorithm:
     return lambda here, rng: here.judged(Evolution(here.space, rng, here.by(proxy)), proxy, FREE)
 
 
-def everywhere(here: Ground, metrics: Mapping[str, str]) -> list[Line]:
+def everywhere(here: Ground, metrics: Mapping[str, str]) -> list[TableLine]:
     """The best by validation accuracy that any mu and nu on a grid would ask for first: what there is to find."""
     plan, sample = PRESETS[""], here.sample
     kappa, validation = sample[KAPPA].mean(0), sample.truth.table.values(sample.truth.archs, VALIDATION)
@@ -163,8 +164,8 @@ def everywhere(here: Ground, metrics: Mapping[str, str]) -> list[Line]:
 # ----------------------------------------------------------------------------------------------------------- items
 
 
-@item("hnas-table-3", PAPER, "Searches on NAS-Bench-201", "test accuracy, %", samples=POOL)
-def table_3(effort: Effort) -> Findings:
+@experiment("hnas-table-3", PAPER, "Searches on NAS-Bench-201", "test accuracy, %", samples=POOL)
+def table_3(effort: ExperimentConfig) -> Findings:
     """Table 3: test accuracy on the three data sets of NAS-Bench-201 of what HNAS finds by 20 queries of the validation
     accuracy on CIFAR-10; beside it searches by dextr, and random search with as many queries."""
     metrics = FAMILY | KNAS
@@ -183,8 +184,8 @@ def table_3(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*here.sample.deviations, MISSED, *OURS, note))
 
 
-@item("hnas-table-7", PAPER, "Queries of HNAS and of searches by training", "test accuracy, %", samples=POOL)
-def table_7(effort: Effort) -> Findings:
+@experiment("hnas-table-7", PAPER, "Queries of HNAS and of searches by training", "test accuracy, %", samples=POOL)
+def table_7(effort: ExperimentConfig) -> Findings:
     """Table 7: test accuracy reached by regularised evolution with 102 queries of the validation accuracy, by random
     search with 106, and by HNAS with 20."""
     here = ground(effort, *FAMILY.values(), KAPPA)
@@ -196,8 +197,8 @@ def table_7(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*here.sample.deviations, *OURS, note, same))
 
 
-@item("hnas-table-14", PAPER, "HNAS with eight metrics", "test accuracy, %", samples=POOL)
-def table_14(effort: Effort) -> Findings:
+@experiment("hnas-table-14", PAPER, "HNAS with eight metrics", "test accuracy, %", samples=POOL)
+def table_14(effort: ExperimentConfig) -> Findings:
     """Table 14: test accuracy of what HNAS finds on NAS-Bench-201 by gradient metrics, and by four others."""
     metrics = FAMILY | OTHERS
     here = ground(effort, *metrics.values(), KAPPA)
@@ -205,8 +206,8 @@ def table_14(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*here.sample.deviations, *OURS, NOT_NASWOT))
 
 
-@item("hnas-table-15", PAPER, "HNAS and its training-free variant", "test accuracy, %", samples=POOL)
-def table_15(effort: Effort) -> Findings:
+@experiment("hnas-table-15", PAPER, "HNAS and its training-free variant", "test accuracy, %", samples=POOL)
+def table_15(effort: ExperimentConfig) -> Findings:
     """Table 15: test accuracy of the architecture with the least kappa / M_Trace, which needs no training, beside what
     HNAS finds."""
     here = ground(effort, FAMILY["Trace"], KAPPA)
@@ -220,8 +221,8 @@ def table_15(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*sample.deviations, *OURS, note))
 
 
-@item("hnas-table-16", PAPER, "HNAS with two acquisitions", "test accuracy, %", samples=POOL)
-def table_16(effort: Effort) -> Findings:
+@experiment("hnas-table-16", PAPER, "HNAS with two acquisitions", "test accuracy, %", samples=POOL)
+def table_16(effort: ExperimentConfig) -> Findings:
     """Table 16: test accuracy of what HNAS finds on NAS-Bench-201 by expected improvement and by the upper confidence
     bound."""
     here = ground(effort, FAMILY["Grad"], FAMILY["Trace"], KAPPA)

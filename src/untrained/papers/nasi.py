@@ -9,9 +9,10 @@ import torch
 from untrained.benchmarks.statistics import pearson
 from untrained.data import Source, load
 from untrained.data._source import random_labels
-from untrained.papers._item import Curve, Effort, Findings, Line, Picture, item
-from untrained.papers._lines import Row, binned, correlations, grid, line, row
-from untrained.papers._sample import Place, Sample, Scores, look, measure
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.samples import Place, Sample, Scores, look, measure
+from untrained.papers.table_lines import Row, binned, correlations, grid, line, row
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.types import Batch
 
 PAPER = "NASI (Shu et al.)"
@@ -48,8 +49,8 @@ def conditioned(sample: Sample) -> Scores:
     return np.where(t <= nu, t, np.nan)
 
 
-@item("nasi-table-3", PAPER, "NASI's metric beside others on NAS-Bench-1Shot1", "rank correlation", TABLES)
-def table_3(effort: Effort) -> Findings:
+@experiment("nasi-table-3", PAPER, "NASI's metric beside others on NAS-Bench-1Shot1", "rank correlation", TABLES)
+def table_3(effort: ExperimentConfig) -> Findings:
     """Table 3: Spearman and Kendall correlation of metrics with test accuracy on CIFAR-10 in the spaces of
     NAS-Bench-1Shot1; NASI's own among architectures that satisfy its constraint."""
     rows = [row(name, name, published) for name, published in TABLE_3.items() if name != "nasi"]
@@ -61,13 +62,13 @@ def table_3(effort: Effort) -> Findings:
     return Findings(found.lines, (*found.deviations, NO_S3, NARROW, constraint, SAMPLE))
 
 
-@item("nasi-table-7", PAPER, "Approximations of the trace norm", "Pearson", TABLES, samples=500)
-def table_7(effort: Effort) -> Findings:
+@experiment("nasi-table-7", PAPER, "Approximations of the trace norm", "Pearson", TABLES, samples=500)
+def table_7(effort: ExperimentConfig) -> Findings:
     """Table 7: Pearson correlation of the exact trace norm of the tangent kernel with its approximations: the gradient
     of one mini-batch of 4 to 128 samples (Eq. 12), and the sum of squared sample gradients (Eq. 11)."""
     approximations = {f"b = {size}": f"nasi_batch(samples={size})" for size in BATCHES} | {"sum": "nasi_samples"}
     exact = "ntk_trace(samples=64)"
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     deviations: list[str] = []
     for place in PLACES:
         sample = look(effort, [*approximations.values(), exact], place)
@@ -79,12 +80,14 @@ def table_7(effort: Effort) -> Findings:
     return Findings(tuple(lines), (*deviations, NO_S3, NARROW, exactly, SAMPLE))
 
 
-@item("nasi-figure-1", PAPER, "The trace norm with random labels and with random data", "Pearson", TABLES, samples=500)
-def figure_1(effort: Effort) -> Findings:
+@experiment(
+    "nasi-figure-1", PAPER, "The trace norm with random labels and with random data", "Pearson", TABLES, samples=500
+)
+def figure_1(effort: ExperimentConfig) -> Findings:
     """Figure 1: the approximated trace norm of architectures of NAS-Bench-1Shot1 on CIFAR-10 against the same with
     random labels, and with Gaussian noise instead of images."""
-    lines: list[Line] = []
-    pictures: list[Picture] = []
+    lines: list[TableLine] = []
+    pictures: list[Plot] = []
     deviations: list[str] = []
     for place in PLACES:
         sample = look(effort, ["nasi_batch"], place)
@@ -96,7 +99,7 @@ def figure_1(effort: Effort) -> Findings:
             lines.append(line(stage, FIGURE_1[what][place.label], pearson, other, true, sample.failed("nasi_batch")))
             both = np.isfinite(true[0]) & np.isfinite(other[0])
             points = Curve(place.label, tuple(true[0][both].tolist()), tuple(other[0][both].tolist()))
-            pictures.append(Picture(stage, "t(A), as it is", f"t(A), random {what}", (points,)))
+            pictures.append(Plot(stage, "t(A), as it is", f"t(A), random {what}", (points,)))
         deviations += sample.deviations
     return Findings(tuple(lines), (*deviations, NO_S3, NARROW, SAMPLE), tuple(pictures))
 
@@ -111,12 +114,12 @@ def relabelled(source: Source) -> Source:
     return Source(source.task, draw)
 
 
-@item("nasi-figure-3", PAPER, "Test error along the trace norm", "", TABLES)
-def figure_3(effort: Effort) -> Findings:
+@experiment("nasi-figure-3", PAPER, "Test error along the trace norm", "", TABLES)
+def figure_3(effort: ExperimentConfig) -> Findings:
     """Figure 3: mean test error of architectures of NAS-Bench-1Shot1 grouped by their approximated trace norm: it falls
     to a minimum and then rises."""
-    lines: list[Line] = []
-    pictures: list[Picture] = []
+    lines: list[TableLine] = []
+    pictures: list[Plot] = []
     deviations: list[str] = []
     for place in PLACES:
         sample = look(effort, ["nasi_batch"], place)
@@ -124,11 +127,11 @@ def figure_3(effort: Effort) -> Findings:
         groups = binned(t)
         x, y = (tuple(float(values[group].mean()) for group in groups) for values in (t, error))
         lines.append(
-            Line(f"{place.label}, place of the least error, of {len(groups)} bins", None, 1.0 + int(np.argmin(y)))
+            TableLine(f"{place.label}, place of the least error, of {len(groups)} bins", None, 1.0 + int(np.argmin(y)))
         )
-        lines.append(Line(f"{place.label}, least error of all architectures, %", None, float(error.min())))
-        lines.append(Line(f"{place.label}, mean error of the bin of the largest norm, %", None, y[-1]))
-        pictures.append(Picture(place.label, "t(A), mean of a bin", "test error, %", (Curve("mean", x, y),), True))
+        lines.append(TableLine(f"{place.label}, least error of all architectures, %", None, float(error.min())))
+        lines.append(TableLine(f"{place.label}, mean error of the bin of the largest norm, %", None, y[-1]))
+        pictures.append(Plot(place.label, "t(A), mean of a bin", "test error, %", (Curve("mean", x, y),), True))
         deviations += sample.deviations
     own = "Bins hold equally many architectures; the paper does not say how it cuts. It gives no numbers."
     return Findings(tuple(lines), (*deviations, NO_S3, NARROW, own, SAMPLE), tuple(pictures))

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from untrained.benchmarks import open_table
-from untrained.papers._item import Curve, Effort, Findings, Line, Picture, item
-from untrained.papers._lines import grid, mean_line
-from untrained.papers._sample import Place, Scores, images_of, look
-from untrained.papers._searches import Found, Hunt, searched
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.nasi import NO_S3, PAPER, TABLES, WIDTH
+from untrained.papers.samples import Place, Scores, images_of, look
+from untrained.papers.searches import Found, Hunt, searched
+from untrained.papers.table_lines import grid, mean_line
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.rng import generator
 from untrained.spaces import load_space
 from untrained.strategies.select import margin
@@ -62,7 +63,7 @@ CELLS = (
 SETTINGS = "mu is 1 and nu adaptive from 1000 on all spaces; of NAS-Bench-201 the paper does not say either."
 
 
-def hunted(effort: Effort, space: str, stage: str, **options: Any) -> list[Found]:
+def hunted(effort: ExperimentConfig, space: str, stage: str, **options: Any) -> list[Found]:
     """What NASI finds in a space, one search a seed."""
     data = images_of("cifar10", effort.data_root) or "digits"
     typed = {"steps": T, "batch": BATCH} | options
@@ -71,27 +72,27 @@ def hunted(effort: Effort, space: str, stage: str, **options: Any) -> list[Found
     return searched(effort, [Hunt(space, strategy, data, seed) for seed in range(effort.seeds)], stage)
 
 
-def reached(found: Sequence[Found], dataset: str, effort: Effort) -> list[float]:
+def reached(found: Sequence[Found], dataset: str, effort: ExperimentConfig) -> list[float]:
     """Test accuracy by the table of the space."""
     table = open_table(found[0].arch.space.partition("(")[0], effort.data_root)
     metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
     return [float(value) for value in table.values([each.arch for each in found], metric)]
 
 
-def over_runs(what: str, published: float | None, values: Sequence[float], note: str = "") -> Line:
+def over_runs(what: str, published: float | None, values: Sequence[float], note: str = "") -> TableLine:
     """Mean over searches, its 95 % interval, and their standard deviation; those without a value take no part."""
     known = [value for value in values if np.isfinite(value)]
     unknown = f"{len(values) - len(known)} of {len(values)} not in the table" if len(known) < len(values) else ""
     note = "; ".join(filter(None, (note, unknown)))
     if not known:
-        return Line(what, published, None, note=note)
+        return TableLine(what, published, None, note=note)
     mean, half = fmean(known), margin(known)
     if half is None:
-        return Line(what, published, mean, note=note)
-    return Line(what, published, mean, mean - half, mean + half, stdev(known), note)
+        return TableLine(what, published, mean, note=note)
+    return TableLine(what, published, mean, mean - half, mean + half, stdev(known), note)
 
 
-def at_random(space: str, dataset: str, effort: Effort) -> Scores:
+def at_random(space: str, dataset: str, effort: ExperimentConfig) -> Scores:
     """Test accuracy of random architectures of a table, (1, architectures)."""
     table = open_table(space.partition("(")[0], effort.data_root)
     every = table.column(table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name]))
@@ -99,7 +100,7 @@ def at_random(space: str, dataset: str, effort: Effort) -> Scores:
     return generator("at random", table.name, dataset).permutation(known)[None, : effort.samples]
 
 
-def of_convolutions(dataset: str, effort: Effort) -> Scores:
+def of_convolutions(dataset: str, effort: ExperimentConfig) -> Scores:
     """Test accuracy of the 64 cells of NAS-Bench-201 whose every edge is a convolution, (1, 64)."""
     table = open_table(TABLE, effort.data_root)
     cells = [cell for cell in table.archs() if cell.count("nor_conv") == 6]
@@ -116,7 +117,7 @@ def _wanted(found: Sequence[Found]) -> str:
     return f"{sum(map(most_wanted, found))} of {len(found)} are the most wanted of all cells"
 
 
-def _deviations(effort: Effort, *said: str) -> tuple[str, ...]:
+def _deviations(effort: ExperimentConfig, *said: str) -> tuple[str, ...]:
     shown = images_of("cifar10", effort.data_root)
     return (
         *said,
@@ -126,11 +127,11 @@ def _deviations(effort: Effort, *said: str) -> tuple[str, ...]:
     )
 
 
-@item("nasi-table-4", PAPER, "NASI's searches of NAS-Bench-201", "test accuracy, %", seeds=10)
-def table_4(effort: Effort) -> Findings:
+@experiment("nasi-table-4", PAPER, "NASI's searches of NAS-Bench-201", "test accuracy, %", seeds=10)
+def table_4(effort: ExperimentConfig) -> Findings:
     """Table 4: test accuracy on the three data sets of NAS-Bench-201 of what NASI finds with a budget of T (30 seconds)
     and of four times that, mean and standard deviation over four searches."""
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     for label, steps in (("T", T), ("4T", 4 * T)):
         found = hunted(effort, NB201, f"NASI ({label})", steps=steps)
         for (column, dataset), number in zip(SETS.items(), TABLE_4[label], strict=False):
@@ -142,7 +143,9 @@ def table_4(effort: Effort) -> Findings:
         lines.append(mean_line(f"convolutions alone, {column}", None, of_convolutions(dataset, effort)))
     limits = with_ever_more_steps(effort)
     lines += [line for name, cell in limits.cells.items() for line in _limit(name, cell, effort)]
-    lines += [Line(f"mean R with {option} on edge 3<-0", None, mean) for option, mean in sorted(limits.edge.items())]
+    lines += [
+        TableLine(f"mean R with {option} on edge 3<-0", None, mean) for option, mean in sorted(limits.edge.items())
+    ]
     return Findings(tuple(lines), _deviations(
         effort,
         f"T is {T} steps with {BATCH} images and 4T four times as many; the paper tells T in seconds on a GTX 1080 Ti.",
@@ -156,11 +159,11 @@ def table_4(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-def _limit(name: str, cell: str, effort: Effort) -> list[Line]:
+def _limit(name: str, cell: str, effort: ExperimentConfig) -> list[TableLine]:
     """What the table knows of a cell that searches tend to."""
     table = open_table(TABLE, effort.data_root)
     known = [table.value(cell, table.metric(dataset=dataset, split="test", epochs=200)) for dataset in SETS.values()]
-    return [Line(f"{name}, {column}", None, value, note=cell) for column, value in zip(SETS, known, strict=True)]
+    return [TableLine(f"{name}, {column}", None, value, note=cell) for column, value in zip(SETS, known, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ class Limits:
     seen: int  # cells that all this was read from
 
 
-def with_ever_more_steps(effort: Effort) -> Limits:
+def with_ever_more_steps(effort: ExperimentConfig) -> Limits:
     """Read from t of single cells; R is min(t, nu), since mu is 1, and adaptive nu tends to the mean of t."""
     table, space = open_table(TABLE, effort.data_root), load_space(TABLE)
     cells = [cell for cell in table.archs() if "none" not in cell]
@@ -203,12 +206,12 @@ def means_of(R: Scores, archs: Sequence[Genes]) -> dict[str, dict[Any, float]]:
     }
 
 
-@item("nasi-figure-2", PAPER, "NASI's searches of NAS-Bench-1Shot1", "test error, %", TABLES, seeds=10)
-def figure_2(effort: Effort) -> Findings:
+@experiment("nasi-figure-2", PAPER, "NASI's searches of NAS-Bench-1Shot1", "test error, %", TABLES, seeds=10)
+def figure_2(effort: ExperimentConfig) -> Findings:
     """Figure 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with a budget of one epoch,
     mean and standard error over ten searches; it lies below that of random search."""
-    lines: list[Line] = []
-    pictures: list[Picture] = []
+    lines: list[TableLine] = []
+    pictures: list[Plot] = []
     for label, space in SPACES.items():
         budgets = {T: f"{T} steps", EPOCH: "one epoch"}
         means: list[float] = []
@@ -220,17 +223,17 @@ def figure_2(effort: Effort) -> Findings:
         lines.append(mean_line(f"{label}, at random", None, chance))
         x = tuple(steps / EPOCH for steps in budgets)
         curves = (Curve("NASI", x, tuple(means)), Curve("at random", x, (float(chance.mean()),) * len(x)))
-        pictures.append(Picture(label, "search budget, epochs", "test error, %", curves, True))
+        pictures.append(Plot(label, "search budget, epochs", "test error, %", curves, True))
     said = "The paper draws a picture and tells no numbers; of the other algorithms only chance is here."
     return Findings(tuple(lines), _deviations(effort, said, NO_S3, CELLS), tuple(pictures))
 
 
-@item("nasi-table-2", PAPER, "NASI's searches with random labels and with random data", "test error, %",
+@experiment("nasi-table-2", PAPER, "NASI's searches with random labels and with random data", "test error, %",
       (NB201, *TABLES), seeds=5)  # fmt: skip
-def table_2(effort: Effort) -> Findings:
+def table_2(effort: ExperimentConfig) -> Findings:
     """Table 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 and in DARTS, with the true
     labels and images, with random labels, and with Gaussian noise instead of images; five searches each."""
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     for kind, options in KINDS.items():
         for (label, space), number in zip(SPACES.items(), TABLE_2[kind], strict=True):
             found = hunted(effort, _wide(space, WIDTH), f"{label}, {kind}", **options)
@@ -241,16 +244,16 @@ def table_2(effort: Effort) -> Findings:
     return Findings(tuple(lines), _deviations(effort, ONE_EPOCH, NO_S3, darts, CELLS))
 
 
-@item("nasi-table-6", PAPER, "NASI's searches with supernets of other widths", "test error, %", TABLES, seeds=5)
-def table_6(effort: Effort) -> Findings:
+@experiment("nasi-table-6", PAPER, "NASI's searches with supernets of other widths", "test error, %", TABLES, seeds=5)
+def table_6(effort: ExperimentConfig) -> Findings:
     """Table 6: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with supernets that begin
     with 2 to 32 channels."""
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     for label, space in SPACES.items():
         for channels, number in zip(WIDTHS, TABLE_6[label], strict=True):
             what = f"{label}, N = {channels}"
             if channels < 4:
-                lines.append(Line(what, number, None, note="its four nodes would share fewer than four channels"))
+                lines.append(TableLine(what, number, None, note="its four nodes would share fewer than four channels"))
                 continue
             found = hunted(effort, _wide(space, channels), what)
             lines.append(over_runs(what, number, _errors(found, effort), _wanted(found)))
@@ -258,11 +261,11 @@ def table_6(effort: Effort) -> Findings:
     return Findings(tuple(lines), _deviations(effort, ONE_EPOCH, NO_S3, CELLS, width))
 
 
-@item("nasi-table-8", PAPER, "NASI's searches with other batch sizes", "test error, %", TABLES, seeds=5)
-def table_8(effort: Effort) -> Findings:
+@experiment("nasi-table-8", PAPER, "NASI's searches with other batch sizes", "test error, %", TABLES, seeds=5)
+def table_8(effort: ExperimentConfig) -> Findings:
     """Table 8: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with mini-batches of 8 to
     128 images."""
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     for label, space in SPACES.items():
         for batch, number in zip(BATCHES, TABLE_8[label], strict=True):
             found = hunted(effort, _wide(space, WIDTH), f"{label}, b = {batch}", batch=batch)
@@ -270,7 +273,7 @@ def table_8(effort: Effort) -> Findings:
     return Findings(tuple(lines), _deviations(effort, ONE_EPOCH, NO_S3, CELLS))
 
 
-def _errors(found: Sequence[Found], effort: Effort) -> list[float]:
+def _errors(found: Sequence[Found], effort: ExperimentConfig) -> list[float]:
     return [100 - accuracy for accuracy in reached(found, "cifar10", effort)]
 
 

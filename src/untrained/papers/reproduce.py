@@ -1,5 +1,4 @@
-"""`reproduce(name)`: run an experiment of a paper in a folder that remembers; `states()`: what was run, and how near it
-came."""
+"""`reproduce(name)` runs an experiment; `list_experiments()` says what was run and how it ended."""
 
 import re
 from datetime import datetime
@@ -12,14 +11,15 @@ from untrained._typed import options
 from untrained.benchmarks import open_table
 from untrained.engine.measure import device_name
 from untrained.errors import UsageError
-from untrained.papers._item import FILE, ITEMS, Effort, Item, Reproduction
+from untrained.papers.experiment import EXPERIMENTS, ExperimentConfig
+from untrained.reports.reproduction_facts import RESULT_FILE, ReproductionResult
 from untrained.strategies._run import versions
 from untrained.strategies.search import Watcher
 from untrained.studies._scores import Crew
 
 
 def reproduce(
-    item: str,
+    experiment: str,
     *,
     samples: int | None = None,
     seeds: int | None = None,
@@ -30,71 +30,129 @@ def reproduce(
     time_limit: str | None = None,
     run: str | Path | None = None,
     data_root: str | Path | None = None,
-    watch: Watcher | None = None,
-) -> Reproduction:
-    """The table or figure `item`, such as dextr-table-1, with the published numbers beside ours.
+    on_progress: Watcher | None = None,
+) -> ReproductionResult:
+    """Repeat a table or figure of a paper and compare its numbers with the published ones.
 
-    `samples` architectures with `seeds` initialisations and batches, as many as the experiment asks for unless said;
-    `batch` shows networks at most so many samples, to try things out. The same call goes on where it was stopped.
+    Everything that was measured is kept in the folder, so the same call resumes an interrupted one.
+
+    Args:
+        experiment: Its name, such as `dextr-table-1`.
+        samples: Number of architectures; by default as many as the experiment asks for.
+        seeds: Number of initialisations and batches; by default as many as the experiment asks for.
+        batch: Largest number of samples that a network sees, for a quick trial.
+        device: Where networks run, such as `cpu` or `cuda`.
+        workers: Number of worker processes.
+        ray: Address of a Ray cluster that does the work.
+        time_limit: Time limit per score, such as `30s`.
+        run: Folder of the results; `runs/reproduce-NAME` by default.
+        data_root: Where tables and images are.
+        on_progress: Is called with the progress.
+
+    Returns:
+        The numbers, saved in the folder as JSON, CSV and Markdown.
+
+    Raises:
+        UsageError: If there is no such experiment, an argument is wrong, or a table is missing.
     """
-    chosen = ITEMS[item]
-    wanted = parse_count(chosen.samples if samples is None else samples, "samples", 3)
-    chances = parse_count(chosen.seeds if seeds is None else seeds, "seeds")
+    chosen = EXPERIMENTS[experiment]
+    sample_count = parse_count(chosen.samples if samples is None else samples, "samples", 3)
+    seed_count = parse_count(chosen.seeds if seeds is None else seeds, "seeds")
     batch = parse_optional_count(batch, "batch")
     device = device_name(device)
     if run is not None:
         run = parse_path(run, "run")
-    crew = Crew(device, workers, ray, time_limit)
+    compute = Crew(device, workers, ray, time_limit)
+    # A missing table is reported before anything is measured.
     for table in chosen.needs:
-        open_table(table, data_root)  # what is missing is said before anything is measured
-    folder = Path(run) if run else default_folder(item)
-    effort = Effort(wanted, chances, folder, crew, batch, data_root, watch)
+        open_table(table, data_root)
+    folder = Path(run) if run else default_folder(experiment)
+    config = ExperimentConfig(
+        samples=sample_count,
+        seeds=seed_count,
+        folder=folder,
+        compute=compute,
+        batch=batch,
+        data_root=data_root,
+        on_progress=on_progress,
+    )
     start = perf_counter()
-    found = chosen.run(effort)
-    told = {"samples": f"{effort.samples:,}", "seeds": str(effort.seeds), "device": device}
-    asked: dict[str, Any] = {"samples": samples, "seeds": seeds, "batch": batch, "device": device, "run": run}
-    return Reproduction(
-        item=item,
+    findings = chosen.run(config)
+    settings = {"samples": f"{sample_count:,}", "seeds": str(seed_count), "device": device}
+    if batch:
+        settings["batch"] = str(batch)
+    arguments: dict[str, Any] = {
+        "samples": samples,
+        "seeds": seeds,
+        "batch": batch,
+        "device": device,
+        "run": run,
+    }
+    result = ReproductionResult(
+        experiment=experiment,
         paper=chosen.paper,
         title=chosen.title,
         about=chosen.about,
         unit=chosen.unit,
-        lines=found.lines,
-        deviations=tuple(dict.fromkeys(filter(None, found.deviations))),
-        pictures=found.pictures,
-        command=f"untrained reproduce {item} {options(reproduce, asked)}".rstrip(),
-        settings=told | ({"batch": str(batch)} if batch else {}),
+        lines=findings.lines,
+        deviations=tuple(dict.fromkeys(filter(None, findings.deviations))),  # each sentence once
+        plots=findings.plots,
+        command=f"untrained reproduce {experiment} {options(reproduce, arguments)}".rstrip(),
+        settings=settings,
         versions=versions(),
         seconds=perf_counter() - start,
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         folder=str(folder),
-    ).save()
+    )
+    return result.save()
 
 
-def default_folder(item: str) -> Path:
-    return Path("runs", f"reproduce-{item}")
+def default_folder(experiment: str) -> Path:
+    """Return the folder of an experiment for which none was named."""
+    return Path("runs", f"reproduce-{experiment}")
 
 
-def states() -> list[dict[str, Any]]:
-    """Every experiment, and how its last run came out; numbers within names count as numbers."""
-    names = sorted(ITEMS, key=lambda name: [int(w) if w.isdecimal() else w for w in re.split(r"(\d+)", name)])
-    return [_facts(ITEMS[name]) | _state(name) for name in names]
+def list_experiments() -> list[dict[str, Any]]:
+    """Return the facts about every experiment and the outcome of its last run.
+
+    Numbers within names are compared as numbers, so table 2 comes before table 10.
+    """
+    rows = []
+    for name in sorted(EXPERIMENTS, key=_sort_key):
+        experiment = EXPERIMENTS[name]
+        facts = {
+            "name": name,
+            "paper": experiment.paper,
+            "title": experiment.title,
+            "about": experiment.about,
+            "needs": list(experiment.needs),
+        }
+        rows.append(facts | _describe_last_run(name))
+    return rows
 
 
-def _facts(item: Item) -> dict[str, Any]:
-    told = {"name": item.name, "paper": item.paper, "title": item.title, "about": item.about}
-    return told | {"needs": list(item.needs)}
+def _sort_key(name: str) -> list[int | str]:
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if part.isdecimal() else part for part in parts]
 
 
-def _state(item: str) -> dict[str, Any]:
-    folder = default_folder(item)
-    if not (folder / FILE).is_file():
+def _describe_last_run(experiment: str) -> dict[str, Any]:
+    folder = default_folder(experiment)
+    if not (folder / RESULT_FILE).is_file():
         return {"state": "never run", "made_on": "", "furthest": None, "folder": ""}
     try:
-        found = Reproduction.read(folder)
+        result = ReproductionResult.read(folder)
     except UsageError as error:
         return {"state": str(error), "made_on": "", "furthest": None, "folder": str(folder)}
-    line = found.furthest
-    said = f"furthest off: {line.difference:+.3g} ({line.what})" if line else "no published numbers"
-    difference = line.difference if line else None
-    return {"state": said, "made_on": found.made_on, "furthest": difference, "folder": str(folder)}
+    line = result.worst_line
+    state = "no published numbers"
+    difference = None
+    if line:
+        difference = line.difference
+        state = f"largest difference: {difference:+.3g} ({line.what})"
+    return {
+        "state": state,
+        "made_on": result.made_on,
+        "furthest": difference,
+        "folder": str(folder),
+    }

@@ -3,9 +3,9 @@
 Its other experiments train: two-layer networks (Figures 2, 5 to 7), warmed-up candidates (Table 3), recommenders.
 """
 
-from untrained.papers._item import Effort, Findings, item
-from untrained.papers._lines import correlations, grid, row
-from untrained.papers._sample import Place
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.samples import Place
+from untrained.papers.table_lines import correlations, grid, row
 
 PAPER = "SiGeo (Zhou et al.)"
 PLACES = (
@@ -35,9 +35,9 @@ sigeo       0.63  0.46   0.78  0.58   0.82  0.62   0.80  0.61   0.50  0.35
 """)
 
 
-@item("sigeo-table-2", PAPER, "Rank correlation of fifteen proxies with accuracy, zero-shot", "rank correlation",
+@experiment("sigeo-table-2", PAPER, "Rank correlation of fifteen proxies with accuracy, zero-shot", "rank correlation",
       ("nasbench201", "nasbench101", "nasbench301"))  # fmt: skip
-def table_2(effort: Effort) -> Findings:
+def table_2(effort: ExperimentConfig) -> Findings:
     """Table 2: Spearman and Kendall correlation of proxies with test accuracy on NAS-Bench-101, -201 and -301, without
     warm-up."""
     rows = [row(name, name, published) for name, published in TABLE_2.items()]

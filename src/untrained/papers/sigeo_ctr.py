@@ -13,10 +13,11 @@ import numpy as np
 from untrained._root import data_root
 from untrained.data import Source, load
 from untrained.errors import UsageError
-from untrained.papers._item import Curve, Effort, Findings, Line, Picture, item
-from untrained.papers._lines import grid, mean_line
-from untrained.papers._sample import capped
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.samples import capped
 from untrained.papers.sigeo import PAPER
+from untrained.papers.table_lines import grid, mean_line
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.spaces import load_space
 from untrained.strategies.search import Result, search
 from untrained.studies.confirm import Group, contrast
@@ -51,14 +52,14 @@ nasrec_full@1%   0.4397 0.8116  0.3754 0.7876
 _COLUMNS = tuple((table, metric) for table in ("criteo", "avazu") for metric in ("log loss", "AUC"))
 
 
-@item("sigeo-table-5", PAPER, "Click-through rates: what SiGeo finds beside networks made by hand", "log loss, AUC",
-      needs=(), samples=200)  # fmt: skip
-def table_5(effort: Effort) -> Findings:
+@experiment("sigeo-table-5", PAPER, "Click-through rates: what SiGeo finds beside networks made by hand",
+      "log loss, AUC", needs=(), samples=200)  # fmt: skip
+def table_5(effort: ExperimentConfig) -> Findings:
     """Tables 1 and 5: log loss and AUC on the test rows of Criteo and Avazu, of the networks that SiGeo finds in
     NASRec's two spaces and of networks made by hand."""
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     for table in TABLES:
-        by_hand: list[Line] = []
+        by_hand: list[TableLine] = []
         for space in SPACES:
             ours, *others = searched(effort, table, space, () if by_hand else None)  # they are the same in both
             lines += compared(table, space, ours)
@@ -76,9 +77,9 @@ def table_5(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-@item("sigeo-figure-4", PAPER, "Networks that SiGeo, ZiCo and the FR norm choose, trained", "AUC, %", needs=(),
+@experiment("sigeo-figure-4", PAPER, "Networks that SiGeo, ZiCo and the FR norm choose, trained", "AUC, %", needs=(),
       samples=200)  # fmt: skip
-def figure_4(effort: Effort) -> Findings:
+def figure_4(effort: ExperimentConfig) -> Findings:
     """Figure 4: what the best 15 networks by SiGeo and by each of two of its terms alone reach when they are trained,
     after a warm-up of 1 %: without either term SiGeo chooses worse ones."""
     reached = {name: _ablated(effort, name, proxy) for name, proxy in TERMS.items()}
@@ -86,9 +87,9 @@ def figure_4(effort: Effort) -> Findings:
     whole, *terms = reached.values()
     for found in (contrast(whole, term) for term in terms if whole.known and term.known):
         what = f"best by {whole.name}, more than those by {found.against}"
-        lines.append(Line(what, None, found.difference, found.low, found.high, note=f"{found.shared} are in both"))
+        lines.append(TableLine(what, None, found.difference, found.low, found.high, note=f"{found.shared} are in both"))
     curves = tuple(Curve(name, tuple(range(1, 1 + len(g.known))), tuple(g.known)) for name, g in reached.items())
-    picture = Picture("Trained networks by their rank", "rank by the proxy", "AUC on validation rows, %", curves)
+    picture = Plot("Trained networks by their rank", "rank by the proxy", "AUC on validation rows, %", curves)
     return Findings(tuple(lines), (
         "The paper draws boxes and prints no numbers: whether the two differences are above zero can be compared.",
         SAMPLES,
@@ -102,19 +103,21 @@ def figure_4(effort: Effort) -> Findings:
     ), (picture,))  # fmt: skip
 
 
-def _ablated(effort: Effort, name: str, proxy: str) -> Group:
+def _ablated(effort: ExperimentConfig, name: str, proxy: str) -> Group:
     """The best by a proxy and what each reaches, in per cent of AUC."""
     table, space = ABLATION, SPACES[0]
     best = _best(_searched(effort, table, space, proxy, name.replace(" ", "-")))
-    said = Trials(space, *_data(effort, table, space), 0, effort.crew, effort.folder, effort.watch).validated(best)
+    said = Trials(space, *_data(effort, table, space), 0, effort.compute, effort.folder, effort.on_progress).validated(
+        best
+    )
     reached = tuple(100 * said[arch]["auc"] if arch in said else None for arch in best)
     return Group(name, f"the best by {proxy}", tuple(map(str, best)), reached)
 
 
-def searched(effort: Effort, table: str, space: str, by_hand: Sequence[str] | None) -> tuple[Entry, ...]:
+def searched(effort: ExperimentConfig, table: str, space: str, by_hand: Sequence[str] | None) -> tuple[Entry, ...]:
     """What a search on one table finds, and the networks made by hand, all of them unless some are named."""
     found = _searched(effort, table, space, SIGEO, "")
-    trials = Trials(space, *_data(effort, table, space), 0, effort.crew, found.run.folder, effort.watch)
+    trials = Trials(space, *_data(effort, table, space), 0, effort.compute, found.run.folder, effort.on_progress)
     said = trials.validated(_best(found))
     if not said:
         return (Entry(FOUND, error="not one training came to an end"),)
@@ -125,13 +128,13 @@ def _best(found: Result) -> list[Arch]:
     return [standing.arch for standing in found.ranking.standings[:TOP]]
 
 
-def _data(effort: Effort, table: str, space: str) -> tuple[str, Source]:
+def _data(effort: ExperimentConfig, table: str, space: str) -> tuple[str, Source]:
     """What to type for a table, and what that is."""
     data = f"{table}:{_path(effort, table)}"
     return data, load(data, load_space(space).task, effort.data_root)
 
 
-def _searched(effort: Effort, table: str, space: str, proxy: str, label: str) -> Result:
+def _searched(effort: ExperimentConfig, table: str, space: str, proxy: str, label: str) -> Result:
     """Evolution after a warm-up, as in the paper."""
     name = "-".join(filter(None, (table, space, label)))
     return search(
@@ -143,26 +146,26 @@ def _searched(effort: Effort, table: str, space: str, proxy: str, label: str) ->
         warm_up=WARM_UP,
         seeds=effort.seeds,
         run=Path(effort.folder, name),
-        watch=effort.watch,
-        **asdict(effort.crew),
+        watch=effort.on_progress,
+        **asdict(effort.compute),
     )
 
 
-def _path(effort: Effort, table: str) -> Path:
+def _path(effort: ExperimentConfig, table: str) -> Path:
     path = data_root(effort.data_root) / "ctr" / TABLES[table]
     if not path.is_file():
         raise UsageError(f"there is no table {path}; put the log there, or say where it is by --data-root")
     return path
 
 
-def _evolved(effort: Effort) -> str:
+def _evolved(effort: ExperimentConfig) -> str:
     return (
         f"Evolution with the settings of the paper judges {effort.samples:,} architectures, the first 128 at random; "
         f"the paper judges 2,048."
     )
 
 
-def compared(table: str, space: str, entry: Entry) -> list[Line]:
+def compared(table: str, space: str, entry: Entry) -> list[TableLine]:
     """Two lines: log loss and AUC on the test rows, of what was found in the space or of what stands beside it."""
     found = entry.name == FOUND
     name = f"sigeo in {space}" if found else entry.name
@@ -171,6 +174,6 @@ def compared(table: str, space: str, entry: Entry) -> list[Line]:
     apart = "" if entry.behind is None else f"{entry.behind:+.4f} \u00b1 {entry.margin:.4f} beside {space}"
     values = {"log loss": (entry.loss, entry.error or apart), "AUC": (entry.auc, entry.error)}
     return [
-        Line(f"{table}, {name}, {metric}", known.get((table, metric)), value, note=note)
+        TableLine(f"{table}, {name}, {metric}", known.get((table, metric)), value, note=note)
         for metric, (value, note) in values.items()
     ]

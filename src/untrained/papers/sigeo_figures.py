@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from untrained.benchmarks.statistics import spearman
-from untrained.papers._courses import BATCH, END, FINAL, LEVELS, SETTINGS, STATISTICS, Courses, courses
-from untrained.papers._item import Curve, Effort, Findings, Line, Picture, item
-from untrained.papers._lines import line
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.sigeo import PAPER
+from untrained.papers.sigeo_trainings import BATCH, END, FINAL, LEVELS, SETTINGS, STATISTICS, Courses, courses
+from untrained.papers.table_lines import line
+from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 
 NAMES = {
     "fr": "FR norm",
@@ -36,41 +37,43 @@ LOOKED = (
 )
 
 
-@item("sigeo-figure-2", PAPER, "Statistics at three levels of warm-up against the final test loss", UNIT, (), 24)
-def figure_2(effort: Effort) -> Findings:
+@experiment("sigeo-figure-2", PAPER, "Statistics at three levels of warm-up against the final test loss", UNIT, (), 24)
+def figure_2(effort: ExperimentConfig) -> Findings:
     """Figure 2: two-layer networks of width 2 to 48 on MNIST. With warm-up (0, 10, 40 %) the rank correlation of the FR
     norm and of the current loss with the final loss grows, that of the mean absolute gradient stays as it is."""
     return _compared(effort, (0, 10, 40), ("fr", "loss", "gradient"), ("test",))
 
 
-@item("sigeo-figure-5", PAPER, "Four statistics without warm-up against the final losses", UNIT, (), 24)
-def figure_5(effort: Effort) -> Findings:
+@experiment("sigeo-figure-5", PAPER, "Four statistics without warm-up against the final losses", UNIT, (), 24)
+def figure_5(effort: ExperimentConfig) -> Findings:
     """Figure 5: training and test loss of two-layer networks on MNIST against four statistics of their initial
     gradients."""
     return _compared(effort, (0,), STATISTICS, FINAL)
 
 
-@item("sigeo-figure-6", PAPER, "Four statistics after 10 % of warm-up against the final losses", UNIT, (), 24)
-def figure_6(effort: Effort) -> Findings:
+@experiment("sigeo-figure-6", PAPER, "Four statistics after 10 % of warm-up against the final losses", UNIT, (), 24)
+def figure_6(effort: ExperimentConfig) -> Findings:
     """Figure 6: training and test loss of two-layer networks on MNIST against four statistics after 10 % of an epoch.
     The caption says 10 %, the text of the appendix 196 batches, which are 40 %; ours are after 10 %."""
     return _compared(effort, (10,), STATISTICS, FINAL)
 
 
-@item("sigeo-figure-7", PAPER, "Statistics at six levels of warm-up against the final test loss", UNIT, (), 24)
-def figure_7(effort: Effort) -> Findings:
+@experiment("sigeo-figure-7", PAPER, "Statistics at six levels of warm-up against the final test loss", UNIT, (), 24)
+def figure_7(effort: ExperimentConfig) -> Findings:
     """Figure 7: as Figure 2 with 0, 10, 40, 60, 80 and 100 % of an epoch: the FR norm gains nothing beyond 40 %."""
     return _compared(effort, LEVELS, ("fr", "loss", "gradient"), ("test",))
 
 
-def _compared(effort: Effort, levels: Sequence[int], statistics: Sequence[str], final: Sequence[str]) -> Findings:
+def _compared(
+    effort: ExperimentConfig, levels: Sequence[int], statistics: Sequence[str], final: Sequence[str]
+) -> Findings:
     found = {setting.name: courses(effort, setting) for setting in SETTINGS}
     rows = [(setting, end, statistic) for setting in found for end in final for statistic in statistics]
     lines = [
         _line(found[setting], setting, end, statistic, level) for setting, end, statistic in rows for level in levels
     ]
     pictures = [
-        Picture(f"{setting}: {NAMES[statistic]} and {end} loss", NAMES[statistic], f"final {end} loss",
+        Plot(f"{setting}: {NAMES[statistic]} and {end} loss", NAMES[statistic], f"final {end} loss",
                 tuple(_dots(found[setting], end, statistic, level) for level in levels))
         for setting, end, statistic in rows
     ]  # fmt: skip
@@ -80,7 +83,7 @@ def _compared(effort: Effort, levels: Sequence[int], statistics: Sequence[str], 
     return Findings(tuple(lines), (TREND, TRAINED, ALIKE, LOOKED, *first.deviations, few, trial), tuple(pictures))
 
 
-def _line(found: Courses, setting: str, end: str, statistic: str, level: int) -> Line:
+def _line(found: Courses, setting: str, end: str, statistic: str, level: int) -> TableLine:
     what = f"{setting}: {NAMES[statistic]} at {level} %, final {end} loss"
     return line(what, None, spearman, found.scores[statistic, level], found.scores[end, END])
 

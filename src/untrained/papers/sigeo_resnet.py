@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from untrained.benchmarks.statistics import spearman
-from untrained.papers._item import Effort, Findings, Line, item
-from untrained.papers._lines import grid, line
-from untrained.papers._sample import capped, images_of
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.samples import capped, images_of
 from untrained.papers.sigeo import PAPER
+from untrained.papers.table_lines import grid, line
 from untrained.proxies import load_proxy
+from untrained.reports.reproduction_facts import TableLine
 from untrained.strategies.search import Result, search
 from untrained.studies._judge import column
 
@@ -28,9 +29,9 @@ sigeo  97.01 81.19
 """)
 
 
-@item("sigeo-table-4-search", PAPER, "Residual networks of a million parameters: the search by SiGeo and by ZiCo",
+@experiment("sigeo-table-4-search", PAPER, "Residual networks of a million parameters: the search by SiGeo and by ZiCo",
       "millions, %", needs=(), samples=1000)  # fmt: skip
-def table_4(effort: Effort) -> Findings:
+def table_4(effort: ExperimentConfig) -> Findings:
     """Table 4: accuracy on CIFAR-10 and CIFAR-100 of the residual networks with at most a million parameters that
     evolution finds by SiGeo and by ZiCo, without warm-up."""
     images = images_of("cifar10", effort.data_root) or "digits"
@@ -38,7 +39,7 @@ def table_4(effort: Effort) -> Findings:
     lines = [each for name, result in found.items() for each in (_size(name, result), _agreement(effort, name, result))]
     for name, numbers in TABLE_4.items():
         for dataset, number in zip(("CIFAR-10", "CIFAR-100"), numbers, strict=True):
-            lines.append(Line(f"{name}, accuracy on {dataset}, %", number, None, note="the training is not run"))
+            lines.append(TableLine(f"{name}, accuracy on {dataset}, %", number, None, note="the training is not run"))
     train = f"untrained train {effort.folder / 'sigeo'} --recipe zen-cifar"
     return Findings(tuple(lines), (
         f"The winners are not trained: the paper trains for 1,440 epochs, with AutoAugment and a large network as "
@@ -52,7 +53,7 @@ def table_4(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-def _searched(effort: Effort, name: str, images: str) -> Result:
+def _searched(effort: ExperimentConfig, name: str, images: str) -> Result:
     """The search by one of the two, with the other recorded beside it."""
     ours, other = (capped(PROXIES[each], effort.batch) for each in (name, _other(name)))
     return search(
@@ -66,8 +67,8 @@ def _searched(effort: Effort, name: str, images: str) -> Result:
         seeds=effort.seeds,
         run=Path(effort.folder, name),
         data_root=effort.data_root,
-        watch=effort.watch,
-        **asdict(effort.crew),
+        watch=effort.on_progress,
+        **asdict(effort.compute),
     )
 
 
@@ -75,14 +76,16 @@ def _other(name: str) -> str:
     return next(each for each in PROXIES if each != name)
 
 
-def _size(name: str, found: Result) -> Line:
+def _size(name: str, found: Result) -> TableLine:
     what = f"search by {name}, parameters of the winner, millions"
     sizes = {r.arch: r.value for r in found.records if r.proxy == "params"}
     size = sizes.get(found.best) if found.ranking.standings else None
-    return Line(what, None, None if size is None else size / 1e6, note=str(found.best) if size else "nothing scored")
+    return TableLine(
+        what, None, None if size is None else size / 1e6, note=str(found.best) if size else "nothing scored"
+    )
 
 
-def _agreement(effort: Effort, name: str, found: Result) -> Line:
+def _agreement(effort: ExperimentConfig, name: str, found: Result) -> TableLine:
     """How alike the two rank what was judged: SiGeo without warm-up is ZiCo and one more term."""
     archs = list(dict.fromkeys(record.arch for record in found.records))
     both = [load_proxy(capped(PROXIES[each], effort.batch)).measure for each in PROXIES]

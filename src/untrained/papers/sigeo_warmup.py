@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 from untrained.benchmarks.statistics import spearman
 from untrained.data import TRAIN, load
-from untrained.papers._item import Effort, Findings, Line, item
-from untrained.papers._lines import STATISTICS, gain_line, grid, line
-from untrained.papers._sample import Place, Sample, images_of, look
+from untrained.papers.experiment import ExperimentConfig, Findings, experiment
+from untrained.papers.samples import Place, Sample, images_of, look
 from untrained.papers.sigeo import PAPER
+from untrained.papers.table_lines import STATISTICS, gain_line, grid, line
 from untrained.proxies.sigeo import PRESETS
+from untrained.reports.reproduction_facts import TableLine
 from untrained.types import Task
 
 PLACE = Place("NB201-CF10", dataset="cifar10")
@@ -32,8 +33,8 @@ sigeo/40  0.83 0.64
 """)
 
 
-@item("sigeo-table-3", PAPER, "SiGeo and ZiCo after four levels of warm-up", "rank correlation", samples=100)
-def table_3(effort: Effort) -> Findings:
+@experiment("sigeo-table-3", PAPER, "SiGeo and ZiCo after four levels of warm-up", "rank correlation", samples=100)
+def table_3(effort: ExperimentConfig) -> Findings:
     """Table 3, NAS-Bench-201, CIFAR-10: Spearman and Kendall correlation with test accuracy after every candidate was
     trained on 0, 10, 20 and 40 % of the data: that of SiGeo grows, that of ZiCo hardly."""
     images = _at_hand(effort)
@@ -52,7 +53,7 @@ def table_3(effort: Effort) -> Findings:
     ))  # fmt: skip
 
 
-def _judged(effort: Effort, level: int, images: int) -> Sample:
+def _judged(effort: ExperimentConfig, level: int, images: int) -> Sample:
     warm_up = _warm_up(level, images, effort.batch) if level else ""
     return look(effort, list(_proxies(level).values()), PLACE, warm_up=warm_up)
 
@@ -62,7 +63,7 @@ def _proxies(level: int) -> dict[str, str]:
     return {"sigeo": "sigeo(preset=vision)" if level else "sigeo", "zico": ZICO}
 
 
-def _compared(label: str, samples: Mapping[int, Sample]) -> list[Line]:
+def _compared(label: str, samples: Mapping[int, Sample]) -> list[TableLine]:
     """The lines of the paper's table, and what each level gains."""
     lines = []
     for level, sample in samples.items():
@@ -77,7 +78,7 @@ def _compared(label: str, samples: Mapping[int, Sample]) -> list[Line]:
     return lines
 
 
-def _apart(samples: Mapping[int, Sample]) -> list[Line]:
+def _apart(samples: Mapping[int, Sample]) -> list[TableLine]:
     """What the terms of SiGeo have to do with it, and the weights, which change with the warm-up."""
     reached, both = samples[0].reached, {k: [*map(s.better, _proxies(k).values())] for k, s in samples.items()}
     norms = {level: ours - zico for level, (ours, zico) in both.items()}  # ln FR, then 50 ln FR less the loss
@@ -94,7 +95,7 @@ def _apart(samples: Mapping[int, Sample]) -> list[Line]:
     return lines
 
 
-def _at_hand(effort: Effort) -> int:
+def _at_hand(effort: ExperimentConfig) -> int:
     """How many images there are to learn from."""
     name = images_of("cifar10", effort.data_root) or "digits"
     return len(load(name, Task("cifar10", (3, 32, 32), 10), effort.data_root).parts[TRAIN])

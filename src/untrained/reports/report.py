@@ -12,8 +12,8 @@ from untrained._numbers import counted
 from untrained._quantities import parse_path
 from untrained.engine.store import Store
 from untrained.errors import UsageError
-from untrained.papers import _item
 from untrained.proxies import load_proxy, split_names
+from untrained.reports import reproduction_facts
 from untrained.reports.pages import reproduction_page, training_page, trust_page
 from untrained.reports.pages.search_page import render
 from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
@@ -54,8 +54,8 @@ def report(folder: str | Path) -> Path:
 def _render(folder: str | Path) -> str:
     if Path(folder, FILE).is_file():
         return trust_page.render(Trust.read(folder))
-    if Path(folder, _item.FILE).is_file():
-        return reproduction_page.render(_item.Reproduction.read(folder))
+    if Path(folder, reproduction_facts.RESULT_FILE).is_file():
+        return reproduction_page.render(reproduction_facts.ReproductionResult.read(folder))
     if Path(folder, trained.FILE).is_file() and not Path(folder, "run.json").is_file():
         return training_page.render(Trained.read(folder))
     return _search_page(folder)

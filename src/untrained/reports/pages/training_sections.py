@@ -8,8 +8,8 @@ from html import escape
 
 from untrained import _numbers
 from untrained._numbers import counted
-from untrained.papers._item import Curve, Picture
 from untrained.reports.pages.html import cell, either, facts, paragraph, section, table
+from untrained.reports.reproduction_facts import Curve, Plot
 from untrained.reports.svg.figure import figure
 from untrained.reports.svg.heatmap import heat
 from untrained.training.trained import Trained
@@ -88,10 +88,10 @@ def _curves(found: Trained) -> str:
     losses = (curve("learning", "loss"), curve("validation", "val_loss"))
     on_val = "AUC" if found.of_clicks else "Accuracy"
     key = f"val_{on_val.lower()}"
-    drawn = [Picture("Loss", "epoch", "loss", losses, joined=True)]
+    drawn = [Plot("Loss", "epoch", "loss", losses, joined=True)]
     if key in found.curve[0]:  # there is no AUC where all rows are the same
         name = f"{on_val} on the validation part"
-        drawn.append(Picture(name, "epoch", "%", (curve("", key, 100),), joined=True))
+        drawn.append(Plot(name, "epoch", "%", (curve("", key, 100),), joined=True))
     note = "The loss of learning is that of distorted samples and smoothed labels, where the recipe asks for them."
     return section("Curves", f'<div class="pair">{"".join(map(figure, drawn))}</div>', paragraph(note, "note"))
 
@@ -139,7 +139,7 @@ def _bins(found: Trained) -> str:
 def _against_ideal(across: str, up: str, x: tuple[float, ...], y: tuple[float, ...], end: float) -> str:
     """A curve beside the one on which both are equal."""
     ends = (min(x), end)
-    return figure(Picture("", across, up, (Curve("found", x, y), Curve("ideal", ends, ends)), joined=True))
+    return figure(Plot("", across, up, (Curve("found", x, y), Curve("ideal", ends, ends)), joined=True))
 
 
 def _mistakes(found: Trained) -> str:

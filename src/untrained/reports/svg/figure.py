@@ -6,7 +6,7 @@ from html import escape
 from math import ceil, inf
 
 from untrained import _numbers
-from untrained.papers._item import Curve, Picture
+from untrained.reports.reproduction_facts import Curve, Plot
 from untrained.reports.svg.axis import Axis, axis
 from untrained.reports.svg.plot import Frame, axes, axis_title, svg
 
@@ -16,22 +16,20 @@ INKS = "abcdef"  # classes k-a to k-f in style.css
 _WIDTH, _HEIGHT = 440.0, 300.0
 
 
-def figure(picture: Picture) -> str:
+def figure(plot: Plot) -> str:
     """The picture with a key below where there is more than one curve; empty where there are no points."""
-    curves = [curve for curve in picture.curves if curve.x]
+    curves = [curve for curve in plot.curves if curve.x]
     if not curves:
         return ""
-    x, y = (_scale([v for c in curves for v in getattr(c, side)], getattr(picture, side)) for side in "xy")
+    x, y = (_scale([v for c in curves for v in getattr(c, side)], getattr(plot, side)) for side in "xy")
     labels = _numbers.ticks(y.ticks, units=False)
     left = 14.0 + 7.0 * max((len(label) for label in labels), default=1)
     frame = Frame(x, y, (left, 30.0, _WIDTH - 14.0, _HEIGHT - 46.0))
-    draw = _path if picture.joined else _dots
-    parts = [
-        axes(frame, _numbers.ticks(x.ticks, units=True), labels, axis_title(picture.x, x), axis_title(picture.y, y))
-    ]
+    draw = _path if plot.joined else _dots
+    parts = [axes(frame, _numbers.ticks(x.ticks, units=True), labels, axis_title(plot.x, x), axis_title(plot.y, y))]
     parts += [draw(frame, curve, ink) for curve, ink in zip(curves, _inks(curves), strict=True)]
-    title = f"<h3>{escape(picture.title)}</h3>"
-    return f"<figure>{title}{svg(picture.title, (_WIDTH, _HEIGHT), parts)}{_key(curves)}</figure>"
+    title = f"<h3>{escape(plot.title)}</h3>"
+    return f"<figure>{title}{svg(plot.title, (_WIDTH, _HEIGHT), parts)}{_key(curves)}</figure>"
 
 
 def _scale(values: Sequence[float], title: str) -> Axis:

@@ -19,7 +19,7 @@ from typing import Any
 
 from untrained.engine import Store
 from untrained.errors import Interrupted, UsageError
-from untrained.papers._item import Effort
+from untrained.papers.experiment import ExperimentConfig
 from untrained.strategies import _trace
 from untrained.strategies._desk import LOOKING
 from untrained.strategies._run import Run, for_a_file
@@ -45,15 +45,15 @@ class Hunt:
     max_params: str | None = None
     max_flops: str | None = None
 
-    def folder(self, effort: Effort) -> Path:
+    def folder(self, effort: ExperimentConfig) -> Path:
         """Where it is kept; a path within the name of the data is left out, since files move."""
         words = [self.space, self.proxy, self.strategy, self.data.rpartition("/")[2], f"seed{self.seed}"]
-        words += [said for said in (self.max_params, self.max_flops, effort.crew.device) if said]
+        words += [said for said in (self.max_params, self.max_flops, effort.compute.device) if said]
         return effort.folder / "searches" / for_a_file(*words)
 
-    def asked(self, effort: Effort) -> dict[str, Any]:
+    def asked(self, effort: ExperimentConfig) -> dict[str, Any]:
         """What `search` is asked for, as plain data."""
-        crew, root = effort.crew, effort.data_root
+        crew, root = effort.compute, effort.data_root
         where = {
             "device": crew.device,
             "run": str(self.folder(effort)),
@@ -73,14 +73,14 @@ class Found:
     trace: Sequence[_trace.Step]  # what the strategy believed
 
 
-def searched(effort: Effort, hunts: Sequence[Hunt], stage: str) -> list[Found]:
+def searched(effort: ExperimentConfig, hunts: Sequence[Hunt], stage: str) -> list[Found]:
     """What every search finds, in the order given."""
     left = [hunt for hunt in dict.fromkeys(hunts) if found(hunt, effort) is None]
-    workers = min(effort.crew.workers or 1, max(1, len(left)))
+    workers = min(effort.compute.workers or 1, max(1, len(left)))
 
     def tell(done: int) -> None:
-        if effort.watch:
-            effort.watch(Progress(stage, len(hunts) - len(left) + done, len(hunts), done, workers))
+        if effort.on_progress:
+            effort.on_progress(Progress(stage, len(hunts) - len(left) + done, len(hunts), done, workers))
 
     tell(0)
     asked = [hunt.asked(effort) for hunt in left]
@@ -92,7 +92,7 @@ def searched(effort: Effort, hunts: Sequence[Hunt], stage: str) -> list[Found]:
     return [each for each in whole if each is not None]
 
 
-def found(hunt: Hunt, effort: Effort) -> Found | None:
+def found(hunt: Hunt, effort: ExperimentConfig) -> Found | None:
     """What lies in the folder of a search that came to its end; None where there is none."""
     folder = hunt.folder(effort)
     if not (folder / "run.json").is_file():
@@ -108,11 +108,15 @@ def found(hunt: Hunt, effort: Effort) -> Found | None:
     return Found(arch, run.wall_seconds, measured, judged, _trace.read(folder))
 
 
-def _here(hunts: Sequence[dict[str, Any]], effort: Effort, stage: str) -> Iterator[None]:
+def _here(hunts: Sequence[dict[str, Any]], effort: ExperimentConfig, stage: str) -> Iterator[None]:
     """One after the other; a single search over many architectures has all workers for itself."""
     for place, asked in enumerate(hunts):
-        crew = effort.crew if asked["budget"] > 1 else Crew(workers=1)
-        watch = effort.watch if asked["budget"] > 1 else _steps(effort.watch, f"{stage}: steps", place, len(hunts))
+        crew = effort.compute if asked["budget"] > 1 else Crew(workers=1)
+        watch = (
+            effort.on_progress
+            if asked["budget"] > 1
+            else _steps(effort.on_progress, f"{stage}: steps", place, len(hunts))
+        )
         result = search(**asked, workers=crew.workers, ray=crew.ray, time_limit=crew.time_limit, watch=watch)
         if result.run.ended == "interrupted":
             return

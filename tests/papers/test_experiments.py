@@ -3,8 +3,8 @@
 import pytest
 
 from untrained.engine import Store
-from untrained.papers import ITEMS, Reproduction, reproduce, sigeo_ctr
-from untrained.papers._item import Effort
+from untrained.papers import EXPERIMENTS, ReproductionResult, reproduce, sigeo_ctr
+from untrained.papers.experiment import ExperimentConfig
 from untrained.strategies._run import STORE
 from untrained.studies.references import Entry, Trials
 
@@ -24,8 +24,8 @@ sigeo-figure-4 sigeo-table-4-search
 
 
 def test_the_items_are_those_that_were_asked_for():
-    assert sorted(ITEMS) == sorted(ASKED)
-    for item in ITEMS.values():
+    assert sorted(EXPERIMENTS) == sorted(ASKED)
+    for item in EXPERIMENTS.values():
         assert item.about.endswith("."), item.name
         assert item.name.partition("-")[0] in PAPERS
 
@@ -35,18 +35,18 @@ def test_the_items_are_those_that_were_asked_for():
 def test_every_item_runs_is_kept_and_resumes(name, small, data_root, run_folder):
     effort = {"samples": 3 if name in SLOW else 4, "seeds": 1, "batch": 4, "run": run_folder, "data_root": data_root}
     found = reproduce(name, **effort)
-    assert Reproduction.read(run_folder) == found
+    assert ReproductionResult.read(run_folder) == found
     assert (run_folder / "reproduction.csv").read_text().count("\n") > len(found.lines)
     assert found.deviations
     assert all(said.endswith(".") for said in found.deviations)
     assert any(line.ours is not None for line in found.lines)
     numbered = ("table" in name and name not in UNTRAINED) or name in ("dextr-figure-2", "nasi-figure-1")
-    assert (found.furthest is not None) == numbered
-    assert bool(found.pictures) == ("figure" in name)
+    assert (found.worst_line is not None) == numbered
+    assert bool(found.plots) == ("figure" in name)
     with Store(run_folder / STORE) as store:
         measured = len(store)
     stages = []
-    again = reproduce(name, **effort, watch=lambda at: stages.append(at.measured))
+    again = reproduce(name, **effort, on_progress=lambda at: stages.append(at.measured))
     assert again.lines == found.lines
     assert set(stages) == {0}, "nothing is measured twice"
     with Store(run_folder / STORE) as store:
@@ -76,6 +76,6 @@ def test_networks_made_by_hand_stand_beside_the_search_that_found_something(run_
     said = {first: (Entry("found", error="none"),), second: beside}
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"criteo": ""})
     monkeypatch.setattr(sigeo_ctr, "searched", lambda effort, table, space, by_hand: said[space])
-    notes = {line.what: line.note for line in sigeo_ctr.table_5(Effort(3, 1, run_folder)).lines}
+    notes = {line.what: line.note for line in sigeo_ctr.table_5(ExperimentConfig(3, 1, run_folder)).lines}
     assert notes["criteo, sigeo in nasrec_small, log loss"] == "none"
     assert notes["criteo, dlrm, log loss"] == "+0.1000 \u00b1 0.0200 beside nasrec_full"

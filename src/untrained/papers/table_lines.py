@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks.statistics import Statistic, between, kendall, pearson, resampled, spearman
-from untrained.papers._item import Effort, Findings, Line
-from untrained.papers._sample import Place, Sample, Scores, look
+from untrained.papers.experiment import ExperimentConfig, Findings
+from untrained.papers.samples import Place, Sample, Scores, look
+from untrained.reports.reproduction_facts import TableLine
 from untrained.rng import generator
 from untrained.studies._judge import estimated
 
@@ -19,24 +20,24 @@ ENOUGH = 30  # scores of others that are worth a word
 STATISTICS = {"Spearman": spearman, "Kendall": kendall, "Pearson": pearson}
 
 
-def line(what: str, published: float | None, statistic: Statistic, x: Scores, y: Scores, note: str = "") -> Line:
+def line(what: str, published: float | None, statistic: Statistic, x: Scores, y: Scores, note: str = "") -> TableLine:
     """A statistic of two kinds of scores, seed by seed; (1, architectures) holds for all seeds."""
     seeds = max(len(x), len(y))
     pairs = [_known(x[min(k, len(x) - 1)], y[min(k, len(y) - 1)]) for k in range(seeds)]
     found = estimated(statistic, pairs)
     if found is None:
-        return Line(what, published, None, note="; ".join(filter(None, (note, "not defined on this sample"))))
-    return Line(what, published, found.value, found.low, found.high, found.spread, note)
+        return TableLine(what, published, None, note="; ".join(filter(None, (note, "not defined on this sample"))))
+    return TableLine(what, published, found.value, found.low, found.high, found.spread, note)
 
 
-def gain_line(what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores) -> Line:
+def gain_line(what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores) -> TableLine:
     """How much more of a statistic the scores have than those before, on architectures that have both; the mean over
     seeds. The interval is that of the difference: the same architectures are drawn for both."""
     gains = [_gain(statistic, new, old, y[0]) for new, old in zip(x, before, strict=True)]
     known = [gain for gain in gains if gain]
     if not known:
-        return Line(what, None, None, note="not defined on this sample")
-    return Line(what, None, *np.mean(known, axis=0).tolist())
+        return TableLine(what, None, None, note="not defined on this sample")
+    return TableLine(what, None, *np.mean(known, axis=0).tolist())
 
 
 def _gain(statistic: Statistic, new: Scores, old: Scores, y: Scores) -> tuple[float, float, float] | None:
@@ -51,15 +52,15 @@ def _gain(statistic: Statistic, new: Scores, old: Scores, y: Scores) -> tuple[fl
     return (after - before, *sides) if sides else None
 
 
-def mean_line(what: str, published: float | None, scores: Scores, note: str = "") -> Line:
+def mean_line(what: str, published: float | None, scores: Scores, note: str = "") -> TableLine:
     """The mean over architectures that have a score on every seed, with 1.96 standard errors to either side."""
     good = scores[:, np.isfinite(scores).all(0)]
     seeds, n = good.shape
     if n < 2:
-        return Line(what, published, float(good.mean()) if n else None, note=note)
+        return TableLine(what, published, float(good.mean()) if n else None, note=note)
     mean, error = float(good.mean()), 1.96 * float(good.mean(0).std(ddof=1)) / sqrt(n)
     spread = float(good.mean(1).std(ddof=1)) if seeds > 1 else None
-    return Line(what, published, mean, mean - error, mean + error, spread, note)
+    return TableLine(what, published, mean, mean - error, mean + error, spread, note)
 
 
 def _known(x: Scores, y: Scores) -> tuple[list[float], list[float]]:
@@ -88,11 +89,11 @@ def _better(proxy: str, sample: Sample) -> Scores:
 
 
 def correlations(
-    effort: Effort, places: Sequence[Place], rows: Sequence[Row], statistics: Sequence[str] = ("Spearman",)
+    effort: ExperimentConfig, places: Sequence[Place], rows: Sequence[Row], statistics: Sequence[str] = ("Spearman",)
 ) -> Findings:
     """A table of correlations with the truth: rows are measures, columns are places."""
     needs = list(dict.fromkeys(need for each in rows for need in each.needs))
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     deviations: list[str] = []
     for column_, place in enumerate(places):
         sample = look(effort, needs, place)

@@ -16,7 +16,7 @@ from untrained._root import data_root
 from untrained.data import Source, load
 from untrained.engine.measure import Start
 from untrained.errors import UsageError
-from untrained.papers._item import Effort
+from untrained.papers.experiment import ExperimentConfig
 from untrained.proxies import Proxy, load_proxy
 from untrained.spaces import load_space
 from untrained.strategies._desk import warming
@@ -85,7 +85,9 @@ class Sample(Measured):
         return self.truth.table.values(self.truth.archs, metric)[None]
 
 
-def look(effort: Effort, names: Sequence[str], place: Place, archs: Sequence[str] = (), warm_up: str = "") -> Sample:
+def look(
+    effort: ExperimentConfig, names: Sequence[str], place: Place, archs: Sequence[str] = (), warm_up: str = ""
+) -> Sample:
     """Measure architectures of a table by the proxies of these names: a random sample of it, or those of `archs`, after
     the warm-up where one is asked for."""
     truth = known(place.space, place.benchmark, place.dataset, place.metric, effort.samples, 0, effort.data_root)
@@ -93,14 +95,14 @@ def look(effort: Effort, names: Sequence[str], place: Place, archs: Sequence[str
     shown, source = _shown(place, truth, effort)
     home = load_space(truth.space)
     asked = WarmUp.of(warm_up, source) if warm_up else None
-    start = asked.begin(home, 0, effort.crew.device, effort.folder, warming(effort.watch)) if asked else None
+    start = asked.begin(home, 0, effort.compute.device, effort.folder, warming(effort.on_progress)) if asked else None
     found = measure(effort, names, truth.space, truth.archs, source, f"{place.label} {warm_up}".strip(), start)
     return Sample(**vars(found), place=place, truth=truth, source=source,
                   deviations=_deviations(place, truth, shown, source.task, effort))  # fmt: skip
 
 
 def measure(
-    effort: Effort,
+    effort: ExperimentConfig,
     names: Sequence[str],
     space: str,
     archs: Sequence[Arch],
@@ -114,7 +116,7 @@ def measure(
     judges = {proxy.measure: proxy for proxy in proxies.values()}
     typed = {proxies[name].measure: call for name, call in called.items()}
     seeds, store = range(effort.seeds), effort.folder / STORE
-    work = (effort.crew, store, typed, effort.watch, stage, start)
+    work = (effort.compute, store, typed, effort.on_progress, stage, start)
     done = scored(space, archs, list(judges.values()), source, seeds, *work)
     found = {name: column(done.records, proxy.measure, archs, seeds) for name, proxy in proxies.items()}
     scores = {name: np.array(by_seed, dtype=np.float64) for name, (by_seed, _) in found.items()}
@@ -151,7 +153,7 @@ def images_of(dataset: str, root: str | Path | None) -> str | None:
     return None
 
 
-def _shown(place: Place, truth: Truth, effort: Effort) -> tuple[str, Source]:
+def _shown(place: Place, truth: Truth, effort: ExperimentConfig) -> tuple[str, Source]:
     """What networks look at: the images of the data set, or else what comes nearest to them."""
     name = place.data
     if name is None and len(truth.task.input_shape) == 3:
@@ -161,7 +163,7 @@ def _shown(place: Place, truth: Truth, effort: Effort) -> tuple[str, Source]:
     return name, source
 
 
-def _deviations(place: Place, truth: Truth, shown: str, task: Task, effort: Effort) -> tuple[str, ...]:
+def _deviations(place: Place, truth: Truth, shown: str, task: Task, effort: ExperimentConfig) -> tuple[str, ...]:
     """What is different from any paper for a reason that is ours."""
     table, told = truth.table, []
     if len(table) < table.size and table.size < 1e9:

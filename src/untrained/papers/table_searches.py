@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from untrained.papers._item import Line
-from untrained.papers._sample import Sample
+from untrained.papers.samples import Sample
+from untrained.reports.reproduction_facts import TableLine
 from untrained.rng import generator
 from untrained.spaces import Space, load_space
 from untrained.strategies import _validate, select
@@ -143,7 +143,7 @@ def runs(ground: Ground, label: str, algorithm: Algorithm) -> list[list[Arch]]:
 
 def compared(
     ground: Ground, algorithms: Mapping[str, Algorithm], published: Mapping[str, tuple[float | None, ...]]
-) -> list[Line]:
+) -> list[TableLine]:
     """Test accuracy of what each algorithm chose, mean and standard deviation over its searches. Published numbers are
     mean and standard deviation, data set by data set."""
     lines = []
@@ -153,7 +153,7 @@ def compared(
     return lines
 
 
-def reached(label: str, accuracies: np.ndarray, published: Sequence[float | None] = ()) -> list[Line]:
+def reached(label: str, accuracies: np.ndarray, published: Sequence[float | None] = ()) -> list[TableLine]:
     """Lines of accuracies (data sets, searches)."""
     lines = []
     for place, (dataset, row) in enumerate(zip(SETS, accuracies, strict=True)):
@@ -162,5 +162,5 @@ def reached(label: str, accuracies: np.ndarray, published: Sequence[float | None
         mean = float(known.mean()) if len(known) else None
         ours = float(known.std(ddof=1)) if len(known) > 1 else None
         note = f"paper: \u00b1 {spread:.2f}" if spread is not None else ""
-        lines.append(Line(f"{label}, {dataset}", theirs, mean, spread=ours, note=note))
+        lines.append(TableLine(f"{label}, {dataset}", theirs, mean, spread=ours, note=note))
     return lines

@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from untrained.papers import reproduce
-from untrained.papers._courses import BATCH, END, EPOCHS, LEVELS, SETTINGS, courses
-from untrained.papers._item import Effort
+from untrained.papers.experiment import ExperimentConfig
+from untrained.papers.sigeo_trainings import BATCH, END, EPOCHS, LEVELS, SETTINGS, courses
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for, torch_generator
 from untrained.spaces import load_space
@@ -69,7 +69,7 @@ def by_hand(arrays, width, setting, seed=0):
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_statistics_and_losses_are_those_of_a_plain_loop(mnist, run_folder, setting):
     root, arrays = mnist
-    found = courses(Effort(3, 1, run_folder, data_root=root), setting)
+    found = courses(ExperimentConfig(3, 1, run_folder, data_root=root), setting)
     assert found.widths == (2, 26, 48)  # spread over 2 to 48: the middle of 24 is rounded up
     assert found.deviations == ()
     for place, width in enumerate(found.widths):
@@ -82,20 +82,20 @@ def test_statistics_and_losses_are_those_of_a_plain_loop(mnist, run_folder, sett
 
 def test_every_level_is_looked_at_after_its_share_of_an_epoch(mnist, run_folder):
     """Of two batches 10 % are none yet, 40 and 60 % are one, 80 and 100 % both; what is looked at together is equal."""
-    found = courses(Effort(3, 1, run_folder, data_root=mnist[0]), TEXT)
+    found = courses(ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), TEXT)
     loss = {level: found.scores["loss", level][0, 1] for level in LEVELS}
     assert (loss[0], loss[40], loss[80]) == (loss[10], loss[60], loss[100])
     assert len(set(loss.values())) == 3
 
 
 def test_a_training_that_diverges_has_no_numbers(mnist, run_folder):
-    found = courses(Effort(3, 1, run_folder, data_root=mnist[0]), replace(TEXT, rate=1e30))
+    found = courses(ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), replace(TEXT, rate=1e30))
     assert all(np.isnan(scores).all() for scores in found.scores.values())
 
 
 def test_settings_share_a_folder_and_are_told_apart(mnist, run_folder):
     """They differ in one thing each: the rate, the images, the network."""
-    effort = Effort(3, 1, run_folder, data_root=mnist[0])
+    effort = ExperimentConfig(3, 1, run_folder, data_root=mnist[0])
     kinds = [TEXT, replace(TEXT, rate=0.02), replace(TEXT, normal=False), replace(TEXT, relu_logits=True)]
     finals = [courses(effort, kind).scores["test", END][0, 1] for kind in (*kinds, TEXT)]
     assert len(set(finals)) == 4

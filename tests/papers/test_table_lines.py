@@ -13,16 +13,17 @@ from torch import nn
 from tests.conftest import shared
 from untrained.benchmarks.statistics import spearman
 from untrained.data import load
-from untrained.papers import _measures, sigeo_warmup
-from untrained.papers._bounds import Case, bound, fitted, judged, scenario
-from untrained.papers._item import Effort, Line
-from untrained.papers._lines import binned, by_others, correlations, gain_line, grid, line, mean_line, row
-from untrained.papers._sample import Measured, Place, capped, images_of, look
+from untrained.papers import measurements, sigeo_warmup
 from untrained.papers.dextr import published_beside, swap_reg
+from untrained.papers.experiment import ExperimentConfig
+from untrained.papers.hnas_bounds import Case, bound, fitted, judged, scenario
 from untrained.papers.hnas_cells import CELLS, depth, width
 from untrained.papers.nasi import conditioned, relabelled
+from untrained.papers.samples import Measured, Place, capped, images_of, look
+from untrained.papers.table_lines import binned, by_others, correlations, gain_line, grid, line, mean_line, row
 from untrained.probe import Probe
 from untrained.proxies import load_proxy
+from untrained.reports.reproduction_facts import TableLine
 from untrained.spaces import load_space
 from untrained.types import Batch
 
@@ -47,7 +48,7 @@ def test_a_line_is_the_mean_over_seeds_and_leaves_out_what_has_no_score():
 
 def test_a_line_that_is_not_defined_says_so():
     found = line("x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular")
-    assert (found.ours, found.difference, found.inside) == (None, None, None)
+    assert (found.ours, found.difference, found.paper_in_interval) == (None, None, None)
     assert found.note == "2 singular; not defined on this sample"
 
 
@@ -80,9 +81,9 @@ def test_a_mean_has_two_standard_errors():
 
 
 def test_a_line_knows_whether_the_paper_lies_within():
-    assert Line("x", 0.5, 0.4, 0.3, 0.6).inside is True
-    assert Line("x", 0.5, 0.4, 0.3, 0.45).inside is False
-    assert Line("x", None, 0.4, 0.3, 0.45).inside is None
+    assert TableLine("x", 0.5, 0.4, 0.3, 0.6).paper_in_interval is True
+    assert TableLine("x", 0.5, 0.4, 0.3, 0.45).paper_in_interval is False
+    assert TableLine("x", None, 0.4, 0.3, 0.45).paper_in_interval is None
 
 
 def test_a_grid_is_read_as_printed():
@@ -207,24 +208,24 @@ def test_the_share_of_large_layers_by_hand():
     image = Batch(torch.ones(1, 1), torch.zeros(1).long())
     for factor, share in ((1.0, 1.0), (0.1, 0.0)):
         model = linear([[3.0 * factor], [0.1 * factor]])
-        assert _measures.large_layers(Probe(model, image)) == share
+        assert measurements.large_layers(Probe(model, image)) == share
     mixed = nn.Sequential(linear([[0.5], [0.1]]), linear([[0.0, 0.0], [40.0, 0.0]]))
-    assert _measures.large_layers(Probe(mixed, image)) == 0.5
-    modules = load_proxy(f"{_measures.NAME}:large_layers(which=modules)")
+    assert measurements.large_layers(Probe(mixed, image)) == 0.5
+    modules = load_proxy(f"{measurements.NAME}:large_layers(which=modules)")
     assert modules(Probe(mixed, image)) == pytest.approx(4 / 7)  # the last block and the whole repeat the last ReLU
 
 
 def test_initialisations_have_the_variance_of_their_rule():
     shape = torch.Size((8, 4, 3, 3))
     for how, variance in (("lecun", 1 / 36), ("xavier", 2 / 108), ("he", 2 / 36)):
-        assert _measures.deviation(shape, how) == pytest.approx(sqrt(variance))
+        assert measurements.deviation(shape, how) == pytest.approx(sqrt(variance))
 
 
 def test_an_initialised_network_is_a_copy():
     model = nn.Sequential(nn.Linear(3, 500), nn.ReLU(), nn.Linear(500, 2))
     before = [p.clone() for p in model.parameters()]
     batch = Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
-    asked = (f"{_measures.NAME}:initialised(metric=l2_norm,how={how})" for how in ("he", "lecun"))
+    asked = (f"{measurements.NAME}:initialised(metric=l2_norm,how={how})" for how in ("he", "lecun"))
     he, lecun = (load_proxy(name)(Probe(model, batch)) for name in asked)
     assert he / lecun == pytest.approx(sqrt(2))  # the same draws, twice the variance
     assert lecun == pytest.approx(sqrt(1500 / 3) + sqrt(1000 / 500), rel=0.1)
@@ -233,7 +234,7 @@ def test_an_initialised_network_is_a_copy():
 
 def test_the_circle_of_a_linear_network_is_an_ellipse():
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 5))
-    path = _measures.circle(Probe(model, Batch(torch.randn(1, 3, 64, 64), torch.zeros(1).long())), points=8)
+    path = measurements.circle(Probe(model, Batch(torch.randn(1, 3, 64, 64), torch.zeros(1).long())), points=8)
     assert path.shape == (8, 3)
     assert torch.allclose(path[:4], -path[4:], atol=1e-6)  # opposite angles, opposite outputs
     assert torch.allclose(path[:, 2], torch.zeros(8).double(), atol=1e-6)  # in a plane
@@ -245,7 +246,7 @@ def test_the_circle_of_a_linear_network_is_an_ellipse():
 @pytest.mark.data
 def test_the_number_of_parameters_ranks_as_the_table_says(data_root, run_folder):
     """Our params against the table's own params column, and correlations against scipy."""
-    effort = Effort(30, 1, run_folder, data_root=data_root)
+    effort = ExperimentConfig(30, 1, run_folder, data_root=data_root)
     place = Place("NB201", dataset="cifar100")
     sample = look(effort, ["params"], place)
     theirs = sample.truth.table.values(sample.truth.archs, "cifar100_params")
@@ -275,7 +276,10 @@ def test_what_a_warm_up_gains_is_told_apart_from_what_other_weights_do(tmp_path,
         return SimpleNamespace(better=scores.get, failed=lambda name: "", reached=reached, deviations=())
 
     monkeypatch.setattr(sigeo_warmup, "look", looked)
-    told = {line.what: line.ours for line in sigeo_warmup.table_3(Effort(40, 1, tmp_path, data_root=tmp_path)).lines}
+    told = {
+        line.what: line.ours
+        for line in sigeo_warmup.table_3(ExperimentConfig(40, 1, tmp_path, data_root=tmp_path)).lines
+    }
 
     def rho(x):
         return spearmanr(x[0], reached[0]).statistic
@@ -294,7 +298,10 @@ def test_what_a_warm_up_gains_is_told_apart_from_what_other_weights_do(tmp_path,
 @pytest.mark.data
 def test_scores_that_others_left_in_the_table_stand_beside_ours(data_root, run_folder):
     """Against the file that the table was imported from. Of GraSP it has scores of some, of random none."""
-    effort, place = Effort(3, 1, run_folder, data_root=data_root), Place("Scene", "transnas_micro", "class_scene")
+    effort, place = (
+        ExperimentConfig(3, 1, run_folder, data_root=data_root),
+        Place("Scene", "transnas_micro", "class_scene"),
+    )
     sample = look(effort, ["random"], place)
     source = pd.read_csv(shared("data", "transnasbench101", "tnb101_micro_full.csv.gz"))
     scene = source[source.task == "class_scene"]
@@ -306,7 +313,7 @@ def test_scores_that_others_left_in_the_table_stand_beside_ours(data_root, run_f
 @pytest.mark.data
 def test_architectures_can_be_named_and_networks_have_options(data_root, run_folder):
     cell = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
-    effort = Effort(3, 1, run_folder, data_root=data_root)
+    effort = ExperimentConfig(3, 1, run_folder, data_root=data_root)
     whole, half = (
         look(effort, ["params"], Place("", f"nasbench201(channels={width})", "cifar10"), [cell]) for width in (16, 8)
     )

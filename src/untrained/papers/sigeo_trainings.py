@@ -25,8 +25,8 @@ from untrained.engine.executor import threads
 from untrained.engine.faults import attempt
 from untrained.errors import Interrupted, Unscorable
 from untrained.identity import fingerprint_samples
-from untrained.papers._item import Effort
-from untrained.papers._sample import Scores
+from untrained.papers.experiment import ExperimentConfig
+from untrained.papers.samples import Scores
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for, torch_generator
@@ -76,7 +76,7 @@ class Courses:
     deviations: tuple[str, ...]
 
 
-def courses(effort: Effort, setting: Setting) -> Courses:
+def courses(effort: ExperimentConfig, setting: Setting) -> Courses:
     """Train networks of some of the widths 2, 4, ..., 48, spread evenly, in the folder of the effort."""
     space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
     task, parts, told = _data(effort, space.task)
@@ -86,12 +86,14 @@ def courses(effort: Effort, setting: Setting) -> Courses:
     archs, seeds = [every[place] for place in places], range(effort.seeds)
     with Store(effort.folder / STORE) as store:
         trainer = _Trainer(
-            space, task, parts, seeds, store, min(BATCH, effort.batch or BATCH), setting.rate, effort.crew.device
+            space, task, parts, seeds, store, min(BATCH, effort.batch or BATCH), setting.rate, effort.compute.device
         )
 
         def tell(done: int, records: Sequence[Record]) -> None:
-            if effort.watch:
-                effort.watch(Progress(f"training, {setting.name}", done, len(archs), trainer.measured, 1, records))
+            if effort.on_progress:
+                effort.on_progress(
+                    Progress(f"training, {setting.name}", done, len(archs), trainer.measured, 1, records)
+                )
 
         found = drive(Listed(archs), trainer, Budget(len(archs)), lambda records: None, tell)
     if found.ended == "interrupted":
@@ -196,7 +198,7 @@ def _plain(part: Part) -> Part:
     return replace(part, mean=torch.zeros_like(part.mean), std=torch.ones_like(part.std))
 
 
-def _data(effort: Effort, task: Task) -> tuple[Task, Parts, tuple[str, ...]]:
+def _data(effort: ExperimentConfig, task: Task) -> tuple[Task, Parts, tuple[str, ...]]:
     """MNIST as published, 60,000 and 10,000 images, or else digits; and what must be said of it."""
     root = data_root(effort.data_root)
     file = next((at for at in (root / "mnist.npz", root / "mnist" / "mnist.npz") if at.is_file()), None)

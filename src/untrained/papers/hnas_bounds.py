@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks.statistics import spearman
-from untrained.papers._item import Line
-from untrained.papers._lines import STATISTICS, line
-from untrained.papers._sample import Measured, Scores
+from untrained.papers.samples import Measured, Scores
+from untrained.papers.table_lines import STATISTICS, line
 from untrained.proxies import hnas
+from untrained.reports.reproduction_facts import TableLine
 
 QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
 SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -109,7 +109,7 @@ def judged(
     published: Mapping[str, tuple[float | None, ...]],
     scenarios: Sequence[str] = BOTH,
     statistics: Sequence[str] = ("Spearman", "Kendall"),
-) -> list[Line]:
+) -> list[TableLine]:
     """Lines of a table whose rows are scenario/case and whose columns are metrics, statistic by statistic. Trade-offs
     are those of the base case, or where there is none each row's own."""
     lines = []

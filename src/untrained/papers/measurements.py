@@ -1,7 +1,7 @@
 """Measurements that only a paper's experiment asks for, in no catalogue; asked for like proxies, so that workers,
 resume and failures come with the engine.
 
-    load_proxy("untrained.papers._measures:initialised(metric=trace,how=he)")
+    load_proxy("untrained.papers.measurements:initialised(metric=trace,how=he)")
 """
 
 from copy import deepcopy
@@ -15,7 +15,7 @@ from untrained.probe.features import map_by_shape
 from untrained.probe.layers import find_layer_parameters
 from untrained.proxies import PROXIES, proxy
 
-NAME = "untrained.papers._measures"
+NAME = "untrained.papers.measurements"
 Init = Literal["lecun", "xavier", "he"]
 
 

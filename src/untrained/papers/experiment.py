@@ -1,0 +1,129 @@
+"""What an experiment is: a function that repeats one table or figure of a paper.
+
+@experiment("dextr-table-4", PAPER, "The halves of Dextr beside ...", "Spearman")
+def table_4(config: ExperimentConfig) -> Findings:
+    "Table 4: ..."
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from inspect import cleandoc
+from pathlib import Path
+
+from untrained.registry import Registry
+from untrained.reports.reproduction_facts import Plot, TableLine
+from untrained.strategies.search import Watcher
+from untrained.studies._scores import Crew
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """How large an experiment is and where it runs.
+
+    Attributes:
+        samples: Number of architectures that are taken from a table or judged by a search.
+        seeds: Number of initialisations and batches, or of searches.
+        folder: Keeps everything that was measured, so that an interrupted experiment resumes.
+        compute: Device, workers and time limit.
+        batch: Largest number of samples that a network sees; None for no limit. For quick trials.
+        data_root: Where tables and images are.
+        on_progress: Is called with the progress.
+    """
+
+    samples: int
+    seeds: int
+    folder: Path
+    compute: Crew = field(default_factory=Crew)
+    batch: int | None = None
+    data_root: str | Path | None = None
+    on_progress: Watcher | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an experiment found.
+
+    Attributes:
+        lines: Published numbers beside ours.
+        deviations: Sentences that say what differs from the paper. Empty ones are dropped.
+        plots: Charts of a figure.
+    """
+
+    lines: tuple[TableLine, ...]
+    deviations: tuple[str, ...]
+    plots: tuple[Plot, ...] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of a paper that can be reproduced.
+
+    Attributes:
+        name: Public name, such as `dextr-table-1`.
+        paper: The paper and its authors.
+        title: What the table or figure is about.
+        unit: Unit of its numbers.
+        about: What the paper shows there, the docstring of `run`.
+        needs: Tables of known results that must be imported before.
+        run: Does the work.
+        samples: Default number of samples.
+        seeds: Default number of seeds.
+    """
+
+    name: str
+    paper: str
+    title: str
+    unit: str
+    about: str
+    needs: tuple[str, ...]
+    run: Callable[[ExperimentConfig], Findings]
+    samples: int = 1000
+    seeds: int = 1
+
+
+EXPERIMENTS: Registry[Experiment] = Registry("table or figure")
+
+
+def experiment(
+    name: str,
+    paper: str,
+    title: str,
+    unit: str,
+    needs: tuple[str, ...] = ("nasbench201",),
+    samples: int = 1000,
+    seeds: int = 1,
+) -> Callable[[Callable[[ExperimentConfig], Findings]], Callable[[ExperimentConfig], Findings]]:
+    """Register a function as an experiment. Its docstring says what the paper shows.
+
+    Args:
+        name: Public name, such as `dextr-table-1`.
+        paper: The paper and its authors.
+        title: What the table or figure is about.
+        unit: Unit of its numbers; empty if they have several.
+        needs: Tables of known results that must be imported before.
+        samples: Default number of samples.
+        seeds: Default number of seeds.
+
+    Returns:
+        A decorator that leaves the function as it is.
+    """
+
+    def register(run: Callable[[ExperimentConfig], Findings]) -> Callable[[ExperimentConfig], Findings]:
+        about = " ".join(cleandoc(run.__doc__ or "").split())
+        EXPERIMENTS.add(
+            name,
+            Experiment(
+                name=name,
+                paper=paper,
+                title=title,
+                unit=unit,
+                about=about,
+                needs=needs,
+                run=run,
+                samples=samples,
+                seeds=seeds,
+            ),
+        )
+        return run
+
+    return register

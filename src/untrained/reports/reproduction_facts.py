@@ -1,0 +1,224 @@
+"""The result of reproducing a table or figure of a paper: published numbers beside ours.
+
+These are plain facts for a page, a terminal or a file. Nothing here knows how they were measured.
+"""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from untrained import _numbers
+from untrained._files import reading_study, write_study, write_whole
+
+RESULT_FILE = "reproduction.json"
+COLUMN_TITLES = ("what", "paper", "ours", "95 %", "\u00b1 seeds", "difference", "note")
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """One number of a paper beside ours.
+
+    Attributes:
+        what: What the number is about.
+        published: The number in the paper; None if the paper shows a plot only, or says nothing.
+        ours: Our number; None if it is not defined.
+        low: Lower end of our 95 % interval over architectures.
+        high: Upper end of that interval.
+        spread: Standard deviation of our number over seeds.
+        note: A remark, such as how many networks have no score.
+    """
+
+    what: str
+    published: float | None
+    ours: float | None
+    low: float | None = None
+    high: float | None = None
+    spread: float | None = None
+    note: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """Our number minus the published one; None if one of them is missing."""
+        if self.published is None or self.ours is None:
+            return None
+        return self.ours - self.published
+
+    @property
+    def paper_in_interval(self) -> bool | None:
+        """Whether the published number is in our interval; None if one of them is missing."""
+        if self.published is None or self.low is None or self.high is None:
+            return None
+        return self.low <= self.published <= self.high
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the fields and the difference, as written to CSV and JSON."""
+        return asdict(self) | {"difference": self.difference}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of a plot."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A chart of a figure: points, connected by lines if `joined`.
+
+    `x` and `y` are the titles of the axes.
+    """
+
+    title: str
+    x: str
+    y: str
+    curves: tuple[Curve, ...]
+    joined: bool = False
+
+
+@dataclass(frozen=True)
+class ReproductionResult:
+    """A reproduced table or figure of a paper.
+
+    Attributes:
+        experiment: Name of the experiment, such as `dextr-table-1`.
+        paper: The paper and its authors.
+        title: What the table or figure is about.
+        about: What the paper shows there.
+        unit: Unit of the numbers, such as "Spearman" or "%".
+        lines: Published numbers beside ours.
+        deviations: Sentences that say what was done differently.
+        plots: Charts of a figure.
+        command: What to type to get the same result.
+        settings: Samples, seeds, device.
+        versions: Versions of Python, torch and this package.
+        seconds: How long it took.
+        made_on: Date and time.
+        folder: Where it is saved.
+    """
+
+    experiment: str
+    paper: str
+    title: str
+    about: str
+    unit: str
+    lines: tuple[TableLine, ...]
+    deviations: tuple[str, ...]
+    plots: tuple[Plot, ...] = ()
+    command: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    made_on: str = ""
+    folder: str = ""
+
+    @property
+    def worst_line(self) -> TableLine | None:
+        """The line that differs most from the paper; None if the paper has no numbers."""
+        worst = None
+        largest = -1.0
+        for line in self.lines:
+            if line.difference is not None and abs(line.difference) > largest:
+                worst = line
+                largest = abs(line.difference)
+        return worst
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row per line."""
+        return [line.to_row() for line in self.lines]
+
+    def format_lines(self) -> list[tuple[str, ...]]:
+        """Format the lines for people, in the columns of `COLUMN_TITLES`.
+
+        All numbers of a table have the same number of decimals.
+        """
+        largest = 0.0
+        for line in self.lines:
+            for value in (line.published, line.ours):
+                if value is not None:
+                    largest = max(largest, abs(value))
+        decimals = 3 if largest < 10 else 2
+        return [_format_line(line, decimals) for line in self.lines]
+
+    def filled_columns(self) -> list[int]:
+        """Return the indices of the columns of `COLUMN_TITLES` that are not empty."""
+        columns = zip(*self.format_lines(), strict=True)
+        return [index for index, cells in enumerate(columns) if any(cells)]
+
+    def to_markdown(self) -> str:
+        """Return the command, the numbers and the deviations as Markdown."""
+        filled = self.filled_columns()
+        table = []
+        for row in [COLUMN_TITLES, ("---",) * len(COLUMN_TITLES), *self.format_lines()]:
+            cells = [row[column].replace("|", "\\|") for column in filled]
+            table.append(f"| {' | '.join(cells)} |")
+        torch_version = self.versions.get("torch", "?")
+        about = f"{self.about} Numbers: {self.unit}. Made on {self.made_on}, torch {torch_version}."
+        parts = [
+            f"# {self.paper}: {self.title}",
+            f"```\n{self.command}\n```",
+            about,
+            "\n".join(table),
+            "\n".join(f"- {deviation}" for deviation in self.deviations),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return what `--json` prints: everything except the points of plots."""
+        document = asdict(self) | {"lines": self.to_rows()}
+        del document["plots"]
+        return document
+
+    def save(self) -> "ReproductionResult":
+        """Write `reproduction.json`, `.csv` and `.md`; each file is complete or absent."""
+        path = Path(self.folder, RESULT_FILE)
+        write_study(path, asdict(self), self.to_rows())
+        write_whole(path.with_suffix(".md"), self.to_markdown())
+        return self
+
+    @staticmethod
+    def read(folder: str | Path) -> "ReproductionResult":
+        """Read the result in a folder.
+
+        Raises:
+            UsageError: If the file is missing or damaged.
+        """
+        with reading_study(Path(folder, RESULT_FILE)) as facts:
+            fields = dict(facts)
+            fields["lines"] = tuple(TableLine(**line) for line in facts["lines"])
+            fields["plots"] = tuple(_read_plot(**plot) for plot in facts["plots"])
+            fields["deviations"] = tuple(facts["deviations"])
+            fields["folder"] = str(folder)
+            return ReproductionResult(**fields)
+
+
+def _format_line(line: TableLine, decimals: int) -> tuple[str, ...]:
+    def format_number(value: float | None) -> str:
+        if value is None:
+            return ""
+        return _numbers.fixed(value, decimals)
+
+    interval = ""
+    if line.low is not None:
+        interval = f"{format_number(line.low)} to {format_number(line.high)}"
+    difference = format_number(line.difference)
+    if line.difference is not None and line.difference > 0:
+        difference = f"+{difference}"
+    return (
+        line.what,
+        format_number(line.published),
+        format_number(line.ours),
+        interval,
+        format_number(line.spread),
+        difference,
+        line.note,
+    )
+
+
+def _read_plot(curves: list[dict[str, Any]], **facts: Any) -> Plot:
+    read_curves = []
+    for curve in curves:
+        read_curves.append(Curve(curve["name"], tuple(curve["x"]), tuple(curve["y"])))
+    return Plot(curves=tuple(read_curves), **facts)
