@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.helpers import RECORD
-from tests.engine.test_store_versions import many, written_by_1
+from tests.engine.test_store_versions import many, written_by_1, written_by_2
 from tests.records import change_record
 from untrained import Record
 from untrained.engine import Store, stores
@@ -38,7 +38,7 @@ def write_current(path: Path) -> list[Record]:
 
 
 def write_unmarked(path: Path) -> list[Record]:
-    """A store as version 2 wrote it before files were marked."""
+    """A store of the present version without its mark."""
     write_current(path)
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA application_id = 0")
@@ -47,6 +47,11 @@ def write_unmarked(path: Path) -> list[Record]:
 
 def write_version_1(path: Path) -> list[Record]:
     written_by_1(path, many())
+    return many()
+
+
+def write_version_2(path: Path) -> list[Record]:
+    written_by_2(path, many())
     return many()
 
 
@@ -66,7 +71,7 @@ def write_killed_and_copied(path: Path) -> list[Record]:
     return RECORDS
 
 
-WRITERS = [write_current, write_unmarked, write_version_1, write_killed, write_killed_and_copied]
+WRITERS = [write_current, write_unmarked, write_version_1, write_version_2, write_killed, write_killed_and_copied]
 
 
 def merge_elsewhere(source: Path) -> list[Record]:
@@ -194,7 +199,7 @@ def test_a_store_of_any_name_is_read(tmp_path, name):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("write", [write_current, write_unmarked, write_version_1])
+@pytest.mark.parametrize("write", [write_current, write_unmarked, write_version_1, write_version_2])
 def test_a_store_is_marked_when_it_is_opened_for_writing(tmp_path, write):
     path = tmp_path / "s.sqlite"
     records = write(path)

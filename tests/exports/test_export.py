@@ -240,6 +240,17 @@ def test_a_training_gives_its_weights_classes_and_accuracy_and_needs_no_data(tmp
     assert "`untrained train it`" in readme
 
 
+def test_no_name_becomes_a_tag_of_the_readme(tmp_path, no_onnx):
+    trained(tmp_path / "run")
+    weights = tmp_path / "<script>alert(1)<!-- <img src=x> a < b" / "other.pt"
+    weights.parent.mkdir(parents=True)
+    torch.save(original().state_dict(), weights)
+    made = export(tmp_path / "run", tmp_path / "out", weights=weights)
+    readme = (made.folder / "README.md").read_text()
+    assert "&lt;script>alert(1)&lt;!-- &lt;img src=x> a < b" in readme
+    assert not re.search("<[A-Za-z/!?]", readme)
+
+
 def test_other_weights_have_no_accuracy(tmp_path, no_onnx):
     trained(tmp_path / "run")
     other = original().state_dict()

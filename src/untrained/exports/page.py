@@ -1,5 +1,6 @@
 """What an exported folder says of itself: `config.json` for programs, `README.md` for people. Writes words only."""
 
+import re
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -98,7 +99,9 @@ def readme(found: Found, facts: Facts) -> str:
         "## How fast it is\n\n" + _speed(found, facts),
         "## How it was found\n\n" + _origin(found, told),
     ]
-    return "\n\n".join(section for section in sections if section) + "\n"
+    text = "\n\n".join(section for section in sections if section) + "\n"
+    # Names of data, columns and networks are anybody's, and Markdown may hold HTML: none of them begins a tag.
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
 def _head(found: Found, facts: Facts) -> str:
