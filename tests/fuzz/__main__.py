@@ -15,7 +15,7 @@ from tests.fuzz.examples import Example, copy_example, make_examples
 from tests.fuzz.guard import GuardedReader, Reading
 from tests.fuzz.mutate import mutate
 
-FILES_PER_PROCESS = 250
+FILES_PER_PROCESS = 500
 
 
 def read_mutated_files(
@@ -32,6 +32,7 @@ def read_mutated_files(
         for number in range(count):
             if number % FILES_PER_PROCESS == 0:
                 reader.restart()
+                read_examples(reader, examples, scratch)
             candidates = by_kind[kinds[number % len(kinds)]]
             example = candidates[number // len(kinds) % len(candidates)]
             content = mutate(example.kind, example.content, seed, number)
@@ -40,6 +41,19 @@ def read_mutated_files(
             yield number, reader.read(example.kind, path)
             shutil.rmtree(target)
             shutil.rmtree(scratch / "cache", ignore_errors=True)
+
+
+def read_examples(reader: GuardedReader, examples: Sequence[Example], scratch: Path) -> None:
+    """Read every example as it is: a reader that refuses it could not show anything.
+
+    Imports that a reader makes when it is first used happen here and are not taken for foreign.
+    """
+    for example in examples:
+        target = scratch / "example"
+        reading = reader.read(example.kind, copy_example(example, example.content, target))
+        shutil.rmtree(target)
+        if reading.outcome != "read":
+            raise RuntimeError(f"{example.folder.name}/{example.file}: {reading.message}")
 
 
 def format_table(readings: Sequence[Reading]) -> str:

@@ -11,6 +11,7 @@ import os
 import pkgutil
 import resource
 import shutil
+import signal
 import sys
 import time
 import warnings
@@ -176,11 +177,37 @@ def read_checkpoint(path: Path, scratch: Path) -> None:
     _checkpoint.load(path)
 
 
-def read_plain_json(path: Path, scratch: Path) -> None:
-    from untrained._files import reading_study
+# Readers that do what none may do: they show that the watch works.
 
-    with reading_study(path) as facts:
-        facts.get("a")
+
+def crash(path: Path, scratch: Path) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def take_memory(path: Path, scratch: Path) -> None:
+    bytearray(600 * 2**20).count(1)
+
+
+def run_command(path: Path, scratch: Path) -> None:
+    os.system("true")
+
+
+def run_source(path: Path, scratch: Path) -> None:
+    exec(compile("1", "foreign.py", "exec"))
+
+
+def write_outside(path: Path, scratch: Path) -> None:
+    (scratch.parent / "outside").write_text("x")
+
+
+def raise_lines(path: Path, scratch: Path) -> None:
+    from untrained.errors import UsageError
+
+    raise UsageError("one\ntwo")
+
+
+def raise_error(path: Path, scratch: Path) -> None:
+    raise KeyError("x")
 
 
 READERS: dict[str, Callable[[Path, Path], None]] = {
@@ -197,6 +224,13 @@ READERS: dict[str, Callable[[Path, Path], None]] = {
     "clicks.csv": read_csv,
     "table.csv.gz": read_table_csv,
     "table.parquet": read_parquet_table,
+    "bad: crash": crash,
+    "bad: memory": take_memory,
+    "bad: command": run_command,
+    "bad: source": run_source,
+    "bad: outside": write_outside,
+    "bad: lines": raise_lines,
+    "bad: error": raise_error,
 }
 
 

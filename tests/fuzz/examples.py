@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +40,11 @@ def make_examples(root: Path) -> list[Example]:
     run = _make_run(root / "search")
     return [
         *_make_tables(root),
-        _make_cifar(root / "cifar"),
+        *_make_cifar(root / "cifar"),
         *_make_torch_files(root),
         *_make_npz(root),
         *_make_csv(root),
         Example("run.json", run, "run.json"),
-        Example("run.json", run, "belief.json"),
         Example("run.json", run, "trace.json"),
         Example("store.sqlite", _make_store(root / "store", run), "records.sqlite"),
     ]
@@ -88,9 +88,16 @@ def _make_tables(root: Path) -> list[Example]:
     ]
 
 
-def _make_cifar(root: Path) -> Example:
-    write_python(root)
-    return Example("cifar.pickle", root, "cifar-10-batches-py/data_batch_1")
+def _make_cifar(root: Path) -> list[Example]:
+    """Batches as Python 2 and as Python 3 write them: arrays as text, as bytes and as buffers."""
+    examples = []
+    for protocol in (2, 4, 5):
+        folder = root / f"protocol{protocol}"
+        write_python(folder)
+        file = folder / "cifar-10-batches-py" / "data_batch_1"
+        file.write_bytes(pickle.dumps(pickle.loads(file.read_bytes()), protocol=protocol))
+        examples.append(Example("cifar.pickle", folder, "cifar-10-batches-py/data_batch_1"))
+    return examples
 
 
 def _make_torch_files(root: Path) -> list[Example]:
@@ -140,12 +147,16 @@ def _make_csv(root: Path) -> list[Example]:
 
 
 def _make_run(folder: Path) -> Path:
-    """A search of two architectures, with all that a strategy writes down."""
-    search("nasbench201", "params", "evolution", budget=2, data="noise", input_size=8, run=folder)
-    for name in ("belief.json", "trace.json"):
-        path = folder / name
-        if not path.exists():
-            path.write_text(json.dumps([{"step": 1, "values": [0.5, None]}]))
+    """A search of six architectures, with the trace that the strategy writes down."""
+    search(
+        "nasbench201",
+        "params",
+        "evolution(population=2)",
+        budget=6,
+        data="noise",
+        input_size=8,
+        run=folder,
+    )
     (folder / "report.html").unlink(missing_ok=True)
     return folder
 

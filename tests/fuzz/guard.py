@@ -116,7 +116,7 @@ class GuardedReader:
 
     def _describe_crash(self, process: subprocess.Popen[bytes]) -> str:
         code = process.wait()
-        self._process = None
+        self.close()
         self._errors.seek(0)
         last_words = self._errors.read()[-500:].decode(errors="replace").strip()
         if code < 0:

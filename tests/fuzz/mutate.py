@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import json
+import pickletools
 import random
 import re
 import struct
@@ -72,6 +73,28 @@ PICKLE_PIECES = (
     b"I99999999999999999999\n",
     b"J\xff\xff\xff\xff",
     b"G\x7f\xf0\x00\x00\x00\x00\x00\x00",
+)
+# Values to put in the place of others: other types, huge and negative numbers, shared lists.
+PICKLE_VALUES = (
+    b"N",
+    b"\x88",
+    b"K\x00",
+    b"J\xff\xff\xff\xff",
+    b"J\xff\xff\xff\x7f",
+    b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f",
+    b"\x8a\x09" + b"\xff" * 8 + b"\x00",
+    b"G\x7f\xf8\x00\x00\x00\x00\x00\x00",
+    b"X\x00\x00\x00\x00",
+    b"X\x03\x00\x00\x00\xed\xa0\x80",
+    b"C\x00",
+    b"C\x08AAAAAAAA",
+    b")",
+    b"]",
+    b"}",
+    b"\x8f",
+    b"K\x02\x85",
+    b"J\xff\xff\xff\x7f\x85",
+    b"]q\x00h\x00ah\x00a",
 )
 TEXT_PIECES = (
     b"[" * 5000,
@@ -194,7 +217,48 @@ def _put_piece(content: bytes, rng: random.Random, pieces: tuple[bytes, ...]) ->
 
 
 def mutate_pickle(content: bytes, rng: random.Random) -> bytes:
-    return mutate_bytes(content, rng, PICKLE_PIECES)
+    """Change a pickle opcode by opcode, so that the rest of the program still runs, or its bytes."""
+    if rng.random() < 0.3:
+        return mutate_bytes(content, rng, PICKLE_PIECES)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        content = _change_opcode(content, rng)
+    return content
+
+
+def _change_opcode(content: bytes, rng: random.Random) -> bytes:
+    places = _find_opcodes(content)
+    if len(places) < 2:
+        return mutate_bytes(content, rng, PICKLE_PIECES)
+    chosen = rng.randrange(len(places) - 1)
+    start = places[chosen]
+    end = places[chosen + 1]
+    opcode = content[start:end]
+    other = rng.randrange(len(places) - 1)
+    other_opcode = content[places[other] : places[other + 1]]
+    changed = rng.choice(
+        (
+            b"",
+            opcode + opcode,
+            other_opcode,
+            opcode + other_opcode,
+            rng.choice(PICKLE_PIECES),
+            opcode + rng.choice(PICKLE_PIECES),
+            rng.choice(PICKLE_VALUES),
+            opcode[:1] + mutate_bytes(opcode[1:], rng),
+        )
+    )
+    return content[:start] + changed + content[end:]
+
+
+def _find_opcodes(content: bytes) -> list[int]:
+    """Return where opcodes begin, as far as the pickle can be understood."""
+    places = []
+    try:
+        for _, _, place in pickletools.genops(content):
+            places.append(place)
+    except Exception:  # an earlier mutation has made the rest unreadable
+        return places
+    return places
 
 
 def mutate_text(content: bytes, rng: random.Random) -> bytes:
