@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import untrained
-from tests.genotypes import CONVS, ENAS_LIKE, SKIPS, alike, darts, nasi, written
+from tests.genotypes import CONVS, ENAS_LIKE, SKIPS, darts, format_genotype, nasi, repeat_operation
 from untrained.errors import UsageError
 from untrained.spaces import Space
 
@@ -120,18 +120,20 @@ def test_genotypes_survive_printing_and_parsing(seed: int, space: Space):
 
 
 def test_the_order_of_the_two_edges_of_a_node_has_no_meaning():
-    edges = alike("skip_connect")
+    edges = repeat_operation("skip_connect")
     edges[2:4] = [("sep_conv_3x3", 2), ("dil_conv_5x5", 1)]
     swapped = [*edges[:2], edges[3], edges[2], *edges[4:]]
-    assert darts.parse(written(edges)) == darts.parse(written(swapped))
-    assert str(darts.parse(written(edges))) == written(swapped)  # the lower source first
+    assert darts.parse(format_genotype(edges)) == darts.parse(format_genotype(swapped))
+    assert str(darts.parse(format_genotype(edges))) == format_genotype(swapped)  # the lower source first
     twice = [("sep_conv_5x5", 0), ("max_pool_3x3", 0)] * 4
-    assert darts.parse(written(twice)) == darts.parse(written(twice[::-1]))
+    assert darts.parse(format_genotype(twice)) == darts.parse(format_genotype(twice[::-1]))
 
 
 def test_the_concatenation_is_written_as_a_range_or_a_list():
-    assert darts.parse(written(alike("none"), concat="[2, 3, 4, 5]")) == darts.parse(written(alike("none")))
-    assert str(darts.parse(written(alike("none"), concat="[5, 3, 4]"))) == written(alike("none"), concat="range(3, 6)")
+    edges = repeat_operation("none")
+    assert darts.parse(format_genotype(edges, concat="[2, 3, 4, 5]")) == darts.parse(format_genotype(edges))
+    arch = darts.parse(format_genotype(edges, concat="[5, 3, 4]"))
+    assert str(arch) == format_genotype(edges, concat="range(3, 6)")
     assert str(darts.parse(ENAS_LIKE)).count("concat=[2, 4, 6]") == 2
     assert darts.parse(SKIPS.replace(", ", ",\n   ")) == darts.parse(SKIPS)
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.genotypes import CONVS, SKIPS, TASK, alike, darts, small
+from tests.genotypes import CONVS, SKIPS, TASK, darts, repeat_operation, small
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import Space, load_space
@@ -101,7 +101,7 @@ def test_drop_path_keeps_the_mean_and_drops_whole_samples():
 
 def build_cell(op: str) -> WiredCell:
     position = CellPosition((6, 6), 6, "normal", after_reduction=False, stride=1)
-    return WiredCell(Wiring(tuple(alike(op)), (2,)), position).eval()
+    return WiredCell(Wiring(tuple(repeat_operation(op)), (2,)), position).eval()
 
 
 def test_drop_path_acts_on_each_edge_independently():

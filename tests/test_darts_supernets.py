@@ -55,13 +55,13 @@ def test_a_subnet_equals_its_one_hot_mixture():
 
 
 def one_hot(options: dict[str, tuple[str, ...]], arch: Arch) -> dict[str, Tensor]:
-    chosen = {
+    operations = {
         (f"{kind}{node}<-{source}", arch[f"{kind}{node}_op{i}"])
         for kind in ("normal", "reduce")
         for node in range(2, 6)
         for i, source in enumerate(str(arch[f"{kind}{node}_inputs"]).split(","))
     }
-    return {name: torch.tensor([float((name, op) in chosen) for op in ops]) for name, ops in options.items()}
+    return {name: torch.tensor([float((name, op) in operations) for op in ops]) for name, ops in options.items()}
 
 
 def test_a_node_without_edges_is_zero():

@@ -95,7 +95,7 @@ def test_an_architecture_is_written_block_by_block():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "place", "wanted"),
+    ("text", "place", "expected"),
     [
         ("linear-2d(0)512", 0, "a block such as"),
         (TEXT.replace("1,0", "1+0"), TEXT.index("1,0"), "left and right such as"),
@@ -105,14 +105,14 @@ def test_an_architecture_is_written_block_by_block():
         ('{"micro": []}', 0, "NASRec's lists of blocks"),
     ],
 )
-def test_an_error_marks_the_position_in_a_malformed_string(wrong, place, wanted):
-    with pytest.raises(UsageError, match=wanted) as error:
-        TWO.parse(wrong)
+def test_an_error_marks_the_position_in_a_malformed_string(text, place, expected):
+    with pytest.raises(UsageError, match=expected) as error:
+        TWO.parse(text)
     assert find_marked_column(str(error.value)) == place
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("0+1", "0+2", "'sparse_from1' is '0\\+2'"),
         ("1,0", "2,0", "'left1' is 2"),
@@ -120,8 +120,8 @@ def test_an_error_marks_the_position_in_a_malformed_string(wrong, place, wanted)
         ("transformer", "linear-2d", "'sparse0' is 'linear-2d'"),
     ],
 )
-def test_architectures_outside_of_the_space_are_rejected(old, new, said):
-    with pytest.raises(UsageError, match=said):
+def test_architectures_outside_of_the_space_are_rejected(old, new, message):
+    with pytest.raises(UsageError, match=message):
         TWO.parse(TEXT.replace(old, new))
 
 
@@ -148,19 +148,19 @@ def test_columns_follow_from_the_task(dense, words, classes):
 
 
 @pytest.mark.parametrize(
-    ("task", "options", "said"),
+    ("task", "options", "message"),
     [
         (Task("noise", (5,), 1, "bce"), {}, "not a table with columns of identifiers.* the space mlp"),
         (Task("noise", (3, 32, 32), 10), {}, "not a table with columns of identifiers"),
         (ROWS, {"embedding_dim": 12}, "embedding_dim=12 is not a multiple of the 8 attention heads"),
     ],
 )
-def test_wrong_tasks_and_options_are_rejected(task, options, said):
-    with pytest.raises(UsageError, match=said):
+def test_wrong_tasks_and_options_are_rejected(task, options, message):
+    with pytest.raises(UsageError, match=message):
         SMALL.with_options(**options).supernet(task)
     space = SMALL.with_options(**options)
     arch = SMALL.sample(np.random.default_rng(0))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         space.build(arch, task)
 
 
@@ -205,9 +205,9 @@ def test_tokens_exclude_the_factorisation_machine_unless_they_need_no_projection
     )
     block = NasrecBlock.from_spec(plan, OperatorSize((3,), 4, width, 16, 16))
     x, tokens = torch.randn(2, 3), torch.randn(2, 4, 16)
-    out, made, cut = block(plan, [x], tokens)
+    out, sparse_out, cut = block(plan, [x], tokens)
     alone = block.ops["linear-2d"]([x], tokens)
-    pairs = sum(made[:, i] * made[:, j] for i in range(16) for j in range(16) if i != j)
+    pairs = sum(sparse_out[:, i] * sparse_out[:, j] for i in range(16) for j in range(16) if i != j)
     torch.testing.assert_close(out, alone + block.fm.project(pairs))
     expected = out if width == 128 else block.interact(alone)
     torch.testing.assert_close(cut, expected.reshape(2, 8, 16))
@@ -371,20 +371,20 @@ def test_every_proxy_scores_a_click_model_or_fails_with_a_reason():
     torch.manual_seed(0)
     arch = space.parse("dot-product(0)32 transformer(0)16 fm interact; sigmoid-gating(0,1)16 linear-3d(0+1)16 fm")
     probe = Probe(space.build(arch, ROWS), load("noise", ROWS).batch(12, 0), loss="bce")
-    said = {name: answer(name, probe) for name in NAMES}
+    answers = {name: answer(name, probe) for name in NAMES}
     bending = {name for name in NAMES if name.startswith("dextr") and not name.startswith("dextr_conditions")}
     for name in NAMES:
         if name in bending:
-            assert said[name] == (
+            assert answers[name] == (
                 "unsupported: one output moves on a line without curvature: use sigeo or zico, or two outputs"
             )
-        elif isinstance(said[name], str):
-            assert said[name].startswith(REASONS[name]["nasrec"])
+        elif isinstance(answers[name], str):
+            assert answers[name].startswith(REASONS[name]["nasrec"])
         else:
-            assert isfinite(said[name]), name
-    assert sum(isinstance(value, float) for value in said.values()) >= len(NAMES) - len(bending) - 1
+            assert isfinite(answers[name]), name
+    assert sum(isinstance(value, float) for value in answers.values()) >= len(NAMES) - len(bending) - 1
     for name in ("trace", "knas", "ntk_condition", "ntk_trace", "nasi_samples"):  # one backward pass per sample
-        assert said[name] == pytest.approx(said[f"{name}(reading=exact)"], rel=1e-4), name
+        assert answers[name] == pytest.approx(answers[f"{name}(reading=exact)"], rel=1e-4), name
 
 
 def test_the_default_task_is_criteo():

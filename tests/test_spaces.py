@@ -136,7 +136,7 @@ def test_options_keep_their_types_when_parsed():
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("depth=1,width=4", "'kind0'; it can be one of plain, separable"),
         ("depth=4,width=4,kind0=plain", "'depth' is 4, but it can only be one of 1, 2, 3"),
@@ -145,8 +145,8 @@ def test_options_keep_their_types_when_parsed():
         ("depth=1,with=4,kind0=plain", "'width'; it can be one of 4, 8"),
     ],
 )
-def test_wrong_pairs_are_rejected(text, says):
-    with pytest.raises(UsageError, match=says):
+def test_wrong_pairs_are_rejected(text, message):
+    with pytest.raises(UsageError, match=message):
         tower.parse(text)
 
 

@@ -42,7 +42,7 @@ def forget_input(block: ZenBlock) -> ZenBlock:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "wanted"),
+    ("text", "place", "expected"),
     [
         ("", 0, "SuperConvK3BNRELU and '('"),
         (GOOD[5:], 0, "SuperConvK3BNRELU"),
@@ -66,10 +66,10 @@ def forget_input(block: ZenBlock) -> ZenBlock:
         (GOOD.replace("(8,32,2", "(8,032,2"), GOOD.index("(8,32,2") + 3, "a multiple of 8"),
     ],
 )
-def test_an_error_marks_the_position_in_a_malformed_string(text, place, wanted):
+def test_an_error_marks_the_position_in_a_malformed_string(text, place, expected):
     with pytest.raises(UsageError) as caught:
         mobile.parse(text)
-    assert wanted in str(caught.value).split("\n")[0]
+    assert expected in str(caught.value).split("\n")[0]
     assert f"at position {place}\n" in str(caught.value)
 
 
@@ -153,11 +153,11 @@ def test_a_wrong_option_is_rejected(option):
 )
 def test_samples_and_children_keep_the_strides_of_the_initial_structure(name, initial):
     space, rng = load_space(name).with_options(initial=initial), np.random.default_rng(2)
-    wanted = total_stride(space.parse(MUTATIONS[name].initial[initial]))
+    expected = total_stride(space.parse(MUTATIONS[name].initial[initial]))
     archs = samples(space, 30)
     children = [space.cross(a, b, rng) for a, b in pairwise(archs)]
-    assert {total_stride(arch) for arch in archs + children} == {wanted}
-    assert wanted == (32 if initial == "imagenet" else 8)
+    assert {total_stride(arch) for arch in archs + children} == {expected}
+    assert expected == (32 if initial == "imagenet" else 8)
     assert len(set(archs)) > 25
     assert archs == samples(space, 30)
 

@@ -123,12 +123,12 @@ def test_the_parameters_follow_the_published_formula():
     """SPACES.md: 769E + E + 197E + sum [4E + 192hE + 192h + 64hE + E + 2Ef + f + E + 7680] + 2E + 1000E + 1000."""
     for space in (tiny, small, base):
         shape = space.draw(arch := space.sample(np.random.default_rng(5)))
-        E, wanted = shape.embed, 769 * shape.embed + shape.embed + 197 * shape.embed
+        E, expected = shape.embed, 769 * shape.embed + shape.embed + 197 * shape.embed
         for h, ratio in zip(shape.heads, shape.ratios, strict=True):
             f = int(E * ratio)
-            wanted += 4 * E + 192 * h * E + 192 * h + 64 * h * E + E + 2 * E * f + f + E + 7680
-        wanted += 2 * E + 1000 * E + 1000
-        assert sum(p.numel() for p in space.build(arch, device="meta").parameters()) == wanted
+            expected += 4 * E + 192 * h * E + 192 * h + 64 * h * E + E + 2 * E * f + f + E + 7680
+        expected += 2 * E + 1000 * E + 1000
+        assert sum(p.numel() for p in space.build(arch, device="meta").parameters()) == expected
 
 
 # -------------------------------------------------------------------------------------------------------- choices
@@ -139,13 +139,13 @@ def test_the_parameters_follow_the_published_formula():
 def test_choices_are_made_in_the_official_order(family, seed):
     """The golden file's random slices come from python's random module and the official sampler, four in a row."""
     rng, space = random.Random(seed), SPACES[family]
-    drawn = [
+    samples = [
         str(tuple(c.value for c in space.list_decisions(lambda _, options: rng.choice(options)))) for _ in range(4)
     ]
     entries = [e for e in golden()["autoformer"]["archs"] if e["name"].startswith(f"{family} random")]
     assert len(entries) == 3
     for entry in entries:
-        assert drawn[int(entry["name"].split()[2])] == text(entry)
+        assert samples[int(entry["name"].split()[2])] == text(entry)
 
 
 def test_sizes_of_the_spaces():
@@ -172,7 +172,7 @@ def test_strings(space):
 
 
 @pytest.mark.parametrize(
-    ("written", "says"),
+    ("text_form", "message"),
     [
         ("", "numbers in brackets"),
         ("(12, 3.5", "numbers in brackets"),
@@ -184,9 +184,9 @@ def test_strings(space):
         (str((12, *[4.0] * 12, *[3] * 12, 200)), "'embed' is 200"),
     ],
 )
-def test_malformed_strings_are_rejected(written, says):
-    with pytest.raises(UsageError, match=says):
-        tiny.parse(written)
+def test_malformed_strings_are_rejected(text_form, message):
+    with pytest.raises(UsageError, match=message):
+        tiny.parse(text_form)
 
 
 def test_unknown_variants_are_rejected():

@@ -122,16 +122,16 @@ PUBLISHED = {  # comments in a public list of genotypes, cited in SPACES.md sect
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_counts_on_cifar(name: str):
     """Without the auxiliary tower, which published counts exclude."""
-    said, flops = PUBLISHED[name]
+    published, flops = PUBLISHED[name]
     model = CIFAR.build(CIFAR.parse(genotype(name)), device="meta").eval()
-    assert params(model) == pytest.approx(said, rel=0.015)
+    assert params(model) == pytest.approx(published, rel=0.015)
     assert run(model, torch.zeros(1, 3, 32, 32, device="meta"))[1] == pytest.approx(flops, rel=0.003)
 
 
-@pytest.mark.parametrize(("name", "said"), [("DARTS_V2", 4.7), ("PDARTS", 4.9), ("PCDARTS_IN1K", 5.3)])
-def test_the_published_counts_on_imagenet(name: str, said: float):
+@pytest.mark.parametrize(("name", "published"), [("DARTS_V2", 4.7), ("PDARTS", 4.9), ("PCDARTS_IN1K", 5.3)])
+def test_the_published_counts_on_imagenet(name: str, published: float):
     model = IMAGENET.build(IMAGENET.parse(genotype(name)), Task("imagenet", (3, 224, 224), 1000), device="meta")
-    assert round(params(model) / 1e6, 1) == said
+    assert round(params(model) / 1e6, 1) == published
 
 
 def test_the_exact_counts_of_spaces_md():
@@ -177,8 +177,8 @@ def test_the_trained_genotypes_of_swap_are_parsed():
 
 def shape_of(name: str) -> dict[str, Any]:
     """`supernet s5 nettype=imagenet C=16 L=8` -> the options of ours."""
-    found = re.search(r"C=(\d+) L=(\d+)", name)
-    channels, cells = map(int, found.groups()) if found else (16, 8)
+    match = re.search(r"C=(\d+) L=(\d+)", name)
+    channels, cells = map(int, match.groups()) if match else (16, 8)
     return {"channels": channels, "cells": cells, "stem": "imagenet_search" if "imagenet" in name else "cifar"}
 
 
@@ -200,15 +200,23 @@ def test_the_operations_of_every_edge_are_the_official_ones():
         if "primitives_normal" not in entry:
             continue
         options = darts.with_options(operations=entry["space"]).supernet().options
-        for kind, listed in (("normal", entry["primitives_normal"]), ("reduce", entry["primitives_reduct"])):
-            each = listed if isinstance(listed[0], list) else [listed] * 14
-            assert [list(ops) for name, ops in options.items() if name.startswith(kind)] == each
+        for kind, operations in (("normal", entry["primitives_normal"]), ("reduce", entry["primitives_reduct"])):
+            per_edge = operations if isinstance(operations[0], list) else [operations] * 14
+            assert [list(ops) for name, ops in options.items() if name.startswith(kind)] == per_edge
 
 
 def test_the_supernets_have_the_known_numbers_of_parameters():
     """SPACES.md, section 4; 1.930618 M is the number that DARTS's own code prints."""
-    known = {"darts": 1930618, "darts8": 1930618, "s1": 405146, "s2": 665466, "s3": 665466, "s4": 624506, "s6": 767866}
-    assert {name: params(darts.with_options(operations=name).supernet(device="meta")) for name in known} == known
+    expected = {
+        "darts": 1930618,
+        "darts8": 1930618,
+        "s1": 405146,
+        "s2": 665466,
+        "s3": 665466,
+        "s4": 624506,
+        "s6": 767866,
+    }
+    assert {name: params(darts.with_options(operations=name).supernet(device="meta")) for name in expected} == expected
 
 
 # ----------------------------------------------------------------------------------------------------------------- HNAS
@@ -216,11 +224,11 @@ def test_the_supernets_have_the_known_numbers_of_parameters():
 
 def test_hnas_never_samples_dil_conv_5x5():
     """Its sampler gave 48,000 operations without one; all its samples are in our space `darts(operations=hnas)`."""
-    drawn = golden()["darts"]["hnas_sampler_op_counts_3000_draws_seed123"]
-    assert sum(drawn.values()) == 3000 * 16
+    op_counts = golden()["darts"]["hnas_sampler_op_counts_3000_draws_seed123"]
+    assert sum(op_counts.values()) == 3000 * 16
     hnas = darts.with_options(operations="hnas")
-    calls = hnas.list_decisions(lambda _, options: options[0])
-    assert {frozenset(call.options) for call in calls if "_op" in call.name} == {frozenset(drawn)}
+    decisions = hnas.list_decisions(lambda _, options: options[0])
+    assert {frozenset(decision.options) for decision in decisions if "_op" in decision.name} == {frozenset(op_counts)}
     draws = [entry["genotype"] for entry in golden()["darts"]["hnas_C16_L5"] if "draw" in entry["name"]]
     assert len(draws) == 6
     for draw in draws:

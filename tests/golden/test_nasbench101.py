@@ -70,11 +70,11 @@ def test_networks_of_the_space_are_official():
 
 
 def test_an_invalid_cell_is_rejected():
-    refused = {entry["name"]: entry for entry in entries() if not entry["valid"] or "10 edges" in entry["name"]}
-    for name, entry in refused.items():
+    invalid = {entry["name"]: entry for entry in entries() if not entry["valid"] or "10 edges" in entry["name"]}
+    for name, entry in invalid.items():
         with pytest.raises(UsageError, match="10 edges" if "10 edges" in name else "no path"):
             space.parse(format_spec(make_spec_of_entry(entry)))
-    assert len(refused) == 2
+    assert len(invalid) == 2
 
 
 def test_isomorphic_cells_are_equal():

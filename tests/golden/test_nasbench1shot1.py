@@ -96,7 +96,7 @@ def test_the_cells_with_known_accuracies_are_members():
         assert str(arch).split("+")[0].replace("/", "") == matrix
         members[number].add(arch)
         cells.add(find_canonical_form(spec_of(arch)))
-    assert [len(found) for found in members.values()] == [2_487, 3_609]
+    assert [len(archs) for archs in members.values()] == [2_487, 3_609]
     assert members["1"] == set(part("S1"))
     assert len(cells) == 5_385
 
@@ -110,7 +110,7 @@ def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         ("0111000/0001001/0000000/0000001/0000000/0000000/0000000", "'parents3' is '0\\+1', but it can only be one of"),
         ("0100001/0000011/0000000/0000000/0000000/0000001/0000000", "7 vertices in use, but here a cell has 6"),
@@ -118,11 +118,11 @@ def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
         ("0100/0010/0001/0000", "4 vertices in use"),
     ],
 )
-def test_cells_of_other_spaces_are_rejected(rows, says):
+def test_cells_of_other_spaces_are_rejected(rows, message):
     """Node 3 of space 3 has one parent, the vertex before the output of space 2 is idle, and its output has three."""
     n = rows.count("/") + 1
-    space = part("S3" if "parents3" in says else "S2")
-    with pytest.raises(UsageError, match=says):
+    space = part("S3" if "parents3" in message else "S2")
+    with pytest.raises(UsageError, match=message):
         space.parse(f"{rows}+input,{'maxpool3x3,' * (n - 2)}output")
 
 

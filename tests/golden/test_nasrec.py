@@ -71,7 +71,7 @@ def weight(name: str, shape: list[int]) -> Tensor:
     return 1 + 0.1 * u if name.endswith(".weight") else 0.1 * u
 
 
-def named(name: str, config: str) -> str:
+def translate_name(name: str, config: str) -> str:
     """Return our name of a weight of the authors' code."""
     if name.startswith("_embedding."):
         return name.replace("_embedding", "stem.tables")
@@ -83,7 +83,7 @@ def named(name: str, config: str) -> str:
     return ".".join(["blocks", i, *(["ops", op] if op else []), OURS[op][".".join(part)], last])
 
 
-def unused(name: str, shapes: dict[str, list[int]]) -> bool:
+def is_unused(name: str, shapes: dict[str, list[int]]) -> bool:
     """The norm of a factorisation machine that has no projection."""
     return (
         "deep_fm._linear_layernorm" in name
@@ -91,7 +91,7 @@ def unused(name: str, shapes: dict[str, list[int]]) -> bool:
     )
 
 
-def parsed(entry: dict[str, Any]) -> tuple[Space, Any]:
+def parse_entry(entry: dict[str, Any]) -> tuple[Space, Any]:
     space = load_space(SPACES[entry["config"]])
     return space, space.parse(json.dumps(entry["choice"]))
 
@@ -100,12 +100,12 @@ def parsed(entry: dict[str, Any]) -> tuple[Space, Any]:
 def test_networks_equal_those_of_the_authors(n):
     """All weights correspond one to one, and logits and loss agree."""
     entry = golden()[n]
-    space, arch = parsed(entry)
+    space, arch = parse_entry(entry)
     shapes = entry["state_shapes"]
-    weights = {named(k, entry["config"]): weight(k, s) for k, s in shapes.items() if not unused(k, shapes)}
+    weights = {translate_name(k, entry["config"]): weight(k, s) for k, s in shapes.items() if not is_unused(k, shapes)}
     network = space.build(arch, TASK, device="meta")
     assert {k: list(p.shape) for k, p in network.named_parameters()} == {k: list(w.shape) for k, w in weights.items()}
-    idle = sum(int(np.prod(shape)) for name, shape in shapes.items() if unused(name, shapes))
+    idle = sum(int(np.prod(shape)) for name, shape in shapes.items() if is_unused(name, shapes))
     assert sum(p.numel() for p in network.parameters()) == entry["params_total"] - idle
 
     network.load_state_dict(weights, assign=True)
@@ -121,14 +121,14 @@ def test_networks_equal_those_of_the_authors(n):
 
 
 def test_the_six_networks_contain_every_operator_and_connection():
-    text = " ".join(str(parsed(entry)[1]) for entry in golden())
+    text = " ".join(str(parse_entry(entry)[1]) for entry in golden())
     for word in (*OPS["xlarge"], " fm", " interact"):
         assert word in text
 
 
 def test_the_json_of_the_authors_is_parsed_without_unused_inputs():
     """Left and right are dropped where no operator reads them; sets of inputs are sorted."""
-    _, arch = parsed(golden()[0])
+    _, arch = parse_entry(golden()[0])
     assert str(arch).startswith("linear-2d(0)16 linear-3d(0)64 fm interact; dot-product(0+1)16 linear-3d(0+1)48; ")
     assert str(arch).count(";") == 6
     assert not [name for name, _ in arch.genes if name.startswith(("left", "right"))]

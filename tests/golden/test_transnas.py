@@ -58,8 +58,8 @@ def test_a_network_at_224_pixels_equals_the_official_one(index):
 
 @pytest.mark.data
 def test_all_golden_networks_are_tested():
-    found = golden()["transnas"]
-    assert [len(found[kind]) for kind in ("micro", "macro", "full")] == [21, 12, 9]
+    networks = golden()["transnas"]
+    assert [len(networks[kind]) for kind in ("micro", "macro", "full")] == [21, 12, 9]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_error_marks_the_position_in_malformed_cells(text, column):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "'64-'"),
         ("64-41514-basic", "a module, 1 to 4"),
@@ -160,8 +160,8 @@ def test_an_error_marks_the_position_in_malformed_cells(text, column):
         ("64-334431-basic", "5 modules halve the resolution"),
     ],
 )
-def test_other_codes_are_rejected(text, says):
-    with pytest.raises(UsageError, match=says):
+def test_other_codes_are_rejected(text, message):
+    with pytest.raises(UsageError, match=message):
         macro.parse(text)
 
 

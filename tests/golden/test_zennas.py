@@ -68,9 +68,9 @@ def params_on_meta(space: Space, structure: str, classes: int) -> int:
 )
 def test_networks_equal_the_official_ones(name, least, below, count):
     """The string has the same blocks as in the official code, survives parsing, and the network is the official one."""
-    chosen = [entry for entry in entries(name) if least <= entry["macs"] < below]
-    assert len(chosen) == count
-    for entry in chosen:
+    selected = [entry for entry in entries(name) if least <= entry["macs"] < below]
+    assert len(selected) == count
+    for entry in selected:
         space = load_space(name).with_options(**entry["kw"])
         arch = space.parse(entry["structure"])
         assert str(arch) == entry["structure"]
@@ -98,17 +98,17 @@ def test_candidates_are_the_official_ones_and_so_is_their_bias(name):
     """The candidates of a block, and how often the official list contains each type."""
     lists = official(name)["candidate_lists"]
     assert len(lists) == 6
-    for listed in lists:
-        kind, _, numbers = listed["block"].rstrip(")").partition("(")
+    for candidate_list in lists:
+        kind, _, numbers = candidate_list["block"].rstrip(")").partition("(")
         old = block(kind, *map(int, numbers.split(",")))
         fair, published = MUTATIONS[name].list_candidates(old), MUTATIONS[name].list_candidates(old, "published")
         names = sorted(map(str, fair))
-        assert len(set(names)) == len(names) == listed["n_distinct"]
-        written = json.dumps(names, separators=(",", ":"))
-        assert sha256(written.encode()).hexdigest() == listed["sorted_distinct_sha256"]
+        assert len(set(names)) == len(names) == candidate_list["n_distinct"]
+        names_json = json.dumps(names, separators=(",", ":"))
+        assert sha256(names_json.encode()).hexdigest() == candidate_list["sorted_distinct_sha256"]
         assert {*published} == {*fair}
-        assert len(published) == listed["n_flat"]
-        assert Counter(candidate.kind for candidate in published) == listed["by_type"]
+        assert len(published) == candidate_list["n_flat"]
+        assert Counter(candidate.kind for candidate in published) == candidate_list["by_type"]
 
 
 @pytest.mark.data
@@ -142,10 +142,10 @@ def test_long_blocks_are_split_as_officially(name):
 
 @pytest.mark.data
 def test_the_bias_is_towards_the_types_listed_first():
-    listed = official("mobilenetv2")["candidate_lists"]
-    assert "".join(one["block"] for one in listed) == mobilenetv2.INITIAL["imagenet"]
+    candidate_lists = official("mobilenetv2")["candidate_lists"]
+    assert "".join(one["block"] for one in candidate_lists) == mobilenetv2.INITIAL["imagenet"]
     every = 504 // 12  # candidates of a type
-    by_type = listed[1]["by_type"]
+    by_type = candidate_lists[1]["by_type"]
     assert [by_type[kind] / every for kind in mobilenetv2.KINDS] == [12, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
 
 
