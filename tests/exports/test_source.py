@@ -138,7 +138,7 @@ def test_equal_blocks_are_one_class_and_their_widths_its_arguments():
     assert "class Cell201(nn.Module)" in text
     assert text.count("class Cell") == 1
     body = ast.unparse(next(node for node in ast.parse(text).body if getattr(node, "name", "") == "NASBench201"))
-    assert "Cell(4), ResidualBlock(4, 8), Cell(8), ResidualBlock(8, 16), Cell(16)" in body
+    assert "Cell201(4), ResidualBlock(4, 8), Cell201(8), ResidualBlock(8, 16), Cell201(16)" in body
     text = written("ResNet")[1].text
     assert "nn.Sequential(Block(3, 4, 1), Block2(4), Block(4, 8, 2), Block2(8))" in text
     assert '"""A residual block."""' in text
