@@ -1,0 +1,182 @@
+"""Keep the numbers of a fixed set of commands, and compare them with those of another version of the package.
+
+A change that must not move any number (a redesign, a renaming) is checked like this, on one machine:
+
+    python dev/same_numbers.py keep before.json      # with the old version installed
+    python dev/same_numbers.py keep after.json --archs before.json
+    python dev/same_numbers.py compare before.json after.json
+
+`keep` scores ten architectures of every space with every proxy at small size, runs three searches, one training and one
+benchmark, all through the command line, and writes every value with all its digits. It takes more than an
+hour on one core, writes as it goes, and resumes. `compare` lists every difference and exits with 1 if there is one.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # tables of known results, where they are here
+ARCHS_PER_SPACE = 10
+SAMPLES = 4
+
+# Small inputs keep the whole set affordable. Tables have no picture size, so their spaces are not listed here.
+INPUT_SHAPES = {
+    "autoformer_tiny": "3x32x32",
+    "autoformer_small": "3x32x32",
+    "autoformer_base": "3x32x32",
+    "mlp": "1x8x8",
+    "mobilenetv2": "3x64x64",
+    "transnas_micro": "3x64x64",
+    "transnas_macro": "3x64x64",
+}
+DEFAULT_SHAPE = "3x16x16"
+TABLE_SPACES = ("nasrec_small", "nasrec_full")
+
+SEARCHES = {
+    "random": ["--budget", "12", "--data", "digits"],
+    "evolution": [
+        *("--strategy", "evolution(population=6,tournament=3,children=3)"),
+        *("--budget", "15", "--proxy", "naswot(samples=8)", "--max-params", "1M", "--data", "noise", "--seeds", "2"),
+    ],
+    "aggregate": ["--budget", "8", "--proxy", "az_nas(samples=4)", "--data", "digits", "--workers", "2"],
+}
+TRAINED_ARCH = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|"
+TRAINING = [TRAINED_ARCH, "--data", "digits", "--recipe", "quick(epochs=2)"]
+BENCH = ["--samples", "10", "--proxy", "dextr,params,naswot(samples=8)", "--data", "noise"]
+
+
+def run_command(arguments: list[str], folder: Path) -> Any:
+    """Run one `untrained` command with `--json` and return its document."""
+    command = [sys.executable, "-m", "untrained", *arguments, "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    # Exit code 1 means that nothing could be scored, which is a result like any other here.
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def list_proxies(folder: Path) -> list[str]:
+    """Every proxy, with few samples where it looks at data."""
+    proxies = []
+    for row in run_command(["list", "proxies"], folder):
+        name = row["name"]
+        if "data" in row["needs"] and row["samples"] > SAMPLES:
+            name = f"{name}(samples={SAMPLES})"
+        proxies.append(name)
+    return proxies
+
+
+def sample_archs(space: str) -> list[str]:
+    import numpy as np
+
+    import untrained
+
+    rng = np.random.default_rng(7)
+    loaded = untrained.load_space(space)
+    return [str(loaded.sample(rng)) for _ in range(ARCHS_PER_SPACE)]
+
+
+def keep_values(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Values by architecture, proxy and seed; a failure is kept by its text. `repr` keeps all digits of a float."""
+    kept = {}
+    for row in rows:
+        name = f"{row['arch']} | {row['proxy']} | seed {row['seed']}"
+        if row["value"] is None:
+            kept[name] = f"failure: {row['error']}"
+        else:
+            kept[name] = repr(row["value"])
+    return kept
+
+
+def keep(out: Path, archs_from: Path | None) -> None:
+    kept: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    known_archs = json.loads(archs_from.read_text())["archs"] if archs_from else {}
+    kept.setdefault("archs", {})
+
+    def save(name: str, values: Any) -> None:
+        kept[name] = values
+        out.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        print(f"{name}: {len(values)} values", flush=True)
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        proxies = list_proxies(folder)
+        spaces = [row["name"] for row in run_command(["list", "spaces"], folder)]
+        # The most expensive spaces come last, so that an interrupted run has most of the values.
+        spaces.sort(key=lambda name: name.startswith("autoformer"))
+        for space in spaces:
+            if known_archs and space not in known_archs:
+                continue  # a space that the old version does not have
+            kept["archs"].setdefault(space, known_archs.get(space) or sample_archs(space))
+            if f"scores of {space}" in kept:
+                continue
+            arguments = ["score", *kept["archs"][space], "--space", space, "--proxy", ",".join(proxies)]
+            if space not in TABLE_SPACES:
+                arguments += ["--input-shape", INPUT_SHAPES.get(space, DEFAULT_SHAPE), "--data", "noise"]
+            else:
+                arguments += ["--data", "clicks:rows=400"]
+            save(f"scores of {space}", keep_values(run_command(arguments, folder)))
+        for name, arguments in SEARCHES.items():
+            if f"search {name}" not in kept:
+                rows = run_command(["search", *arguments, "--run", str(folder / name)], folder)
+                save(f"search {name}", keep_values(rows))
+                report = run_command(["report", str(folder / name)], folder)
+                save(f"winner of search {name}", {"best": json.dumps(report.get("best"))})
+        if "training" not in kept:
+            run_command(["train", *TRAINING, "--run", str(folder / "train")], folder)
+            facts = json.loads((folder / "train" / "train.json").read_text())
+            values = {"loss": repr(facts["loss"]), "accuracy": repr(facts["accuracy"])}
+            for number, epoch in enumerate(facts["curve"], 1):
+                values[f"epoch {number}"] = repr((epoch["loss"], epoch["val_loss"], epoch["val_accuracy"]))
+            save("training", values)
+        table = ["data", "import", "nasbench201", str(SHARED / "nasbench201"), "--data-root", str(folder / "data")]
+        if "bench" not in kept and SHARED.is_dir():
+            run_command(table, folder)
+            arguments = ["bench", *BENCH, "--data-root", str(folder / "data"), "--run", str(folder / "bench")]
+            rows = run_command(arguments, folder)
+            save("bench", {row["proxy"]: repr(row["spearman"]) for row in rows})
+    print(f"kept in {out}")
+
+
+def compare(before: Path, after: Path) -> int:
+    """Print every difference and return how many there are."""
+    old = json.loads(before.read_text())
+    new = json.loads(after.read_text())
+    differences = 0
+    compared = 0
+    for group in sorted(set(old) | set(new)):
+        old_values = old.get(group, {})
+        new_values = new.get(group, {})
+        for name in sorted(set(old_values) | set(new_values)):
+            compared += 1
+            if old_values.get(name) != new_values.get(name):
+                differences += 1
+                print(f"{group}: {name}: {old_values.get(name)} became {new_values.get(name)}")
+    print(f"{compared} values compared, {differences} differ")
+    return differences
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    keep_parser = commands.add_parser("keep")
+    keep_parser.add_argument("out", type=Path)
+    keep_parser.add_argument("--archs", type=Path, help="Take the architectures from an earlier file.")
+    compare_parser = commands.add_parser("compare")
+    compare_parser.add_argument("before", type=Path)
+    compare_parser.add_argument("after", type=Path)
+    asked = parser.parse_args()
+    if asked.command == "keep":
+        keep(asked.out, asked.archs)
+    else:
+        sys.exit(1 if compare(asked.before, asked.after) else 0)
+
+
+if __name__ == "__main__":
+    main()
