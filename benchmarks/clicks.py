@@ -24,8 +24,8 @@ import torch
 
 from untrained.data import TEST, load
 from untrained.data.clicks import made
+from untrained.runs.ranking import student
 from untrained.strategies.search import search
-from untrained.strategies.select import student
 from untrained.studies.references import FOUND, Entry
 from untrained.training.ctr_metrics import metrics
 from untrained.training.ctr_references import REFERENCES

@@ -26,13 +26,14 @@ from untrained.engine.executor import Answer, Cost, Inline, threads
 from untrained.engine.measure import Requests
 from untrained.proxies import load_proxy
 from untrained.rng import generator
+from untrained.runs.question import name_question
+from untrained.runs.ranking import fitness, rank_records
 from untrained.spaces import load_space
 from untrained.strategies._bounds import Bounds
 from untrained.strategies._check import Asked
 from untrained.strategies._desk import Desk
 from untrained.strategies._panel import wanted_high
 from untrained.strategies.budget import Budget
-from untrained.strategies.select import fitness
 from untrained.types import Record
 
 BAR = 0.05
@@ -135,8 +136,13 @@ def driving(name: str, strategy: str, limit: dict[str, str], count: int) -> Driv
     desk.samples.largest()  # drawing them is no work of the driver's
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "scores.sqlite")) as desk.store:
         start = perf_counter()
-        done = desk.work(asker, enough, fit)
-        bounds.settled(done.records, panel.decides.measure, panel.decides.higher_is_better)
+        desk.question = name_question({}, [count], desk.requests())
+        desk.work(asker, enough, fit)
+        records = desk.store.read_question(desk.question)
+        decides = panel.decides
+        bounds.settle(
+            records, partial(rank_records, measure=decides.measure, higher_is_better=decides.higher_is_better)
+        )
         seconds = perf_counter() - start
     judged = executor.networks
     return Driven(seconds / judged, bounds.space.rejected.total() / judged)

@@ -122,7 +122,7 @@ def search(
     from untrained._quantities import seconds
     from untrained._terminal import show_result, watching
     from untrained._terminal_data import show_shortly
-    from untrained.strategies.select import rows
+    from untrained.runs.ranking import rows
     from untrained.studies.confirm import usual
 
     belongs("--recipe", recipe, "--export model", export)
@@ -199,7 +199,7 @@ def score(
     from untrained._terminal_export import show_ranked
     from untrained.engine.score import require_reading
     from untrained.proxies import parse_proxy_names
-    from untrained.strategies.select import rows
+    from untrained.runs.ranking import rows
 
     sides = None if input_shape is None else parse_shape(input_shape)
     options: dict[str, Any] = {"seeds": seeds, "device": device, "data_root": data_root, "num_classes": classes}

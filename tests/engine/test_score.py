@@ -13,7 +13,7 @@ from untrained import Probe, score
 from untrained.engine.score import subject_of
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
-from untrained.strategies.select import rows
+from untrained.runs.ranking import rows
 from untrained.types import Batch, Task
 
 

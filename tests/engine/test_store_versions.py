@@ -70,7 +70,8 @@ def test_every_record_of_version_1_is_there_in_its_order(tmp_path):
             assert {str(r.arch) for r in store} == {"net 1", "net 2", "net 3"}
     db = sqlite3.connect(tmp_path / "s.sqlite")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert (tables, db.execute("PRAGMA user_version").fetchone()) == ({"archs", "settings", "records"}, (3,))
+    assert tables == {"archs", "settings", "records", "questions", "question_records"}
+    assert db.execute("PRAGMA user_version").fetchone() == (_schema.VERSION,)
     assert db.execute("SELECT count(*) FROM archs").fetchone() == (6,)
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
@@ -196,7 +197,7 @@ def test_every_record_of_version_2_is_there_in_its_order_and_known_by_more_from_
     fresh.close()
 
 
-@pytest.mark.parametrize("version", [4, 99])
+@pytest.mark.parametrize("version", [_schema.VERSION + 1, 99])
 def test_a_newer_version_is_refused_and_not_touched(tmp_path, version):
     path = tmp_path / "s.sqlite"
     with Store(path) as store:
@@ -207,7 +208,10 @@ def test_a_newer_version_is_refused_and_not_touched(tmp_path, version):
     before = path.read_bytes()
     with pytest.raises(UsageError) as caught:
         Store(path)
-    assert str(caught.value) == f"{path} has store version {version}; this program reads up to 3: update it"
+    assert (
+        str(caught.value)
+        == f"{path} has store version {version}; this program reads up to {_schema.VERSION}: update it"
+    )
     assert path.read_bytes() == before
 
 

@@ -21,8 +21,8 @@ from tests.reports.test_believed import belief, query
 from tests.reports.test_training_page import example
 from untrained.errors import UsageError
 from untrained.reports import report
+from untrained.runs.winner import read_winner
 from untrained.strategies import search
-from untrained.strategies.winner import winner
 
 EVIL = "\"'><img src=x onerror=document.title='run'><script>document.title='run'</script></title></style>"
 TAGS = set(
@@ -70,7 +70,7 @@ def write_search(folder: Path) -> None:
     """A run with everything that its page can show."""
     options: dict[str, Any] = {"strategy": "nsga2", "beside": "params", "max_params": "10M", "workers": 1}
     search("nasbench201(channels=4,cells=1)", "flops", budget=4, data="noise", run=folder, **options)
-    best = winner(folder)
+    best = read_winner(folder).arch
     asked = replace(example().asked, arch=str(best))
     replace(example(), folder=str(folder), asked=asked).save()
     scores = [["c", [["x", 1.0], ["y", 0.0]]]]

@@ -21,10 +21,11 @@ from tests.strategies.toys import TASK, ten
 from untrained import search
 from untrained.errors import UsageError
 from untrained.probe.flops import Operation
+from untrained.runs.ranking import rank_records
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import from_index
 from untrained.strategies import _bounds
-from untrained.strategies._bounds import Bounds
+from untrained.strategies._bounds import Bounds, find_too_slow
 from untrained.strategies.latency import Gauge, Latency, LatencyModel, Stopwatch, _left_out
 from untrained.strategies.limits import Feasible, Limits, Pace, Size
 from untrained.types import Arch
@@ -227,7 +228,11 @@ def test_whoever_may_win_is_measured_and_nobody_over_the_limit_stays(monkeypatch
     def last_three(ranking, records):
         return [standing.arch for standing in ranking.standings[-3:]]
 
-    _, ranking = bounds.settled(records, "naswot@1", True, last_three)
+    def rank(some):
+        return rank_records(some, "naswot@1", True, excluded=find_too_slow(some, f"{1e3 * limit}ms@cpu"))
+
+    bounds.settle(records, rank, last_three)
+    ranking = rank([*records, *bounds.clock.records.values()])
     left = [standing.arch for standing in ranking.standings]
     good = [arch for arch in ranked if seconds(arch) <= limit]
     assert [arch for arch in left if arch in good] == good

@@ -19,6 +19,7 @@ from untrained.engine import Cost, Examiner, Job, Samples, Store, job_for
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
 from untrained.reports.report import summarise
+from untrained.runs.winner import read_ranking
 from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.strategies._run import Run, Settings, for_a_file
 
@@ -157,7 +158,7 @@ def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypa
     monkeypatch.chdir(project)
     np.savez("x.npz", x=np.zeros((9, 8, 8, 3), np.uint8), y=np.arange(9) % 3)
     found = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", run="r")
-    drawing = summarise(found.run, list(found.records)).drawing
+    drawing = summarise(found.run, read_ranking(found.run)).drawing
     assert isinstance(drawing, StageList)
     assert drawing.stages[-1] == Stage("linear", 3)
 

@@ -13,8 +13,8 @@ from tests.strategies.helpers import contents, find, odd, proxy, record, timeles
 from untrained import Probe, search
 from untrained.engine import Store
 from untrained.errors import UsageError
-from untrained.strategies.select import rank
-from untrained.strategies.winner import winner
+from untrained.runs.ranking import rank_records
+from untrained.runs.winner import read_winner
 
 
 @pytest.mark.parametrize(("higher", "extreme"), [(True, max), (False, min)])
@@ -61,7 +61,7 @@ def test_a_run_by_ranks_among_candidates_with_options_has_its_winner(run_folder)
     shares = rankdata([-value for value in condition.values()]) + rankdata(list(regions.values()))
     best = list(condition)[shares.argmax()]
     assert sorted(shares)[-2] < shares.max()
-    assert winner(run_folder) == found.best == best
+    assert read_winner(run_folder).arch == found.best == best
     assert str(best) in found.report().read_text()
 
 
@@ -75,10 +75,10 @@ def test_nothing_scored_has_no_best_and_still_a_report(run_folder):
 
 def test_one_failed_seed_fails_the_architecture():
     records = [record("a", 0, 9.0), record("a", 1, None), record("b", 0, 1.0), record("b", 1, 3.0)]
-    ranking = rank(records, "m@1", higher_is_better=True)
+    ranking = rank_records(records, "m@1", higher_is_better=True)
     assert [(s.arch["a"], s.score, s.spread, s.seeds) for s in ranking.standings] == [("b", 2.0, 2**0.5, 2)]
     assert [(arch["a"], str(failure)) for arch, failure in ranking.failed] == [("a", "nan: seed 1")]
-    assert rank(records, "another@1", True).standings == ()
+    assert rank_records(records, "another@1", True).standings == ()
 
 
 def test_seeds_give_mean_and_spread_of_what_is_stored(run_folder):

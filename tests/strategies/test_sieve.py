@@ -10,9 +10,9 @@ from tests.records import make_record
 from tests.strategies.helpers import TASK, contents, find, odd, proxy, timeless
 from untrained import Arch, Probe, Record
 from untrained.errors import UsageError
+from untrained.runs.ranking import rank_records
 from untrained.strategies.budget import Budget
 from untrained.strategies.search import Progress
-from untrained.strategies.select import rank
 from untrained.strategies.sieve import Listed, Sieve
 from untrained.types import Failure
 
@@ -128,7 +128,7 @@ def test_a_screened_search_ranks_the_survivors_as_if_everybody_had_been_judged(t
     survivors = {r.arch for r in params[: ceil(0.3 * 16)]}
     assert params[4].value > params[5].value  # no tie at the edge
     found = find(tmp_path / "screened", proxy(), budget=16, screen="params", keep="30%")
-    judged = rank((r for r in whole.records if r.arch in survivors), "weight@1", True)
+    judged = rank_records((r for r in whole.records if r.arch in survivors), "weight@1", True)
     assert found.ranking == judged
     assert len(found.ranking.standings) == 5
     asked = [r.arch for r in found.records if r.proxy == "weight"]

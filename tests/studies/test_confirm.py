@@ -1,6 +1,7 @@
 """Confirm, do not believe: who is trained, what the differences are worth, and who wins."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from math import sqrt
 from pathlib import Path
@@ -14,10 +15,10 @@ from untrained import Arch, Record, Task, report, search, train
 from untrained._terminal import show_result
 from untrained.data import load
 from untrained.errors import Interrupted, UsageError
+from untrained.runs.ranking import rank_records
+from untrained.runs.winner import read_winner
 from untrained.strategies._run import Run, Settings
 from untrained.strategies.search import Result
-from untrained.strategies.select import rank
-from untrained.strategies.winner import winner
 from untrained.studies.confirm import Confirmation, Contrast, Group, chance, chosen, concluded, contrast, usual
 from untrained.types import Failure
 
@@ -47,13 +48,13 @@ def test_the_best_the_largest_and_some_at_random_of_those_that_have_a_score():
     failed = make_record(arch(99), "naswot@1", TASK, 0, None, Failure("nan"))
     large = make_record(arch(99), "params@1", TASK, 0, 1e9)
     everything = [*asked, failed, large]
-    groups = chosen(rank(everything, "naswot@1", True), everything, 5, run())
+    groups = chosen(rank_records(everything, "naswot@1", True), everything, 5, run())
     assert list(groups) == ["naswot", "params", "random"]
     assert groups["naswot"] == [arch(i) for i in (29, 28, 27, 26, 25)]
     assert groups["params"] == [arch(i) for i in range(5)]  # the largest has no score, so it was never a candidate
     assert len(set(groups["random"])) == 5
-    assert groups == chosen(rank(everything, "naswot@1", True), everything, 5, run())
-    few = chosen(rank(asked[:2], "naswot@1", True), asked, 5, run())
+    assert groups == chosen(rank_records(everything, "naswot@1", True), everything, 5, run())
+    few = chosen(rank_records(asked[:2], "naswot@1", True), asked, 5, run())
     assert [len(group) for group in few.values()] == [2, 2, 2]
 
 
@@ -105,8 +106,10 @@ def test_the_best_of_all_wins_and_a_failed_training_is_no_number(tmp_path):
     assert found.groups[0].reached == (90.0, None)
     assert [c.against for c in found.contrasts] == ["params", "random"]
     assert found.contrasts[0].difference == pytest.approx(90 - 92.5)
-    assert Confirmation.read(found.save(tmp_path) and tmp_path) == found
-    assert Confirmation.read(tmp_path / "elsewhere") is None
+    found.save(tmp_path)
+    assert Confirmation.read(replace(run(), folder=tmp_path)) == found
+    assert Confirmation.read(replace(run(), folder=tmp_path, question="another")) is None
+    assert Confirmation.read(replace(run(), folder=tmp_path / "elsewhere")) is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def shown(winner: int | None, capsys: pytest.CaptureFixture[str]) -> str:
     trained = [] if winner is None else [arch(0), arch(winner)]
     reached = {each: float(each["i"] == winner) for each in trained}
     told = concluded({"naswot": trained}, reached, reached, run(), (3, 100), 1.0) if trained else None
-    show_result(Result(run(), tuple(known), rank(known, "naswot@1", True), told), Path("page"))
+    show_result(Result(run(), tuple(known), rank_records(known, "naswot@1", True), told), Path("page"))
     return capsys.readouterr().out
 
 
@@ -182,7 +185,7 @@ def test_a_proxy_that_misleads_is_overruled_and_the_winner_goes_on(mine, tmp_pat
     assert found.confirmed.groups[0].name == "./bad.py:backwards"
     assert str(found.best) == found.confirmed.winner != str(found.ranking.standings[0].arch)
     assert "./bad.py:backwards" not in found.confirmed.by
-    assert winner("run") == found.best
+    assert read_winner("run").arch == found.best
     sizes = {record.arch: record.value for record in found.records if record.proxy == "params"}
     assert sizes[found.best] != sizes[found.ranking.standings[0].arch]
     for kept in (found.run.limits, Run.read("run").limits):
@@ -198,7 +201,7 @@ def test_a_proxy_that_misleads_is_overruled_and_the_winner_goes_on(mine, tmp_pat
     assert learned.asked.arch == found.confirmed.winner
     plain = search(mine, "./bad.py:backwards", **ask | {"confirm": 0})
     assert not Path("run/confirmed.json").exists()
-    assert winner("run") == plain.best == plain.ranking.standings[0].arch
+    assert read_winner("run").arch == plain.best == plain.ranking.standings[0].arch
     assert "another network" in report("run").read_text()
 
 
@@ -216,9 +219,10 @@ def test_the_test_part_has_no_say_and_a_damaged_file_is_told(mine):
     assert found.confirmed is not None
     assert found.confirmed.samples == len(load("digits", Task("", (1, 8, 8), 10)).parts["train"])
     assert found.confirmed.samples == pytest.approx(0.7 * 1797, abs=10)
-    for damaged in ({"groups": []}, {"winner": 5}, [], "half"):
+    question = found.run.question
+    for damaged in ({"question": question, "groups": []}, {"question": question, "winner": 5}, [], "half"):
         Path("run/confirmed.json").write_text(json.dumps(damaged))
         with pytest.raises(
             UsageError, match=r"confirmed.json cannot be read: .*; the command that made it makes it anew"
         ):
-            winner("run")
+            read_winner("run")

@@ -15,6 +15,7 @@ from untrained.data._table import Rows
 from untrained.errors import UsageError
 from untrained.rng import generator
 from untrained.spaces import load_space
+from untrained.strategies._run import Run
 from untrained.studies import references
 from untrained.studies._scores import Crew
 from untrained.studies.confirm import Confirmation
@@ -259,7 +260,7 @@ def test_the_whole_story(tmp_path, monkeypatch):
     assert told.winner in min(losses, key=lambda key: losses[key])
     assert str(found.best) == told.winner == Trained.read("run").asked.arch
     assert [entry.name for entry in told.entries] == ["found", *REFERENCES]
-    assert Confirmation.read("run") == told
+    assert Confirmation.read(Run.read("run")) == told
     monkeypatch.setattr(Trainer, "learn", None)
     assert search(SMALL, "sigeo(samples=16)", **ask).confirmed.groups == told.groups
     assert train("run").auc == told.entries[0].auc, "the winner is trained already"

@@ -11,7 +11,7 @@ from untrained import search
 from untrained.errors import UsageError
 from untrained.exports.subject import found
 from untrained.reports import outcome
-from untrained.strategies.winner import winner
+from untrained.runs.winner import read_winner
 from untrained.training import recipes, train
 from untrained.training._folder import lying, set_aside
 from untrained.training.trained import Asked, Trained
@@ -48,7 +48,7 @@ def exported(run: Path) -> Any:
 def test_a_former_winner_makes_room_and_is_never_exported_as_the_best(run, data):
     find(run, data, 1)
     first = train(run, recipe=ONE).asked.arch
-    assert exported(run).arch == first == str(winner(run))
+    assert exported(run).arch == first == str(read_winner(run).arch)
     best = str(find(run, data, 40).best)
     assert best != first, "a longer search finds a larger network"
     with pytest.raises(UsageError, match=rf"{run} was trained before it had its best one; first untrained train {run}"):

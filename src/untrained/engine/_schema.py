@@ -45,10 +45,24 @@ CREATE TABLE records (
 );
 CREATE VIEW flat AS {ROWS};
 """
+# Which records a run asked for, in that order. A store may hold more: of larger budgets, other data, other runs.
+_QUESTIONS = """
+CREATE TABLE questions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE question_records (
+    id INTEGER PRIMARY KEY, question_id INTEGER NOT NULL REFERENCES questions,
+    record_id INTEGER NOT NULL REFERENCES records, UNIQUE (question_id, record_id)
+);
+"""
 
 
 def _create(db: sqlite3.Connection) -> None:
     for statement in _TABLES.split(";"):
+        db.execute(statement)
+    _add_questions(db)
+
+
+def _add_questions(db: sqlite3.Connection) -> None:
+    for statement in _QUESTIONS.split(";"):
         db.execute(statement)
 
 
@@ -69,7 +83,8 @@ def _from_1(db: sqlite3.Connection) -> None:
 
 
 def _from_2(db: sqlite3.Connection) -> None:
-    """Version 2 knew neither the user's code nor the version of torch nor networks that were measured together."""
+    """Version 2 knew neither the user's code nor the version of torch nor networks that were measured together, nor
+    which run had asked for a record."""
     settings = ", ".join(_SETTING_2)
     db.execute("DROP VIEW flat")
     # A table that is renamed takes the references of other tables with it, so it is copied.
@@ -79,6 +94,7 @@ def _from_2(db: sqlite3.Connection) -> None:
     db.execute(f"INSERT INTO settings (id, {settings}) SELECT id, {settings} FROM former ORDER BY id")
     db.execute("DROP TABLE former")
     db.execute(f"CREATE VIEW flat AS {ROWS}")
+    _add_questions(db)
 
 
 STEPS = {0: _create, 1: _from_1, 2: _from_2}  # from each version to the present one

@@ -39,7 +39,15 @@ INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME)}) VALUES (?, ?, {"
 ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUTCOME)}
 WHERE error IN ({_PASSING}) OR note != ''
 """
-
+_NOTE = """
+INSERT INTO question_records (question_id, record_id)
+SELECT questions.id, records.id FROM questions, records WHERE name = ? AND arch_id = ? AND setting_id = ?
+ON CONFLICT DO NOTHING
+"""
+_OF_QUESTION = f"""
+SELECT {", ".join(COLUMNS)} FROM ({ROWS}) JOIN question_records ON record_id = place
+JOIN questions ON questions.id = question_id WHERE questions.name = ? ORDER BY question_records.id
+"""
 
 # `dataclasses.astuple` copies every string, which takes longer than the database
 _key_columns = attrgetter(*KEY)
@@ -87,6 +95,29 @@ class Store:
         with self._named("cannot be read"):
             for row in self._db.execute(f"{_FLAT} ORDER BY place"):
                 yield _read(row)
+
+    def add_to_question(self, question: str, records: Iterable[Record]) -> None:
+        """Note that a run asked for these records, which must be in the store; all or none.
+
+        Args:
+            question: The name of what the run asks, see `runs/question.py`. Records that are noted already keep
+                their place.
+            records: In the order in which the run asked for them.
+        """
+        try:
+            with self._named("cannot be written"), self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.execute("INSERT INTO questions (name) VALUES (?) ON CONFLICT DO NOTHING", (question,))
+                for record in records:
+                    self._db.execute(_NOTE, (question, self._arch(record), self._setting(record)))
+        except BaseException:
+            self._settings.clear()  # their numbers were taken back with everything else
+            raise
+
+    def read_question(self, question: str) -> list[Record]:
+        """The records that a run asked for, in that order."""
+        with self._named("cannot be read"):
+            return [_read(row) for row in self._db.execute(_OF_QUESTION, (question,))]
 
     def __len__(self) -> int:
         with self._named("cannot be read"):

@@ -14,17 +14,16 @@ from untrained._onnx import extra
 from untrained.data import Source, load
 from untrained.data._schema import SCHEMA, Schema, load_schema
 from untrained.data.parts import TRAIN, Pictures
-from untrained.engine import Store
 from untrained.engine.score import OWN_SPACES, Subject, home_of, source_for
 from untrained.engine.zoo import in_zoo
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.readers.json_file import parse_json
 from untrained.rng import seed_for
+from untrained.runs.ranking import Standing
+from untrained.runs.winner import open_space, read_winner
 from untrained.spaces import Space
 from untrained.strategies._run import Run
-from untrained.strategies.select import Standing
-from untrained.strategies.winner import ranking_of, space_of_run, won
 from untrained.training import _checkpoint
 from untrained.training._checkpoint import WEIGHTS
 from untrained.training._subject import named_subject, run_of
@@ -71,14 +70,14 @@ def found(
     lies = _training(folder)
     if folder and Path(folder, "run.json").is_file():
         run = Run.read(folder)
-        best = won(folder)
-        standing = _standing(run, best.arch)
+        best = read_winner(folder)
+        standing = best.standing
         former = bool(lies) and lies["asked"]["arch"] != str(best.arch)
         if former and not weights:
             raise UsageError(f"{folder} was trained before it had its best one; first untrained train {folder}")
         lies = {} if former else lies
         what = best.arch
-        space = space_of_run(best, folder, named_space, f"untrained export {folder}")
+        space = open_space(best, folder, named_space, f"untrained export {folder}")
         data = data or best.data
         input_shape = input_shape or best.input_shape
     elif folder and not lies:
@@ -180,13 +179,6 @@ def _schema(folder: Path) -> Schema | None:
         raise UsageError(
             f"{folder / SCHEMA} cannot be read: {error}; the command that made it makes it anew"
         ) from error
-
-
-def _standing(run: Run, arch: Arch) -> Standing | None:
-    """Its place in the ranking of a run."""
-    with Store(run.store, read_only=True) as store:
-        standings = ranking_of(run, list(store)).standings
-    return next((standing for standing in standings if standing.arch == arch), None)
 
 
 def _classes(source: Source, data: str | None) -> tuple[str, ...]:

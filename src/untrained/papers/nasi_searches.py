@@ -20,8 +20,8 @@ from untrained.papers.searches import Found, Hunt, searched
 from untrained.papers.table_lines import grid, mean_line
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.rng import generator
+from untrained.runs.ranking import margin
 from untrained.spaces import load_space
-from untrained.strategies.select import margin
 from untrained.types import Genes
 
 T = 100  # steps

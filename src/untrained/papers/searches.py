@@ -17,14 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from untrained.engine import Store
 from untrained.errors import Interrupted, UsageError
 from untrained.papers.experiment import ExperimentConfig
+from untrained.runs.winner import read_ranking, read_winner
 from untrained.strategies import _trace
 from untrained.strategies._desk import LOOKING
 from untrained.strategies._run import Run, for_a_file
 from untrained.strategies.search import Progress, Watcher, search
-from untrained.strategies.winner import winner
 from untrained.studies._scores import Crew
 from untrained.types import Arch
 
@@ -100,9 +99,8 @@ def found(hunt: Hunt, effort: ExperimentConfig) -> Found | None:
     run = Run.read(folder)
     if run.ended not in _DONE or run.budget != hunt.budget:
         return None
-    arch = winner(folder)
-    with Store(run.store, read_only=True) as store:
-        records = list(store)
+    arch = read_winner(folder).arch
+    records = read_ranking(run).records
     measured = {r.proxy: r.value for r in records if r.arch == arch and r.value is not None}
     judged = len({r.arch for r in records if r.measure == run.measure})
     return Found(arch, run.wall_seconds, measured, judged, _trace.read(folder))

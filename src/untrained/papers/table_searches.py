@@ -14,8 +14,9 @@ import numpy as np
 from untrained.papers.samples import Sample
 from untrained.reports.reproduction_facts import TableLine
 from untrained.rng import generator
+from untrained.runs.ranking import fitness
 from untrained.spaces import Space, load_space
-from untrained.strategies import _validate, select
+from untrained.strategies import _validate
 from untrained.strategies._strategy import Fitness, Strategy, by_arch
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import drive
@@ -78,11 +79,11 @@ class Ground:
     def by(self, proxy: str) -> Fitness:
         """How well an architecture does by its measured score."""
         better = self.sample.proxies[proxy].higher_is_better
-        return partial(select.fitness, measure=f"{proxy}@1", higher_is_better=better)
+        return partial(fitness, measure=f"{proxy}@1", higher_is_better=better)
 
     def accuracy(self, records: Sequence[Record]) -> float | None:
         """How well it does by what a query said."""
-        return select.fitness(records, MEASURE, higher_is_better=True)
+        return fitness(records, MEASURE, higher_is_better=True)
 
     def validated(self, strategy: Strategy, queries: int = QUERIES) -> list[Arch]:
         """The best by validation accuracy after every query."""

@@ -1,6 +1,6 @@
 """`report(folder)`: read a run folder, sum it up, write its page. Reads Records; knows nothing of networks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -10,13 +10,14 @@ from untrained._files import write_whole
 from untrained._load import names_file, parse_call
 from untrained._numbers import counted
 from untrained._quantities import parse_path
-from untrained.engine.store import Store
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy, split_names
 from untrained.reports import reproduction_facts
 from untrained.reports.pages import reproduction_page, training_page, trust_page
 from untrained.reports.pages.search_page import render
 from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
+from untrained.runs.ranking import Ranking, fitnesses
+from untrained.runs.winner import RunRanking, find_winner, read_ranking
 from untrained.spaces import SPACES, Space
 from untrained.spaces.core.diagrams import Diagram, read_diagram
 from untrained.strategies import _trace
@@ -24,8 +25,6 @@ from untrained.strategies._bounds import LIMITS
 from untrained.strategies._panel import wanted_high
 from untrained.strategies._run import Run
 from untrained.strategies.nsga2 import pareto_front
-from untrained.strategies.select import Ranking, fitnesses
-from untrained.strategies.winner import ranking_of, whole
 from untrained.studies.confirm import Confirmation
 from untrained.studies.trust import FILE, Trust
 from untrained.training import trained
@@ -67,10 +66,10 @@ def outcome(folder: str | Path) -> dict[str, Any]:
     A study has a document of its own, and nothing here."""
     known, found = _trained(folder), dict[str, Any]()
     if Path(folder, "run.json").is_file():
-        run, said = Run.read(folder), Confirmation.read(folder)
-        with Store(run.store, read_only=True) as store:
-            standings = ranking_of(run, list(store)).standings
-        best = said.winner if said else str(standings[0].arch) if standings else None
+        run = Run.read(folder)
+        said = Confirmation.read(run)
+        winner = find_winner(run, read_ranking(run))
+        best = str(winner.arch) if winner else None
         found = {"best": best, "confirmed": said and asdict(said), "trained": None, "weights": None}
     if known and known.asked.arch == found.get("best", known.asked.arch):  # and not of a former best
         found |= {"trained": known.document(), "weights": str(Path(folder, WEIGHTS))}
@@ -84,15 +83,15 @@ def _trained(folder: str | Path) -> Trained | None:
 def _search_page(folder: str | Path) -> str:
     run = Run.read(folder)
     believed = {"trace": tuple(_trace.read(folder)), "belief": _trace.belief(folder)}
-    later = {**believed, "confirmed": Confirmation.read(folder), "trained": _trained(folder)}
-    with Store(run.store, read_only=True) as store:
-        return render(replace(summarise(run, list(store)), **later))  # type: ignore[arg-type]
+    later = {**believed, "confirmed": Confirmation.read(run), "trained": _trained(folder)}
+    return render(replace(summarise(run, read_ranking(run)), **later))  # type: ignore[arg-type]
 
 
-def summarise(run: Run, records: list[Record]) -> Summary:
+def summarise(run: Run, ranked: RunRanking) -> Summary:
     """The facts of a run, ready to be shown."""
     settings = run.settings
-    ranking, records = ranking_of(run, records), whole(run, records)
+    ranking = ranked.ranking
+    records = list(ranked.records)
     space = _space(settings.space)
     return Summary(
         title=f"{settings.space} by {settings.score}",
@@ -104,7 +103,7 @@ def summarise(run: Run, records: list[Record]) -> Summary:
         higher_is_better=run.higher_is_better,
         ranking=tuple(_ranked(ranking, records)),
         failed=tuple(Failed(str(arch), why.kind, why.detail, why.trace) for arch, why in ranking.failed),
-        drawing=_sketch(space, run, ranking, records),
+        drawing=_sketch(space, run, ranked),
         settings={
             "strategy": settings.strategy,
             "data": settings.data,
@@ -220,15 +219,13 @@ def _space(name: str) -> Space | None:
         return None
 
 
-def _sketch(space: Space | None, run: Run, ranking: Ranking, records: Sequence[Record]) -> Diagram | None:
+def _sketch(space: Space | None, run: Run, ranked: RunRanking) -> Diagram | None:
     """The drawing of the winner: as the search left it, or drawn now where the space is one of ours."""
-    if not ranking.standings:
+    winner = find_winner(run, ranked)
+    if winner is None:
         return None
-    confirmation = Confirmation.read(run.folder)
-    best = ranking.standings[0].arch
     if space:
-        return space.draw(space.parse(confirmation.winner) if confirmation else best, records[0].task)
-    winner = confirmation.winner if confirmation else str(best)
-    if run.drawing and run.drawing.get("arch") == winner:
+        return space.draw(winner.arch, ranked.records[0].task)
+    if run.drawing and run.drawing.get("arch") == str(winner.arch):
         return read_diagram(run.drawing.get("sketch"))
     return None

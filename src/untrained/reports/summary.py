@@ -6,6 +6,7 @@ The page knows nothing of stores, strategies or networks; whoever writes a repor
 from dataclasses import dataclass, field
 from typing import Any
 
+from untrained.runs.ranking import choose_winner
 from untrained.spaces.core.diagrams import Diagram
 from untrained.studies.confirm import Confirmation
 from untrained.training.trained import Trained
@@ -105,4 +106,7 @@ class Summary:
     @property
     def best(self) -> str:
         """The architecture that the run is about: the confirmed one, else the first of the ranking."""
-        return self.confirmed.winner if self.confirmed else self.ranking[0].arch
+        ranked = [row.arch for row in self.ranking]
+        winner = choose_winner(ranked, self.confirmed.winner if self.confirmed else None)
+        assert winner is not None  # whoever asks knows that something was ranked
+        return winner

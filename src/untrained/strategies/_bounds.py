@@ -5,7 +5,7 @@ Latencies are records like others, of a measure `latency(...)@1`, so a search th
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -18,10 +18,10 @@ from untrained.engine.store import Store
 from untrained.errors import Unscorable
 from untrained.probe.guard import random_state
 from untrained.rng import generator, seed_for
+from untrained.runs.ranking import Ranking
 from untrained.spaces import Space
 from untrained.strategies.latency import Gauge, LatencyModel, Stopwatch
 from untrained.strategies.limits import Feasible, Limits, Pace, Size, pace
-from untrained.strategies.select import Ranking, rank
 from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
 LIMITS = tuple(field.name for field in fields(Limits))
@@ -46,14 +46,25 @@ class Clock:
         self._space, self._task, self.device = space, task, device
         self._code = code  # fingerprint of the user's code that defines the space
         self.store: Store | None = None
+        self.question = ""
         self.records: dict[tuple[Arch, str], Record] = {}
+
+    def remember(self, store: Store, question: str) -> None:
+        """Read latencies from this store and write them to it, also those that were measured before."""
+        self.store = store
+        self.question = question
+        store.add(self.records.values())
+        store.add_to_question(question, self.records.values())
 
     def __call__(self, arch: Arch, runs: int) -> Record:
         stopwatch = Stopwatch(self.device, runs=runs)
         measure = f"latency(batch={stopwatch.batch},threads={stopwatch.threads},runs={runs})@1"
         if (arch, measure) not in self.records:
             request = ScoreRequest(arch, measure, self._task, 0, device=torch.device(self.device).type, code=self._code)
-            self.records[arch, measure] = self._known(request) or self._measured(request, stopwatch)
+            record = self._known(request) or self._measured(request, stopwatch)
+            self.records[arch, measure] = record
+            if self.store is not None:
+                self.store.add_to_question(self.question, [record])
         return self.records[arch, measure]
 
     def seconds(self, arch: Arch) -> float:
@@ -81,6 +92,7 @@ class Clock:
         return stopwatch(network, self._task.input_shape).seconds
 
 
+Rank = Callable[[list[Record]], Ranking]
 Contenders = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]
 
 
@@ -123,27 +135,26 @@ class Bounds:
         if sizes:
             Feasible(self._home, sizes, self._task).sample(generator("limits", self._home.name))
 
-    def remember(self, store: Store) -> None:
-        """From now on latencies are read from and written to the store."""
+    def remember(self, store: Store, question: str) -> None:
+        """From now on latencies are read from and written to the store, as part of the question of the run."""
         if self.clock:
-            self.clock.store = store
+            self.clock.remember(store, question)
 
-    def settled(
-        self, records: Sequence[Record], measure: str, higher_is_better: bool, others: Contenders = _nobody
-    ) -> tuple[list[Record], Ranking]:
-        """The records with all latencies, and the ranking. Whoever may win is measured carefully, from the first down,
+    def settle(self, records: Sequence[Record], rank: Rank, others: Contenders = _nobody) -> None:
+        """Measure the latency of every architecture that may win, carefully, from the first of the ranking down,
         until the ten best and all `others` keep to the limit of latency."""
-        said, seen = self.asked.get("max_latency"), set[Arch]()
+        if self.clock is None:
+            return
+        measured = set[Arch]()
         while True:
-            whole = list(dict.fromkeys([*records, *(self.clock.records.values() if self.clock else ())]))
-            ranking = ranked(whole, measure, higher_is_better, said)
-            if self.clock is None:
-                return whole, ranking
-            may_win = [*(standing.arch for standing in ranking.standings[:TOP]), *others(ranking, whole)]
-            new = next((arch for arch in may_win if arch not in seen), None)
+            known = [*records, *self.clock.records.values()]
+            ranking = rank(list({record.key: record for record in known}.values()))
+            may_win = [standing.arch for standing in ranking.standings[:TOP]]
+            may_win += others(ranking, known)
+            new = next((arch for arch in may_win if arch not in measured), None)
             if new is None:
-                return whole, ranking
-            seen.add(new)
+                return
+            measured.add(new)
             self.clock(new, CAREFUL)
 
     def kept(self, best: Arch | None) -> list[dict[str, Any]]:
@@ -161,21 +172,22 @@ class Bounds:
         return size
 
 
-def ranked(records: Iterable[Record], measure: str, higher_is_better: bool, max_latency: str | None) -> Ranking:
-    """The ranking without what was once measured to be slower than the limit; that counts as failed."""
-    kept = list(records)
-    over = _slow(kept, pace(max_latency)) if max_latency else {}
-    ranking = rank([r for r in kept if r.arch not in over], measure, higher_is_better)
-    judged = {record.arch for record in kept if record.measure == measure}
-    return replace(ranking, failed=ranking.failed + tuple((arch, why) for arch, why in over.items() if arch in judged))
+def find_too_slow(records: Iterable[Record], max_latency: str | None) -> dict[Arch, Failure]:
+    """Find the architectures that at least one measurement found slower than the limit, or that could not be run.
 
-
-def _slow(records: Iterable[Record], limit: Pace) -> dict[Arch, Failure]:
-    """Those that one measurement at least found over the limit, or that could not be run."""
-    timed = [record for record in records if record.measure.startswith("latency(")]
-    slow = [record for record in timed if record.value is None or record.value > limit.seconds]
-    return {record.arch: Failure("latency", _said(record, limit)) for record in slow}
-
-
-def _said(record: Record, limit: Pace) -> str:
-    return str(record.error) if record.value is None else f"{Pace(record.value, limit.device)}, over {limit}"
+    Args:
+        records: Records of any measures; latencies are those of measures `latency(...)`.
+        max_latency: The limit as it was typed, such as `5ms@cpu`; None where there is none.
+    """
+    too_slow: dict[Arch, Failure] = {}
+    if max_latency is None:
+        return too_slow
+    limit = pace(max_latency)
+    for record in records:
+        if not record.measure.startswith("latency("):
+            continue
+        if record.value is None:
+            too_slow[record.arch] = Failure("latency", str(record.error))
+        elif record.value > limit.seconds:
+            too_slow[record.arch] = Failure("latency", f"{Pace(record.value, limit.device)}, over {limit}")
+    return too_slow

@@ -1,11 +1,11 @@
 """Where a search has its questions answered: evaluators made of one executor and one store, and somebody who is told
 how far it is. Knows nothing of folders or terminals."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from untrained.engine import ProxyEvaluator, Samples, Store
+from untrained.engine import Evaluator, ProxyEvaluator, Samples, Store
 from untrained.engine.executor import Executor
 from untrained.proxies import Proxy
 from untrained.strategies._notes import Notes
@@ -14,7 +14,7 @@ from untrained.strategies._strategy import Fitness, Strategy
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import CHUNK, Drive, drive
 from untrained.strategies.sieve import Listed, Sieve
-from untrained.types import FRESH, Arch, Record
+from untrained.types import FRESH, Arch, Record, ScoreRequest
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,24 @@ def warming(watch: Watcher | None) -> Callable[[int, int], None] | None:
     return stepping("warming up", watch)
 
 
+@dataclass(frozen=True)
+class NotingEvaluator:
+    """An evaluator that notes in the store which records the run asked for, as it passes them on.
+
+    Records that arrive early and are never passed on, because the search ends before, are not noted.
+    """
+
+    evaluate: Evaluator
+    store: Store
+    question: str
+
+    def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
+        with closing(self.evaluate(archs)) as answers:
+            for records in answers:
+                self.store.add_to_question(self.question, records)
+                yield records
+
+
 @dataclass
 class Desk:
     """Stages of a search. Executor and store come when the work begins."""
@@ -58,8 +76,8 @@ class Desk:
     chunk: int = CHUNK  # architectures asked for at a time; workers fall idle at the end of each
     executor: Executor = field(init=False)
     store: Store = field(init=False)
+    question: str = field(init=False)
     notes: Notes = field(init=False)
-    _pool: list[Record] = field(default_factory=list)  # what was judged for a strategy alone
     _judged: int = 0
     _measured: int = 0
 
@@ -67,42 +85,54 @@ class Desk:
         self.notes = Notes(stepping(LOOKING, self.watch))
 
     def work(self, asker: Strategy, budget: Budget, fit: Fitness) -> Drive:
-        """Screen where that was asked for, then judge: all records, also those of a pool, and the time of all."""
-        sieve, before = self.panel.sieve, Drive()
-        if sieve:
-            before = self._screening(sieve, asker, replace(budget, stable=None))
-            survivors = sieve.survivors(before.records)
-            left = budget.seconds and budget.seconds - before.seconds
-            asker, budget = Listed(survivors), replace(budget, count=max(1, len(survivors)), seconds=left)
-        done = before if before.ended == "interrupted" else self._scoring(asker, budget, fit)
-        seconds = done.seconds if done is before else before.seconds + done.seconds
-        if done.ended == "interrupted":
-            done.records = list(self.store)  # some may have come out of turn, and are not told yet
-        return Drive(list(dict.fromkeys(before.records + self._pool + done.records)), done.ended, seconds)
+        """Screen where that was asked for, then score. What was asked for is noted in the store."""
+        sieve = self.panel.sieve
+        if sieve is None:
+            return self._scoring(asker, budget, fit)
+        screening = self._screening(sieve, asker, replace(budget, stable=None))
+        if screening.ended == "interrupted":
+            return screening
+        survivors = sieve.survivors(screening.records)
+        seconds_left = budget.seconds and budget.seconds - screening.seconds
+        budget = replace(budget, count=max(1, len(survivors)), seconds=seconds_left)
+        scoring = self._scoring(Listed(survivors), budget, fit)
+        return replace(scoring, seconds=screening.seconds + scoring.seconds)
+
+    def requests(self) -> list[ScoreRequest]:
+        """What is asked about an architecture at any stage. Requests for architectures differ in the latter only."""
+        anything = Arch("", ())
+        requests = self._proxies(self.panel.judges, self.init).requests_for(anything)
+        if self.panel.sieve:
+            requests += self._proxies(self.panel.sieve.proxies, FRESH).requests_for(anything)
+        return requests
 
     def _screening(self, sieve: Sieve, asker: Strategy, budget: Budget) -> Drive:
-        """The cheap proxies see everybody."""
-        asked = self._proxies(sieve.proxies, FRESH)
-        return drive(asker, asked, budget, lambda records: None, self._listener("screening", asked, budget), self.chunk)
+        """Score all candidates with the cheap proxies."""
+        evaluate = self._proxies(sieve.proxies, FRESH)
+        listener = self._listener("screening", evaluate, budget)
+        return drive(asker, self._noting(evaluate), budget, lambda records: None, listener, self.chunk)
 
     def _scoring(self, asker: Strategy, budget: Budget, fit: Fitness) -> Drive:
-        """Everybody who has a say sees what the strategy asks for."""
-        asked, dear = self._proxies(self.panel.judges, self.init), self.panel.validation
-        source = self.samples.source
-        evaluate = dear.evaluator(asked, source.task, self.samples.seeds[0], self.store) if dear else asked
-        stage = "validating" if dear else "scoring"
-        return drive(asker, evaluate, budget, fit, self._listener(stage, asked, budget), self.chunk)
+        """Score the proposed architectures with all proxies."""
+        proxies = self._proxies(self.panel.judges, self.init)
+        evaluate: Evaluator = proxies
+        validation = self.panel.validation
+        if validation:
+            source = self.samples.source
+            evaluate = validation.evaluator(proxies, source.task, self.samples.seeds[0], self.store)
+        listener = self._listener("validating" if validation else "scoring", proxies, budget)
+        return drive(asker, self._noting(evaluate), budget, fit, listener, self.chunk)
 
     def judge(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
-        """The records of a pool, for a strategy that has one; a pool that grows is one stage all the same."""
-        asked, total = self._proxies(self.panel.pool, self.init), self._judged + len(archs)
-        with closing(asked(archs)) as answers:
+        """Score a pool for a strategy that has one; a pool that grows is shown as one stage."""
+        proxies = self._proxies(self.panel.pool, self.init)
+        total = self._judged + len(archs)
+        with closing(self._noting(proxies)(archs)) as answers:
             for records in answers:
-                self._pool += records
                 self._judged += 1
-                self._tell("judging the pool", self._judged, total, self._measured + asked.measured, records)
+                self._tell("judging the pool", self._judged, total, self._measured + proxies.measured, records)
                 yield records
-        self._measured += asked.measured
+        self._measured += proxies.measured
 
     def _proxies(self, proxies: Sequence[Proxy], init: str) -> ProxyEvaluator:
         return ProxyEvaluator(
@@ -115,6 +145,9 @@ class Desk:
             self.code,
             self.networks_per_pass,
         )
+
+    def _noting(self, evaluate: Evaluator) -> "NotingEvaluator":
+        return NotingEvaluator(evaluate, self.store, self.question)
 
     def _listener(self, stage: str, asked: ProxyEvaluator, budget: Budget) -> Callable[[int, Sequence[Record]], None]:
         return lambda done, records: self._tell(stage, done, budget.total, asked.measured, records)

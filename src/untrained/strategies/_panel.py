@@ -10,9 +10,9 @@ from untrained._load import names_file, split_names
 from untrained.engine.aggregates import expanded
 from untrained.engine.measure import told_apart
 from untrained.proxies import Proxy, load_proxy
+from untrained.runs.ranking import fitness
 from untrained.strategies._strategy import Fitness
 from untrained.strategies._validate import Validation
-from untrained.strategies.select import fitness
 from untrained.strategies.sieve import Sieve
 
 BASELINES = ("params", "flops")

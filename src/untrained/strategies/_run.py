@@ -107,6 +107,7 @@ class Run:
     warm_up_seconds: float = 0.0  # those of them in which a supernet was warmed up
     noted_seconds: float = 0.0  # and those in which the strategy worked itself
     ended: str = ""  # why the last sitting ended
+    question: str = ""  # the name of what is asked for, see `runs/question.py`; earlier versions gave none
     limits: list[dict[str, Any]] = field(default_factory=list)  # each with what it turned down and what the best has
     workers: list[dict[str, Any]] = field(default_factory=list)  # what each did with its time, all sittings together
     versions: dict[str, str] = field(default_factory=dict)
@@ -182,6 +183,7 @@ class Run:
             warm_up_seconds=before.warm_up_seconds,
             noted_seconds=before.noted_seconds,
             workers=before.workers,
+            question=before.question,  # until the new one is known, which may take a warm-up
             versions=versions(),
         )
 

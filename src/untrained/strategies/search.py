@@ -5,7 +5,7 @@ were answered before. This file knows nothing of networks or devices.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from untrained._load import fingerprint_user_code
 from untrained._quantities import parse_count, parse_path, parse_seed, seconds
 from untrained.data import Source, load, sized
 from untrained.engine import Samples, Store, check_workers, hired, job_for
-from untrained.engine.aggregates import aggregated
 from untrained.engine.faults import attempt
 from untrained.engine.hire import networks_per_pass
 from untrained.engine.measure import Start, device_name
@@ -21,6 +20,9 @@ from untrained.engine.score import DEFAULT_DATA
 from untrained.errors import Interrupted, UsageError
 from untrained.proxies import Proxy
 from untrained.rng import generator
+from untrained.runs.question import name_question
+from untrained.runs.ranking import Ranking, choose_winner, rows
+from untrained.runs.winner import CONFIRMED, rank_run, read_records
 from untrained.spaces import Space, fingerprint_space, load_space
 from untrained.spaces.core.diagrams import write_diagram
 from untrained.strategies import _trace
@@ -34,8 +36,6 @@ from untrained.strategies._strategy import Strategy
 from untrained.strategies.budget import Budget
 from untrained.strategies.drive import CHUNK
 from untrained.strategies.limits import Limits
-from untrained.strategies.select import Ranking, rows
-from untrained.strategies.winner import CONFIRMED
 from untrained.training.warmup import WarmUp
 from untrained.types import Arch, Failure, Record, Task
 
@@ -61,9 +61,10 @@ class Result:
         """The one that short trainings confirmed, where there were some, and else the first of the ranking."""
         if not self.ranking.standings:
             raise UsageError("nothing could be scored, so nothing is best; the report says why")
-        ranked = [standing.arch for standing in self.ranking.standings]
-        known = self.confirmed.winner if self.confirmed else None
-        return next((arch for arch in ranked if str(arch) == known), ranked[0])
+        ranked = {str(standing.arch): standing.arch for standing in self.ranking.standings}
+        winner = choose_winner(list(ranked), self.confirmed.winner if self.confirmed else None)
+        assert winner is not None
+        return ranked[winner]
 
     def frame(self) -> "pd.DataFrame":
         """All records as a pandas table, one row a record, with mean, deviation and number over its seeds."""
@@ -217,19 +218,23 @@ def _with_drawing(result: Result, space: Space, task: Task) -> Result:
 
 def _sat(run: Run, desk: Desk, asker: Strategy, enough: Budget, bounds: Bounds, start: Start | None) -> Result:
     """One sitting: the strategy asks until enough is done, and the run folder knows what came of it."""
-    decides, judge = desk.panel.decides, desk.panel.judge
     with Store(run.store) as desk.store:
-        bounds.remember(desk.store)
+        stops = [run.budget, run.time, run.stable, run.top if run.stable else None, run.confirm]
+        question = name_question(asdict(run.settings), stops, desk.requests())
+        run = replace(run, question=question).save()
+        desk.question = question
+        bounds.remember(desk.store, run.question)
         done = desk.work(asker, enough, desk.panel.fit)
-        parts = aggregated(done.records, judge) if judge.parts else []
-        facts = decides.measure, decides.higher_is_better
-        records, ranking = bounds.settled(done.records + parts, *facts, lambda *known: _to_train(run, *known))
-    best = ranking.standings[0].arch if ranking.standings else None
+        records = read_records(run, desk.store)
+        bounds.settle(records, lambda some: rank_run(run, some).ranking, lambda *known: _to_train(run, *known))
+        ranked = rank_run(run, read_records(run, desk.store) if bounds.clock else records)
+    standings = ranked.ranking.standings
+    best = standings[0].arch if standings else None
     run = replace(run, limits=bounds.kept(best))
     run = run.account(desk.executor.costs(), done.seconds, done.ended, start, desk.notes).save()
     _trace.save(run.folder, asker)
     (run.folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
-    return Result(run, tuple(records), ranking)
+    return Result(run, ranked.records, ranked.ranking)
 
 
 def _to_train(run: Run, ranking: Ranking, records: Sequence[Record]) -> list[Arch]:
@@ -260,5 +265,5 @@ def _confirmed(
     except Interrupted:
         return replace(result, run=replace(run, ended="interrupted").save())
     with Store(run.store) as store:  # the winner may be another than the best by proxy
-        bounds.remember(store)
+        bounds.remember(store, run.question)
         return replace(result, run=replace(run, limits=bounds.kept(result.best)).save())

@@ -12,8 +12,8 @@ from untrained._quantities import share
 from untrained.engine.aggregates import shares
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy, split_names
+from untrained.runs.ranking import fitnesses
 from untrained.strategies.budget import Budget
-from untrained.strategies.select import fitnesses
 from untrained.types import Arch, Record
 
 

@@ -22,11 +22,11 @@ from untrained.data import SOURCES, Source
 from untrained.data.parts import TRAIN
 from untrained.proxies import load_proxy
 from untrained.rng import generator, seed_for
+from untrained.runs.ranking import Ranking, student
+from untrained.runs.winner import CONFIRMED, is_confirmation_of
 from untrained.spaces import Space
 from untrained.strategies._run import Run
 from untrained.strategies.search import Watcher
-from untrained.strategies.select import Ranking, student
-from untrained.strategies.winner import CONFIRMED
 from untrained.studies import references
 from untrained.studies._scores import Crew, scored
 from untrained.studies.references import Entry, verdict
@@ -96,6 +96,7 @@ class Confirmation:
     data: str
     seconds: float
     entries: tuple[Entry, ...] = ()
+    question: str = ""  # of the run whose ranking was confirmed
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -118,11 +119,14 @@ class Confirmation:
         return self
 
     @staticmethod
-    def read(folder: str | Path) -> "Confirmation | None":
-        path = Path(folder, CONFIRMED)
+    def read(run: Run) -> "Confirmation | None":
+        """The confirmation of what the run asks now; None where there is none, or only an earlier one."""
+        path = run.folder / CONFIRMED
         if not path.is_file():
             return None
         with reading_study(path) as facts:
+            if not is_confirmation_of(run, facts):
+                return None
             groups = tuple(
                 Group(row["name"], row["about"], tuple(row["archs"]), tuple(row["reached"])) for row in facts["groups"]
             )
@@ -223,7 +227,7 @@ def concluded(
     contrasts = tuple(contrast(first, other) for other in others if first.known and other.known)
     by = tuple(name for name, group in groups.items() if winner in group)
     facts = (*effort, run.settings.data, seconds)
-    return Confirmation(str(winner), reached[winner], by, told, contrasts, *facts)
+    return Confirmation(str(winner), reached[winner], by, told, contrasts, *facts, question=run.question)
 
 
 def contrast(first: Group, other: Group) -> Contrast:

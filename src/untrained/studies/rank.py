@@ -21,7 +21,7 @@ from untrained.engine.zoo import in_zoo, listed
 from untrained.errors import UsageError
 from untrained.probe.guard import random_state
 from untrained.proxies import Proxy, load_proxy
-from untrained.strategies.select import rank as ranking
+from untrained.runs.ranking import Ranking, rank_records
 from untrained.types import Record
 
 BASELINES = ("params", "flops")
@@ -63,8 +63,8 @@ class Ranked:
         told = f"the networks have {', '.join(map(str, outputs[:-1]))} or {outputs[-1]} outputs"
         return f"{told}, and each was judged on as many classes; --classes {outputs[0]} or --data asks all the same"
 
-    def _ranking(self, proxy: Proxy) -> Any:
-        return ranking(self.records, proxy.measure, proxy.higher_is_better)
+    def _ranking(self, proxy: Proxy) -> Ranking:
+        return rank_records(self.records, proxy.measure, proxy.higher_is_better)
 
 
 def rank(

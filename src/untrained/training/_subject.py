@@ -24,9 +24,9 @@ from untrained.errors import UsageError
 from untrained.identity import fingerprint_module
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for
+from untrained.runs.winner import open_space, read_winner
 from untrained.spaces import Space, load_space
 from untrained.strategies._run import for_a_file
-from untrained.strategies.winner import space_of_run, won
 from untrained.training.recipes import Recipe
 from untrained.types import Arch
 
@@ -90,9 +90,9 @@ def resolved(
 ) -> Chosen:
     said, home, seed = str(what) if isinstance(what, str | Path | Arch) else type(what).__name__, run_of(what), 0
     if home:
-        best = won(home)
+        best = read_winner(home)
         what = best.arch
-        space = space_of_run(best, home, space, f"untrained train {home}")
+        space = open_space(best, home, space, f"untrained train {home}")
         data = data or best.data
         input_shape = input_shape or best.input_shape
         seed = best.seed

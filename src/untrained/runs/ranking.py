@@ -1,6 +1,9 @@
-"""From records to a ranking. The only file that knows directions: everywhere else a score is just a number."""
+"""From records to a ranking. The only file that knows directions: everywhere else a score is just a number.
 
-from collections.abc import Iterable, Sequence
+`rank_records` makes every ranking of the package. Which records belong to a run is decided in `runs/winner.py`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
@@ -33,25 +36,68 @@ class Ranking:
     failed: tuple[tuple[Arch, Failure], ...]
 
 
-def rank(records: Iterable[Record], measure: str, higher_is_better: bool) -> Ranking:
-    """Order architectures by `measure`. One that failed on any seed is not ranked; ties keep the order of discovery."""
+def rank_records(
+    records: Iterable[Record],
+    measure: str,
+    higher_is_better: bool,
+    excluded: Mapping[Arch, Failure] | None = None,
+) -> Ranking:
+    """Order architectures by a measure.
+
+    Values of one architecture are averaged over seeds. An architecture that failed on any seed is not ranked. Ties
+    keep the order of discovery.
+
+    Args:
+        records: Records that answer one question: the same task, data, weights and device for all architectures.
+        measure: What to rank by.
+        higher_is_better: The direction of the measure.
+        excluded: Architectures that must not be ranked, such as those over a limit, and why.
+
+    Returns:
+        The ranking, with the architectures that could not be ranked and why.
+    """
+    excluded = excluded or {}
     by_arch: dict[Arch, list[Record]] = {}
     for record in records:
         if record.measure == measure:
             by_arch.setdefault(record.arch, []).append(record)
-    standings, failed = [], []
-    for arch, found in by_arch.items():
-        failure = next((r.error for r in found if r.error), None)
-        values = [r.value for r in found if r.value is not None]
+    standings = []
+    failed = []
+    for arch, own_records in by_arch.items():
+        if arch in excluded:
+            continue
+        failure = next((record.error for record in own_records if record.error), None)
         if failure is not None:
             failed.append((arch, failure))
+            continue
+        values = [record.value for record in own_records if record.value is not None]
+        spread = stdev(values) if len(values) > 1 else None
+        standings.append(Standing(arch, fmean(values), spread, len(values), margin(values)))
+    failed += [(arch, failure) for arch, failure in excluded.items() if arch in by_arch]
+    standings.sort(key=lambda standing: -standing.score if higher_is_better else standing.score)
+    return Ranking(tuple(_mark_ties(standings, by_arch)), tuple(failed))
+
+
+def _mark_ties(standings: Sequence[Standing], by_arch: dict[Arch, list[Record]]) -> Iterator[Standing]:
+    """Mark the architectures that the seeds cannot tell from the best."""
+    for place, standing in enumerate(standings):
+        if place == 0:
+            best = scores(by_arch[standing.arch])
+            yield standing
         else:
-            spread = stdev(values) if len(values) > 1 else None
-            standings.append(Standing(arch, fmean(values), spread, len(values), margin(values)))
-    best_first = sorted(standings, key=lambda s: -s.score if higher_is_better else s.score)
-    best = scores(by_arch[best_first[0].arch]) if best_first else {}
-    marked = (replace(s, tied=i > 0 and tied(best, scores(by_arch[s.arch]))) for i, s in enumerate(best_first))
-    return Ranking(tuple(marked), tuple(failed))
+            yield replace(standing, tied=tied(best, scores(by_arch[standing.arch])))
+
+
+def choose_winner(ranked: Sequence[str], confirmed: str | None) -> str | None:
+    """Name the winner of a run: the one that short trainings confirmed, else the first of the ranking.
+
+    Args:
+        ranked: Architectures of the ranking, best first.
+        confirmed: What the confirmation of this ranking named, or None where there was none.
+    """
+    if confirmed in ranked:
+        return confirmed
+    return ranked[0] if ranked else None
 
 
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:

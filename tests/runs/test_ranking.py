@@ -10,7 +10,7 @@ from scipy import stats
 from tests.records import make_record
 from untrained.engine.aggregates import aggregated, expanded, shares
 from untrained.proxies import PROXIES, load_proxy
-from untrained.strategies.select import _T, margin, rank, rows, tied
+from untrained.runs.ranking import _T, margin, rank_records, rows, tied
 from untrained.types import FAILURE_KINDS, Arch, Failure, Record, Task
 
 TASK = Task("noise", (3, 8, 8), 4)
@@ -46,11 +46,11 @@ def test_ties_are_decided_seed_by_seed():
 def test_the_ranking_marks_what_seeds_cannot_tell_from_the_best():
     scores = {"best": (3.0, 3.2, 2.8), "close": (2.9, 3.3, 2.6), "far": (1.0, 1.1, 0.9)}
     records = [record(a, v, seed=s) for a, values in scores.items() for s, v in enumerate(values)]
-    best, close, far = rank(records, "m@1", higher_is_better=True).standings
+    best, close, far = rank_records(records, "m@1", higher_is_better=True).standings
     assert [s.arch["a"] for s in (best, close, far)] == ["best", "close", "far"]
     assert (best.tied, close.tied, far.tied) == (False, True, False)
     assert best.margin == pytest.approx(4.303 * stdev(scores["best"]) / sqrt(3))
-    assert not any(s.tied for s in rank(records[::3], "m@1", higher_is_better=True).standings)
+    assert not any(s.tied for s in rank_records(records[::3], "m@1", higher_is_better=True).standings)
 
 
 def test_rows_carry_mean_deviation_and_number():

@@ -1,0 +1,1 @@
+"""What a run folder holds once its records are there: their ranking and the winner."""

@@ -1,0 +1,231 @@
+"""One winner: search, report, training, export and confirmation name the same architecture, whatever happened to the
+run folder before."""
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from untrained import reports
+from untrained.data.npz import read_npz
+from untrained.engine import stores
+from untrained.exports.subject import found as find_export
+from untrained.strategies.search import Progress, Result, search
+from untrained.training._subject import resolved
+from untrained.training.recipes import recipe as read_recipe
+
+# A proxy whose values depend on the data, so that other data have another winner.
+MINE = """
+from math import sin
+from torch import nn
+import untrained
+
+@untrained.space(task=untrained.Task("noise", (3, 8, 8), 3))
+def mynet(choose, task):
+    width = choose("width", (2, 3, 4, 5, 6, 7))
+    kernel = choose("kernel", (1, 3))
+    conv = nn.Conv2d(3, width, kernel, padding=kernel // 2)
+    return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(64 * width, task.num_classes))
+
+@untrained.proxy(samples=4)
+def response(probe):
+    return sin(probe.params + 1000 * float(probe.batch.inputs.mean()))
+"""
+RUN = Path("run")
+
+
+class KilledError(BaseException):
+    """The process ends at once, as by `kill -9`: nothing after it runs."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    write_data("data.npz", 0)
+    return tmp_path
+
+
+def write_data(name: str, seed: int) -> None:
+    numbers = np.random.default_rng(seed)
+    pictures = numbers.integers(0, 255, (60, 8, 8, 3)).astype(np.uint8)
+    np.savez(name, x=pictures, y=np.arange(60) % 3)
+    read_npz.cache_clear()  # another process has not read the file yet
+
+
+def ask(run: Path = RUN, data: str = "data.npz", **options: Any) -> Result:
+    return search("./mine.py:mynet", "./mine.py:response", data=f"npz:{data}", run=run, workers=1, **options)
+
+
+def describe(result: Result) -> list[tuple[object, ...]]:
+    """The records of a search without what they cost."""
+    return [(r.arch, r.measure, r.task, r.data, r.init, r.device, r.seed, r.value, r.error) for r in result.records]
+
+
+def stop_after(count: int, error: type[BaseException]) -> Callable[[Progress], None]:
+    """Stop a search after so many architectures."""
+
+    def watch(at: Progress) -> None:
+        if at.done == count:
+            raise error
+
+    return watch
+
+
+def name_winners(run: Path = RUN) -> dict[str, str | None]:
+    """The winner by the name of whoever names it."""
+    reported = reports.outcome(run)
+    trained = resolved(run, "nasbench201", None, read_recipe("quick"), None, "cpu", None)
+    exported = find_export(run, "nasbench201", None, None, None, None, None)
+    page = reports.report(run).read_text(encoding="utf-8")
+    shown = re.search(r"The best architecture.*?(width=\d,kernel=\d)", page, re.DOTALL)
+    assert shown is not None
+    return {"report": reported["best"], "page": shown[1], "train": trained.arch, "export": exported.arch}
+
+
+def check_winner(result: Result) -> None:
+    """Everything names the winner of the search, and an undisturbed search finds the same records."""
+    best = str(result.best)
+    assert set(name_winners().values()) == {best}
+    if result.confirmed:
+        assert result.confirmed.winner == best
+        assert result.confirmed.groups[0].archs[0] == str(result.ranking.standings[0].arch)
+    else:
+        assert best == str(result.ranking.standings[0].arch)
+
+
+@dataclass
+class Story:
+    """What happens to a run folder, drawn at random."""
+
+    draw: random.Random
+    events: list[str]
+
+    def happen(self) -> None:
+        event = self.draw.choice(["search", "search", "merge", "change data", "interrupt", "kill", "confirm"])
+        budget = self.draw.choice([2, 5, 9, 12])
+        self.events.append(f"{event} {budget}")
+        if event == "merge":
+            self.merge()
+        elif event == "change data":
+            write_data("data.npz", self.draw.randrange(10**6))
+            self.finish(budget)
+        elif event == "interrupt":
+            result = ask(budget=budget, watch=stop_after(self.draw.randint(1, budget - 1), KeyboardInterrupt))
+            assert result.run.ended == "interrupted"
+            check_winner(result)
+        elif event == "kill":
+            with pytest.raises(KilledError):
+                ask(budget=budget, watch=stop_after(self.draw.randint(1, budget - 1), KilledError))
+            assert len(set(name_winners().values())) == 1
+        elif event == "confirm":
+            self.finish(budget, confirm=1)
+        else:
+            self.finish(budget)
+
+    def merge(self) -> None:
+        """Records of another budget on other data, put into the store of the run."""
+        if not RUN.exists():
+            return
+        winners = name_winners() if Path(RUN, "run.json").exists() else None
+        other = Path(f"other{len(self.events)}")
+        write_data("other.npz", self.draw.randrange(10**6))
+        ask(other, "other.npz", budget=12)
+        stores.merge(RUN, [other])
+        assert name_winners() == winners
+
+    def finish(self, budget: int, **options: Any) -> None:
+        """A search that ends, and the same search in a folder where nothing has happened."""
+        result = ask(budget=budget, **options)
+        check_winner(result)
+        whole = ask(Path(f"undisturbed{len(self.events)}"), budget=budget, **options)
+        assert str(result.best) == str(whole.best)
+        assert describe(result) == describe(whole)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_everything_names_the_same_winner_whatever_happened_before(project, seed):
+    story = Story(random.Random(seed), [])
+    ask(budget=5)
+    for _ in range(6):
+        try:
+            story.happen()
+        except AssertionError as error:
+            raise AssertionError(f"after {', '.join(story.events)}: {error}") from error
+
+
+def test_a_smaller_budget_ranks_what_it_asks_for(project):
+    ask(budget=12)
+    small = ask(budget=2)
+    alone = ask(Path("alone"), budget=2)
+    assert len(small.ranking.standings) == 2
+    assert {str(s.arch) for s in small.ranking.standings} == {str(s.arch) for s in alone.ranking.standings}
+    assert name_winners() == name_winners(Path("alone"))
+
+
+def test_other_data_behind_the_same_name_are_another_question(project):
+    """Scores on old and new data are not averaged as if they were seeds."""
+    ask(budget=9)
+    for seed in (1, 2, 3):
+        write_data("data.npz", seed)
+        changed = ask(budget=9)
+        assert {standing.seeds for standing in changed.ranking.standings} == {1}
+        assert len({record.data for record in changed.records if record.proxy == "response"}) == 1
+        undisturbed = Path(f"undisturbed{seed}")
+        ask(undisturbed, budget=9)
+        assert name_winners() == name_winners(undisturbed)
+
+
+def test_records_of_other_runs_have_no_say(project):
+    before = ask(budget=5)
+    write_data("other.npz", 7)
+    ask(Path("other"), "other.npz", budget=12)
+    assert stores.merge(RUN, ["other"]) > 0
+    best = str(before.best)
+    assert set(name_winners().values()) == {best}
+    again = ask(budget=5)
+    assert describe(again) == describe(before)
+
+
+def test_a_killed_search_leaves_no_winner_of_an_earlier_question(project):
+    """The confirmation of 12 architectures says nothing about a search for 5 that was killed after 2."""
+    write_data("data.npz", 3)
+    ask(budget=12, confirm=2)
+    with pytest.raises(KilledError):
+        ask(budget=5, confirm=2, watch=stop_after(2, KilledError))
+    assert Path("run/confirmed.json").exists()
+    whole = ask(Path("alone"), budget=2)
+    assert set(name_winners().values()) == {str(whole.best)}
+
+
+def test_a_kill_while_a_finished_search_is_repeated_changes_nothing(project):
+    before = ask(budget=9)
+    with pytest.raises(KilledError):
+        ask(budget=9, watch=stop_after(1, KilledError))
+    assert set(name_winners().values()) == {str(before.best)}
+
+
+def test_a_smaller_screened_search_ranks_its_own_survivors(project):
+    """The store knows scores of architectures that the smaller pool holds and its screen does not let pass."""
+    ask(budget=12, screen="params", keep="100%")
+    small = ask(budget=6, screen="params", keep="50%", run=Path("run2"))
+    shutil.copyfile("run/records.sqlite", "run2/records.sqlite")
+    again = ask(budget=6, screen="params", keep="50%", run=Path("run2"))
+    assert len(again.ranking.standings) == 3
+    assert describe(again) == describe(small)
+    assert set(name_winners(Path("run2")).values()) == {str(small.best)}
+
+
+def test_a_run_of_an_earlier_version_owns_all_records_of_its_store(project):
+    whole = ask(budget=9)
+    facts = json.loads(Path("run/run.json").read_text())
+    del facts["question"]
+    Path("run/run.json").write_text(json.dumps(facts))
+    assert set(name_winners().values()) == {str(whole.best)}
