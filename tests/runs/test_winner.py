@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from untrained import reports
-from untrained.data.npz import read_npz
 from untrained.engine import stores
 from untrained.exports.subject import found as find_export
 from untrained.strategies.search import Progress, Result, search
@@ -57,7 +56,6 @@ def write_data(name: str, seed: int) -> None:
     numbers = np.random.default_rng(seed)
     pictures = numbers.integers(0, 255, (60, 8, 8, 3)).astype(np.uint8)
     np.savez(name, x=pictures, y=np.arange(60) % 3)
-    read_npz.cache_clear()  # another process has not read the file yet
 
 
 def ask(run: Path = RUN, data: str = "data.npz", **options: Any) -> Result:

@@ -209,7 +209,7 @@ def test_what_cannot_be_trained_on_is_refused_before_the_search(mine):
     with pytest.raises(UsageError, match="noise has nothing to learn from"):
         search(mine, "params", budget=2, data="noise", run="run", confirm=2)
     assert not Path("run").exists()
-    with pytest.raises(UsageError, match="--confirm at least 0"):
+    with pytest.raises(UsageError, match="confirm is -1; write a whole number from 0"):
         search(mine, "params", budget=2, run="run", confirm=-1)
 
 

@@ -5,7 +5,7 @@ Latencies are records like others, of a measure `latency(...)@1`, so a search th
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import inf
 from time import perf_counter
 from typing import Any
