@@ -41,9 +41,6 @@ def write_unmarked(path: Path) -> list[Record]:
     """A store of the present version without its mark."""
     write_current(path)
     with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TABLE question_records")
-        database.execute("DROP TABLE questions")
-        database.execute("PRAGMA user_version = 2")
         database.execute("PRAGMA application_id = 0")
     return RECORDS
 
