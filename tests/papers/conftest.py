@@ -1,4 +1,4 @@
-"""The tables of known results, and experiments on networks small enough for a test."""
+"""Tables of known results, and experiments on networks that are small enough for a test."""
 
 import gzip
 import sys
@@ -15,7 +15,14 @@ from untrained.papers import dextr_searches, hnas_cells, nasi_searches, samples,
 from untrained.spaces import Space, load_space
 from untrained.studies._truth import Truth
 
-TABLES = ("nasbench201", "nasbench101", "nasbench1shot1_s1", "nasbench1shot1_s2", "nasbench301", "transnas")
+TABLES = (
+    "nasbench201",
+    "nasbench101",
+    "nasbench1shot1_s1",
+    "nasbench1shot1_s2",
+    "nasbench301",
+    "transnas",
+)
 ROWS = 300
 SMALL = {
     "nasbench201": {"cells": 1},
@@ -37,26 +44,32 @@ DEXTR = {
     "DARTS": "darts(channels=4,cells=2)",
     "PROPOSAL": "zerocost_pt(operations=random,edges=random,proposals=1)",
     "PROXY": "random",
-    "AUTOFORMER": {"tiny": ("autoformer_tiny(patch=112)", "50M"), "small": ("autoformer_small(patch=112)", "50M")},
+    "AUTOFORMER": {
+        "tiny": ("autoformer_tiny(patch=112)", "50M"),
+        "small": ("autoformer_small(patch=112)", "50M"),
+    },
 }
 
 
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data root with all tables; the tests that ask for it are skipped where the data are absent."""
+    """A data root with all tables; tests that need it are skipped if the data are absent."""
     root, data = tmp_path_factory.mktemp("root"), shared("data")
     for name in TABLES:
         import_benchmark(name, data, root)
     (root / "ctr").mkdir()
     for name in sigeo_ctr.TABLES.values():  # the first rows of each
-        with gzip.open(data / "ctr" / name, "rt") as whole, gzip.open(root / "ctr" / name, "wt") as head:
+        with (
+            gzip.open(data / "ctr" / name, "rt") as whole,
+            gzip.open(root / "ctr" / name, "wt") as head,
+        ):
             head.writelines(islice(whole, 1 + ROWS))
     return root
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same experiments on shallow, narrow networks and small images."""
+    """Replace networks by shallow, narrow ones, and images by small ones."""
     known = samples.known
 
     def shrunk(name: str) -> Space:

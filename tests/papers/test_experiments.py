@@ -1,4 +1,4 @@
-"""Every table and figure from end to end, with an effort that suits a test."""
+"""Every experiment from end to end, at a size for tests."""
 
 import pytest
 
@@ -9,9 +9,9 @@ from untrained.strategies._run import STORE
 from untrained.studies.references import Entry, Trials
 
 SLOW = ("dextr-table-1", "dextr-figure-5", "sigeo-table-2")
-UNTRAINED = ("sigeo-table-4-search",)  # the paper's numbers are those of trainings that are not run
+UNTRAINED = ("sigeo-table-4-search",)  # its published numbers come from trainings that are not run
 PAPERS = ("dextr", "hnas", "nasi", "sigeo")
-ASKED = """
+NAMES = """
 dextr-table-1 dextr-table-4 dextr-table-5 dextr-figure-1a dextr-figure-1b dextr-figure-2 dextr-figure-3 dextr-figure-5
 hnas-table-1 hnas-table-2 hnas-figure-4 hnas-table-4 hnas-table-5 hnas-table-6 hnas-table-10 hnas-table-11 hnas-table-12
 hnas-table-13 hnas-table-3 hnas-table-7 hnas-table-14 hnas-table-15 hnas-table-16 hnas-figure-2 hnas-figure-5
@@ -23,30 +23,39 @@ sigeo-figure-4 sigeo-table-4-search
 """.split()
 
 
-def test_the_items_are_those_that_were_asked_for():
-    assert sorted(EXPERIMENTS) == sorted(ASKED)
-    for item in EXPERIMENTS.values():
-        assert item.about.endswith("."), item.name
-        assert item.name.partition("-")[0] in PAPERS
+def test_registered_experiments():
+    assert sorted(EXPERIMENTS) == sorted(NAMES)
+    for experiment in EXPERIMENTS.values():
+        assert experiment.about.endswith("."), experiment.name
+        assert experiment.name.partition("-")[0] in PAPERS
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in ASKED])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in NAMES])
 @pytest.mark.data
-def test_every_item_runs_is_kept_and_resumes(name, small, data_root, run_folder):
-    effort = {"samples": 3 if name in SLOW else 4, "seeds": 1, "batch": 4, "run": run_folder, "data_root": data_root}
-    found = reproduce(name, **effort)
+def test_experiment_runs_saves_and_resumes(name, small, data_root, run_folder):
+    options = {
+        "samples": 3 if name in SLOW else 4,
+        "seeds": 1,
+        "batch": 4,
+        "run": run_folder,
+        "data_root": data_root,
+    }
+    found = reproduce(name, **options)
     assert ReproductionResult.read(run_folder) == found
     assert (run_folder / "reproduction.csv").read_text().count("\n") > len(found.lines)
     assert found.deviations
-    assert all(said.endswith(".") for said in found.deviations)
+    assert all(deviation.endswith(".") for deviation in found.deviations)
     assert any(line.ours is not None for line in found.lines)
-    numbered = ("table" in name and name not in UNTRAINED) or name in ("dextr-figure-2", "nasi-figure-1")
+    numbered = ("table" in name and name not in UNTRAINED) or name in (
+        "dextr-figure-2",
+        "nasi-figure-1",
+    )
     assert (found.worst_line is not None) == numbered
     assert bool(found.plots) == ("figure" in name)
     with Store(run_folder / STORE) as store:
         measured = len(store)
     stages = []
-    again = reproduce(name, **effort, on_progress=lambda at: stages.append(at.measured))
+    again = reproduce(name, **options, on_progress=lambda at: stages.append(at.measured))
     assert again.lines == found.lines
     assert set(stages) == {0}, "nothing is measured twice"
     with Store(run_folder / STORE) as store:
@@ -54,28 +63,28 @@ def test_every_item_runs_is_kept_and_resumes(name, small, data_root, run_folder)
 
 
 @pytest.mark.data
-def test_networks_made_by_hand_are_trained_once_a_table(small, data_root, run_folder, monkeypatch):
-    asked = []
+def test_networks_made_by_hand_are_trained_once_per_table(small, data_root, run_folder, monkeypatch):
+    trained = []
 
     def compared(trials, winner, by_hand):
-        asked.append((trials.space, by_hand))
+        trained.append((trials.space, by_hand))
         return (Entry("found", loss=0.5), *(() if by_hand == () else (Entry("dlrm", loss=0.6),)))
 
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"frappe": sigeo_ctr.TABLES["frappe"]})
     monkeypatch.setattr(Trials, "compared", compared)
     found = reproduce("sigeo-table-5", samples=3, batch=4, run=run_folder, data_root=data_root)
-    assert asked == [("nasrec_small(blocks=1)", None), ("nasrec_full(blocks=1)", ())]
+    assert trained == [("nasrec_small(blocks=1)", None), ("nasrec_full(blocks=1)", ())]
     losses = [line.ours for line in found.lines if line.what.endswith("log loss")]
     assert losses == [0.5, 0.5, 0.6]
 
 
-def test_networks_made_by_hand_stand_beside_the_search_that_found_something(run_folder, monkeypatch):
-    """Of the first space no training came to an end."""
+def test_networks_made_by_hand_are_compared_with_the_search_that_finished(run_folder, monkeypatch):
+    """In the first space no training finished."""
     first, second = sigeo_ctr.SPACES
     beside = Entry("found", loss=0.5), Entry("dlrm", loss=0.6, behind=0.1, margin=0.02)
-    said = {first: (Entry("found", error="none"),), second: beside}
+    deviation = {first: (Entry("found", error="none"),), second: beside}
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"criteo": ""})
-    monkeypatch.setattr(sigeo_ctr, "searched", lambda effort, table, space, by_hand: said[space])
+    monkeypatch.setattr(sigeo_ctr, "search_and_train", lambda config, table, space, by_hand: deviation[space])
     notes = {line.what: line.note for line in sigeo_ctr.table_5(ExperimentConfig(3, 1, run_folder)).lines}
     assert notes["criteo, sigeo in nasrec_small, log loss"] == "none"
     assert notes["criteo, dlrm, log loss"] == "+0.1000 \u00b1 0.0200 beside nasrec_full"

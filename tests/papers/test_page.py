@@ -1,60 +1,63 @@
-"""The page of a reproduction."""
+"""The report page of a reproduction."""
 
 import re
 from dataclasses import replace
 
-from tests.papers.test_reproduce import FOUND
+from tests.papers.test_reproduce import RESULT
 from untrained.reports import report
 from untrained.reports.pages.reproduction_page import headline, render
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.reports.svg.figure import MOST, figure
 
 
-def test_the_page_holds_every_line_and_deviation():
-    page = render(FOUND)
-    assert [page.count(f'<td class="">{line.what}</td>') for line in FOUND.lines] == [1] * 4
+def test_page_shows_every_line_and_deviation():
+    page = render(RESULT)
+    assert [page.count(f'<td class="">{line.what}</td>') for line in RESULT.lines] == [1] * 4
     assert "Ours is a sample." in page
     assert "untrained</span> <span>reproduce</span> <span>dextr-table-4" in page
     assert "Table 4: two rows." in page
     assert page.count("<svg") == 1
 
 
-def test_the_headline_says_how_near():
-    """Differences 0.015 and 0.12: the one in the middle is their mean. 0.33 lies outside 0.15 to 0.27."""
-    assert headline(FOUND) == (
-        "2 published numbers: ours differ by 0.068 in the middle, at most by 0.12 (NB201-cf10, zen); 1 of 2 lie within "
-        "our intervals."
+def test_headline_summarises_differences():
+    """Differences are 0.015 and 0.12: the median is their mean. 0.33 is outside 0.15 to 0.27."""
+    assert headline(RESULT) == (
+        "2 published numbers: ours differ by 0.068 in the middle, at most by 0.12 (NB201-cf10, "
+        "zen); 1 of 2 lie within our intervals."
     )
-    assert headline(replace(FOUND, lines=FOUND.lines[3:])) == "The paper gives no numbers to compare with."
+    assert headline(replace(RESULT, lines=RESULT.lines[3:])) == "The paper gives no numbers to compare with."
 
 
-def test_columns_that_nobody_fills_are_left_out():
-    page = render(replace(FOUND, lines=FOUND.lines[3:]))
+def test_empty_columns_are_left_out():
+    page = render(replace(RESULT, lines=RESULT.lines[3:]))
     assert re.findall(r'<th scope="col"[^>]*>([^<]*)', page) == ["What", "Ours"]
 
 
-def test_what_papers_say_is_escaped():
-    page = render(replace(FOUND, lines=(TableLine("<b>", 1.0, 2.0, note="<i>"),), deviations=("<script>.",)))
+def test_text_is_escaped():
+    page = render(replace(RESULT, lines=(TableLine("<b>", 1.0, 2.0, note="<i>"),), deviations=("<script>.",)))
     assert not re.search(r"<b>|<i>|<script>\.", page)
 
 
-def test_curves_have_inks_and_a_key():
+def test_curves_have_colours_and_a_legend():
     curves = (Curve("good", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)), Curve("bad", (1.0, 2.0), (0.0, 0.1)))
     drawn = figure(Plot("r by layer", "layer", "r", curves, joined=True))
     assert drawn.count("<polyline") == 2
-    assert re.findall(r'class="dot (k-\w)"></span> (\w+)', drawn) == [("k-a", "good"), ("k-b", "bad")]
+    assert re.findall(r'class="dot (k-\w)"></span> (\w+)', drawn) == [
+        ("k-a", "good"),
+        ("k-b", "bad"),
+    ]
     assert figure(Plot("nothing", "x", "y", (Curve("", (), ()),))) == ""
 
 
-def test_of_very_many_points_some_are_drawn():
+def test_number_of_drawn_points_is_limited():
     many = Curve("", tuple(map(float, range(5000))), tuple(map(float, range(5000))))
     drawn = figure(Plot("many", "x", "y", (many,)))
     assert drawn.count("h0") <= MOST
     assert "figcaption" not in drawn
 
 
-def test_report_writes_the_page_of_a_folder(run_folder):
-    replace(FOUND, folder=str(run_folder)).save()
+def test_report_writes_page_of_reproduction_folder(run_folder):
+    replace(RESULT, folder=str(run_folder)).save()
     page = report(run_folder)
     assert page == run_folder / "report.html"
     assert "<h1>Two rows</h1>" in page.read_text()

@@ -1,4 +1,4 @@
-"""Published numbers are entered as the papers print them."""
+"""Published numbers are those that the papers print."""
 
 import json
 import re
@@ -31,12 +31,12 @@ def text(paper: str) -> str:
 
 
 def numbers(line: str) -> Numbers:
-    """All decimal numbers of a line, whatever stands between them."""
+    """All decimal numbers of a line, with anything between them."""
     return tuple(map(float, re.findall(r"-?\d+\.\d+", line.replace("\u2212", "-"))))
 
 
 def printed(paper: str, starts: str, count: int) -> list[Numbers]:
-    """The first so many numbers of every line that begins so."""
+    """The first `count` numbers of every line that starts with a text."""
     return [numbers(line)[:count] for line in text(paper).splitlines() if line.startswith(starts)]
 
 
@@ -59,7 +59,7 @@ def first_numbers(cells: list[str]) -> Numbers:
 def test_dextr_table_1(row, name):
     rows = {cells[0]: first_numbers(cells[1:]) for cells in table_rows("dextr", "Table 1: Comparison") if cells}
     assert dextr.TABLE_1[name] == rows[row]
-    assert [place.label for place in dextr.EVERYWHERE] == [
+    assert [place.label for place in dextr.ALL_TASKS] == [
         "TNB-Object", "TNB-Scene", "TNB-Jigsaw", "NB101", "NB201-cf10", "NB201-cf100", "NB201-ImNet120", "NB301",
     ]  # fmt: skip
 
@@ -70,13 +70,19 @@ def test_dextr_table_4():
 
 
 def test_dextr_table_5_and_figure_2():
-    said = text("dextr")
+    text_of_paper = text("dextr")
     for place, number in dextr.TABLE_5.items():
-        benchmark = {"NB101": "NAS-Bench-101", "NB201-cf10": "NAS-Bench-201", "NB301": "NAS-Bench-301"}[place.label]
-        assert f"<td>{benchmark}</td>\n<td>{number} %</td>" in said
+        benchmark = {
+            "NB101": "NAS-Bench-101",
+            "NB201-cf10": "NAS-Bench-201",
+            "NB301": "NAS-Bench-301",
+        }[place.label]
+        assert f"<td>{benchmark}</td>\n<td>{number} %</td>" in text_of_paper
     for accuracy, score in dextr_figures.FIGURE_2.items():
-        assert re.search(rf"{accuracy:.2f}% accuracy\) has the \w+ (mean )?Dextr (score|value) \({score}\)", said)
-    assert "ranging between {} and {}".format(*dextr_figures.SPREAD) in said
+        assert re.search(
+            rf"{accuracy:.2f}% accuracy\) has the \w+ (mean )?Dextr (score|value) \({score}\)", text_of_paper
+        )
+    assert "ranging between {} and {}".format(*dextr_figures.FIGURE_2_DEVIATIONS) in text_of_paper
 
 
 def test_hnas_table_1_and_its_neighbour_table_2():
@@ -196,21 +202,32 @@ def test_sigeo_table_4():
 def test_nasi_table_3_7_and_figure_1():
     """S3 is left out; the text prints Spearman of S1, S2, S3, then Kendall."""
     for name, row in nasi.TABLE_3.items():
-        starts = {"snip": "SNIP (", "grasp": "GraSP (", "synflow": "SynFlow (", "naswot": "NASWOT (Mellor"}
+        starts = {
+            "snip": "SNIP (",
+            "grasp": "GraSP (",
+            "synflow": "SynFlow (",
+            "naswot": "NASWOT (Mellor",
+        }
         (found,) = [r for r in printed("nasi", starts.get(name, "NASI (conditioned)"), 6) if len(r) == 6]
         assert row == (found[0], found[3], found[1], found[4])
     for name, row in nasi.TABLE_7.items():
         assert row in printed("nasi", f"{name} ", 7)
-    said = text("nasi")
-    assert said.count("\u00bd = 1:00") >= 2
-    assert "Search Space 2 1e5Search Space 3 4 \u00bd = 0:95" in said
+    text_of_paper = text("nasi")
+    assert text_of_paper.count("\u00bd = 1:00") >= 2
+    assert "Search Space 2 1e5Search Space 3 4 \u00bd = 0:95" in text_of_paper
     assert nasi.FIGURE_1 == {"labels": {"S1": 1.00, "S2": 1.00}, "data": {"S1": 0.94, "S2": 0.95}}
 
 
-def test_the_cells_of_table_2_are_the_published_ones():
+def test_cells_of_table_2_are_the_published_ones():
     golden = json.loads(shared("golden", "spaces_golden.json").read_text())["darts"]["genotypes"]
     darts = load_space("darts")
-    names = {"NASNet": "NASNet", "AmoebaNet": "AmoebaNet", "ENAS": "ENAS", "DARTS": "DARTS_V2", "SNAS": "SNAS_mild"}
+    names = {
+        "NASNet": "NASNet",
+        "AmoebaNet": "AmoebaNet",
+        "ENAS": "ENAS",
+        "DARTS": "DARTS_V2",
+        "SNAS": "SNAS_mild",
+    }
     for name, reference in names.items():
         told = {key: golden[reference][key] for key in ("normal", "normal_concat", "reduce", "reduce_concat")}
         edges = {key: list(map(tuple, value)) if "concat" not in key else value for key, value in told.items()}

@@ -1,4 +1,4 @@
-"""Asking for a reproduction: what is kept, what is listed, and what a wrong request is told."""
+"""`reproduce`: what it saves and lists, and how it answers wrong arguments."""
 
 import json
 import sys
@@ -12,12 +12,18 @@ from untrained.benchmarks import import_benchmark
 from untrained.cli import app, main
 from untrained.data import TRAIN, Pictures, Source
 from untrained.errors import UsageError
-from untrained.papers import EXPERIMENTS, ReproductionResult, list_experiments, reproduce, sigeo_warmup
+from untrained.papers import (
+    EXPERIMENTS,
+    ReproductionResult,
+    list_experiments,
+    reproduce,
+    sigeo_warmup,
+)
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.training.warmup import WarmUp
 from untrained.types import Task
 
-FOUND = ReproductionResult(
+RESULT = ReproductionResult(
     experiment="dextr-table-4",
     paper="Dextr (Asthana et al.)",
     title="Two rows",
@@ -38,8 +44,8 @@ FOUND = ReproductionResult(
 )
 
 
-def test_a_reproduction_comes_back_as_it_was_saved(run_folder):
-    found = replace(FOUND, folder=str(run_folder)).save()
+def test_result_is_read_as_it_was_saved(run_folder):
+    found = replace(RESULT, folder=str(run_folder)).save()
     assert ReproductionResult.read(run_folder) == found
     head, *rows = (run_folder / "reproduction.csv").read_text().splitlines()
     assert head == "what,published,ours,low,high,spread,note,difference"
@@ -47,119 +53,148 @@ def test_a_reproduction_comes_back_as_it_was_saved(run_folder):
     assert not list(run_folder.glob("*.part"))
 
 
-def test_the_furthest_line_is_the_one_that_differs_most():
-    assert FOUND.worst_line == FOUND.lines[1]
-    assert replace(FOUND, lines=FOUND.lines[2:]).worst_line is None
+def test_worst_line_differs_most():
+    assert RESULT.worst_line == RESULT.lines[1]
+    assert replace(RESULT, lines=RESULT.lines[2:]).worst_line is None
 
 
-def test_lines_are_written_for_people():
-    assert FOUND.format_lines() == [
+def test_format_lines():
+    assert RESULT.format_lines() == [
         ("NB201-cf10, dextr", "0.900", "0.915", "0.900 to 0.930", "0.004", "+0.015", ""),
-        ("NB201-cf10, zen", "0.330", "0.210", "0.150 to 0.270", "", "\u22120.120", "3 disconnected"),
+        (
+            "NB201-cf10, zen",
+            "0.330",
+            "0.210",
+            "0.150 to 0.270",
+            "",
+            "\u22120.120",
+            "3 disconnected",
+        ),
         ("NB201-cf10, zico", "0.760", "", "", "", "", "not defined on this sample"),
         ("NB201-cf10, mine", "", "0.500", "", "", "", ""),
     ]
 
 
-def test_a_reproduction_can_be_pasted_into_a_page(run_folder):
-    """Columns that nobody fills are left out, and a cell of NAS-Bench-201 does not break its row."""
-    replace(FOUND, folder=str(run_folder)).save()
+def test_markdown_table(run_folder):
+    """Empty columns are left out, and a cell of NAS-Bench-201 does not break its row."""
+    replace(RESULT, folder=str(run_folder)).save()
     whole = (run_folder / "reproduction.md").read_text()
     assert whole.startswith("# Dextr (Asthana et al.): Two rows\n\n```\nuntrained reproduce dextr-table-4\n```\n")
     assert "\n| what | paper | ours | 95 % | \u00b1 seeds | difference | note |\n|" in whole
     assert "\n| NB201-cf10, zen | 0.330 | 0.210 | 0.150 to 0.270 |  | \u22120.120 | 3 disconnected |\n" in whole
     assert whole.endswith("\n\n- Ours is a sample.\n")
-    few = replace(FOUND, lines=(TableLine("mine", None, 0.5, note="|none~0|"),)).to_markdown()
+    few = replace(RESULT, lines=(TableLine("mine", None, 0.5, note="|none~0|"),)).to_markdown()
     assert "| what | ours | note |\n| --- | --- | --- |\n| mine | 0.500 | \\|none~0\\| |\n" in few
 
 
-def test_a_damaged_file_is_refused_in_one_line(run_folder):
-    replace(FOUND, folder=str(run_folder)).save()
+def test_damaged_result_file_is_refused_in_one_line(run_folder):
+    replace(RESULT, folder=str(run_folder)).save()
     (run_folder / "reproduction.json").write_text('{"lines": [{"nonsense": 1}]}')
-    with pytest.raises(UsageError, match=r"reproduction.json cannot be read: .*makes it anew") as told:
+    with pytest.raises(UsageError, match=r"reproduction.json cannot be read: .*makes it anew") as refused:
         ReproductionResult.read(run_folder)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refused.value)
 
 
-def test_the_state_of_every_item_is_told(tmp_path, monkeypatch):
+def test_list_experiments_shows_last_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert {row["state"] for row in list_experiments()} == {"never run"}
     names = [row["name"] for row in list_experiments()]
     assert sorted(names) == sorted(EXPERIMENTS)
     assert names.index("hnas-table-2") < names.index("hnas-table-10")
-    replace(FOUND, folder="runs/reproduce-dextr-table-4").save()
+    replace(RESULT, folder="runs/reproduce-dextr-table-4").save()
     row = next(row for row in list_experiments() if row["name"] == "dextr-table-4")
     assert row["state"] == "largest difference: -0.12 (NB201-cf10, zen)"
-    assert (row["made_on"], row["furthest"]) == (FOUND.made_on, pytest.approx(-0.12))
+    assert (row["made_on"], row["furthest"]) == (RESULT.made_on, pytest.approx(-0.12))
     (tmp_path / "runs/reproduce-dextr-table-4/reproduction.json").write_text("{")
     assert "cannot be read" in next(row["state"] for row in list_experiments() if row["name"] == "dextr-table-4")
 
 
-def test_a_missing_table_is_told_before_anything_is_measured(tmp_path, run_folder):
+def test_missing_table_is_reported_before_anything_is_measured(tmp_path, run_folder):
     with pytest.raises(UsageError, match="untrained data import nasbench201 PATH"):
         reproduce("dextr-table-4", data_root=tmp_path, run=run_folder)
     assert not run_folder.exists()
 
 
 @pytest.mark.data
-def test_every_table_is_looked_for_first(small, tmp_path, run_folder):
-    """The second of two is missing: nothing is measured on the first."""
+def test_all_tables_are_checked_first(small, tmp_path, run_folder):
+    """The second of two tables is missing: nothing is measured on the first."""
     import_benchmark("nasbench1shot1_s1", shared("data"), tmp_path)
     with pytest.raises(UsageError, match="the table of nasbench1shot1_s2 is not at"):
         reproduce("nasi-figure-3", samples=3, batch=2, data_root=tmp_path, run=run_folder)
     assert not run_folder.exists()
 
 
-def test_an_unknown_item_lists_the_near_ones():
+def test_unknown_experiment_lists_similar_names():
     with pytest.raises(UsageError, match="no table or figure is called 'dextr-tabel-4'; did you mean dextr-table-4"):
         reproduce("dextr-tabel-4")
 
 
-@pytest.mark.parametrize("asked", [{"samples": 2}, {"seeds": 0}, {"batch": 0}])
-def test_an_impossible_effort_is_refused(asked):
-    with pytest.raises(UsageError, match=f"{next(iter(asked))} is .*; write a whole number from"):
-        reproduce("dextr-table-4", **asked)
+@pytest.mark.parametrize("arguments", [{"samples": 2}, {"seeds": 0}, {"batch": 0}])
+def test_impossible_counts_are_refused(arguments):
+    with pytest.raises(UsageError, match=f"{next(iter(arguments))} is .*; write a whole number from"):
+        reproduce("dextr-table-4", **arguments)
 
 
-# ---------------------------------------------------------------------------------------------------- the commands
+# --- the commands ---
 
 
-def typed(*words):
+def run_command(*words):
     with pytest.raises(SystemExit) as left:
         app(list(words))
     return left.value.code
 
 
-def test_the_command_alone_lists_everything(tmp_path, monkeypatch, capsys):
+def test_command_without_name_lists_experiments(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert typed("reproduce") == 0
+    assert run_command("reproduce") == 0
     shown = capsys.readouterr().out
     assert "dextr-table-1" in shown
     assert "never run" in shown
-    assert typed("list", "papers", "--json") == 0
+    assert run_command("list", "papers", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert {"name", "paper", "title", "about", "needs", "state"} <= rows[0].keys()
-    assert typed("list", "papers") == 0
+    assert run_command("list", "papers") == 0
     assert "needs: nasbench201" in capsys.readouterr().out
 
 
 @pytest.mark.data
-def test_the_command_prints_writes_a_page_and_answers_json(small, data_root, run_folder, capsys, monkeypatch):
+def test_command_prints_table_page_and_json(small, data_root, run_folder, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    effort = ["--samples", "4", "--batch", "2", "--run", str(run_folder), "--data-root", str(data_root)]
-    assert typed("reproduce", "dextr-table-5", *effort) == 0
+    options = [
+        "--samples",
+        "4",
+        "--batch",
+        "2",
+        "--run",
+        str(run_folder),
+        "--data-root",
+        str(data_root),
+    ]
+    assert run_command("reproduce", "dextr-table-5", *options) == 0
     shown = capsys.readouterr().out
     assert "99.18" in shown
     assert "NB101: our table holds 5,621 of 423,624 architectures." in shown
-    assert {path.name for path in run_folder.iterdir()} >= {"report.html", "reproduction.csv", "reproduction.json"}
-    assert typed("reproduce", "dextr-table-5", *effort, "--json") == 0
+    assert {path.name for path in run_folder.iterdir()} >= {
+        "report.html",
+        "reproduction.csv",
+        "reproduction.json",
+    }
+    assert run_command("reproduce", "dextr-table-5", *options, "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["lines"][0].keys() >= {"what", "published", "ours", "low", "high", "spread", "difference"}
+    assert document["lines"][0].keys() >= {
+        "what",
+        "published",
+        "ours",
+        "low",
+        "high",
+        "spread",
+        "difference",
+    }
     assert document["deviations"]
-    assert typed("report", str(run_folder)) == 0
+    assert run_command("report", str(run_folder)) == 0
 
 
-def test_a_wrong_request_is_one_line(monkeypatch, capsys):
+def test_wrong_name_is_reported_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["untrained", "reproduce", "dextr"])
     with pytest.raises(SystemExit) as left:
         main()
@@ -168,19 +203,25 @@ def test_a_wrong_request_is_one_line(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("images", "steps", "said"),
+    ("images", "steps", "sentence"),
     [
         (45_000, (35, 70, 140), ""),  # per cent of 45,000 images in batches of 128
         (30_000, (35, 70, 140), "30,000 images"),  # as many of fewer
-        (1_000, (1, 1, 3), "1,000 images"),  # 40 % of 45,000 are more than there are: 100, 200 and 400 images
+        (
+            1_000,
+            (1, 1, 3),
+            "1,000 images",
+        ),  # 40 % of 45,000 are more than there are: 100, 200 and 400 images
     ],
 )
-def test_levels_of_warm_up_are_shares_of_the_whole_set_where_they_can_be(images, steps, said):
+def test_warm_up_levels_are_shares_of_the_whole_data_set_if_possible(images, steps, sentence):
     picture = torch.zeros(1, 2, 2, 3, dtype=torch.uint8).expand(images, -1, -1, -1)
     part = Pictures(picture, torch.zeros(images, dtype=torch.long), torch.zeros(3), torch.ones(3))
     source = Source(Task("cifar10", (3, 2, 2), 10), lambda n, rng: next(part.batches(n)), lambda: {TRAIN: part})
-    asked = [WarmUp.of(sigeo_warmup._warm_up(level, images, None), source) for level in sigeo_warmup.LEVELS[1:]]
-    assert [warm_up.steps for warm_up in asked] == list(steps)
-    assert said in sigeo_warmup._levels(images)
-    trial = WarmUp.of(sigeo_warmup._warm_up(40, images, 16), source)
+    arguments = [
+        WarmUp.of(sigeo_warmup.format_warm_up(level, images, None), source) for level in sigeo_warmup.LEVELS[1:]
+    ]
+    assert [warm_up.steps for warm_up in arguments] == list(steps)
+    assert sentence in sigeo_warmup.describe_levels(images)
+    trial = WarmUp.of(sigeo_warmup.format_warm_up(40, images, 16), source)
     assert (trial.size, trial.steps) == (16, steps[-1])

@@ -1,4 +1,4 @@
-"""SiGeo's small trainings: the statistics by hand, the training in a plain loop, and the file of MNIST."""
+"""SiGeo's small trainings: statistics by hand, a plain training loop, and the file of MNIST."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from untrained.papers import reproduce
 from untrained.papers.experiment import ExperimentConfig
-from untrained.papers.sigeo_trainings import BATCH, END, EPOCHS, LEVELS, SETTINGS, courses
+from untrained.papers.sigeo_trainings import BATCH, END, EPOCHS, LEVELS, SETTINGS, train_networks
 from untrained.probe.guard import random_state
 from untrained.rng import seed_for, torch_generator
 from untrained.spaces import load_space
@@ -20,7 +20,7 @@ TEXT = SETTINGS[0]
 
 @pytest.fixture
 def mnist(tmp_path):
-    """A file like that of MNIST, with 300 images to learn from, two batches of 128, and 50 to be judged on."""
+    """A file like that of MNIST: 300 training images, which are two batches of 128, and 50 test images."""
     rng = np.random.default_rng(0)
     sizes = {"train": 300, "test": 50}
     arrays = {f"x_{part}": rng.integers(0, 256, (n, 28, 28), dtype=np.uint8) for part, n in sizes.items()}
@@ -29,14 +29,14 @@ def mnist(tmp_path):
     return tmp_path, {name: torch.from_numpy(values) for name, values in arrays.items()}
 
 
-def by_hand(arrays, width, setting, seed=0):
-    """What the paper describes, in a plain loop: (statistics before the first batch, final losses)."""
+def train_by_hand(arrays, width, setting, seed=0):
+    """The training of the paper in a plain loop: (statistics before the first batch, final losses)."""
     space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
     arch = space.parse(f"depth=1,width1={width},activation=relu")
     with random_state(seed_for("weights", arch.space, arch, seed)):
         W, b, V, c = (p.detach().requires_grad_() for p in space.build(arch).parameters())
     X, XT = (arrays[f"x_{part}"].flatten(1) / 255 for part in ("train", "test"))
-    if setting.normal:
+    if setting.normalise:
         X, XT = ((x - 0.4914) / 0.2023 for x in (X, XT))
     Y, YT = arrays["y_train"].long(), arrays["y_test"].long()
 
@@ -44,15 +44,15 @@ def by_hand(arrays, width, setting, seed=0):
         logits = F.relu(x @ W.T + b) @ V.T + c
         return F.cross_entropy(F.relu(logits) if setting.relu_logits else logits, y)
 
-    looked = None
+    statistics = None
     for pass_ in range(EPOCHS):
         batches = torch.randperm(len(X), generator=torch_generator("course", seed, pass_)).split(BATCH)
-        if looked is None:
+        if statistics is None:
             found = [(loss(X[rows], Y[rows]), rows) for rows in batches]  # three: there is no fourth
             g = [torch.autograd.grad(value, (W, V)) for value, _ in found]
             products = [float((W * gw).sum().detach() + (V * gv).sum().detach()) for gw, gv in g]
             flat = np.stack([np.concatenate([gw.flatten(), gv.flatten()]) for gw, gv in g])
-            looked = {
+            statistics = {
                 "fr": np.mean(np.square(products)),
                 "loss": np.mean([float(value.detach()) for value, _ in found]),
                 "gradient": np.abs(flat).mean(0).sum(),
@@ -63,47 +63,52 @@ def by_hand(arrays, width, setting, seed=0):
                 with torch.no_grad():
                     p -= setting.rate * grad
     with torch.no_grad():
-        return looked, {"train": float(loss(X, Y)), "test": float(loss(XT, YT))}
+        return statistics, {"train": float(loss(X, Y)), "test": float(loss(XT, YT))}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_statistics_and_losses_are_those_of_a_plain_loop(mnist, run_folder, setting):
+def test_statistics_and_losses_equal_a_plain_loop(mnist, run_folder, setting):
     root, arrays = mnist
-    found = courses(ExperimentConfig(3, 1, run_folder, data_root=root), setting)
+    found = train_networks(ExperimentConfig(3, 1, run_folder, data_root=root), setting)
     assert found.widths == (2, 26, 48)  # spread over 2 to 48: the middle of 24 is rounded up
     assert found.deviations == ()
     for place, width in enumerate(found.widths):
-        looked, final = by_hand(arrays, width, setting)
-        for name, expected in looked.items():
+        statistics, final = train_by_hand(arrays, width, setting)
+        for name, expected in statistics.items():
             assert found.scores[name, 0][0, place] == pytest.approx(expected, rel=1e-4), name
         for name, expected in final.items():
             assert found.scores[name, END][0, place] == pytest.approx(expected, rel=1e-4), name
 
 
-def test_every_level_is_looked_at_after_its_share_of_an_epoch(mnist, run_folder):
-    """Of two batches 10 % are none yet, 40 and 60 % are one, 80 and 100 % both; what is looked at together is equal."""
-    found = courses(ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), TEXT)
+def test_levels_are_measured_after_their_share_of_an_epoch(mnist, run_folder):
+    """Of two batches, 10 % is none, 40 and 60 % are one, 80 and 100 % are both; equal steps give equal values."""
+    found = train_networks(ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), TEXT)
     loss = {level: found.scores["loss", level][0, 1] for level in LEVELS}
     assert (loss[0], loss[40], loss[80]) == (loss[10], loss[60], loss[100])
     assert len(set(loss.values())) == 3
 
 
-def test_a_training_that_diverges_has_no_numbers(mnist, run_folder):
-    found = courses(ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), replace(TEXT, rate=1e30))
+def test_diverged_training_has_no_numbers(mnist, run_folder):
+    found = train_networks(ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), replace(TEXT, rate=1e30))
     assert all(np.isnan(scores).all() for scores in found.scores.values())
 
 
-def test_settings_share_a_folder_and_are_told_apart(mnist, run_folder):
-    """They differ in one thing each: the rate, the images, the network."""
-    effort = ExperimentConfig(3, 1, run_folder, data_root=mnist[0])
-    kinds = [TEXT, replace(TEXT, rate=0.02), replace(TEXT, normal=False), replace(TEXT, relu_logits=True)]
-    finals = [courses(effort, kind).scores["test", END][0, 1] for kind in (*kinds, TEXT)]
+def test_settings_share_a_folder_without_mixing(mnist, run_folder):
+    """Each differs in one thing: the rate, the images, the network."""
+    config = ExperimentConfig(3, 1, run_folder, data_root=mnist[0])
+    kinds = [
+        TEXT,
+        replace(TEXT, rate=0.02),
+        replace(TEXT, normalise=False),
+        replace(TEXT, relu_logits=True),
+    ]
+    finals = [train_networks(config, kind).scores["test", END][0, 1] for kind in (*kinds, TEXT)]
     assert len(set(finals)) == 4
     assert finals[0] == finals[-1]
 
 
-def test_without_the_file_digits_are_learned_and_that_is_said(tmp_path, run_folder):
+def test_without_mnist_networks_learn_digits(tmp_path, run_folder):
     found = reproduce("sigeo-figure-6", samples=3, run=run_folder, data_root=tmp_path)
-    assert any("digits of scikit-learn" in said for said in found.deviations)
-    assert any("3 of the 24 widths" in said for said in found.deviations)
+    assert any("digits of scikit-learn" in deviation for deviation in found.deviations)
+    assert any("3 of the 24 widths" in deviation for deviation in found.deviations)
     assert len(found.lines) == len(SETTINGS) * 2 * 4

@@ -1,4 +1,4 @@
-"""From measurements to lines: correlations, bounds and measures on cases worked out by hand."""
+"""From measurements to lines: correlations, bounds and measurements on cases worked out by hand."""
 
 from math import exp, sqrt
 from types import SimpleNamespace
@@ -14,13 +14,34 @@ from tests.conftest import shared
 from untrained.benchmarks.statistics import spearman
 from untrained.data import load
 from untrained.papers import measurements, sigeo_warmup
-from untrained.papers.dextr import published_beside, swap_reg
+from untrained.papers.dextr import add_published_variants, compute_swap_reg
 from untrained.papers.experiment import ExperimentConfig
-from untrained.papers.hnas_bounds import Case, bound, fitted, judged, scenario
-from untrained.papers.hnas_cells import CELLS, depth, width
-from untrained.papers.nasi import conditioned, relabelled
-from untrained.papers.samples import Measured, Place, capped, images_of, look
-from untrained.papers.table_lines import binned, by_others, correlations, gain_line, grid, line, mean_line, row
+from untrained.papers.hnas_bounds import (
+    BoundCase,
+    compute_bound,
+    fit_trade_off,
+    make_bound_lines,
+    score_scenario,
+)
+from untrained.papers.hnas_cells import CELLS, compute_depth, compute_width
+from untrained.papers.nasi import apply_constraint, randomise_labels
+from untrained.papers.samples import (
+    BenchmarkTask,
+    Measurements,
+    find_images,
+    limit_samples,
+    measure_sample,
+)
+from untrained.papers.table_lines import (
+    describe_other_scores,
+    make_correlation_line,
+    make_correlation_table,
+    make_gain_line,
+    make_mean_line,
+    make_proxy_row,
+    parse_table,
+    split_into_bins,
+)
 from untrained.probe import Probe
 from untrained.proxies import load_proxy
 from untrained.reports.reproduction_facts import TableLine
@@ -34,167 +55,176 @@ def scores(*rows):
     return np.array(rows, dtype=np.float64)
 
 
-# ------------------------------------------------------------------------------------------------------------ lines
+# --- lines ---
 
 
-def test_a_line_is_the_mean_over_seeds_and_leaves_out_what_has_no_score():
+def test_line_is_mean_over_seeds_without_missing_scores():
     x = scores([1, 2, 3, nan, 5], [3, 2, 1, 0, -1])
-    found = line("x", 0.5, spearman, x, scores([10, 20, 30, 40, 50]))
+    found = make_correlation_line("x", 0.5, spearman, x, scores([10, 20, 30, 40, 50]))
     assert found.ours == pytest.approx((1 - 1) / 2)  # perfect on the first seed, reversed on the second
     assert found.spread == pytest.approx(sqrt(2))
     assert found.difference == pytest.approx(-0.5)
-    assert line("x", None, spearman, x, x).difference is None
+    assert make_correlation_line("x", None, spearman, x, x).difference is None
 
 
-def test_a_line_that_is_not_defined_says_so():
-    found = line("x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular")
+def test_undefined_line_has_a_note():
+    found = make_correlation_line("x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular")
     assert (found.ours, found.difference, found.paper_in_interval) == (None, None, None)
     assert found.note == "2 singular; not defined on this sample"
 
 
-def test_a_gain_is_a_difference_of_the_same_architectures_and_its_interval_too():
+def test_gain_compares_the_same_architectures():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(1, 200))
     before = truth + rng.normal(size=(1, 200))
     known = spearmanr(truth[0], truth[0]).statistic - spearmanr(before[0], truth[0]).statistic
-    found = gain_line("x", spearman, truth, before, truth)
+    found = make_gain_line("x", spearman, truth, before, truth)
     assert found.ours == pytest.approx(known)
     assert found.low < known < found.high
-    again = gain_line("x", spearman, 2 * before, before, truth)  # ranks alike, so every resample agrees
+    again = make_gain_line("x", spearman, 2 * before, before, truth)  # ranks alike, so every resample agrees
     assert (again.ours, again.low, again.high) == (0, 0, 0)
     without = before.copy()
     without[0, :100] = nan
     half = spearmanr(truth[0, 100:], truth[0, 100:]).statistic - spearmanr(before[0, 100:], truth[0, 100:]).statistic
-    assert gain_line("x", spearman, truth, without, truth).ours == pytest.approx(half)
-    two = gain_line("x", spearman, np.concatenate([truth, before]), np.concatenate([before, before]), truth)
+    assert make_gain_line("x", spearman, truth, without, truth).ours == pytest.approx(half)
+    two = make_gain_line("x", spearman, np.concatenate([truth, before]), np.concatenate([before, before]), truth)
     assert two.ours == pytest.approx(known / 2)
-    assert gain_line("x", spearman, truth, 0 * before, truth).note == "not defined on this sample"
+    assert make_gain_line("x", spearman, truth, 0 * before, truth).note == "not defined on this sample"
 
 
-def test_a_mean_has_two_standard_errors():
-    found = mean_line("x", 5.0, scores([2, 4, 6, nan]))
+def test_mean_line_has_two_standard_errors():
+    found = make_mean_line("x", 5.0, scores([2, 4, 6, nan]))
     assert found.ours == 4
     assert found.high - found.ours == pytest.approx(1.96 * 2 / sqrt(3))
     assert found.spread is None
-    assert mean_line("x", 1.0, scores([1, 2, 3], [2, 3, 4])).spread == pytest.approx(sqrt(0.5))
-    assert mean_line("x", 1.0, scores([nan, nan])).ours is None
+    assert make_mean_line("x", 1.0, scores([1, 2, 3], [2, 3, 4])).spread == pytest.approx(sqrt(0.5))
+    assert make_mean_line("x", 1.0, scores([nan, nan])).ours is None
 
 
-def test_a_line_knows_whether_the_paper_lies_within():
+def test_paper_in_interval():
     assert TableLine("x", 0.5, 0.4, 0.3, 0.6).paper_in_interval is True
     assert TableLine("x", 0.5, 0.4, 0.3, 0.45).paper_in_interval is False
     assert TableLine("x", None, 0.4, 0.3, 0.45).paper_in_interval is None
 
 
-def test_a_grid_is_read_as_printed():
-    assert grid("\na/b  0.5 -0.25\nc  - 1\n") == {"a/b": (0.5, -0.25), "c": (None, 1.0)}
+def test_parse_table():
+    assert parse_table("\na/b  0.5 -0.25\nc  - 1\n") == {"a/b": (0.5, -0.25), "c": (None, 1.0)}
 
 
-def test_bins_ascend_and_leave_out_what_has_no_value():
+def test_bins_ascend_and_omit_missing_values():
     values = np.array([5.0, nan, 1.0, 3.0, 2.0, 4.0, 0.0])
-    groups = binned(values)
+    groups = split_into_bins(values)
     assert [values[group].tolist() for group in groups] == [[0, 1, 2], [3, 4, 5]]
-    assert len(binned(np.arange(1000.0))) == 20
+    assert len(split_into_bins(np.arange(1000.0))) == 20
 
 
-# ----------------------------------------------------------------------------------------------------------- bounds
+# --- bounds ---
 
 
-def test_the_bound_of_corollary_2_by_hand():
+def test_bound_of_corollary_2_by_hand():
     M, kappa = scores([1, 2, 4]), scores([8, 8, 8])
-    assert bound(M).tolist() == [[1, 0.5, 0.25]]
-    assert bound(M, kappa).tolist() == [[8, 4, 2]]
+    assert compute_bound(M).tolist() == [[1, 0.5, 0.25]]
+    assert compute_bound(M, kappa).tolist() == [[8, 4, 2]]
     # nu is the largest M^2 = 16: |M^2 - nu| = 15, 12, 0, its median 12; the median of kappa / M is 4, so mu = 4 / 12
-    assert bound(M, kappa, (1.0, 1.0)) == pytest.approx(scores([8 + 5, 4 + 4, 2]))
-    assert np.isnan(bound(scores([1, nan, 2]), scores([1, 1, 1]), (0.1, 1.0))).tolist() == [[False, True, False]]
+    assert compute_bound(M, kappa, (1.0, 1.0)) == pytest.approx(scores([8 + 5, 4 + 4, 2]))
+    assert np.isnan(compute_bound(scores([1, nan, 2]), scores([1, 1, 1]), (0.1, 1.0))).tolist() == [
+        [False, True, False]
+    ]
 
 
-def test_scenarios_are_turned_so_that_higher_is_better():
+def test_scenario_scores_are_higher_for_better_networks():
     M, kappa = scores([1, 2, 4]), scores([1, 10, 100])
-    assert np.argsort(scenario("realizable", M, kappa)).tolist() == [[0, 1, 2]]
-    assert np.argsort(scenario("condition", M, kappa)).tolist() == [[2, 1, 0]]
+    assert np.argsort(score_scenario("realizable", M, kappa)).tolist() == [[0, 1, 2]]
+    assert np.argsort(score_scenario("condition", M, kappa)).tolist() == [[2, 1, 0]]
 
 
-def test_a_trade_off_is_found_where_the_best_lie_in_the_middle():
-    """Accuracy peaks at the middle of M: M alone does not rank, a bound with a suitable nu does."""
+def test_trade_off_is_fitted_if_the_best_are_in_the_middle():
+    """Accuracy is highest in the middle of M: M alone does not rank, a bound with a suitable nu does."""
     M = scores(np.linspace(1, 3, 41))
     reached = -np.abs(M**2 - np.quantile(M**2, 0.5))
     kappa = np.ones_like(M)
-    cases = [Case("C10", {"M": M}, kappa, reached, "1 singular")]
+    cases = [BoundCase("C10", {"M": M}, kappa, reached, "1 singular")]
     numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "non-realizable")}
-    plain, traded = judged(cases, cases[0], numbers, statistics=("Spearman",))
+    plain, traded = make_bound_lines(cases, cases[0], numbers, statistics=("Spearman",))
     assert abs(plain.ours) < 0.6
     assert traded.ours > 0.95
-    assert fitted(M, kappa, reached)[1] == pytest.approx(0.5)
+    assert fit_trade_off(M, kappa, reached)[1] == pytest.approx(0.5)
     assert (plain.what, plain.note, traded.note) == ("realizable, C10, M", "", "1 singular")
 
 
-def test_without_a_base_every_row_has_its_own_trade_off():
+def test_without_base_every_row_has_its_own_trade_off():
     M = scores(np.linspace(1, 3, 41))
-    low, high = (Case(f"at {q}", {"M": M}, np.ones_like(M), -np.abs(M**2 - np.quantile(M**2, q))) for q in (0.25, 0.75))
+    low, high = (
+        BoundCase(f"at {q}", {"M": M}, np.ones_like(M), -np.abs(M**2 - np.quantile(M**2, q))) for q in (0.25, 0.75)
+    )
     numbers = {f"trade-off/at {q}": (0.5,) for q in (0.25, 0.75)}
-    borrowed = judged([low, high], low, numbers, ("trade-off",), ("Spearman",))
-    own = judged([low, high], None, numbers, ("trade-off",), ("Spearman",))
+    borrowed = make_bound_lines([low, high], low, numbers, ("trade-off",), ("Spearman",))
+    own = make_bound_lines([low, high], None, numbers, ("trade-off",), ("Spearman",))
     assert [each.ours > 0.95 for each in borrowed] == [True, False]
     assert [each.ours > 0.95 for each in own] == [True, True]
 
 
-def test_a_network_that_no_gradient_reaches_counts_last_and_one_that_merely_failed_not_at_all():
+def test_dead_network_is_ranked_last_and_failed_one_is_omitted():
     M, reached = scores([1.0, 2.0, 4.0, np.nan, 3.0]), scores([60.0, 70.0, 90.0, 10.0, 20.0])
     kappa = scores([1.0, 1.0, 1.0, np.nan, np.nan])  # the fourth is dead, the last has a singular kernel
     numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "condition")}
-    case = Case("C10", {"M": M}, kappa, reached)
-    plain, condition = judged([case], case, numbers, ("realizable", "condition"), ("Spearman",))
+    case = BoundCase("C10", {"M": M}, kappa, reached)
+    plain, condition = make_bound_lines([case], case, numbers, ("realizable", "condition"), ("Spearman",))
     assert plain.ours == pytest.approx(spearmanr([1, 2, 4, 0, 3], [60, 70, 90, 10, 20]).statistic)
     assert condition.ours == pytest.approx(1.0)  # 10, 60, 70, 90 in this order
 
 
-# --------------------------------------------------------------------------------------------------- derived scores
+# --- derived scores ---
 
 
-def measured(**columns):
-    return Measured({name: scores(values) for name, values in columns.items()}, {name: {} for name in columns}, {})
+def make_measurements(**columns):
+    return Measurements(
+        {name: scores(values) for name, values in columns.items()},
+        {name: {} for name in columns},
+        {},
+    )
 
 
 def test_swap_reg_prefers_large_networks():
-    found = swap_reg(measured(swap=[10, 10, 10], params=[1e6, 2e6, 3e6]))
+    found = compute_swap_reg(make_measurements(swap=[10, 10, 10], params=[1e6, 2e6, 3e6]))
     sigma = (4e12 + 1e12 + 0) / 3
     assert found == pytest.approx(scores([10 * exp(-4e12 / sigma), 10 * exp(-1e12 / sigma), 10]))
 
 
-def test_nasi_is_conditioned_on_its_mean():
-    assert np.isnan(conditioned(measured(nasi_batch=[1, 2, 9]))).tolist() == [[False, False, True]]
+def test_nasi_constraint_is_its_mean():
+    assert np.isnan(apply_constraint(make_measurements(nasi_batch=[1, 2, 9]))).tolist() == [[False, False, True]]
 
 
-def test_the_authors_variant_stands_after_ours():
-    rows = published_beside([row("a", "zico", (1,)), row("b", "dextr", (2,))], "dextr")
-    assert [(each.label, each.needs) for each in rows] == [
+def test_published_variant_follows_ours():
+    rows = add_published_variants([make_proxy_row("a", "zico", (1,)), make_proxy_row("b", "dextr", (2,))], "dextr")
+    assert [(each.label, each.proxies) for each in rows] == [
         ("a", ("zico",)), ("b", ("dextr",)), ("b, as coded", ("dextr(variant=published)",)),
     ]  # fmt: skip
 
 
-def test_a_trial_caps_the_samples_of_a_proxy():
-    assert capped("zico", None) == "zico"
-    assert capped("dextr", 4) == "dextr"
-    assert load_proxy(capped("trace(reading=fixed)", 4)).label == "trace(reading=fixed,samples=4)"
+def test_trial_limits_the_samples_of_a_proxy():
+    assert limit_samples("zico", None) == "zico"
+    assert limit_samples("dextr", 4) == "dextr"
+    assert load_proxy(limit_samples("trace(reading=fixed)", 4)).label == "trace(reading=fixed,samples=4)"
 
 
 @pytest.mark.parametrize(
-    ("name", "wide", "deep"), [("NASNet", 5, 2), ("AmoebaNet", 4, 4), ("DARTS", 3.5, 3), ("DEEP", 1.5, 5)]
+    ("name", "wide", "deep"),
+    [("NASNet", 5, 2), ("AmoebaNet", 4, 4), ("DARTS", 3.5, 3), ("DEEP", 1.5, 5)],
 )
 def test_width_and_depth_of_cells(name, wide, deep):
-    assert (width(CELLS[name].normal), depth(CELLS[name].normal)) == (wide, deep)
+    assert (compute_width(CELLS[name].normal), compute_depth(CELLS[name].normal)) == (wide, deep)
 
 
-def test_random_labels_leave_the_images_as_they_are():
+def test_random_labels_keep_the_images():
     source = load("digits", load_space("nasbench201").task)
-    other = relabelled(source)
+    other = randomise_labels(source)
     assert torch.equal(other.batch(64).inputs, source.batch(64).inputs)
     assert (other.batch(64).targets == source.batch(64).targets).double().mean() < 0.4
     assert torch.equal(other.batch(8).targets, other.batch(64).targets[:8])
 
 
-# --------------------------------------------------------------------------------------------------------- measures
+# --- measures ---
 
 
 def linear(weight: list[list[float]]) -> nn.Module:
@@ -203,7 +233,7 @@ def linear(weight: list[list[float]]) -> nn.Module:
     return nn.Sequential(layer, nn.ReLU())
 
 
-def test_the_share_of_large_layers_by_hand():
+def test_share_of_large_layers_by_hand():
     """Outputs (3, 0.1) and (3, 0): both large. With a tenth of the weights neither is; containers count if asked."""
     image = Batch(torch.ones(1, 1), torch.zeros(1).long())
     for factor, share in ((1.0, 1.0), (0.1, 0.0)):
@@ -218,65 +248,78 @@ def test_the_share_of_large_layers_by_hand():
 def test_initialisations_have_the_variance_of_their_rule():
     shape = torch.Size((8, 4, 3, 3))
     for how, variance in (("lecun", 1 / 36), ("xavier", 2 / 108), ("he", 2 / 36)):
-        assert measurements.deviation(shape, how) == pytest.approx(sqrt(variance))
+        assert measurements.compute_deviation(shape, how) == pytest.approx(sqrt(variance))
 
 
-def test_an_initialised_network_is_a_copy():
+def test_initialisation_does_not_change_the_network():
     model = nn.Sequential(nn.Linear(3, 500), nn.ReLU(), nn.Linear(500, 2))
     before = [p.clone() for p in model.parameters()]
     batch = Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
-    asked = (f"{measurements.NAME}:initialised(metric=l2_norm,how={how})" for how in ("he", "lecun"))
+    asked = (f"{measurements.NAME}:with_initialisation(metric=l2_norm,rule={how})" for how in ("he", "lecun"))
     he, lecun = (load_proxy(name)(Probe(model, batch)) for name in asked)
     assert he / lecun == pytest.approx(sqrt(2))  # the same draws, twice the variance
     assert lecun == pytest.approx(sqrt(1500 / 3) + sqrt(1000 / 500), rel=0.1)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
 
 
-def test_the_circle_of_a_linear_network_is_an_ellipse():
+def test_circle_of_linear_network_is_an_ellipse():
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 5))
-    path = measurements.circle(Probe(model, Batch(torch.randn(1, 3, 64, 64), torch.zeros(1).long())), points=8)
+    path = measurements.project_circle_outputs(
+        Probe(model, Batch(torch.randn(1, 3, 64, 64), torch.zeros(1).long())), points=8
+    )
     assert path.shape == (8, 3)
     assert torch.allclose(path[:4], -path[4:], atol=1e-6)  # opposite angles, opposite outputs
     assert torch.allclose(path[:, 2], torch.zeros(8).double(), atol=1e-6)  # in a plane
 
 
-# ----------------------------------------------------------------------------------------------- on a real table
+# --- on a real table ---
 
 
 @pytest.mark.data
-def test_the_number_of_parameters_ranks_as_the_table_says(data_root, run_folder):
+def test_parameters_and_correlations_equal_the_table(data_root, run_folder):
     """Our params against the table's own params column, and correlations against scipy."""
-    effort = ExperimentConfig(30, 1, run_folder, data_root=data_root)
-    place = Place("NB201", dataset="cifar100")
-    sample = look(effort, ["params"], place)
+    config = ExperimentConfig(30, 1, run_folder, data_root=data_root)
+    task = BenchmarkTask("NB201", dataset="cifar100")
+    sample = measure_sample(config, ["params"], task)
     theirs = sample.truth.table.values(sample.truth.archs, "cifar100_params")
     assert spearmanr(sample["params"][0], theirs)[0] == pytest.approx(1)
-    found = correlations(effort, [place], [row("size", "params", (0.73, 0.55))], ("Spearman", "Kendall"))
+    found = make_correlation_table(
+        config, [task], [make_proxy_row("size", "params", (0.73, 0.55))], ("Spearman", "Kendall")
+    )
     reached = sample.truth.table.values(sample.truth.archs, "cifar100_test_200")
     assert found.lines[0].ours == pytest.approx(spearmanr(theirs, reached)[0])
     assert found.lines[1].ours == pytest.approx(kendalltau(theirs, reached)[0])
-    told = [(each.what, each.published) for each in found.lines]
-    assert told == [("NB201, size, Spearman", 0.73), ("NB201, size, Kendall", 0.55)]
-    assert "networks look at digits, and have 10 outputs" in found.deviations[0]
-    assert np.array_equal(sample.reached_on("cifar100"), sample.reached)
-    assert not np.array_equal(sample.reached_on("cifar10"), sample.reached)
+    values = [(each.what, each.published) for each in found.lines]
+    assert values == [("NB201, size, Spearman", 0.73), ("NB201, size, Kendall", 0.55)]
+    assert "networks see digits and have 10 outputs" in found.deviations[0]
+    assert np.array_equal(sample.accuracies_on("cifar100"), sample.accuracies)
+    assert not np.array_equal(sample.accuracies_on("cifar10"), sample.accuracies)
 
 
-def test_what_a_warm_up_gains_is_told_apart_from_what_other_weights_do(tmp_path, monkeypatch):
-    """Made of known terms: ZiCo, ln FR and the loss of each architecture at each level."""
+def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch):
+    """Scores are composed of known terms: ZiCo, ln FR and the loss at each level."""
     rng = np.random.default_rng(0)
-    zico, norms, losses = rng.normal(size=(4, 1, 40)) * 100, rng.normal(size=(4, 1, 40)), rng.random((4, 1, 40))
+    zico, norms, losses = (
+        rng.normal(size=(4, 1, 40)) * 100,
+        rng.normal(size=(4, 1, 40)),
+        rng.random((4, 1, 40)),
+    )
     reached, level = rng.normal(size=(1, 40)), iter(range(4))
 
-    def looked(effort, names, place, warm_up):
+    def measure_sample_at_level(config, names, task, warm_up):
         k = next(level)
         weights = (50, 1) if warm_up else (1, 0)
         ours = zico[k] + weights[0] * norms[k] - weights[1] * losses[k]
         scores = dict(zip(names, (ours, zico[k]), strict=True))
-        return SimpleNamespace(better=scores.get, failed=lambda name: "", reached=reached, deviations=())
+        return SimpleNamespace(
+            oriented_scores=scores.get,
+            describe_failures=lambda name: "",
+            accuracies=reached,
+            deviations=(),
+        )
 
-    monkeypatch.setattr(sigeo_warmup, "look", looked)
-    told = {
+    monkeypatch.setattr(sigeo_warmup, "measure_sample", measure_sample_at_level)
+    values = {
         line.what: line.ours
         for line in sigeo_warmup.table_3(ExperimentConfig(40, 1, tmp_path, data_root=tmp_path)).lines
     }
@@ -285,44 +328,50 @@ def test_what_a_warm_up_gains_is_told_apart_from_what_other_weights_do(tmp_path,
         return spearmanr(x[0], reached[0]).statistic
 
     warm, cold = zico[3] + 50 * norms[3] - losses[3], zico[0] + 50 * norms[0]
-    assert told["FR norm alone, 0 % warm-up, Spearman"] == pytest.approx(rho(norms[0]))
-    assert told["FR norm alone, 40 % warm-up, Spearman"] == pytest.approx(rho(norms[3] - losses[3] / 50))
+    assert values["FR norm alone, 0 % warm-up, Spearman"] == pytest.approx(rho(norms[0]))
+    assert values["FR norm alone, 40 % warm-up, Spearman"] == pytest.approx(rho(norms[3] - losses[3] / 50))
     more = rho(norms[3] - losses[3] / 50) - rho(norms[0])
-    assert told["FR norm alone, 40 % warm-up, Spearman above that without"] == pytest.approx(more)
-    assert told["sigeo with weights 1, 50, 0, 0 % warm-up, Spearman"] == pytest.approx(rho(cold))
+    assert values["FR norm alone, 40 % warm-up, Spearman above that without"] == pytest.approx(more)
+    assert values["sigeo with weights 1, 50, 0, 0 % warm-up, Spearman"] == pytest.approx(rho(cold))
     above = "sigeo, 40 % warm-up, Spearman above that of"
-    assert told[f"{above} weights 1, 50, 0 without"] == pytest.approx(rho(warm) - rho(cold))
-    assert told[f"{above} zico"] == pytest.approx(rho(warm) - rho(zico[3]))
+    assert values[f"{above} weights 1, 50, 0 without"] == pytest.approx(rho(warm) - rho(cold))
+    assert values[f"{above} zico"] == pytest.approx(rho(warm) - rho(zico[3]))
 
 
 @pytest.mark.data
-def test_scores_that_others_left_in_the_table_stand_beside_ours(data_root, run_folder):
-    """Against the file that the table was imported from. Of GraSP it has scores of some, of random none."""
-    effort, place = (
+def test_other_scores_of_the_table_are_in_the_note(data_root, run_folder):
+    """Compared with the file that the table was imported from, which has no scores of `random`."""
+    config, task = (
         ExperimentConfig(3, 1, run_folder, data_root=data_root),
-        Place("Scene", "transnas_micro", "class_scene"),
+        BenchmarkTask("Scene", "transnas_micro", "class_scene"),
     )
-    sample = look(effort, ["random"], place)
+    sample = measure_sample(config, ["random"], task)
     source = pd.read_csv(shared("data", "transnasbench101", "tnb101_micro_full.csv.gz"))
     scene = source[source.task == "class_scene"]
     expected = spearmanr(scene.synflow, scene.val_accuracy)[0]
-    assert by_others(sample, "synflow", spearman) == f"by others {expected:.2f} ({len(scene):,})"
-    assert by_others(sample, "random", spearman) == ""
+    assert describe_other_scores(sample, "synflow", spearman) == f"by others {expected:.2f} ({len(scene):,})"
+    assert describe_other_scores(sample, "random", spearman) == ""
 
 
 @pytest.mark.data
-def test_architectures_can_be_named_and_networks_have_options(data_root, run_folder):
+def test_sample_of_named_architectures_with_space_options(data_root, run_folder):
     cell = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
-    effort = ExperimentConfig(3, 1, run_folder, data_root=data_root)
+    config = ExperimentConfig(3, 1, run_folder, data_root=data_root)
     whole, half = (
-        look(effort, ["params"], Place("", f"nasbench201(channels={width})", "cifar10"), [cell]) for width in (16, 8)
+        measure_sample(
+            config,
+            ["params"],
+            BenchmarkTask("", f"nasbench201(channels={width})", "cifar10"),
+            [cell],
+        )
+        for width in (16, 8)
     )
     assert whole["params"].tolist() == [[1_531_546.0]]
     assert half["params"][0, 0] < whole["params"][0, 0] / 3
     assert whole.truth.values == half.truth.values
 
 
-def test_images_of_a_data_set_may_lie_in_a_file_of_its_name(tmp_path):
-    assert images_of("cifar100", tmp_path) is None
+def test_images_are_found_in_a_file_named_after_the_data_set(tmp_path):
+    assert find_images("cifar100", tmp_path) is None
     np.savez(tmp_path / "cifar100.npz", x=np.zeros((4, 32, 32, 3), np.uint8), y=np.arange(4))
-    assert images_of("cifar100", tmp_path) == f"npz:{tmp_path}/cifar100.npz"
+    assert find_images("cifar100", tmp_path) == f"npz:{tmp_path}/cifar100.npz"

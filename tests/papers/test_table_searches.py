@@ -1,4 +1,4 @@
-"""Searches on a made-up table of 60 architectures, worked out a second time without any strategy."""
+"""Searches on an invented table of 60 architectures, repeated without any strategy."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +12,16 @@ from untrained.papers import hnas_search_figures, hnas_searches, table_searches
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.hnas import NB201
 from untrained.papers.samples import Sample
-from untrained.papers.table_searches import QUERIES, RUNS, Ground, Known, compared, incumbents, reached, runs
+from untrained.papers.table_searches import (
+    QUERIES,
+    RUNS,
+    MeasuredSpace,
+    MeasuredTable,
+    compare_algorithms,
+    list_incumbents,
+    make_accuracy_lines,
+    repeat_search,
+)
 from untrained.proxies import load_proxy
 from untrained.rng import generator
 from untrained.spaces import load_space
@@ -20,9 +29,20 @@ from untrained.studies._truth import Truth
 from untrained.types import Arch, Failure
 
 SIZE = 60
-HOME = load_space("nasbench201")
-ARCHS = tuple(HOME.sample(generator("test", k)) for k in range(SIZE))
-NAMES = ("trace", "knas", "grad_norm", "snip", "grasp", "ntk_condition", "dextr", "fisher", "synflow", "naswot")
+SPACE = load_space("nasbench201")
+ARCHS = tuple(SPACE.sample(generator("test", k)) for k in range(SIZE))
+NAMES = (
+    "trace",
+    "knas",
+    "grad_norm",
+    "snip",
+    "grasp",
+    "ntk_condition",
+    "dextr",
+    "fisher",
+    "synflow",
+    "naswot",
+)
 rng = np.random.default_rng(0)
 SCORES = {name: rng.uniform(1, 30, (1, SIZE)) for name in NAMES}
 for scores in SCORES.values():
@@ -35,9 +55,9 @@ VALIDATION = ACCURACIES["cifar10_val_12"]
 
 
 class Table:
-    """As much of a table as a search reads; also rows that nobody measured."""
+    """The part of a table that a search reads, including a row that was not measured."""
 
-    name, extra = "made up", HOME.make_arch(HOME.sample(generator("test", "more")).genes)
+    name, extra = "made up", SPACE.make_arch(SPACE.sample(generator("test", "more")).genes)
 
     def archs(self):
         return (*map(str, ARCHS), str(self.extra))
@@ -54,93 +74,106 @@ class Table:
 
 
 @pytest.fixture
-def here() -> Ground:
+def table() -> MeasuredTable:
     metric = SimpleNamespace(name="cifar10_test_200")
-    truth = Truth(Table(), metric, "nasbench201", HOME.task, ARCHS, tuple(TESTS[0]))
+    truth = Truth(Table(), metric, "nasbench201", SPACE.task, ARCHS, tuple(TESTS[0]))
     proxies = {name: load_proxy(name) for name in NAMES}
     failures = {name: {"disconnected": 1} for name in NAMES}
-    source = SimpleNamespace(task=HOME.task)
-    return Ground(Sample(SCORES, failures, proxies, place=NB201, truth=truth, source=source, deviations=("Made up.",)))
+    source = SimpleNamespace(task=SPACE.task)
+    return MeasuredTable(
+        Sample(
+            SCORES,
+            failures,
+            proxies,
+            task=NB201,
+            truth=truth,
+            source=source,
+            deviations=("Made up.",),
+        )
+    )
 
 
 @pytest.fixture
-def effort(here, monkeypatch, tmp_path) -> ExperimentConfig:
-    monkeypatch.setattr(hnas_searches, "look", lambda effort, names, place: here.sample)
+def config(table, monkeypatch, tmp_path) -> ExperimentConfig:
+    monkeypatch.setattr(hnas_searches, "measure_sample", lambda config, names, place: table.sample)
     monkeypatch.setattr(table_searches, "RUNS", 3)
     monkeypatch.setattr(hnas_search_figures, "RUNS", 3)
     return ExperimentConfig(SIZE, 1, tmp_path)
 
 
 def best(places) -> int:
-    """The place of the best validation accuracy."""
+    """The index of the best validation accuracy."""
     return max(places, key=lambda place: VALIDATION[place])
 
 
-def test_the_known_part_of_a_space_stays_among_what_is_known():
-    known = Known(HOME, ARCHS[:20])
+def test_measured_space_contains_only_measured_architectures():
+    known = MeasuredSpace(SPACE, ARCHS[:20])
     draw = generator("test", "known")
     assert known.size == 20
     assert {known.sample(draw) for _ in range(400)} == set(ARCHS[:20])
     assert all(known.mutate(ARCHS[k], draw) in ARCHS[:20] for k in range(20))
 
 
-def test_mutations_are_neighbours_where_those_are_known():
-    neighbour = HOME.mutate(ARCHS[0], generator("test", "neighbour"))
-    known = Known(HOME, (ARCHS[0], neighbour, *ARCHS[30:]))
+def test_mutations_are_neighbours_if_these_are_measured():
+    neighbour = SPACE.mutate(ARCHS[0], generator("test", "neighbour"))
+    known = MeasuredSpace(SPACE, (ARCHS[0], neighbour, *ARCHS[30:]))
     drawn = [known.mutate(ARCHS[0], generator("test", k)) for k in range(30)]
     assert drawn.count(neighbour) > 20
 
 
-def test_the_best_so_far_begins_with_the_first_value_and_keeps_the_first_of_equals():
+def test_incumbents_start_with_the_first_value_and_keep_the_first_of_equals():
     values = (None, 2.0, 1.0, 2.0, None, 3.0)
     records = [
-        make_record(arch, "toy@1", HOME.task, 0, value, Failure("nan") if value is None else None)
+        make_record(arch, "toy@1", SPACE.task, 0, value, Failure("nan") if value is None else None)
         for arch, value in zip(ARCHS, values, strict=False)
     ]
-    found = incumbents(lambda records: records[0].value, records)
+    found = list_incumbents(lambda records: records[0].value, records)
     assert [ARCHS.index(arch) for arch in found] == [1, 1, 1, 1, 5]
-    assert incumbents(lambda records: None, records) == []
+    assert list_incumbents(lambda records: None, records) == []
 
 
-def test_screen_validates_the_top_by_the_proxy(here):
-    """The pool is everybody: so whatever the order, the 20 best by dextr (NaN last), the best of them by validation."""
+def test_best_of_pool_queries_the_best_by_the_proxy(table):
+    """The pool has all architectures: the 20 best by dextr (NaN last), then the best by accuracy."""
     top = np.argsort(-SCORES["dextr"][0])[:QUERIES]
-    for found in runs(here, "screen", hnas_searches.screen("dextr")):
+    for found in repeat_search(table, "screen", hnas_searches.make_best_of_pool("dextr")):
         assert [ARCHS.index(arch) for arch in found] == [best(top[: k + 1]) for k in range(QUERIES)]
 
 
-def test_what_needs_no_query_takes_the_best_score(here):
-    """A thousand draws of sixty see all of them."""
+def test_search_by_proxy_takes_the_best_score(table):
+    """A thousand draws from sixty see all of them."""
     first = int(np.nanargmax(SCORES["dextr"][0]))
-    for search in (hnas_searches.best_of_many("dextr"), hnas_searches.evolved("dextr")):
-        assert {ARCHS.index(found[-1]) for found in runs(here, "free", search)} == {first}
+    for search in (
+        hnas_searches.make_random_search_by_proxy("dextr"),
+        hnas_searches.make_evolution_by_proxy("dextr"),
+    ):
+        assert {ARCHS.index(found[-1]) for found in repeat_search(table, "free", search)} == {first}
 
 
-def test_scores_that_are_better_low_are_turned(here):
+def test_lower_scores_win_if_lower_is_better(table):
     lowest = int(np.nanargmin(SCORES["ntk_condition"][0]))
-    found = here.judged(hnas_searches.RandomSearch(here.space, generator("low")), "ntk_condition", 1000)
+    found = table.search_by_proxy(hnas_searches.RandomSearch(table.space, generator("low")), "ntk_condition", 1000)
     assert ARCHS.index(found[-1]) == lowest
 
 
-def test_random_search_ends_with_the_best_of_the_table_when_it_may_ask_for_all(here):
-    found = runs(here, "all", hnas_searches.random_search(SIZE))
+def test_random_search_with_all_queries_finds_the_best_of_the_table(table):
+    found = repeat_search(table, "all", hnas_searches.make_random_search(SIZE))
     assert len(found) == RUNS
     assert {ARCHS.index(each[-1]) for each in found} == {best(range(SIZE))}
     assert len({tuple(each) for each in found}) > 1, "every search has its own order"
 
 
-def test_evolution_makes_so_many_queries_and_never_forgets_the_best(here):
+def test_evolution_spends_its_queries_and_keeps_the_best(table):
     for run in range(3):
-        course = hnas_searches.evolution(14)(here, generator("test", "evolution", run))
+        course = hnas_searches.make_evolution(14)(table, generator("test", "evolution", run))
         values = [VALIDATION[ARCHS.index(arch)] for arch in course]
         assert len(values) == 14
         assert values == sorted(values)
 
 
-def test_hnas_chooses_the_best_validation_accuracy_among_what_it_asked(here):
+def test_hnas_chooses_the_best_of_its_queries(table):
     draw = generator("hnas")
-    strategy = table_searches.bayesian(here, draw, "knas", acquisition="ucb")
-    found = here.validated(strategy)
+    strategy = table_searches.make_hnas_strategy(table, draw, "knas", acquisition="ucb")
+    found = table.search_with_queries(strategy)
     asked = [ARCHS.index(query.arch) for query in strategy.trace]
     assert len(set(asked)) == QUERIES
     assert 7 not in asked, "it has no score"
@@ -149,14 +182,14 @@ def test_hnas_chooses_the_best_validation_accuracy_among_what_it_asked(here):
     assert [query.value for query in strategy.trace] == [VALIDATION[place] for place in asked]
 
 
-def test_lines_are_mean_and_deviation_of_test_accuracies(here):
+def test_accuracy_lines_are_mean_and_deviation(table):
     first, second = ARCHS[3], ARCHS[4]
 
-    def either(ground: Ground, draw: np.random.Generator) -> list[Arch]:
+    def either(ground: MeasuredTable, draw: np.random.Generator) -> list[Arch]:
         return [ARCHS[9], first if draw.random() < 0.5 else second]
 
     picked = [3 if generator("search", "coin", run).random() < 0.5 else 4 for run in range(RUNS)]
-    lines = compared(here, {"coin": either}, {"coin": (94.0, 0.1, 72.0, None, 45.0, 0.25)})
+    lines = compare_algorithms(table, {"coin": either}, {"coin": (94.0, 0.1, 72.0, None, 45.0, 0.25)})
     assert [line.what for line in lines] == ["coin, C10", "coin, C100", "coin, IN-16"]
     assert [line.published for line in lines] == [94.0, 72.0, 45.0]
     assert [line.note for line in lines] == ["paper: \u00b1 0.10", "", "paper: \u00b1 0.25"]
@@ -165,39 +198,39 @@ def test_lines_are_mean_and_deviation_of_test_accuracies(here):
         mean = sum(values) / RUNS
         assert line.ours == pytest.approx(mean)
         assert line.spread == pytest.approx((sum((v - mean) ** 2 for v in values) / (RUNS - 1)) ** 0.5)
-    nothing = reached("none", np.empty((3, 0)))
+    nothing = make_accuracy_lines("none", np.empty((3, 0)))
     assert [line.ours for line in nothing] == [None] * 3
 
 
-def test_every_mu_and_nu_is_the_best_first_answer_of_the_grid(here):
+def test_grid_lines_are_the_best_first_choice(table):
     """The same grid, written as a loop over architectures."""
     good = [place for place in range(SIZE) if place != 7]
     M, kappa = SCORES["snip"][0], SCORES["ntk_condition"][0]
     answers = set()
-    for i in range(hnas_searches.SIDE):
-        for j in range(hnas_searches.SIDE):
-            nu = np.quantile([M[place] ** 2 for place in good], i / (hnas_searches.SIDE - 1))
+    for i in range(hnas_searches.GRID_SIDE):
+        for j in range(hnas_searches.GRID_SIDE):
+            nu = np.quantile([M[place] ** 2 for place in good], i / (hnas_searches.GRID_SIDE - 1))
             balance = np.median([kappa[place] / M[place] for place in good])
-            mu = 10 ** (-2 + 3 * j / (hnas_searches.SIDE - 1)) * balance
+            mu = 10 ** (-2 + 3 * j / (hnas_searches.GRID_SIDE - 1)) * balance
             mu /= np.median([abs(M[place] ** 2 - nu) for place in good])
             answers.add(min(good, key=lambda place: kappa[place] / M[place] + mu * abs(M[place] ** 2 - nu)))
-    lines = hnas_searches.everywhere(here, {"SNIP": "snip"})
+    lines = hnas_searches.make_grid_lines(table, {"SNIP": "snip"})
     assert [line.ours for line in lines] == pytest.approx(TESTS[:, best(answers)].tolist())
 
 
-def test_the_training_free_variant_is_the_least_kappa_over_trace(effort):
+def test_training_free_variant_has_the_smallest_kappa_over_trace(config):
     least = int(np.nanargmin(SCORES["ntk_condition"][0] / SCORES["trace"][0]))
-    found = {line.what: line for line in hnas_searches.table_15(effort).lines}
+    found = {line.what: line for line in hnas_searches.table_15(config).lines}
     assert found["kappa / M_Trace, C100"].ours == pytest.approx(TESTS[1, least])
     assert found["kappa / M_Trace, C100"].published == 69.78
     assert found["Best of the table, IN-16"].ours == 99.0, "the whole table, also what was not measured"
 
 
-def test_figure_2_is_the_mean_error_of_the_best_so_far(effort, here):
-    found = hnas_search_figures.figure_2(effort)
+def test_figure_2_is_the_mean_error_of_the_incumbents(config, table):
+    found = hnas_search_figures.figure_2(config)
     for picture, row in zip(found.plots, TESTS, strict=True):
         curve = next(curve for curve in picture.curves if curve.name == "RS")
-        courses = runs(here, "RS", hnas_searches.random_search(QUERIES))
+        courses = repeat_search(table, "RS", hnas_searches.make_random_search(QUERIES))
         errors = [np.mean([100 - row[ARCHS.index(each[k])] for each in courses]) for k in range(QUERIES)]
         assert curve.y == pytest.approx(errors)
         assert curve.x == tuple(range(1, QUERIES + 1))
@@ -206,11 +239,11 @@ def test_figure_2_is_the_mean_error_of_the_best_so_far(effort, here):
     assert last.ours == pytest.approx(errors[-1])
 
 
-def test_figure_5_follows_the_weights_of_the_best_query(effort, here):
+def test_figure_5_uses_the_weights_of_the_best_query(config, table):
     courses = []
     for run in range(3):
-        strategy = table_searches.bayesian(here, generator("search", "HNAS (Trace)", run), "trace")
-        here.validated(strategy)
+        strategy = table_searches.make_hnas_strategy(table, generator("search", "HNAS (Trace)", run), "trace")
+        table.search_with_queries(strategy)
         course = []
         for k in range(QUERIES):
             top = max(strategy.trace[: k + 1], key=lambda query: query.value)
@@ -218,17 +251,17 @@ def test_figure_5_follows_the_weights_of_the_best_query(effort, here):
             M, kappa = SCORES["trace"][0, places], SCORES["ntk_condition"][0, places]
             course.append(spearman(kappa / M + top.mu * abs(M**2 - top.nu), 100 - TESTS[0, places]))
         courses.append(course)
-    (picture,) = hnas_search_figures.figure_5(effort).plots
+    (picture,) = hnas_search_figures.figure_5(config).plots
     assert picture.curves[0].y == pytest.approx(np.mean(courses, axis=0).tolist())
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_records_carry_the_measured_scores_by_the_names_asked_for(here, seeds):
+def test_records_have_the_measured_scores(table, seeds):
     doubled = {name: np.concatenate([scores + seed for seed in range(seeds)]) for name, scores in SCORES.items()}
-    ground = Ground(replace(here.sample, scores=doubled))
-    (records,) = ground.judge([ARCHS[2]])
+    ground = MeasuredTable(replace(table.sample, scores=doubled))
+    (records,) = ground.read_scores([ARCHS[2]])
     assert [(r.proxy, r.seed, r.value) for r in records if r.proxy == "snip"] == [
         ("snip", seed, pytest.approx(SCORES["snip"][0, 2] + seed)) for seed in range(seeds)
     ]
-    (missing,) = ground.judge([ARCHS[7]])
+    (missing,) = ground.read_scores([ARCHS[7]])
     assert {str(record.error) for record in missing} == {"missing"}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.papers.test_reproduce import FOUND
+from tests.papers.test_reproduce import RESULT
 from tests.reports.examples import trust
 from tests.reports.test_believed import belief, query
 from tests.reports.test_training_page import example
@@ -101,7 +101,7 @@ def write_trust(folder: Path) -> None:
 
 
 def write_reproduction(folder: Path) -> None:
-    replace(FOUND, folder=str(folder)).save()
+    replace(RESULT, folder=str(folder)).save()
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {

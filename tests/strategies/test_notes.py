@@ -23,7 +23,7 @@ from untrained._terminal import _cost
 from untrained.data import load
 from untrained.errors import UsageError
 from untrained.papers.experiment import ExperimentConfig
-from untrained.papers.searches import Hunt, searched
+from untrained.papers.searches import SearchPlan, run_searches
 from untrained.probe.guard import fastest_kernels
 from untrained.spaces import load_space
 from untrained.strategies import Result, _trace, nasi, zerocost_pt
@@ -308,22 +308,22 @@ KILLED = """
 
 
 def test_killed_searches_of_an_experiment_go_on_in_processes_of_their_own(tmp_path):
-    hunts = [Hunt(NET, STEPS, "noise", seed) for seed in (0, 1)]
+    plans = [SearchPlan(NET, STEPS, "noise", seed) for seed in (0, 1)]
     effort = ExperimentConfig(1, 1, tmp_path, compute=Crew(workers=2))
-    said = json.dumps(hunts[0].asked(effort))
+    said = json.dumps(plans[0].to_arguments(effort))
     alone = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", dedent(KILLED), said], capture_output=True, text=True, env=alone)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    folder = hunts[0].folder(effort)
+    folder = plans[0].folder(effort)
     before = lines(folder)
     assert len(before) == 3
     with (folder / FILE).open("a") as file:
         file.write('\n{"of": "')  # torn
-    first, _ = searched(effort, hunts, "searches")
+    first, _ = run_searches(effort, plans, "searches")
     text = (folder / FILE).read_text().split("\n")
     after = [json.loads(line) for line in text if line.endswith("}")]
     assert (after[:3], len({line["key"] for line in after}), len(after)) == (before, 6, 6)
     whole = replace(effort, folder=tmp_path / "whole", compute=Crew(workers=1))
-    (expected,) = searched(whole, hunts[:1], "searches")
+    (expected,) = run_searches(whole, plans[:1], "searches")
     assert (first.arch, first.measured, first.trace) == (expected.arch, expected.measured, expected.trace)
     assert first.seconds >= sum(line["seconds"] for line in after)

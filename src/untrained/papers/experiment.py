@@ -108,7 +108,9 @@ def experiment(
         A decorator that leaves the function as it is.
     """
 
-    def register(run: Callable[[ExperimentConfig], Findings]) -> Callable[[ExperimentConfig], Findings]:
+    def register(
+        run: Callable[[ExperimentConfig], Findings],
+    ) -> Callable[[ExperimentConfig], Findings]:
         about = " ".join(cleandoc(run.__doc__ or "").split())
         EXPERIMENTS.add(
             name,

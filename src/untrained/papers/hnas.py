@@ -1,7 +1,7 @@
-"""HNAS (Shu et al., NeurIPS 2022): tables and figures about gradient metrics and bounds on the generalisation error.
+"""HNAS (Shu et al., NeurIPS 2022): gradient metrics and bounds on the generalisation error.
 
-Its searches are in `hnas_searches.py`. All correlations are with test accuracy, signs turned: the paper's are with test
-error, which says the same.
+Its searches are in `hnas_searches.py`. The paper correlates with test error. We correlate with test
+accuracy and change the sign of the scores, which gives the same numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,28 +10,43 @@ import numpy as np
 
 from untrained.benchmarks.statistics import spearman
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.hnas_bounds import BOTH, CODED, FITTED, KAPPA, SCENARIOS, Case, case, judged
-from untrained.papers.samples import Place, Sample, Scores, images_of, look
-from untrained.papers.table_lines import STATISTICS, binned, grid, line
+from untrained.papers.hnas_bounds import (
+    BOTH_BOUNDS,
+    CODE_NOTE,
+    FITTED_NOTE,
+    KAPPA,
+    SCENARIOS,
+    BoundCase,
+    make_bound_lines,
+    make_case,
+)
+from untrained.papers.samples import BenchmarkTask, Sample, Scores, find_images, measure_sample
+from untrained.papers.table_lines import (
+    STATISTICS,
+    make_correlation_line,
+    parse_table,
+    split_into_bins,
+)
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 
 PAPER = "HNAS (Shu et al.)"
-FAMILY = {"Grad": "grad_norm", "SNIP": "snip", "GraSP": "grasp", "Trace": "trace"}
-OTHERS = {"KNAS": "knas", "Fisher": "fisher", "SynFlow": "synflow", "NASWOT": "naswot"}
-NB201, NB101 = Place("NB201", dataset="cifar10"), Place("NB101", "nasbench101", "cifar10")
-SETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
-STAND_INS = ("digits", "photos", "noise")
-EVERY = "The paper takes all architectures of the space; ours is a sample."
-NOT_NASWOT = "The NASWOT of HNAS's code is a log determinant of linear kernels; ours is that of the NASWOT paper."
+GRADIENT_METRICS = {"Grad": "grad_norm", "SNIP": "snip", "GraSP": "grasp", "Trace": "trace"}
+OTHER_METRICS = {"KNAS": "knas", "Fisher": "fisher", "SynFlow": "synflow", "NASWOT": "naswot"}
+NB201 = BenchmarkTask("NB201", dataset="cifar10")
+NB101 = BenchmarkTask("NB101", "nasbench101", "cifar10")
+DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
+SUBSTITUTE_IMAGES = ("digits", "photos", "noise")
+SAMPLE_NOTE = "The paper takes all architectures of the space; ours is a sample."
+NASWOT_NOTE = "The NASWOT of HNAS's code is a log determinant of linear kernels; ours is that of the NASWOT paper."
 
-TABLE_1 = grid("""
+TABLE_1 = parse_table("""
 realizable/NB101      0.25 0.21 0.45 0.30  0.17 0.15 0.31 0.21
 non-realizable/NB101  0.35 0.37 0.46 0.33  0.23 0.25 0.32 0.23
 realizable/NB201      0.64 0.64 0.57 0.54  0.47 0.47 0.40 0.39
 non-realizable/NB201  0.75 0.75 0.69 0.70  0.56 0.56 0.50 0.51
 """)
 
-TABLE_4 = grid("""
+TABLE_4 = parse_table("""
 Grad/SNIP      0.98 0.98 0.87  1.00 1.00 0.97
 Grad/GraSP     0.35 0.61 0.43  0.60 0.92 0.77
 Grad/Trace     0.98 0.98 0.87  0.98 0.97 0.85
@@ -47,7 +62,7 @@ SynFlow/Trace  0.02 0.50 0.34  0.07 0.49 0.35
 NASWOT/Trace   0.08 0.11 0.08  0.10 0.32 0.22
 """)
 
-TABLE_5 = grid("""
+TABLE_5 = parse_table("""
 realizable/C10        0.637 0.639 0.566 0.538  0.469 0.472 0.400 0.387
 trade-off/C10         0.642 0.641 0.570 0.549  0.475 0.474 0.403 0.397
 condition/C10         0.724 0.728 0.658 0.657  0.530 0.533 0.474 0.474
@@ -62,7 +77,7 @@ condition/IN-16       0.646 0.649 0.612 0.587  0.472 0.474 0.443 0.423
 non-realizable/IN-16  0.682 0.685 0.655 0.660  0.505 0.506 0.480 0.482
 """)
 
-TABLE_6 = grid("""
+TABLE_6 = parse_table("""
 realizable/C10        0.64 0.64 0.58 0.55
 realizable/C100       0.64 0.64 0.58 0.54
 realizable/IN-16      0.57 0.57 0.52 0.47
@@ -71,7 +86,7 @@ non-realizable/C100   0.74 0.74 0.69 0.69
 non-realizable/IN-16  0.69 0.69 0.63 0.65
 """)
 
-TABLE_13 = grid("""
+TABLE_13 = parse_table("""
 realizable/C10        0.53 0.39 0.78 0.09  0.39 0.29 0.58 0.10
 realizable/C100       0.53 0.39 0.76 0.09  0.38 0.29 0.57 0.11
 realizable/IN-16      0.46 0.32 0.75 0.16  0.33 0.24 0.56 0.15
@@ -81,134 +96,184 @@ non-realizable/IN-16  0.62 0.44 0.78 0.05  0.45 0.32 0.59 0.03
 """)
 
 
-@experiment("hnas-table-1", PAPER, "Both bounds against test error", "rank correlation", ("nasbench201", "nasbench101"))
-def table_1(effort: ExperimentConfig) -> Findings:
-    """Table 1: correlation of test error with the bound of the realizable and of the non-realizable scenario, on
-    CIFAR-10, for the architectures of NAS-Bench-101 and -201."""
+@experiment(
+    "hnas-table-1",
+    PAPER,
+    "Both bounds against test error",
+    "rank correlation",
+    ("nasbench201", "nasbench101"),
+)
+def table_1(config: ExperimentConfig) -> Findings:
+    """Table 1: correlation of test error with the bound of the realizable and of the non-realizable
+    scenario, on CIFAR-10, for the architectures of NAS-Bench-101 and -201."""
     lines: list[TableLine] = []
     deviations: list[str] = []
-    for place in (NB101, NB201):
-        sample = look(effort, [*FAMILY.values(), KAPPA], place)
-        here = case(place.label, FAMILY, sample, sample.reached)
-        lines += judged([here], here, TABLE_1)
+    for task in (NB101, NB201):
+        sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], task)
+        case = make_case(task.label, GRADIENT_METRICS, sample, sample.accuracies)
+        lines += make_bound_lines([case], case, TABLE_1)
         deviations += sample.deviations
-    return Findings(tuple(lines), (*deviations, EVERY, FITTED, CODED))
+    return Findings(tuple(lines), (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
-@experiment("hnas-table-4", PAPER, "Gradient metrics against each other", "correlation", ("nasbench201", "nasbench101"))
-def table_4(effort: ExperimentConfig) -> Findings:
-    """Table 4 (and Figure 1): Pearson, Spearman and Kendall correlation of any two metrics, for the architectures of
-    NAS-Bench-101 and -201."""
-    known = FAMILY | OTHERS
+@experiment(
+    "hnas-table-4",
+    PAPER,
+    "Gradient metrics against each other",
+    "correlation",
+    ("nasbench201", "nasbench101"),
+)
+def table_4(config: ExperimentConfig) -> Findings:
+    """Table 4 (and Figure 1): Pearson, Spearman and Kendall correlation of any two metrics, for the
+    architectures of NAS-Bench-101 and -201."""
+    metrics = GRADIENT_METRICS | OTHER_METRICS
+    statistics = ("Pearson", "Spearman", "Kendall")  # in the order of the table
     lines: list[TableLine] = []
     deviations: list[str] = []
-    order = ("Pearson", "Spearman", "Kendall")
-    for start, place in enumerate((NB101, NB201)):
-        sample = look(effort, list(known.values()), place)
+    for task_index, task in enumerate((NB101, NB201)):
+        sample = measure_sample(config, list(metrics.values()), task)
         deviations += sample.deviations
         for pair, numbers in TABLE_4.items():
-            names = [known[name] for name in pair.split("/")]
-            M = [np.abs(sample[name]) for name in names]
-            for statistic, number in zip(order, numbers[3 * start :], strict=False):
-                what = f"{place.label}, {pair}, {statistic}"
-                lines.append(line(what, number, STATISTICS[statistic], M[0], M[1], sample.failed(*names)))
-    return Findings(tuple(lines), (*deviations, EVERY, CODED, NOT_NASWOT))
+            first, second = [metrics[name] for name in pair.split("/")]
+            note = sample.describe_failures(first, second)
+            task_numbers = numbers[3 * task_index : 3 * task_index + 3]
+            for statistic, number in zip(statistics, task_numbers, strict=True):
+                what = f"{task.label}, {pair}, {statistic}"
+                x = np.abs(sample[first])
+                y = np.abs(sample[second])
+                line = make_correlation_line(what, number, STATISTICS[statistic], x, y, note)
+                lines.append(line)
+    return Findings(tuple(lines), (*deviations, SAMPLE_NOTE, CODE_NOTE, NASWOT_NOTE))
 
 
 @experiment("hnas-table-5", PAPER, "What the trade-off and the condition number add", "rank correlation")
-def table_5(effort: ExperimentConfig) -> Findings:
-    """Table 5: correlation with test error of the realizable bound, with the trade-off, with the condition number, and
-    with both, on the three data sets of NAS-Bench-201."""
-    cases: list[Case] = []
+def table_5(config: ExperimentConfig) -> Findings:
+    """Table 5: correlation with test error of the realizable bound, with the trade-off, with the
+    condition number, and with both, on the three data sets of NAS-Bench-201."""
+    cases: list[BoundCase] = []
     deviations: list[str] = []
     archs: tuple[str, ...] = ()
-    for label, dataset in SETS.items():
-        sample = look(effort, [*FAMILY.values(), KAPPA], Place(label, dataset=dataset), archs)
-        archs = archs or tuple(map(str, sample.truth.archs))
-        cases.append(case(label, FAMILY, sample, sample.reached))
+    for label, dataset in DATASETS.items():
+        task = BenchmarkTask(label, dataset=dataset)
+        sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], task, archs)
+        # All data sets have the architectures of the first.
+        archs = tuple(str(arch) for arch in sample.truth.archs)
+        cases.append(make_case(label, GRADIENT_METRICS, sample, sample.accuracies))
         deviations += sample.deviations
-    lines = judged(cases, None, TABLE_5, SCENARIOS)
-    return Findings(tuple(lines), (*deviations, EVERY, FITTED, CODED))
+    lines = make_bound_lines(cases, None, TABLE_5, SCENARIOS)
+    return Findings(tuple(lines), (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
 @experiment("hnas-table-6", PAPER, "Metrics on images of another data set", "Spearman")
-def table_6(effort: ExperimentConfig) -> Findings:
-    """Table 6: correlation of test error on one data set with bounds whose metrics look at images of others; mean and
-    standard deviation over the images."""
-    return _transferred(effort, FAMILY, TABLE_6, ("Spearman",))
+def table_6(config: ExperimentConfig) -> Findings:
+    """Table 6: correlation of test error on one data set with bounds whose metrics see images of
+    others; mean and standard deviation over the images."""
+    return _correlate_across_images(config, GRADIENT_METRICS, TABLE_6, ("Spearman",))
 
 
 @experiment("hnas-table-13", PAPER, "Bounds with KNAS, Fisher, SynFlow and NASWOT", "rank correlation")
-def table_13(effort: ExperimentConfig) -> Findings:
-    """Table 13: the same as Table 6 for KNAS and for three metrics that are not gradients of a loss."""
-    found = _transferred(effort, OTHERS, TABLE_13, ("Spearman", "Kendall"))
-    return Findings(found.lines, (*found.deviations, NOT_NASWOT))
+def table_13(config: ExperimentConfig) -> Findings:
+    """Table 13: the same as Table 6 for KNAS and for three metrics that are not gradients of a
+    loss."""
+    findings = _correlate_across_images(config, OTHER_METRICS, TABLE_13, ("Spearman", "Kendall"))
+    return Findings(findings.lines, (*findings.deviations, NASWOT_NOTE))
 
 
-def _transferred(
-    effort: ExperimentConfig,
+def _correlate_across_images(
+    config: ExperimentConfig,
     metrics: Mapping[str, str],
     published: Mapping[str, tuple[float | None, ...]],
     statistics: Sequence[str],
 ) -> Findings:
-    """Every test accuracy against metrics of every kind of images; what varies over images stands as spread."""
-    places, said = _images(effort)
+    """Correlate the accuracies on every data set with metrics on every kind of images.
+
+    The kinds of images take the place of seeds, so the spread of a line is that over images.
+    """
+    tasks, substitutes_note = _choose_images(config)
     samples: list[Sample] = []
-    for place in places:
-        archs = tuple(map(str, samples[0].truth.archs)) if samples else ()
-        samples.append(look(effort, [*metrics.values(), KAPPA], place, archs))
-    seen = [case("", metrics, sample, sample.reached) for sample in samples]
-    M = {name: np.concatenate([each.metrics[name] for each in seen]) for name in metrics}
-    kappa, failed = np.concatenate([each.kappa for each in seen]), seen[0].note
-    cases = [Case(label, M, kappa, samples[0].reached_on(dataset), failed) for label, dataset in SETS.items()]
-    base = Case("", seen[0].metrics, seen[0].kappa, samples[0].reached_on("cifar10"))
-    told = [deviation for sample in samples for deviation in sample.deviations]
-    lines = judged(cases, base, published, BOTH, statistics)
-    return Findings(tuple(lines), (*dict.fromkeys(told), said, EVERY, FITTED, CODED))
+    archs: tuple[str, ...] = ()
+    for task in tasks:
+        sample = measure_sample(config, [*metrics.values(), KAPPA], task, archs)
+        archs = tuple(str(arch) for arch in sample.truth.archs)
+        samples.append(sample)
+    image_cases = [make_case("", metrics, sample, sample.accuracies) for sample in samples]
+    first_case = image_cases[0]
+    M = {name: np.concatenate([case.metrics[name] for case in image_cases]) for name in metrics}
+    kappa = np.concatenate([case.kappa for case in image_cases])
+    cases = []
+    for label, dataset in DATASETS.items():
+        accuracies = samples[0].accuracies_on(dataset)
+        cases.append(BoundCase(label, M, kappa, accuracies, first_case.note))
+    base_accuracies = samples[0].accuracies_on("cifar10")
+    base = BoundCase("", first_case.metrics, first_case.kappa, base_accuracies)
+    lines = make_bound_lines(cases, base, published, BOTH_BOUNDS, statistics)
+    deviations: list[str] = []
+    for sample in samples:
+        deviations += sample.deviations
+    notes = (substitutes_note, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE)
+    return Findings(tuple(lines), (*deviations, *notes))
 
 
-def _images(effort: ExperimentConfig) -> tuple[list[Place], str]:
-    """Images of the three data sets, and stand-ins for those that are not here."""
-    free, places, told = iter(STAND_INS), [], []
-    for label, dataset in SETS.items():
-        if images_of(dataset, effort.data_root):
-            places.append(Place(label, dataset=dataset))
+def _choose_images(config: ExperimentConfig) -> tuple[list[BenchmarkTask], str]:
+    """Return a task for the images of each data set, with substitutes for those that are missing.
+
+    Also returns a sentence that names the substitutes.
+    """
+    unused = iter(SUBSTITUTE_IMAGES)
+    tasks = []
+    substitutes = []
+    for label, dataset in DATASETS.items():
+        if find_images(dataset, config.data_root):
+            tasks.append(BenchmarkTask(label, dataset=dataset))
         else:
-            stand_in = next(free)
-            places.append(Place(stand_in, dataset="cifar10", data=stand_in))
-            told.append(f"{stand_in} for {label}")
-    return places, f"Images that are not under the data root have stand-ins: {', '.join(told)}." if told else ""
+            data = next(unused)
+            tasks.append(BenchmarkTask(data, dataset="cifar10", data=data))
+            substitutes.append(f"{data} for {label}")
+    if not substitutes:
+        return tasks, ""
+    listing = ", ".join(substitutes)
+    return tasks, f"Images that are not under the data root have substitutes: {listing}."
 
 
 @experiment("hnas-figure-4", PAPER, "Test error along a metric, and the condition number within bins", "")
-def figure_4(effort: ExperimentConfig) -> Findings:
-    """Figure 4: (a) mean test error on CIFAR-10 in 20 bins of each metric: it falls, then rises; (b) correlation of the
-    condition number with test error within each bin."""
-    sample = look(effort, [*FAMILY.values(), KAPPA], NB201)
-    here = case("", FAMILY, sample, 100 - sample.reached)  # test error
-    lines, curves, pictures = [], [], []
-    for name, M in here.metrics.items():
-        groups = binned(M[0])
-        x = tuple(float(M[0][group].mean()) for group in groups)
-        error = tuple(float(here.reached[0][group].mean()) for group in groups)
-        lines.append(
-            TableLine(f"{name}, place of the least error, of {len(groups)} bins", None, 1.0 + int(np.argmin(error)))
-        )
-        pictures.append(
-            Plot(f"Mean test error by {name}", f"M_{name}", "test error, %", (Curve(name, x, error),), True)
-        )
-        within = [_within(here.kappa[0][group], here.reached[0][group]) for group in groups]
-        found = [(float(k), value) for k, value in enumerate(within, 1) if value is not None]
-        curves.append(Curve(name, tuple(k for k, _ in found), tuple(value for _, value in found)))
-        mean = float(np.mean([value for _, value in found])) if found else None
-        lines.append(
-            TableLine(f"{name}, mean correlation of the condition number with the error within a bin", None, mean)
-        )
-    pictures.append(Plot("Condition number and test error within bins", "bin", "Spearman", tuple(curves), True))
-    own = "Bins hold equally many architectures; the paper does not say how it cuts. It gives no numbers."
-    return Findings(tuple(lines), (*sample.deviations, EVERY, CODED, own), tuple(pictures))
+def figure_4(config: ExperimentConfig) -> Findings:
+    """Figure 4: (a) mean test error on CIFAR-10 in 20 bins of each metric: it falls, then rises;
+    (b) correlation of the condition number with test error within each bin."""
+    sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], NB201)
+    errors = 100 - sample.accuracies[0]
+    kappa = sample[KAPPA][0]
+    lines = []
+    kappa_curves = []
+    plots = []
+    for name, proxy in GRADIENT_METRICS.items():
+        M = np.abs(sample[proxy])[0]
+        bins = split_into_bins(M)
+        mean_metrics = tuple(float(M[members].mean()) for members in bins)
+        mean_errors = tuple(float(errors[members].mean()) for members in bins)
+        what = f"{name}, bin of the smallest error, of {len(bins)} bins"
+        lines.append(TableLine(what, None, 1.0 + int(np.argmin(mean_errors))))
+        curve = Curve(name, mean_metrics, mean_errors)
+        title = f"Mean test error by {name}"
+        plots.append(Plot(title, f"M_{name}", "test error, %", (curve,), True))
+
+        bin_numbers = []
+        correlations = []
+        for number, members in enumerate(bins, 1):
+            correlation = _correlate_kappa(kappa[members], errors[members])
+            if correlation is not None:
+                bin_numbers.append(float(number))
+                correlations.append(correlation)
+        kappa_curves.append(Curve(name, tuple(bin_numbers), tuple(correlations)))
+        mean = float(np.mean(correlations)) if correlations else None
+        what = f"{name}, mean correlation of the condition number with the error within a bin"
+        lines.append(TableLine(what, None, mean))
+    title = "Condition number and test error within bins"
+    plots.append(Plot(title, "bin", "Spearman", tuple(kappa_curves), True))
+    bins_note = "All bins have the same size; the paper does not say how it chooses bins. It gives no numbers."
+    deviations = (*sample.deviations, SAMPLE_NOTE, CODE_NOTE, bins_note)
+    return Findings(tuple(lines), deviations, tuple(plots))
 
 
-def _within(kappa: Scores, error: Scores) -> float | None:
-    good = np.isfinite(kappa)
-    return spearman(kappa[good], error[good])
+def _correlate_kappa(kappa: Scores, errors: Scores) -> float | None:
+    finite = np.isfinite(kappa)
+    return spearman(kappa[finite], errors[finite])

@@ -1,19 +1,29 @@
-"""HNAS (Shu et al.), appendix C.6: what its bounds owe to initialisation, batch size and width."""
+"""HNAS (Shu et al.), appendix C.6: its bounds by initialisation, batch size and width."""
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from untrained.papers import measurements
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.hnas import EVERY, FAMILY, NB201, PAPER
-from untrained.papers.hnas_bounds import BOTH, CODED, FITTED, KAPPA, Case, case, judged
-from untrained.papers.samples import Place, Scores, look
-from untrained.papers.table_lines import grid
+from untrained.papers.hnas import GRADIENT_METRICS, NB201, PAPER, SAMPLE_NOTE
+from untrained.papers.hnas_bounds import (
+    BOTH_BOUNDS,
+    CODE_NOTE,
+    FITTED_NOTE,
+    KAPPA,
+    BoundCase,
+    make_bound_lines,
+)
+from untrained.papers.samples import BenchmarkTask, Scores, measure_sample
+from untrained.papers.table_lines import parse_table
 from untrained.reports.reproduction_facts import TableLine
 
-INITS = {"LeCun": "lecun", "Xavier": "xavier", "He": "he"}
-BATCHES, WIDTHS = (4, 8, 16, 32, 64), (4, 8, 16, 32)
+INITIALISATIONS = {"LeCun": "lecun", "Xavier": "xavier", "He": "he"}
+BATCH_SIZES = (4, 8, 16, 32, 64)
+WIDTHS = (4, 8, 16, 32)
 
-TABLE_10 = grid("""
+TABLE_10 = parse_table("""
 realizable/LeCun       0.637 0.639 0.566 0.538  0.469 0.472 0.400 0.387
 realizable/Xavier      0.608 0.627 0.449 0.465  0.445 0.463 0.316 0.334
 realizable/He          0.609 0.615 0.340 0.460  0.446 0.454 0.242 0.334
@@ -22,7 +32,7 @@ non-realizable/Xavier  0.676 0.685 0.615 0.635  0.493 0.501 0.442 0.460
 non-realizable/He      0.607 0.611 0.505 0.569  0.436 0.439 0.358 0.407
 """)
 
-TABLE_11 = grid("""
+TABLE_11 = parse_table("""
 M:4       0.737 0.741 0.671 0.684  0.547 0.550 0.487 0.501
 M:8       0.739 0.743 0.676 0.689  0.549 0.552 0.492 0.506
 M:16      0.747 0.748 0.685 0.690  0.556 0.556 0.499 0.507
@@ -35,7 +45,7 @@ kappa:32  0.663 0.666 0.645 0.621  0.479 0.481 0.462 0.445
 kappa:64  0.750 0.748 0.686 0.697  0.559 0.556 0.501 0.512
 """)
 
-TABLE_12 = grid("""
+TABLE_12 = parse_table("""
 M:4       0.744 0.746 0.688 0.732  0.550 0.552 0.499 0.539
 M:8       0.750 0.753 0.707 0.744  0.556 0.559 0.515 0.550
 M:16      0.753 0.753 0.728 0.750  0.558 0.559 0.535 0.556
@@ -48,69 +58,103 @@ kappa:32  0.686 0.688 0.664 0.664  0.501 0.503 0.481 0.484
 
 
 @experiment("hnas-table-10", PAPER, "Both bounds under three initialisations", "rank correlation")
-def table_10(effort: ExperimentConfig) -> Findings:
-    """Table 10: correlation of test error with both bounds, NAS-Bench-201, CIFAR-10, weights drawn by the rules of
-    LeCun, Xavier (Glorot) and He."""
-    measured = {
-        (label, proxy): f"{measurements.NAME}:initialised(metric={proxy},how={how})"
-        for label, how in INITS.items()
-        for proxy in (*FAMILY.values(), KAPPA)
-    }
-    sample = look(effort, list(measured.values()), NB201)
+def table_10(config: ExperimentConfig) -> Findings:
+    """Table 10: correlation of test error with both bounds, NAS-Bench-201, CIFAR-10, with weights
+    drawn by the rules of LeCun, Xavier (Glorot) and He."""
+    proxies = {}
+    for label, rule in INITIALISATIONS.items():
+        for metric in (*GRADIENT_METRICS.values(), KAPPA):
+            call = f"{measurements.NAME}:with_initialisation(metric={metric},rule={rule})"
+            proxies[label, metric] = call
+    sample = measure_sample(config, list(proxies.values()), NB201)
     cases = []
-    for label in INITS:
-        metrics = {name: abs(sample[measured[label, proxy]]) for name, proxy in FAMILY.items()}
-        kappa = measured[label, KAPPA]
-        cases.append(Case(label, metrics, sample[kappa], sample.reached, sample.failed(kappa)))
-    drawn = "All three rules are normal with biases of zero; the paper does not say whether its own are uniform."
-    return Findings(tuple(judged(cases, cases[0], TABLE_10, BOTH)), (*sample.deviations, EVERY, FITTED, CODED, drawn))
+    for label in INITIALISATIONS:
+        metrics = {}
+        for name, metric in GRADIENT_METRICS.items():
+            metrics[name] = np.abs(sample[proxies[label, metric]])
+        kappa = proxies[label, KAPPA]
+        note = sample.describe_failures(kappa)
+        cases.append(BoundCase(label, metrics, sample[kappa], sample.accuracies, note))
+    lines = make_bound_lines(cases, cases[0], TABLE_10, BOTH_BOUNDS)
+    rules_note = "All three rules are normal with biases of zero; the paper does not say whether its own are uniform."
+    deviations = (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE, rules_note)
+    return Findings(tuple(lines), deviations)
 
 
 @experiment("hnas-table-11", PAPER, "The non-realizable bound by batch size", "rank correlation")
-def table_11(effort: ExperimentConfig) -> Findings:
-    """Table 11: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10: batches of 64 for the
-    condition number and others for the metric, then the other way round."""
-    sizes = {size: {name: f"{proxy}(samples={size})" for name, proxy in FAMILY.items()} for size in BATCHES}
-    kappas = {size: f"{KAPPA}(samples={size})" for size in BATCHES}
-    names = [name for metrics in sizes.values() for name in metrics.values()]
-    sample = look(effort, [*names, *kappas.values()], NB201)
-    metrics = {size: {name: abs(sample[proxy]) for name, proxy in found.items()} for size, found in sizes.items()}
-    kappa = {size: sample[name] for size, name in kappas.items()}
-    lines = _crossed(metrics, kappa, sample.reached, TABLE_11, kept=(64, 64), base=64)
-    return Findings(lines, (*sample.deviations, EVERY, FITTED, CODED))
+def table_11(config: ExperimentConfig) -> Findings:
+    """Table 11: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10:
+    batches of 64 for the condition number and others for the metric, then the other way round."""
+    names = []
+    for size in BATCH_SIZES:
+        for proxy in GRADIENT_METRICS.values():
+            names.append(f"{proxy}(samples={size})")
+    for size in BATCH_SIZES:
+        names.append(f"{KAPPA}(samples={size})")
+    sample = measure_sample(config, names, NB201)
+    metrics: dict[int, dict[str, Scores]] = {}
+    kappas: dict[int, Scores] = {}
+    for size in BATCH_SIZES:
+        metrics[size] = {}
+        for name, proxy in GRADIENT_METRICS.items():
+            metrics[size][name] = np.abs(sample[f"{proxy}(samples={size})"])
+        kappas[size] = sample[f"{KAPPA}(samples={size})"]
+    lines = _vary_each_part(metrics, kappas, sample.accuracies, TABLE_11, fixed_kappa=64, fixed_metric=64, base=64)
+    return Findings(lines, (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
 @experiment("hnas-table-12", PAPER, "The non-realizable bound by width", "rank correlation")
-def table_12(effort: ExperimentConfig) -> Findings:
-    """Table 12: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10: networks of 4
-    channels for the condition number and of others for the metric, then of others for the condition number and of 32
-    for the metric."""
-    metrics, kappas = {}, {}
+def table_12(config: ExperimentConfig) -> Findings:
+    """Table 12: correlation of test error with the non-realizable bound, NAS-Bench-201, CIFAR-10:
+    networks of 4 channels for the condition number and of others for the metric, then of others for
+    the condition number and of 32 for the metric."""
+    metrics: dict[int, dict[str, Scores]] = {}
+    kappas: dict[int, Scores] = {}
     archs: tuple[str, ...] = ()
-    told: list[str] = []
+    deviations: list[str] = []
     for width in WIDTHS:
-        place = Place(f"{width} channels", f"nasbench201(channels={width})", "cifar10")
-        sample = look(effort, [*FAMILY.values(), KAPPA], place, archs)
-        archs = archs or tuple(map(str, sample.truth.archs))
-        seen = case("", FAMILY, sample, sample.reached)
-        metrics[width], kappas[width] = seen.metrics, seen.kappa
-        told += sample.deviations
-    lines = _crossed(metrics, kappas, sample.reached, TABLE_12, kept=(4, 32), base=16)
-    return Findings(lines, (*told, EVERY, FITTED, CODED))
+        task = BenchmarkTask(f"{width} channels", f"nasbench201(channels={width})", "cifar10")
+        sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], task, archs)
+        # All widths have the architectures of the first.
+        archs = tuple(str(arch) for arch in sample.truth.archs)
+        metrics[width] = {}
+        for name, proxy in GRADIENT_METRICS.items():
+            metrics[width][name] = np.abs(sample[proxy])
+        kappas[width] = sample[KAPPA]
+        deviations += sample.deviations
+    lines = _vary_each_part(metrics, kappas, sample.accuracies, TABLE_12, fixed_kappa=4, fixed_metric=32, base=16)
+    return Findings(lines, (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
-def _crossed(
+def _vary_each_part(
     metrics: Mapping[int, Mapping[str, Scores]],
     kappas: Mapping[int, Scores],
-    reached: Scores,
+    accuracies: Scores,
     published: Mapping[str, tuple[float | None, ...]],
-    kept: tuple[int, int],
+    fixed_kappa: int,
+    fixed_metric: int,
     base: int,
 ) -> tuple[TableLine, ...]:
-    """Every setting for the metric with one for the condition number, and the other way round."""
-    cases = [Case(f"{size} for M", metrics[size], kappas[kept[0]], reached) for size in metrics]
-    cases += [Case(f"{size} for kappa", metrics[kept[1]], kappas[size], reached) for size in kappas]
-    said = {f"non-realizable/{size} for {which}": published[f"{which}:{size}"]
-            for which in ("M", "kappa") for size in metrics}  # fmt: skip
-    usual = Case("", metrics[base], kappas[base], reached)
-    return tuple(judged(cases, usual, said, ("non-realizable",)))
+    """Vary the size for the metric with a fixed one for the condition number, then the reverse.
+
+    Args:
+        metrics: Scores of the metrics by size.
+        kappas: Condition numbers by size.
+        accuracies: Accuracies of the networks.
+        published: Numbers of the paper, by `M:SIZE` and `kappa:SIZE`.
+        fixed_kappa: Size for the condition number while that of the metric varies.
+        fixed_metric: Size for the metric while that of the condition number varies.
+        base: Size for which the trade-off is fitted.
+    """
+    cases = []
+    numbers = {}
+    for size in metrics:
+        case = BoundCase(f"{size} for M", metrics[size], kappas[fixed_kappa], accuracies)
+        cases.append(case)
+        numbers[f"non-realizable/{case.label}"] = published[f"M:{size}"]
+    for size in kappas:
+        case = BoundCase(f"{size} for kappa", metrics[fixed_metric], kappas[size], accuracies)
+        cases.append(case)
+        numbers[f"non-realizable/{case.label}"] = published[f"kappa:{size}"]
+    base_case = BoundCase("", metrics[base], kappas[base], accuracies)
+    return tuple(make_bound_lines(cases, base_case, numbers, ("non-realizable",)))

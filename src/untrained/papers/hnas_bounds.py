@@ -1,11 +1,13 @@
-"""HNAS's two bounds on the generalisation error, as scores of samples.
+"""The two bounds of HNAS on the generalisation error, as scores of samples.
 
-    M  a metric of gradients, higher is better            kappa  condition number of the tangent kernel
+    M      a metric of gradients, higher is better
+    kappa  condition number of the tangent kernel
     realizable        1 / M                               (Corollary 1)
     non-realizable    kappa / M + mu |M^2 - nu|           (Corollary 2, Eq. 7), lower is better
 
-Metrics differ by many orders of magnitude, so mu and nu are told without units: nu is a quantile of M^2, and mu makes
-the median of the second term so many times that of the first. Two such numbers mean the same for every metric.
+Metrics differ by many orders of magnitude, so mu and nu are given without units: nu as a quantile
+of M^2, and mu such that the median of the second term is a multiple of the median of the first.
+Such a pair means the same for every metric.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,112 +18,151 @@ import numpy as np
 from numpy.typing import NDArray
 
 from untrained.benchmarks.statistics import spearman
-from untrained.papers.samples import Measured, Scores
-from untrained.papers.table_lines import STATISTICS, line
+from untrained.papers.samples import Measurements, Scores
+from untrained.papers.table_lines import STATISTICS, make_correlation_line
 from untrained.proxies import hnas
 from untrained.reports.reproduction_facts import TableLine
 
 QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
 SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-Trade = tuple[float, float]  # the share of mu, the quantile of nu
+TradeOff = tuple[float, float]  # the share of mu, the quantile of nu
 
-SCENARIOS = ("realizable", "trade-off", "condition", "non-realizable")  # of Table 5: both terms apart, and together
-BOTH = ("realizable", "non-realizable")
-TRADED, CONDITIONED = ("trade-off", "non-realizable"), ("condition", "non-realizable")
+# The rows of Table 5: the two terms of the bound separately and together.
+SCENARIOS = ("realizable", "trade-off", "condition", "non-realizable")
+BOTH_BOUNDS = ("realizable", "non-realizable")
+WITH_TRADE_OFF = ("trade-off", "non-realizable")
+WITH_KAPPA = ("condition", "non-realizable")
 KAPPA = "ntk_condition"
-FITTED = (
-    f"mu and nu are those of {len(SHARES) * len(QUANTILES)} pairs that rank the sample best, as the paper finds its "
-    f"own by hundreds of steps of Bayesian optimisation; ours are relative to the median of kappa / M and to the "
-    f"quantiles of M^2."
+FITTED_NOTE = (
+    f"mu and nu are the pair of {len(SHARES) * len(QUANTILES)} that ranks the sample best; the "
+    "paper finds its own by hundreds of steps of Bayesian optimisation. Ours are relative to the "
+    "median of kappa / M and to the quantiles of M^2."
 )
-CODED = (
-    "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms by layer, a sum over weights), "
-    "M_GraSP its absolute value; kappa is computed in float64, and a singular kernel is a failure. A network that no "
-    "gradient reaches has M = 0, so its bound is infinite and it counts last."
+CODE_NOTE = (
+    "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms per layer, a "
+    "sum over weights), M_GraSP is its absolute value; kappa is computed in float64, and a "
+    "singular kernel is a failure. A network that no gradient reaches has M = 0, so its bound is "
+    "infinite and it is ranked last."
 )
 
 
 @dataclass(frozen=True)
-class Case:
-    """One row of a table: the metrics of a sample, its condition numbers, and what it reaches."""
+class BoundCase:
+    """One row of a table.
+
+    Attributes:
+        label: Its name in the table.
+        metrics: Scores of the gradient metrics by name.
+        kappa: Condition numbers.
+        accuracies: Accuracies of the networks.
+        note: How many networks have no condition number.
+    """
 
     label: str
     metrics: Mapping[str, Scores]
     kappa: Scores
-    reached: Scores
-    note: str = ""  # how many have no condition number
+    accuracies: Scores
+    note: str = ""
 
     @property
     def dead(self) -> NDArray[np.bool_]:
-        """Which networks no gradient reaches, seed by seed: nothing could be measured of them."""
+        """Which networks no gradient reaches, seed by seed: they have no score at all."""
         return np.asarray(np.isnan([self.kappa, *self.metrics.values()]).all(0))
 
 
-def case(label: str, metrics: Mapping[str, str], sample: Measured, reached: Scores) -> Case:
-    """A case of one measurement; GraSP counts by its absolute value."""
-    found = {name: np.abs(sample[proxy]) for name, proxy in metrics.items()}
-    return Case(label, found, sample[KAPPA], reached, sample.failed(KAPPA))
+def make_case(label: str, metrics: Mapping[str, str], measurements: Measurements, accuracies: Scores) -> BoundCase:
+    """Collect the metrics of a sample; GraSP counts by its absolute value.
+
+    Args:
+        label: Name of the row.
+        metrics: Names of the metrics in the table, and the proxies that compute them.
+        measurements: The scores.
+        accuracies: Accuracies of the same architectures.
+    """
+    metric_scores = {name: np.abs(measurements[proxy]) for name, proxy in metrics.items()}
+    note = measurements.describe_failures(KAPPA)
+    return BoundCase(label, metric_scores, measurements[KAPPA], accuracies, note)
 
 
-def bound(M: Scores, kappa: Scores | float = 1.0, trade: Trade | None = None) -> Scores:
-    """kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing."""
+def compute_bound(M: Scores, kappa: Scores | float = 1.0, trade_off: TradeOff | None = None) -> Scores:
+    """kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing.
+
+    Without a trade-off it is the first term alone.
+    """
+    # A metric of 0 gives an infinite bound, which is what it should be.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        first = kappa / M
-        if trade is None or not np.isfinite(first).any():
-            return np.asarray(first)
-        mu, nu = hnas.trade(M, kappa, *trade)
+        first_term = kappa / M
+        if trade_off is None or not np.isfinite(first_term).any():
+            return np.asarray(first_term)
+        mu, nu = hnas.trade(M, kappa, *trade_off)
         return np.asarray(hnas.bound(M, kappa, mu, nu))
 
 
-def fitted(M: Scores, kappa: Scores, reached: Scores) -> Trade:
-    """The trade-off that ranks best, by the mean over seeds."""
+def fit_trade_off(M: Scores, kappa: Scores, accuracies: Scores) -> TradeOff:
+    """Return the trade-off whose bound ranks the sample best, by the mean over seeds."""
 
-    def agreement(trade: Trade) -> float:
-        found = [spearman(*_finite(-row, reached[0])) for row in bound(M, kappa, trade)]
-        return float(np.mean([value for value in found if value is not None] or [-1.0]))
+    def correlate(trade_off: TradeOff) -> float:
+        values = []
+        for row in compute_bound(M, kappa, trade_off):
+            finite = np.isfinite(row) & np.isfinite(accuracies[0])
+            value = spearman(-row[finite], accuracies[0][finite])
+            if value is not None:
+                values.append(value)
+        return float(np.mean(values or [-1.0]))
 
-    return max(product(SHARES, QUANTILES), key=agreement)
-
-
-def _finite(x: Scores, y: Scores) -> tuple[Scores, Scores]:
-    both = np.isfinite(x) & np.isfinite(y)
-    return x[both], y[both]
-
-
-def scenario(name: str, M: Scores, kappa: Scores, trade: Trade | None = None) -> Scores:
-    """The bound of a scenario, turned so that higher is better; `trade` where it has one."""
-    return -bound(M, _kappa(name, kappa), trade)
+    return max(product(SHARES, QUANTILES), key=correlate)
 
 
-def _kappa(scenario: str, kappa: Scores) -> Scores:
-    """The condition number where the scenario has one, and else one."""
-    return kappa if scenario in CONDITIONED else np.ones_like(kappa)
+def score_scenario(name: str, M: Scores, kappa: Scores, trade_off: TradeOff | None = None) -> Scores:
+    """Return the bound of a scenario, negated so that higher is better."""
+    return -compute_bound(M, _select_kappa(name, kappa), trade_off)
 
 
-def _last(scores: Scores, dead: NDArray[np.bool_]) -> Scores:
-    """The dead behind all others."""
+def _select_kappa(scenario: str, kappa: Scores) -> Scores:
+    """Return the condition numbers if the scenario has them, else ones."""
+    if scenario in WITH_KAPPA:
+        return kappa
+    return np.ones_like(kappa)
+
+
+def _rank_last(scores: Scores, dead: NDArray[np.bool_]) -> Scores:
+    """Give dead networks a score below all others."""
     return np.where(dead, np.nanmin(scores, initial=np.inf) - 1.0, scores)
 
 
-def judged(
-    cases: Sequence[Case],
-    base: Case | None,
+def make_bound_lines(
+    cases: Sequence[BoundCase],
+    base: BoundCase | None,
     published: Mapping[str, tuple[float | None, ...]],
-    scenarios: Sequence[str] = BOTH,
+    scenarios: Sequence[str] = BOTH_BOUNDS,
     statistics: Sequence[str] = ("Spearman", "Kendall"),
 ) -> list[TableLine]:
-    """Lines of a table whose rows are scenario/case and whose columns are metrics, statistic by statistic. Trade-offs
-    are those of the base case, or where there is none each row's own."""
+    """Correlate bounds with accuracies.
+
+    Args:
+        cases: The rows of the table, for each scenario.
+        base: The case that trade-offs are fitted to; None to fit every row to itself.
+        published: Numbers of the paper, by `SCENARIO/CASE`: statistic by statistic, and for each
+            statistic metric by metric.
+        scenarios: The bounds.
+        statistics: The correlations.
+    """
     lines = []
-    for how, each in product(scenarios, cases):
-        home = base or each
-        trades = {}
-        if how in TRADED:
-            trades = {name: fitted(M, _kappa(how, home.kappa), home.reached) for name, M in home.metrics.items()}
-        numbers = iter(published[f"{how}/{each.label}"])
-        for statistic, (name, M) in product(statistics, each.metrics.items()):
-            what = f"{how}, {each.label}, {name}" + (f", {statistic}" if len(statistics) > 1 else "")
-            scores = _last(scenario(how, M, each.kappa, trades.get(name)), each.dead)
-            note = each.note if how in CONDITIONED else ""
-            lines.append(line(what, next(numbers), STATISTICS[statistic], scores, each.reached, note))
+    for scenario, case in product(scenarios, cases):
+        fitted_case = base or case
+        trade_offs = {}
+        if scenario in WITH_TRADE_OFF:
+            kappa = _select_kappa(scenario, fitted_case.kappa)
+            for name, M in fitted_case.metrics.items():
+                trade_offs[name] = fit_trade_off(M, kappa, fitted_case.accuracies)
+        note = case.note if scenario in WITH_KAPPA else ""
+        numbers = iter(published[f"{scenario}/{case.label}"])
+        for statistic, (name, M) in product(statistics, case.metrics.items()):
+            what = f"{scenario}, {case.label}, {name}"
+            if len(statistics) > 1:
+                what = f"{what}, {statistic}"
+            scores = score_scenario(scenario, M, case.kappa, trade_offs.get(name))
+            scores = _rank_last(scores, case.dead)
+            line = make_correlation_line(what, next(numbers), STATISTICS[statistic], scores, case.accuracies, note)
+            lines.append(line)
     return lines

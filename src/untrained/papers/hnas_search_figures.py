@@ -1,22 +1,29 @@
-"""HNAS (Shu et al.): how its searches on NAS-Bench-201 go on, query by query (Figures 2 and 5)."""
+"""HNAS (Shu et al.): the progress of its searches on NAS-Bench-201 (Figures 2 and 5)."""
 
 import numpy as np
 
 from untrained.benchmarks.statistics import spearman
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.hnas import FAMILY, PAPER
+from untrained.papers.hnas import GRADIENT_METRICS, PAPER
 from untrained.papers.hnas_bounds import KAPPA
 from untrained.papers.hnas_searches import (
-    OURS,
+    COMMON_NOTES,
     POOL,
-    evolution,
-    ground,
-    hybrids,
-    optimum,
-    random_search,
-    screen,
+    make_best_of_pool,
+    make_evolution,
+    make_hnas_searches,
+    make_optimum_lines,
+    make_random_search,
+    measure_table,
 )
-from untrained.papers.table_searches import QUERIES, RUNS, SETS, Ground, bayesian, runs
+from untrained.papers.table_searches import (
+    DATASETS,
+    QUERIES,
+    RUNS,
+    MeasuredTable,
+    make_hnas_strategy,
+    repeat_search,
+)
 from untrained.proxies.hnas import bound
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.rng import generator
@@ -24,73 +31,121 @@ from untrained.types import Arch
 
 
 @experiment("hnas-figure-2", PAPER, "Test error by the number of queries", "test error, %", samples=POOL)
-def figure_2(effort: ExperimentConfig) -> Findings:
-    """Figure 2: mean test error on the three data sets of what HNAS (Trace), random search, regularised evolution, and
-    queries of the best by M_Trace have found after so many queries."""
-    here = ground(effort, FAMILY["Trace"], KAPPA)
-    algorithms = hybrids({"Trace": "trace"}) | {
-        "Zero-cost (Trace)": screen("trace"),
-        "REA": evolution(QUERIES),
-        "RS": random_search(QUERIES),
-    }
-    found = {label: _errors(here, runs(here, label, search)) for label, search in algorithms.items()}
-    least = 100 - np.array([line.ours for line in optimum(here)], dtype=float)
-    lines, pictures = [], []
-    for place, dataset in enumerate(SETS):
-        curves = [Curve(label, _steps(mean[place]), tuple(mean[place].tolist())) for label, (mean, _) in found.items()]
-        longest = max((curve.x for curve in curves), key=len)
-        curves.append(Curve("best of the table", longest, (float(least[place]),) * len(longest)))
-        pictures.append(Plot(dataset, "queries", "test error, %", tuple(curves), joined=True))
-        for label, (mean, spread) in found.items():
-            for step in sorted({len(mean[place]) // 4, len(mean[place]) // 2, len(mean[place])} - {0}):
-                what = f"{label}, {dataset}, {step} queries"
-                lines.append(TableLine(what, None, float(mean[place, step - 1]), spread=float(spread[place, step - 1])))
-    note = "The paper draws curves without numbers along search budgets; ours are along queries. REINFORCE is left out."
-    return Findings(tuple(lines), (*here.sample.deviations, *OURS, note), tuple(pictures))
+def figure_2(config: ExperimentConfig) -> Findings:
+    """Figure 2: mean test error on the three data sets of what HNAS (Trace), random search,
+    regularised evolution, and queries of the best by M_Trace have found after so many queries."""
+    table = measure_table(config, GRADIENT_METRICS["Trace"], KAPPA)
+    algorithms = make_hnas_searches({"Trace": "trace"})
+    algorithms["Zero-cost (Trace)"] = make_best_of_pool("trace")
+    algorithms["REA"] = make_evolution(QUERIES)
+    algorithms["RS"] = make_random_search(QUERIES)
+    errors = {}
+    for label, algorithm in algorithms.items():
+        errors[label] = _compute_errors(table, repeat_search(table, label, algorithm))
+    smallest_errors = []
+    for line in make_optimum_lines(table):
+        smallest_errors.append(100 - float("nan" if line.ours is None else line.ours))
+    lines = []
+    plots = []
+    for index, dataset in enumerate(DATASETS):
+        curves = []
+        longest: tuple[float, ...] = ()
+        for label, (means, deviations) in errors.items():
+            queries = _number_queries(len(means[index]))
+            curves.append(Curve(label, queries, tuple(means[index].tolist())))
+            longest = max(longest, queries, key=len)
+            for query in _choose_queries(len(means[index])):
+                what = f"{label}, {dataset}, {query} queries"
+                mean = float(means[index, query - 1])
+                spread = float(deviations[index, query - 1])
+                lines.append(TableLine(what, None, mean, spread=spread))
+        constant = (smallest_errors[index],) * len(longest)
+        curves.append(Curve("best of the table", longest, constant))
+        plots.append(Plot(dataset, "queries", "test error, %", tuple(curves), joined=True))
+    axis_note = (
+        "The paper draws curves without numbers along search budgets; ours are along queries. REINFORCE is left out."
+    )
+    return Findings(tuple(lines), (*table.sample.deviations, *COMMON_NOTES, axis_note), tuple(plots))
 
 
-def _errors(here: Ground, found: list[list[Arch]]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of test errors over searches, (data sets, queries)."""
-    shortest = min(map(len, found))
-    errors = np.array([100 - here.tests(archs[:shortest]) for archs in found])
+def _compute_errors(table: MeasuredTable, searches: list[list[Arch]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of test errors over searches, (data sets, queries)."""
+    shortest = min(len(incumbents) for incumbents in searches)
+    rows = []
+    for incumbents in searches:
+        rows.append(100 - table.read_test_accuracies(incumbents[:shortest]))
+    errors = np.array(rows)
     return errors.mean(0), errors.std(0, ddof=1)
 
 
-def _steps(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(step) for step in range(1, len(values) + 1))
+def _number_queries(count: int) -> tuple[float, ...]:
+    return tuple(float(number) for number in range(1, count + 1))
 
 
-@experiment("hnas-figure-5", PAPER, "What Bayesian optimisation does to the bound", "Spearman", samples=POOL)
-def figure_5(effort: ExperimentConfig) -> Findings:
-    """Figure 5: correlation of test error on CIFAR-10 with the bound on it (M_Trace), whose mu and nu are those of the
-    best validation accuracy so far, step by step."""
-    here = ground(effort, FAMILY["Trace"], KAPPA)
-    courses = [_course(here, generator("search", "HNAS (Trace)", run)) for run in range(RUNS)]
-    shortest = min(map(len, courses))
-    every = np.array([course[:shortest] for course in courses])
-    mean, spread = every.mean(0), every.std(0, ddof=1)
-    lines = [
-        TableLine(f"after {step} queries", None, float(mean[step - 1]), spread=float(spread[step - 1]))
-        for step in sorted({shortest // 4, shortest // 2, shortest} - {0})
-        if np.isfinite(mean[step - 1])
-    ]
-    curves = (Curve("mean", _steps(mean), tuple(mean.tolist())),) if np.isfinite(mean).all() else ()
-    picture = Plot("Correlation of the bound with test error", "queries", "Spearman", curves, joined=True)
-    note = "The paper draws one curve without numbers."
-    return Findings(tuple(lines), (*here.sample.deviations, *OURS, note), (picture,))
+def _choose_queries(count: int) -> list[int]:
+    """Return the numbers of queries that have a line: a quarter, a half and all of them."""
+    return sorted({count // 4, count // 2, count} - {0})
 
 
-def _course(here: Ground, rng: np.random.Generator) -> list[float]:
-    """The correlation after every query of one search."""
-    sample = here.sample
-    strategy = bayesian(here, rng, "trace")
-    here.validated(strategy)
-    M, kappa = sample["trace"].mean(0), sample[KAPPA].mean(0)
-    course = []
-    for asked in range(1, len(strategy.trace) + 1):
-        best = max(strategy.trace[:asked], key=lambda query: -np.inf if query.value is None else query.value)
+@experiment(
+    "hnas-figure-5",
+    PAPER,
+    "What Bayesian optimisation does to the bound",
+    "Spearman",
+    samples=POOL,
+)
+def figure_5(config: ExperimentConfig) -> Findings:
+    """Figure 5: correlation of test error on CIFAR-10 with the bound on it (M_Trace), whose mu and
+    nu are those of the best validation accuracy so far, step by step."""
+    table = measure_table(config, GRADIENT_METRICS["Trace"], KAPPA)
+    searches = []
+    for run in range(RUNS):
+        searches.append(_correlate_bounds(table, generator("search", "HNAS (Trace)", run)))
+    shortest = min(len(correlations) for correlations in searches)
+    correlations = np.array([search[:shortest] for search in searches])
+    mean = correlations.mean(0)
+    spread = correlations.std(0, ddof=1)
+    lines = []
+    for query in _choose_queries(shortest):
+        value = float(mean[query - 1])
+        if np.isfinite(value):
+            what = f"after {query} queries"
+            lines.append(TableLine(what, None, value, spread=float(spread[query - 1])))
+    curves = []
+    if np.isfinite(mean).all():
+        curves.append(Curve("mean", _number_queries(shortest), tuple(mean.tolist())))
+    title = "Correlation of the bound with test error"
+    plot = Plot(title, "queries", "Spearman", tuple(curves), joined=True)
+    deviations = (
+        *table.sample.deviations,
+        *COMMON_NOTES,
+        "The paper draws one curve without numbers.",
+    )
+    return Findings(tuple(lines), deviations, (plot,))
+
+
+def _correlate_bounds(table: MeasuredTable, rng: np.random.Generator) -> list[float]:
+    """Run one search and return, after every query, the correlation of the best bound so far."""
+    sample = table.sample
+    strategy = make_hnas_strategy(table, rng, "trace")
+    table.search_with_queries(strategy)
+    M = sample["trace"].mean(0)
+    kappa = sample[KAPPA].mean(0)
+    errors = 100 - sample.accuracies[0]
+    best = None
+    correlations = []
+    for query in strategy.trace:
+        if best is None or _is_better(query.value, best.value):
+            best = query
         values = bound(M, kappa, best.mu, best.nu)
-        good = np.isfinite(values)
-        found = spearman(values[good], 100 - sample.reached[0][good])
-        course.append(np.nan if found is None else found)
-    return course
+        finite = np.isfinite(values)
+        correlation = spearman(values[finite], errors[finite])
+        correlations.append(np.nan if correlation is None else correlation)
+    return correlations
+
+
+def _is_better(value: float | None, best: float | None) -> bool:
+    """Whether a validation accuracy exceeds the best so far; None is below all."""
+    if value is None:
+        return False
+    return best is None or value > best

@@ -1,7 +1,8 @@
-"""Measurements that only a paper's experiment asks for, in no catalogue; asked for like proxies, so that workers,
-resume and failures come with the engine.
+"""Measurements that only an experiment of a paper needs, so `untrained list proxies` omits them.
 
-    load_proxy("untrained.papers.measurements:initialised(metric=trace,how=he)")
+They are proxies, so that the engine handles workers, resuming and failures:
+
+    load_proxy("untrained.papers.measurements:with_initialisation(metric=trace,rule=he)")
 """
 
 from copy import deepcopy
@@ -16,57 +17,79 @@ from untrained.probe.layers import find_layer_parameters
 from untrained.proxies import PROXIES, proxy
 
 NAME = "untrained.papers.measurements"
-Init = Literal["lecun", "xavier", "he"]
+Rule = Literal["lecun", "xavier", "he"]
 
 
 @proxy(measures="the features", samples=1)
 def large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -> float:
     """Share of layers whose feature map of one image has a largest singular value of at least 1.
 
-    Layers are leaf modules, each call once, or all modules, containers too.
+    Layers are leaf modules, once per call, or all modules including containers.
     """
-    calls = [feature.leaf_calls if which == "leaves" else feature.calls for feature in probe.features]
-    times = torch.tensor(calls, dtype=torch.float64)
-    sigma = map_by_shape([feature.matrix() for feature in probe.features], _largest)
-    return float((sigma >= 1).double() @ times / times.sum())
+    calls = []
+    for feature in probe.features:
+        calls.append(feature.leaf_calls if which == "leaves" else feature.calls)
+    weights = torch.tensor(calls, dtype=torch.float64)
+    matrices = [feature.matrix() for feature in probe.features]
+    sigma = map_by_shape(matrices, _largest_singular_values)
+    is_large = (sigma >= 1).double()
+    return float(is_large @ weights / weights.sum())
 
 
-def _largest(X: torch.Tensor) -> torch.Tensor:
-    """The largest singular value of each matrix, (k, m, n) -> (k,), by the smaller Gram matrix."""
-    X = X.mT if X.shape[-2] > X.shape[-1] else X
-    highest: torch.Tensor = torch.linalg.eigvalsh(X @ X.mT)[:, -1]
-    return highest.clamp_min(0).sqrt()
+def _largest_singular_values(X: torch.Tensor) -> torch.Tensor:
+    """Largest singular value of each matrix, (k, m, n) -> (k,), by the smaller Gram matrix."""
+    if X.shape[-2] > X.shape[-1]:
+        X = X.mT
+    largest: torch.Tensor = torch.linalg.eigvalsh(X @ X.mT)[:, -1]
+    return largest.clamp_min(0).sqrt()
 
 
 @proxy(measures="what the metric measures", needs=("data", "labels", "gradients"), samples=64, cost=3)
-def initialised(probe: Probe, metric: str = "trace", how: Init = "lecun") -> float:
-    """A proxy on a copy of the network whose weights are drawn anew: normal with the variance of a rule, biases 0.
+def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun") -> float:
+    """A proxy on a copy of the network with new weights: normal, with the variance of a rule.
 
-    lecun: 1 / fan_in, xavier: 2 / (fan_in + fan_out), he: 2 / fan_in
+        lecun: 1 / fan_in, xavier: 2 / (fan_in + fan_out), he: 2 / fan_in
+
+    Biases are 0.
     """
     model = deepcopy(probe.model)
     draw = probe.generator("weights")
     with torch.no_grad():
+        # In sorted order, so that the draws do not depend on the order of registration.
         for name in sorted(find_layer_parameters(model)):
-            p = model.get_parameter(name)
-            p.copy_(torch.randn(p.shape, generator=draw) * deviation(p.shape, how) if p.ndim > 1 else 0 * p)
+            parameter = model.get_parameter(name)
+            if parameter.ndim > 1:
+                deviation = compute_deviation(parameter.shape, rule)
+                parameter.copy_(torch.randn(parameter.shape, generator=draw) * deviation)
+            else:
+                parameter.zero_()
     return PROXIES[metric](Probe(model, probe.batch, loss=probe.loss_name, seed=probe.seed))
 
 
-def deviation(shape: torch.Size, how: Init) -> float:
-    """The standard deviation of a weight of shape (out, in, ...)."""
+def compute_deviation(shape: torch.Size, rule: Rule) -> float:
+    """Standard deviation of a weight of shape (out, in, ...)."""
     positions = shape[2:].numel()
-    fan_in, fan_out = shape[1] * positions, shape[0] * positions
-    return sqrt({"lecun": 1 / fan_in, "xavier": 2 / (fan_in + fan_out), "he": 2 / fan_in}[how])
+    fan_in = shape[1] * positions
+    fan_out = shape[0] * positions
+    variances = {"lecun": 1 / fan_in, "xavier": 2 / (fan_in + fan_out), "he": 2 / fan_in}
+    return sqrt(variances[rule])
 
 
-def circle(probe: Probe, points: int = 64) -> torch.Tensor:
-    """The outputs as the input runs once round the circle of Dextr's curvature, on its three principal components:
-    (points, 3)."""
+def project_circle_outputs(probe: Probe, points: int = 64) -> torch.Tensor:
+    """Outputs along the circle of Dextr's curvature, on their three principal components.
+
+    Args:
+        probe: The network.
+        points: Number of inputs on the circle.
+
+    Returns:
+        A tensor of shape (points, 3).
+    """
     shape = (*probe.batch.inputs.shape[1:2], 64, 64)
     u1, u2 = probe.plane(shape)
-    angle = torch.arange(points).to(u1).reshape(-1, 1, 1, 1) * (2 * torch.pi / points)
-    outputs = probe.with_inputs(u1 * angle.cos() + u2 * angle.sin()).outputs.double().flatten(1).cpu()
+    angles = torch.arange(points).to(u1).reshape(-1, 1, 1, 1) * (2 * torch.pi / points)
+    inputs = u1 * angles.cos() + u2 * angles.sin()
+    outputs = probe.with_inputs(inputs).outputs.double().flatten(1).cpu()
     centred = outputs - outputs.mean(0)
     axes: torch.Tensor = torch.linalg.svd(centred, full_matrices=False).Vh[:3]
     return centred @ axes.T

@@ -1,8 +1,9 @@
-"""NASI (Shu et al., ICLR 2022): its searches of NAS-Bench-201 and NAS-Bench-1Shot1, judged by the tables.
+"""NASI (Shu et al., ICLR 2022): its searches of NAS-Bench-201 and NAS-Bench-1Shot1.
 
-Every run is a search by its own seed: another supernet, other samples of architectures and images. What it finds is
-looked up, nothing is trained. A cell of NAS-Bench-1Shot1 is the most wanted of those that the paper of that benchmark
-lists, since the table knows no others; how often it is the most wanted of all is said.
+Every search has its own seed: another supernet, other samples of architectures and images. The
+accuracy of what it finds is read from the table; nothing is trained. The table of NAS-Bench-1Shot1
+has only the cells that the paper of that benchmark lists, so a search there returns the most likely
+of these; a note says how often it is the most likely of all cells.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,10 @@ import numpy as np
 
 from untrained.benchmarks import open_table
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.nasi import NO_S3, PAPER, TABLES, WIDTH
-from untrained.papers.samples import Place, Scores, images_of, look
-from untrained.papers.searches import Found, Hunt, searched
-from untrained.papers.table_lines import grid, mean_line
+from untrained.papers.nasi import NO_S3_NOTE, PAPER, TABLES, WIDTH
+from untrained.papers.samples import BenchmarkTask, Scores, find_images, measure_sample
+from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
+from untrained.papers.table_lines import join_notes, make_mean_line, parse_table
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.rng import generator
 from untrained.runs.ranking import margin
@@ -27,256 +28,371 @@ from untrained.types import Genes
 T = 100  # steps
 EPOCH = 782  # mini-batches of 64 in the 50,000 training images of CIFAR-10
 BATCH = 64
-NB201 = "nasbench201"  # what is searched
-TABLE = "nasbench201"  # where cells are looked up, also in trials that search something smaller
+NB201 = "nasbench201"  # the space that is searched; tests replace it by a smaller one
+TABLE = "nasbench201"  # the table with the accuracies of its cells
 SPACES = {"S1": "nasbench1shot1_s1", "S2": "nasbench1shot1_s2"}
-SETS = {"C10": "cifar10", "C100": "cifar100", "IN-16-120": "ImageNet16-120"}
-EPOCHS = {NB201: 200} | dict.fromkeys(TABLES, 108)  # of the trainings that the tables know
+DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16-120": "ImageNet16-120"}
+# Epochs of the trainings in the tables.
+EPOCHS = {"nasbench201": 200, "nasbench1shot1_s1": 108, "nasbench1shot1_s2": 108}
 KINDS = {"standard": {}, "random label": {"labels": "random"}, "random data": {"inputs": "noise"}}
 WIDTHS = (2, 4, 8, 16, 32)
-BATCHES = (8, 16, 32, 64, 128)
-SHARES = (25, 50, 75, 90, 95, 99, 100)  # of cells whose t a nu lies above
+BATCH_SIZES = (8, 16, 32, 64, 128)
+PERCENTILES = (25, 50, 75, 90, 95, 99, 100)  # of t, as values of nu
 
 # test accuracy on the three data sets, then GPU seconds
-TABLE_4 = grid("""
+TABLE_4 = parse_table("""
 T   93.08 69.51 40.87  30
 4T  93.55 71.20 44.84 120
 """)
 TABLE_2 = {"standard": (7.3, 7.2), "random label": (6.8, 7.0), "random data": (6.6, 7.5)}
-TABLE_6 = grid("""
+TABLE_6 = parse_table("""
 S1  7.0 8.3 8.0 7.3 6.5
 S2  7.3 8.0 7.3 7.3 7.0
 """)
-TABLE_8 = grid("""
+TABLE_8 = parse_table("""
 S1  6.8 6.7 6.7 6.0 7.0
 S2  6.9 7.3 7.1 7.2 6.8
 """)
 
-ONE_EPOCH = (
-    f"A search of NAS-Bench-1Shot1 takes {T} steps, as the paper's searches of DARTS do; there it has one epoch, which "
-    f"is {EPOCH} steps: nasi-figure-2 has both."
+STEPS_NOTE = (
+    f"A search of NAS-Bench-1Shot1 takes {T} steps, like the paper's searches of DARTS; the paper "
+    f"gives it one epoch there, which is {EPOCH} steps: nasi-figure-2 has both."
 )
-CELLS = (
-    "The table of a space of NAS-Bench-1Shot1 holds the cells that its paper lists, and the search answers with the "
-    "most wanted of them."
+CELLS_NOTE = (
+    "The table of a space of NAS-Bench-1Shot1 holds the cells that its paper lists, and the "
+    "search returns the most likely of them."
 )
-SETTINGS = "mu is 1 and nu adaptive from 1000 on all spaces; of NAS-Bench-201 the paper does not say either."
+SETTINGS_NOTE = "mu is 1 and nu adaptive from 1000 on all spaces; for NAS-Bench-201 the paper gives neither."
 
 
-def hunted(effort: ExperimentConfig, space: str, stage: str, **options: Any) -> list[Found]:
-    """What NASI finds in a space, one search a seed."""
-    data = images_of("cifar10", effort.data_root) or "digits"
-    typed = {"steps": T, "batch": BATCH} | options
-    typed["batch"] = min(typed["batch"], effort.batch or typed["batch"])
-    strategy = f"nasi({','.join(f'{name}={value}' for name, value in typed.items())})"
-    return searched(effort, [Hunt(space, strategy, data, seed) for seed in range(effort.seeds)], stage)
+def search_with_nasi(config: ExperimentConfig, space: str, stage: str, **options: Any) -> list[SearchOutcome]:
+    """Search a space with NASI, once per seed.
+
+    Args:
+        config: Number of seeds, folder, device.
+        space: The space.
+        stage: What the progress is called.
+        **options: Options of the strategy that differ from `T` steps and batches of `BATCH`.
+    """
+    data = find_images("cifar10", config.data_root) or "digits"
+    settings = {"steps": T, "batch": BATCH} | options
+    if config.batch:
+        settings["batch"] = min(settings["batch"], config.batch)
+    arguments = ",".join(f"{name}={value}" for name, value in settings.items())
+    strategy = f"nasi({arguments})"
+    plans = [SearchPlan(space, strategy, data, seed) for seed in range(config.seeds)]
+    return run_searches(config, plans, stage)
 
 
-def reached(found: Sequence[Found], dataset: str, effort: ExperimentConfig) -> list[float]:
-    """Test accuracy by the table of the space."""
-    table = open_table(found[0].arch.space.partition("(")[0], effort.data_root)
+def read_accuracies(outcomes: Sequence[SearchOutcome], dataset: str, config: ExperimentConfig) -> list[float]:
+    """Read the test accuracies of winners from the table of their space."""
+    table = open_table(outcomes[0].arch.space.partition("(")[0], config.data_root)
     metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
-    return [float(value) for value in table.values([each.arch for each in found], metric)]
+    archs = [outcome.arch for outcome in outcomes]
+    return [float(value) for value in table.values(archs, metric)]
 
 
-def over_runs(what: str, published: float | None, values: Sequence[float], note: str = "") -> TableLine:
-    """Mean over searches, its 95 % interval, and their standard deviation; those without a value take no part."""
-    known = [value for value in values if np.isfinite(value)]
-    unknown = f"{len(values) - len(known)} of {len(values)} not in the table" if len(known) < len(values) else ""
-    note = "; ".join(filter(None, (note, unknown)))
-    if not known:
+def _read_errors(outcomes: Sequence[SearchOutcome], config: ExperimentConfig) -> list[float]:
+    """Read the test errors of winners on CIFAR-10 from the table of their space."""
+    return [100 - accuracy for accuracy in read_accuracies(outcomes, "cifar10", config)]
+
+
+def make_searches_line(what: str, published: float | None, values: Sequence[float], note: str = "") -> TableLine:
+    """Average over searches, with the 95 % interval and the standard deviation.
+
+    Searches without a value do not count; the note says how many these are.
+    """
+    finite = [value for value in values if np.isfinite(value)]
+    if len(finite) < len(values):
+        missing = len(values) - len(finite)
+        note = join_notes(note, f"{missing} of {len(values)} not in the table")
+    if not finite:
         return TableLine(what, published, None, note=note)
-    mean, half = fmean(known), margin(known)
-    if half is None:
+    mean = fmean(finite)
+    half_width = margin(finite)
+    if half_width is None:
         return TableLine(what, published, mean, note=note)
-    return TableLine(what, published, mean, mean - half, mean + half, stdev(known), note)
+    low = mean - half_width
+    high = mean + half_width
+    return TableLine(what, published, mean, low, high, stdev(finite), note)
 
 
-def at_random(space: str, dataset: str, effort: ExperimentConfig) -> Scores:
-    """Test accuracy of random architectures of a table, (1, architectures)."""
-    table = open_table(space.partition("(")[0], effort.data_root)
-    every = table.column(table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name]))
-    known = every[np.isfinite(every)]
-    return generator("at random", table.name, dataset).permutation(known)[None, : effort.samples]
+def draw_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -> Scores:
+    """Return test accuracies of random architectures of a table, (1, architectures)."""
+    table = open_table(space.partition("(")[0], config.data_root)
+    metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
+    accuracies = table.column(metric)
+    finite = accuracies[np.isfinite(accuracies)]
+    shuffled = generator("at random", table.name, dataset).permutation(finite)
+    return shuffled[None, : config.samples]
 
 
-def of_convolutions(dataset: str, effort: ExperimentConfig) -> Scores:
-    """Test accuracy of the 64 cells of NAS-Bench-201 whose every edge is a convolution, (1, 64)."""
-    table = open_table(TABLE, effort.data_root)
+def read_convolution_accuracies(dataset: str, config: ExperimentConfig) -> Scores:
+    """Return test accuracies of the 64 cells of NAS-Bench-201 with convolutions only, (1, 64)."""
+    table = open_table(TABLE, config.data_root)
     cells = [cell for cell in table.archs() if cell.count("nor_conv") == 6]
-    return table.values(cells, table.metric(dataset=dataset, split="test", epochs=EPOCHS[TABLE]))[None]
+    metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[TABLE])
+    return table.values(cells, metric)[None]
 
 
-def most_wanted(found: Found) -> bool:
-    """Whether no choice of the architecture had an option with a larger logit."""
-    logits = {name: dict(options) for name, options in found.trace[-1]["alpha"]}
-    return all(logits[name][option] == max(logits[name].values()) for name, option in found.arch.genes)
+def is_most_likely(outcome: SearchOutcome) -> bool:
+    """Whether the winner has, for every choice, the option with the largest logit."""
+    logits = {name: dict(options) for name, options in outcome.trace[-1]["alpha"]}
+    return all(logits[name][option] == max(logits[name].values()) for name, option in outcome.arch.genes)
 
 
-def _wanted(found: Sequence[Found]) -> str:
-    return f"{sum(map(most_wanted, found))} of {len(found)} are the most wanted of all cells"
+def _count_most_likely(outcomes: Sequence[SearchOutcome]) -> str:
+    count = sum(is_most_likely(outcome) for outcome in outcomes)
+    return f"{count} of {len(outcomes)} are the most likely of all cells"
 
 
-def _deviations(effort: ExperimentConfig, *said: str) -> tuple[str, ...]:
-    shown = images_of("cifar10", effort.data_root)
-    return (
-        *said,
-        SETTINGS,
-        "" if shown else "Supernets look at digits, since CIFAR-10 is not under the data root.",
-        f"Supernets look at no more than {effort.batch} samples: this is a trial." if effort.batch else "",
-    )
+def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, ...]:
+    """Add the deviations that all searches have."""
+    data_note = ""
+    if not find_images("cifar10", config.data_root):
+        data_note = "Supernets see digits, since CIFAR-10 is not under the data root."
+    trial_note = ""
+    if config.batch:
+        trial_note = f"Supernets see at most {config.batch} samples: this is a trial."
+    return (*deviations, SETTINGS_NOTE, data_note, trial_note)
 
 
 @experiment("nasi-table-4", PAPER, "NASI's searches of NAS-Bench-201", "test accuracy, %", seeds=10)
-def table_4(effort: ExperimentConfig) -> Findings:
-    """Table 4: test accuracy on the three data sets of NAS-Bench-201 of what NASI finds with a budget of T (30 seconds)
-    and of four times that, mean and standard deviation over four searches."""
+def table_4(config: ExperimentConfig) -> Findings:
+    """Table 4: test accuracy on the three data sets of NAS-Bench-201 of what NASI finds with a
+    budget of T (30 seconds) and of four times that, mean and standard deviation over four
+    searches."""
     lines: list[TableLine] = []
     for label, steps in (("T", T), ("4T", 4 * T)):
-        found = hunted(effort, NB201, f"NASI ({label})", steps=steps)
-        for (column, dataset), number in zip(SETS.items(), TABLE_4[label], strict=False):
-            lines.append(over_runs(f"NASI ({label}), {column}", number, reached(found, dataset, effort)))
-        seconds = [each.seconds for each in found]
-        lines.append(over_runs(f"NASI ({label}), search cost, s", TABLE_4[label][-1], seconds))
-    for column, dataset in SETS.items():
-        lines.append(mean_line(f"at random, {column}", None, at_random(NB201, dataset, effort)))
-        lines.append(mean_line(f"convolutions alone, {column}", None, of_convolutions(dataset, effort)))
-    limits = with_ever_more_steps(effort)
-    lines += [line for name, cell in limits.cells.items() for line in _limit(name, cell, effort)]
-    lines += [
-        TableLine(f"mean R with {option} on edge 3<-0", None, mean) for option, mean in sorted(limits.edge.items())
-    ]
-    return Findings(tuple(lines), _deviations(
-        effort,
-        f"T is {T} steps with {BATCH} images and 4T four times as many; the paper tells T in seconds on a GTX 1080 Ti.",
-        "Every search looks at CIFAR-10, and what it finds is judged on all three data sets; the paper does not say "
-        "whether it searches on each.",
-        "The operation that answers zero is left out, as the paper does on DARTS.",
-        "Convolutions alone: the mean of the 64 cells whose every edge is a convolution.",
-        "With ever more steps a search tends to the operation of each edge with which R is largest on average, and "
-        f"adaptive nu to the mean of t: both read from t of {limits.seen:,} cells, each alone.",
-        "Of other nu the cells to which searches tend are told likewise: nu above so many of these t.",
-    ))  # fmt: skip
+        outcomes = search_with_nasi(config, NB201, f"NASI ({label})", steps=steps)
+        *accuracies, published_seconds = TABLE_4[label]
+        for (column, dataset), number in zip(DATASETS.items(), accuracies, strict=True):
+            values = read_accuracies(outcomes, dataset, config)
+            lines.append(make_searches_line(f"NASI ({label}), {column}", number, values))
+        seconds = [outcome.seconds for outcome in outcomes]
+        what = f"NASI ({label}), search cost, s"
+        lines.append(make_searches_line(what, published_seconds, seconds))
+    for column, dataset in DATASETS.items():
+        random_accuracies = draw_random_accuracies(NB201, dataset, config)
+        lines.append(make_mean_line(f"at random, {column}", None, random_accuracies))
+        convolution_accuracies = read_convolution_accuracies(dataset, config)
+        lines.append(make_mean_line(f"convolutions alone, {column}", None, convolution_accuracies))
+    limits = find_limit_cells(config)
+    for name, cell in limits.cells.items():
+        lines += _make_cell_lines(name, cell, config)
+    for option, mean in sorted(limits.edge_means.items()):
+        lines.append(TableLine(f"mean R with {option} on edge 3<-0", None, mean))
+    deviations = _list_deviations(
+        config,
+        f"T is {T} steps with {BATCH} images and 4T four times as many; the paper gives T in seconds on a GTX 1080 Ti.",
+        "Every search sees CIFAR-10, and what it finds is judged on all three data sets; the "
+        "paper does not say whether it searches on each.",
+        "The operation that returns zero is left out, as in the paper's searches of DARTS.",
+        "Convolutions alone: the mean of the 64 cells whose edges are all convolutions.",
+        "With more and more steps a search converges to the operation of each edge with the "
+        "largest mean of R, and adaptive nu to the mean of t: both are computed from t of "
+        f"{limits.cell_count:,} single cells.",
+        "The cells to which searches with another nu converge are computed in the same way: nu "
+        "above so many of these t.",
+    )
+    return Findings(tuple(lines), deviations)
 
 
-def _limit(name: str, cell: str, effort: ExperimentConfig) -> list[TableLine]:
-    """What the table knows of a cell that searches tend to."""
-    table = open_table(TABLE, effort.data_root)
-    known = [table.value(cell, table.metric(dataset=dataset, split="test", epochs=200)) for dataset in SETS.values()]
-    return [TableLine(f"{name}, {column}", None, value, note=cell) for column, value in zip(SETS, known, strict=True)]
+def _make_cell_lines(name: str, cell: str, config: ExperimentConfig) -> list[TableLine]:
+    """Read the test accuracies of a cell on all data sets."""
+    table = open_table(TABLE, config.data_root)
+    lines = []
+    for column, dataset in DATASETS.items():
+        accuracy = table.value(cell, table.metric(dataset=dataset, split="test", epochs=200))
+        lines.append(TableLine(f"{name}, {column}", None, accuracy, note=cell))
+    return lines
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Where searches of NAS-Bench-201 tend to."""
+class LimitCells:
+    """The cells of NAS-Bench-201 to which searches converge.
 
-    cells: dict[str, str]  # by what nu is
-    edge: dict[str, float]  # mean of R with each operation on the edge from a cell's input to its output, adaptive nu
-    seen: int  # cells that all this was read from
+    Attributes:
+        cells: The cell for each choice of nu.
+        edge_means: Mean of R, with adaptive nu, for each operation on the edge from the input to
+            the output of a cell.
+        cell_count: Number of cells that this was computed from.
+    """
+
+    cells: dict[str, str]
+    edge_means: dict[str, float]
+    cell_count: int
 
 
-def with_ever_more_steps(effort: ExperimentConfig) -> Limits:
-    """Read from t of single cells; R is min(t, nu), since mu is 1, and adaptive nu tends to the mean of t."""
-    table, space = open_table(TABLE, effort.data_root), load_space(TABLE)
-    cells = [cell for cell in table.archs() if "none" not in cell]
-    some = generator("cells", table.name).permutation(cells)[: effort.samples].tolist()
-    sample = look(replace(effort, seeds=1), ["nasi_batch"], Place("NB201", TABLE, "cifar10"), some)
-    t, archs = sample["nasi_batch"][0], [arch.genes for arch in sample.truth.archs]
+def find_limit_cells(config: ExperimentConfig) -> LimitCells:
+    """Find the cells to which searches converge with more and more steps.
+
+    They follow from t of single cells: R is min(t, nu), since mu is 1, and adaptive nu converges
+    to the mean of t.
+    """
+    table = open_table(TABLE, config.data_root)
+    space = load_space(TABLE)
+    all_cells = [cell for cell in table.archs() if "none" not in cell]
+    cells = generator("cells", table.name).permutation(all_cells)[: config.samples].tolist()
+    task = BenchmarkTask("NB201", TABLE, "cifar10")
+    sample = measure_sample(replace(config, seeds=1), ["nasi_batch"], task, cells)
+    t = sample["nasi_batch"][0]
+    genes = [arch.genes for arch in sample.truth.archs]
     nus = {"with ever more steps": float(t.mean())}
-    nus |= {f"nu above {share} % of t": float(np.percentile(t, share)) for share in SHARES}
-    tended = {name: str(space.make_arch(leaning(np.minimum(t, nu), archs))) for name, nu in nus.items()}
-    return Limits(tended, means_of(np.minimum(t, t.mean()), archs)["3<-0"], len(some))
+    for percentile in PERCENTILES:
+        nus[f"nu above {percentile} % of t"] = float(np.percentile(t, percentile))
+    limit_cells = {}
+    for name, nu in nus.items():
+        best_genes = choose_best_options(np.minimum(t, nu), genes)
+        limit_cells[name] = str(space.make_arch(best_genes))
+    edge_means = average_by_option(np.minimum(t, t.mean()), genes)["3<-0"]
+    return LimitCells(limit_cells, edge_means, len(cells))
 
 
-def leaning(R: Scores, archs: Sequence[Genes]) -> Genes:
-    """What maximises Eq. 16, which Eq. 18 estimates: at alpha_0 the gradient of the mean of R towards an option is
-    p (mean of R with that option - mean of R), so it is the best option of each choice by the mean of R."""
-    return tuple((name, max(some, key=lambda option: some[option])) for name, some in means_of(R, archs).items())
+def choose_best_options(R: Scores, archs: Sequence[Genes]) -> Genes:
+    """Return the genes that maximise Eq. 16, which Eq. 18 estimates.
+
+    At alpha_0 the gradient of the mean of R in the direction of an option is
+    p (mean of R with that option - mean of R), so the best option of each choice is the one with
+    the largest mean of R.
+    """
+    genes = []
+    for name, means in average_by_option(R, archs).items():
+        best_option = max(means, key=lambda option: means[option])
+        genes.append((name, best_option))
+    return tuple(genes)
 
 
-def means_of(R: Scores, archs: Sequence[Genes]) -> dict[str, dict[Any, float]]:
-    """The mean of R with each option of each choice."""
+def average_by_option(R: Scores, archs: Sequence[Genes]) -> dict[str, dict[Any, float]]:
+    """Return the mean of R with each option of each choice."""
     genes = [dict(arch) for arch in archs]
-    return {
-        name: {
-            option: float(R[[gene[name] == option for gene in genes]].mean())
-            for option in dict.fromkeys(gene[name] for gene in genes)
-        }
-        for name in genes[0]
-    }
+    means: dict[str, dict[Any, float]] = {}
+    for name in genes[0]:
+        options = [gene[name] for gene in genes]
+        means[name] = {}
+        for option in dict.fromkeys(options):
+            has_option = [other == option for other in options]
+            means[name][option] = float(R[has_option].mean())
+    return means
 
 
-@experiment("nasi-figure-2", PAPER, "NASI's searches of NAS-Bench-1Shot1", "test error, %", TABLES, seeds=10)
-def figure_2(effort: ExperimentConfig) -> Findings:
-    """Figure 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with a budget of one epoch,
-    mean and standard error over ten searches; it lies below that of random search."""
+@experiment(
+    "nasi-figure-2",
+    PAPER,
+    "NASI's searches of NAS-Bench-1Shot1",
+    "test error, %",
+    TABLES,
+    seeds=10,
+)
+def figure_2(config: ExperimentConfig) -> Findings:
+    """Figure 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with a
+    budget of one epoch, mean and standard error over ten searches; it is below that of random
+    search."""
+    budgets = {T: f"{T} steps", EPOCH: "one epoch"}
     lines: list[TableLine] = []
-    pictures: list[Plot] = []
+    plots: list[Plot] = []
     for label, space in SPACES.items():
-        budgets = {T: f"{T} steps", EPOCH: "one epoch"}
         means: list[float] = []
-        for steps, said in budgets.items():
-            found = hunted(effort, _wide(space, WIDTH), f"{label}, {said}", steps=steps)
-            lines.append(over_runs(f"{label}, NASI, {said}", None, _errors(found, effort), _wanted(found)))
-            means.append(lines[-1].ours or float("nan"))
-        chance = 100 - at_random(space, "cifar10", effort)
-        lines.append(mean_line(f"{label}, at random", None, chance))
-        x = tuple(steps / EPOCH for steps in budgets)
-        curves = (Curve("NASI", x, tuple(means)), Curve("at random", x, (float(chance.mean()),) * len(x)))
-        pictures.append(Plot(label, "search budget, epochs", "test error, %", curves, True))
-    said = "The paper draws a picture and tells no numbers; of the other algorithms only chance is here."
-    return Findings(tuple(lines), _deviations(effort, said, NO_S3, CELLS), tuple(pictures))
+        for steps, budget in budgets.items():
+            searched_space = _set_channels(space, WIDTH)
+            outcomes = search_with_nasi(config, searched_space, f"{label}, {budget}", steps=steps)
+            errors = _read_errors(outcomes, config)
+            note = _count_most_likely(outcomes)
+            line = make_searches_line(f"{label}, NASI, {budget}", None, errors, note)
+            lines.append(line)
+            means.append(line.ours or float("nan"))
+        random_errors = 100 - draw_random_accuracies(space, "cifar10", config)
+        lines.append(make_mean_line(f"{label}, at random", None, random_errors))
+        epochs = tuple(steps / EPOCH for steps in budgets)
+        random_mean = float(random_errors.mean())
+        curves = (
+            Curve("NASI", epochs, tuple(means)),
+            Curve("at random", epochs, (random_mean,) * len(epochs)),
+        )
+        plots.append(Plot(label, "search budget, epochs", "test error, %", curves, True))
+    figure_note = "The paper draws a figure without numbers; of the other algorithms only random search is here."
+    deviations = _list_deviations(config, figure_note, NO_S3_NOTE, CELLS_NOTE)
+    return Findings(tuple(lines), deviations, tuple(plots))
 
 
-@experiment("nasi-table-2", PAPER, "NASI's searches with random labels and with random data", "test error, %",
-      (NB201, *TABLES), seeds=5)  # fmt: skip
-def table_2(effort: ExperimentConfig) -> Findings:
-    """Table 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 and in DARTS, with the true
-    labels and images, with random labels, and with Gaussian noise instead of images; five searches each."""
+@experiment(
+    "nasi-table-2",
+    PAPER,
+    "NASI's searches with random labels and with random data",
+    "test error, %",
+    ("nasbench201", *TABLES),
+    seeds=5,
+)
+def table_2(config: ExperimentConfig) -> Findings:
+    """Table 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 and in
+    DARTS, with the true labels and images, with random labels, and with Gaussian noise instead of
+    images; five searches each."""
     lines: list[TableLine] = []
     for kind, options in KINDS.items():
         for (label, space), number in zip(SPACES.items(), TABLE_2[kind], strict=True):
-            found = hunted(effort, _wide(space, WIDTH), f"{label}, {kind}", **options)
-            lines.append(over_runs(f"{label}, {kind}", number, _errors(found, effort), _wanted(found)))
-        found = hunted(effort, NB201, f"NB201, {kind}", **options)
-        lines.append(over_runs(f"NB201, {kind}", None, _errors(found, effort)))
-    darts = "The column DARTS is left out, whose cells would have to be trained; NAS-Bench-201 is added."
-    return Findings(tuple(lines), _deviations(effort, ONE_EPOCH, NO_S3, darts, CELLS))
+            what = f"{label}, {kind}"
+            outcomes = search_with_nasi(config, _set_channels(space, WIDTH), what, **options)
+            errors = _read_errors(outcomes, config)
+            lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
+        what = f"NB201, {kind}"
+        outcomes = search_with_nasi(config, NB201, what, **options)
+        lines.append(make_searches_line(what, None, _read_errors(outcomes, config)))
+    darts_note = "The column DARTS is left out, since its cells would have to be trained; NAS-Bench-201 is added."
+    deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, darts_note, CELLS_NOTE)
+    return Findings(tuple(lines), deviations)
 
 
-@experiment("nasi-table-6", PAPER, "NASI's searches with supernets of other widths", "test error, %", TABLES, seeds=5)
-def table_6(effort: ExperimentConfig) -> Findings:
-    """Table 6: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with supernets that begin
-    with 2 to 32 channels."""
+@experiment(
+    "nasi-table-6",
+    PAPER,
+    "NASI's searches with supernets of other widths",
+    "test error, %",
+    TABLES,
+    seeds=5,
+)
+def table_6(config: ExperimentConfig) -> Findings:
+    """Table 6: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with
+    supernets that start with 2 to 32 channels."""
     lines: list[TableLine] = []
     for label, space in SPACES.items():
         for channels, number in zip(WIDTHS, TABLE_6[label], strict=True):
             what = f"{label}, N = {channels}"
             if channels < 4:
-                lines.append(TableLine(what, number, None, note="its four nodes would share fewer than four channels"))
+                note = "its four nodes would share fewer than four channels"
+                lines.append(TableLine(what, number, None, note=note))
                 continue
-            found = hunted(effort, _wide(space, channels), what)
-            lines.append(over_runs(what, number, _errors(found, effort), _wanted(found)))
-    width = "N counts the channels of a cell, which its nodes share; the paper does not say what it counts."
-    return Findings(tuple(lines), _deviations(effort, ONE_EPOCH, NO_S3, CELLS, width))
+            outcomes = search_with_nasi(config, _set_channels(space, channels), what)
+            errors = _read_errors(outcomes, config)
+            lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
+    width_note = "N counts the channels of a cell, which its nodes share; the paper does not say what it counts."
+    deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, CELLS_NOTE, width_note)
+    return Findings(tuple(lines), deviations)
 
 
-@experiment("nasi-table-8", PAPER, "NASI's searches with other batch sizes", "test error, %", TABLES, seeds=5)
-def table_8(effort: ExperimentConfig) -> Findings:
-    """Table 8: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with mini-batches of 8 to
-    128 images."""
+@experiment(
+    "nasi-table-8",
+    PAPER,
+    "NASI's searches with other batch sizes",
+    "test error, %",
+    TABLES,
+    seeds=5,
+)
+def table_8(config: ExperimentConfig) -> Findings:
+    """Table 8: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with
+    mini-batches of 8 to 128 images."""
     lines: list[TableLine] = []
     for label, space in SPACES.items():
-        for batch, number in zip(BATCHES, TABLE_8[label], strict=True):
-            found = hunted(effort, _wide(space, WIDTH), f"{label}, b = {batch}", batch=batch)
-            lines.append(over_runs(f"{label}, b = {batch}", number, _errors(found, effort), _wanted(found)))
-    return Findings(tuple(lines), _deviations(effort, ONE_EPOCH, NO_S3, CELLS))
+        for batch, number in zip(BATCH_SIZES, TABLE_8[label], strict=True):
+            what = f"{label}, b = {batch}"
+            outcomes = search_with_nasi(config, _set_channels(space, WIDTH), what, batch=batch)
+            errors = _read_errors(outcomes, config)
+            lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
+    deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, CELLS_NOTE)
+    return Findings(tuple(lines), deviations)
 
 
-def _errors(found: Sequence[Found], effort: ExperimentConfig) -> list[float]:
-    return [100 - accuracy for accuracy in reached(found, "cifar10", effort)]
-
-
-def _wide(space: str, channels: int) -> str:
-    """The space with networks that begin with so many channels."""
-    return f"{space[:-1]},channels={channels})" if space.endswith(")") else f"{space}(channels={channels})"
+def _set_channels(space: str, channels: int) -> str:
+    """Return the name of a space whose networks start with so many channels."""
+    if space.endswith(")"):
+        return f"{space[:-1]},channels={channels})"
+    return f"{space}(channels={channels})"

@@ -1,6 +1,7 @@
-"""What the experiments share: architectures of a table, what is known of them, and what was measured.
+"""Architectures of a table of known results, with their accuracies and their scores.
 
-Scores are arrays (seeds, architectures), NaN where a network has none, so that formulas of scores read like formulas.
+Scores are arrays of shape (seeds, architectures), NaN where a network has no score, so that a
+formula of scores reads like the formula in the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +32,20 @@ Scores = NDArray[np.float64]  # (seeds, architectures)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where correlations are taken: a table, the data set it was trained on, and what networks look at."""
+class BenchmarkTask:
+    """Where correlations are measured: a table of known results and one of its data sets.
+
+    Attributes:
+        label: Its name in the paper.
+        space: The space, with options where they matter, such as `nasbench201(channels=4)`.
+        dataset: The data set that the architectures of the table were trained on.
+        benchmark: The table; by default the one of the space.
+        metric: The metric of the table; by default the test accuracy at the end of training.
+        data: The images that networks see; by default those of `dataset`.
+    """
 
     label: str
-    space: str = "nasbench201"  # with options, such as nasbench201(channels=4)
+    space: str = "nasbench201"
     dataset: str | None = None
     benchmark: str | None = None
     metric: str | None = None
@@ -43,141 +53,223 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What proxies said of some architectures."""
+class Measurements:
+    """Scores of some architectures.
 
-    scores: Mapping[str, Scores]  # by the name that was asked for, as measured
+    Attributes:
+        scores: The scores of each proxy, by the name that was asked for.
+        failures: How many architectures have no score, by proxy and by kind of failure.
+        proxies: The proxies by name.
+    """
+
+    scores: Mapping[str, Scores]
     failures: Mapping[str, Mapping[str, int]]
     proxies: Mapping[str, Proxy]
 
     def __getitem__(self, name: str) -> Scores:
         return self.scores[name]
 
-    def better(self, name: str) -> Scores:
-        """Scores turned so that higher is better."""
-        return self[name] if self.proxies[name].higher_is_better else -self[name]
+    def oriented_scores(self, name: str) -> Scores:
+        """Return the scores of a proxy, with the sign changed if lower ones are better."""
+        if self.proxies[name].higher_is_better:
+            return self[name]
+        return -self[name]
 
-    def failed(self, *names: str) -> str:
-        """How many have no score and why, in words; empty where all have one."""
-        kinds: dict[str, int] = {}
+    def describe_failures(self, *names: str) -> str:
+        """Say how many architectures have no score and why, such as "3 disconnected, 1 nan"."""
+        counts: dict[str, int] = {}
         for name in names:
-            kinds |= {kind: max(count, kinds.get(kind, 0)) for kind, count in self.failures[name].items()}
-        return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            for kind, count in self.failures[name].items():
+                counts[kind] = max(count, counts.get(kind, 0))
+        return ", ".join(f"{count} {kind}" for kind, count in counts.items())
 
 
 @dataclass(frozen=True)
-class Sample(Measured):
-    """Architectures of a table, what they are known to reach, and what was measured of them."""
+class Sample(Measurements):
+    """Architectures of a table, their known accuracies, and their scores.
 
-    place: Place
+    Attributes:
+        task: Where the sample comes from.
+        truth: The table, the architectures and their values in it.
+        source: The images that networks saw.
+        deviations: Sentences that say what differs from any paper for a reason of ours.
+    """
+
+    task: BenchmarkTask
     truth: Truth
     source: Source
     deviations: tuple[str, ...]
 
     @property
-    def reached(self) -> Scores:
-        """The truth, (1, architectures), higher is better."""
+    def accuracies(self) -> Scores:
+        """The accuracies of the table, (1, architectures)."""
         return np.array([self.truth.values])
 
-    def reached_on(self, dataset: str) -> Scores:
-        """Test accuracy of the same architectures after training on another data set."""
+    def accuracies_on(self, dataset: str) -> Scores:
+        """Return the test accuracies of the same architectures on another data set of the table."""
         metric = self.truth.table.metric(dataset=dataset, split="test", epochs=200)
         return self.truth.table.values(self.truth.archs, metric)[None]
 
 
-def look(
-    effort: ExperimentConfig, names: Sequence[str], place: Place, archs: Sequence[str] = (), warm_up: str = ""
+def measure_sample(
+    config: ExperimentConfig,
+    names: Sequence[str],
+    task: BenchmarkTask,
+    archs: Sequence[str] = (),
+    warm_up: str = "",
 ) -> Sample:
-    """Measure architectures of a table by the proxies of these names: a random sample of it, or those of `archs`, after
-    the warm-up where one is asked for."""
-    truth = known(place.space, place.benchmark, place.dataset, place.metric, effort.samples, 0, effort.data_root)
-    truth = _settled(place, truth, archs)
-    shown, source = _shown(place, truth, effort)
-    home = load_space(truth.space)
-    asked = WarmUp.of(warm_up, source) if warm_up else None
-    start = asked.begin(home, 0, effort.compute.device, effort.folder, warming(effort.on_progress)) if asked else None
-    found = measure(effort, names, truth.space, truth.archs, source, f"{place.label} {warm_up}".strip(), start)
-    return Sample(**vars(found), place=place, truth=truth, source=source,
-                  deviations=_deviations(place, truth, shown, source.task, effort))  # fmt: skip
+    """Score architectures of a table with several proxies.
+
+    Args:
+        config: Number of architectures and seeds, folder, device.
+        names: The proxies.
+        task: The table and the images.
+        archs: The architectures; by default a random sample of the table.
+        warm_up: A warm-up of the weights before scoring, such as `10%`; empty for none.
+    """
+    truth = known(task.space, task.benchmark, task.dataset, task.metric, config.samples, 0, config.data_root)
+    truth = _select_archs(task, truth, archs)
+    data, source = _choose_data(task, truth, config)
+    start = None
+    if warm_up:
+        space = load_space(truth.space)
+        progress = warming(config.on_progress)
+        start = WarmUp.of(warm_up, source).begin(space, 0, config.compute.device, config.folder, progress)
+    stage = f"{task.label} {warm_up}".strip()
+    measurements = measure_archs(config, names, truth.space, truth.archs, source, stage, start)
+    return Sample(
+        **vars(measurements),
+        task=task,
+        truth=truth,
+        source=source,
+        deviations=_describe_deviations(task, truth, data, source.task, config),
+    )
 
 
-def measure(
-    effort: ExperimentConfig,
+def measure_archs(
+    config: ExperimentConfig,
     names: Sequence[str],
     space: str,
     archs: Sequence[Arch],
     source: Source,
     stage: str,
     start: Start | None = None,
-) -> Measured:
-    """What the proxies of these names say, in the folder of the effort, which remembers."""
-    called = {name: capped(name, effort.batch) for name in names}
-    proxies = {name: load_proxy(call) for name, call in called.items()}
-    judges = {proxy.measure: proxy for proxy in proxies.values()}
-    typed = {proxies[name].measure: call for name, call in called.items()}
-    seeds, store = range(effort.seeds), effort.folder / STORE
-    work = (effort.compute, store, typed, effort.on_progress, stage, start)
-    done = scored(space, archs, list(judges.values()), source, seeds, *work)
-    found = {name: column(done.records, proxy.measure, archs, seeds) for name, proxy in proxies.items()}
-    scores = {name: np.array(by_seed, dtype=np.float64) for name, (by_seed, _) in found.items()}
-    return Measured(scores, {name: counted for name, (_, counted) in found.items()}, proxies)
+) -> Measurements:
+    """Score architectures with several proxies; scores that the folder already has are read.
+
+    Args:
+        config: Number of seeds, folder, device.
+        names: The proxies.
+        space: The space of the architectures.
+        archs: The architectures.
+        source: The images that networks see.
+        stage: What the progress is called.
+        start: Where weights come from; by default they are random.
+    """
+    calls = {name: limit_samples(name, config.batch) for name in names}
+    proxies = {name: load_proxy(call) for name, call in calls.items()}
+    # Two names may mean the same proxy, which is measured once.
+    distinct = {proxy.measure: proxy for proxy in proxies.values()}
+    typed = {proxies[name].measure: call for name, call in calls.items()}
+    seeds = range(config.seeds)
+    result = scored(
+        space,
+        archs,
+        list(distinct.values()),
+        source,
+        seeds,
+        config.compute,
+        config.folder / STORE,
+        typed,
+        config.on_progress,
+        stage,
+        start,
+    )
+    scores = {}
+    failures = {}
+    for name, proxy in proxies.items():
+        scores_by_seed, failures[name] = column(result.records, proxy.measure, archs, seeds)
+        scores[name] = np.array(scores_by_seed, dtype=np.float64)
+    return Measurements(scores, failures, proxies)
 
 
-def capped(name: str, batch: int | None) -> str:
-    """The name of a proxy that looks at no more than so many samples."""
+def limit_samples(name: str, batch: int | None) -> str:
+    """Return the name of a proxy with an option that limits it to `batch` samples."""
     samples = load_proxy(name).samples
     if batch is None or batch >= samples:
         return name
     base, options = parse_call(name)
-    written = ",".join(f"{option}={value}" for option, value in (options | {"samples": batch}).items())
-    return f"{base}({written})"
+    options = options | {"samples": batch}
+    arguments = ",".join(f"{option}={value}" for option, value in options.items())
+    return f"{base}({arguments})"
 
 
-def _settled(place: Place, truth: Truth, archs: Sequence[str]) -> Truth:
-    """The truth of the architectures wanted, as networks of the space with its options."""
-    home = load_space(place.space if "(" in place.space else truth.space)
-    wanted = tuple(home.parse(text) for text in archs or map(str, truth.archs))
+def _select_archs(task: BenchmarkTask, truth: Truth, archs: Sequence[str]) -> Truth:
+    """Replace the architectures by those of `archs`, as members of the space with its options."""
+    space = load_space(task.space if "(" in task.space else truth.space)
+    texts = archs or [str(arch) for arch in truth.archs]
+    selected = tuple(space.parse(text) for text in texts)
     sign = 1 if truth.metric.higher_is_better else -1
-    values = tuple((sign * truth.table.values(wanted, truth.metric)).tolist())
-    return replace(truth, space=home.name, archs=wanted, values=values)
+    values = sign * truth.table.values(selected, truth.metric)
+    return replace(truth, space=space.name, archs=selected, values=tuple(values.tolist()))
 
 
-def images_of(dataset: str, root: str | Path | None) -> str | None:
-    """What to type for the images of a data set: its own name, or that of a file NAME.npz under the data root; None
-    where there are none."""
-    like = Task(dataset, (3, 32, 32), 10)
+def find_images(dataset: str, root: str | Path | None) -> str | None:
+    """Return what to type for the images of a data set.
+
+    Args:
+        dataset: Name of the data set.
+        root: The data root.
+
+    Returns:
+        The name of the data set, or that of a file DATASET.npz under the data root; None if
+        there are no images.
+    """
+    task = Task(dataset, (3, 32, 32), 10)
     for name in (dataset, f"npz:{data_root(root) / dataset}.npz"):
         with suppress(UsageError):
-            load(name, like, root).batch(1)
+            load(name, task, root).batch(1)
             return name
     return None
 
 
-def _shown(place: Place, truth: Truth, effort: ExperimentConfig) -> tuple[str, Source]:
-    """What networks look at: the images of the data set, or else what comes nearest to them."""
-    name = place.data
+def _choose_data(task: BenchmarkTask, truth: Truth, config: ExperimentConfig) -> tuple[str, Source]:
+    """Return the images that networks see: those of the data set, or the best substitute."""
+    name = task.data
     if name is None and len(truth.task.input_shape) == 3:
-        found = (images_of(dataset, effort.data_root) for dataset in (truth.metric.dataset, "cifar10"))
-        name = next(filter(None, found), "digits")
-    name, source, _ = looked_at(name or "noise", truth, effort.data_root)
+        name = (
+            find_images(truth.metric.dataset, config.data_root) or find_images("cifar10", config.data_root) or "digits"
+        )
+    name, source, _ = looked_at(name or "noise", truth, config.data_root)
     return name, source
 
 
-def _deviations(place: Place, truth: Truth, shown: str, task: Task, effort: ExperimentConfig) -> tuple[str, ...]:
-    """What is different from any paper for a reason that is ours."""
-    table, told = truth.table, []
+def _describe_deviations(
+    task: BenchmarkTask, truth: Truth, data: str, data_task: Task, config: ExperimentConfig
+) -> tuple[str, ...]:
+    """Say what differs from any paper because of the tables and images that are available."""
+    table = truth.table
+    dataset = truth.metric.dataset
+    deviations = []
+    # DARTS has about 1e18 architectures: of such a space no table is complete.
     if len(table) < table.size and table.size < 1e9:
-        told.append(f"{place.label}: our table holds {len(table):,} of {table.size:,} architectures.")
+        deviations.append(f"{task.label}: our table holds {len(table):,} of {table.size:,} architectures.")
     if truth.metric.about.startswith("a surrogate"):
-        told.append(f"{place.label}: the truth is what a surrogate says of {len(table):,} cells, not a training.")
-    if place.data is None and not _same(shown, truth.metric.dataset):
-        outputs = f", and have {task.num_classes} outputs" if task.num_classes != truth.task.num_classes else ""
-        told.append(f"{place.label}: networks look at {shown}{outputs}, since images of {truth.metric.dataset} are "
-                    f"not under the data root.")  # fmt: skip
-    if effort.batch is not None:
-        told.append(f"Networks look at no more than {effort.batch} samples: this is a trial.")
-    return tuple(told)
+        deviations.append(
+            f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, not trainings."
+        )
+    if task.data is None and not _is_name_of(data, dataset):
+        outputs = ""
+        if data_task.num_classes != truth.task.num_classes:
+            outputs = f" and have {data_task.num_classes} outputs"
+        deviations.append(
+            f"{task.label}: networks see {data}{outputs}, since images of {dataset} are not under the data root."
+        )
+    if config.batch is not None:
+        deviations.append(f"Networks see at most {config.batch} samples: this is a trial.")
+    return tuple(deviations)
 
 
-def _same(shown: str, dataset: str) -> bool:
-    return shown == dataset or shown.endswith(f"{dataset}.npz")
+def _is_name_of(data: str, dataset: str) -> bool:
+    """Whether `data` means the images of a data set, directly or as a file."""
+    return data == dataset or data.endswith(f"{dataset}.npz")

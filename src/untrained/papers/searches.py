@@ -1,10 +1,11 @@
-"""The searches of an experiment: each by its own seed in a folder of its own, which remembers.
+"""Run the searches of an experiment: every search has its own seed and its own run folder.
 
-    searched(effort, [Hunt("nasbench201", "nasi(steps=400)", "cifar10", seed) for seed in range(10)], "NASI, 4T")
+    plans = [SearchPlan("nasbench201", "nasi(steps=400)", "cifar10", seed) for seed in range(10)]
+    outcomes = run_searches(config, plans, "NASI, 4T")
 
-A search that came to its end is read from its folder; the same command goes on with the others, from the step where a
-strategy with notes was stopped. `--workers` of them run at a time, each in a process that ends with this one. Knows
-nothing of papers.
+A finished search is read from its folder. The same command resumes the others; a strategy that
+logs its steps continues at the step where it was interrupted. `--workers` searches run at a time,
+each in a process that ends with this one.
 """
 
 import json
@@ -27,13 +28,16 @@ from untrained.strategies.search import Progress, Watcher, search
 from untrained.studies._scores import Crew
 from untrained.types import Arch
 
-_ALONE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # several searches share the cores
-_DONE = ("budget", "exhausted")
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # several searches share the cores
+_FINISHED = ("budget", "exhausted")
 
 
 @dataclass(frozen=True)
-class Hunt:
-    """A search to be made, in words of `search`. The proxy that judges what is found only matters where several are."""
+class SearchPlan:
+    """Arguments of one search.
+
+    The proxy matters only if the strategy proposes several architectures.
+    """
 
     space: str
     strategy: str
@@ -44,122 +48,178 @@ class Hunt:
     max_params: str | None = None
     max_flops: str | None = None
 
-    def folder(self, effort: ExperimentConfig) -> Path:
-        """Where it is kept; a path within the name of the data is left out, since files move."""
-        words = [self.space, self.proxy, self.strategy, self.data.rpartition("/")[2], f"seed{self.seed}"]
-        words += [said for said in (self.max_params, self.max_flops, effort.compute.device) if said]
-        return effort.folder / "searches" / for_a_file(*words)
+    def folder(self, config: ExperimentConfig) -> Path:
+        """Return the run folder of the search.
 
-    def asked(self, effort: ExperimentConfig) -> dict[str, Any]:
-        """What `search` is asked for, as plain data."""
-        crew, root = effort.compute, effort.data_root
-        where = {
-            "device": crew.device,
-            "run": str(self.folder(effort)),
-            "data_root": None if root is None else str(root),
-        }
-        return vars(self) | where
+        Its name does not contain the directory of a data file, since files move.
+        """
+        data_name = self.data.rpartition("/")[2]
+        words = [self.space, self.proxy, self.strategy, data_name, f"seed{self.seed}"]
+        for word in (self.max_params, self.max_flops, config.compute.device):
+            if word:
+                words.append(word)
+        return config.folder / "searches" / for_a_file(*words)
+
+    def to_arguments(self, config: ExperimentConfig) -> dict[str, Any]:
+        """Return the keyword arguments of `search` as plain data."""
+        root = config.data_root
+        arguments = dict(vars(self))
+        arguments["device"] = config.compute.device
+        arguments["run"] = str(self.folder(config))
+        arguments["data_root"] = None if root is None else str(root)
+        return arguments
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found, how long it took, and what was measured of it, by proxy."""
+class SearchOutcome:
+    """What a search found.
+
+    Attributes:
+        arch: The winner.
+        seconds: How long the search took.
+        scores: Scores of the winner by proxy.
+        scored_count: Number of architectures that the search scored.
+        trace: What the strategy recorded, step by step.
+    """
 
     arch: Arch
     seconds: float
-    measured: Mapping[str, float]
-    judged: int  # architectures that had a say
-    trace: Sequence[_trace.Step]  # what the strategy believed
+    scores: Mapping[str, float]
+    scored_count: int
+    trace: Sequence[_trace.Step]
 
 
-def searched(effort: ExperimentConfig, hunts: Sequence[Hunt], stage: str) -> list[Found]:
-    """What every search finds, in the order given."""
-    left = [hunt for hunt in dict.fromkeys(hunts) if found(hunt, effort) is None]
-    workers = min(effort.compute.workers or 1, max(1, len(left)))
+def run_searches(config: ExperimentConfig, plans: Sequence[SearchPlan], stage: str) -> list[SearchOutcome]:
+    """Run the searches that are not finished and read the outcomes of all.
 
-    def tell(done: int) -> None:
-        if effort.on_progress:
-            effort.on_progress(Progress(stage, len(hunts) - len(left) + done, len(hunts), done, workers))
+    Args:
+        config: Folder, device and workers.
+        plans: The searches.
+        stage: What the progress is called.
 
-    tell(0)
-    asked = [hunt.asked(effort) for hunt in left]
-    for done, _ in enumerate(_here(asked, effort, stage) if workers == 1 else _elsewhere(asked, workers), 1):
-        tell(done)
-    whole = [found(hunt, effort) for hunt in hunts]
-    if None in whole:
-        raise Interrupted(f"stopped by Ctrl-C; what was found is in {effort.folder}, and the same command goes on")
-    return [each for each in whole if each is not None]
+    Returns:
+        One outcome per plan, in the same order.
+
+    Raises:
+        Interrupted: If Ctrl-C stopped a search.
+    """
+    unfinished = [plan for plan in dict.fromkeys(plans) if read_outcome(plan, config) is None]
+    workers = min(config.compute.workers or 1, max(1, len(unfinished)))
+
+    def report_progress(finished: int) -> None:
+        if config.on_progress:
+            done = len(plans) - len(unfinished) + finished
+            config.on_progress(Progress(stage, done, len(plans), finished, workers))
+
+    report_progress(0)
+    arguments = [plan.to_arguments(config) for plan in unfinished]
+    runs = _run_in_subprocesses(arguments, workers)
+    if workers == 1:
+        runs = _run_in_this_process(arguments, config, stage)
+    for finished, _ in enumerate(runs, 1):
+        report_progress(finished)
+    outcomes = []
+    for plan in plans:
+        outcome = read_outcome(plan, config)
+        if outcome is None:
+            raise Interrupted(
+                f"stopped by Ctrl-C; finished searches are in {config.folder}, and the same command resumes"
+            )
+        outcomes.append(outcome)
+    return outcomes
 
 
-def found(hunt: Hunt, effort: ExperimentConfig) -> Found | None:
-    """What lies in the folder of a search that came to its end; None where there is none."""
-    folder = hunt.folder(effort)
+def read_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOutcome | None:
+    """Return the outcome of a finished search; None if it has not finished."""
+    folder = plan.folder(config)
     if not (folder / "run.json").is_file():
         return None
     run = Run.read(folder)
-    if run.ended not in _DONE or run.budget != hunt.budget:
+    if run.ended not in _FINISHED or run.budget != plan.budget:
         return None
     arch = read_winner(folder).arch
     records = read_ranking(run).records
-    measured = {r.proxy: r.value for r in records if r.arch == arch and r.value is not None}
-    judged = len({r.arch for r in records if r.measure == run.measure})
-    return Found(arch, run.wall_seconds, measured, judged, _trace.read(folder))
+    scores = {}
+    scored_archs = set()
+    for record in records:
+        if record.arch == arch and record.value is not None:
+            scores[record.proxy] = record.value
+        if record.measure == run.measure:
+            scored_archs.add(record.arch)
+    return SearchOutcome(arch, run.wall_seconds, scores, len(scored_archs), _trace.read(folder))
 
 
-def _here(hunts: Sequence[dict[str, Any]], effort: ExperimentConfig, stage: str) -> Iterator[None]:
-    """One after the other; a single search over many architectures has all workers for itself."""
-    for place, asked in enumerate(hunts):
-        crew = effort.compute if asked["budget"] > 1 else Crew(workers=1)
-        watch = (
-            effort.on_progress
-            if asked["budget"] > 1
-            else _steps(effort.on_progress, f"{stage}: steps", place, len(hunts))
+def _run_in_this_process(searches: Sequence[dict[str, Any]], config: ExperimentConfig, stage: str) -> Iterator[None]:
+    """Run searches one after the other.
+
+    A search that scores many architectures uses all workers and reports its own progress.
+    """
+    for index, arguments in enumerate(searches):
+        if arguments["budget"] > 1:
+            compute = config.compute
+            on_progress = config.on_progress
+        else:
+            compute = Crew(workers=1)
+            on_progress = _combine_steps(config.on_progress, f"{stage}: steps", index, len(searches))
+        result = search(
+            **arguments,
+            workers=compute.workers,
+            ray=compute.ray,
+            time_limit=compute.time_limit,
+            watch=on_progress,
         )
-        result = search(**asked, workers=crew.workers, ray=crew.ray, time_limit=crew.time_limit, watch=watch)
         if result.run.ended == "interrupted":
             return
         yield
 
 
-def _steps(watch: Watcher | None, stage: str, place: int, count: int) -> Watcher | None:
-    """Of a search for one architecture only the steps of its strategy are told, as a part of those of all searches."""
+def _combine_steps(on_progress: Watcher | None, stage: str, index: int, count: int) -> Watcher | None:
+    """Report the steps of one strategy as a part of the steps of all `count` searches."""
+    if on_progress is None:
+        return None
 
-    def tell(at: Progress) -> None:
-        if watch and at.stage == LOOKING and at.total is not None:
-            watch(replace(at, stage=stage, done=place * at.total + at.done, total=count * at.total))
+    def report_step(progress: Progress) -> None:
+        if progress.stage == LOOKING and progress.total is not None:
+            done = index * progress.total + progress.done
+            total = count * progress.total
+            on_progress(replace(progress, stage=stage, done=done, total=total))
 
-    return tell if watch else None
+    return report_step
 
 
-def _elsewhere(hunts: Sequence[dict[str, Any]], workers: int) -> Iterator[None]:
-    """So many at a time, each in a process of its own."""
-    running: set[subprocess.Popen[str]] = set()
+def _run_in_subprocesses(searches: Sequence[dict[str, Any]], workers: int) -> Iterator[None]:
+    """Run several searches at a time, each in its own process."""
+    processes: set[subprocess.Popen[str]] = set()
 
-    def run(asked: dict[str, Any]) -> None:
-        program = [sys.executable, "-P", "-m", "untrained.strategies._searcher"]
+    def run_search_process(arguments: dict[str, Any]) -> None:
+        command = [sys.executable, "-P", "-m", "untrained.strategies._searcher"]
         with subprocess.Popen(
-            program, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | _ALONE
+            command,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | _ONE_THREAD,
         ) as process:
-            running.add(process)
+            processes.add(process)
             assert process.stdin is not None
             assert process.stderr is not None
-            process.stdin.write(json.dumps(asked) + "\n")
-            process.stdin.flush()  # and stays open: it tells the other side that we are here
-            said = process.stderr.read().strip()
+            process.stdin.write(json.dumps(arguments) + "\n")
+            # The pipe stays open: when it closes, the process knows that we are gone and ends.
+            process.stdin.flush()
+            errors = process.stderr.read().strip()
             if process.wait():
-                raise UsageError(
-                    f"the search in {asked['run']} failed: {said.rpartition(chr(10))[2] or 'it was killed'}"
-                )
+                last_line = errors.rpartition("\n")[2] or "it was killed"
+                raise UsageError(f"the search in {arguments['run']} failed: {last_line}")
 
     with ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(run, asked) for asked in hunts]
+        futures = [pool.submit(run_search_process, arguments) for arguments in searches]
         try:
-            for one in as_completed(waiting):
-                one.result()
+            for future in as_completed(futures):
+                future.result()
                 yield
         except KeyboardInterrupt:
             return
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(running):
+            for process in list(processes):
                 process.kill()

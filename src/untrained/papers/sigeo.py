@@ -1,22 +1,23 @@
-"""SiGeo (Zhou et al., arXiv:2311.13169): how its score relates to accuracy without any warm-up.
+"""SiGeo (Zhou et al., arXiv:2311.13169): correlation of its score with accuracy, without warm-up.
 
-Its other experiments train: two-layer networks (Figures 2, 5 to 7), warmed-up candidates (Table 3), recommenders.
+Its other experiments train: two-layer networks (Figures 2, 5 to 7), candidates after a warm-up
+(Table 3), recommenders.
 """
 
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.samples import Place
-from untrained.papers.table_lines import correlations, grid, row
+from untrained.papers.samples import BenchmarkTask
+from untrained.papers.table_lines import make_correlation_table, make_proxy_row, parse_table
 
 PAPER = "SiGeo (Zhou et al.)"
-PLACES = (
-    Place("NB101-CF10", "nasbench101", "cifar10"),
-    Place("NB201-CF10", dataset="cifar10"),
-    Place("NB201-CF100", dataset="cifar100"),
-    Place("NB201-IMGNT", dataset="ImageNet16-120"),
-    Place("NB301-CF10", "darts", "cifar10", "nasbench301"),
+TASKS = (
+    BenchmarkTask("NB101-CF10", "nasbench101", "cifar10"),
+    BenchmarkTask("NB201-CF10", dataset="cifar10"),
+    BenchmarkTask("NB201-CF100", dataset="cifar100"),
+    BenchmarkTask("NB201-IMGNT", dataset="ImageNet16-120"),
+    BenchmarkTask("NB301-CF10", "darts", "cifar10", "nasbench301"),
 )
 
-TABLE_2 = grid("""
+TABLE_2 = parse_table("""
 epe_nas     0.00  0.00   0.70  0.52   0.60  0.43   0.33  0.23   0.00  0.00
 fisher     -0.28 -0.20   0.50  0.37   0.54  0.40   0.48  0.36  -0.28 -0.19
 flops       0.36  0.25   0.69  0.50   0.71  0.52   0.67  0.48   0.42  0.29
@@ -35,16 +36,22 @@ sigeo       0.63  0.46   0.78  0.58   0.82  0.62   0.80  0.61   0.50  0.35
 """)
 
 
-@experiment("sigeo-table-2", PAPER, "Rank correlation of fifteen proxies with accuracy, zero-shot", "rank correlation",
-      ("nasbench201", "nasbench101", "nasbench301"))  # fmt: skip
-def table_2(effort: ExperimentConfig) -> Findings:
-    """Table 2: Spearman and Kendall correlation of proxies with test accuracy on NAS-Bench-101, -201 and -301, without
-    warm-up."""
-    rows = [row(name, name, published) for name, published in TABLE_2.items()]
-    found = correlations(effort, PLACES, rows, ("Spearman", "Kendall"))
-    return Findings(found.lines, (
-        *found.deviations,
-        "SiGeo is ours (Eq. 7 with weights 1, 1, 0 and four batches of 64); the authors' recommender code reads one "
-        "coordinate a layer.",
+@experiment(
+    "sigeo-table-2",
+    PAPER,
+    "Rank correlation of fifteen proxies with accuracy, zero-shot",
+    "rank correlation",
+    ("nasbench201", "nasbench101", "nasbench301"),
+)
+def table_2(config: ExperimentConfig) -> Findings:
+    """Table 2: Spearman and Kendall correlation of proxies with test accuracy on NAS-Bench-101,
+    -201 and -301, without warm-up."""
+    rows = [make_proxy_row(name, name, published) for name, published in TABLE_2.items()]
+    findings = make_correlation_table(config, TASKS, rows, ("Spearman", "Kendall"))
+    deviations = (
+        *findings.deviations,
+        "SiGeo is ours (Eq. 7 with weights 1, 1, 0 and four batches of 64); the authors' "
+        "recommender code reads one coordinate per layer.",
         "The paper does not say how many architectures it takes; ours are a sample of our tables.",
-    ))  # fmt: skip
+    )
+    return Findings(findings.lines, deviations)

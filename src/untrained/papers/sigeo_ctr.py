@@ -1,7 +1,7 @@
-"""SiGeo (Zhou et al., arXiv:2311.13169): its recommenders, searched, trained and judged on tables of clicks.
+"""SiGeo (Zhou et al., arXiv:2311.13169): recommenders, searched and trained on tables of clicks.
 
-The tables are looked for under the data root, in `ctr/`: samples of the logs that the paper uses, so what is compared
-is the method at equal data, not the published number.
+The tables are expected in `ctr/` under the data root. They are samples of the logs that the paper
+uses, so what is compared is the method on equal data, not the published number.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from untrained._root import data_root
 from untrained.data import Source, load
 from untrained.errors import UsageError
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.samples import capped
+from untrained.papers.samples import limit_samples
 from untrained.papers.sigeo import PAPER
-from untrained.papers.table_lines import grid, mean_line
+from untrained.papers.table_lines import make_mean_line, parse_table
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.spaces import load_space
 from untrained.strategies.search import Result, search
@@ -24,156 +24,246 @@ from untrained.studies.confirm import Group, contrast
 from untrained.studies.references import FOUND, RECIPE, Entry, Trials
 from untrained.types import Arch
 
-TABLES = {"criteo": "criteo_10k.csv.gz", "avazu": "avazu_10k.csv.gz", "frappe": "frappe_val_test.csv.gz"}
+TABLES = {
+    "criteo": "criteo_10k.csv.gz",
+    "avazu": "avazu_10k.csv.gz",
+    "frappe": "frappe_val_test.csv.gz",
+}
 SPACES = ("nasrec_small", "nasrec_full")
-WARM_UP = "1%"  # the share of the rows that a supernet learns from before the search
+WARM_UP = "1%"  # the share of the rows on which a supernet is trained before the search
 SIGEO = "sigeo(preset=recommendation)"  # the paper's weights after a warm-up: 1, 1, 1
 TERMS = {"sigeo": SIGEO, "zico": "sigeo(l1=1,l2=0,l3=0)", "FR norm": "sigeo(l1=0,l2=1,l3=0)"}
 TOP = 15  # the best by a proxy that are trained from scratch, as in the paper
-ABLATION = "criteo"  # the table of Figure 4
+ABLATION_TABLE = "criteo"  # the table of Figure 4
 
-SAMPLES = (
-    "The tables are samples: 10,000 rows of Criteo's and of Avazu's log (the first hour) where the paper has tens of "
-    "millions, and Frappe instead of KDD Cup 2012. Larger networks have little to learn from there."
+SAMPLES_NOTE = (
+    "The tables are samples: 10,000 rows of Criteo's and of Avazu's log (the first hour), where "
+    "the paper has tens of millions, and Frappe instead of KDD Cup 2012. Larger networks have "
+    "little to learn from them."
 )
-FEW = (
-    f"Warm-up is {WARM_UP} of the rows to learn from, as in the paper; of so small a table that is a single step of "
-    f"less than one batch of 512, where the paper has hundreds of steps."
+WARM_UP_NOTE = (
+    f"Warm-up is {WARM_UP} of the training rows, as in the paper; for so small a table that is a "
+    "single step of less than one batch of 512, where the paper has hundreds of steps."
 )
+RECIPE_NOTE = f"All are trained with the recipe {RECIPE.name}. {RECIPE.departs}"
 
 # log loss and AUC of Criteo, then of Avazu; `SPACE@WARM_UP` is SiGeo's
-TABLE_5 = grid("""
+TABLE_5 = parse_table("""
 dlrm             0.4436 0.8085  0.3814 0.7766
 autoint          0.4427 0.8090  0.3813 0.7772
 deepfm           0.4432 0.8086  0.3816 0.7757
 nasrec_small@1%  0.4396 0.8117  0.3741 0.7898
 nasrec_full@1%   0.4397 0.8116  0.3754 0.7876
 """)
-_COLUMNS = tuple((table, metric) for table in ("criteo", "avazu") for metric in ("log loss", "AUC"))
+_TABLE_5_COLUMNS = (
+    ("criteo", "log loss"),
+    ("criteo", "AUC"),
+    ("avazu", "log loss"),
+    ("avazu", "AUC"),
+)
 
 
-@experiment("sigeo-table-5", PAPER, "Click-through rates: what SiGeo finds beside networks made by hand",
-      "log loss, AUC", needs=(), samples=200)  # fmt: skip
-def table_5(effort: ExperimentConfig) -> Findings:
-    """Tables 1 and 5: log loss and AUC on the test rows of Criteo and Avazu, of the networks that SiGeo finds in
-    NASRec's two spaces and of networks made by hand."""
+@experiment(
+    "sigeo-table-5",
+    PAPER,
+    "Click-through rates: what SiGeo finds beside networks made by hand",
+    "log loss, AUC",
+    needs=(),
+    samples=200,
+)
+def table_5(config: ExperimentConfig) -> Findings:
+    """Tables 1 and 5: log loss and AUC on the test rows of Criteo and Avazu, of the networks that
+    SiGeo finds in NASRec's two spaces and of networks made by hand."""
     lines: list[TableLine] = []
     for table in TABLES:
-        by_hand: list[TableLine] = []
+        manual_lines: list[TableLine] = []
         for space in SPACES:
-            ours, *others = searched(effort, table, space, () if by_hand else None)  # they are the same in both
-            lines += compared(table, space, ours)
-            by_hand += [line for entry in others for line in compared(table, space, entry)]
-        lines += by_hand
-    return Findings(tuple(lines), (
-        SAMPLES,
-        FEW,
+            # Networks made by hand do not depend on the space, so they are trained once.
+            manual_networks: Sequence[str] | None = () if manual_lines else None
+            winner, *others = search_and_train(config, table, space, manual_networks)
+            lines += make_entry_lines(table, space, winner)
+            for entry in others:
+                manual_lines += make_entry_lines(table, space, entry)
+        lines += manual_lines
+    deviations = (
+        SAMPLES_NOTE,
+        WARM_UP_NOTE,
         f"Weights of SiGeo are the paper's after a warm-up, 1, 1, 1; its numbers are those of {WARM_UP}.",
-        _evolved(effort),
-        f"The best {TOP} by the proxy are trained from scratch, as in the paper; the one of least log loss on the "
-        "validation rows is judged once, on the test rows, as are the networks made by hand.",
-        f"All are trained by the recipe {RECIPE.name}. {RECIPE.departs}",
-        f"Networks look at no more than {effort.batch} rows: this is a trial." if effort.batch else "",
-    ))  # fmt: skip
-
-
-@experiment("sigeo-figure-4", PAPER, "Networks that SiGeo, ZiCo and the FR norm choose, trained", "AUC, %", needs=(),
-      samples=200)  # fmt: skip
-def figure_4(effort: ExperimentConfig) -> Findings:
-    """Figure 4: what the best 15 networks by SiGeo and by each of two of its terms alone reach when they are trained,
-    after a warm-up of 1 %: without either term SiGeo chooses worse ones."""
-    reached = {name: _ablated(effort, name, proxy) for name, proxy in TERMS.items()}
-    lines = [mean_line(f"best by {name}", None, np.array([group.known])) for name, group in reached.items()]
-    whole, *terms = reached.values()
-    for found in (contrast(whole, term) for term in terms if whole.known and term.known):
-        what = f"best by {whole.name}, more than those by {found.against}"
-        lines.append(TableLine(what, None, found.difference, found.low, found.high, note=f"{found.shared} are in both"))
-    curves = tuple(Curve(name, tuple(range(1, 1 + len(g.known))), tuple(g.known)) for name, g in reached.items())
-    picture = Plot("Trained networks by their rank", "rank by the proxy", "AUC on validation rows, %", curves)
-    return Findings(tuple(lines), (
-        "The paper draws boxes and prints no numbers: whether the two differences are above zero can be compared.",
-        SAMPLES,
-        f"Of the tables {ABLATION} and of the spaces {SPACES[0]} are searched; the paper does not say which it draws.",
-        FEW,
-        _evolved(effort),
-        "AUC is that of the validation rows, by which the epoch is chosen too, since test rows are kept for a winner; "
-        "the paper's are test numbers.",
-        f"All are trained by the recipe {RECIPE.name}. {RECIPE.departs}",
-        f"Networks look at no more than {effort.batch} rows: this is a trial." if effort.batch else "",
-    ), (picture,))  # fmt: skip
-
-
-def _ablated(effort: ExperimentConfig, name: str, proxy: str) -> Group:
-    """The best by a proxy and what each reaches, in per cent of AUC."""
-    table, space = ABLATION, SPACES[0]
-    best = _best(_searched(effort, table, space, proxy, name.replace(" ", "-")))
-    said = Trials(space, *_data(effort, table, space), 0, effort.compute, effort.folder, effort.on_progress).validated(
-        best
+        _describe_evolution(config),
+        f"The best {TOP} by the proxy are trained from scratch, as in the paper; the one with the "
+        "smallest log loss on the validation rows is evaluated once on the test rows, as are the "
+        "networks made by hand.",
+        RECIPE_NOTE,
+        _describe_trial(config),
     )
-    reached = tuple(100 * said[arch]["auc"] if arch in said else None for arch in best)
-    return Group(name, f"the best by {proxy}", tuple(map(str, best)), reached)
+    return Findings(tuple(lines), deviations)
 
 
-def searched(effort: ExperimentConfig, table: str, space: str, by_hand: Sequence[str] | None) -> tuple[Entry, ...]:
-    """What a search on one table finds, and the networks made by hand, all of them unless some are named."""
-    found = _searched(effort, table, space, SIGEO, "")
-    trials = Trials(space, *_data(effort, table, space), 0, effort.compute, found.run.folder, effort.on_progress)
-    said = trials.validated(_best(found))
-    if not said:
-        return (Entry(FOUND, error="not one training came to an end"),)
-    return trials.compared(min(said, key=lambda arch: said[arch]["loss"]), by_hand)
+@experiment(
+    "sigeo-figure-4",
+    PAPER,
+    "Networks that SiGeo, ZiCo and the FR norm choose, trained",
+    "AUC, %",
+    needs=(),
+    samples=200,
+)
+def figure_4(config: ExperimentConfig) -> Findings:
+    """Figure 4: what the best 15 networks by SiGeo and by each of two of its terms alone reach when
+    they are trained, after a warm-up of 1 %: without either term SiGeo chooses worse ones."""
+    groups = {name: _train_best(config, name, proxy) for name, proxy in TERMS.items()}
+    lines = []
+    curves = []
+    for name, group in groups.items():
+        lines.append(make_mean_line(f"best by {name}", None, np.array([group.known])))
+        ranks = tuple(range(1, 1 + len(group.known)))
+        curves.append(Curve(name, ranks, tuple(group.known)))
+    sigeo_group, *term_groups = groups.values()
+    for term_group in term_groups:
+        if sigeo_group.known and term_group.known:
+            comparison = contrast(sigeo_group, term_group)
+            line = TableLine(
+                f"best by {sigeo_group.name}, more than those by {comparison.against}",
+                None,
+                comparison.difference,
+                comparison.low,
+                comparison.high,
+                note=f"{comparison.shared} are in both",
+            )
+            lines.append(line)
+    title = "Trained networks by their rank"
+    plot = Plot(title, "rank by the proxy", "AUC on validation rows, %", tuple(curves))
+    deviations = (
+        "The paper draws box plots without numbers: only the signs of the two differences can be compared.",
+        SAMPLES_NOTE,
+        f"Only the table {ABLATION_TABLE} and the space {SPACES[0]} are used; the paper does not say which it shows.",
+        WARM_UP_NOTE,
+        _describe_evolution(config),
+        "AUC is that of the validation rows, which also choose the epoch, since test rows are "
+        "kept for a winner; the paper's are test numbers.",
+        RECIPE_NOTE,
+        _describe_trial(config),
+    )
+    return Findings(tuple(lines), deviations, (plot,))
 
 
-def _best(found: Result) -> list[Arch]:
-    return [standing.arch for standing in found.ranking.standings[:TOP]]
+def _train_best(config: ExperimentConfig, name: str, proxy: str) -> Group:
+    """Train the best architectures by a proxy and return their AUC in per cent."""
+    table = ABLATION_TABLE
+    space = SPACES[0]
+    result = _run_search(config, table, space, proxy, name.replace(" ", "-"))
+    best = _best_archs(result)
+    data, source = _load_table(config, table, space)
+    trials = Trials(space, data, source, 0, config.compute, config.folder, config.on_progress)
+    metrics = trials.validated(best)
+    aucs = []
+    for arch in best:
+        aucs.append(100 * metrics[arch]["auc"] if arch in metrics else None)
+    return Group(name, f"the best by {proxy}", tuple(map(str, best)), tuple(aucs))
 
 
-def _data(effort: ExperimentConfig, table: str, space: str) -> tuple[str, Source]:
-    """What to type for a table, and what that is."""
-    data = f"{table}:{_path(effort, table)}"
-    return data, load(data, load_space(space).task, effort.data_root)
+def search_and_train(
+    config: ExperimentConfig, table: str, space: str, manual_networks: Sequence[str] | None
+) -> tuple[Entry, ...]:
+    """Search on one table and train the best architectures.
+
+    Args:
+        config: Number of architectures and seeds, folder, device.
+        table: Name of the table.
+        space: The space.
+        manual_networks: Networks made by hand that are trained as well; None for all of them.
+
+    Returns:
+        The winner on the test rows, then the networks made by hand.
+    """
+    result = _run_search(config, table, space, SIGEO, "")
+    data, source = _load_table(config, table, space)
+    trials = Trials(space, data, source, 0, config.compute, result.run.folder, config.on_progress)
+    metrics = trials.validated(_best_archs(result))
+    if not metrics:
+        return (Entry(FOUND, error="no training finished"),)
+    winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
+    return trials.compared(winner, manual_networks)
 
 
-def _searched(effort: ExperimentConfig, table: str, space: str, proxy: str, label: str) -> Result:
-    """Evolution after a warm-up, as in the paper."""
-    name = "-".join(filter(None, (table, space, label)))
+def _best_archs(result: Result) -> list[Arch]:
+    return [standing.arch for standing in result.ranking.standings[:TOP]]
+
+
+def _load_table(config: ExperimentConfig, table: str, space: str) -> tuple[str, Source]:
+    """Return what to type for a table, and the data source that this names."""
+    data = f"{table}:{_find_table(config, table)}"
+    return data, load(data, load_space(space).task, config.data_root)
+
+
+def _run_search(config: ExperimentConfig, table: str, space: str, proxy: str, label: str) -> Result:
+    """Search by evolution after a warm-up, as in the paper."""
+    name = f"{table}-{space}"
+    if label:
+        name = f"{name}-{label}"
     return search(
         space,
-        capped(proxy, effort.batch),
+        limit_samples(proxy, config.batch),
         "evolution(preset=sigeo)",
-        effort.samples,
-        f"{table}:{_path(effort, table)}",
+        config.samples,
+        f"{table}:{_find_table(config, table)}",
         warm_up=WARM_UP,
-        seeds=effort.seeds,
-        run=Path(effort.folder, name),
-        watch=effort.on_progress,
-        **asdict(effort.compute),
+        seeds=config.seeds,
+        run=Path(config.folder, name),
+        watch=config.on_progress,
+        **asdict(config.compute),
     )
 
 
-def _path(effort: ExperimentConfig, table: str) -> Path:
-    path = data_root(effort.data_root) / "ctr" / TABLES[table]
+def _find_table(config: ExperimentConfig, table: str) -> Path:
+    path = data_root(config.data_root) / "ctr" / TABLES[table]
     if not path.is_file():
-        raise UsageError(f"there is no table {path}; put the log there, or say where it is by --data-root")
+        raise UsageError(f"there is no table {path}; put the log there, or name its folder with --data-root")
     return path
 
 
-def _evolved(effort: ExperimentConfig) -> str:
+def _describe_evolution(config: ExperimentConfig) -> str:
     return (
-        f"Evolution with the settings of the paper judges {effort.samples:,} architectures, the first 128 at random; "
-        f"the paper judges 2,048."
+        f"Evolution with the settings of the paper scores {config.samples:,} architectures, the "
+        "first 128 at random; the paper scores 2,048."
     )
 
 
-def compared(table: str, space: str, entry: Entry) -> list[TableLine]:
-    """Two lines: log loss and AUC on the test rows, of what was found in the space or of what stands beside it."""
-    found = entry.name == FOUND
-    name = f"sigeo in {space}" if found else entry.name
-    published = f"{space.partition('(')[0]}@{WARM_UP}" if found else entry.name
-    known = dict(zip(_COLUMNS, TABLE_5.get(published, ()), strict=False))
-    apart = "" if entry.behind is None else f"{entry.behind:+.4f} \u00b1 {entry.margin:.4f} beside {space}"
-    values = {"log loss": (entry.loss, entry.error or apart), "AUC": (entry.auc, entry.error)}
+def _describe_trial(config: ExperimentConfig) -> str:
+    if not config.batch:
+        return ""
+    return f"Networks see at most {config.batch} rows: this is a trial."
+
+
+def make_entry_lines(table: str, space: str, entry: Entry) -> list[TableLine]:
+    """Return two lines of a trained network: log loss and AUC on the test rows.
+
+    Args:
+        table: Name of the table.
+        space: The space that was searched.
+        entry: The winner of the search, or a network made by hand beside it.
+    """
+    if entry.name == FOUND:
+        name = f"sigeo in {space}"
+        published_row = f"{space.partition('(')[0]}@{WARM_UP}"
+    else:
+        name = entry.name
+        published_row = entry.name
+    # Frappe is not in the paper, and not every network made by hand.
+    published = dict(zip(_TABLE_5_COLUMNS, TABLE_5.get(published_row, ()), strict=False))
+    loss_note = entry.error
+    if not loss_note and entry.behind is not None:
+        loss_note = f"{entry.behind:+.4f} \u00b1 {entry.margin:.4f} beside {space}"
     return [
-        TableLine(f"{table}, {name}, {metric}", known.get((table, metric)), value, note=note)
-        for metric, (value, note) in values.items()
+        TableLine(
+            f"{table}, {name}, log loss",
+            published.get((table, "log loss")),
+            entry.loss,
+            note=loss_note,
+        ),
+        TableLine(
+            f"{table}, {name}, AUC",
+            published.get((table, "AUC")),
+            entry.auc,
+            note=entry.error,
+        ),
     ]

@@ -1,17 +1,25 @@
-"""SiGeo (Zhou et al., arXiv:2311.13169), Figures 2, 5, 6 and 7: what gradients say of two-layer networks while they
-train. The paper draws points and prints no numbers; what it claims is told in words, and ours are rank correlations.
+"""SiGeo (Zhou et al., arXiv:2311.13169), Figures 2, 5, 6 and 7: gradients during training.
+
+The paper draws points for two-layer networks and prints no numbers. Its claims are in the
+descriptions, and ours are rank correlations.
 """
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from untrained.benchmarks.statistics import spearman
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.sigeo import PAPER
-from untrained.papers.sigeo_trainings import BATCH, END, FINAL, LEVELS, SETTINGS, STATISTICS, Courses, courses
-from untrained.papers.table_lines import line
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.papers.sigeo_trainings import (
+    BATCH,
+    END,
+    FINAL_LOSSES,
+    LEVELS,
+    SETTINGS,
+    STATISTICS,
+    train_networks,
+)
+from untrained.papers.table_lines import make_correlation_line, make_points
+from untrained.reports.reproduction_facts import Plot, TableLine
 
 NAMES = {
     "fr": "FR norm",
@@ -19,76 +27,130 @@ NAMES = {
     "gradient": "mean absolute gradient",
     "deviation": "standard deviation of gradients",
 }
-TEXT, CODE, BOTH = SETTINGS
+TEXT, CODE, MIXED = SETTINGS
 UNIT = "Spearman with the final loss"
-TREND = "The paper gives no numbers: the trend is what can be compared."
-TRAINED = (
-    f"The paper's words and its authors' notebook differ, so there are three settings. {TEXT.name}: a rate of "
-    f"{TEXT.rate}, MNIST normalised by CIFAR-10's mean and deviation, as appendix F.1 has it. {CODE.name}: images from "
-    f"0 to 1, a ReLU behind the last layer and a rate of {CODE.rate}, as the notebook has it. {BOTH.name}: the same at "
-    f"the rate of Section 4.1, a mixture that neither of them describes."
+WIDTHS = 24  # number of widths in the paper
+TREND_NOTE = "The paper gives no numbers: only the trend can be compared."
+SETTINGS_NOTE = (
+    "The paper's text and its authors' notebook differ, so there are three settings. "
+    f"{TEXT.name}: a rate of {TEXT.rate}, MNIST normalised by CIFAR-10's mean and deviation, as "
+    f"in appendix F.1. {CODE.name}: images from 0 to 1, a ReLU after the last layer and a rate of "
+    f"{CODE.rate}, as in the notebook. {MIXED.name}: the same at the rate of Section 4.1, a "
+    "mixture that neither of them describes."
 )
-ALIKE = (
-    f"In all of them: batches of {BATCH}, three epochs, no momentum; networks see the same batches in the same order."
+COMMON_NOTE = (
+    f"All settings: batches of {BATCH}, three epochs, no momentum; networks see the same batches in the same order."
 )
-LOOKED = (
-    "Statistics are those of the four batches that come next, for weights without biases; the loss is their mean. The "
-    "notebook adds up gradients that it never empties, those of earlier levels too; that is not repeated."
+STATISTICS_NOTE = (
+    "Statistics are those of the next four batches, for weights without biases; the loss is their "
+    "mean. The notebook accumulates gradients without resetting them, including those of earlier "
+    "levels; that is not repeated."
 )
 
 
-@experiment("sigeo-figure-2", PAPER, "Statistics at three levels of warm-up against the final test loss", UNIT, (), 24)
-def figure_2(effort: ExperimentConfig) -> Findings:
-    """Figure 2: two-layer networks of width 2 to 48 on MNIST. With warm-up (0, 10, 40 %) the rank correlation of the FR
-    norm and of the current loss with the final loss grows, that of the mean absolute gradient stays as it is."""
-    return _compared(effort, (0, 10, 40), ("fr", "loss", "gradient"), ("test",))
+@experiment(
+    "sigeo-figure-2",
+    PAPER,
+    "Statistics at three levels of warm-up against the final test loss",
+    UNIT,
+    (),
+    samples=WIDTHS,
+)
+def figure_2(config: ExperimentConfig) -> Findings:
+    """Figure 2: two-layer networks of width 2 to 48 on MNIST. With warm-up (0, 10, 40 %) the rank
+    correlation of the FR norm and of the current loss with the final loss grows, that of the mean
+    absolute gradient stays the same."""
+    return _correlate_losses(config, (0, 10, 40), ("fr", "loss", "gradient"), ("test",))
 
 
-@experiment("sigeo-figure-5", PAPER, "Four statistics without warm-up against the final losses", UNIT, (), 24)
-def figure_5(effort: ExperimentConfig) -> Findings:
-    """Figure 5: training and test loss of two-layer networks on MNIST against four statistics of their initial
-    gradients."""
-    return _compared(effort, (0,), STATISTICS, FINAL)
+@experiment(
+    "sigeo-figure-5",
+    PAPER,
+    "Four statistics without warm-up against the final losses",
+    UNIT,
+    (),
+    samples=WIDTHS,
+)
+def figure_5(config: ExperimentConfig) -> Findings:
+    """Figure 5: training and test loss of two-layer networks on MNIST against four statistics of
+    their initial gradients."""
+    return _correlate_losses(config, (0,), STATISTICS, FINAL_LOSSES)
 
 
-@experiment("sigeo-figure-6", PAPER, "Four statistics after 10 % of warm-up against the final losses", UNIT, (), 24)
-def figure_6(effort: ExperimentConfig) -> Findings:
-    """Figure 6: training and test loss of two-layer networks on MNIST against four statistics after 10 % of an epoch.
-    The caption says 10 %, the text of the appendix 196 batches, which are 40 %; ours are after 10 %."""
-    return _compared(effort, (10,), STATISTICS, FINAL)
+@experiment(
+    "sigeo-figure-6",
+    PAPER,
+    "Four statistics after 10 % of warm-up against the final losses",
+    UNIT,
+    (),
+    samples=WIDTHS,
+)
+def figure_6(config: ExperimentConfig) -> Findings:
+    """Figure 6: training and test loss of two-layer networks on MNIST against four statistics after
+    10 % of an epoch. The caption says 10 %, the text of the appendix 196 batches, which are 40 %;
+    ours are after 10 %."""
+    return _correlate_losses(config, (10,), STATISTICS, FINAL_LOSSES)
 
 
-@experiment("sigeo-figure-7", PAPER, "Statistics at six levels of warm-up against the final test loss", UNIT, (), 24)
-def figure_7(effort: ExperimentConfig) -> Findings:
-    """Figure 7: as Figure 2 with 0, 10, 40, 60, 80 and 100 % of an epoch: the FR norm gains nothing beyond 40 %."""
-    return _compared(effort, LEVELS, ("fr", "loss", "gradient"), ("test",))
+@experiment(
+    "sigeo-figure-7",
+    PAPER,
+    "Statistics at six levels of warm-up against the final test loss",
+    UNIT,
+    (),
+    samples=WIDTHS,
+)
+def figure_7(config: ExperimentConfig) -> Findings:
+    """Figure 7: as Figure 2 with 0, 10, 40, 60, 80 and 100 % of an epoch: the FR norm gains nothing
+    beyond 40 %."""
+    return _correlate_losses(config, LEVELS, ("fr", "loss", "gradient"), ("test",))
 
 
-def _compared(
-    effort: ExperimentConfig, levels: Sequence[int], statistics: Sequence[str], final: Sequence[str]
+def _correlate_losses(
+    config: ExperimentConfig,
+    levels: Sequence[int],
+    statistics: Sequence[str],
+    final_losses: Sequence[str],
 ) -> Findings:
-    found = {setting.name: courses(effort, setting) for setting in SETTINGS}
-    rows = [(setting, end, statistic) for setting in found for end in final for statistic in statistics]
-    lines = [
-        _line(found[setting], setting, end, statistic, level) for setting, end, statistic in rows for level in levels
-    ]
-    pictures = [
-        Plot(f"{setting}: {NAMES[statistic]} and {end} loss", NAMES[statistic], f"final {end} loss",
-                tuple(_dots(found[setting], end, statistic, level) for level in levels))
-        for setting, end, statistic in rows
-    ]  # fmt: skip
-    first = found[TEXT.name]
-    few = f"{len(first.widths)} of the 24 widths are trained." if len(first.widths) < 24 else ""
-    trial = f"Batches of {effort.batch}: this is a trial." if effort.batch else ""
-    return Findings(tuple(lines), (TREND, TRAINED, ALIKE, LOOKED, *first.deviations, few, trial), tuple(pictures))
+    """Correlate statistics with final losses, for every setting.
 
-
-def _line(found: Courses, setting: str, end: str, statistic: str, level: int) -> TableLine:
-    what = f"{setting}: {NAMES[statistic]} at {level} %, final {end} loss"
-    return line(what, None, spearman, found.scores[statistic, level], found.scores[end, END])
-
-
-def _dots(found: Courses, end: str, statistic: str, level: int) -> Curve:
-    x, y = found.scores[statistic, level][0], found.scores[end, END][0]
-    known = np.isfinite(x) & np.isfinite(y)
-    return Curve(f"{level} %", tuple(x[known].tolist()), tuple(y[known].tolist()))
+    Args:
+        config: Number of networks and seeds, folder, device.
+        levels: When statistics are computed, in per cent of an epoch.
+        statistics: The statistics.
+        final_losses: "train", "test" or both.
+    """
+    trained = {setting.name: train_networks(config, setting) for setting in SETTINGS}
+    lines: list[TableLine] = []
+    plots: list[Plot] = []
+    for setting, networks in trained.items():
+        for end in final_losses:
+            losses = networks.scores[end, END]
+            for statistic in statistics:
+                name = NAMES[statistic]
+                curves = []
+                for level in levels:
+                    scores = networks.scores[statistic, level]
+                    what = f"{setting}: {name} at {level} %, final {end} loss"
+                    lines.append(make_correlation_line(what, None, spearman, scores, losses))
+                    curves.append(make_points(f"{level} %", scores[0], losses[0]))
+                title = f"{setting}: {name} and {end} loss"
+                plots.append(Plot(title, name, f"final {end} loss", tuple(curves)))
+    networks = trained[TEXT.name]
+    width_count = len(networks.widths)
+    widths_note = ""
+    if width_count < WIDTHS:
+        widths_note = f"{width_count} of the {WIDTHS} widths are trained."
+    trial_note = ""
+    if config.batch:
+        trial_note = f"Batches of {config.batch}: this is a trial."
+    deviations = (
+        TREND_NOTE,
+        SETTINGS_NOTE,
+        COMMON_NOTE,
+        STATISTICS_NOTE,
+        *networks.deviations,
+        widths_note,
+        trial_note,
+    )
+    return Findings(tuple(lines), deviations, tuple(plots))

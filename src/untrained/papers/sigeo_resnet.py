@@ -1,5 +1,6 @@
-"""SiGeo (Zhou et al., arXiv:2311.13169), Table 4: residual networks of at most a million parameters, found by SiGeo and
-by ZiCo. The search is done here; the trainings of its winners are not.
+"""SiGeo (Zhou et al., arXiv:2311.13169), Table 4: residual networks found by SiGeo and by ZiCo.
+
+They have at most a million parameters. The searches run here; the trainings of the winners do not.
 """
 
 from dataclasses import asdict
@@ -9,9 +10,9 @@ import numpy as np
 
 from untrained.benchmarks.statistics import spearman
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
-from untrained.papers.samples import capped, images_of
+from untrained.papers.samples import find_images, limit_samples
 from untrained.papers.sigeo import PAPER
-from untrained.papers.table_lines import grid, line
+from untrained.papers.table_lines import make_correlation_line, parse_table
 from untrained.proxies import load_proxy
 from untrained.reports.reproduction_facts import TableLine
 from untrained.strategies.search import Result, search
@@ -23,71 +24,90 @@ POPULATION = 512
 PROXIES = {"sigeo": "sigeo", "zico": "zico(batches=4,samples=256)"}  # four batches of 64
 
 # accuracy in per cent on CIFAR-10 and on CIFAR-100
-TABLE_4 = grid("""
+TABLE_4 = parse_table("""
 zico   96.96 81.12
 sigeo  97.01 81.19
 """)
 
 
-@experiment("sigeo-table-4-search", PAPER, "Residual networks of a million parameters: the search by SiGeo and by ZiCo",
-      "millions, %", needs=(), samples=1000)  # fmt: skip
-def table_4(effort: ExperimentConfig) -> Findings:
-    """Table 4: accuracy on CIFAR-10 and CIFAR-100 of the residual networks with at most a million parameters that
-    evolution finds by SiGeo and by ZiCo, without warm-up."""
-    images = images_of("cifar10", effort.data_root) or "digits"
-    found = {name: _searched(effort, name, images) for name in PROXIES}
-    lines = [each for name, result in found.items() for each in (_size(name, result), _agreement(effort, name, result))]
+@experiment(
+    "sigeo-table-4-search",
+    PAPER,
+    "Residual networks of a million parameters: the search by SiGeo and by ZiCo",
+    "millions, %",
+    needs=(),
+    samples=1000,
+)
+def table_4(config: ExperimentConfig) -> Findings:
+    """Table 4: accuracy on CIFAR-10 and CIFAR-100 of the residual networks with at most a million
+    parameters that evolution finds by SiGeo and by ZiCo, without warm-up."""
+    images = find_images("cifar10", config.data_root) or "digits"
+    lines = []
+    for name in PROXIES:
+        result = _run_search(config, name, images)
+        lines.append(_make_size_line(name, result))
+        lines.append(_make_agreement_line(config, name, result))
     for name, numbers in TABLE_4.items():
         for dataset, number in zip(("CIFAR-10", "CIFAR-100"), numbers, strict=True):
-            lines.append(TableLine(f"{name}, accuracy on {dataset}, %", number, None, note="the training is not run"))
-    train = f"untrained train {effort.folder / 'sigeo'} --recipe zen-cifar"
-    return Findings(tuple(lines), (
-        f"The winners are not trained: the paper trains for 1,440 epochs, with AutoAugment and a large network as "
-        f"teacher. A training without these two: {train}.",
-        f"Evolution judges {effort.samples:,} networks of at most {LIMIT} parameters; the paper judges 480,000, with "
-        f"the same population of {POPULATION}.",
-        "Only SiGeo and ZiCo are searched by: the other six columns are adapted from ZenNAS in the paper, too.",
-        f"Networks look at {'digits' if images == 'digits' else 'CIFAR-10'}; one search serves both data sets, since "
-        f"the space is the same.",
-        f"Networks look at no more than {effort.batch} samples: this is a trial." if effort.batch else "",
-    ))  # fmt: skip
+            what = f"{name}, accuracy on {dataset}, %"
+            lines.append(TableLine(what, number, None, note="the training is not run"))
+    train_command = f"untrained train {config.folder / 'sigeo'} --recipe zen-cifar"
+    images_name = "digits" if images == "digits" else "CIFAR-10"
+    trial_note = ""
+    if config.batch:
+        trial_note = f"Networks see at most {config.batch} samples: this is a trial."
+    deviations = (
+        "The winners are not trained: the paper trains for 1,440 epochs, with AutoAugment and a "
+        f"large network as teacher. A training without these two: {train_command}.",
+        f"Evolution scores {config.samples:,} networks of at most {LIMIT} parameters; the paper "
+        f"scores 480,000, with the same population of {POPULATION}.",
+        "Only SiGeo and ZiCo are used for a search: the paper takes the other six columns from ZenNAS as well.",
+        f"Networks see {images_name}; one search serves both data sets, since the space is the same.",
+        trial_note,
+    )
+    return Findings(tuple(lines), deviations)
 
 
-def _searched(effort: ExperimentConfig, name: str, images: str) -> Result:
-    """The search by one of the two, with the other recorded beside it."""
-    ours, other = (capped(PROXIES[each], effort.batch) for each in (name, _other(name)))
+def _run_search(config: ExperimentConfig, name: str, images: str) -> Result:
+    """Search by one of the two proxies and record the other one beside it."""
+    other_name = "zico" if name == "sigeo" else "sigeo"
     return search(
         SPACE,
-        ours,
+        limit_samples(PROXIES[name], config.batch),
         f"evolution(preset=zennas,population={POPULATION})",
-        effort.samples,
+        config.samples,
         images,
-        beside=other,
+        beside=limit_samples(PROXIES[other_name], config.batch),
         max_params=LIMIT,
-        seeds=effort.seeds,
-        run=Path(effort.folder, name),
-        data_root=effort.data_root,
-        watch=effort.on_progress,
-        **asdict(effort.compute),
+        seeds=config.seeds,
+        run=Path(config.folder, name),
+        data_root=config.data_root,
+        watch=config.on_progress,
+        **asdict(config.compute),
     )
 
 
-def _other(name: str) -> str:
-    return next(each for each in PROXIES if each != name)
-
-
-def _size(name: str, found: Result) -> TableLine:
+def _make_size_line(name: str, result: Result) -> TableLine:
+    """Return the number of parameters of the winner."""
     what = f"search by {name}, parameters of the winner, millions"
-    sizes = {r.arch: r.value for r in found.records if r.proxy == "params"}
-    size = sizes.get(found.best) if found.ranking.standings else None
-    return TableLine(
-        what, None, None if size is None else size / 1e6, note=str(found.best) if size else "nothing scored"
-    )
+    size = None
+    if result.ranking.standings:
+        for record in result.records:
+            if record.proxy == "params" and record.arch == result.best:
+                size = record.value
+    if not size:
+        return TableLine(what, None, None, note="nothing scored")
+    return TableLine(what, None, size / 1e6, note=str(result.best))
 
 
-def _agreement(effort: ExperimentConfig, name: str, found: Result) -> TableLine:
-    """How alike the two rank what was judged: SiGeo without warm-up is ZiCo and one more term."""
-    archs = list(dict.fromkeys(record.arch for record in found.records))
-    both = [load_proxy(capped(PROXIES[each], effort.batch)).measure for each in PROXIES]
-    x, y = (np.array(column(found.records, m, archs, range(effort.seeds))[0], dtype=np.float64) for m in both)
-    return line(f"search by {name}, Spearman of sigeo and zico among all judged", None, spearman, x, y)
+def _make_agreement_line(config: ExperimentConfig, name: str, result: Result) -> TableLine:
+    """Correlate the two proxies: SiGeo without warm-up is ZiCo and one more term."""
+    archs = list(dict.fromkeys(record.arch for record in result.records))
+    scores = []
+    for call in PROXIES.values():
+        measure = load_proxy(limit_samples(call, config.batch)).measure
+        scores_by_seed, _ = column(result.records, measure, archs, range(config.seeds))
+        scores.append(np.array(scores_by_seed, dtype=np.float64))
+    sigeo_scores, zico_scores = scores
+    what = f"search by {name}, Spearman of sigeo and zico among all scored"
+    return make_correlation_line(what, None, spearman, sigeo_scores, zico_scores)

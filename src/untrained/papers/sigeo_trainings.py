@@ -1,11 +1,14 @@
-"""SiGeo's small trainings: two-layer networks on MNIST, what their gradients say on the way, and where they end.
+"""SiGeo's small trainings: two-layer networks on MNIST, with statistics of their gradients.
 
-    theta  weights of both layers                g_i         loss gradient of batch i of the four that come next
-    fr     (1/4) sum_i (theta . g_i)^2           gradient    sum of the means over i of |g_i|
-    loss   mean loss of the four batches         deviation   sum of the standard deviations over i of g_i
+    theta  weights of both layers
+    g_i    loss gradient of batch i of the next four batches
+    fr         (1/4) sum_i (theta . g_i)^2
+    loss       mean loss of the four batches
+    gradient   sum of the means over i of |g_i|
+    deviation  sum of the standard deviations over i of g_i
 
-One training gives everything, so it is an evaluator of its own: records of one architecture come together, and a store
-that has them is asked instead.
+One training gives all statistics of an architecture at once, so this module has an evaluator of its
+own. It stores records like any other evaluator, and reads them when an experiment is repeated.
 """
 
 from collections.abc import Generator, Sequence
@@ -40,72 +43,109 @@ from untrained.strategies.sieve import Listed
 from untrained.studies._judge import column
 from untrained.types import Arch, Batch, Failure, Record, ScoreRequest, Task
 
-BATCH, EPOCHS, LOOKS = 128, 3, 4
+BATCH = 128
+EPOCHS = 3
+STATISTIC_BATCHES = 4  # the batches that statistics are computed on
 TENTH = 48 / 468  # of an epoch: the paper's 10 % are 48 batches
-MEAN, STD = torch.tensor([0.4914]), torch.tensor([0.2023])  # those of CIFAR-10's red: the paper's, also on MNIST
+# Mean and deviation of the red channel of CIFAR-10, which the paper uses for MNIST as well.
+MEAN = torch.tensor([0.4914])
+STD = torch.tensor([0.2023])
 LEVELS = (0, 10, 40, 60, 80, 100)  # per cent of an epoch
 STATISTICS = ("fr", "loss", "gradient", "deviation")
-FINAL, END = ("train", "test"), 100 * EPOCHS
-MEASURED = [(name, level) for level in LEVELS for name in STATISTICS] + [(name, END) for name in FINAL]
+FINAL_LOSSES = ("train", "test")
+END = 100 * EPOCHS
+# The results of one training: (name, per cent of an epoch).
+RESULTS = [(name, level) for level in LEVELS for name in STATISTICS]
+RESULTS += [(name, END) for name in FINAL_LOSSES]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How networks are trained, which the paper's words and its authors' notebook tell differently."""
+class TrainingSetting:
+    """How networks are trained; the paper's text and its authors' notebook differ here.
+
+    Attributes:
+        name: What it is called in the table.
+        rate: Learning rate.
+        normalise: Whether images are normalised by the statistics above, or stay from 0 to 1.
+        relu_logits: Whether a ReLU follows the last layer.
+    """
 
     name: str
     rate: float
-    normal: bool = False  # images normalised by the statistics above, or else as they are, from 0 to 1
-    relu_logits: bool = True  # a ReLU behind the last layer
+    normalise: bool = False
+    relu_logits: bool = True
 
 
 SETTINGS = (
-    Setting("text", 0.01, normal=True, relu_logits=False),  # appendix F.1
-    Setting("code", 0.2),  # the notebook
-    Setting("code at 0.02", 0.02),  # the rate of Section 4.1
+    TrainingSetting("text", 0.01, normalise=True, relu_logits=False),  # appendix F.1
+    TrainingSetting("code", 0.2),  # the notebook
+    TrainingSetting("code at 0.02", 0.02),  # the rate of Section 4.1
 )
 
 
 @dataclass(frozen=True)
-class Courses:
-    """What was measured, by name and after how many per cent of an epoch: (seeds, architectures), NaN where a training
-    diverged. Losses of the parts to learn from and to be judged on are there at the end."""
+class TrainingStatistics:
+    """Statistics and final losses of trained networks.
+
+    Attributes:
+        scores: By name and per cent of an epoch, arrays (seeds, architectures), NaN where a
+            training diverged. The final losses are "train" and "test" at `END`.
+        widths: Widths of the networks.
+        deviations: Sentences that say what differs from the paper.
+    """
 
     scores: dict[tuple[str, int], Scores]
     widths: tuple[int, ...]
     deviations: tuple[str, ...]
 
 
-def courses(effort: ExperimentConfig, setting: Setting) -> Courses:
-    """Train networks of some of the widths 2, 4, ..., 48, spread evenly, in the folder of the effort."""
+def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> TrainingStatistics:
+    """Train networks of evenly spread widths from 2, 4, ..., 48.
+
+    Trainings that the folder of the experiment already has are read.
+    """
     space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
-    task, parts, told = _data(effort, space.task)
-    parts = {name: parts[name] if setting.normal else _plain(parts[name]) for name in (TRAIN, TEST)}
-    every = list(space)
-    places = np.unique(np.linspace(0, len(every) - 1, min(effort.samples, len(every))).round().astype(int))
-    archs, seeds = [every[place] for place in places], range(effort.seeds)
-    with Store(effort.folder / STORE) as store:
-        trainer = _Trainer(
-            space, task, parts, seeds, store, min(BATCH, effort.batch or BATCH), setting.rate, effort.compute.device
+    task, parts, deviations = _load_data(config, space.task)
+    parts = {name: parts[name] for name in (TRAIN, TEST)}
+    if not setting.normalise:
+        parts = {name: _remove_normalisation(part) for name, part in parts.items()}
+    all_archs = list(space)
+    count = min(config.samples, len(all_archs))
+    indices = np.unique(np.linspace(0, len(all_archs) - 1, count).round().astype(int))
+    archs = [all_archs[index] for index in indices]
+    seeds = range(config.seeds)
+    with Store(config.folder / STORE) as store:
+        evaluator = _TrainingEvaluator(
+            space=space,
+            task=task,
+            parts=parts,
+            seeds=seeds,
+            store=store,
+            batch=min(BATCH, config.batch or BATCH),
+            rate=setting.rate,
+            device=config.compute.device,
         )
 
-        def tell(done: int, records: Sequence[Record]) -> None:
-            if effort.on_progress:
-                effort.on_progress(
-                    Progress(f"training, {setting.name}", done, len(archs), trainer.measured, 1, records)
-                )
+        def report_progress(done: int, records: Sequence[Record]) -> None:
+            if config.on_progress:
+                stage = f"training, {setting.name}"
+                config.on_progress(Progress(stage, done, len(archs), evaluator.measured, 1, records))
 
-        found = drive(Listed(archs), trainer, Budget(len(archs)), lambda records: None, tell)
-    if found.ended == "interrupted":
-        raise Interrupted(f"stopped by Ctrl-C; what was trained is in {effort.folder}, and the same command goes on")
-    by_seed = {key: column(found.records, trainer.measure(*key), archs, seeds)[0] for key in MEASURED}
-    scores = {key: np.array(values, dtype=np.float64) for key, values in by_seed.items()}
-    return Courses(scores, tuple(int(arch["width1"]) for arch in archs), told)
+        result = drive(Listed(archs), evaluator, Budget(len(archs)), lambda records: None, report_progress)
+    if result.ended == "interrupted":
+        raise Interrupted(f"stopped by Ctrl-C; finished trainings are in {config.folder}, and the same command resumes")
+    scores = {}
+    for name, level in RESULTS:
+        measure = evaluator.name_measure(name, level)
+        scores_by_seed, _ = column(result.records, measure, archs, seeds)
+        scores[name, level] = np.array(scores_by_seed, dtype=np.float64)
+    widths = tuple(int(arch["width1"]) for arch in archs)
+    return TrainingStatistics(scores, widths, deviations)
 
 
 @dataclass
-class _Trainer:
-    """An evaluator: architectures in, records of their trainings out."""
+class _TrainingEvaluator:
+    """An evaluator that trains architectures and returns the statistics as records."""
 
     space: Space
     task: Task
@@ -117,97 +157,137 @@ class _Trainer:
     device: str
     measured: int = 0
 
-    def measure(self, name: str, level: int) -> str:
-        """What a record is filed under; network and images are told by its architecture and its data."""
+    def name_measure(self, name: str, level: int) -> str:
+        """Return the key of a record; its architecture and data identify network and images."""
         return f"{name}(after={level}%,batch={self.batch},rate={self.rate:g})@1"
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
         data = fingerprint_samples(self.parts)
+        device = torch.device(self.device).type
         for arch in archs:
-            found: list[Record] = []
+            records: list[Record] = []
             for seed in self.seeds:
-                device = torch.device(self.device).type
-                requests = [
-                    ScoreRequest(arch, self.measure(*key), self.task, seed, data=data, device=device)
-                    for key in MEASURED
-                ]
-                known = [record for request in requests if (record := self.store.get(request.key))]
-                if len(known) < len(requests):
-                    known = self._trained(requests)
-                    self.store.add(known)
-                    self.measured += 1
-                found += known
-            yield found
+                requests = []
+                for name, level in RESULTS:
+                    measure = self.name_measure(name, level)
+                    requests.append(ScoreRequest(arch, measure, self.task, seed, data=data, device=device))
+                records += self._read_or_train(requests)
+            yield records
 
-    def _trained(self, requests: list[ScoreRequest]) -> list[Record]:
+    def _read_or_train(self, requests: list[ScoreRequest]) -> list[Record]:
+        """Return the stored records of one training, or train if one is missing."""
+        records = []
+        for request in requests:
+            record = self.store.get(request.key)
+            if record:
+                records.append(record)
+        if len(records) < len(requests):
+            records = self._train(requests)
+            self.store.add(records)
+            self.measured += 1
+        return records
+
+    def _train(self, requests: list[ScoreRequest]) -> list[Record]:
         start = perf_counter()
         with threads(1):
-            found = attempt(self._course, requests[0].arch, requests[0].seed)
-        each = (perf_counter() - start) / len(requests)
-        if isinstance(found, Failure):
-            return [Record(request, error=found, measure_seconds=each) for request in requests]
-        pairs = zip(requests, found, strict=True)
-        return [Record(request, value, measure_seconds=each) for request, value in pairs]
+            values = attempt(self._compute_results, requests[0].arch, requests[0].seed)
+        seconds = (perf_counter() - start) / len(requests)
+        if isinstance(values, Failure):
+            return [Record(request, error=values, measure_seconds=seconds) for request in requests]
+        records = []
+        for request, value in zip(requests, values, strict=True):
+            records.append(Record(request, value, measure_seconds=seconds))
+        return records
 
-    def _course(self, arch: Arch, seed: int) -> list[float]:
-        """Values in the order of `MEASURED`."""
+    def _compute_results(self, arch: Arch, seed: int) -> list[float]:
+        """Train one network and return values in the order of `RESULTS`."""
         with random_state(seed_for("weights", arch.space, arch, seed)):
             model = self.space.build(arch, self.task).to(self.device)
-        part, epoch = self.parts[TRAIN], len(self.parts[TRAIN]) // BATCH
-        looks = [min(epoch, round(level / 10 * TENTH * epoch)) for level in LEVELS]
+        part = self.parts[TRAIN]
+        steps_per_epoch = len(part) // BATCH
+        statistic_steps = []
+        for level in LEVELS:
+            step = round(level / 10 * TENTH * steps_per_epoch)
+            statistic_steps.append(min(steps_per_epoch, step))
         optimiser = torch.optim.SGD(model.parameters(), lr=self.rate)
-        passed, values = 0, list[float]()
-        for pass_ in range(EPOCHS):
-            # the same batches for all: widths differ little from each other
-            order = torch_generator("course", seed, pass_)
-            batches = [batch.to(self.device) for batch in islice(part.batches(self.batch, order), epoch + LOOKS)]
-            for place in range(epoch):
-                if passed in looks:
-                    values += looks.count(passed) * _look(model, batches[place : place + LOOKS])
-                loss = F.cross_entropy(model(batches[place].inputs), batches[place].targets)
+        step = 0
+        values: list[float] = []
+        for epoch in range(EPOCHS):
+            # All widths see the same batches, since they differ little from each other.
+            order = torch_generator("course", seed, epoch)
+            # Statistics of the last step need the batches after it.
+            batch_count = steps_per_epoch + STATISTIC_BATCHES
+            batches = []
+            for batch in islice(part.batches(self.batch, order), batch_count):
+                batches.append(batch.to(self.device))
+            for index in range(steps_per_epoch):
+                if step in statistic_steps:
+                    next_batches = batches[index : index + STATISTIC_BATCHES]
+                    statistics = _compute_statistics(model, next_batches)
+                    # With few batches per epoch, several levels are the same step.
+                    values += statistic_steps.count(step) * statistics
+                loss = F.cross_entropy(model(batches[index].inputs), batches[index].targets)
                 if not torch.isfinite(loss):
-                    raise Unscorable("nan", f"the training diverged after {passed} batches")
+                    raise Unscorable("nan", f"the training diverged after {step} batches")
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
-                passed += 1
-        return [*values, *(_mean_loss(model, self.parts[name], self.device) for name in (TRAIN, TEST))]
+                step += 1
+        for name in (TRAIN, TEST):
+            values.append(_compute_mean_loss(model, self.parts[name], self.device))
+        return values
 
 
-def _look(model: nn.Module, batches: Sequence[Batch]) -> list[float]:
-    """In the order of `STATISTICS`. What no gradient reaches is 0 and stands last; it is not left out."""
-    looks = [Probe(model, batch) for batch in batches]
-    theta = torch.cat([weight.flatten() for weight in looks[0].weights.values()]).double()
-    g = torch.stack([torch.cat([look.gradients[name].flatten() for name in look.weights]) for look in looks]).double()
-    fisher_rao, loss = float((g @ theta).square().mean()), sum(look.loss for look in looks) / len(looks)
-    return [fisher_rao, loss, float(g.abs().mean(0).sum()), float(g.std(0, unbiased=False).sum())]
+def _compute_statistics(model: nn.Module, batches: Sequence[Batch]) -> list[float]:
+    """Return statistics in the order of `STATISTICS`.
+
+    A weight that no gradient reaches has gradient 0; it is not left out.
+    """
+    probes = [Probe(model, batch) for batch in batches]
+    weights = probes[0].weights
+    theta = torch.cat([weight.flatten() for weight in weights.values()]).double()
+    rows = []
+    for probe in probes:
+        rows.append(torch.cat([probe.gradients[name].flatten() for name in weights]))
+    g = torch.stack(rows).double()  # (batches, weights)
+    fisher_rao = float((g @ theta).square().mean())
+    loss = sum(probe.loss for probe in probes) / len(probes)
+    gradient = float(g.abs().mean(0).sum())
+    deviation = float(g.std(0, unbiased=False).sum())
+    return [fisher_rao, loss, gradient, deviation]
 
 
 @torch.no_grad()
-def _mean_loss(model: nn.Module, part: Part, device: str) -> float:
-    losses = [
-        F.cross_entropy(model(batch.inputs.to(device)), batch.targets.to(device), reduction="sum")
-        for batch in part.batches(1000)
-    ]
+def _compute_mean_loss(model: nn.Module, part: Part, device: str) -> float:
+    losses = []
+    for batch in part.batches(1000):
+        outputs = model(batch.inputs.to(device))
+        losses.append(F.cross_entropy(outputs, batch.targets.to(device), reduction="sum"))
     return float(torch.stack(losses).double().sum()) / len(part)
 
 
-def _plain(part: Part) -> Part:
-    """Pictures from 0 to 1."""
+def _remove_normalisation(part: Part) -> Part:
+    """Return the same images with values from 0 to 1."""
     assert isinstance(part, Pictures)
     return replace(part, mean=torch.zeros_like(part.mean), std=torch.ones_like(part.std))
 
 
-def _data(effort: ExperimentConfig, task: Task) -> tuple[Task, Parts, tuple[str, ...]]:
-    """MNIST as published, 60,000 and 10,000 images, or else digits; and what must be said of it."""
-    root = data_root(effort.data_root)
-    file = next((at for at in (root / "mnist.npz", root / "mnist" / "mnist.npz") if at.is_file()), None)
-    if file is None:
-        source = load("digits", task)
-        told = "Networks learn the digits of scikit-learn, since no mnist.npz is under the data root."
-        return source.task, source.parts, (told,)
-    with np.load(file, allow_pickle=False) as arrays:
-        found = {name: torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")}
-    images = {name: found[f"x_{name}"].reshape(-1, 28, 28, 1) for name in (TRAIN, TEST)}
-    parts = {name: Pictures(x, found[f"y_{name}"].long(), MEAN, STD) for name, x in images.items()}
-    return task, parts, ()
+def _load_data(config: ExperimentConfig, task: Task) -> tuple[Task, Parts, tuple[str, ...]]:
+    """Load MNIST as published, 60,000 and 10,000 images, or else scikit-learn's digits.
+
+    Returns:
+        The task, the parts, and the deviation that this makes.
+    """
+    root = data_root(config.data_root)
+    for path in (root / "mnist.npz", root / "mnist" / "mnist.npz"):
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as arrays:
+                parts: dict[str, Part] = {}
+                for name in (TRAIN, TEST):
+                    images = torch.from_numpy(arrays[f"x_{name}"]).reshape(-1, 28, 28, 1)
+                    labels = torch.from_numpy(arrays[f"y_{name}"]).long()
+                    parts[name] = Pictures(images, labels, MEAN, STD)
+            return task, parts, ()
+    source = load("digits", task)
+    deviation = "Networks learn the digits of scikit-learn, since there is no mnist.npz under the data root."
+    return source.task, source.parts, (deviation,)

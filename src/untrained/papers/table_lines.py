@@ -1,135 +1,274 @@
-"""From measurements to the lines of a table: correlations and means, with intervals."""
+"""Turn measurements into lines of a table: correlations and means, with intervals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.benchmarks.statistics import Statistic, between, kendall, pearson, resampled, spearman
+from untrained.benchmarks.statistics import (
+    Statistic,
+    between,
+    kendall,
+    pearson,
+    resampled,
+    spearman,
+)
 from untrained.papers.experiment import ExperimentConfig, Findings
-from untrained.papers.samples import Place, Sample, Scores, look
-from untrained.reports.reproduction_facts import TableLine
+from untrained.papers.samples import BenchmarkTask, Sample, Scores, measure_sample
+from untrained.reports.reproduction_facts import Curve, TableLine
 from untrained.rng import generator
 from untrained.studies._judge import estimated
 
 BINS = 20
-ENOUGH = 30  # scores of others that are worth a word
+MIN_OTHER_SCORES = 30  # fewer scores of other people are not worth a remark
 STATISTICS = {"Spearman": spearman, "Kendall": kendall, "Pearson": pearson}
+PublishedTable = dict[str, tuple[float | None, ...]]
 
 
-def line(what: str, published: float | None, statistic: Statistic, x: Scores, y: Scores, note: str = "") -> TableLine:
-    """A statistic of two kinds of scores, seed by seed; (1, architectures) holds for all seeds."""
+def make_correlation_line(
+    what: str,
+    published: float | None,
+    statistic: Statistic,
+    x: Scores,
+    y: Scores,
+    note: str = "",
+) -> TableLine:
+    """Correlate two arrays of scores, seed by seed.
+
+    Args:
+        what: What the number is about.
+        published: The number in the paper.
+        statistic: The correlation.
+        x: Scores of shape (seeds, architectures), or (1, architectures) if they hold for all seeds.
+        y: The same.
+        note: A remark.
+
+    Returns:
+        The mean over seeds, with its interval over architectures and its spread over seeds.
+    """
     seeds = max(len(x), len(y))
-    pairs = [_known(x[min(k, len(x) - 1)], y[min(k, len(y) - 1)]) for k in range(seeds)]
-    found = estimated(statistic, pairs)
-    if found is None:
-        return TableLine(what, published, None, note="; ".join(filter(None, (note, "not defined on this sample"))))
-    return TableLine(what, published, found.value, found.low, found.high, found.spread, note)
+    pairs = []
+    for seed in range(seeds):
+        x_row = x[min(seed, len(x) - 1)]
+        y_row = y[min(seed, len(y) - 1)]
+        pairs.append(_drop_missing(x_row, y_row))
+    estimate = estimated(statistic, pairs)
+    if estimate is None:
+        note = join_notes(note, "not defined on this sample")
+        return TableLine(what, published, None, note=note)
+    return TableLine(what, published, estimate.value, estimate.low, estimate.high, estimate.spread, note)
 
 
-def gain_line(what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores) -> TableLine:
-    """How much more of a statistic the scores have than those before, on architectures that have both; the mean over
-    seeds. The interval is that of the difference: the same architectures are drawn for both."""
-    gains = [_gain(statistic, new, old, y[0]) for new, old in zip(x, before, strict=True)]
-    known = [gain for gain in gains if gain]
-    if not known:
+def make_gain_line(what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores) -> TableLine:
+    """Say by how much a statistic of `x` and `y` exceeds that of `before` and `y`.
+
+    Only architectures that have both scores count. The number is the mean over seeds; the interval
+    is that of the difference, since every resample takes the same architectures for both.
+    """
+    gains = []
+    for new_scores, old_scores in zip(x, before, strict=True):
+        gain = _compute_gain(statistic, new_scores, old_scores, y[0])
+        if gain is not None:
+            gains.append(gain)
+    if not gains:
         return TableLine(what, None, None, note="not defined on this sample")
-    return TableLine(what, None, *np.mean(known, axis=0).tolist())
+    mean, low, high = np.mean(gains, axis=0).tolist()
+    return TableLine(what, None, mean, low, high)
 
 
-def _gain(statistic: Statistic, new: Scores, old: Scores, y: Scores) -> tuple[float, float, float] | None:
-    both = np.isfinite(new) & np.isfinite(old) & np.isfinite(y)
-    after, before = (statistic(side[both], y[both]) for side in (new, old))
-    more, less = (
-        resampled(statistic, side[both], y[both], generator("bootstrap", "gain", statistic.name)) for side in (new, old)
-    )
-    if after is None or before is None or more is None or less is None:
+def _compute_gain(
+    statistic: Statistic, new_scores: Scores, old_scores: Scores, y: Scores
+) -> tuple[float, float, float] | None:
+    """Return the difference of a statistic and its interval; None if it is not defined."""
+    complete = np.isfinite(new_scores) & np.isfinite(old_scores) & np.isfinite(y)
+    values = []
+    resamples = []
+    for scores in (new_scores, old_scores):
+        # The same generator for both sides draws the same architectures.
+        rng = generator("bootstrap", "gain", statistic.name)
+        values.append(statistic(scores[complete], y[complete]))
+        resamples.append(resampled(statistic, scores[complete], y[complete], rng))
+    new_value, old_value = values
+    new_resamples, old_resamples = resamples
+    if new_value is None or old_value is None or new_resamples is None or old_resamples is None:
         return None
-    sides = between(more - less)
-    return (after - before, *sides) if sides else None
+    interval = between(new_resamples - old_resamples)
+    if interval is None:
+        return None
+    return (new_value - old_value, *interval)
 
 
-def mean_line(what: str, published: float | None, scores: Scores, note: str = "") -> TableLine:
-    """The mean over architectures that have a score on every seed, with 1.96 standard errors to either side."""
-    good = scores[:, np.isfinite(scores).all(0)]
-    seeds, n = good.shape
-    if n < 2:
-        return TableLine(what, published, float(good.mean()) if n else None, note=note)
-    mean, error = float(good.mean()), 1.96 * float(good.mean(0).std(ddof=1)) / sqrt(n)
-    spread = float(good.mean(1).std(ddof=1)) if seeds > 1 else None
+def make_mean_line(what: str, published: float | None, scores: Scores, note: str = "") -> TableLine:
+    """Average over the architectures that have a score on every seed.
+
+    The interval is 1.96 standard errors to either side.
+    """
+    complete = scores[:, np.isfinite(scores).all(0)]
+    seeds, archs = complete.shape
+    if archs == 0:
+        return TableLine(what, published, None, note=note)
+    mean = float(complete.mean())
+    if archs == 1:
+        return TableLine(what, published, mean, note=note)
+    error = 1.96 * float(complete.mean(0).std(ddof=1)) / sqrt(archs)
+    spread = None
+    if seeds > 1:
+        spread = float(complete.mean(1).std(ddof=1))
     return TableLine(what, published, mean, mean - error, mean + error, spread, note)
 
 
-def _known(x: Scores, y: Scores) -> tuple[list[float], list[float]]:
-    both = np.isfinite(x) & np.isfinite(y)
-    return x[both].tolist(), y[both].tolist()
+def make_seeds_line(
+    what: str, published: float | None, values: Scores, note: str = "", missing_note: str = ""
+) -> TableLine:
+    """Average over seeds, with the standard deviation as spread; missing values do not count.
+
+    Args:
+        what: What the number is about.
+        published: The number in the paper.
+        values: One value per seed or search, NaN where there is none.
+        note: A remark.
+        missing_note: The remark if there is no value at all.
+    """
+    finite = values[np.isfinite(values)]
+    if len(finite) == 0:
+        return TableLine(what, published, None, note=missing_note or note)
+    spread = None
+    if len(finite) > 1:
+        spread = float(finite.std(ddof=1))
+    return TableLine(what, published, float(finite.mean()), spread=spread, note=note)
+
+
+def join_notes(*notes: str) -> str:
+    """Join the remarks that are not empty."""
+    return "; ".join(note for note in notes if note)
+
+
+def make_points(name: str, x: Scores, y: Scores) -> Curve:
+    """Return the points of a plot for which both values exist."""
+    complete = np.isfinite(x) & np.isfinite(y)
+    return Curve(name, tuple(x[complete].tolist()), tuple(y[complete].tolist()))
+
+
+def _drop_missing(x: Scores, y: Scores) -> tuple[list[float], list[float]]:
+    complete = np.isfinite(x) & np.isfinite(y)
+    return x[complete].tolist(), y[complete].tolist()
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row of a table of correlations: what it is called, how it comes from what is measured, and its numbers."""
+class CorrelationRow:
+    """One row of a table of correlations.
+
+    Attributes:
+        label: Its name in the table.
+        proxies: The proxies that must be measured.
+        compute: Computes the scores of the row from the measured ones; higher is better.
+        published: The numbers of the paper: task by task, and for each task statistic by statistic.
+        note: A remark.
+    """
 
     label: str
-    needs: tuple[str, ...]
-    of: Callable[[Sample], Scores]
-    published: tuple[float | None, ...]  # place by place, and for each statistic by statistic
+    proxies: tuple[str, ...]
+    compute: Callable[[Sample], Scores]
+    published: tuple[float | None, ...]
     note: str = ""
 
 
-def row(label: str, proxy: str, published: tuple[float | None, ...], note: str = "") -> Row:
-    """A row that is one proxy."""
-    return Row(label, (proxy,), partial(_better, proxy), published, note)
+def make_proxy_row(label: str, proxy: str, published: tuple[float | None, ...], note: str = "") -> CorrelationRow:
+    """Return a row that shows a single proxy."""
+
+    def read_scores(sample: Sample) -> Scores:
+        return sample.oriented_scores(proxy)
+
+    return CorrelationRow(label, (proxy,), read_scores, published, note)
 
 
-def _better(proxy: str, sample: Sample) -> Scores:
-    return sample.better(proxy)
-
-
-def correlations(
-    effort: ExperimentConfig, places: Sequence[Place], rows: Sequence[Row], statistics: Sequence[str] = ("Spearman",)
+def make_correlation_table(
+    config: ExperimentConfig,
+    tasks: Sequence[BenchmarkTask],
+    rows: Sequence[CorrelationRow],
+    statistics: Sequence[str] = ("Spearman",),
 ) -> Findings:
-    """A table of correlations with the truth: rows are measures, columns are places."""
-    needs = list(dict.fromkeys(need for each in rows for need in each.needs))
+    """Correlate every row with the accuracies of every task.
+
+    Args:
+        config: Number of architectures and seeds, folder, device.
+        tasks: The columns of the table.
+        rows: The rows of the table.
+        statistics: Names of the correlations.
+    """
+    names: dict[str, None] = {}  # keeps the order, each proxy once
+    for row in rows:
+        names.update(dict.fromkeys(row.proxies))
     lines: list[TableLine] = []
     deviations: list[str] = []
-    for column_, place in enumerate(places):
-        sample = look(effort, needs, place)
+    for column, task in enumerate(tasks):
+        sample = measure_sample(config, list(names), task)
         deviations += sample.deviations
-        for each in rows:
-            for k, name in enumerate(statistics):
-                what = ", ".join((place.label, each.label) + ((name,) if len(statistics) > 1 else ()))
-                others = by_others(sample, each.needs[0], STATISTICS[name]) if len(each.needs) == 1 else ""
-                said = "; ".join(filter(None, (each.note, sample.failed(*each.needs), others)))
-                number = each.published[column_ * len(statistics) + k]
-                lines.append(line(what, number, STATISTICS[name], each.of(sample), sample.reached, said))
+        for row in rows:
+            for index, name in enumerate(statistics):
+                what = f"{task.label}, {row.label}"
+                if len(statistics) > 1:
+                    what = f"{what}, {name}"
+                statistic = STATISTICS[name]
+                other_scores = ""
+                if len(row.proxies) == 1:
+                    other_scores = describe_other_scores(sample, row.proxies[0], statistic)
+                note = join_notes(row.note, sample.describe_failures(*row.proxies), other_scores)
+                number = row.published[column * len(statistics) + index]
+                scores = row.compute(sample)
+                lines.append(make_correlation_line(what, number, statistic, scores, sample.accuracies, note))
     return Findings(tuple(lines), tuple(deviations))
 
 
-def by_others(sample: Sample, proxy: str, statistic: Statistic) -> str:
-    """What the scores that others left in the table reach on all of its architectures that have one; empty where there
-    are none. They are measured by other code on other batches, so they tell a strange table from a mistake of ours."""
-    table, metric = sample.truth.table, sample.truth.metric
-    known = [score for score in table.scores if score.proxy == proxy and score.dataset == metric.dataset]
-    if not known:
+def describe_other_scores(sample: Sample, proxy: str, statistic: Statistic) -> str:
+    """Say how scores of a proxy that other people published in the table correlate.
+
+    They were measured by other code on other batches, so they help to tell a surprising table from
+    a mistake of ours.
+
+    Returns:
+        A remark such as "by others 0.57 (4,096)"; empty if the table has no such scores.
+    """
+    table = sample.truth.table
+    metric = sample.truth.metric
+    candidates = []
+    for score in table.scores:
+        if score.proxy == proxy and score.dataset == metric.dataset:
+            candidates.append(score)
+    if not candidates:
         return ""
-    theirs = max(known, key=table.count)
-    x, y = _known(table.column(theirs), table.column(metric))
-    found = statistic(x, y) if len(x) >= ENOUGH else None
-    sign = 1 if theirs.higher_is_better == metric.higher_is_better else -1
-    return "" if found is None else f"by others {sign * found:.2f} ({len(x):,})"
+    other_score = max(candidates, key=table.count)
+    x, y = _drop_missing(table.column(other_score), table.column(metric))
+    if len(x) < MIN_OTHER_SCORES:
+        return ""
+    value = statistic(x, y)
+    if value is None:
+        return ""
+    if other_score.higher_is_better != metric.higher_is_better:
+        value = -value
+    return f"by others {value:.2f} ({len(x):,})"
 
 
-def grid(text: str) -> dict[str, tuple[float | None, ...]]:
-    """A table as it is printed: a line is one word and its numbers; `-` is no number."""
-    rows = [said.split() for said in text.strip().splitlines()]
-    return {name: tuple(None if value == "-" else float(value) for value in values) for name, *values in rows}
+def parse_table(text: str) -> PublishedTable:
+    """Read a table as it is printed: a line is a word and its numbers, `-` is a missing number."""
+    table: PublishedTable = {}
+    for line in text.strip().splitlines():
+        name, *words = line.split()
+        numbers = []
+        for word in words:
+            numbers.append(None if word == "-" else float(word))
+        table[name] = tuple(numbers)
+    return table
 
 
-def binned(values: Scores) -> list[NDArray[np.intp]]:
-    """Places of the values in ascending order, in at most 20 groups of at least three; those without a value are left
-    out."""
-    order = np.argsort(values)[: int(np.isfinite(values).sum())]  # NaN comes last
-    return np.array_split(order, max(1, min(BINS, len(order) // 3)))
+def split_into_bins(values: Scores) -> list[NDArray[np.intp]]:
+    """Split the indices of values, in ascending order, into at most 20 bins of at least three.
+
+    Missing values are left out.
+    """
+    finite_count = int(np.isfinite(values).sum())
+    order = np.argsort(values)[:finite_count]  # NaN comes last
+    bins = max(1, min(BINS, len(order) // 3))
+    return np.array_split(order, bins)

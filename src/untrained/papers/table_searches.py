@@ -1,7 +1,8 @@
-"""Searches on a table: the product's own strategies among architectures whose scores were measured once.
+"""Search among the architectures of a table whose scores were measured once.
 
-A judge reads the measured scores, and a query is a look at the table's validation accuracy after 12 epochs. What a
-search has chosen is told by test accuracies after 200 epochs, which no search sees.
+The strategies are those of `untrained search`. A proxy score is read from the measurements, and a
+query reads the table's validation accuracy after 12 epochs. What a search chose is judged by test
+accuracies after 200 epochs, which no search sees.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from untrained.papers.samples import Sample
+from untrained.papers.table_lines import make_seeds_line
 from untrained.reports.reproduction_facts import TableLine
 from untrained.rng import generator
-from untrained.runs.ranking import fitness
+from untrained.runs import ranking
 from untrained.spaces import Space, load_space
 from untrained.strategies import _validate
 from untrained.strategies._strategy import Fitness, Strategy, by_arch
@@ -24,18 +26,20 @@ from untrained.strategies.hnas import HNAS
 from untrained.strategies.limits import Breach, Feasible
 from untrained.types import Arch, Failure, Record, ScoreRequest
 
-RUNS, QUERIES = 10, 20
+RUNS = 10
+QUERIES = 20
 VALIDATION = "cifar10_val_12"
 MEASURE = f"table:{VALIDATION}@1"
-SETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
+DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
 
 
-class Known(Feasible):
-    """The architectures of a space whose scores were measured, as a space of their own."""
+class MeasuredSpace(Feasible):
+    """The measured architectures of a space, as a space of their own."""
 
     def __init__(self, space: Space, archs: Sequence[Arch]) -> None:
         super().__init__(space)
-        self._archs, self._all = archs, frozenset(archs)
+        self._archs = archs
+        self._members = frozenset(archs)
 
     @property
     def size(self) -> int:
@@ -45,123 +49,180 @@ class Known(Feasible):
         return self._archs[int(rng.random() * len(self._archs))]
 
     def breach(self, arch: Arch) -> Breach | None:
-        return None if arch in self._all else Breach("measured", None)
+        if arch in self._members:
+            return None
+        return Breach("measured", None)
 
 
 @dataclass(frozen=True)
-class Ground:
-    """A sample with everything a search wants: a space, a judge, queries."""
+class MeasuredTable:
+    """A sample of a table on which strategies search: a space, proxy scores and queries."""
 
     sample: Sample
 
     @cached_property
-    def space(self) -> Known:
-        return Known(load_space(self.sample.truth.space), self.sample.truth.archs)
+    def space(self) -> MeasuredSpace:
+        """The architectures of the sample."""
+        return MeasuredSpace(load_space(self.sample.truth.space), self.sample.truth.archs)
 
     @cached_property
     def records(self) -> dict[Arch, list[Record]]:
-        """What was measured, under the names that were asked for."""
-        columns = [(name, seed, row) for name, scores in self.sample.scores.items() for seed, row in enumerate(scores)]
-        return {
-            arch: [self._record(arch, name, seed, float(row[place])) for name, seed, row in columns]
-            for place, arch in enumerate(self.sample.truth.archs)
-        }
+        """The measured scores of each architecture, by the names that were asked for."""
+        records: dict[Arch, list[Record]] = {}
+        for index, arch in enumerate(self.sample.truth.archs):
+            arch_records = []
+            for name, scores in self.sample.scores.items():
+                for seed, row in enumerate(scores):
+                    arch_records.append(self._make_record(arch, name, seed, float(row[index])))
+            records[arch] = arch_records
+        return records
 
-    def _record(self, arch: Arch, name: str, seed: int, value: float) -> Record:
+    def _make_record(self, arch: Arch, name: str, seed: int, value: float) -> Record:
         request = ScoreRequest(arch, f"{name}@1", self.sample.source.task, seed)
-        return Record.of(request, value if np.isfinite(value) else Failure("missing"))
+        if not np.isfinite(value):
+            return Record.of(request, Failure("missing"))
+        return Record.of(request, value)
 
-    def judge(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
-        """The measured scores."""
+    def read_scores(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
+        """Evaluate architectures by reading their measured scores."""
         for arch in archs:
             yield self.records[arch]
 
-    def by(self, proxy: str) -> Fitness:
-        """How well an architecture does by its measured score."""
-        better = self.sample.proxies[proxy].higher_is_better
-        return partial(fitness, measure=f"{proxy}@1", higher_is_better=better)
+    def make_fitness(self, proxy: str) -> Fitness:
+        """Return a function that reads the score of a proxy from records."""
+        higher_is_better = self.sample.proxies[proxy].higher_is_better
+        return partial(ranking.fitness, measure=f"{proxy}@1", higher_is_better=higher_is_better)
 
-    def accuracy(self, records: Sequence[Record]) -> float | None:
-        """How well it does by what a query said."""
-        return fitness(records, MEASURE, higher_is_better=True)
+    def read_accuracy(self, records: Sequence[Record]) -> float | None:
+        """Read the validation accuracy of an architecture from its records."""
+        return ranking.fitness(records, MEASURE, higher_is_better=True)
 
-    def validated(self, strategy: Strategy, queries: int = QUERIES) -> list[Arch]:
-        """The best by validation accuracy after every query."""
+    def search_with_queries(self, strategy: Strategy, queries: int = QUERIES) -> list[Arch]:
+        """Search with queries of the validation accuracy.
+
+        Returns:
+            The best architecture after every query.
+        """
         table = self.sample.truth.table
-        known = _validate.Known(table, table.metric(VALIDATION), MEASURE)
-        ask = _validate.TableEvaluator(known, _silent, self.sample.source.task)
-        return incumbents(self.accuracy, drive(strategy, ask, Budget(queries), self.accuracy, _deaf).records)
+        metric = _validate.Known(table, table.metric(VALIDATION), MEASURE)
+        evaluator = _validate.TableEvaluator(metric, _score_nothing, self.sample.source.task)
+        result = drive(strategy, evaluator, Budget(queries), self.read_accuracy, _ignore_progress)
+        return list_incumbents(self.read_accuracy, result.records)
 
-    def judged(self, strategy: Strategy, proxy: str, count: int) -> list[Arch]:
-        """The best by a measured score after every architecture; the table is never asked."""
-        by = self.by(proxy)
-        return incumbents(by, drive(strategy, self.judge, Budget(count), by, _deaf).records)
+    def search_by_proxy(self, strategy: Strategy, proxy: str, count: int) -> list[Arch]:
+        """Search by a measured score alone, without any query.
 
-    def tests(self, archs: Sequence[Arch]) -> np.ndarray:
-        """Test accuracies, (data sets, architectures)."""
+        Returns:
+            The best architecture after every scored one.
+        """
+        fitness = self.make_fitness(proxy)
+        result = drive(strategy, self.read_scores, Budget(count), fitness, _ignore_progress)
+        return list_incumbents(fitness, result.records)
+
+    def read_test_accuracies(self, archs: Sequence[Arch]) -> np.ndarray:
+        """Return test accuracies of shape (data sets, architectures)."""
         table = self.sample.truth.table
-        metrics = [table.metric(dataset=dataset, split="test", epochs=200) for dataset in SETS.values()]
-        return np.array([table.values(archs, metric) for metric in metrics])
+        rows = []
+        for dataset in DATASETS.values():
+            metric = table.metric(dataset=dataset, split="test", epochs=200)
+            rows.append(table.values(archs, metric))
+        return np.array(rows)
 
 
-def _silent(archs: Sequence[Arch]) -> Generator[list[Record]]:
-    """Nobody has a say beside the table."""
-    yield from ([] for _ in archs)
+def _score_nothing(archs: Sequence[Arch]) -> Generator[list[Record]]:
+    """An evaluator without proxies: queries of the table are all that a search sees."""
+    for _ in archs:
+        yield []
 
 
-def _deaf(done: int, records: Sequence[Record]) -> None:
-    """A table answers at once: nobody needs to hear how far a search is."""
+def _ignore_progress(done: int, records: Sequence[Record]) -> None:
+    """Searches on a table take no time, so their progress is not reported."""
 
 
-def incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:
-    """The best so far after every architecture, from the first that has a value on; of equals the first."""
-    best: list[tuple[float, Arch]] = []
-    for arch, found in by_arch(records).items():
-        value = fitness(found)
-        if value is not None and (not best or value > best[-1][0]):
-            best.append((value, arch))
-        elif best:
-            best.append(best[-1])
-    return [arch for _, arch in best]
+def list_incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:
+    """Return the best architecture so far after every architecture.
+
+    The list starts with the first architecture that has a value. Of equal ones the first counts.
+    """
+    incumbents: list[Arch] = []
+    best_value = -np.inf
+    for arch, arch_records in by_arch(records).items():
+        value = fitness(arch_records)
+        if value is not None and (not incumbents or value > best_value):
+            best_value = value
+            incumbents.append(arch)
+        elif incumbents:
+            incumbents.append(incumbents[-1])
+    return incumbents
 
 
-Algorithm = Callable[[Ground, np.random.Generator], list[Arch]]  # the best after every query
+# A search: it returns the best architecture after every query.
+Algorithm = Callable[[MeasuredTable, np.random.Generator], list[Arch]]
 
 
-def bayesian(ground: Ground, rng: np.random.Generator, metric: str, **plan: Any) -> HNAS:
-    return HNAS(ground.space, rng, ground.accuracy, judge=ground.judge, metric=metric, **plan)
+def make_hnas_strategy(table: MeasuredTable, rng: np.random.Generator, metric: str, **plan: Any) -> HNAS:
+    """Return the strategy HNAS with one of its metrics and options of its plan."""
+    return HNAS(table.space, rng, table.read_accuracy, judge=table.read_scores, metric=metric, **plan)
 
 
-def hnas(metric: str, **plan: Any) -> Algorithm:
-    """HNAS with one of its metrics."""
-    return lambda ground, rng: ground.validated(bayesian(ground, rng, metric, **plan))
+def make_hnas_search(metric: str, **plan: Any) -> Algorithm:
+    """Return a search by HNAS with one of its metrics and options of its plan."""
+
+    def run_hnas(table: MeasuredTable, rng: np.random.Generator) -> list[Arch]:
+        return table.search_with_queries(make_hnas_strategy(table, rng, metric, **plan))
+
+    return run_hnas
 
 
-def runs(ground: Ground, label: str, algorithm: Algorithm) -> list[list[Arch]]:
-    """Independent searches; equal for the same label, whatever the table they stand in."""
-    return [algorithm(ground, generator("search", label, run)) for run in range(RUNS)]
+def repeat_search(table: MeasuredTable, label: str, algorithm: Algorithm) -> list[list[Arch]]:
+    """Run independent searches.
+
+    Their seeds depend on the label only, so a search is the same in every experiment.
+    """
+    return [algorithm(table, generator("search", label, run)) for run in range(RUNS)]
 
 
-def compared(
-    ground: Ground, algorithms: Mapping[str, Algorithm], published: Mapping[str, tuple[float | None, ...]]
+def compare_algorithms(
+    table: MeasuredTable,
+    algorithms: Mapping[str, Algorithm],
+    published: Mapping[str, tuple[float | None, ...]],
 ) -> list[TableLine]:
-    """Test accuracy of what each algorithm chose, mean and standard deviation over its searches. Published numbers are
-    mean and standard deviation, data set by data set."""
+    """Compare the test accuracies of what algorithms choose.
+
+    Args:
+        table: Where they search.
+        algorithms: The algorithms by label.
+        published: By label: mean and standard deviation, data set by data set.
+
+    Returns:
+        Mean and standard deviation over searches, one line per algorithm and data set.
+    """
     lines = []
     for label, algorithm in algorithms.items():
-        chosen = [found[-1] for found in runs(ground, label, algorithm) if found]
-        lines += reached(label, ground.tests(chosen), published.get(label, ()))
+        winners = []
+        for incumbents in repeat_search(table, label, algorithm):
+            if incumbents:
+                winners.append(incumbents[-1])
+        accuracies = table.read_test_accuracies(winners)
+        lines += make_accuracy_lines(label, accuracies, published.get(label, ()))
     return lines
 
 
-def reached(label: str, accuracies: np.ndarray, published: Sequence[float | None] = ()) -> list[TableLine]:
-    """Lines of accuracies (data sets, searches)."""
+def make_accuracy_lines(label: str, accuracies: np.ndarray, published: Sequence[float | None] = ()) -> list[TableLine]:
+    """Make one line per data set from accuracies of shape (data sets, searches).
+
+    Args:
+        label: What the lines are about.
+        accuracies: The accuracies.
+        published: Mean and standard deviation of the paper, data set by data set; may be empty.
+    """
     lines = []
-    for place, (dataset, row) in enumerate(zip(SETS, accuracies, strict=True)):
-        theirs, spread = (*published[2 * place : 2 * place + 2], None, None)[:2]
-        known = row[np.isfinite(row)]
-        mean = float(known.mean()) if len(known) else None
-        ours = float(known.std(ddof=1)) if len(known) > 1 else None
-        note = f"paper: \u00b1 {spread:.2f}" if spread is not None else ""
-        lines.append(TableLine(f"{label}, {dataset}", theirs, mean, spread=ours, note=note))
+    for index, (dataset, row) in enumerate(zip(DATASETS, accuracies, strict=True)):
+        mean = None
+        note = ""
+        if published:
+            mean, spread = published[2 * index : 2 * index + 2]
+            if spread is not None:
+                note = f"paper: \u00b1 {spread:.2f}"
+        lines.append(make_seeds_line(f"{label}, {dataset}", mean, row, note))
     return lines
