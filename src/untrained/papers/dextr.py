@@ -71,6 +71,7 @@ def compute_swap_reg(sample: Sample) -> Scores:
     """
     P = sample["params"]
     squares = (P - np.nanmax(P)) ** 2
+    # At least 1, so that networks of equal size do not divide by zero.
     sigma = max(float(np.nanmean(squares)), 1.0)
     return np.asarray(sample["swap"] * np.exp(-squares / sigma))
 

@@ -55,6 +55,7 @@ def make_probe(config: ExperimentConfig, sample: Sample, index: int) -> Probe:
     space = load_space(sample.truth.space)
     device = config.compute.device
     batches = {0: sample.source.batch(1)}
+    # The engine's own worker draws the weights, so the network is the one that was scored.
     worker = Examiner(lambda arch: space.build(arch, task, device), (), task.loss, batches, device)
     network = worker.network(sample.truth.archs[index], 0).to(device)
     return Probe(network, worker.batch(0), loss=task.loss, seed=0)
@@ -74,6 +75,7 @@ def figure_1a(config: ExperimentConfig) -> Findings:
     """Figure 1a, left: the sum of inverse condition numbers of feature maps (FMI) rises with
     validation accuracy on NAS-Bench-201, CIFAR-10."""
     sample = measure_sample(config, [CONDITIONS], NB201_VALIDATION)
+    # The proxy is ln(1 + FMI).
     fmi = np.expm1(sample[CONDITIONS])
     line = make_correlation_line(
         "FMI and validation accuracy",
@@ -110,6 +112,7 @@ def figure_1b(config: ExperimentConfig) -> Findings:
     plots = []
     for index, accuracy in enumerate(sample.truth.values):
         name = f"{accuracy:.1f} %"
+        # The proxy is ln(1 + kappa).
         kappa = np.expm1(sample[CURVATURE][:, index])
         lines.append(_average_seeds(f"kappa of the network with {name}", None, kappa))
         path = measurements.project_circle_outputs(make_probe(config, sample, index)).tolist()

@@ -65,6 +65,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     data = find_images("cifar10", config.data_root) or "digits"
     plans = [SearchPlan(DARTS, PROPOSAL, data, seed) for seed in range(config.seeds)]
     outcomes = run_searches(config, plans, "proposals")
+    # Several proposals may be the same architecture.
     archs = list(dict.fromkeys(outcome.arch for outcome in outcomes))
     source = load(data, load_space(DARTS).task, config.data_root)
     # All proposals are compared with the same seed.

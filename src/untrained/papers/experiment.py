@@ -111,6 +111,7 @@ def experiment(
     def register(
         run: Callable[[ExperimentConfig], Findings],
     ) -> Callable[[ExperimentConfig], Findings]:
+        # Line breaks of the docstring are not part of the text.
         about = " ".join(cleandoc(run.__doc__ or "").split())
         EXPERIMENTS.add(
             name,

@@ -139,6 +139,7 @@ def table_4(config: ExperimentConfig) -> Findings:
             task_numbers = numbers[3 * task_index : 3 * task_index + 3]
             for statistic, number in zip(statistics, task_numbers, strict=True):
                 what = f"{task.label}, {pair}, {statistic}"
+                # GraSP counts by its absolute value, as in the bounds.
                 x = np.abs(sample[first])
                 y = np.abs(sample[second])
                 line = make_correlation_line(what, number, STATISTICS[statistic], x, y, note)
@@ -204,6 +205,7 @@ def _correlate_across_images(
     for label, dataset in DATASETS.items():
         accuracies = samples[0].accuracies_on(dataset)
         cases.append(BoundCase(label, M, kappa, accuracies, first_case.note))
+    # mu and nu are fitted to CIFAR-10 and reused on the other data sets.
     base_accuracies = samples[0].accuracies_on("cifar10")
     base = BoundCase("", first_case.metrics, first_case.kappa, base_accuracies)
     lines = make_bound_lines(cases, base, published, BOTH_BOUNDS, statistics)

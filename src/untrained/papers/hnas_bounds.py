@@ -79,6 +79,7 @@ def make_case(label: str, metrics: Mapping[str, str], measurements: Measurements
         measurements: The scores.
         accuracies: Accuracies of the same architectures.
     """
+    # GraSP may be negative, and the bounds need positive metrics.
     metric_scores = {name: np.abs(measurements[proxy]) for name, proxy in metrics.items()}
     note = measurements.describe_failures(KAPPA)
     return BoundCase(label, metric_scores, measurements[KAPPA], accuracies, note)
@@ -108,6 +109,7 @@ def fit_trade_off(M: Scores, kappa: Scores, accuracies: Scores) -> TradeOff:
             value = spearman(-row[finite], accuracies[0][finite])
             if value is not None:
                 values.append(value)
+        # A trade-off without any finite bound must not win.
         return float(np.mean(values or [-1.0]))
 
     return max(product(SHARES, QUANTILES), key=correlate)
@@ -149,6 +151,7 @@ def make_bound_lines(
     """
     lines = []
     for scenario, case in product(scenarios, cases):
+        # Rows that share a trade-off can be compared with each other.
         fitted_case = base or case
         trade_offs = {}
         if scenario in WITH_TRADE_OFF:
@@ -156,6 +159,7 @@ def make_bound_lines(
             for name, M in fitted_case.metrics.items():
                 trade_offs[name] = fit_trade_off(M, kappa, fitted_case.accuracies)
         note = case.note if scenario in WITH_KAPPA else ""
+        # Published rows list the metrics for the first statistic, then for the second.
         numbers = iter(published[f"{scenario}/{case.label}"])
         for statistic, (name, M) in product(statistics, case.metrics.items()):
             what = f"{scenario}, {case.label}, {name}"

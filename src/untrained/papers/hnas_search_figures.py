@@ -70,6 +70,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
 
 def _compute_errors(table: MeasuredTable, searches: list[list[Arch]]) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of test errors over searches, (data sets, queries)."""
+    # A search that starts with failures has fewer incumbents than queries.
     shortest = min(len(incumbents) for incumbents in searches)
     rows = []
     for incumbents in searches:
@@ -112,6 +113,7 @@ def figure_5(config: ExperimentConfig) -> Findings:
             what = f"after {query} queries"
             lines.append(TableLine(what, None, value, spread=float(spread[query - 1])))
     curves = []
+    # A curve with gaps would be drawn wrongly, so there is none.
     if np.isfinite(mean).all():
         curves.append(Curve("mean", _number_queries(shortest), tuple(mean.tolist())))
     title = "Correlation of the bound with test error"

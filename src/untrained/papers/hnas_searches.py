@@ -139,6 +139,7 @@ def make_best_of_pool(proxy: str) -> Algorithm:
     """Return a search that queries the best architectures of a pool by a proxy, best first."""
 
     def run_best_of_pool(table: MeasuredTable, rng: np.random.Generator) -> list[Arch]:
+        # A trial may have measured fewer architectures than the pool needs.
         pool = min(8000, table.space.size)
         strategy = Screen(
             table.space,
@@ -188,12 +189,14 @@ def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[Ta
     lines = []
     for label, metric in metrics.items():
         M = np.abs(sample[metric].mean(0))
+        # In a small trial there may be no network with both a metric and a condition number.
         if not np.isfinite(bound(M, kappa, 0.0, 0.0)).any():
             continue
         first_choices = set()
         for quantile, share in product(quantiles, shares):
             mu, nu = trade(M, kappa, float(share), float(quantile))
             first_choices.add(int(np.nanargmin(bound(M, kappa, mu, nu))))
+        # Sorted, so that ties do not depend on the order of a set.
         best = max(sorted(first_choices), key=lambda index: validation[index])
         accuracies = table.read_test_accuracies([archs[best]])
         lines += make_accuracy_lines(f"HNAS ({label}) with every mu and nu", accuracies)

@@ -31,6 +31,7 @@ def large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -
         calls.append(feature.leaf_calls if which == "leaves" else feature.calls)
     weights = torch.tensor(calls, dtype=torch.float64)
     matrices = [feature.matrix() for feature in probe.features]
+    # Matrices of equal shape are stacked and decomposed together.
     sigma = map_by_shape(matrices, _largest_singular_values)
     is_large = (sigma >= 1).double()
     return float(is_large @ weights / weights.sum())
@@ -38,6 +39,7 @@ def large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -
 
 def _largest_singular_values(X: torch.Tensor) -> torch.Tensor:
     """Largest singular value of each matrix, (k, m, n) -> (k,), by the smaller Gram matrix."""
+    # X X^T and X^T X have the same largest eigenvalue; the smaller one is cheaper.
     if X.shape[-2] > X.shape[-1]:
         X = X.mT
     largest: torch.Tensor = torch.linalg.eigvalsh(X @ X.mT)[:, -1]
@@ -52,6 +54,7 @@ def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun
 
     Biases are 0.
     """
+    # Other proxies still need the original weights.
     model = deepcopy(probe.model)
     draw = probe.generator("weights")
     with torch.no_grad():
@@ -90,6 +93,7 @@ def project_circle_outputs(probe: Probe, points: int = 64) -> torch.Tensor:
     angles = torch.arange(points).to(u1).reshape(-1, 1, 1, 1) * (2 * torch.pi / points)
     inputs = u1 * angles.cos() + u2 * angles.sin()
     outputs = probe.with_inputs(inputs).outputs.double().flatten(1).cpu()
+    # Principal components are the right singular vectors of the centred outputs.
     centred = outputs - outputs.mean(0)
     axes: torch.Tensor = torch.linalg.svd(centred, full_matrices=False).Vh[:3]
     return centred @ axes.T

@@ -64,6 +64,7 @@ def apply_constraint(sample: Sample) -> Scores:
     """t(A) of Eq. 12 where t(A) <= nu, NaN elsewhere, as in Eq. 8; nu is the mean of t."""
     t = sample["nasi_batch"]
     finite = np.isfinite(t)
+    # Missing scores count neither in the sum nor in the number; no division by zero.
     counts = np.maximum(finite.sum(1, keepdims=True), 1)
     nu = np.where(finite, t, 0).sum(1, keepdims=True) / counts
     return np.where(t <= nu, t, np.nan)
@@ -164,6 +165,7 @@ def randomise_labels(source: Source) -> Source:
 
     def draw_batch(samples: int, generator: torch.Generator) -> Batch:
         images = source.draw(samples, generator).inputs
+        # Always as many labels, so that a larger batch begins with the smaller one.
         labels = random_labels(MAX_LABELS, source.task, generator)
         return Batch(images, labels[:samples])
 

@@ -86,6 +86,7 @@ def search_with_nasi(config: ExperimentConfig, space: str, stage: str, **options
 
 def read_accuracies(outcomes: Sequence[SearchOutcome], dataset: str, config: ExperimentConfig) -> list[float]:
     """Read the test accuracies of winners from the table of their space."""
+    # The table is that of the space without its options, such as channels.
     table = open_table(outcomes[0].arch.space.partition("(")[0], config.data_root)
     metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
     archs = [outcome.arch for outcome in outcomes]
@@ -232,6 +233,7 @@ def find_limit_cells(config: ExperimentConfig) -> LimitCells:
     """
     table = open_table(TABLE, config.data_root)
     space = load_space(TABLE)
+    # NASI searches without the operation that returns zero.
     all_cells = [cell for cell in table.archs() if "none" not in cell]
     cells = generator("cells", table.name).permutation(all_cells)[: config.samples].tolist()
     task = BenchmarkTask("NB201", TABLE, "cifar10")
@@ -300,6 +302,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
             note = _count_most_likely(outcomes)
             line = make_searches_line(f"{label}, NASI, {budget}", None, errors, note)
             lines.append(line)
+            # A search without an accuracy leaves a gap in the curve.
             means.append(line.ours or float("nan"))
         random_errors = 100 - draw_random_accuracies(space, "cifar10", config)
         lines.append(make_mean_line(f"{label}, at random", None, random_errors))

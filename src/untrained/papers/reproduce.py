@@ -132,6 +132,7 @@ def list_experiments() -> list[dict[str, Any]]:
 
 
 def _sort_key(name: str) -> list[int | str]:
+    # Split into text and digits: hnas-table-, 10.
     parts = re.split(r"(\d+)", name)
     return [int(part) if part.isdecimal() else part for part in parts]
 

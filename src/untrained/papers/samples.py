@@ -79,6 +79,7 @@ class Measurements:
         """Say how many architectures have no score and why, such as "3 disconnected, 1 nan"."""
         counts: dict[str, int] = {}
         for name in names:
+            # Proxies often fail on the same networks, so the counts of several are not added.
             for kind, count in self.failures[name].items():
                 counts[kind] = max(count, counts.get(kind, 0))
         return ", ".join(f"{count} {kind}" for kind, count in counts.items())
@@ -108,6 +109,7 @@ class Sample(Measurements):
     def accuracies_on(self, dataset: str) -> Scores:
         """Return the test accuracies of the same architectures on another data set of the table."""
         metric = self.truth.table.metric(dataset=dataset, split="test", epochs=200)
+        # The new axis stands for the seeds: accuracies are the same for all of them.
         return self.truth.table.values(self.truth.archs, metric)[None]
 
 
@@ -128,6 +130,7 @@ def measure_sample(
         warm_up: A warm-up of the weights before scoring, such as `10%`; empty for none.
     """
     truth = known(task.space, task.benchmark, task.dataset, task.metric, config.samples, 0, config.data_root)
+    # The table's own space has default options; the experiment may need others.
     truth = _select_archs(task, truth, archs)
     data, source = _choose_data(task, truth, config)
     start = None
@@ -170,6 +173,7 @@ def measure_archs(
     proxies = {name: load_proxy(call) for name, call in calls.items()}
     # Two names may mean the same proxy, which is measured once.
     distinct = {proxy.measure: proxy for proxy in proxies.values()}
+    # Workers in other processes load the proxies by these texts.
     typed = {proxies[name].measure: call for name, call in calls.items()}
     seeds = range(config.seeds)
     result = scored(
@@ -195,6 +199,7 @@ def measure_archs(
 
 def limit_samples(name: str, batch: int | None) -> str:
     """Return the name of a proxy with an option that limits it to `batch` samples."""
+    # A proxy that already sees fewer samples keeps its name, so its stored scores are reused.
     samples = load_proxy(name).samples
     if batch is None or batch >= samples:
         return name
@@ -209,6 +214,7 @@ def _select_archs(task: BenchmarkTask, truth: Truth, archs: Sequence[str]) -> Tr
     space = load_space(task.space if "(" in task.space else truth.space)
     texts = archs or [str(arch) for arch in truth.archs]
     selected = tuple(space.parse(text) for text in texts)
+    # Values are oriented so that higher is better, as everywhere in the experiments.
     sign = 1 if truth.metric.higher_is_better else -1
     values = sign * truth.table.values(selected, truth.metric)
     return replace(truth, space=space.name, archs=selected, values=tuple(values.tolist()))
@@ -226,6 +232,7 @@ def find_images(dataset: str, root: str | Path | None) -> str | None:
         there are no images.
     """
     task = Task(dataset, (3, 32, 32), 10)
+    # Drawing one sample is the only sure way to know that the images are there.
     for name in (dataset, f"npz:{data_root(root) / dataset}.npz"):
         with suppress(UsageError):
             load(name, task, root).batch(1)
@@ -236,6 +243,7 @@ def find_images(dataset: str, root: str | Path | None) -> str | None:
 def _choose_data(task: BenchmarkTask, truth: Truth, config: ExperimentConfig) -> tuple[str, Source]:
     """Return the images that networks see: those of the data set, or the best substitute."""
     name = task.data
+    # Tasks whose inputs are not images have no substitute but noise.
     if name is None and len(truth.task.input_shape) == 3:
         name = (
             find_images(truth.metric.dataset, config.data_root) or find_images("cifar10", config.data_root) or "digits"
@@ -258,6 +266,7 @@ def _describe_deviations(
         deviations.append(
             f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, not trainings."
         )
+    # An experiment that names its images has them on purpose.
     if task.data is None and not _is_name_of(data, dataset):
         outputs = ""
         if data_task.num_classes != truth.task.num_classes:

@@ -103,6 +103,7 @@ def run_searches(config: ExperimentConfig, plans: Sequence[SearchPlan], stage: s
     Raises:
         Interrupted: If Ctrl-C stopped a search.
     """
+    # Two equal plans are one search, whose outcome is read twice.
     unfinished = [plan for plan in dict.fromkeys(plans) if read_outcome(plan, config) is None]
     workers = min(config.compute.workers or 1, max(1, len(unfinished)))
 
@@ -135,6 +136,7 @@ def read_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOutcome | 
     if not (folder / "run.json").is_file():
         return None
     run = Run.read(folder)
+    # A run with another budget belongs to an experiment of another size.
     if run.ended not in _FINISHED or run.budget != plan.budget:
         return None
     arch = read_winner(folder).arch
@@ -168,6 +170,7 @@ def _run_in_this_process(searches: Sequence[dict[str, Any]], config: ExperimentC
             time_limit=compute.time_limit,
             watch=on_progress,
         )
+        # Ctrl-C stops all searches, not only this one.
         if result.run.ended == "interrupted":
             return
         yield
@@ -179,6 +182,7 @@ def _combine_steps(on_progress: Watcher | None, stage: str, index: int, count: i
         return None
 
     def report_step(progress: Progress) -> None:
+        # Other stages of such a search take no time and would make the bar jump.
         if progress.stage == LOOKING and progress.total is not None:
             done = index * progress.total + progress.done
             total = count * progress.total
@@ -192,6 +196,7 @@ def _run_in_subprocesses(searches: Sequence[dict[str, Any]], workers: int) -> It
     processes: set[subprocess.Popen[str]] = set()
 
     def run_search_process(arguments: dict[str, Any]) -> None:
+        # -P keeps the current directory off the import path: foreign files there must not run.
         command = [sys.executable, "-P", "-m", "untrained.strategies._searcher"]
         with subprocess.Popen(
             command,
@@ -220,6 +225,7 @@ def _run_in_subprocesses(searches: Sequence[dict[str, Any]], workers: int) -> It
         except KeyboardInterrupt:
             return
         finally:
+            # Also after an error in one search: the others would run on without a reader.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(processes):
                 process.kill()

@@ -117,6 +117,7 @@ def figure_4(config: ExperimentConfig) -> Findings:
         lines.append(make_mean_line(f"best by {name}", None, np.array([group.known])))
         ranks = tuple(range(1, 1 + len(group.known)))
         curves.append(Curve(name, ranks, tuple(group.known)))
+    # The intervals are those of the difference between two groups of trained networks.
     sigeo_group, *term_groups = groups.values()
     for term_group in term_groups:
         if sigeo_group.known and term_group.known:
@@ -181,6 +182,7 @@ def search_and_train(
     metrics = trials.validated(_best_archs(result))
     if not metrics:
         return (Entry(FOUND, error="no training finished"),)
+    # Chosen on validation rows; test rows are read only once, for the winner.
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
     return trials.compared(winner, manual_networks)
 

@@ -70,6 +70,7 @@ def table_4(config: ExperimentConfig) -> Findings:
 
 def _run_search(config: ExperimentConfig, name: str, images: str) -> Result:
     """Search by one of the two proxies and record the other one beside it."""
+    # The other proxy does not guide the search; it is recorded for the comparison.
     other_name = "zico" if name == "sigeo" else "sigeo"
     return search(
         SPACE,

@@ -111,6 +111,7 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
         parts = {name: _remove_normalisation(part) for name, part in parts.items()}
     all_archs = list(space)
     count = min(config.samples, len(all_archs))
+    # A smaller experiment still covers the whole range of widths.
     indices = np.unique(np.linspace(0, len(all_archs) - 1, count).round().astype(int))
     archs = [all_archs[index] for index in indices]
     seeds = range(config.seeds)
@@ -162,6 +163,7 @@ class _TrainingEvaluator:
         return f"{name}(after={level}%,batch={self.batch},rate={self.rate:g})@1"
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
+        # The fingerprint is part of the key, so other images are other records.
         data = fingerprint_samples(self.parts)
         device = torch.device(self.device).type
         for arch in archs:
@@ -189,8 +191,10 @@ class _TrainingEvaluator:
 
     def _train(self, requests: list[ScoreRequest]) -> list[Record]:
         start = perf_counter()
+        # The number of threads changes the last digits of sums.
         with threads(1):
             values = attempt(self._compute_results, requests[0].arch, requests[0].seed)
+        # All records of a training share its time equally.
         seconds = (perf_counter() - start) / len(requests)
         if isinstance(values, Failure):
             return [Record(request, error=values, measure_seconds=seconds) for request in requests]
@@ -227,6 +231,7 @@ class _TrainingEvaluator:
                     # With few batches per epoch, several levels are the same step.
                     values += statistic_steps.count(step) * statistics
                 loss = F.cross_entropy(model(batches[index].inputs), batches[index].targets)
+                # Statistics after a divergence would be NaN; the whole training is a failure.
                 if not torch.isfinite(loss):
                     raise Unscorable("nan", f"the training diverged after {step} batches")
                 optimiser.zero_grad()
@@ -249,6 +254,7 @@ def _compute_statistics(model: nn.Module, batches: Sequence[Batch]) -> list[floa
     rows = []
     for probe in probes:
         rows.append(torch.cat([probe.gradients[name].flatten() for name in weights]))
+    # float64, since sums over many weights lose digits in float32.
     g = torch.stack(rows).double()  # (batches, weights)
     fisher_rao = float((g @ theta).square().mean())
     loss = sum(probe.loss for probe in probes) / len(probes)

@@ -88,6 +88,7 @@ def _proxy_at(label: str, level: int) -> str:
 def _make_level_lines(label: str, samples: Mapping[int, Sample]) -> list[TableLine]:
     """Return the lines of the paper's table, and what each level gains."""
     lines = []
+    # The gain of a level is measured against the same architectures without a warm-up.
     scores_before = samples[0].oriented_scores(_proxy_at(label, 0))
     for level, sample in samples.items():
         proxy = _proxy_at(label, level)
@@ -170,6 +171,7 @@ def format_warm_up(level: int, images: int, batch: int | None) -> str:
             a smaller share of the images.
     """
     size = min(BATCH, batch or BATCH)
+    # With fewer images the share is larger, so that the number of steps is the paper's.
     whole = TRAINING_IMAGES if _are_enough(images) else images
     share = level * whole / images * size / BATCH
     return f"{share:g}%(paths=each,batch={size})"

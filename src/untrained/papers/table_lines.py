@@ -50,6 +50,7 @@ def make_correlation_line(
     """
     seeds = max(len(x), len(y))
     pairs = []
+    # Scores that hold for all seeds have one row, which is repeated.
     for seed in range(seeds):
         x_row = x[min(seed, len(x) - 1)]
         y_row = y[min(seed, len(y) - 1)]
@@ -82,6 +83,7 @@ def _compute_gain(
     statistic: Statistic, new_scores: Scores, old_scores: Scores, y: Scores
 ) -> tuple[float, float, float] | None:
     """Return the difference of a statistic and its interval; None if it is not defined."""
+    # Both sides must see the same architectures, or their difference means nothing.
     complete = np.isfinite(new_scores) & np.isfinite(old_scores) & np.isfinite(y)
     values = []
     resamples = []
@@ -105,6 +107,7 @@ def make_mean_line(what: str, published: float | None, scores: Scores, note: str
 
     The interval is 1.96 standard errors to either side.
     """
+    # An architecture that fails on one seed would change the mean over seeds.
     complete = scores[:, np.isfinite(scores).all(0)]
     seeds, archs = complete.shape
     if archs == 0:
@@ -112,6 +115,7 @@ def make_mean_line(what: str, published: float | None, scores: Scores, note: str
     mean = float(complete.mean())
     if archs == 1:
         return TableLine(what, published, mean, note=note)
+    # The interval is over architectures, so seeds are averaged first.
     error = 1.96 * float(complete.mean(0).std(ddof=1)) / sqrt(archs)
     spread = None
     if seeds > 1:
@@ -204,6 +208,7 @@ def make_correlation_table(
     lines: list[TableLine] = []
     deviations: list[str] = []
     for column, task in enumerate(tasks):
+        # All rows of a task are measured together: networks are built once.
         sample = measure_sample(config, list(names), task)
         deviations += sample.deviations
         for row in rows:
@@ -239,6 +244,7 @@ def describe_other_scores(sample: Sample, proxy: str, statistic: Statistic) -> s
             candidates.append(score)
     if not candidates:
         return ""
+    # Of several published columns the most complete one counts.
     other_score = max(candidates, key=table.count)
     x, y = _drop_missing(table.column(other_score), table.column(metric))
     if len(x) < MIN_OTHER_SCORES:
@@ -246,6 +252,7 @@ def describe_other_scores(sample: Sample, proxy: str, statistic: Statistic) -> s
     value = statistic(x, y)
     if value is None:
         return ""
+    # The note shows the correlation with both sides oriented the same way.
     if other_score.higher_is_better != metric.higher_is_better:
         value = -value
     return f"by others {value:.2f} ({len(x):,})"

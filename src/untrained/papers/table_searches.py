@@ -49,6 +49,7 @@ class MeasuredSpace(Feasible):
         return self._archs[int(rng.random() * len(self._archs))]
 
     def breach(self, arch: Arch) -> Breach | None:
+        # Mutations may leave the sample; the base class then tries again.
         if arch in self._members:
             return None
         return Breach("measured", None)
@@ -104,6 +105,7 @@ class MeasuredTable:
             The best architecture after every query.
         """
         table = self.sample.truth.table
+        # A search of the user validates by a table with the same evaluator.
         metric = _validate.Known(table, table.metric(VALIDATION), MEASURE)
         evaluator = _validate.TableEvaluator(metric, _score_nothing, self.sample.source.task)
         result = drive(strategy, evaluator, Budget(queries), self.read_accuracy, _ignore_progress)
@@ -148,6 +150,7 @@ def list_incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:
     best_value = -np.inf
     for arch, arch_records in by_arch(records).items():
         value = fitness(arch_records)
+        # Strictly greater: of equal architectures the first one stays.
         if value is not None and (not incumbents or value > best_value):
             best_value = value
             incumbents.append(arch)
