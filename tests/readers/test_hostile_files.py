@@ -27,6 +27,7 @@ from tests.readers.hostile_files import (
     write_npz,
     write_torch_zip,
 )
+from untrained.engine import Store
 
 FOUR_NUMBERS = struct.pack("<4d", 1, 2, 3, 4)
 
@@ -191,3 +192,28 @@ def test_a_csv_table_that_unpacks_to_gigabytes_is_refused(reader, tmp_path):
     path = tmp_path / "darts1000_cifar10.csv.gz"
     path.write_bytes(gzip.compress(b"genotype,val_acc\n" + b"a,1\n" * 100_000_000, compresslevel=1))
     assert "takes more than" in check_refused(reader.read("table.csv.gz", path))
+
+
+def test_a_suite_zero_file_without_architectures_is_refused(reader, tmp_path):
+    path = tmp_path / "zc.json"
+    path.write_text('{"cifar10": {}}')
+    check_refused(reader.read("suite_zero.json", path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"tablesettingssettings", b"tableset\x1b\ningssettings"),
+        (b"tablesettingssettings", b"tab\nesettingssettings"),
+        (b"CREATE TABLE settings", b"CREATE TABLE\nse\x1btings"),
+        (b"PRIMARY KEY, measure", b'PRIMARY KEY\n"measure'),
+    ],
+)
+def test_a_store_with_a_damaged_schema_is_refused_in_one_line(reader, tmp_path, old, new):
+    path = tmp_path / "records.sqlite"
+    Store(path).close()
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    message = check_refused(reader.read("store.sqlite", path))
+    assert message.isprintable()

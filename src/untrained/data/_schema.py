@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from untrained.data._values import Floats, Keys, keys, numbers
 from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
+from untrained.readers.npz_file import list_npz_names, read_npz_arrays
 
 Rows = NDArray[np.float32]
 VERSION = 3  # of how rows become numbers, and of what is kept about it
@@ -107,9 +108,9 @@ def load_schema(folder: Path) -> Schema:
     facts: dict[str, Any] = parse_json((folder / SCHEMA).read_text(encoding="utf-8"))
     if facts.pop("version", 0) != VERSION:
         raise UsageError(f"{folder / SCHEMA} is of another version, which encoded rows in another way; train anew")
-    # numpy leaves a file open that it cannot read, so it is opened here.
-    with (folder / VOCABULARIES).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        words = {int(place): found[place] for place in found.files}
+    names = list_npz_names(folder / VOCABULARIES)
+    arrays = read_npz_arrays(folder / VOCABULARIES, names)
+    words = {int(name): array for name, array in arrays.items()}
     facts["dense"] = [Dense(**column) for column in facts["dense"]]
     identifiers = [{**column, "vocabulary": words.get(i)} for i, column in enumerate(facts["identifiers"])]
     facts["identifiers"] = [Identifiers(**column) for column in identifiers]

@@ -18,6 +18,7 @@ from untrained.engine import _database
 from untrained.engine._schema import COLUMNS, COSTS, KEY, OUTCOME, ROWS, SETTING
 from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
+from untrained.readers.limits import describe_error
 from untrained.types import (
     FAILURE_KINDS,
     PASSING,
@@ -141,7 +142,7 @@ class Store:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last where SQLite quotes damaged bytes
-            raise UsageError(f"{self.path} {what}: {error}{_advice(str(error))}") from error
+            raise UsageError(f"{self.path} {what}: {describe_error(error)}{_advice(str(error))}") from error
 
     def _arch(self, record: Record) -> int:
         name = record.arch.space, str(record.arch)

@@ -64,7 +64,7 @@ def read(benchmark: str, path: Path) -> Rows | None:
     key = canonical(space)
     with laid_out(path, SUITE_ZERO):
         content = parse_json(path.read_bytes())
-        for dataset, archs in (content if len(content) > 1 else _inner(content)).items():
+        for dataset, archs in _unwrap(content).items():
             truth: dict[str, list[float]] = {}
             for text, results in archs.items():
                 arch = key(written(parse_numbers(text)))
@@ -77,11 +77,18 @@ def read(benchmark: str, path: Path) -> Rows | None:
     return rows
 
 
-def _inner(content: dict[str, Any]) -> dict[str, Any]:
-    """Early releases have the name of the space around everything."""
-    (only,) = content.values()
-    depth = next(iter(next(iter(only.values())).values()))
-    return only if isinstance(depth, dict) and _TRUTH in depth else content
+def _unwrap(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the results by data set: early releases have the name of the space around everything."""
+    if len(content) != 1:
+        return content
+    (inner,) = content.values()
+    for results_by_arch in inner.values():
+        for results in results_by_arch.values():
+            # One level too deep, and these are the results of an architecture.
+            if isinstance(results, dict) and _TRUTH in results:
+                return dict(inner)
+            return content
+    return content
 
 
 def _number(result: Any) -> float:

@@ -164,7 +164,7 @@ class NasrecNotation:
                 blocks.append(self._read_json_block(micro, macro))
         except json.JSONDecodeError as error:
             raise make_parse_error(text, error.pos, "JSON") from error
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
             expected = "NASRec's lists of blocks, one under micro and one under macro,"
             raise make_parse_error(text, 0, expected) from error
         return blocks
