@@ -3,7 +3,7 @@
 import pytest
 
 from untrained import _numbers
-from untrained.reports.svg.axis import axis, log_ticks, nice_ticks
+from untrained.reports.svg.axis import choose_log_ticks, choose_ticks, make_axis
 
 # Numbers
 
@@ -77,23 +77,23 @@ def test_one_of_a_thing_is_no_plural() -> None:
 
 
 def test_ticks_are_round_and_inside() -> None:
-    assert nice_ticks(0.0, 1.0, 5) == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    assert nice_ticks(1.7, 3.52, 5) == (2.0, 2.5, 3.0, 3.5)
-    assert log_ticks(0.07e6, 1.5e6) == pytest.approx((1e5, 2e5, 5e5, 1e6))
-    assert len(log_ticks(1e-20, 1e20)) <= 7
+    assert choose_ticks(0.0, 1.0, 5) == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    assert choose_ticks(1.7, 3.52, 5) == (2.0, 2.5, 3.0, 3.5)
+    assert choose_log_ticks(0.07e6, 1.5e6) == pytest.approx((1e5, 2e5, 5e5, 1e6))
+    assert len(choose_log_ticks(1e-20, 1e20)) <= 7
 
 
 def test_an_axis_turns_logarithmic_beyond_a_decade() -> None:
-    assert not axis([1.0, 9.0]).log
-    assert axis([1.0, 11.0]).log
-    assert not axis([0.0, 1e6]).log, "zero has no place on a log scale"
-    scale = axis([10.0, 1000.0])
-    assert scale.at(100.0) == pytest.approx(0.5)
+    assert not make_axis([1.0, 9.0]).log
+    assert make_axis([1.0, 11.0]).log
+    assert not make_axis([0.0, 1e6]).log, "zero has no place on a log scale"
+    scale = make_axis([10.0, 1000.0])
+    assert scale.position(100.0) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("values", [[0.0], [5.0, 5.0], [-3.0], [1e-12, 1e-12], [1e30]])
 def test_an_axis_of_equal_values_has_room_and_ticks(values: list[float]) -> None:
-    scale = axis(values)
+    scale = make_axis(values)
     assert scale.low < values[0] < scale.high
     assert scale.ticks
-    assert 0 < scale.at(values[0]) < 1
+    assert 0 < scale.position(values[0]) < 1

@@ -15,7 +15,7 @@ from rich.table import Table
 from untrained._numbers import duration
 from untrained._terminal_bar import Lines, bar
 from untrained._terminal_console import SafeConsole
-from untrained.reports.pages.training_sections import headline
+from untrained.reports.pages.training_sections import make_training_headline
 from untrained.studies.confirm import Confirmation
 from untrained.studies.references import COLUMNS, Entry
 from untrained.training.train import Moment, Watcher
@@ -51,7 +51,7 @@ def told(at: Moment) -> str:
 def show_trained(found: Trained, page: Path) -> None:
     """The result, what it cost, and where everything is."""
     console = SafeConsole()
-    console.print(f"[bold]{headline(found)}[/]", highlight=False)
+    console.print(f"[bold]{make_training_headline(found)}[/]", highlight=False)
     best = found.chosen
     of = "the moving average" if best["kind"] == "average" else "the weights"
     said = f"log loss {best['loss']:.4f}" if found.of_clicks else f"{100 * best['accuracy']:.2f} %"

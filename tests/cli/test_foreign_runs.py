@@ -50,7 +50,7 @@ def test_reading_a_run_runs_no_code(untrained_, project, theirs):
     (project / "theirs" / "report.html").unlink()
     assert untrained_("report", "theirs")[0] == 0
     page = (project / "theirs" / "report.html").read_text()
-    assert "<svg" in page.partition("The best architecture")[2].partition("</section>")[0], "as the search drew it"
+    assert "<svg" in page.partition("Best architecture")[2].partition("</section>")[0], "as the search drew it"
     assert untrained_("report", "theirs", "--json")[0] == 0
     assert untrained_("store", "info", "theirs")[0] == 0
     assert untrained_("store", "export", "theirs", "out.csv")[0] == 0
@@ -75,7 +75,7 @@ def test_a_report_without_a_drawing_says_so(untrained_, project, theirs):
     facts["drawing"] = None
     (project / "theirs" / "run.json").write_text(json.dumps(facts))
     assert untrained_("report", "theirs")[0] == 0
-    assert "There is no drawing of it in the run folder" in (project / "theirs" / "report.html").read_text()
+    assert "The run folder contains no drawing of it" in (project / "theirs" / "report.html").read_text()
     assert not theirs.exists()
 
 

@@ -145,10 +145,10 @@ def test_the_search_confirms_where_the_data_are_the_users_own(untrained_, projec
     assert "--confirm 2" in page
     settings = page[page.index("<h2>Settings") :]
     assert re.search(r"max params</dt>\s*<dd>1M<", settings)
-    assert re.search(r"confirmed by</dt>\s*<dd>2 short trainings of each kind<", settings)
+    assert re.search(r"confirmation</dt>\s*<dd>2 short trainings per group<", settings)
     _, out, _ = untrained_(*own, "--no-confirm")
     assert "than chosen" not in out
     page = (project / "run" / "report.html").read_text()
     assert "--no-confirm" in page
-    assert "confirmed by" not in page
+    assert "confirmation</dt>" not in page
     assert "noise has nothing to learn from" in wrong(untrained_(*SEARCH[:-1], "other", "--confirm", "2"))

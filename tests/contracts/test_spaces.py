@@ -19,7 +19,7 @@ import untrained
 from tests.test_own_space import MINE
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.reports.drawings.draw import draw
+from untrained.reports.drawings.draw import draw_diagram
 from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Task
 
@@ -220,7 +220,7 @@ def test_sampling_and_mutation_allocate_nothing(name):
 def test_a_drawing_renders(name):
     space = small(name)
     for arch in samples(space, 3):
-        root = ElementTree.fromstring(draw(space.draw(arch)))
+        root = ElementTree.fromstring(draw_diagram(space.draw(arch)))
         assert root.tag in ("svg", "div") or root.tag.endswith("}svg")
         assert any(text.text for text in root.iter() if text.text)
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from tests.papers.test_reproduce import RESULT
 from untrained.reports import report
-from untrained.reports.pages.reproduction_page import headline, render
+from untrained.reports.pages.reproduction_page import make_reproduction_headline, render_reproduction_page
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
-from untrained.reports.svg.figure import MOST, figure
+from untrained.reports.svg.figure import MAX_CURVE_POINTS, draw_figure
 
 
 def test_page_shows_every_line_and_deviation():
-    page = render(RESULT)
+    page = render_reproduction_page(RESULT)
     assert [page.count(f'<td class="">{line.what}</td>') for line in RESULT.lines] == [1] * 4
     assert "Ours is a sample." in page
     assert "untrained</span> <span>reproduce</span> <span>dextr-table-4" in page
@@ -21,38 +21,43 @@ def test_page_shows_every_line_and_deviation():
 
 def test_headline_summarises_differences():
     """Differences are 0.015 and 0.12: the median is their mean. 0.33 is outside 0.15 to 0.27."""
-    assert headline(RESULT) == (
-        "2 published numbers: ours differ by 0.068 in the middle, at most by 0.12 (NB201-cf10, "
-        "zen); 1 of 2 lie within our intervals."
+    assert make_reproduction_headline(RESULT) == (
+        "2 published numbers: the median difference is 0.068, the largest 0.12 (NB201-cf10, "
+        "zen); 1 of 2 are within our confidence intervals."
     )
-    assert headline(replace(RESULT, lines=RESULT.lines[3:])) == "The paper gives no numbers to compare with."
+    assert (
+        make_reproduction_headline(replace(RESULT, lines=RESULT.lines[3:]))
+        == "The paper gives no numbers to compare with."
+    )
 
 
 def test_empty_columns_are_left_out():
-    page = render(replace(RESULT, lines=RESULT.lines[3:]))
+    page = render_reproduction_page(replace(RESULT, lines=RESULT.lines[3:]))
     assert re.findall(r'<th scope="col"[^>]*>([^<]*)', page) == ["What", "Ours"]
 
 
 def test_text_is_escaped():
-    page = render(replace(RESULT, lines=(TableLine("<b>", 1.0, 2.0, note="<i>"),), deviations=("<script>.",)))
+    page = render_reproduction_page(
+        replace(RESULT, lines=(TableLine("<b>", 1.0, 2.0, note="<i>"),), deviations=("<script>.",))
+    )
     assert not re.search(r"<b>|<i>|<script>\.", page)
 
 
 def test_curves_have_colours_and_a_legend():
     curves = (Curve("good", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)), Curve("bad", (1.0, 2.0), (0.0, 0.1)))
-    drawn = figure(Plot("r by layer", "layer", "r", curves, joined=True))
+    drawn = draw_figure(Plot("r by layer", "layer", "r", curves, joined=True))
     assert drawn.count("<polyline") == 2
     assert re.findall(r'class="dot (k-\w)"></span> (\w+)', drawn) == [
         ("k-a", "good"),
         ("k-b", "bad"),
     ]
-    assert figure(Plot("nothing", "x", "y", (Curve("", (), ()),))) == ""
+    assert draw_figure(Plot("nothing", "x", "y", (Curve("", (), ()),))) == ""
 
 
 def test_number_of_drawn_points_is_limited():
     many = Curve("", tuple(map(float, range(5000))), tuple(map(float, range(5000))))
-    drawn = figure(Plot("many", "x", "y", (many,)))
-    assert drawn.count("h0") <= MOST
+    drawn = draw_figure(Plot("many", "x", "y", (many,)))
+    assert drawn.count("h0") <= MAX_CURVE_POINTS
     assert "figcaption" not in drawn
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from untrained.reports.drawings.draw import draw
+from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.pages import trust_page
-from untrained.reports.pages.search_page import render
-from untrained.reports.summary import Failed, Ranked, Summary
+from untrained.reports.pages.search_page import render_search_page
+from untrained.reports.summary import FailedArch, RankedArch, SearchSummary
 from untrained.spaces.core.diagrams import CellGraph, Diagram
 from untrained.studies.trust import Estimate, Judged, Trust
 
@@ -47,16 +47,16 @@ def arch(random: Random) -> str:
     return "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|".format(*ops)
 
 
-def summary(count: int = 94, failures: int = 6, **changes: Any) -> Summary:
+def summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary:
     """A realistic run: scores fall with rank, sizes spread over more than a decade."""
     random = Random(0)
     sizes = [random.uniform(0.07, 1.5) for _ in range(count)]
     ranking = tuple(
-        Ranked(i + 1, arch(random), 3.91 - 0.02 * i, None, 1e6 * size, 1.5e8 * size) for i, size in enumerate(sizes)
+        RankedArch(i + 1, arch(random), 3.91 - 0.02 * i, None, 1e6 * size, 1.5e8 * size) for i, size in enumerate(sizes)
     )
     kinds = ("disconnected", "disconnected", "nan")
     fields: dict[str, Any] = {
-        "title": "nasbench201 by dextr",
+        "title": "Architecture search for digits",
         "command": "untrained search --space nasbench201 --proxy dextr --run runs/a",
         "space": "nasbench201",
         "space_size": 15625,
@@ -64,14 +64,14 @@ def summary(count: int = 94, failures: int = 6, **changes: Any) -> Summary:
         "proxy_about": "Condition numbers of feature maps and curvature of the output; Dextr.",
         "higher_is_better": True,
         "ranking": ranking,
-        "failed": tuple(Failed(arch(random), kinds[i % 3], f"detail {i}") for i in range(failures)),
-        "drawing": CELLS["mixed"],
+        "failed": tuple(FailedArch(arch(random), kinds[i % 3], f"detail {i}") for i in range(failures)),
+        "diagram": CELLS["mixed"],
         "settings": {"strategy": "random", "seed": "7"},
         "versions": {"torch": "2.13.0"},
         "cost": {"build": 3.1, "measure": 48.7, "total": 72.0},
         "made_on": "31 January 2025, 14:05",
     }
-    return Summary(**(fields | changes))
+    return SearchSummary(**(fields | changes))
 
 
 PLAIN, WIDE, SIGNED, FLAT = (lambda z: z), (lambda z: np.exp(9 * z)), (lambda z: 1e3 * z**9), (lambda z: 64 + 0 * z)
@@ -148,7 +148,7 @@ def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> Trust:
 
 
 def drawn(sketch: Diagram, room: float = 880) -> ElementTree.Element:
-    return ElementTree.fromstring(draw(sketch, room=room))
+    return ElementTree.fromstring(draw_diagram(sketch, max_width=room))
 
 
 def boxes(svg: ElementTree.Element, kind: str) -> list[tuple[float, float, float, float]]:
@@ -160,10 +160,13 @@ def overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, 
     return all(a[k] < b[k] + b[k + 2] and b[k] < a[k] + a[k + 2] for k in (0, 1))
 
 
-def opened(browser: Any, folder: Path, run: Summary | Trust, width: int, scheme: str = "light") -> Any:
+def opened(browser: Any, folder: Path, run: SearchSummary | Trust, width: int, scheme: str = "light") -> Any:
     """The report of a run in a browser window of some width, which must not complain nor ask for another file."""
     file = folder / "report.html"
-    file.write_text(render(run) if isinstance(run, Summary) else trust_page.render(run), encoding="utf-8")
+    file.write_text(
+        render_search_page(run) if isinstance(run, SearchSummary) else trust_page.render_trust_page(run),
+        encoding="utf-8",
+    )
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     complaints: list[str] = []
     asked: list[str] = []

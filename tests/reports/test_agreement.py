@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from untrained.reports.agreement import agreement, alike_together
+from untrained.reports.agreement import correlate_columns, order_by_similarity
 
 
 def test_agreement_is_symmetric_and_leaves_out_what_is_missing() -> None:
@@ -15,7 +15,7 @@ def test_agreement_is_symmetric_and_leaves_out_what_is_missing() -> None:
     columns[1][5:9] = np.nan
     columns[2][8:20] = np.nan
     columns.append(np.full(40, np.nan))
-    table = agreement(columns)
+    table = correlate_columns(columns)
     for i, a in enumerate(columns[:4]):
         assert table[i][i] == pytest.approx(1.0)
         for j, b in enumerate(columns[:4]):
@@ -29,9 +29,9 @@ def test_alike_rows_stand_together() -> None:
     """Three families, shuffled: 0.9 within, 0.1 between; and a chain, whose neighbours can all stay neighbours."""
     families = [0, 1, 2, 1, 0, 2, 2, 0, 1, 1]
     table = [[0.9 if a == b else 0.1 for b in families] for a in families]
-    seen = [families[i] for i in alike_together(table)]
+    seen = [families[i] for i in order_by_similarity(table)]
     assert sum(a != b for a, b in pairwise(seen)) == 2
     chain = [[1 - abs(i - j) / 10 for j in (3, 0, 2, 4, 1)] for i in (3, 0, 2, 4, 1)]
-    assert [(3, 0, 2, 4, 1)[i] for i in alike_together(chain)] in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
-    assert alike_together([]) == []
-    assert alike_together([[None]]) == [0]
+    assert [(3, 0, 2, 4, 1)[i] for i in order_by_similarity(chain)] in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
+    assert order_by_similarity([]) == []
+    assert order_by_similarity([[None]]) == [0]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.reports.examples import summary
-from untrained.reports.pages.choice_tables import choices
-from untrained.reports.pages.strategy_trace import beliefs
-from untrained.reports.svg.square import square
+from untrained.reports.pages.choice_tables import make_choice_tables
+from untrained.reports.pages.strategy_trace import make_trace_section
+from untrained.reports.svg.square import draw_square
 from untrained.strategies import _trace
 from untrained.strategies.hnas import HNAS, Query
 from untrained.types import Arch
@@ -31,34 +31,34 @@ def table(page: str) -> list[list[Cell]]:
 
 
 def test_a_row_is_a_choice_and_its_largest_number_is_marked_and_darkest():
-    first, second = table(choices(ALPHA))
+    first, second = table(make_choice_tables(ALPHA))
     assert first == [("mark", 55, "0.500"), ("span", 0, "\u22120.500"), ("span", 28, "0.00")]
     assert second == [("span", 28, "2.00"), ("span", 0, "\u2013"), ("span", 0, "\u2013")]
 
 
 def test_names_of_choices_and_options_are_escaped():
-    page = choices([["<b>", [["<i>", 1.0], ["a&b", 2.0]]]])
+    page = make_choice_tables([["<b>", [["<i>", 1.0], ["a&b", 2.0]]]])
     assert [name for name in ("<b>", "<i>", "a&b") if name in page] == []
     assert [name for name in ("&lt;b&gt;", "&lt;i&gt;", "a&amp;b") if name not in page] == []
 
 
 def test_a_decision_that_is_told_is_marked_although_it_is_not_the_largest():
     verdict = {"where": "2<-1", "without": [["skip", 7.0], ["conv", 3.0], ["none", None]], "decided": "conv"}
-    page = choices([verdict])
+    page = make_choice_tables([verdict])
     assert "2&lt;-1" in page
     assert ">without</th>" in page
     assert [tag for tag, *_ in table(page)[0]] == ["span", "mark", "span"]
-    assert "what was decided" in page
+    assert "the decision" in page
 
 
 def test_numbers_of_a_row_can_be_told_apart_where_they_are_close():
-    ((low, high),) = table(choices([["a", [["x", 1732.125], ["y", 1732.5]]]]))
+    ((low, high),) = table(make_choice_tables([["a", [["x", 1732.125], ["y", 1732.5]]]]))
     assert (low[2], high[2]) == ("1732.12", "1732.50")
 
 
 @pytest.mark.parametrize("numbers", [(1.5, 1.5), (0.0, 0.0), (None, None)])
 def test_of_numbers_that_are_all_alike_none_is_marked(numbers: tuple[float | None, ...]) -> None:
-    ((first, second),) = table(choices([["a", [["x", numbers[0]], ["y", numbers[1]]]]]))
+    ((first, second),) = table(make_choice_tables([["a", [["x", numbers[0]], ["y", numbers[1]]]]]))
     assert first == second
     assert first[0] == "span"
 
@@ -66,16 +66,16 @@ def test_of_numbers_that_are_all_alike_none_is_marked(numbers: tuple[float | Non
 def test_choices_without_an_option_in_common_are_tables_of_their_own():
     edges = [{"where": "n3", "without": [["n3<-0", 1.0], ["n3<-1", 2.0]], "decided": "n3<-1"}]
     operations = [{"where": f"n{i}<-0", "without": [["skip", 1.0], ["conv", 2.0]], "decided": "skip"} for i in (1, 2)]
-    page = choices(operations + edges)
+    page = make_choice_tables(operations + edges)
     assert page.count("<table") == 2
     assert [text.count("<tr>") for text in page.split("<table")[1:]] == [3, 2]
 
 
 def test_more_than_twenty_choices_are_told_as_left_out():
     many = [[f"c{i}", [["x", 0.0], ["y", 1.0]]] for i in range(23)]
-    assert choices(many).count("<tr>") == 21
-    assert "3 more choices are left out." in choices(many)
-    assert "left out" not in choices(many[:20])
+    assert make_choice_tables(many).count("<tr>") == 21
+    assert "3 more choices are not shown." in make_choice_tables(many)
+    assert "not shown" not in make_choice_tables(many[:20])
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_more_than_twenty_choices_are_told_as_left_out():
               [{"where": "a", "without": []}], [[1.0, 2.0]], [*ALPHA, 3.0]]
 )  # fmt: skip
 def test_nothing_is_drawn_of_another_form(other: Any) -> None:
-    assert choices(other) == ""
-    assert "shade" not in beliefs(summary(trace=({"best": other},)))
+    assert make_choice_tables(other) == ""
+    assert "shade" not in make_trace_section(summary(trace=({"best": other},)))
 
 
 def test_the_step_that_found_the_best_is_drawn_and_else_the_last():
@@ -92,11 +92,11 @@ def test_the_step_that_found_the_best_is_drawn_and_else_the_last():
         return {"arch": arch, "alpha": [["c", [["x", float(top == "x")], ["y", float(top == "y")]]]]}
 
     best = summary().best
-    found = beliefs(summary(trace=(step(best, "x"), step("other", "y"))))
+    found = make_trace_section(summary(trace=(step(best, "x"), step("other", "y"))))
     assert "<h3>Step 1: alpha</h3>" in found
-    unknown = beliefs(summary(trace=(step("one", "x"), step("two", "y"), {"arch": None})))
+    unknown = make_trace_section(summary(trace=(step("one", "x"), step("two", "y"), {"arch": None})))
     assert "<h3>Step 2: alpha</h3>" in unknown
-    assert "<h3>Step 1: alpha</h3>" in beliefs(summary(trace=(step("one", "x"),), ranking=()))
+    assert "<h3>Step 1: alpha</h3>" in make_trace_section(summary(trace=(step("one", "x"),), ranking=()))
     assert unknown.index("<h3>") < unknown.index("<details>")
 
 
@@ -130,7 +130,7 @@ def dots(page: str) -> list[tuple[str, float, float, str]]:
 
 
 def test_cells_cover_the_square_and_more_ink_is_more():
-    drawn = cells(square(belief([float(i) for i in range(9)]), (), "accuracy"))
+    drawn = cells(draw_square(belief([float(i) for i in range(9)]), (), "accuracy"))
     assert [ink for *_, ink in drawn] == [round(6 + 94 * i / 8) for i in range(9)]
     left, right = drawn[0][0], max(x + w for x, _, w, *_ in drawn)
     top, bottom = min(y for _, y, *_ in drawn), max(y + h for _, y, _, h, _ in drawn)
@@ -144,7 +144,7 @@ def test_cells_cover_the_square_and_more_ink_is_more():
 
 def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
     trace = (query((0.0, 0.0), 91.5), query((0.5, 0.5), 93.25), query((1.0, 1.0), None))
-    page = square(belief([float(i) for i in range(9)]), trace, "accuracy")
+    page = draw_square(belief([float(i) for i in range(9)]), trace, "accuracy")
     drawn, corners = dots(page), cells(page)
     assert [kind for kind, *_ in drawn] == ["", "failed", "top"]
     assert [said for *_, said in drawn] == [
@@ -156,11 +156,11 @@ def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
     assert (x, high) == (corners[0][0], corners[2][1])
     assert (far - middle, far - x) == pytest.approx((170, 340), abs=0.1)
     assert y - high == pytest.approx(340, abs=0.1)
-    assert "3 queries" in page
+    assert "3 evaluations" in page
 
 
 def test_the_sides_are_named_and_the_legend_goes_from_the_lowest_to_the_highest():
-    page = square(belief([80.0 + i for i in range(9)]), (), "<accuracy>")
+    page = draw_square(belief([80.0 + i for i in range(9)]), (), "<accuracy>")
     assert "nu &lt;up&gt;" in page
     assert ">mu<" in page
     assert [name for name in ("<up>", "<accuracy>") if name in page] == []
@@ -174,25 +174,25 @@ def test_the_sides_are_named_and_the_legend_goes_from_the_lowest_to_the_highest(
 
 
 def test_a_belief_that_is_the_same_everywhere_has_one_shade():
-    page = square(belief([3.0] * 9), (query((0.5, 0.5), 3.0),), "accuracy")
+    page = draw_square(belief([3.0] * 9), (query((0.5, 0.5), 3.0),), "accuracy")
     assert {ink for *_, ink in cells(page)} == {53}
     (legend,) = re.findall(r'<g class="surface legend">(.*?)</g>', page)
     assert (legend.count("<rect"), re.findall(">([^<]+)</text>", legend)) == (1, ["3.000"])
 
 
 def test_a_side_that_does_not_vary_has_no_ticks():
-    page = square(belief([3.0] * 9, up={"name": "mu", "low": 0.1, "high": 0.1, "log": True}), (), "accuracy")
+    page = draw_square(belief([3.0] * 9, up={"name": "mu", "low": 0.1, "high": 0.1, "log": True}), (), "accuracy")
     assert 'class="end"' not in page
 
 
 def test_without_a_belief_there_is_no_square():
     trace = (query((0.0, 0.5), 91.5),)
-    assert "<figure>" not in beliefs(summary(trace=trace))
-    told = beliefs(summary(trace=trace, belief=belief([1.0] * 9)))
+    assert "<figure>" not in make_trace_section(summary(trace=trace))
+    told = make_trace_section(summary(trace=trace, prediction=belief([1.0] * 9)))
     assert told.index("<figure>") < told.index("<details>")
-    assert "believed in the end of dextr:" in told
-    worse = beliefs(summary(trace=trace, belief=belief([1.0] * 9), higher_is_better=False))
-    assert "believed in the end of minus dextr:" in worse
+    assert "Prediction of dextr at the end" in told
+    worse = make_trace_section(summary(trace=trace, prediction=belief([1.0] * 9), higher_is_better=False))
+    assert "Prediction of minus dextr at the end" in worse
 
 
 # ------------------------------------------------------------------------------------------------------ from the folder
@@ -214,7 +214,7 @@ def test_a_folder_holds_the_belief_of_one_query_and_the_page_draws_it(tmp_path):
     assert set(found["mean"]) == {0.75}, "of one value all that is believed is its own"
     assert found["along"] == {"name": "nu: a quantile of trace^2 in the pool", "low": 0.0, "high": 1.0, "log": False}
     assert (found["up"]["low"], found["up"]["high"], found["up"]["log"]) == (0.01, 10.0, True)
-    page = beliefs(summary(trace=tuple(_trace.read(tmp_path)), belief=found))
+    page = make_trace_section(summary(trace=tuple(_trace.read(tmp_path)), prediction=found))
     assert len(cells(page)) == 625
     assert [(kind, said) for kind, _, _, said in dots(page)] == [
         ("top", "Step 1: mu 0.01000, nu 400.0, value 0.7500, the best")

@@ -32,7 +32,7 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme:
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["mixed", "101 chain"])
 def test_labels_fit_their_boxes(browser: Any, tmp_path: Path, name: str) -> None:
-    page = opened(browser, tmp_path, summary(drawing=CELLS[name]), 1280)
+    page = opened(browser, tmp_path, summary(diagram=CELLS[name]), 1280)
     slack = page.evaluate(
         """[...document.querySelectorAll(".wide .tag, .wide .node")].map(group => {
         const [box, text] = ["rect", "text"].map(tag => group.querySelector(tag).getBoundingClientRect());

@@ -7,9 +7,10 @@ from random import Random
 import pytest
 
 from tests.reports.examples import CELLS, CONV1, CONV3, NONE, POOL, SKIP, boxes, drawn, overlap, rooms, summary
-from untrained.reports.drawings.draw import draw, family
-from untrained.reports.drawings.layout import separate
-from untrained.reports.pages.search_page import render
+from untrained.reports.drawings.draw import draw_diagram
+from untrained.reports.drawings.layout import separate_places
+from untrained.reports.pages.search_page import render_search_page
+from untrained.reports.svg.style import find_family
 from untrained.spaces.core.diagrams import CellGraph
 
 
@@ -80,22 +81,22 @@ def test_a_narrow_drawing_flows_down_and_a_wide_one_right() -> None:
 
 
 def test_none_is_faint_and_colours_follow_operations() -> None:
-    assert [family(op) for op in (CONV3, CONV1, SKIP, NONE, POOL)] == ["conv3", "conv1", "skip", "none", "avg"]
-    assert [family(op) for op in ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")] == ["conv3", "conv1", "max"]
-    assert [family(op) for op in ("sep_conv_5x5", "dil_conv_3x3", "input", "")] == ["sep", "dil", "plain", "plain"]
-    drawing = draw(CELLS["mixed"])
+    assert [find_family(op) for op in (CONV3, CONV1, SKIP, NONE, POOL)] == ["conv3", "conv1", "skip", "none", "avg"]
+    assert [find_family(op) for op in ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")] == ["conv3", "conv1", "max"]
+    assert [find_family(op) for op in ("sep_conv_5x5", "dil_conv_3x3", "input", "")] == ["sep", "dil", "plain", "plain"]
+    drawing = draw_diagram(CELLS["mixed"])
     assert drawing.count('class="wire op-none"') == 1
     assert drawing.index("wire op-none") < drawing.index("wire op-conv3"), "faint wires lie underneath"
-    assert re.search(r"\.wire\.op-none path \{[^}]*stroke-dasharray", render(summary()))
+    assert re.search(r"\.wire\.op-none path \{[^}]*stroke-dasharray", render_search_page(summary()))
 
 
 def test_drawings_are_deterministic_and_refuse_cycles() -> None:
-    assert draw(CELLS["101 branches"]) == draw(CELLS["101 branches"])
+    assert draw_diagram(CELLS["101 branches"]) == draw_diagram(CELLS["101 branches"])
     with pytest.raises(ValueError, match="acyclic"):
-        draw(CellGraph(("a", "b"), ((0, 1, ""), (1, 0, ""))))
+        draw_diagram(CellGraph(("a", "b"), ((0, 1, ""), (1, 0, ""))))
 
 
 def test_separate_moves_no_more_than_needed() -> None:
-    assert separate([0.0, 10.0], [1.0, 1.0], [4.0]) == [0.0, 10.0]
-    assert separate([0.0, 0.0], [1.0, 1.0], [4.0]) == [-2.0, 2.0]
-    assert separate([0.0, 0.0], [1.0, 3.0], [4.0]) == [-3.0, 1.0]
+    assert separate_places([0.0, 10.0], [1.0, 1.0], [4.0]) == [0.0, 10.0]
+    assert separate_places([0.0, 0.0], [1.0, 1.0], [4.0]) == [-2.0, 2.0]
+    assert separate_places([0.0, 0.0], [1.0, 3.0], [4.0]) == [-3.0, 1.0]

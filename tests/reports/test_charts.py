@@ -6,31 +6,31 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.reports.examples import summary
-from untrained.reports.pages.search_page import render
-from untrained.reports.summary import Ranked
-from untrained.reports.svg.charts import MOST_POINTS, histogram, scatter
+from untrained.reports.pages.search_page import render_search_page
+from untrained.reports.summary import RankedArch
+from untrained.reports.svg.charts import MAX_DOTS, draw_histogram, draw_size_scatter
 
 
 def test_the_histogram_counts_every_score_once() -> None:
     rows = summary().ranking
-    titles = re.findall(r"<title>(.*?)</title>", histogram(rows))
+    titles = re.findall(r"<title>(.*?)</title>", draw_histogram(rows))
     assert sum(int(re.findall(r": (\d+)", title)[0]) for title in titles) == 94
     assert sum(int(n) for title in titles for n in re.findall(r", (\d+) of them", title)) == 10
 
 
 @pytest.mark.parametrize("scores", [[1.0], [2.0, 2.0, 2.0], [1e-3, 1.0, 1e9], [-1e6, 0.0, 3.0], [0.0]])
 def test_the_histogram_bears_any_scores(scores: list[float]) -> None:
-    rows = [Ranked(i + 1, "a", score) for i, score in enumerate(scores)]
-    chart = ElementTree.fromstring(histogram(rows))
+    rows = [RankedArch(i + 1, "a", score) for i, score in enumerate(scores)]
+    chart = ElementTree.fromstring(draw_histogram(rows))
     bars = chart.findall(".//rect")
     assert bars
     assert all(float(bar.attrib["height"]) > 0 and float(bar.attrib["width"]) > 0 for bar in bars)
-    assert "nan" not in histogram(rows)
+    assert "nan" not in draw_histogram(rows)
 
 
 def test_the_scatter_has_a_named_dot_for_each_row_and_marks_ten() -> None:
     rows = summary().ranking
-    chart = ElementTree.fromstring(scatter(rows, lambda row: row.params, "parameters"))
+    chart = ElementTree.fromstring(draw_size_scatter(rows, lambda row: row.params, "parameters"))
     dots = [dot for dot in chart.iter("circle") if dot.find("title") is not None]
     assert len(dots) == 94
     assert len([dot for dot in dots if dot.get("class") == "top"]) == 10
@@ -40,13 +40,13 @@ def test_the_scatter_has_a_named_dot_for_each_row_and_marks_ten() -> None:
 
 
 def test_the_scatter_leaves_out_rows_without_a_size() -> None:
-    rows = [Ranked(1, "a", 3.0, params=None), Ranked(2, "b", 2.0, params=5.0)]
-    assert scatter(rows, lambda row: row.params, "parameters").count("<title>") == 1
-    assert scatter(rows, lambda row: row.flops, "multiply-adds") == ""
+    rows = [RankedArch(1, "a", 3.0, params=None), RankedArch(2, "b", 2.0, params=5.0)]
+    assert draw_size_scatter(rows, lambda row: row.params, "parameters").count("<title>") == 1
+    assert draw_size_scatter(rows, lambda row: row.flops, "multiply-adds") == ""
 
 
 def test_very_many_points_are_thinned_and_the_page_says_so() -> None:
-    page = render(summary(count=3 * MOST_POINTS))
+    page = render_search_page(summary(count=3 * MAX_DOTS))
     shown = page.count("</title></circle>") // 2
-    assert MOST_POINTS <= shown <= MOST_POINTS + 10
+    assert MAX_DOTS <= shown <= MAX_DOTS + 10
     assert f"{shown:,} of 6,000 points are drawn." in page

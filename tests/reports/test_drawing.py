@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.reports.examples import CELLS, boxes, drawn, opened, overlap, rooms, summary
-from untrained.reports.drawings.draw import family
-from untrained.reports.pages.search_page import render
+from untrained.reports.pages.search_page import render_search_page
+from untrained.reports.svg.style import find_family
 from untrained.spaces.core.diagrams import CellGraphs, Diagram, Stage, StageList, TransformerLayers
 
 MOBILE = StageList(
@@ -96,7 +96,7 @@ def test_without_strides_and_bottlenecks_nothing_is_said_of_them() -> None:
 
 
 def test_blocks_are_coloured_by_what_they_are_made_of() -> None:
-    assert [family(label) for label in ("E6 K3", "K3 K3", "K1 K7 K1", "conv 3x3", "conv 1x1", "linear")] == [
+    assert [find_family(label) for label in ("E6 K3", "K3 K3", "K1 K7 K1", "conv 3x3", "conv 1x1", "linear")] == [
         "sep", "conv3", "conv1", "conv3", "conv1", "plain",
     ]  # fmt: skip
     assert [row.attrib["class"] for row in rows(drawn(MOBILE))][:2] == ["row op-conv3", "row op-sep"]
@@ -161,7 +161,7 @@ def test_labels_are_escaped() -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_page_shows_it(name: str) -> None:
-    page = render(summary(drawing=LISTS[name]))
+    page = render_search_page(summary(diagram=LISTS[name]))
     assert page.count('<svg class="list"') == 2  # for a wide page and for a narrow one
 
 
@@ -171,7 +171,7 @@ def test_a_page_shows_it(name: str) -> None:
 def test_texts_of_a_row_keep_apart_in_a_browser(
     browser: Any, tmp_path: Path, name: str, width: int, shown: str
 ) -> None:
-    page = opened(browser, tmp_path, summary(drawing=LISTS[name]), width)
+    page = opened(browser, tmp_path, summary(diagram=LISTS[name]), width)
     found = page.evaluate(
         f"""[...document.querySelectorAll(".{shown} .list")].map(svg => [...svg.querySelectorAll("g.row")].map(row =>
         [...row.querySelectorAll("text, rect")].map(mark => {{ const box = mark.getBoundingClientRect();

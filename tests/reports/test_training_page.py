@@ -7,9 +7,8 @@ from typing import Any
 from tests.reports.examples import summary
 from tests.reports.test_page import body_of
 from untrained._terminal_train import show_confirmed
-from untrained.reports.pages import search_page as page
-from untrained.reports.pages import training_page
-from untrained.reports.pages.training_sections import headline, trained
+from untrained.reports.pages import search_page, training_page
+from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
 from untrained.studies.confirm import Confirmation, Contrast, Group, contrast
 from untrained.studies.references import Entry
 from untrained.training.trained import Asked, Trained
@@ -48,14 +47,16 @@ def example(**changes: Any) -> Trained:
 
 
 def test_the_page_tells_the_result_in_order():
-    assert headline(example()) == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
-    assert "after part of an epoch," in headline(example(curve=()))
-    seen = body_of(training_page.render(example()))
+    assert make_training_headline(example()) == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
+    assert "after part of an epoch," in make_training_headline(example(curve=()))
+    seen = body_of(training_page.render_training_page(example()))
     order = [
-        headline(example()), "The network", "|cell|", "Trained", "87.50 % of 16 samples", "90.00 % of 15 samples",
-        "1 min 15 s", "1,234 on cpu", "the moving average of the weights after epoch 3", "read once", "Curves",
-        "What is taken for what", "A row is the truth", "How sure it is", "off by 6.2 points", "The hardest mistakes",
-        "is cat, said dog (90 %)", "Settings", "To do it again", "untrained train runs/mine",
+        make_training_headline(example()), "Network", "|cell|", "Training", "87.50 % on 16 samples",
+        "90.00 % on 15 samples",
+        "1 min 15 s", "1,234 on cpu", "the moving average of the weights after epoch 3", "used once", "Learning curves",
+        "Confusion matrix", "Rows are true classes", "Calibration", "calibration error is 6.2 percentage points",
+        "Worst mistakes",
+        "cat, predicted dog (90 %)", "Settings", "Command", "untrained train runs/mine",
     ]  # fmt: skip
     places = [seen.find(words) for words in order]
     assert -1 not in places, order[places.index(-1)]
@@ -63,7 +64,7 @@ def test_the_page_tells_the_result_in_order():
 
 
 def test_curves_confusion_and_mistakes_are_drawn():
-    html = trained(example())
+    html = make_training_sections(example())
     assert html.count('<polyline class="curve"') == 2 + 1 + 2  # losses, accuracy, calibration and its ideal
     assert f'src="{PICTURE}"' in html
     cells = re.findall(r"<title>(\w+, \w+: [\d.]+|\w+, \w+: not defined)</title>", html)
@@ -74,27 +75,27 @@ def test_curves_confusion_and_mistakes_are_drawn():
 def test_epochs_are_marked_at_whole_numbers_and_shares_up_to_all_of_them():
     """Where every epoch reached 100 %, a scale around it goes from 90 to 110, in steps of 5."""
     found = example(curve=tuple({**row, "val_accuracy": 1.0} for row in example().curve))
-    losses, shares = trained(found).split("<h3>")[1:3]
+    losses, shares = make_training_sections(found).split("<h3>")[1:3]
     assert re.findall(r'"mid tick"[^>]*>([^<]*)<', losses) == ["1", "2", "3"]
     assert re.findall(r'"end"[^>]*>([^<]*)<', shares) == ["90", "95", "100"]
 
 
 def test_what_is_not_there_is_left_out():
-    html = trained(example(curve=(), mistakes=[], confusion=[[8, 0], [0, 8]]))
-    assert "Curves" not in html
-    assert "hardest" not in html
-    assert "Nothing was taken for anything else." in html
+    html = make_training_sections(example(curve=(), mistakes=[], confusion=[[8, 0], [0, 8]]))
+    assert "Learning curves" not in html
+    assert "Worst mistakes" not in html
+    assert "No class was confused with another." in html
     many = tuple(map(str, range(60)))
-    assert "heat" not in trained(example(classes=many, confusion=[[1] * 60] * 60))
-    assert trained(None) == ""
-    assert "the same command goes on" in trained(example(ended="time"))
+    assert "heat" not in make_training_sections(example(classes=many, confusion=[[1] * 60] * 60))
+    assert make_training_sections(None) == ""
+    assert "the same command resumes" in make_training_sections(example(ended="time"))
 
 
 def test_every_string_is_escaped():
     evil = '<img src=x onerror="alert(1)">'
     asked = replace(example().asked, arch=evil, data=evil, space=evil, recipe={"name": evil, evil: evil})
     wrong = [{"truth": evil, "said": evil, "chance": 0.1, "sure": 0.9, "picture": evil}]
-    html = training_page.render(example(asked=asked, classes=(evil, evil), mistakes=wrong, command=evil))
+    html = training_page.render_training_page(example(asked=asked, classes=(evil, evil), mistakes=wrong, command=evil))
     assert "<img src=x" not in html
     assert 'onerror="' not in html
 
@@ -106,18 +107,20 @@ def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
     found = Confirmation(
         ranking[3].arch, 95.0, ("random",), (first, other), (contrast(first, other),), 3, 1500, "digits", 10.0
     )
-    whole = summary(confirmed=found, trained=example())
-    seen = body_of(page.render(whole))
-    assert "Confirmed by training" in seen
+    whole = summary(confirmation=found, training=example())
+    seen = body_of(search_page.render_search_page(whole))
+    assert "Confirmation by training" in seen
     assert "4.0 points less on average than chosen at random" in seen
     assert "90.0, failed" in seen
     assert "with 95.0 %, chosen at random" in seen
-    assert f"score {ranking[3].score:.3g}" in page.headline(whole)
-    assert page.headline(whole).endswith(headline(example()))
-    assert "another network: |cell|" in seen
-    assert "This is the cost of judging; confirming took 10 s and training the best took 1 min 15 s." in seen
+    assert f"score {ranking[3].score:.3g}" in search_page.make_search_headline(whole)
+    assert search_page.make_search_headline(whole).endswith(make_training_headline(example()))
+    assert "another architecture: |cell|" in seen
+    assert "This is the cost of scoring. The confirmation took 10 s. Training the best took 1 min 15 s." in seen
     same = replace(example(), asked=replace(example().asked, arch=ranking[3].arch))
-    assert "another network" not in body_of(page.render(summary(confirmed=found, trained=same)))
+    assert "another architecture" not in body_of(
+        search_page.render_search_page(summary(confirmation=found, training=same))
+    )
 
 
 def of_clicks(**changes: Any) -> Trained:
@@ -129,16 +132,19 @@ def of_clicks(**changes: Any) -> Trained:
 
 
 def test_the_page_of_clicks_tells_log_loss_auc_and_calibration():
-    assert headline(of_clicks()) == "Test log loss 0.4512, AUC 0.7654 after 2 epochs, 73.3 k parameters."
-    seen = body_of(training_page.render(of_clicks()))
-    order = [headline(of_clicks()), "Test log loss", "0.4512, AUC 0.7654 of 16 samples", "90.00 % of its log loss",
-             "0.6000, AUC 0.7200 of 15 samples", "Curves", "How far its predictions can be believed",
-             "off by 10.0 points", "Settings"]  # fmt: skip
+    assert make_training_headline(of_clicks()) == "Test log loss 0.4512, AUC 0.7654 after 2 epochs, 73.3 k parameters."
+    seen = body_of(training_page.render_training_page(of_clicks()))
+    order = [make_training_headline(of_clicks()), "Test log loss", "0.4512, AUC 0.7654 on 16 samples",
+             "90.00 % of the log loss",
+             "0.6000, AUC 0.7200 on 15 samples", "Learning curves", "Calibration",
+             "calibration error is 10.0 percentage points", "Settings"]  # fmt: skip
     places = [seen.find(words) for words in order]
     assert -1 not in places, order[places.index(-1)]
     assert places == sorted(places)
-    assert "What is taken for what" not in seen
-    assert trained(of_clicks()).count('<polyline class="curve"') == 2 + 1 + 2  # losses, AUC, calibration and its ideal
+    assert "Confusion matrix" not in seen
+    assert (
+        make_training_sections(of_clicks()).count('<polyline class="curve"') == 2 + 1 + 2
+    )  # losses, AUC, calibration and its ideal
 
 
 def test_without_an_auc_the_page_says_nothing_of_it():
@@ -146,7 +152,7 @@ def test_without_an_auc_the_page_says_nothing_of_it():
     bare = of_clicks(
         curve=curve, auc=None, normalised_entropy=None, chosen={"epoch": 1, "kind": "weights", "loss": 0.6}
     )
-    assert "AUC" not in body_of(training_page.render(bare))
+    assert "AUC" not in body_of(training_page.render_training_page(bare))
 
 
 def beside() -> Confirmation:
@@ -177,12 +183,14 @@ def test_the_terminal_shows_them_in_lines_of_80_letters(capsys, monkeypatch):
 
 def test_hand_made_networks_stand_beside_the_found_one():
     told = beside()
-    html = page.render(summary(confirmed=told))
+    html = search_page.render_search_page(summary(confirmation=told))
     seen = body_of(html)
-    assert "Beside networks made by hand" in seen
+    assert "Comparison with hand-designed networks" in seen
     assert "has less log loss than logistic (+0.1000 \u00b1 0.0200)" in seen
     assert "0.6100" in seen
     assert "0.36" in seen
     assert "<td colspan=7>&lt;script&gt; [bold]" in html
-    assert "judged by AUC on the validation part" in seen
-    assert "Beside networks" not in body_of(page.render(summary(confirmed=replace(told, entries=()))))
+    assert "evaluated by AUC on the validation data" in seen
+    assert "Comparison with" not in body_of(
+        search_page.render_search_page(summary(confirmation=replace(told, entries=())))
+    )

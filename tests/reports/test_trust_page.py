@@ -10,7 +10,7 @@ from scipy import stats
 
 from tests.reports.examples import trust
 from tests.reports.test_page import body_of
-from untrained.reports.pages.trust_page import render, verdict
+from untrained.reports.pages.trust_page import make_verdict, render_trust_page
 from untrained.studies.trust import Estimate, Judged, Trust
 
 EVIL = '<img src=x onerror="alert(1)">&'
@@ -38,36 +38,36 @@ def section_of(page: str, title: str) -> str:
     [
         ((judged("a", value=0.9, low=0.85, high=0.95), judged("params", "baseline", 0.7, 0.6, 0.8)),
          "The only proxy is a: Spearman 0.900 (0.850 to 0.950), against 0.700 (0.600 to 0.800) for params, the "
-         "best baseline. It beats counting parameters, and the intervals tell the two apart."),
+         "best baseline. It is better than counting parameters; their confidence intervals do not overlap."),
         ((judged("a", value=0.9, low=0.75, high=0.95), judged("params", "baseline", 0.7, 0.6, 0.8)),
-         "It beats counting parameters, but the intervals overlap: they cannot tell the two apart."),
+         "It is better than counting parameters; their confidence intervals overlap, so the difference may be chance."),
         ((judged("a", value=0.6, low=0.5, high=0.7), judged("flops", "baseline", 0.7, 0.6, 0.8)),
-         "It does not beat flops, and the intervals overlap: they cannot tell the two apart."),
+         "It is not better than flops; their confidence intervals overlap, so the difference may be chance."),
         ((judged("a", value=0.3, low=0.2, high=0.4), judged("flops", "baseline", 0.7, 0.6, 0.8)),
-         "It does not beat flops, and the intervals tell the two apart."),
+         "It is not better than flops; their confidence intervals do not overlap."),
         ((judged("flops", "baseline", 0.7), judged("a", value=0.6), judged("params", "baseline", 0.65)),
-         "against 0.700 for flops, the best baseline. It does not beat flops; without intervals nobody can say how "
-         "surely. Counting parameters gives 0.650."),
+         "against 0.700 for flops, the best baseline. It is not better than flops; without "
+         "confidence intervals, this may be chance. Counting parameters gives 0.650."),
         ((judged("params", value=0.9), judged("params", "baseline", 0.65), judged("params", "other", 0.2)),
-         "The best of 2 proxies is params: Spearman 0.900, against 0.650 for params, the best baseline. It beats "
-         "counting parameters; without intervals nobody can say how surely."),
+         "The best of 2 proxies is params: Spearman 0.900, against 0.650 for params, the best baseline. It is better "
+         "than counting parameters; without confidence intervals, this may be chance."),
         ((judged("b", value=0.2), judged("a", "combination", 0.6), judged("c", "other", None)),
-         "The best of 3 proxies is a: Spearman 0.600. No baseline stands beside it."),
+         "The best of 3 proxies is a: Spearman 0.600. There is no baseline to compare with."),
         ((judged("params", "baseline", 0.6), judged("b", value=None)),
-         "Only baselines could be judged. The best is params: Spearman 0.600."),
-        ((judged("a", value=None),), "No proxy could be judged: none gave scores to rank by."),
-        ((), "No proxy was judged."),
+         "Only baselines could be evaluated. The best is params: Spearman 0.600."),
+        ((judged("a", value=None),), "No proxy could be evaluated: none of them gave scores that can be ranked."),
+        ((), "No proxy was evaluated."),
     ],
 )  # fmt: skip
 def test_the_verdict_says_whether_the_best_beats_the_best_baseline(rows: tuple[Judged, ...], said: str) -> None:
-    found = verdict(study(*rows)).replace("\u00a0", " ")
+    found = make_verdict(study(*rows)).replace("\u00a0", " ")
     assert found.endswith(said)
-    assert said in body_of(render(study(*rows)))
+    assert said in body_of(render_trust_page(study(*rows)))
 
 
 def test_nothing_can_be_judged_where_all_are_equally_good() -> None:
-    assert verdict(study(judged("a", value=None), truth=(10.0,) * 3)) == (
-        "No proxy could be judged: all architectures are equally good."
+    assert make_verdict(study(judged("a", value=None), truth=(10.0,) * 3)) == (
+        "No proxy could be evaluated: all architectures are equally good."
     )
 
 
@@ -75,13 +75,14 @@ def test_nothing_can_be_judged_where_all_are_equally_good() -> None:
 
 
 def test_the_page_tells_the_result_in_order() -> None:
-    seen = body_of(render(trust()))
+    seen = body_of(render_trust_page(trust()))
     order = [
-        "trust report", "The best of 17 proxies is mean of ranks", "20 proxies and baselines on 300 architectures",
+        "benchmark report", "The best of 17 proxies is mean of ranks", "20 proxies and baselines on 300 architectures",
         "3 seeds each", "The table holds 15,625", "<h2>Proxies", "What they measure", "<h2>Rank correlation",
-        "<h2>Score and truth", "dot hollow", "The other 8", "<h2>The best tenth", "<h2>Which are alike",
-        "<h2>What it costs", "<h2>What failed", "<h2>Cost", "15 min 12 s", "3 s (300 tried)", "<h2>Settings", "torch",
-        "<h2>To do it again", "untrained bench",
+        "<h2>Score against truth", "dot hollow", "The other 8", "<h2>Best tenth", "<h2>Agreement between proxies",
+        "<h2>Correlation against cost", "<h2>Failures", "<h2>Cost", "15 min 12 s", "3 s (300 architectures)",
+        "<h2>Settings", "torch",
+        "<h2>Command", "untrained bench",
     ]  # fmt: skip
     places = [seen.find(words) for words in order]
     assert -1 not in places
@@ -89,7 +90,7 @@ def test_the_page_tells_the_result_in_order() -> None:
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    page = render(trust())
+    page = render_trust_page(trust())
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\ssrc=", page)
     assert "default-src 'none'" in page
 
@@ -98,7 +99,7 @@ def test_every_string_is_escaped() -> None:
     told = {"spearman": Estimate(0.5, 0.4, 0.6), EVIL: Estimate(1.0)}
     row = replace(trust().judged[0], proxy=EVIL, about=EVIL, failures={EVIL: 2}, statistics=told)
     rows = (replace(row, kind="baseline"), replace(row, kind=EVIL))
-    page = render(
+    page = render_trust_page(
         replace(
             trust(), title=EVIL, command=EVIL, space=EVIL, truth_about=EVIL, truth_unit=EVIL, made_on=EVIL,
             archs=(EVIL,) * 300, judged=rows,
@@ -113,15 +114,15 @@ def test_every_string_is_escaped() -> None:
 def test_forty_four_proxies_on_a_thousand_architectures_stay_below_two_megabytes() -> None:
     few = trust(archs=1000)
     rows = [replace(row, proxy=f"{row.proxy} {i}") for i in range(3) for row in few.judged][:44]
-    page = render(replace(few, judged=tuple(rows)))
+    page = render_trust_page(replace(few, judged=tuple(rows)))
     assert len(page.encode()) < 2e6
-    assert "Of each cloud 400 dots are drawn; the histograms count all." in page
+    assert "Each plot shows 400 points; the histograms count all." in page
     assert len(re.findall(r"<path class=\"points (?:dim|top)\"", page)) >= 44
-    assert "of each cloud" not in render(trust()).lower()
+    assert "of each cloud" not in render_trust_page(trust()).lower()
 
 
 def test_twelve_clouds_are_in_plain_sight_and_the_others_folded() -> None:
-    page = section_of(render(trust()), "Score and truth")
+    page = section_of(render_trust_page(trust()), "Score against truth")
     sight, fold = page.split("<details>")
     names = [row.proxy for row in trust().judged]
     told = [re.findall(r'<text class="title" x="0" y="12">([^<]*)<', part) for part in (sight, fold)]
@@ -133,8 +134,8 @@ def test_rows_beyond_sixty_are_left_out_of_charts_and_the_page_says_so() -> None
     rows = [
         replace(row, proxy=f"{row.proxy} {i}") for i in range(4) for row in few.judged if row.statistics["spearman"]
     ]
-    page = render(replace(few, judged=tuple(rows)))
-    assert page.count("The first 60 of 76 are drawn.") == 3
+    page = render_trust_page(replace(few, judged=tuple(rows)))
+    assert page.count("The first 60 of 76 are shown.") == 3
     assert section_of(page, "Rank correlation").count('class="bar"') == 2 * 60
     assert section_of(page, "Proxies").count("<tr class=") == 76
 
@@ -143,9 +144,9 @@ def test_rows_beyond_sixty_are_left_out_of_charts_and_the_page_says_so() -> None
 
 
 def test_the_table_has_every_statistic_and_marks_what_is_not_a_proxy() -> None:
-    page = section_of(render(trust()), "Proxies")
+    page = section_of(render_trust_page(trust()), "Proxies")
     assert [head.replace("\u00a0", " ") for head in re.findall(r"<th [^>]*>([^<]*)</th>", page)] == [
-        "Proxy", "Spearman", "95 % interval", "\u00b1 seeds", "Kendall", "Pearson", "Top 10 %", "Of first 10",
+        "Proxy", "Spearman", "95 % interval", "\u00b1 seeds", "Kendall", "Pearson", "Top 10 %", "Top 10",
         "Regret, %", "n", "Failed", "Cost",
     ]  # fmt: skip
     lines = {row.proxy: line for row, line in zip(trust().judged, re.findall(r"<tr class.*?</tr>", page), strict=True)}
@@ -166,7 +167,7 @@ def test_the_table_has_every_statistic_and_marks_what_is_not_a_proxy() -> None:
 
 
 def test_columns_that_nothing_fills_are_left_out() -> None:
-    page = section_of(render(study(judged("a"), judged("b", value=0.2))), "Proxies")
+    page = section_of(render_trust_page(study(judged("a"), judged("b", value=0.2))), "Proxies")
     assert re.findall(r"<th [^>]*>([^<]*)</th>", page) == ["Proxy", "Spearman", "95 % interval", "n", "Failed", "Cost"]
     assert "Regret" not in page
     assert "seeds" not in page
@@ -177,8 +178,8 @@ def test_proxies_that_failed_alike_share_a_line() -> None:
         replace(judged("a"), failures={"nan": 2}), replace(judged("b"), failures={"disconnected": 3, "nan": 1}),
         replace(judged("c"), failures={"nan": 2}), judged("d"),
     ]  # fmt: skip
-    page = section_of(render(study(*rows)), "What failed")
-    assert "3 of 4 proxies could not score every one of 3 architectures." in page
+    page = section_of(render_trust_page(study(*rows)), "Failures")
+    assert "3 of 4 proxies could not score all 3 architectures." in page
     assert re.findall(r"<th [^>]*>([^<]*)</th>", page)[0] == "Proxies"
     lines = [re.sub(r"<.*?>", "", line.replace("</td>", "|")) for line in re.findall(r"<tr><td.*?</tr>", page)]
     heads = re.findall(r"<th [^>]*>([^<]*)</th>", page)[1:]
@@ -186,7 +187,7 @@ def test_proxies_that_failed_alike_share_a_line() -> None:
     assert found == [
         {"names": "b", "disconnected": "3", "nan": "1"}, {"names": "a, c", "disconnected": "\u2013", "nan": "2"},
     ]  # fmt: skip
-    assert "Nothing failed." in render(study(judged("d")))
+    assert "There were no failures." in render_trust_page(study(judged("d")))
 
 
 # What only the page knows: agreement of proxies
@@ -194,7 +195,7 @@ def test_proxies_that_failed_alike_share_a_line() -> None:
 
 def test_the_heat_map_is_scipys_correlation_of_what_both_have_scored() -> None:
     facts = trust()
-    page = section_of(render(facts), "Which are alike")
+    page = section_of(render_trust_page(facts), "Agreement between proxies")
     said = dict(re.findall(r"<title>([^<]*): ([^<:]*)</title>", page))
     columns = {
         row.proxy: np.array([np.nan if s is None else s * (1 if row.higher_is_better else -1) for s in row.scores])
@@ -214,7 +215,7 @@ def test_the_heat_map_is_scipys_correlation_of_what_both_have_scored() -> None:
 
 
 def test_what_is_found_of_the_best_tenth_is_the_overlap_of_the_table() -> None:
-    page = section_of(render(trust()), "The best tenth")
+    page = section_of(render_trust_page(trust()), "Best tenth")
     found = dict(re.findall(r"<title>([^<]*): ([\d.]+ of \d+) found</title>", page))
     for row in trust().judged:
         if overlap := row.statistics["top_overlap"]:
@@ -226,7 +227,7 @@ def test_what_is_found_of_the_best_tenth_is_the_overlap_of_the_table() -> None:
 def test_scores_where_lower_is_better_are_turned_around() -> None:
     up = judged("up")
     down = replace(up, proxy="down", higher_is_better=False, scores=(3.0, 2.0, 1.0))
-    page = render(study(up, down, truth=(1.0, 2.0, 3.0)))
+    page = render_trust_page(study(up, down, truth=(1.0, 2.0, 3.0)))
     assert "<title>up, down: 1.00</title>" in page
     assert "score (lower is better)" in page
     assert re.findall(r"<title>(?:up|down): (1 of 1) found</title>", page) == ["1 of 1"] * 4
@@ -236,18 +237,18 @@ def test_scores_where_lower_is_better_are_turned_around() -> None:
 
 
 def test_one_proxy_has_no_one_to_be_compared_with() -> None:
-    page = render(trust(proxies=1))
-    assert "No baseline stands beside it." in page
+    page = render_trust_page(trust(proxies=1))
+    assert "There is no baseline to compare with." in page
     assert "<h2>Rank correlation" in page
-    assert "<h2>Score and truth" in page
-    assert "<h2>Which are alike" not in page
-    assert "<h2>What it costs" not in page
+    assert "<h2>Score against truth" in page
+    assert "<h2>Agreement between proxies" not in page
+    assert "<h2>Correlation against cost" not in page
     assert "The other" not in page
 
 
 def test_a_study_in_which_all_failed_says_so() -> None:
     rows = [replace(judged(name, value=None), n=0, scores=(None,) * 3, failures={"nan": 3}) for name in "ab"]
-    page = render(study(*rows, cost={}))
+    page = render_trust_page(study(*rows, cost={}))
     assert "No proxy has a rank correlation with the truth." in page
     assert "<svg" not in page
     assert "2 of 2 proxies could not score" in page
@@ -257,21 +258,23 @@ def test_a_study_in_which_all_failed_says_so() -> None:
 @pytest.mark.parametrize("count", [2, 3, 9])
 def test_a_constant_truth_and_few_architectures_can_be_shown(count: int) -> None:
     row = replace(judged("a", value=None), n=count, scores=tuple(map(float, range(count))))
-    page = render(trust(archs=count, proxies=0, judged=(row, replace(row, proxy="b")), truth=(10.0,) * count))
+    page = render_trust_page(
+        trust(archs=count, proxies=0, judged=(row, replace(row, proxy="b")), truth=(10.0,) * count)
+    )
     assert "all architectures are equally good" in page
-    assert "<h2>Score and truth" in page
+    assert "<h2>Score against truth" in page
     assert ">nan" not in page
 
 
 def test_an_empty_study_is_a_page() -> None:
-    page = render(trust(archs=0, proxies=0))
-    assert page.count("No proxy was judged.") == 3
+    page = render_trust_page(trust(archs=0, proxies=0))
+    assert page.count("No proxy was evaluated.") == 3
     assert "<svg" not in page
 
 
 def test_advice_and_the_command_that_follows_it_stand_in_the_header() -> None:
-    page = render(trust(advice="Search by meco.", following="untrained search --proxy auto"))
+    page = render_trust_page(trust(advice="Search by meco.", following="untrained search --proxy auto"))
     head = page[: page.index("</header>")]
     assert "Search by meco." in head
     assert 'data-copy="untrained search --proxy auto"' in head
-    assert "data-copy" not in render(trust()).split("</header>")[0]
+    assert "data-copy" not in render_trust_page(trust()).split("</header>")[0]

@@ -255,7 +255,7 @@ def test_ctrl_c_keeps_the_steps_and_the_account_and_the_bar_goes_on(tmp_path):
     assert found.run.noted_seconds == pytest.approx(sum(noted))
     assert stopped.run.wall_seconds + sum(noted[4:]) < found.run.wall_seconds
     assert "looking at the supernet" in _cost(replace(found.run, noted_seconds=1.0))
-    assert "Looking at the supernet" in found.report().read_text()
+    assert "Supernet measurements" in found.report().read_text()
 
 
 def test_sittings_that_were_killed_are_charged_for_what_they_wrote_down_and_only_once(tmp_path):

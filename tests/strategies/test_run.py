@@ -18,7 +18,7 @@ from untrained.data import load
 from untrained.engine import Cost, Examiner, Job, Samples, Store, job_for
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
-from untrained.reports.report import summarise
+from untrained.reports.report import summarise_run
 from untrained.runs.winner import read_ranking
 from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.strategies._run import Run, Settings, for_a_file
@@ -158,9 +158,9 @@ def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypa
     monkeypatch.chdir(project)
     np.savez("x.npz", x=np.zeros((9, 8, 8, 3), np.uint8), y=np.arange(9) % 3)
     found = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", run="r")
-    drawing = summarise(found.run, read_ranking(found.run)).drawing
-    assert isinstance(drawing, StageList)
-    assert drawing.stages[-1] == Stage("linear", 3)
+    diagram = summarise_run(found.run, read_ranking(found.run)).diagram
+    assert isinstance(diagram, StageList)
+    assert diagram.stages[-1] == Stage("linear", 3)
 
 
 # --------------------------------------------------------------------------------------------- workers and their cost

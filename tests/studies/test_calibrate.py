@@ -11,7 +11,7 @@ from untrained import search
 from untrained.engine import Store
 from untrained.errors import UsageError
 from untrained.reports import report
-from untrained.reports.pages.trust_page import verdict
+from untrained.reports.pages.trust_page import make_verdict
 from untrained.studies import calibrate
 from untrained.studies._judge import Column, judged
 from untrained.studies.calibrate import _advice, _caution, _spread, recommended
@@ -77,11 +77,11 @@ def test_an_order_without_a_mistake_tells_nobody_apart():
 def test_terminal_and_page_agree_on_who_is_told_apart(high, apart):
     rows = (between("best", 0.5, 0.9), between("params", -0.4, high, "baseline"))
     said = _caution(rows, 12, "accuracy")
-    headline = verdict(Trust("", "", "", "", "", (), (), rows))
+    headline = make_verdict(Trust("", "", "", "", "", (), (), rows))
     assert ("0 of the other 1 cannot be told from best" in said) == apart
-    assert ("the intervals tell the two apart" in headline) == apart
+    assert ("confidence intervals do not overlap" in headline) == apart
     assert ("1 of the other 1 cannot be told from best" in said) == (not apart)
-    assert ("they cannot tell the two apart" in headline) == (not apart)
+    assert ("confidence intervals overlap" in headline) == (not apart)
 
 
 def test_a_calibration_of_the_users_own_space_and_the_search_that_goes_by_it(mine):

@@ -194,7 +194,7 @@ def test_a_proxy_that_misleads_is_overruled_and_the_winner_goes_on(mine, tmp_pat
     assert again.confirmed is not None
     assert again.confirmed.groups == found.confirmed.groups
     page = report("run").read_text()
-    assert "Confirmed by training" in page
+    assert "Confirmation by training" in page
     assert "--confirm 2" in page
     assert "chosen by params" in page
     learned = train("run", recipe="quick(epochs=1,batch=256,average=0.0)", input_shape=(3, 8, 8))
@@ -202,7 +202,7 @@ def test_a_proxy_that_misleads_is_overruled_and_the_winner_goes_on(mine, tmp_pat
     plain = search(mine, "./bad.py:backwards", **ask | {"confirm": 0})
     assert not Path("run/confirmed.json").exists()
     assert read_winner("run").arch == plain.best == plain.ranking.standings[0].arch
-    assert "another network" in report("run").read_text()
+    assert "another architecture" in report("run").read_text()
 
 
 def test_what_cannot_be_trained_on_is_refused_before_the_search(mine):

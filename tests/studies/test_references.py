@@ -265,7 +265,7 @@ def test_the_whole_story(tmp_path, monkeypatch):
     assert search(SMALL, "sigeo(samples=16)", **ask).confirmed.groups == told.groups
     assert train("run").auc == told.entries[0].auc, "the winner is trained already"
     page = report("run").read_text()
-    parts = ("Trained", "Curves", "How far its predictions can be believed", "Confirmed by training", "logistic",
-             "Beside networks made by hand", "the one of least log loss on the validation part")  # fmt: skip
+    parts = ("Training", "Learning curves", "Calibration", "Confirmation by training", "logistic",
+             "Comparison with hand-designed networks", "the one of least log loss on the validation part")  # fmt: skip
     assert all(part in page for part in parts)
     assert "On the test part the found network" in page

@@ -1,6 +1,6 @@
-"""How far rankings agree, and an order in which alike ones are neighbours: what pages compute on their own.
+"""Rank correlations between columns of scores, and an order in which similar columns are neighbours.
 
-Knows nothing of proxies or pages. A missing value is NaN here, and takes no part.
+Missing scores are NaN.
 """
 
 from collections.abc import Sequence
@@ -10,26 +10,47 @@ import numpy as np
 from untrained.benchmarks.statistics import Floats, spearman
 
 
-def agreement(columns: Sequence[Floats]) -> list[list[float | None]]:
-    """Rank correlation of each column with each, on the rows that both have; a symmetric table."""
-    table: list[list[float | None]] = [[None] * len(columns) for _ in columns]
-    for i, a in enumerate(columns):
-        for j, b in enumerate(columns[: i + 1]):
-            both = np.isfinite(a) & np.isfinite(b)
-            table[i][j] = table[j][i] = spearman(a[both], b[both])
-    return table
+def correlate_columns(columns: Sequence[Floats]) -> list[list[float | None]]:
+    """Return the symmetric matrix of Spearman correlations, on rows that both columns have."""
+    matrix: list[list[float | None]] = [[None] * len(columns) for _ in columns]
+    for i, first in enumerate(columns):
+        for j, second in enumerate(columns[: i + 1]):
+            both = np.isfinite(first) & np.isfinite(second)
+            correlation = spearman(first[both], second[both])
+            matrix[i][j] = correlation
+            matrix[j][i] = correlation
+    return matrix
 
 
-def alike_together(table: Sequence[Sequence[float | None]]) -> list[int]:
-    """An order of rows in which alike ones are neighbours: groups are joined by their mean likeness, the most alike
-    first, turned so that their most alike ends meet."""
-    likeness = np.array([[value or 0.0 for value in row] for row in table], dtype=np.float64)
-    groups = [[i] for i in range(len(table))]
+def order_by_similarity(matrix: Sequence[Sequence[float | None]]) -> list[int]:
+    """Return an order of rows in which similar ones are neighbours.
+
+    This is hierarchical clustering with average linkage. When two groups are joined, each may be
+    reversed so that their most similar ends meet.
+    """
+    similarity = np.array([[value or 0.0 for value in row] for row in matrix], dtype=np.float64)
+    groups = [[i] for i in range(len(matrix))]
     while len(groups) > 1:
         pairs = [(a, b) for b in range(len(groups)) for a in range(b)]
-        a, b = max(pairs, key=lambda pair: likeness[np.ix_(groups[pair[0]], groups[pair[1]])].mean())
-        second, first = groups.pop(b), groups.pop(a)
-        turns = [(one, two) for one in (first, first[::-1]) for two in (second, second[::-1])]
-        left, right = max(turns, key=lambda turn: likeness[turn[0][-1], turn[1][0]])
-        groups.append(left + right)
-    return groups[0] if groups else []
+        means = [similarity[np.ix_(groups[a], groups[b])].mean() for a, b in pairs]
+        a, b = pairs[means.index(max(means))]
+        # b is larger than a, so it is removed first.
+        second = groups.pop(b)
+        first = groups.pop(a)
+        groups.append(_join_groups(first, second, similarity))
+    if not groups:
+        return []
+    return groups[0]
+
+
+def _join_groups(first: list[int], second: list[int], similarity: Floats) -> list[int]:
+    """Return both groups in a row, reversed so that their most similar ends meet."""
+    best = None
+    joined: list[int] = []
+    for left in (first, first[::-1]):
+        for right in (second, second[::-1]):
+            end_similarity = similarity[left[-1], right[0]]
+            if best is None or end_similarity > best:
+                best = end_similarity
+                joined = left + right
+    return joined

@@ -1,7 +1,7 @@
-"""`report(folder)`: read a run folder, sum it up, write its page. Reads Records; knows nothing of networks."""
+"""`report(folder)`: read the folder of a run and write its page."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,20 @@ from untrained._numbers import counted
 from untrained._quantities import parse_path
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy, split_names
-from untrained.reports import reproduction_facts
-from untrained.reports.pages import reproduction_page, training_page, trust_page
-from untrained.reports.pages.search_page import render
-from untrained.reports.summary import Failed, Limit, Ranked, Summary, Tradeoff, Worker
+from untrained.reports.pages.reproduction_page import render_reproduction_page
+from untrained.reports.pages.search_page import render_search_page
+from untrained.reports.pages.training_page import render_training_page
+from untrained.reports.pages.trust_page import render_trust_page
+from untrained.reports.reproduction_facts import RESULT_FILE, ReproductionResult
+from untrained.reports.summary import (
+    FailedArch,
+    LimitResult,
+    RankedArch,
+    SearchSummary,
+    Tradeoff,
+    TradeoffPoint,
+    WorkerTimes,
+)
 from untrained.runs.ranking import Ranking, fitnesses
 from untrained.runs.winner import RunRanking, find_winner, read_ranking
 from untrained.spaces import SPACES, Space
@@ -23,204 +33,297 @@ from untrained.spaces.core.diagrams import Diagram, read_diagram
 from untrained.strategies import _trace
 from untrained.strategies._bounds import LIMITS
 from untrained.strategies._panel import wanted_high
-from untrained.strategies._run import Run
+from untrained.strategies._run import Run, Settings
 from untrained.strategies.nsga2 import pareto_front
 from untrained.studies.confirm import Confirmation
-from untrained.studies.trust import FILE, Trust
-from untrained.training import trained
+from untrained.studies.trust import FILE as TRUST_FILE
+from untrained.studies.trust import Trust
 from untrained.training._checkpoint import WEIGHTS
+from untrained.training.trained import FILE as TRAINING_FILE
 from untrained.training.trained import Trained
 from untrained.types import Arch, Record
 
+REPORT_FILE = "report.html"
+RUN_FILE = "run.json"
+
 
 def report(folder: str | Path) -> Path:
-    """Write `report.html` of a folder that a search, a study or a reproduction made, whole or not at all, and say
-    where it is."""
+    """Write `report.html` of a search, a training, a benchmark or a reproduction.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        UsageError: If the folder contains no run, or its files are damaged.
+    """
     folder = parse_path(folder, "folder")
     try:
-        page = _render(folder)
+        page = _render_page(folder)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-        # The files of a folder may hold anything: a text where a number belongs, or a list that is too short.
-        told = " ".join(str(error).split())
+        # Files of a folder may contain anything: text instead of a number, or a list that is too
+        # short.
+        message = " ".join(str(error).split())
         raise UsageError(
-            f"{folder} cannot be reported, its files are damaged: {type(error).__name__}: {told}"
+            f"{folder} cannot be reported, its files are damaged: {type(error).__name__}: {message}"
         ) from error
-    path = Path(folder, "report.html")
+    path = Path(folder, REPORT_FILE)
     write_whole(path, page)
     return path
 
 
-def _render(folder: str | Path) -> str:
-    if Path(folder, FILE).is_file():
-        return trust_page.render(Trust.read(folder))
-    if Path(folder, reproduction_facts.RESULT_FILE).is_file():
-        return reproduction_page.render(reproduction_facts.ReproductionResult.read(folder))
-    if Path(folder, trained.FILE).is_file() and not Path(folder, "run.json").is_file():
-        return training_page.render(Trained.read(folder))
-    return _search_page(folder)
-
-
 def outcome(folder: str | Path) -> dict[str, Any]:
-    """What a script asks of the folder of a search or a training: the best architecture, what the short trainings that
-    confirmed it said, what its own training came to, and where its weights are; None where there was no such thing.
-    A study has a document of its own, and nothing here."""
-    known, found = _trained(folder), dict[str, Any]()
-    if Path(folder, "run.json").is_file():
+    """Return the result of a search or a training as plain data for `--json`.
+
+    Returns:
+        `best`, `confirmed`, `trained` and `weights` of a search, each None if there is none;
+        `trained` and `weights` of a training; nothing for other folders.
+    """
+    training = _read_training(folder)
+    result: dict[str, Any] = {}
+    if Path(folder, RUN_FILE).is_file():
         run = Run.read(folder)
-        said = Confirmation.read(run)
+        confirmation = Confirmation.read(run)
         winner = find_winner(run, read_ranking(run))
-        best = str(winner.arch) if winner else None
-        found = {"best": best, "confirmed": said and asdict(said), "trained": None, "weights": None}
-    if known and known.asked.arch == found.get("best", known.asked.arch):  # and not of a former best
-        found |= {"trained": known.document(), "weights": str(Path(folder, WEIGHTS))}
-    return found
+        result = {"best": None, "confirmed": None, "trained": None, "weights": None}
+        if winner:
+            result["best"] = str(winner.arch)
+        if confirmation:
+            result["confirmed"] = asdict(confirmation)
+    # The training in the folder of a search may be of an earlier winner.
+    if training and training.asked.arch == result.get("best", training.asked.arch):
+        result["trained"] = training.document()
+        result["weights"] = str(Path(folder, WEIGHTS))
+    return result
 
 
-def _trained(folder: str | Path) -> Trained | None:
-    return Trained.read(folder) if Path(folder, trained.FILE).is_file() else None
-
-
-def _search_page(folder: str | Path) -> str:
+def _render_page(folder: str | Path) -> str:
+    if Path(folder, TRUST_FILE).is_file():
+        return render_trust_page(Trust.read(folder))
+    if Path(folder, RESULT_FILE).is_file():
+        return render_reproduction_page(ReproductionResult.read(folder))
+    if not Path(folder, RUN_FILE).is_file():
+        training = _read_training(folder)
+        if training:
+            return render_training_page(training)
     run = Run.read(folder)
-    believed = {"trace": tuple(_trace.read(folder)), "belief": _trace.belief(folder)}
-    later = {**believed, "confirmed": Confirmation.read(run), "trained": _trained(folder)}
-    return render(replace(summarise(run, read_ranking(run)), **later))  # type: ignore[arg-type]
+    return render_search_page(summarise_run(run, read_ranking(run)))
 
 
-def summarise(run: Run, ranked: RunRanking) -> Summary:
-    """The facts of a run, ready to be shown."""
+def _read_training(folder: str | Path) -> Trained | None:
+    if not Path(folder, TRAINING_FILE).is_file():
+        return None
+    return Trained.read(folder)
+
+
+def summarise_run(run: Run, ranked: RunRanking) -> SearchSummary:
+    """Return the facts of a search that its page shows."""
     settings = run.settings
     ranking = ranked.ranking
     records = list(ranked.records)
-    space = _space(settings.space)
-    return Summary(
-        title=f"{settings.space} by {settings.score}",
+    space = _find_builtin_space(settings.space)
+    arch_count = len({record.arch for record in records})
+    failed = []
+    for arch, failure in ranking.failed:
+        failed.append(FailedArch(str(arch), failure.kind, failure.detail, failure.trace))
+    limits = []
+    for row in run.limits:
+        limits.append(LimitResult(row["limit"], row["asked"], row["rejected"], row["value"]))
+    peaks = [record.peak_bytes for record in records if record.peak_bytes]
+    return SearchSummary(
+        title=f"Architecture search for {settings.data}",
         command=f"untrained search {run.options()}",
         space=settings.space,
         space_size=space.size if space else run.space_size,
         proxy=settings.score,
         proxy_about=run.about,
         higher_is_better=run.higher_is_better,
-        ranking=tuple(_ranked(ranking, records)),
-        failed=tuple(Failed(str(arch), why.kind, why.detail, why.trace) for arch, why in ranking.failed),
-        drawing=_sketch(space, run, ranked),
-        settings={
-            "strategy": settings.strategy,
-            "data": settings.data,
-            "seed": str(settings.seed),
-            "device": settings.device,
-            "budget": run.asked(),
-            **({"input size": str(settings.input_size)} if settings.input_size else {}),
-            **({"warm-up": settings.warm_up} if settings.warm_up else {}),
-            **{name.replace("_", " "): said for name in LIMITS if (said := getattr(settings, name)) is not None},
-            **({"confirmed by": f"{counted(run.confirm, 'short training')} of each kind"} if run.confirm else {}),
-        },
+        ranking=tuple(_list_ranked(ranking, records)),
+        failed=tuple(failed),
+        diagram=_make_diagram(space, run, ranked),
+        settings=_list_settings(run),
         versions=run.versions,
-        cost={
-            **({"warm-up": run.warm_up_seconds} if run.warm_up_seconds else {}),
-            **({"strategy": run.noted_seconds} if run.noted_seconds else {}),
-            "build and warm-up" if settings.warm_up and not run.warm_up_seconds else "build": sum(
-                record.build_seconds for record in records
-            ),
-            "transfer": sum(record.transfer_seconds for record in records),
-            "measure": sum(record.measure_seconds for record in records),
-            "total": run.wall_seconds,
-        },
-        workers=tuple(_worker(row) for row in run.workers),
-        peak_bytes=max((record.peak_bytes for record in records if record.peak_bytes), default=None),
+        cost=_sum_costs(run, records),
+        workers=tuple(_read_worker(row) for row in run.workers),
+        peak_bytes=max(peaks, default=None),
         notes=tuple(dict.fromkeys(record.note for record in records if record.note)),
-        screened=run.screened(len({r.arch for r in records}), len(ranking.standings) + len(ranking.failed)),
-        course=tuple(_course(ranking, records, run.measure)),
-        tradeoff=_tradeoff(run, ranking, records),
-        limits=tuple(Limit(row["limit"], row["asked"], row["rejected"], row["value"]) for row in run.limits),
+        screening=run.screened(arch_count, len(ranking.standings) + len(ranking.failed)),
+        scores_in_order=tuple(_list_scores_in_order(ranking, records, run.measure)),
+        tradeoff=_make_tradeoff(run, ranking, records),
+        limits=tuple(limits),
+        trace=tuple(_trace.read(run.folder)),
+        prediction=_trace.belief(run.folder),
         seeds=settings.seeds,
         stopped_early=run.stopped_early,
         ending=run.ending,
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        confirmation=Confirmation.read(run),
+        training=_read_training(run.folder),
     )
 
 
-def _ranked(ranking: Ranking, records: Iterable[Record]) -> Iterable[Ranked]:
-    sizes: dict[tuple[Arch, str], float | None] = {
-        (record.arch, record.proxy): record.value for record in records if record.proxy in ("params", "flops")
+def _list_settings(run: Run) -> dict[str, str]:
+    """Return the settings of a search as its page lists them."""
+    settings: Settings = run.settings
+    listed = {
+        "strategy": settings.strategy,
+        "data": settings.data,
+        "seed": str(settings.seed),
+        "device": settings.device,
+        "budget": run.asked(),
     }
-    for place, standing in enumerate(ranking.standings, 1):
-        params, flops = sizes.get((standing.arch, "params")), sizes.get((standing.arch, "flops"))
-        yield Ranked(
-            place, str(standing.arch), standing.score, standing.spread, params, flops, standing.margin, standing.tied
+    if settings.input_size:
+        listed["input size"] = str(settings.input_size)
+    if settings.warm_up:
+        listed["warm-up"] = settings.warm_up
+    for name in LIMITS:
+        limit = getattr(settings, name)
+        if limit is not None:
+            listed[name.replace("_", " ")] = limit
+    if run.confirm:
+        listed["confirmation"] = f"{counted(run.confirm, 'short training')} per group"
+    return listed
+
+
+def _sum_costs(run: Run, records: Sequence[Record]) -> dict[str, float]:
+    """Return the seconds of each part of a search."""
+    costs = {}
+    if run.warm_up_seconds:
+        costs["warm-up"] = run.warm_up_seconds
+    if run.noted_seconds:
+        costs["strategy"] = run.noted_seconds
+    # Without a shared supernet, each network is warmed up when it is built.
+    build = "build"
+    if run.settings.warm_up and not run.warm_up_seconds:
+        build = "build and warm-up"
+    costs[build] = sum(record.build_seconds for record in records)
+    costs["transfer"] = sum(record.transfer_seconds for record in records)
+    costs["measure"] = sum(record.measure_seconds for record in records)
+    costs["total"] = run.wall_seconds
+    return costs
+
+
+def _list_ranked(ranking: Ranking, records: Sequence[Record]) -> list[RankedArch]:
+    sizes: dict[tuple[Arch, str], float | None] = {}
+    for record in records:
+        if record.proxy in ("params", "flops"):
+            sizes[record.arch, record.proxy] = record.value
+    rows = []
+    for rank, standing in enumerate(ranking.standings, 1):
+        rows.append(
+            RankedArch(
+                rank=rank,
+                arch=str(standing.arch),
+                score=standing.score,
+                spread=standing.spread,
+                params=sizes.get((standing.arch, "params")),
+                flops=sizes.get((standing.arch, "flops")),
+                margin=standing.margin,
+                tied=standing.tied,
+            )
         )
+    return rows
 
 
-def _course(ranking: Ranking, records: Iterable[Record], measure: str) -> Iterable[float]:
-    """Scores in the order in which their architectures were first judged."""
+def _list_scores_in_order(ranking: Ranking, records: Sequence[Record], measure: str) -> list[float]:
+    """Return scores in the order in which their architectures were first scored."""
     scores = {standing.arch: standing.score for standing in ranking.standings}
-    judged = dict.fromkeys(record.arch for record in records if record.measure == measure)
-    return (scores[arch] for arch in judged if arch in scores)
+    archs = dict.fromkeys(record.arch for record in records if record.measure == measure)
+    return [scores[arch] for arch in archs if arch in scores]
 
 
-def _tradeoff(run: Run, ranking: Ranking, records: list[Record]) -> Tradeoff | None:
-    """The score against the first of the other objectives; the front is that of all of them."""
-    others = _objectives(run)
+def _make_tradeoff(run: Run, ranking: Ranking, records: list[Record]) -> Tradeoff | None:
+    """Return the score against the first other objective; the front is that of all objectives."""
+    others = _list_objectives(run)
     if not others:
         return None
-    values = {other.measure: fitnesses(records, other.measure, other.higher_is_better) for other in others}
+    # All values are turned so that higher is better.
+    values = {}
+    for other in others:
+        values[other.measure] = fitnesses(records, other.measure, other.higher_is_better)
     sign = 1 if run.higher_is_better else -1
-    known = []
+    standings = []
+    vectors = []
     for standing in ranking.standings:
-        point = [sign * standing.score]
+        vector = [sign * standing.score]
         for other in others:
             value = values[other.measure].get(standing.arch)
             if value is not None:
-                point.append(value)
-        if len(point) == 1 + len(others):
-            known.append((standing, tuple(point)))
-    unbeaten = set(pareto_front([point for _, point in known]))
-    up = others[0].higher_is_better
-    drawn = (
-        (point[1] if up else -point[1], standing.score, str(standing.arch), place in unbeaten)
-        for place, (standing, point) in enumerate(known)
-    )
-    return Tradeoff(others[0].label, up, 1 + len(others), tuple(drawn))
+                vector.append(value)
+        if len(vector) == 1 + len(others):
+            standings.append(standing)
+            vectors.append(tuple(vector))
+    front = set(pareto_front(vectors))
+    other = others[0]
+    points = []
+    for place, standing in enumerate(standings):
+        objective = vectors[place][1]
+        if not other.higher_is_better:
+            objective = -objective
+        points.append(TradeoffPoint(objective, standing.score, str(standing.arch), place in front))
+    return Tradeoff(other.label, other.higher_is_better, 1 + len(others), tuple(points))
 
 
 @dataclass(frozen=True)
 class _Objective:
-    """A proxy that was weighed against the score."""
+    """A proxy that is an objective besides the score."""
 
     label: str
     measure: str
     higher_is_better: bool
 
 
-def _objectives(run: Run) -> list[_Objective]:
-    """What the run wrote down of its objectives; of an earlier version's run, the built-in ones."""
+def _list_objectives(run: Run) -> list[_Objective]:
+    """Return the objectives that a run recorded.
+
+    Runs of an early version did not record them; then built-in proxies are looked up.
+    """
     if run.objectives:
         return [_Objective(**facts) for facts in run.objectives]
     names = split_names(run.settings.objectives)
+    # The user's code is not run for a report.
     if any(names_file(parse_call(name)[0]) for name in names):
         return []
-    proxies = [load_proxy(name) for name in names]
-    return [_Objective(proxy.label, proxy.measure, wanted_high(proxy)) for proxy in proxies]
+    objectives = []
+    for name in names:
+        proxy = load_proxy(name)
+        objectives.append(_Objective(proxy.label, proxy.measure, wanted_high(proxy)))
+    return objectives
 
 
-def _worker(row: dict[str, Any]) -> Worker:
-    names = ("networks", "build", "transfer", "measure", "idle", "deaths")
-    return Worker(row["worker"], **{name: row[name] for name in names}, batched=row.get("batched", 0))
+def _read_worker(row: dict[str, Any]) -> WorkerTimes:
+    return WorkerTimes(
+        name=row["worker"],
+        networks=row["networks"],
+        build=row["build"],
+        transfer=row["transfer"],
+        measure=row["measure"],
+        idle=row["idle"],
+        deaths=row["deaths"],
+        batched=row.get("batched", 0),
+    )
 
 
-def _space(name: str) -> Space | None:
-    """The space of the run; None where it is not one of ours. The user's own code is not run for a report."""
+def _find_builtin_space(name: str) -> Space | None:
+    """Return the space of a run, or None if it is not built in: the user's code is not run."""
     base, options = parse_call(name)
     if base not in SPACES:
         return None
+    if not options:
+        return SPACES[base]
     try:
-        return SPACES[base].with_options(**options) if options else SPACES[base]
+        return SPACES[base].with_options(**options)
     except UsageError:
         return None
 
 
-def _sketch(space: Space | None, run: Run, ranked: RunRanking) -> Diagram | None:
-    """The drawing of the winner: as the search left it, or drawn now where the space is one of ours."""
+def _make_diagram(space: Space | None, run: Run, ranked: RunRanking) -> Diagram | None:
+    """Return the diagram of the winner.
+
+    It is made now if the space is built in, otherwise read from the run folder.
+    """
     winner = find_winner(run, ranked)
     if winner is None:
         return None

@@ -1,10 +1,7 @@
-"""What a page is made of: plain facts of a finished (or interrupted) run, ready to be shown.
-
-The page knows nothing of stores, strategies or networks; whoever writes a report fills a `Summary` first.
-"""
+"""Facts of a search, finished or interrupted, as its page shows them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from untrained.runs.ranking import choose_winner
 from untrained.spaces.core.diagrams import Diagram
@@ -13,22 +10,22 @@ from untrained.training.trained import Trained
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """One architecture of the ranking. `spread` is the standard deviation over seeds, None with one seed."""
+class RankedArch:
+    """One architecture of the ranking."""
 
     rank: int
     arch: str
     score: float
-    spread: float | None = None
+    spread: float | None = None  # standard deviation over seeds; None with one seed
     params: float | None = None
     flops: float | None = None  # multiply-adds
-    margin: float | None = None  # half-width of the 95 % interval of the mean
-    tied: bool = False  # the seeds cannot tell it from the best
+    margin: float | None = None  # half-width of the 95 % confidence interval of the mean
+    tied: bool = False  # not significantly worse than the best
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """One architecture without a score, and why."""
+class FailedArch:
+    """One architecture without a score, and the reason."""
 
     arch: str
     kind: str
@@ -37,8 +34,8 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """What one worker did, in seconds."""
+class WorkerTimes:
+    """What one worker did; times are in seconds."""
 
     name: str
     networks: int
@@ -47,66 +44,80 @@ class Worker:
     measure: float
     idle: float
     deaths: int = 0
-    batched: int = 0  # of the networks, those that were looked at together with others
+    batched: int = 0  # networks that were measured together with others
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """A limit as it was typed, how many drawn architectures it turned down, and what the best has."""
+class LimitResult:
+    """A limit of the search."""
 
     name: str
-    asked: str
-    rejected: int
-    value: float | None
+    requested: str  # as the user typed it
+    rejected: int  # architectures that exceeded it
+    value: float | None  # of the best architecture
+
+
+class TradeoffPoint(NamedTuple):
+    objective: float
+    score: float
+    arch: str
+    on_front: bool  # no other architecture is better in all objectives
 
 
 @dataclass(frozen=True, slots=True)
 class Tradeoff:
-    """The score against another objective, for all that have both."""
+    """The score against another objective, for all architectures that have both."""
 
     name: str
     higher_is_better: bool
-    objectives: int  # how many were weighed
-    points: tuple[tuple[float, float, str, bool], ...]  # the other, the score, the architecture, beaten by none
+    objectives: int  # number of objectives of the search, with the score
+    points: tuple[TradeoffPoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Everything the page of a search shows."""
+class SearchSummary:
+    """Everything that the page of a search shows."""
 
     title: str
-    command: str  # what to type to get (or resume) this run
+    command: str  # repeats or resumes the search
     space: str
     space_size: int | None
     proxy: str
-    proxy_about: str  # one sentence: what it measures, and the paper
+    proxy_about: str  # what it measures, and the paper, in one sentence
     higher_is_better: bool
-    ranking: tuple[Ranked, ...]  # best first
-    failed: tuple[Failed, ...] = ()
-    drawing: Diagram | None = None  # of the best architecture
+    ranking: tuple[RankedArch, ...]  # best first
+    failed: tuple[FailedArch, ...] = ()
+    diagram: Diagram | None = None  # of the best architecture
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    cost: dict[str, float] = field(default_factory=dict)  # seconds: build, transfer, measure, total
-    workers: tuple[Worker, ...] = ()
-    peak_bytes: int | None = None  # the most memory of a GPU that one architecture took
-    notes: tuple[str, ...] = ()  # what must be said of some of the scores, once each
-    screened: str = ""  # what was sieved out before, in a sentence
-    course: tuple[float, ...] = ()  # scores in the order in which they were judged
+    cost: dict[str, float] = field(default_factory=dict)  # seconds
+    workers: tuple[WorkerTimes, ...] = ()
+    peak_bytes: int | None = None  # largest GPU memory that one architecture needed
+    notes: tuple[str, ...] = ()  # remarks about some of the scores
+    screening: str = ""  # what was removed before scoring, in a sentence
+    scores_in_order: tuple[float, ...] = ()  # in the order in which they were computed
     tradeoff: Tradeoff | None = None
-    limits: tuple[Limit, ...] = ()
-    trace: tuple[dict[str, Any], ...] = ()  # what the strategy believed, as plain JSON
-    belief: dict[str, Any] | None = None  # and in the end, of a square of numbers
+    limits: tuple[LimitResult, ...] = ()
+    trace: tuple[dict[str, Any], ...] = ()  # steps of the strategy, as plain JSON
+    prediction: dict[str, Any] | None = None  # of the strategy's model at the end, see svg/square.py
     seeds: int = 1
     stopped_early: bool = False
     ending: str = ""  # why it stopped, in a sentence
-    made_on: str = ""  # date and time, local
-    confirmed: Confirmation | None = None  # what short trainings said of the best
-    trained: Trained | None = None  # the winner, where it was trained in the same folder
+    made_on: str = ""  # local date and time
+    confirmation: Confirmation | None = None  # short trainings of the best
+    training: Trained | None = None  # of the winner, if it was trained in the same folder
 
     @property
     def best(self) -> str:
-        """The architecture that the run is about: the confirmed one, else the first of the ranking."""
-        ranked = [row.arch for row in self.ranking]
-        winner = choose_winner(ranked, self.confirmed.winner if self.confirmed else None)
-        assert winner is not None  # whoever asks knows that something was ranked
+        """The winner: the confirmed architecture, else the first of the ranking."""
+        confirmed = None
+        if self.confirmation:
+            confirmed = self.confirmation.winner
+        winner = choose_winner([row.arch for row in self.ranking], confirmed)
+        assert winner is not None, "only asked if there is a ranking"
         return winner
+
+    @property
+    def arch_count(self) -> int:
+        """Number of architectures, with and without a score."""
+        return len(self.ranking) + len(self.failed)

@@ -1,91 +1,140 @@
-"""A cell: operations as coloured pills on the wires or as coloured nodes, flowing right or down."""
+"""Drawing of a cell: a graph whose operations are coloured labels on its edges or on its nodes."""
 
 from collections.abc import Sequence
 from html import escape
 from math import hypot
 
-from untrained.reports.drawings.curves import Point, curves
-from untrained.reports.drawings.layout import Gaps, Item, Plan, arrange
-from untrained.reports.svg.style import LINE, Box, breadth, family, frame, pill
+from untrained.reports.drawings.curves import Point, route_edges
+from untrained.reports.drawings.layout import Gaps, Layout, Size, Slot, arrange_graph
+from untrained.reports.svg.style import (
+    LABEL_HEIGHT,
+    Box,
+    draw_label,
+    find_family,
+    measure_label,
+    wrap_drawing,
+)
 from untrained.spaces.core.diagrams import CellGraph
 
-_NODE = 38.0  # across a node with a short name
-_HEAD = 8.0  # length of an arrow head
+_NODE_SIZE = 38.0  # of a node with a short name
+_ARROW_LENGTH = 8.0
+_ARROW_HALF_WIDTH = 0.42 * _ARROW_LENGTH
 
 
-def draw_cell(cell: CellGraph, room: float) -> str:
-    """The cell as one `<svg>`: from left to right if that fits into `room` pixels, else whichever way is narrower."""
-    right = _plan(cell, down=False)
-    if _extent(right.items)[0] <= room:
-        return _svg(cell, right, down=False)
-    down = _plan(cell, down=True)
-    if _extent(down.items)[1] < _extent(right.items)[0]:
-        return _svg(cell, down, down=True)
-    return _svg(cell, right, down=False)
+def draw_cell(cell: CellGraph, max_width: float) -> str:
+    """Draw a cell from left to right if it fits into `max_width` pixels, else the narrower way."""
+    rightwards = _arrange_cell(cell, downwards=False)
+    length = _measure_slots(rightwards.slots)[0]
+    if length <= max_width:
+        return _draw_layout(cell, rightwards, downwards=False)
+    downwards = _arrange_cell(cell, downwards=True)
+    if _measure_slots(downwards.slots)[1] < length:
+        return _draw_layout(cell, downwards, downwards=True)
+    return _draw_layout(cell, rightwards, downwards=False)
 
 
-def _svg(cell: CellGraph, plan: Plan, *, down: bool) -> str:
-    boxes = [_box(item, down) for item in plan.items]
-    left, top = (min((box[k] for box in boxes), default=0.0) for k in (0, 1))
-    width, height = _turned(*_extent(plan.items), down)
-    paths = [[_turned(*point, down) for point in path] for path in curves(plan)]
-    faint_first = sorted(range(len(cell.edges)), key=lambda e: family(cell.edges[e][2]) != "none")
-    wires = [_wire(cell, e, paths[e]) for e in faint_first]
-    tags = [pill(cell.edges[e][2], boxes[i], "tag") for e, i in enumerate(plan.labels) if i is not None]
-    nodes = [pill(label, boxes[n], "node") for n, label in enumerate(cell.nodes)]
-    return frame("cell", (left, top, width, height), _spoken(cell), wires + tags + nodes)
+def _draw_layout(cell: CellGraph, layout: Layout, *, downwards: bool) -> str:
+    boxes = [_place_box(slot, downwards) for slot in layout.slots]
+    left = min((box[0] for box in boxes), default=0.0)
+    top = min((box[1] for box in boxes), default=0.0)
+    length, breadth = _measure_slots(layout.slots)
+    width, height = _swap_if(downwards, length, breadth)
+    paths = []
+    for path in route_edges(layout):
+        paths.append([_swap_if(downwards, *point) for point in path])
+    # Edges without an operation are faint and drawn first, below all others.
+    order = sorted(range(len(cell.edges)), key=lambda e: find_family(cell.edges[e][2]) != "none")
+    parts = [_draw_edge(cell, edge, paths[edge]) for edge in order]
+    for edge, slot in enumerate(layout.label_slots):
+        if slot is not None:
+            parts.append(draw_label(cell.edges[edge][2], boxes[slot], "tag"))
+    for node, label in enumerate(cell.nodes):
+        parts.append(draw_label(label, boxes[node], "node"))
+    return wrap_drawing("cell", (left, top, width, height), _describe_cell(cell), parts)
 
 
-def _plan(cell: CellGraph, *, down: bool) -> Plan:
-    """The layout with every size turned so that `along` follows the flow."""
-    gaps = Gaps(28, across=14, wire=14) if down else Gaps(24, across=24, wire=22)
-    nodes = [_turned(max(breadth(label) - 6, _NODE), _NODE, down) for label in cell.nodes]
-    edges = [(a, b, _turned(breadth(label), LINE, down) if label else None) for a, b, label in cell.edges]
-    return arrange(nodes, edges, gaps)
+def _arrange_cell(cell: CellGraph, *, downwards: bool) -> Layout:
+    """Return the layout of a cell; sizes are swapped so that `along` follows the flow."""
+    gaps = Gaps(28, across=14, wire=14) if downwards else Gaps(24, across=24, wire=22)
+    nodes = []
+    for label in cell.nodes:
+        width = max(measure_label(label) - 6, _NODE_SIZE)
+        nodes.append(_swap_if(downwards, width, _NODE_SIZE))
+    edges: list[tuple[int, int, Size | None]] = []
+    for source, target, label in cell.edges:
+        label_size = None
+        if label:
+            label_size = _swap_if(downwards, measure_label(label), LABEL_HEIGHT)
+        edges.append((source, target, label_size))
+    return arrange_graph(nodes, edges, gaps)
 
 
-def _turned(x: float, y: float, down: bool) -> tuple[float, float]:
-    """Page coordinates as (along, across), and back."""
-    return (y, x) if down else (x, y)
+def _swap_if(downwards: bool, x: float, y: float) -> tuple[float, float]:
+    """Convert page coordinates (x, y) to (along, across), or back."""
+    if downwards:
+        return y, x
+    return x, y
 
 
-def _extent(items: Sequence[Item]) -> tuple[float, float]:
-    """Length with the flow and breadth across it."""
-    ends = [[(item.along, item.across)[k] + s * item.size[k] / 2 for item in items for s in (-1, 1)] for k in (0, 1)]
-    return max(ends[0], default=0.0) - min(ends[0], default=0.0), max(ends[1], default=0.0) - min(ends[1], default=0.0)
+def _measure_slots(slots: Sequence[Slot]) -> tuple[float, float]:
+    """Return the length of all slots along the flow, and their breadth across it."""
+    starts = [slot.along - slot.size[0] / 2 for slot in slots]
+    ends = [slot.along + slot.size[0] / 2 for slot in slots]
+    length = max(ends, default=0.0) - min(starts, default=0.0)
+    starts = [slot.across - slot.size[1] / 2 for slot in slots]
+    ends = [slot.across + slot.size[1] / 2 for slot in slots]
+    breadth = max(ends, default=0.0) - min(starts, default=0.0)
+    return length, breadth
 
 
-def _box(item: Item, down: bool) -> Box:
-    """Left, top, width, height on the page."""
-    (x, y), (w, h) = _turned(item.along, item.across, down), _turned(*item.size, down)
-    return x - w / 2, y - h / 2, w, h
+def _place_box(slot: Slot, downwards: bool) -> Box:
+    """Return the box of a slot on the page."""
+    x, y = _swap_if(downwards, slot.along, slot.across)
+    width, height = _swap_if(downwards, *slot.size)
+    return x - width / 2, y - height / 2, width, height
 
 
-def _wire(cell: CellGraph, edge: int, path: Sequence[Point]) -> str:
-    """The curve up to the arrow head, and the head."""
+def _draw_edge(cell: CellGraph, edge: int, path: Sequence[Point]) -> str:
+    """Draw an edge as a curve that ends at its arrow head, and the head."""
     source, target, label = cell.edges[edge]
-    (x, y), (bx, by) = path[-1], path[-2]
-    length = hypot(x - bx, y - by) or 1.0
-    dx, dy = (x - bx) / length, (y - by) / length
-    neck = (x - _HEAD * dx, y - _HEAD * dy)
-    wings = [(neck[0] - s * 0.42 * _HEAD * dy, neck[1] + s * 0.42 * _HEAD * dx) for s in (1, -1)]
-    curve = f"M{_xy(path[0])}" + "".join(f"C{' '.join(map(_xy, path[i : i + 3]))}" for i in range(1, len(path) - 3, 3))
-    curve += f"C{' '.join(map(_xy, [path[-3], (bx - x + neck[0], by - y + neck[1]), neck]))}"
-    head = " ".join(map(_xy, [(x, y), *wings]))
-    names = [cell.nodes[n] or str(n) for n in (source, target)]
-    said = escape(f"{names[0]} \u2192 {names[1]}" + (f": {label}" if label else ""))
+    x, y = path[-1]
+    control_x, control_y = path[-2]
+    length = hypot(x - control_x, y - control_y) or 1.0
+    # Direction in which the curve arrives.
+    dx = (x - control_x) / length
+    dy = (y - control_y) / length
+    neck = (x - _ARROW_LENGTH * dx, y - _ARROW_LENGTH * dy)
+    first_wing = (neck[0] - _ARROW_HALF_WIDTH * dy, neck[1] + _ARROW_HALF_WIDTH * dx)
+    second_wing = (neck[0] + _ARROW_HALF_WIDTH * dy, neck[1] - _ARROW_HALF_WIDTH * dx)
+    # The last piece is moved back so that it ends at the neck of the arrow head.
+    last_control = (control_x - x + neck[0], control_y - y + neck[1])
+    pieces = [path[i : i + 3] for i in range(1, len(path) - 3, 3)]
+    pieces.append([path[-3], last_control, neck])
+    curve = f"M{_format_points([path[0]])}"
+    for piece in pieces:
+        curve += f"C{_format_points(piece)}"
+    head = _format_points([(x, y), first_wing, second_wing])
+    title = f"{cell.nodes[source] or source} \u2192 {cell.nodes[target] or target}"
+    if label:
+        title += f": {label}"
     return (
-        f'<g class="wire op-{family(label)}" data-edge="{source}-{target}"><title>{said}</title>'
+        f'<g class="wire op-{find_family(label)}" data-edge="{source}-{target}">'
+        f"<title>{escape(title)}</title>"
         f'<path d="{curve}"/><polygon points="{head}"/></g>'
     )
 
 
-def _xy(point: Point) -> str:
-    return f"{point[0]:.1f},{point[1]:.1f}"
+def _format_points(points: Sequence[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _spoken(cell: CellGraph) -> str:
-    """The drawing in words, for those who cannot see it."""
-    name = [label or str(n) for n, label in enumerate(cell.nodes)]
-    wires = [f"{name[a]} to {name[b]}" + (f" by {label}" if label else "") for a, b, label in cell.edges]
-    return f"Cell of {len(cell.nodes)} nodes. " + "; ".join(wires)
+def _describe_cell(cell: CellGraph) -> str:
+    """Return a description for screen readers."""
+    names = [label or str(node) for node, label in enumerate(cell.nodes)]
+    edges = []
+    for source, target, label in cell.edges:
+        text = f"{names[source]} to {names[target]}"
+        if label:
+            text += f" by {label}"
+        edges.append(text)
+    return f"Cell of {len(cell.nodes)} nodes. " + "; ".join(edges)

@@ -1,132 +1,198 @@
-"""The paths of wires through a finished layout: smooth, as few bends as the boxes in the way allow.
+"""Paths of edges through a finished layout: smooth, with as few bends as the boxes allow.
 
-Works in (along, across), like `_layout`; knows nothing of colours or SVG.
+Coordinates are (along, across), as in `layout.py`.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
 from math import dist, sqrt
 
-from untrained.reports.drawings.layout import Item, Plan
+from untrained.reports.drawings.layout import Layout, Slot
 
 Point = tuple[float, float]
 
-_PORT = 9.0  # between wires that meet at a node
-_CLEAR = 7.0  # between a wire and a box that is not its own
-_STEEP = 4.0  # across per along at which an arc may leave a node
-_KNOT = 60.0  # around a node, where its wires cannot help being close
-_SAMPLES = 16  # points looked at on each piece of a curve
+_PORT_DISTANCE = 9.0  # between edges that meet at a node
+_CLEARANCE = 7.0  # between an edge and a box of something else
+_MAX_SLOPE = 4.0  # across per along, at which an arc may leave a node
+_NODE_VICINITY = 60.0  # distance from a node within which its edges may be close to each other
+_SAMPLES = 16  # points that are examined on each piece of a curve
 
 
-def curves(plan: Plan) -> list[list[Point]]:
-    """Control points of the path of each edge: the start, then three for each cubic piece. Short edges choose first."""
-    done: dict[int, list[Point]] = {}
-    for edge in sorted(range(len(plan.chains)), key=lambda e: len(plan.chains[e])):
-        ends = {plan.chains[edge][0], plan.chains[edge][-1]}
-        mates = [other for other in done if ends & {plan.chains[other][0], plan.chains[other][-1]}]
-        taken = [point for other in mates for point in samples(done[other])]
-        knots = [(plan.items[i].along, plan.items[i].across) for i in ends]
-        boxes = _foreign(plan, edge)
-        done[edge] = min(_tries(plan, edge), key=lambda path: (_touching(path, boxes), _crowding(path, taken, knots)))
-    return [done[edge] for edge in range(len(plan.chains))]
+def route_edges(layout: Layout) -> list[list[Point]]:
+    """Return the control points of the path of each edge.
+
+    A path is a start, followed by three points for each cubic Bezier piece. Short edges are routed
+    first. Of several candidates, the path that touches the fewest boxes is chosen, and among these
+    the one that is least close to other edges.
+    """
+    chains = layout.chains
+    paths: dict[int, list[Point]] = {}
+    for edge in sorted(range(len(chains)), key=lambda e: len(chains[e])):
+        ends = {chains[edge][0], chains[edge][-1]}
+        neighbour_points: list[Point] = []
+        for other, path in paths.items():
+            if ends & {chains[other][0], chains[other][-1]}:
+                neighbour_points.extend(sample_path(path))
+        nodes = [(layout.slots[i].along, layout.slots[i].across) for i in ends]
+        boxes = _find_obstacles(layout, edge)
+        best_cost = None
+        for path in _list_candidates(layout, edge):
+            points = sample_path(path)
+            cost = (
+                _count_touching(points, boxes),
+                _count_crowded(points, neighbour_points, nodes),
+            )
+            if best_cost is None or cost < best_cost:
+                best_cost = cost
+                paths[edge] = path
+    return [paths[edge] for edge in range(len(chains))]
 
 
-def _tries(plan: Plan, edge: int) -> list[list[Point]]:
-    """Paths to choose from. The first visits only the label, or nothing; each next one visits more of the slots that
-    the layout keeps free for this edge, from the middle outwards, so that an arc stays even."""
-    first, *inner, last = plan.chains[edge]
-    most = (len(inner) + 1) // 2 - (plan.labels[edge] is not None)
-    windows = [inner[cut : len(inner) - cut] for cut in range(most, -1, -1)]
-    return [_smooth(_points(plan, edge, [first, *window, last])) for window in windows]
+def _list_candidates(layout: Layout, edge: int) -> list[list[Point]]:
+    """Return candidate paths.
+
+    The first one only passes the label, if there is one. Each next one passes more of the slots that
+    the layout reserves for this edge, from the middle outwards, so that an arc stays symmetric.
+    """
+    first, *inner, last = layout.chains[edge]
+    largest_cut = (len(inner) + 1) // 2
+    if layout.label_slots[edge] is not None:
+        largest_cut -= 1
+    candidates = []
+    for cut in range(largest_cut, -1, -1):
+        middle = inner[cut : len(inner) - cut]
+        candidates.append(_smooth_path(_list_waypoints(layout, edge, [first, *middle, last])))
+    return candidates
 
 
-def _foreign(plan: Plan, edge: int) -> list[Item]:
-    own = {plan.chains[edge][0], plan.labels[edge], plan.chains[edge][-1]}
-    return [item for i, item in enumerate(plan.items) if item.size[0] and i not in own]
+def _find_obstacles(layout: Layout, edge: int) -> list[Slot]:
+    """Return the boxes that an edge must avoid: all but its label and its two nodes."""
+    chain = layout.chains[edge]
+    own = {chain[0], layout.label_slots[edge], chain[-1]}
+    return [slot for i, slot in enumerate(layout.slots) if slot.size[0] and i not in own]
 
 
-def samples(path: Sequence[Point]) -> list[Point]:
-    """Points on a piecewise cubic, in order."""
-    steps = [k / _SAMPLES for k in range(_SAMPLES + 1)]
-    return [_at(path[i : i + 4], t) for i in range(0, len(path) - 1, 3) for t in steps]
+def sample_path(path: Sequence[Point]) -> list[Point]:
+    """Return points on a piecewise cubic path, in order."""
+    points = []
+    for start in range(0, len(path) - 1, 3):
+        piece = path[start : start + 4]
+        points += [_evaluate_piece(piece, k / _SAMPLES) for k in range(_SAMPLES + 1)]
+    return points
 
 
-def _at(piece: Sequence[Point], t: float) -> Point:
-    a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3
+def _evaluate_piece(piece: Sequence[Point], t: float) -> Point:
+    """Return the point of a cubic Bezier curve at t from 0 to 1."""
+    a = (1 - t) ** 3
+    b = 3 * t * (1 - t) ** 2
+    c = 3 * t**2 * (1 - t)
+    d = t**3
     (x0, y0), (x1, y1), (x2, y2), (x3, y3) = piece
-    return a * x0 + b * x1 + c * x2 + d * x3, a * y0 + b * y1 + c * y2 + d * y3
+    x = a * x0 + b * x1 + c * x2 + d * x3
+    y = a * y0 + b * y1 + c * y2 + d * y3
+    return x, y
 
 
-def _touching(path: Sequence[Point], boxes: Sequence[Item]) -> int:
-    """How much of the path runs over boxes or too close to them."""
-    return sum(
-        any(
-            abs(a - box.along) < box.size[0] / 2 + _CLEAR and abs(c - box.across) < box.size[1] / 2 + _CLEAR
-            for box in boxes
-        )
-        for a, c in samples(path)
-    )
+def _count_touching(points: Sequence[Point], boxes: Sequence[Slot]) -> int:
+    """Return how many points lie on a box or too close to it."""
+    return sum(any(_is_near_box(point, box) for box in boxes) for point in points)
 
 
-def _crowding(path: Sequence[Point], taken: Sequence[Point], knots: Sequence[Point]) -> int:
-    """How much of the path, away from its nodes, runs too close to other wires of these nodes to be told apart."""
-    free = [point for point in samples(path) if all(dist(point, knot) > _KNOT for knot in knots)]
-    return sum(any(dist(point, other) < _CLEAR for other in taken) for point in free)
+def _is_near_box(point: Point, box: Slot) -> bool:
+    along, across = point
+    is_beside = abs(along - box.along) < box.size[0] / 2 + _CLEARANCE
+    return is_beside and abs(across - box.across) < box.size[1] / 2 + _CLEARANCE
 
 
-def _points(plan: Plan, edge: int, visited: Sequence[int]) -> list[Point]:
-    """The places to pass: outlines of the two nodes, both ends of the label, the middle of an empty slot."""
-    first, *inner, last = (plan.items[i] for i in visited)
-    start, end = _port(plan, edge, 0), _port(plan, edge, -1)
-    halves = [(item, half) for item in inner for half in sorted({-item.size[0] / 2, item.size[0] / 2})]
-    return [
-        (first.along + _side(first, start), first.across + start),
-        *((item.along + half, item.across) for item, half in halves),
-        (last.along - _side(last, end), last.across + end),
-    ]
+def _count_crowded(points: Sequence[Point], neighbour_points: Sequence[Point], nodes: Sequence[Point]) -> int:
+    """Return how many points, away from the nodes, are too close to neighbouring edges."""
+    count = 0
+    for point in points:
+        if any(dist(point, node) <= _NODE_VICINITY for node in nodes):
+            continue
+        if any(dist(point, other) < _CLEARANCE for other in neighbour_points):
+            count += 1
+    return count
 
 
-def _smooth(points: Sequence[Point]) -> list[Point]:
-    """A curve through the points that swings past none; an arc leaves its nodes at an angle, an S with the flow."""
-    slopes = [_slope(*three) for three in zip(points, points[1:], points[2:], strict=False)]
-    first = _lift(points[0], points[1], slopes[0]) if slopes else 0.0
-    last = _lift(points[-2], points[-1], slopes[-1]) if slopes else 0.0
+def _list_waypoints(layout: Layout, edge: int, visited: Sequence[int]) -> list[Point]:
+    """Return the points to pass: outlines of both nodes, ends of the label, empty slots."""
+    first, *inner, last = (layout.slots[i] for i in visited)
+    start = _find_port(layout, edge, 0)
+    end = _find_port(layout, edge, -1)
+    points = [(first.along + _find_outline(first, start), first.across + start)]
+    for slot in inner:
+        half = slot.size[0] / 2
+        if half:
+            points.append((slot.along - half, slot.across))
+        points.append((slot.along + half, slot.across))
+    points.append((last.along - _find_outline(last, end), last.across + end))
+    return points
+
+
+def _smooth_path(points: Sequence[Point]) -> list[Point]:
+    """Return a cubic path through the points that does not overshoot.
+
+    An arc leaves its nodes at an angle; an S-shaped path leaves them along the flow.
+    """
+    inner_slopes = []
+    for before, here, after in zip(points, points[1:], points[2:], strict=False):
+        inner_slopes.append(_choose_slope(before, here, after))
+    first_slope = 0.0
+    last_slope = 0.0
+    if inner_slopes:
+        first_slope = _choose_end_slope(points[0], points[1], inner_slopes[0])
+        last_slope = _choose_end_slope(points[-2], points[-1], inner_slopes[-1])
+    slopes = [first_slope, *inner_slopes, last_slope]
     path = [points[0]]
-    for (a, b), (m, n) in zip(pairwise(points), pairwise([first, *slopes, last]), strict=True):
+    for i, (a, b) in enumerate(pairwise(points)):
         reach = 0.38 * (b[0] - a[0])
-        path += [(a[0] + reach, a[1] + reach * m), (b[0] - reach, b[1] - reach * n), b]
+        path.append((a[0] + reach, a[1] + reach * slopes[i]))
+        path.append((b[0] - reach, b[1] - reach * slopes[i + 1]))
+        path.append(b)
     return path
 
 
-def _slope(before: Point, here: Point, after: Point) -> float:
-    """Across per along at a point: the harmonic mean of both sides, zero at a turn."""
+def _choose_slope(before: Point, here: Point, after: Point) -> float:
+    """Return the slope at a point: the harmonic mean of both sides, zero at a turn."""
     first = (here[1] - before[1]) / (here[0] - before[0])
     second = (after[1] - here[1]) / (after[0] - here[0])
-    return 2 * first * second / (first + second) if first * second > 0 else 0.0
+    if first * second <= 0:
+        return 0.0
+    return 2 * first * second / (first + second)
 
 
-def _lift(a: Point, b: Point, inner: float) -> float:
-    """Slope at the free end of a piece whose other end has slope `inner`: that of a beam, within reason."""
+def _choose_end_slope(a: Point, b: Point, inner_slope: float) -> float:
+    """Return the slope at the free end of a piece, as a bent beam would have it, limited."""
     chord = (b[1] - a[1]) / (b[0] - a[0])
-    return min(max(1.5 * chord - 0.5 * inner, -_STEEP), _STEEP)
+    return min(max(1.5 * chord - 0.5 * inner_slope, -_MAX_SLOPE), _MAX_SLOPE)
 
 
-def _port(plan: Plan, edge: int, end: int) -> float:
-    """How far off the middle of its node an edge leaves (end 0) or arrives (end -1); a straight one keeps to it."""
-    inner = 1 if end == 0 else -2
-    node = plan.chains[edge][end]
-    near = {e: plan.items[chain[inner]].across for e, chain in enumerate(plan.chains) if chain[end] == node}
-    mates = sorted(near, key=lambda e: (near[e], e))
-    straight = [i for i, e in enumerate(mates) if abs(near[e] - plan.items[node].across) < 0.1]
-    middle = straight[0] if straight else (len(mates) - 1) / 2
-    room = plan.items[node].size[1] / 2 - 3
-    widest = max(middle, len(mates) - 1 - middle, 1)
-    return (mates.index(edge) - middle) * min(_PORT, room / widest)
+def _find_port(layout: Layout, edge: int, end: int) -> float:
+    """Return how far from the middle of a node an edge starts (end 0) or arrives (end -1).
+
+    Edges of a node are sorted by where they go. A straight one is in the middle.
+    """
+    node = layout.chains[edge][end]
+    next_place = 1 if end == 0 else -2
+    heights = {}
+    for other, chain in enumerate(layout.chains):
+        if chain[end] == node:
+            heights[other] = layout.slots[chain[next_place]].across
+    order = sorted(heights, key=lambda e: (heights[e], e))
+    middle = (len(order) - 1) / 2
+    for i, other in enumerate(order):
+        if abs(heights[other] - layout.slots[node].across) < 0.1:
+            middle = i
+            break
+    available = layout.slots[node].size[1] / 2 - 3
+    most = max(middle, len(order) - 1 - middle, 1)
+    return (order.index(edge) - middle) * min(_PORT_DISTANCE, available / most)
 
 
-def _side(item: Item, off: float) -> float:
-    """From the middle of a node to its rounded outline, `off` beside the axis."""
-    along, across = item.size
+def _find_outline(slot: Slot, offset: float) -> float:
+    """Return the distance from the middle of a node to its rounded outline, at an offset across."""
+    along, across = slot.size
     radius = min(along, across) / 2
-    beyond = max(abs(off) - (across / 2 - radius), 0.0)
+    beyond = max(abs(offset) - (across / 2 - radius), 0.0)
     return along / 2 - radius + sqrt(max(radius**2 - beyond**2, 0.0))

@@ -1,26 +1,35 @@
-"""An architecture as an SVG drawing, whatever its sketch: a cell, several cells, stages, or a transformer's layers.
-
-Each kind has its own file; colours are CSS classes defined in style.css. Nothing here knows a search space.
-"""
+"""Drawing of an architecture: one or several cells, stages, or transformer layers."""
 
 from html import escape
 
 from untrained.reports.drawings.cell import draw_cell
 from untrained.reports.drawings.layers import draw_layers
 from untrained.reports.drawings.stages import draw_stages
-from untrained.reports.svg.style import family as family
-from untrained.spaces.core.diagrams import CellGraph, CellGraphs, Diagram, StageList, TransformerLayers
+from untrained.spaces.core.diagrams import (
+    CellGraph,
+    CellGraphs,
+    Diagram,
+    StageList,
+    TransformerLayers,
+)
 
 
-def draw(sketch: Diagram, *, room: float = 880) -> str:
-    """The sketch as one `<svg>` for a page `room` pixels wide; named cells one below the other in a `<div>`."""
-    match sketch:
+def draw_diagram(diagram: Diagram, *, max_width: float = 880) -> str:
+    """Draw an architecture as one `<svg>`, or as a `<div>` of several named cells.
+
+    Args:
+        diagram: What the space says about the architecture.
+        max_width: Width of the page in pixels.
+    """
+    match diagram:
         case CellGraph():
-            return draw_cell(sketch, room)
+            return draw_cell(diagram, max_width)
         case CellGraphs():
-            parts = [f"<h3>{escape(name)}</h3>{draw_cell(cell, room)}" for name, cell in sketch.parts]
+            parts = []
+            for name, cell in diagram.parts:
+                parts.append(f"<h3>{escape(name)}</h3>{draw_cell(cell, max_width)}")
             return f'<div class="cells">{"".join(parts)}</div>'
         case StageList():
-            return draw_stages(sketch, room)
+            return draw_stages(diagram, max_width)
         case TransformerLayers():
-            return draw_layers(sketch, room)
+            return draw_layers(diagram, max_width)

@@ -1,44 +1,64 @@
-"""A transformer, read downwards: a row for every layer, a square for every head, a bar as long as the MLP is wide."""
+"""Drawing of a transformer: per layer one row with a square per head and a bar for its MLP."""
 
-from untrained.reports.svg.style import CHAR, LINE, bar, frame, words
+from untrained.reports.svg.style import (
+    CHAR_WIDTH,
+    LABEL_HEIGHT,
+    draw_rect,
+    draw_text,
+    wrap_drawing,
+)
 from untrained.spaces.core.diagrams import TransformerLayers
 
-_NUMBER = 44.0  # the column of layer numbers
+_NUMBER_WIDTH = 44.0  # column of layer numbers
 _GAP = 10.0
-_ROW = 22.0
-_HEAD, _PITCH = 11.0, 15.0  # side of a square, and from one square to the next
-_MOST = 560.0  # wider, the eye no longer follows a row
+_ROW_HEIGHT = 22.0
+_SQUARE_SIDE = 11.0
+_SQUARE_DISTANCE = 15.0  # from one square to the next
+_MAX_WIDTH = 560.0  # wider rows are hard to follow
 
 
-def draw_layers(sketch: TransformerLayers, room: float) -> str:
-    """One row a layer: its number, its heads, the ratio and the width of its MLP."""
-    width, rows = min(room, _MOST), list(zip(sketch.heads, sketch.ratios, strict=True))
-    mlp = _NUMBER + max(_PITCH * max(sketch.heads, default=0), CHAR * len("heads")) + 2 * _GAP
-    numbers = max((CHAR * len(_mlp(sketch, ratio)) for ratio in sketch.ratios), default=0.0)
-    longest = max(width - mlp - _GAP - numbers, 40.0) / max(sketch.ratios, default=1.0)
+def draw_layers(network: TransformerLayers, max_width: float) -> str:
+    """Draw one row per layer: its number, its heads, the ratio and the width of its MLP."""
+    width = min(max_width, _MAX_WIDTH)
+    heads_width = max(_SQUARE_DISTANCE * max(network.heads, default=0), CHAR_WIDTH * len("heads"))
+    bars_left = _NUMBER_WIDTH + heads_width + 2 * _GAP
+    texts = [_format_mlp(network, ratio) for ratio in network.ratios]
+    text_width = CHAR_WIDTH * max((len(text) for text in texts), default=0)
+    longest_bar = max(width - bars_left - _GAP - text_width, 40.0)
+    bar_length = longest_bar / max(network.ratios, default=1.0)  # of ratio 1
+    heading = LABEL_HEIGHT / 2
     parts = [
-        words("layer", _NUMBER - _GAP, LINE / 2, "soft end"),
-        words("heads", _NUMBER, LINE / 2, "soft"),
-        words(f"MLP: ratio \u00d7 {sketch.embed}", mlp, LINE / 2, "soft"),
-        f'<line class="rule" x1="0" x2="{width:.1f}" y1="{LINE:.1f}" y2="{LINE:.1f}"/>',
+        draw_text("layer", _NUMBER_WIDTH - _GAP, heading, "soft end"),
+        draw_text("heads", _NUMBER_WIDTH, heading, "soft"),
+        draw_text(f"MLP: ratio \u00d7 {network.embed}", bars_left, heading, "soft"),
+        f'<line class="rule" x1="0" x2="{width:.1f}" y1="{LABEL_HEIGHT:.1f}" y2="{LABEL_HEIGHT:.1f}"/>',
     ]
-    for n, (heads, ratio) in enumerate(rows):
-        y = LINE + _GAP / 2 + _ROW * (n + 0.5)
-        squares = [bar((_NUMBER + _PITCH * h, y - _HEAD / 2, _HEAD, _HEAD), "part op-heads") for h in range(heads)]
-        wide = bar((mlp, y - _HEAD / 2, longest * ratio, _HEAD), "bar op-mlp")
-        said = f"<title>Layer {n + 1}: {heads} heads, MLP {_mlp(sketch, ratio)}</title>"
-        number = words(str(n + 1), _NUMBER - _GAP, y, "soft end")
-        text = words(_mlp(sketch, ratio), mlp + longest * ratio + _GAP, y)
-        parts.append(f'<g class="row">{said}{number}{"".join(squares)}{wide}{text}</g>')
-    height = LINE + _GAP / 2 + _ROW * len(rows)
-    return frame("list", (0.0, 0.0, width, height), _spoken(sketch), parts)
+    top = LABEL_HEIGHT + _GAP / 2
+    rows = zip(network.heads, network.ratios, texts, strict=True)
+    for number, (heads, ratio, text) in enumerate(rows, 1):
+        y = top + _ROW_HEIGHT * (number - 0.5)
+        square_top = y - _SQUARE_SIDE / 2
+        row = [f"<title>Layer {number}: {heads} heads, MLP {text}</title>"]
+        row.append(draw_text(str(number), _NUMBER_WIDTH - _GAP, y, "soft end"))
+        for head in range(heads):
+            left = _NUMBER_WIDTH + _SQUARE_DISTANCE * head
+            row.append(draw_rect((left, square_top, _SQUARE_SIDE, _SQUARE_SIDE), "part op-heads"))
+        length = bar_length * ratio
+        row.append(draw_rect((bars_left, square_top, length, _SQUARE_SIDE), "bar op-mlp"))
+        row.append(draw_text(text, bars_left + length + _GAP, y))
+        parts.append(f'<g class="row">{"".join(row)}</g>')
+    height = top + _ROW_HEIGHT * len(texts)
+    return wrap_drawing("list", (0.0, 0.0, width, height), _describe_layers(network), parts)
 
 
-def _mlp(sketch: TransformerLayers, ratio: float) -> str:
-    return f"{ratio:g} = {int(sketch.embed * ratio)}"
+def _format_mlp(network: TransformerLayers, ratio: float) -> str:
+    return f"{ratio:g} = {int(network.embed * ratio)}"
 
 
-def _spoken(sketch: TransformerLayers) -> str:
-    rows = zip(sketch.heads, sketch.ratios, strict=True)
-    layers = [f"{heads} heads, MLP ratio {ratio:g}" for heads, ratio in rows]
-    return f"Transformer of width {sketch.embed} with {len(layers)} layers. " + "; ".join(layers)
+def _describe_layers(network: TransformerLayers) -> str:
+    """Return a description for screen readers."""
+    layers = []
+    for heads, ratio in zip(network.heads, network.ratios, strict=True):
+        layers.append(f"{heads} heads, MLP ratio {ratio:g}")
+    title = f"Transformer of width {network.embed} with {len(layers)} layers. "
+    return title + "; ".join(layers)

@@ -1,9 +1,12 @@
-"""Where the boxes and wires of a small directed acyclic graph go: layers along the flow, a slot for each thing in one.
+"""Layout of a small directed acyclic graph: positions of its nodes and of the labels of its edges.
 
-The method is Sugiyama's: longest-path layers; a long wire, and every label on a wire, takes a slot of its own in each
-layer it passes, so boxes cannot overlap; of many orders the one with the fewest crossings is kept; then wires are drawn
-level and nodes towards the middle of their neighbours. One longest path, the spine, is held straight. Deterministic.
-`along` runs with the flow, `across` at right angles to it. Knows nothing of colours, SVG, or which way the page runs.
+The method is Sugiyama's. Nodes have ranks, the length of the longest path to them. A long edge, and
+every label of an edge, has a slot in each rank that it passes, so that boxes cannot overlap. Of many
+orders within the ranks, one with the fewest crossings is chosen. Then edges are made level, and
+nodes move towards the middle of their neighbours. One longest path, the spine, is straight.
+
+The result is deterministic. `along` is the coordinate in the direction of the flow, `across` at
+right angles to it; which of them is horizontal is decided elsewhere.
 """
 
 from collections.abc import Sequence
@@ -11,232 +14,328 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations, pairwise, product
 from random import Random
 
-Order = list[list[int]]  # for each rank, its items from one side to the other
+Order = list[list[int]]  # per rank, its slots from one side to the other
 Size = tuple[float, float]  # along, across
 
-_STARTS, _SWEEPS, _SETTLING = 24, 8, 40
-_SLANT = 0.2  # room along for each unit that a wire between two boxes has to go across
-_HELD = 1e9  # weight of an item that may not move
-_HOMESICK = 0.003  # how much a long wire wants to be near its nodes, against running level
+_STARTS = 24  # random orders that are improved
+_SWEEPS = 8  # passes over all ranks that swap neighbours
+_SETTLING_STEPS = 40
+_SLANT = 0.2  # extra distance along per unit that an edge between two boxes goes across
+_FIXED_WEIGHT = 1e9  # of a slot that must not move
+_NODE_ATTRACTION = 0.003  # of a long edge by its nodes, compared with being level
+_NEGLIGIBLE_SLANT = 8.0
 
 
 @dataclass(slots=True)
-class Item:
-    """Something that occupies a slot: a node, the label of an edge, or a point that a long edge passes through."""
+class Slot:
+    """A place for a node, for the label of an edge, or for a point that a long edge passes."""
 
     rank: int
     size: Size = (0.0, 0.0)
     along: float = 0.0
     across: float = 0.0
-    held: bool = False  # on the spine
+    on_spine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """`items` begins with the nodes; `chains[e]` lists the items that edge e visits, `labels[e]` the labelled one."""
+class Layout:
+    """Positions of a graph.
 
-    items: list[Item]
+    Attributes:
+        slots: Those of the nodes come first.
+        chains: Per edge, the slots that it passes, from node to node.
+        label_slots: Per edge, the slot of its label.
+    """
+
+    slots: list[Slot]
     chains: list[list[int]]
-    labels: list[int | None]
+    label_slots: list[int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Free space between neighbours along the flow, and across it between boxes and between wires."""
+    """Minimum distances: along the flow, and across it between boxes and between wires."""
 
     along: float
     across: float
     wire: float
 
 
-def arrange(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]], gaps: Gaps) -> Plan:
-    """Positions for nodes of these sizes and edges (from, to, size of the label or None for a plain wire)."""
-    plan = _slots(nodes, edges)
-    _hold_spine(plan, len(nodes))
-    _settle(plan, _best_order(plan, gaps), gaps)
-    _level(plan)
-    _advance(plan, gaps)
-    return plan
+def arrange_graph(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]], gaps: Gaps) -> Layout:
+    """Return positions for a graph.
+
+    Args:
+        nodes: Size of each node.
+        edges: From, to, and the size of the label, or None for an edge without label.
+        gaps: Minimum distances.
+    """
+    layout = _make_slots(nodes, edges)
+    _mark_spine(layout, len(nodes))
+    _settle_across(layout, _choose_order(layout, gaps), gaps)
+    _level_edges(layout)
+    _place_along(layout, gaps)
+    return layout
 
 
-def layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Length of the longest path that ends in each node."""
-    depth = [0] * count
+def rank_nodes(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the length of the longest path that ends in each node.
+
+    Raises:
+        ValueError: If the graph has a cycle.
+    """
+    ranks = [0] * count
+    # Without a cycle, the longest path has fewer than `count` edges.
     for _ in range(count):
-        before = list(depth)
+        before = list(ranks)
         for source, target in edges:
-            depth[target] = max(depth[target], depth[source] + 1)
-        if depth == before:
-            return depth
+            ranks[target] = max(ranks[target], ranks[source] + 1)
+        if ranks == before:
+            return ranks
     if count:
         raise ValueError("a cell must be a directed acyclic graph; this one has a cycle")
-    return depth
+    return ranks
 
 
-def _slots(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]]) -> Plan:
-    """One item per node, and one per rank that an edge passes; labels sit half-way, so ranks are doubled for them."""
-    step = 2 if any(label for *_, label in edges) else 1
-    depth = layers(len(nodes), [(source, target) for source, target, _ in edges])
-    plan = Plan([Item(step * d, size) for d, size in zip(depth, nodes, strict=True)], [], [])
+def _make_slots(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]]) -> Layout:
+    """Return one slot per node, and one per rank that an edge passes.
+
+    If edges have labels, ranks are doubled: labels are half-way between nodes.
+    """
+    has_labels = any(label for *_, label in edges)
+    step = 2 if has_labels else 1
+    node_ranks = rank_nodes(len(nodes), [(source, target) for source, target, _ in edges])
+    slots = [Slot(step * rank, size) for rank, size in zip(node_ranks, nodes, strict=True)]
+    layout = Layout(slots, [], [])
     for source, target, label in edges:
-        first, last = plan.items[source].rank, plan.items[target].rank
-        passed = range(len(plan.items), len(plan.items) + last - first - 1)
-        plan.items.extend(Item(rank) for rank in range(first + 1, last))
-        plan.chains.append([source, *passed, target])
-        plan.labels.append(passed[len(passed) // 2] if label else None)
+        ranks_between = range(slots[source].rank + 1, slots[target].rank)
+        passed = range(len(slots), len(slots) + len(ranks_between))
+        slots.extend(Slot(rank) for rank in ranks_between)
+        layout.chains.append([source, *passed, target])
+        label_slot = None
         if label:
-            plan.items[passed[len(passed) // 2]].size = label
-    return plan
+            label_slot = passed[len(passed) // 2]
+            slots[label_slot].size = label
+        layout.label_slots.append(label_slot)
+    return layout
 
 
-def _hold_spine(plan: Plan, count: int) -> None:
-    """Mark one longest path, walking back from the deepest node; it has exactly one item in every rank."""
-    if not count:
+def _mark_spine(layout: Layout, node_count: int) -> None:
+    """Mark one longest path, backwards from the last node; it has one slot in every rank."""
+    if not node_count:
         return
-    tip = max(range(count), key=lambda node: plan.items[node].rank)
-    plan.items[tip].held = True
-    while plan.items[tip].rank:
-        chain = min((chain for chain in plan.chains if chain[-1] == tip), key=len)
-        for item in chain:
-            plan.items[item].held = True
-        tip = chain[0]
+    node = max(range(node_count), key=lambda i: layout.slots[i].rank)
+    layout.slots[node].on_spine = True
+    while layout.slots[node].rank:
+        arriving = [chain for chain in layout.chains if chain[-1] == node]
+        chain = min(arriving, key=len)
+        for slot in chain:
+            layout.slots[slot].on_spine = True
+        node = chain[0]
 
 
-def _best_order(plan: Plan, gaps: Gaps) -> Order:
-    """Of many starts the order with the fewest crossings, and of those the one whose wires bend least."""
-    orders = {str(order): order for order in (_improved(plan, _first_order(plan, start)) for start in range(_STARTS))}
-    crossings = {name: _crossings(plan, order) for name, order in orders.items()}
-    fewest = [order for name, order in orders.items() if crossings[name] == min(crossings.values())]
-    return min(fewest, key=lambda order: round(_bending(plan, order, gaps), 3))
+def _choose_order(layout: Layout, gaps: Gaps) -> Order:
+    """Return an order with the fewest crossings, and among these one with the least bending."""
+    # Different starts often end in the same order.
+    orders: dict[str, Order] = {}
+    for start in range(_STARTS):
+        order = _improve_order(layout, _draw_order(layout, start))
+        orders[str(order)] = order
+    crossings = [_count_crossings(layout, order) for order in orders.values()]
+    fewest = min(crossings)
+    candidates = []
+    for order, count in zip(orders.values(), crossings, strict=True):
+        if count == fewest:
+            candidates.append(order)
+    return min(candidates, key=lambda order: round(_measure_bending(layout, order, gaps), 3))
 
 
-def _first_order(plan: Plan, start: int) -> Order:
-    """Whole edges thrown to one side or the other, so that a long wire does not wander."""
-    random = Random(start)
-    key = [0.0 if item.held else random.choice((-1, 1)) * random.uniform(0.5, 1.5) for item in plan.items]
-    for chain in plan.chains:
-        side = random.choice((-1, 1)) * random.uniform(1, 2)
-        for item in chain[1:-1]:
-            key[item] = 0.0 if plan.items[item].held else side
-    ranks = range(max((item.rank for item in plan.items), default=-1) + 1)
-    by_rank: Order = [[i for i, item in enumerate(plan.items) if item.rank == rank] for rank in ranks]
-    return [sorted(items, key=lambda i: key[i]) for items in by_rank]
+def _draw_order(layout: Layout, seed: int) -> Order:
+    """Return a random order in which all slots of an edge are on the same side of the spine."""
+    random = Random(seed)
+    keys = []
+    for slot in layout.slots:
+        if slot.on_spine:
+            keys.append(0.0)
+        else:
+            keys.append(random.choice((-1, 1)) * random.uniform(0.5, 1.5))
+    for chain in layout.chains:
+        key = random.choice((-1, 1)) * random.uniform(1, 2)
+        for slot_index in chain[1:-1]:
+            keys[slot_index] = 0.0 if layout.slots[slot_index].on_spine else key
+    rank_count = max((slot.rank for slot in layout.slots), default=-1) + 1
+    order: Order = [[] for _ in range(rank_count)]
+    for i, slot in enumerate(layout.slots):
+        order[slot.rank].append(i)
+    for rank in order:
+        rank.sort(key=lambda i: keys[i])
+    return order
 
 
-def _improved(plan: Plan, order: Order) -> Order:
-    """Swap neighbours for as long as that removes a crossing."""
-    fewest = _crossings(plan, order)
+def _improve_order(layout: Layout, order: Order) -> Order:
+    """Swap neighbours as long as that removes crossings."""
+    fewest = _count_crossings(layout, order)
     for _ in range(_SWEEPS):
         before = fewest
-        for items in order:
-            for i in range(len(items) - 1):
-                items[i], items[i + 1] = items[i + 1], items[i]
-                crossings = _crossings(plan, order)
+        for rank in order:
+            for i in range(len(rank) - 1):
+                rank[i], rank[i + 1] = rank[i + 1], rank[i]
+                crossings = _count_crossings(layout, order)
                 if crossings < fewest:
                     fewest = crossings
                 else:
-                    items[i], items[i + 1] = items[i + 1], items[i]
+                    rank[i], rank[i + 1] = rank[i + 1], rank[i]
         if fewest in (0, before):
             break
     return order
 
 
-def _crossings(plan: Plan, order: Order) -> int:
-    place = {item: i for items in order for i, item in enumerate(items)}
-    gaps: dict[int, list[tuple[int, int]]] = {}
-    for upper, lower in _segments(plan):
-        gaps.setdefault(plan.items[upper].rank, []).append((place[upper], place[lower]))
-    return sum((a - c) * (b - d) < 0 for wires in gaps.values() for (a, b), (c, d) in combinations(wires, 2))
+def _count_crossings(layout: Layout, order: Order) -> int:
+    places: dict[int, int] = {}
+    for rank in order:
+        for place, slot in enumerate(rank):
+            places[slot] = place
+    # Segments between the same two ranks may cross.
+    segments_by_rank: dict[int, list[tuple[int, int]]] = {}
+    for first, second in _list_segments(layout):
+        segments = segments_by_rank.setdefault(layout.slots[first].rank, [])
+        segments.append((places[first], places[second]))
+    crossings = 0
+    for segments in segments_by_rank.values():
+        for (a, b), (c, d) in combinations(segments, 2):
+            if (a - c) * (b - d) < 0:
+                crossings += 1
+    return crossings
 
 
-def _segments(plan: Plan) -> list[tuple[int, int]]:
-    return [segment for chain in plan.chains for segment in pairwise(chain)]
+def _list_segments(layout: Layout) -> list[tuple[int, int]]:
+    """Return all pairs of neighbouring slots of an edge."""
+    segments: list[tuple[int, int]] = []
+    for chain in layout.chains:
+        segments.extend(pairwise(chain))
+    return segments
 
 
-def _bending(plan: Plan, order: Order, gaps: Gaps) -> float:
-    """How far wires stray sideways; a lopsided drawing counts as bent."""
-    _settle(plan, order, gaps)
-    places = [item.across for item in plan.items]
-    stray = sum((plan.items[a].across - plan.items[b].across) ** 2 for a, b in _segments(plan))
-    return stray + (max(places, default=0) + min(places, default=0)) ** 2
+def _measure_bending(layout: Layout, order: Order, gaps: Gaps) -> float:
+    """Return how far edges go across; an asymmetric drawing counts as bent."""
+    _settle_across(layout, order, gaps)
+    slots = layout.slots
+    places = [slot.across for slot in slots]
+    bending = sum((slots[a].across - slots[b].across) ** 2 for a, b in _list_segments(layout))
+    return bending + (max(places, default=0) + min(places, default=0)) ** 2
 
 
-def _settle(plan: Plan, order: Order, gaps: Gaps) -> None:
-    """Each rank in turn goes where it wants to be as far as order and gaps allow, until all are at rest.
+def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
+    """Move the slots of one rank after the other to where they want to be, until all are at rest.
 
-    A node wants to be in the middle of its neighbours; the slots of a long wire want to be level with each other, and
-    give way together: at rest the whole wire lies where its narrowest passage is.
+    Order and gaps are kept. A node wants to be in the middle of its neighbours. The slots of a long
+    edge want to be level with each other, so that the edge ends up level with its narrowest passage.
     """
-    inner = {i: chain for chain in plan.chains for i in chain[1:-1]}
-    near: dict[int, list[int]] = {i: [] for i in range(len(plan.items))}
-    for a, b in _segments(plan):
-        near[a].append(b)
-        near[b].append(a)
-    for item in plan.items:
-        item.across = 0.0
-    for _ in range(_SETTLING):
-        for items in (*order, *reversed(order)):
-            wanted = [_wanted(plan, i, inner.get(i), near[i]) for i in items]
-            weights = [_HELD if plan.items[i].held else 1.0 for i in items]
-            between = [_apart(plan.items[a], plan.items[b], gaps) for a, b in pairwise(items)]
-            for i, across in zip(items, separate(wanted, weights, between), strict=True):
-                plan.items[i].across = across
+    slots = layout.slots
+    chain_of_slot: dict[int, list[int]] = {}
+    for chain in layout.chains:
+        for i in chain[1:-1]:
+            chain_of_slot[i] = chain
+    neighbours: dict[int, list[int]] = {i: [] for i in range(len(slots))}
+    for a, b in _list_segments(layout):
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    for slot in slots:
+        slot.across = 0.0
+    for _ in range(_SETTLING_STEPS):
+        for rank in (*order, *reversed(order)):
+            wanted = [_find_target(layout, i, chain_of_slot.get(i), neighbours[i]) for i in rank]
+            weights = [_FIXED_WEIGHT if slots[i].on_spine else 1.0 for i in rank]
+            distances = [_require_distance(slots[a], slots[b], gaps) for a, b in pairwise(rank)]
+            places = separate_places(wanted, weights, distances)
+            for i, across in zip(rank, places, strict=True):
+                slots[i].across = across
 
 
-def _wanted(plan: Plan, item: int, chain: Sequence[int] | None, near: Sequence[int]) -> float:
-    if plan.items[item].held:
+def _find_target(layout: Layout, slot: int, chain: Sequence[int] | None, neighbours: Sequence[int]) -> float:
+    """Return where a slot wants to be; `chain` is the edge that it is part of, if any."""
+    if layout.slots[slot].on_spine:
         return 0.0
     if chain is None:
-        return _middle(plan, near)
-    return (1 - _HOMESICK) * _middle(plan, chain[1:-1]) + _HOMESICK * _middle(plan, (chain[0], chain[-1]))
+        return _average_across(layout, neighbours)
+    level = _average_across(layout, chain[1:-1])
+    between_nodes = _average_across(layout, (chain[0], chain[-1]))
+    return (1 - _NODE_ATTRACTION) * level + _NODE_ATTRACTION * between_nodes
 
 
-def _middle(plan: Plan, items: Sequence[int]) -> float:
-    return sum(plan.items[i].across for i in items) / len(items) if items else 0.0
+def _average_across(layout: Layout, slots: Sequence[int]) -> float:
+    if not slots:
+        return 0.0
+    return sum(layout.slots[i].across for i in slots) / len(slots)
 
 
-def _level(plan: Plan) -> None:
-    """Remove what is left of a slant, too small to be meant, from the wires that run beside the spine."""
-    for chain in plan.chains:
-        places = [plan.items[i].across for i in chain[1:-1]]
-        if places and max(places) - min(places) < 8:
+def _level_edges(layout: Layout) -> None:
+    """Make edges level that are almost level already."""
+    for chain in layout.chains:
+        places = [layout.slots[i].across for i in chain[1:-1]]
+        if places and max(places) - min(places) < _NEGLIGIBLE_SLANT:
             for i in chain[1:-1]:
-                plan.items[i].across = max(places, key=abs)
+                layout.slots[i].across = max(places, key=abs)
 
 
-def _apart(a: Item, b: Item, gaps: Gaps) -> float:
-    wires = not a.size[1] or not b.size[1]
-    return (a.size[1] + b.size[1]) / 2 + (gaps.wire if wires else gaps.across)
+def _require_distance(a: Slot, b: Slot, gaps: Gaps) -> float:
+    """Return the minimum distance between the middles of two neighbours in a rank."""
+    gap = gaps.across
+    if not a.size[1] or not b.size[1]:
+        gap = gaps.wire
+    return (a.size[1] + b.size[1]) / 2 + gap
 
 
-def separate(wanted: Sequence[float], weights: Sequence[float], between: Sequence[float]) -> list[float]:
-    """The places nearest to `wanted` that keep their order and at least `between` apart (pool adjacent violators)."""
-    offsets = list(accumulate(between, initial=0.0))[: len(wanted)]
+def separate_places(wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]) -> list[float]:
+    """Return the places nearest to `wanted` that keep their order and minimum distances.
+
+    The method is isotonic regression by pooling adjacent violators.
+
+    Args:
+        wanted: Where each item wants to be.
+        weights: How strongly it wants to be there.
+        distances: Minimum distance between each item and the next one.
+    """
+    # Without the distances, the places only have to be non-decreasing.
+    offsets = list(accumulate(distances, initial=0.0))[: len(wanted)]
     pools: list[tuple[float, float, int]] = []  # mean, weight, members
-    for want, weight, offset in zip(wanted, weights, offsets, strict=True):
-        mean, members = want - offset, 1
+    for place, weight, offset in zip(wanted, weights, offsets, strict=True):
+        mean = place - offset
+        members = 1
         while pools and pools[-1][0] > mean:
-            other, mass, size = pools.pop()
-            mean, weight, members = (other * mass + mean * weight) / (mass + weight), weight + mass, members + size
+            other_mean, other_weight, other_members = pools.pop()
+            total = other_weight + weight
+            mean = (other_mean * other_weight + mean * weight) / total
+            weight = weight + other_weight
+            members += other_members
         pools.append((mean, weight, members))
-    flat = [mean for mean, _, members in pools for _ in range(members)]
-    return [mean + offset for mean, offset in zip(flat, offsets, strict=True)]
+    means: list[float] = []
+    for mean, _, members in pools:
+        means.extend([mean] * members)
+    return [mean + offset for mean, offset in zip(means, offsets, strict=True)]
 
 
-def _advance(plan: Plan, gaps: Gaps) -> None:
-    """Set the ranks one after the other as close as boxes that face each other and wires that must slant allow."""
-    items, joined = plan.items, {*_segments(plan)}
-    at: list[float] = []
-    for rank in range(max((item.rank for item in items), default=-1) + 1):
-        place = at[-1] + gaps.along if at else 0.0
-        for i, j in product(range(len(items)), repeat=2):
-            if items[i].rank < rank == items[j].rank:
-                apart = abs(items[i].across - items[j].across)
-                facing = apart < (items[i].size[1] + items[j].size[1]) / 2 + gaps.wire
-                slant = _SLANT * apart if (i, j) in joined and items[i].size[0] and items[j].size[0] else 0.0
-                if facing or slant:
-                    room = (items[i].size[0] + items[j].size[0]) / 2 + gaps.along + slant
-                    place = max(place, at[items[i].rank] + room)
-        at.append(place)
-    for item in items:
-        item.along = at[item.rank]
+def _place_along(layout: Layout, gaps: Gaps) -> None:
+    """Place the ranks one after the other, as close as boxes and slanted edges allow."""
+    slots = layout.slots
+    segments = set(_list_segments(layout))
+    positions: list[float] = []
+    for rank in range(max((slot.rank for slot in slots), default=-1) + 1):
+        position = 0.0
+        if positions:
+            position = positions[-1] + gaps.along
+        for i, j in product(range(len(slots)), repeat=2):
+            first = slots[i]
+            second = slots[j]
+            if not first.rank < rank == second.rank:
+                continue
+            distance = abs(first.across - second.across)
+            is_facing = distance < (first.size[1] + second.size[1]) / 2 + gaps.wire
+            slant = 0.0
+            if (i, j) in segments and first.size[0] and second.size[0]:
+                slant = _SLANT * distance
+            if is_facing or slant:
+                length = (first.size[0] + second.size[0]) / 2 + gaps.along + slant
+                position = max(position, positions[first.rank] + length)
+        positions.append(position)
+    for slot in slots:
+        slot.along = positions[slot.rank]

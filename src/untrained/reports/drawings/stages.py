@@ -1,96 +1,138 @@
-"""A network as a list of stages, read downwards: a bar for every block, as long as it is wide.
+"""Drawing of a network as a list of stages: one bar per block, which is longer for more channels.
 
-The length is the square root of the channels, so that 8 and 2048 fit on one page; the dark line in a bar is the
-bottleneck. A rule across stands where the map gets smaller.
+The length is proportional to the square root of the channels, so that 8 and 2048 fit on one page.
+The dark line in a bar is its bottleneck. A horizontal rule marks where the resolution decreases.
 """
 
 from html import escape
-from itertools import accumulate
 from math import sqrt
-from operator import mul
 
-from untrained.reports.svg.style import CHAR, LINE, bar, breadth, family, frame, pill, words
+from untrained.reports.svg.style import (
+    CHAR_WIDTH,
+    LABEL_HEIGHT,
+    draw_label,
+    draw_rect,
+    draw_text,
+    find_family,
+    measure_label,
+    wrap_drawing,
+)
 from untrained.spaces.core.diagrams import Stage, StageList
 
-_MAP = 40.0  # the column that says how small the map is, where it gets smaller at all
+_RESOLUTION_WIDTH = 40.0  # column of the resolution, if it changes
 _GAP = 10.0
-_BAR, _PITCH = 7.0, 9.0  # height of a bar, and from one bar to the next
-_CORE = 2.0  # height of the line in a bar that is as long as the bottleneck is wide; it may be wider than the bar
-_MOST = 640.0  # wider, the eye no longer follows a row
+_BAR_HEIGHT = 7.0
+_BAR_DISTANCE = 9.0  # from one bar to the next
+_BOTTLENECK_HEIGHT = 2.0  # of the line in a bar; it may be longer than the bar
+_MIN_BAR_LENGTH = 3.0
+_MAX_WIDTH = 640.0  # wider rows are hard to follow
 
 
-def draw_stages(sketch: StageList, room: float) -> str:
-    """One row a stage: the size of the map, what a block is, how many, its bars, its channels."""
-    stages, width = sketch.stages, min(room, _MOST)
+def draw_stages(network: StageList, max_width: float) -> str:
+    """Draw one row per stage: resolution, kind of block, repetitions, bars, channels."""
+    stages = network.stages
+    width = min(max_width, _MAX_WIDTH)
     columns = _Columns(stages, width)
-    halved = list(accumulate((stage.stride for stage in stages), mul))
-    parts, y = [_heading(columns)], LINE
-    for n, stage in enumerate(stages):
-        height = max(LINE, _PITCH * stage.repeats) + _GAP
-        if n == 0 or stage.stride > 1:
+    parts = [_draw_heading(columns)]
+    y = LABEL_HEIGHT
+    downsampling = 1
+    for i, stage in enumerate(stages):
+        downsampling *= stage.stride
+        height = max(LABEL_HEIGHT, _BAR_DISTANCE * stage.repeats) + _GAP
+        if i == 0 or stage.stride > 1:
             parts.append(f'<line class="rule" x1="0" x2="{width:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            if columns.pills:
-                shown = f"1/{halved[n]}" if halved[n] > 1 else "1"
-                parts.append(words(shown, columns.pills - _GAP, y + height / 2, "soft end"))
-        parts.append(_row(stage, columns, y + height / 2))
+            if columns.labels:
+                resolution = "1"
+                if downsampling > 1:
+                    resolution = f"1/{downsampling}"
+                x = columns.labels - _GAP
+                parts.append(draw_text(resolution, x, y + height / 2, "soft end"))
+        parts.append(_draw_stage(stage, columns, y + height / 2))
         y += height
-    return frame("list", (0.0, 0.0, width, y), _spoken(stages), parts)
+    return wrap_drawing("list", (0.0, 0.0, width, y), _describe_stages(stages), parts)
 
 
 class _Columns:
-    """Where the columns of a drawing begin, and how long a bar is."""
+    """Left ends of the columns, and lengths of bars, in pixels."""
 
     def __init__(self, stages: tuple[Stage, ...], width: float) -> None:
-        self.pills = _MAP if any(stage.stride > 1 for stage in stages) else 0.0
-        self.pill = max((breadth(stage.label) for stage in stages), default=0.0)
-        self.times = self.pills + self.pill + _GAP
-        self.bars = self.times + max((CHAR * len(_times(stage)) for stage in stages), default=0.0) + _GAP
-        numbers = max((CHAR * len(_channels(stage)) for stage in stages), default=0.0)
-        self.longest = max(width - self.bars - _GAP - numbers, 40.0)
-        self.bottlenecks = any(stage.inner for stage in stages)
-        self.widest = max((max(stage.channels, stage.inner) for stage in stages), default=1)
+        has_strides = any(stage.stride > 1 for stage in stages)
+        self.labels = _RESOLUTION_WIDTH if has_strides else 0.0
+        self.label_width = max((measure_label(stage.label) for stage in stages), default=0.0)
+        self.repeats = self.labels + self.label_width + _GAP
+        repeats_width = _measure_texts([_format_repeats(stage) for stage in stages])
+        self.bars = self.repeats + repeats_width + _GAP
+        channels_width = _measure_texts([_format_channels(stage) for stage in stages])
+        self.longest_bar = max(width - self.bars - _GAP - channels_width, 40.0)
+        self.has_bottlenecks = any(stage.inner for stage in stages)
+        self.most_channels = max((max(stage.channels, stage.inner) for stage in stages), default=1)
 
-    def length(self, channels: int) -> float:
-        return max(self.longest * sqrt(channels / self.widest), 3.0)
-
-
-def _heading(columns: _Columns) -> str:
-    said = [("block", columns.pills + columns.pill / 2, "soft mid")]
-    if columns.pills:
-        said.append(("map", columns.pills - _GAP, "soft end"))
-    said.append(("channels (bottleneck)" if columns.bottlenecks else "channels", columns.bars, "soft"))
-    return "".join(words(text, x, LINE / 2, kind) for text, x, kind in said)
+    def measure_bar(self, channels: int) -> float:
+        """Return the length of a bar; 0 without channels."""
+        if not channels:
+            return 0.0
+        return max(self.longest_bar * sqrt(channels / self.most_channels), _MIN_BAR_LENGTH)
 
 
-def _row(stage: Stage, columns: _Columns, y: float) -> str:
-    """A stage whose row has its middle at y."""
-    top = y - _PITCH * stage.repeats / 2 + (_PITCH - _BAR) / 2
-    outer, inner = (columns.length(c) if c else 0.0 for c in (stage.channels, stage.inner))
-    bars = []
-    for n in range(stage.repeats):
-        bars.append(bar((columns.bars, top + n * _PITCH, outer, _BAR), "bar"))
+def _measure_texts(texts: list[str]) -> float:
+    """Return the width of the longest text."""
+    return CHAR_WIDTH * max((len(text) for text in texts), default=0)
+
+
+def _draw_heading(columns: _Columns) -> str:
+    y = LABEL_HEIGHT / 2
+    parts = [draw_text("block", columns.labels + columns.label_width / 2, y, "soft mid")]
+    if columns.labels:
+        parts.append(draw_text("map", columns.labels - _GAP, y, "soft end"))
+    text = "channels (bottleneck)" if columns.has_bottlenecks else "channels"
+    parts.append(draw_text(text, columns.bars, y, "soft"))
+    return "".join(parts)
+
+
+def _draw_stage(stage: Stage, columns: _Columns, y: float) -> str:
+    """Draw the row of a stage, with its middle at y."""
+    outer = columns.measure_bar(stage.channels)
+    inner = columns.measure_bar(stage.inner)
+    label_box = (columns.labels, y - LABEL_HEIGHT / 2, columns.label_width, LABEL_HEIGHT)
+    parts = [f"<title>{escape(_describe_stage(stage))}</title>"]
+    parts.append(draw_label(stage.label, label_box, "tag"))
+    if stage.repeats > 1:
+        parts.append(draw_text(_format_repeats(stage), columns.repeats, y))
+    top = y - _BAR_DISTANCE * stage.repeats / 2 + (_BAR_DISTANCE - _BAR_HEIGHT) / 2
+    for i in range(stage.repeats):
+        bar_top = top + i * _BAR_DISTANCE
+        parts.append(draw_rect((columns.bars, bar_top, outer, _BAR_HEIGHT), "bar"))
         if inner:
-            bars.append(bar((columns.bars, top + n * _PITCH + (_BAR - _CORE) / 2, inner, _CORE), "part", round=1.0))
-    label = pill(stage.label, (columns.pills, y - LINE / 2, columns.pill, LINE), "tag")
-    times = words(_times(stage), columns.times, y) if stage.repeats > 1 else ""
-    numbers = words(_channels(stage), columns.bars + max(outer, inner) + _GAP, y)
-    title = f"<title>{escape(_said(stage))}</title>"
-    return f'<g class="row op-{family(stage.label)}">{title}{label}{times}{"".join(bars)}{numbers}</g>'
+            line_top = bar_top + (_BAR_HEIGHT - _BOTTLENECK_HEIGHT) / 2
+            line_box = (columns.bars, line_top, inner, _BOTTLENECK_HEIGHT)
+            parts.append(draw_rect(line_box, "part", radius=1.0))
+    x = columns.bars + max(outer, inner) + _GAP
+    parts.append(draw_text(_format_channels(stage), x, y))
+    return f'<g class="row op-{find_family(stage.label)}">{"".join(parts)}</g>'
 
 
-def _times(stage: Stage) -> str:
-    return f"\u00d7{stage.repeats}" if stage.repeats > 1 else ""
+def _format_repeats(stage: Stage) -> str:
+    if stage.repeats > 1:
+        return f"\u00d7{stage.repeats}"
+    return ""
 
 
-def _channels(stage: Stage) -> str:
-    return f"{stage.channels} ({stage.inner})" if stage.inner else str(stage.channels)
+def _format_channels(stage: Stage) -> str:
+    if stage.inner:
+        return f"{stage.channels} ({stage.inner})"
+    return str(stage.channels)
 
 
-def _said(stage: Stage) -> str:
-    inner = f", bottleneck {stage.inner}" if stage.inner else ""
-    stride = f", stride {stage.stride}" if stage.stride > 1 else ""
-    return f"{stage.repeats} {stage.label} to {stage.channels} channels{inner}{stride}"
+def _describe_stage(stage: Stage) -> str:
+    text = f"{stage.repeats} {stage.label} to {stage.channels} channels"
+    if stage.inner:
+        text += f", bottleneck {stage.inner}"
+    if stage.stride > 1:
+        text += f", stride {stage.stride}"
+    return text
 
 
-def _spoken(stages: tuple[Stage, ...]) -> str:
-    return f"Network of {len(stages)} stages. " + "; ".join(map(_said, stages))
+def _describe_stages(stages: tuple[Stage, ...]) -> str:
+    """Return a description for screen readers."""
+    rows = "; ".join(_describe_stage(stage) for stage in stages)
+    return f"Network of {len(stages)} stages. {rows}"

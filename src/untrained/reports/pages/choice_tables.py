@@ -1,8 +1,10 @@
-"""Numbers by option by choice as a small table, shaded within each row. Pure; knows choices, options and numbers, and
-nothing of who chose. It finds them in plain JSON by their form:
+"""Tables of numbers per option and choice, shaded within each row.
 
-    [[choice, [[option, number], ...]], ...]                 the largest of a row is marked
-    [{name: choice, name: [[option, number], ...], ...}]     a word beside them that is one of the options is marked
+They are made from plain JSON of a strategy's trace, which is recognised by its form:
+
+    [[choice, [[option, number], ...]], ...]                 the largest number of a row is framed
+    [{name: choice, name: [[option, number], ...], ...}]     the options are framed that are also
+                                                             values of the same step
 """
 
 from collections.abc import Sequence
@@ -11,107 +13,147 @@ from math import ceil, log10
 from typing import Any, NamedTuple
 
 from untrained import _numbers
-from untrained.reports.pages.html import code, html_cell, paragraph, table
-from untrained.reports.svg.style import share
+from untrained.reports.pages.html import (
+    DASH,
+    make_code,
+    make_html_cell,
+    make_paragraph,
+    make_row,
+    make_table,
+)
+from untrained.reports.svg.style import scale_to_unit
 
-MOST = 20  # rows
+MAX_ROWS = 20
+NUMBER_TYPES = (int, float, type(None))
 
-_DEEP = 55  # per cent of ink in the darkest cell, on which numbers can still be read
-NUMBER = (int, float, type(None))
+_DARKEST = 55  # per cent of colour in the darkest cell; text on it can still be read
 
 
-class Row(NamedTuple):
-    """A choice, the number of each option, None where there is none, which are marked, and what the numbers are."""
+class ChoiceRow(NamedTuple):
+    """A choice, the number of each option (None if it has none), and which options are framed."""
 
     choice: str
     numbers: dict[str, float | None]
-    marked: frozenset[str]
-    told: str = ""
+    framed: frozenset[str]
+    title: str = ""  # what the numbers are
 
 
-def named(value: Any, kind: type | tuple[type, ...]) -> bool:
-    """Whether it is a list of pairs, a name and something of this kind."""
-    pairs = isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value)
-    return pairs and all(isinstance(each[0], str) and isinstance(each[1], kind) for each in value)
+def is_list_of_pairs(value: Any, types: type | tuple[type, ...]) -> bool:
+    """Return whether a value is a list of [name, item] pairs with items of these types."""
+    if not isinstance(value, list):
+        return False
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2:
+            return False
+        if not isinstance(pair[0], str) or not isinstance(pair[1], types):
+            return False
+    return True
 
 
-def choices(value: Any) -> str:
-    """A table of all choices that have options in common; empty where the value has another form."""
-    rows = _rows(value)
+def make_choice_tables(value: Any) -> str:
+    """Return one table per group of choices with common options; empty for values of other form."""
+    rows = _read_rows(value)
     if not rows:
         return ""
-    shown = rows[:MOST]
-    largest = isinstance(value[0], list)
-    said = ["Stronger colour is more, within a row.", f"Framed: {'the largest' if largest else 'what was decided'}."]
-    said += [f"{len(rows) - MOST} more choices are left out."] if len(rows) > MOST else []
-    return "".join(_table(some) for some in _alike(shown)) + paragraph(" ".join(said), "note")
+    frames_largest = isinstance(value[0], list)
+    framed = "the largest number" if frames_largest else "the decision"
+    note = f"Darker is larger, within a row. Framed: {framed}."
+    if len(rows) > MAX_ROWS:
+        note += f" {len(rows) - MAX_ROWS} more choices are not shown."
+    tables = [_make_choice_table(group) for group in _group_rows(rows[:MAX_ROWS])]
+    return "".join(tables) + make_paragraph(note, "note")
 
 
-def _rows(value: Any) -> list[Row]:
+def _read_rows(value: Any) -> list[ChoiceRow]:
+    """Return all rows, or none if one of them has another form."""
     if not isinstance(value, list):
         return []
-    rows = [_named_row(each) if isinstance(each, list) else _step_row(each) for each in value]
-    known = [row for row in rows if row]
-    return known if len(known) == len(rows) else []
+    rows = []
+    for item in value:
+        row = _read_pair(item) if isinstance(item, list) else _read_step(item)
+        if row is None:
+            return []
+        rows.append(row)
+    return rows
 
 
-def _named_row(value: list[Any]) -> Row | None:
-    if not named([value], list) or not _numbered(value[1]):
+def _read_pair(value: list[Any]) -> ChoiceRow | None:
+    if not is_list_of_pairs([value], list) or not _has_numbers(value[1]):
         return None
     numbers = dict(value[1])
-    known = [number for number in numbers.values() if number is not None]
-    top = max(known, default=None) if len(set(known)) > 1 else None
-    return Row(value[0], numbers, frozenset(o for o, number in numbers.items() if top is not None and number == top))
+    values = [number for number in numbers.values() if number is not None]
+    framed: frozenset[str] = frozenset()
+    # If all numbers are equal, none of them is the largest.
+    if len(set(values)) > 1:
+        largest = max(values)
+        framed = frozenset(name for name, number in numbers.items() if number == largest)
+    return ChoiceRow(value[0], numbers, framed)
 
 
-def _step_row(value: Any) -> Row | None:
+def _read_step(value: Any) -> ChoiceRow | None:
     if not isinstance(value, dict):
         return None
-    told = next((name for name, each in value.items() if _numbered(each)), None)
-    words = [each for each in value.values() if isinstance(each, str)]
-    if told is None or not words:
+    names = [name for name, item in value.items() if _has_numbers(item)]
+    words = [item for item in value.values() if isinstance(item, str)]
+    if not names or not words:
         return None
-    numbers = dict(value[told])
-    return Row(words[0], numbers, frozenset(words[1:]) & numbers.keys(), told.replace("_", " "))
+    numbers = dict(value[names[0]])
+    choice, *decisions = words
+    framed = frozenset(decisions) & numbers.keys()
+    return ChoiceRow(choice, numbers, framed, names[0].replace("_", " "))
 
 
-def _numbered(value: Any) -> bool:
-    return bool(value) and named(value, NUMBER)
+def _has_numbers(value: Any) -> bool:
+    return bool(value) and is_list_of_pairs(value, NUMBER_TYPES)
 
 
-def _alike(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows that have options in common stand together."""
-    tables: list[list[Row]] = []
+def _group_rows(rows: Sequence[ChoiceRow]) -> list[list[ChoiceRow]]:
+    """Put rows that have options in common into one group."""
+    groups: list[list[ChoiceRow]] = []
     for row in rows:
-        same = next((some for some in tables if any(row.numbers.keys() & each.numbers.keys() for each in some)), None)
-        if same is None:
-            tables.append([row])
+        for group in groups:
+            if any(row.numbers.keys() & other.numbers.keys() for other in group):
+                group.append(row)
+                break
         else:
-            same.append(row)
-    return tables
+            groups.append([row])
+    return groups
 
 
-def _table(rows: Sequence[Row]) -> str:
-    options = list(dict.fromkeys(option for row in rows for option in row.numbers))
-    head = [("", rows[0].told), *(("num", option) for option in options)]
-    return table("choices", head, [f"<tr>{html_cell(code(row.choice), '')}{_cells(row, options)}</tr>" for row in rows])
+def _make_choice_table(rows: Sequence[ChoiceRow]) -> str:
+    options: dict[str, None] = {}
+    for row in rows:
+        options.update(dict.fromkeys(row.numbers))
+    head = [("", rows[0].title), *(("num", option) for option in options)]
+    lines = []
+    for row in rows:
+        name = make_html_cell(make_code(row.choice), "")
+        lines.append(make_row([name, *_make_cells(row, list(options))]))
+    return make_table("choices", head, lines)
 
 
-def _cells(row: Row, options: Sequence[str]) -> str:
-    known = [number for number in row.numbers.values() if number is not None]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    digits = _digits(low, high)
-    parts = []
+def _make_cells(row: ChoiceRow, options: Sequence[str]) -> list[str]:
+    values = [number for number in row.numbers.values() if number is not None]
+    low = min(values, default=0.0)
+    high = max(values, default=0.0)
+    digits = _count_digits(low, high)
+    cells = []
     for option in options:
         number = row.numbers.get(option)
-        told = "\u2013" if number is None else _numbers.significant(number, digits)
-        ink = 0.0 if number is None else _DEEP * share(number, low, high)
-        tag = "mark" if option in row.marked else "span"
-        parts.append(html_cell(f'<{tag} class="shade" style="--share:{ink:.0f}%">{escape(told)}</{tag}>', "num"))
-    return "".join(parts)
+        text = DASH
+        shade = 0.0
+        if number is not None:
+            text = _numbers.significant(number, digits)
+            shade = _DARKEST * scale_to_unit(number, low, high)
+        tag = "mark" if option in row.framed else "span"
+        content = f'<{tag} class="shade" style="--share:{shade:.0f}%">{escape(text)}</{tag}>'
+        cells.append(make_html_cell(content, "num"))
+    return cells
 
 
-def _digits(low: float, high: float) -> int:
-    """So many that numbers of a row can be told apart, where they are close to each other."""
+def _count_digits(low: float, high: float) -> int:
+    """Return how many significant digits distinguish the numbers of a row, from 3 to 8."""
+    if high <= low:
+        return 3
     largest = max(abs(low), abs(high))
-    return min(max(2 + ceil(log10(largest / (high - low))), 3), 8) if high > low else 3
+    return min(max(2 + ceil(log10(largest / (high - low))), 3), 8)

@@ -1,58 +1,85 @@
-"""The section that says whether the proxy helped on the user's data, and on a table whether what was found is better
-than what people made by hand. Reads a `Confirmation`."""
+"""Sections about short trainings: did the proxy help on the user's data?
+
+For tables, the winner is also compared with hand-designed networks.
+"""
 
 from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
 from untrained._numbers import counted
-from untrained.reports.pages.html import cell, code, html_cell, paragraph, section, table
-from untrained.reports.summary import Summary
+from untrained.reports.pages.html import (
+    DASH,
+    make_code,
+    make_html_cell,
+    make_paragraph,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
+from untrained.reports.summary import SearchSummary
 from untrained.studies.confirm import Group
 from untrained.studies.references import COLUMNS, RATES, Entry
 
 
-def confirmed(summary: Summary) -> str:
-    """Mean and best of each group, what the differences are worth, and the winner; nothing where none was asked for."""
-    found = summary.confirmed
-    if found is None:
+def make_confirmation_sections(summary: SearchSummary) -> str:
+    """Show what each group reached, how they compare, and the winner; empty without trainings."""
+    confirmation = summary.confirmation
+    if confirmation is None:
         return ""
-    numbers = [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
-    head = [("", "Chosen"), *numbers, ("", "All of them")]
-    rows = table("", head, [_row(group) for group in found.groups])
-    winner = f"<p>{escape(found.won)}: {code(found.winner)}</p>"
-    held = "judged by AUC on the validation part" if found.entries else "a fifth of them held out and judged"
+    head = [("", "Selected")]
+    head += [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
+    head.append(("", "Results"))
+    table = make_table("", head, [_make_group_row(group) for group in confirmation.groups])
+    winner = f"<p>{escape(confirmation.won)}: {make_code(confirmation.winner)}</p>"
+    evaluation = "evaluated on a held-out fifth of them"
+    if confirmation.entries:
+        evaluation = "evaluated by AUC on the validation data"
     note = (
-        f"Each was trained for {counted(found.epochs, 'epoch')} on {found.samples:,} samples of {found.data}, {held}. "
-        "The intervals take the networks of a group as drawn by chance and tell nothing of longer trainings."
+        f"Each network was trained for {counted(confirmation.epochs, 'epoch')} on "
+        f"{confirmation.samples:,} samples of {confirmation.data} and {evaluation}. The confidence "
+        "intervals treat the networks of a group as a random sample and say nothing about longer "
+        "trainings."
     )
-    trained = section("Confirmed by training", *map(paragraph, found.lines), rows, winner, paragraph(note, "note"))
-    return trained + _references(found.entries)
+    sentences = [make_paragraph(line) for line in confirmation.lines]
+    section = make_section("Confirmation by training", *sentences, table, winner, make_paragraph(note, "note"))
+    return section + _make_references_section(confirmation.entries)
 
 
-def _references(entries: Sequence[Entry]) -> str:
-    """The found network beside hand-made ones."""
+def _make_references_section(entries: Sequence[Entry]) -> str:
+    """Compare the winner with hand-designed networks."""
     if not entries:
         return ""
-    rows = table("", [("", "Network"), *(("num", name) for name in COLUMNS)], [_entry(entry) for entry in entries])
+    head = [("", "Network"), *(("num", name) for name in COLUMNS)]
+    table = make_table("", head, [_make_entry_row(entry) for entry in entries])
     note = (
-        "All were trained on the same rows by the same recipe; the validation part chose their weights and of "
-        f"{len(RATES)} learning rates the best for each, and the test part was read once by each. The last column "
-        "compares row by row, with its 95 % interval."
+        "All networks were trained on the same rows with the same recipe. The validation data "
+        f"selected their weights and the best of {len(RATES)} learning rates; the test data was "
+        "used once per network. The last column compares row by row, with a 95 % confidence "
+        "interval."
     )
-    return section("Beside networks made by hand", rows, paragraph(note, "note"))
+    return make_section("Comparison with hand-designed networks", table, make_paragraph(note, "note"))
 
 
-def _entry(entry: Entry) -> str:
+def _make_entry_row(entry: Entry) -> str:
+    name = make_text_cell(entry.name, "")
     if entry.error:
-        return f"<tr>{cell(entry.name, '')}<td colspan={len(COLUMNS)}>{escape(entry.error)}</td></tr>"
-    return f"<tr>{cell(entry.name, '')}{''.join(cell(text, 'num') for text in entry.told)}</tr>"
+        return make_row([name, f"<td colspan={len(COLUMNS)}>{escape(entry.error)}</td>"])
+    return make_row([name, *(make_text_cell(text, "num") for text in entry.told)])
 
 
-def _row(group: Group) -> str:
-    known = group.known
-    name = f"<b>{escape(group.name)}</b>, {escape(group.about)}"
-    mean, best = (f"{of(known):.1f} %" if known else "\u2013" for of in (fmean, max))
-    each = ", ".join("failed" if value is None else f"{value:.1f}" for value in group.reached)
-    numbers = (f"{len(known)}", mean, best, str(len(group.reached) - len(known)))
-    return f"<tr>{html_cell(name, '')}{''.join(cell(n, 'num') for n in numbers)}{cell(each, 'soft')}</tr>"
+def _make_group_row(group: Group) -> str:
+    values = group.known
+    mean = DASH
+    best = DASH
+    if values:
+        mean = f"{fmean(values):.1f} %"
+        best = f"{max(values):.1f} %"
+    results = ["failed" if value is None else f"{value:.1f}" for value in group.reached]
+    failed_count = len(group.reached) - len(values)
+    cells = [make_html_cell(f"<b>{escape(group.name)}</b>, {escape(group.about)}", "")]
+    for number in (str(len(values)), mean, best, str(failed_count)):
+        cells.append(make_text_cell(number, "num"))
+    cells.append(make_text_cell(", ".join(results), "soft"))
+    return make_row(cells)

@@ -1,6 +1,6 @@
-"""What every page has: one self-contained HTML file around its sections, the header, and the sections that end it.
+"""What all pages have in common: the HTML document, the header, and the sections at the end.
 
-The file asks the network for nothing and is complete without scripts. Knows nothing of what a page is about.
+The document requests nothing from the network and is complete without scripts.
 """
 
 import re
@@ -11,11 +11,17 @@ from html import escape
 from importlib.resources import files
 
 from untrained import _numbers
-from untrained.reports.pages.html import copyable, facts, paragraph, section
+from untrained.reports.pages.html import (
+    make_copyable,
+    make_fact_list,
+    make_paragraph,
+    make_section,
+)
 
-_COSTS = {
+# Names of recorded costs, in the order in which they are shown.
+_COST_NAMES = {
     "warm-up": "Warming up the supernet",
-    "strategy": "Looking at the supernet",
+    "strategy": "Supernet measurements",
     "build": "Building networks",
     "build and warm-up": "Building and warming up networks",
     "transfer": "Moving to the device",
@@ -50,11 +56,11 @@ _PAGE = """<!doctype html>
 """
 
 
-def document(title: str, headline: str, sections: Sequence[str]) -> str:
-    """The whole page."""
+def make_document(title: str, headline: str, sections: Sequence[str]) -> str:
+    """Return the whole page."""
     style = files("untrained.reports").joinpath("style.css").read_text("utf-8")
     return _PAGE.format(
-        policy=_policy(style),
+        policy=_make_policy(style),
         headline=escape(headline),
         title=escape(title),
         style=style,
@@ -63,51 +69,83 @@ def document(title: str, headline: str, sections: Sequence[str]) -> str:
     )
 
 
-def _policy(style: str) -> str:
-    """What a browser may do with the page: run and apply what we wrote, known by its hash, and show its pictures.
+def _make_policy(style: str) -> str:
+    """Return the content security policy: only our own script and style, identified by hashes.
 
-    Every text is escaped; should one slip through, the browser refuses to run it. Attributes may set a style, since
-    drawings say by them how wide they are and how dark; such a style can neither run nor load anything.
+    All text is escaped. If some text were not, the browser would still refuse to run it. Style
+    attributes are allowed, because drawings use them for widths and shades; they can neither run nor
+    load anything.
     """
     return (
-        f"default-src 'none'; script-src '{_hash(_SCRIPT)}'; style-src '{_hash(style)}'; "
+        f"default-src 'none'; script-src '{_hash_content(_SCRIPT)}'; "
+        f"style-src '{_hash_content(style)}'; "
         "style-src-attr 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _hash(content: str) -> str:
+def _hash_content(content: str) -> str:
     return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"
 
 
-def header(kind: str, made_on: str, title: str, lead: str, *parts: str) -> str:
-    """What the page is, its title, the result in a sentence, and ready-made HTML below."""
-    over = " \u00b7 ".join(part for part in ("untrained", kind, made_on) if part)
-    whole = re.sub(r"(\d) (\w) ", "\\1\u00a0\\2\u00a0", lead)  # a number stays with its unit
-    head = [paragraph(over, "over"), f"<h1>{escape(title)}</h1>", paragraph(whole, "lead")]
+def make_header(kind: str, made_on: str, title: str, headline: str, *parts: str) -> str:
+    """Return the header of a page.
+
+    Args:
+        kind: What the page is, such as "search report".
+        made_on: Date and time.
+        title: Heading of the page.
+        headline: The result in a sentence.
+        parts: HTML below the headline.
+    """
+    line = " \u00b7 ".join(part for part in ("untrained", kind, made_on) if part)
+    # Keep numbers and their units on one line.
+    headline = re.sub(r"(\d) (\w) ", "\\1\u00a0\\2\u00a0", headline)
+    head = [
+        make_paragraph(line, "over"),
+        f"<h1>{escape(title)}</h1>",
+        make_paragraph(headline, "lead"),
+    ]
     return f"<header>{''.join([*head, *parts])}</header>\n"
 
 
-def cost(seconds: Mapping[str, float], tried: int, more: Mapping[str, str], *parts: str) -> str:
-    """Seconds as recorded, the total shared out over all that were tried, and more facts."""
+def make_cost_section(seconds: Mapping[str, float], arch_count: int, more: Mapping[str, str], *parts: str) -> str:
+    """Return the section about time.
+
+    Args:
+        seconds: Recorded times by name.
+        arch_count: Number of architectures over which the total is averaged.
+        more: More facts by name.
+        parts: HTML below the list.
+    """
     if not seconds:
-        return section("Cost", paragraph("Not recorded."))
-    names = [*(name for name in _COSTS if name in seconds), *(name for name in seconds if name not in _COSTS)]
-    told = {_COSTS.get(name, name): _numbers.duration(seconds[name]) for name in names}
-    if tried and "total" in seconds:
-        told["Per architecture"] = f"{_numbers.duration(seconds['total'] / tried)} ({tried:,} tried)"
-    return section("Cost", facts({**told, **more}), *parts)
+        return make_section("Cost", make_paragraph("Not recorded."))
+    facts = {}
+    for name, title in _COST_NAMES.items():
+        if name in seconds:
+            facts[title] = _numbers.duration(seconds[name])
+    for name, value in seconds.items():
+        if name not in _COST_NAMES:
+            facts[name] = _numbers.duration(value)
+    if arch_count and "total" in seconds:
+        average = _numbers.duration(seconds["total"] / arch_count)
+        facts["Per architecture"] = f"{average} ({_numbers.counted(arch_count, 'architecture')})"
+    return make_section("Cost", make_fact_list({**facts, **more}), *parts)
 
 
-def together(batched: int) -> dict[str, str]:
-    """How many networks were looked at in the same kernels, where any were."""
-    return {"Looked at together": f"{batched:,} networks"} if batched else {}
+def describe_batched(count: int) -> dict[str, str]:
+    """Return a fact about networks that were measured several at a time, if there were any."""
+    if not count:
+        return {}
+    return {"Measured in batches": _numbers.counted(count, "network")}
 
 
-def settings(run: Mapping[str, str], versions: Mapping[str, str]) -> str:
-    used = f"<div><h3>Versions</h3>{facts(versions)}</div>" if versions else ""
-    return section("Settings", f'<div class="pair"><div><h3>Run</h3>{facts(run)}</div>{used}</div>')
+def make_settings_section(settings: Mapping[str, str], versions: Mapping[str, str]) -> str:
+    parts = [f"<div><h3>Run</h3>{make_fact_list(settings)}</div>"]
+    if versions:
+        parts.append(f"<div><h3>Versions</h3>{make_fact_list(versions)}</div>")
+    return make_section("Settings", f'<div class="pair">{"".join(parts)}</div>')
 
 
-def again(command: str, said: str, title: str = "To do it again") -> str:
-    """The command to type."""
-    return section(title, copyable(command), paragraph(said, "note"))
+def make_command_section(command: str, note: str, title: str = "Command") -> str:
+    """Return the section with the command that repeats or resumes a run."""
+    return make_section(title, make_copyable(command), make_paragraph(note, "note"))

@@ -1,6 +1,6 @@
-"""The sections that show what was measured: the ranking, the scores, their relation to size, and what failed.
+"""Sections about the scores: the ranking, their distribution, their relation to size, failures.
 
-Reads a `Summary`; computes only what a reader needs to judge the ranking: quartiles, and rank correlations with size.
+The only statistics computed here are quartiles and rank correlations with size.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,163 +10,234 @@ from typing import NamedTuple
 
 from untrained import _numbers
 from untrained.benchmarks.statistics import spearman
-from untrained.reports.pages.html import cell, code, facts, html_cell, paragraph, section, table
-from untrained.reports.summary import Failed, Ranked, Summary
-from untrained.reports.svg.charts import TOP, histogram, scatter, thinned
-from untrained.reports.svg.plot import direction
+from untrained.reports.pages.html import (
+    DASH,
+    fold,
+    make_code,
+    make_fact_list,
+    make_html_cell,
+    make_paragraph,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
+from untrained.reports.summary import FailedArch, RankedArch, SearchSummary
+from untrained.reports.svg.charts import TOP, draw_histogram, draw_size_scatter, select_dots
+from untrained.reports.svg.plot import describe_direction
 
-SHOWN = 50  # rows of the ranking in plain sight; the rest folds away
+SHOWN_ROWS = 50  # of the ranking; the others are folded
 
-Size = Callable[[Ranked], float | None]
-SIZES: dict[str, Size] = {"parameters": lambda row: row.params, "multiply-adds": lambda row: row.flops}
+GetSize = Callable[[RankedArch], float | None]
+SIZES: dict[str, GetSize] = {
+    "parameters": lambda row: row.params,
+    "multiply-adds": lambda row: row.flops,
+}
 
-_HEADS = {"parameters": "Params", "multiply-adds": "FLOPs"}
+_SIZE_HEADINGS = {"parameters": "Params", "multiply-adds": "FLOPs"}
 
 
 class _Column(NamedTuple):
-    kind: str  # CSS classes
+    css_class: str
     name: str
-    text: Callable[[Ranked], str]
+    make_content: Callable[[RankedArch], str]
 
 
-def ranking(summary: Summary) -> str:
-    """The first fifty in plain sight, the others folded away."""
+def make_ranking_section(summary: SearchSummary) -> str:
+    """Show the first fifty architectures; the others are folded."""
     rows = summary.ranking
     if not rows:
-        return section("Ranking", paragraph("There is nothing to rank."))
-    notes = [f"Best first; {direction(summary.higher_is_better)}."]
-    if _spreads(rows):
-        notes.append(f"Scores are means over {summary.seeds} seeds, \u00b1 is the 95 % interval of the mean.")
+        return make_section("Ranking", make_paragraph("No architecture has a score."))
+    notes = [f"Best first; {describe_direction(summary.higher_is_better)}."]
+    if _list_spreads(rows):
+        notes.append(
+            f"Scores are means over {summary.seeds} seeds; \u00b1 is the 95 % confidence interval of the mean."
+        )
         if any(row.tied for row in rows):
-            notes.append("= marks what the seeds cannot tell from the best.")
-    if "multiply-adds" in _measured(rows):
+            notes.append("= marks architectures that are not significantly worse than the best.")
+    if "multiply-adds" in _find_sizes(rows):
         notes.append("FLOPs count multiply-adds.")
-    notes += [f"Of some scores must be said: {note}." for note in summary.notes]
-    parts = [paragraph(" ".join(notes), "note"), _rank_table(rows, rows[:SHOWN])]
-    if len(rows) > SHOWN:
-        rest = _rank_table(rows, rows[SHOWN:])
-        parts.append(f"<details><summary>The other {len(rows) - SHOWN:,}</summary>{rest}</details>")
-    return section("Ranking", *parts)
+    notes += [f"Note on some scores: {note}." for note in summary.notes]
+    parts = [make_paragraph(" ".join(notes), "note"), _make_rank_table(rows, rows[:SHOWN_ROWS])]
+    if len(rows) > SHOWN_ROWS:
+        rest = _make_rank_table(rows, rows[SHOWN_ROWS:])
+        parts.append(fold(f"The other {len(rows) - SHOWN_ROWS:,}", rest))
+    return make_section("Ranking", *parts)
 
 
-def _rank_table(everything: Sequence[Ranked], rows: Sequence[Ranked]) -> str:
-    """Number formats and columns follow the whole ranking; a column that no row fills is left out."""
-    score, spread = _numbers.column([row.score for row in everything]), _numbers.column(_spreads(everything), digits=2)
+def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch]) -> str:
+    """Return a table of some rows; formats and columns are the same for the whole ranking.
+
+    A column without values is left out.
+    """
+    format_score = _numbers.column([row.score for row in ranking])
+    spreads = _list_spreads(ranking)
+    format_spread = _numbers.column(spreads, digits=2)
     columns = [
-        _Column("num soft", "Rank", lambda row: f"= {row.rank}" if row.tied else str(row.rank)),
-        _Column("arch", "Architecture", lambda row: code(row.arch)),
-        _Column("num score", "Score", lambda row: score(row.score)),
+        _Column("num soft", "Rank", _format_rank),
+        _Column("arch", "Architecture", lambda row: make_code(row.arch)),
+        _Column("num score", "Score", lambda row: format_score(row.score)),
     ]
-    if _spreads(everything):
-        columns.append(_Column("num soft", "\u00b1", lambda row: _or_dash(row.margin, spread)))
-    columns += [_size_column(_HEADS[name], of) for name, of in _measured(everything).items()]
-    lines = ["".join(html_cell(column.text(row), column.kind) for column in columns) for row in rows]
-    kinds = [' class="first"' if row is everything[0] else "" for row in rows]
-    trs = [f"<tr{kind}>{line}</tr>" for kind, line in zip(kinds, lines, strict=True)]
-    return table("rank", [(column.kind, column.name) for column in columns], trs)
+    if spreads:
+        columns.append(_Column("num soft", "\u00b1", lambda row: _format_or_dash(row.margin, format_spread)))
+    for name, get_size in _find_sizes(ranking).items():
+        columns.append(_make_size_column(_SIZE_HEADINGS[name], get_size))
+    lines = []
+    for row in rows:
+        cells = [make_html_cell(column.make_content(row), column.css_class) for column in columns]
+        css_class = "first" if row is ranking[0] else ""
+        lines.append(make_row(cells, css_class))
+    head = [(column.css_class, column.name) for column in columns]
+    return make_table("rank", head, lines)
 
 
-def _size_column(name: str, of: Size) -> _Column:
-    return _Column("num", name, lambda row: _or_dash(of(row), _numbers.quantity))
+def _format_rank(row: RankedArch) -> str:
+    if row.tied:
+        return f"= {row.rank}"
+    return str(row.rank)
 
 
-def distribution(summary: Summary) -> str:
-    """How the scores lie; left out where there is nothing to compare."""
+def _make_size_column(name: str, get_size: GetSize) -> _Column:
+    return _Column("num", name, lambda row: _format_or_dash(get_size(row), _numbers.quantity))
+
+
+def make_distribution_section(summary: SearchSummary) -> str:
+    """Show the distribution of scores; empty with fewer than two."""
     rows = summary.ranking
     if len(rows) < 2:
         return ""
     scores = [row.score for row in rows]
-    text = _numbers.column(scores)
+    format_score = _numbers.column(scores)
     low, middle, high = quantiles(scores, n=4, method="inclusive")
-    told = {"Best": text(scores[0]), "Median": text(middle), "Worst": text(scores[-1])}
-    told["Middle half"] = f"{text(low)} to {text(high)}"
-    if spreads := _spreads(rows):
-        told["Typical \u00b1 over seeds"] = _numbers.column(spreads, digits=2)(median(spreads))
-    chart = histogram(rows, higher_is_better=summary.higher_is_better)
-    return section("Scores", f'<div class="pair"><figure>{chart}{_caption("", rows)}</figure>{facts(told)}</div>')
+    facts = {
+        "Best": format_score(scores[0]),
+        "Median": format_score(middle),
+        "Worst": format_score(scores[-1]),
+        "Interquartile range": f"{format_score(low)} to {format_score(high)}",
+    }
+    spreads = _list_spreads(rows)
+    if spreads:
+        typical = _numbers.column(spreads, digits=2)(median(spreads))
+        facts["Median standard deviation over seeds"] = typical
+    chart = draw_histogram(rows, higher_is_better=summary.higher_is_better)
+    figure = f"<figure>{chart}{_make_caption('', rows)}</figure>"
+    pair = f'<div class="pair">{figure}{make_fact_list(facts)}</div>'
+    return make_section("Score distribution", pair)
 
 
-def size(summary: Summary) -> str:
-    """Whether the score is more than a count of parameters or operations."""
+def make_size_section(summary: SearchSummary) -> str:
+    """Show score against size: does the score say more than the size of a network?"""
     rows = summary.ranking
     if len(rows) < 2:
         return ""
-    measured = _measured(rows)
-    if not measured:
-        return section("Score and size", paragraph("Neither parameters nor multiply-adds were measured."))
-    charts = [scatter(rows, of, name, higher_is_better=summary.higher_is_better) for name, of in measured.items()]
-    said = " ".join(part for part in (_correlations(rows, measured), _drawn(rows)) if part)
-    return section(
-        "Score and size", f'<figure><div class="pair">{"".join(charts)}</div>{_caption(said, rows)}</figure>'
-    )
+    sizes = _find_sizes(rows)
+    if not sizes:
+        note = "Neither parameters nor multiply-adds were measured."
+        return make_section("Score against size", make_paragraph(note))
+    charts = []
+    for name, get_size in sizes.items():
+        charts.append(draw_size_scatter(rows, get_size, name, higher_is_better=summary.higher_is_better))
+    texts = [_describe_correlations(rows, sizes), _describe_omitted_dots(rows)]
+    caption = " ".join(text for text in texts if text)
+    pair = f'<div class="pair">{"".join(charts)}</div>'
+    figure = f"<figure>{pair}{_make_caption(caption, rows)}</figure>"
+    return make_section("Score against size", figure)
 
 
-def _correlations(rows: Sequence[Ranked], measured: dict[str, Size]) -> str:
-    """The rank correlation of the score with each size, and what the strongest one means."""
-    found: dict[str, float] = {}
-    for name, of in measured.items():
-        pairs = [(value, row.score) for row in rows if (value := of(row)) is not None]
-        rho = spearman([value for value, _ in pairs], [score for _, score in pairs])
-        if rho is not None:
-            found[name] = rho
-    if not found:
+def _describe_correlations(rows: Sequence[RankedArch], sizes: dict[str, GetSize]) -> str:
+    """Return the rank correlations of the score with each size, and what they mean."""
+    correlations: dict[str, float] = {}
+    for name, get_size in sizes.items():
+        values = []
+        scores = []
+        for row in rows:
+            value = get_size(row)
+            if value is not None:
+                values.append(value)
+                scores.append(row.score)
+        correlation = spearman(values, scores)
+        if correlation is not None:
+            correlations[name] = correlation
+    if not correlations:
         return ""
-    told = ", ".join(f"{_numbers.fixed(rho, 2)} with {name}" for name, rho in found.items())
-    return f"Spearman rank correlation of the score: {told}. {_verdict(max(map(abs, found.values())))}"
+    texts = [f"{_numbers.fixed(rho, 2)} with {name}" for name, rho in correlations.items()]
+    strongest = max(abs(rho) for rho in correlations.values())
+    interpretation = _interpret_correlation(strongest)
+    return f"Spearman rank correlation of the score: {', '.join(texts)}. {interpretation}"
 
 
-def _verdict(strength: float) -> str:
+def _interpret_correlation(strength: float) -> str:
     if strength >= 0.9:
         return "This ranking is little more than a ranking by size."
     if strength >= 0.5:
-        return "This ranking follows size in part."
+        return "This ranking is partly a ranking by size."
     return "Size alone does not explain this ranking."
 
 
-def failures(summary: Summary) -> str:
-    """Each kind of failure with its count and its first example."""
+def make_failures_section(summary: SearchSummary) -> str:
+    """Show each kind of failure with its count and its first example."""
     if not summary.failed:
-        return section("What failed", paragraph("Nothing failed."))
-    kinds: dict[str, list[Failed]] = {}
+        return make_section("Failures", make_paragraph("There were no failures."))
+    failures_by_kind: dict[str, list[FailedArch]] = {}
     for failed in summary.failed:
-        kinds.setdefault(failed.kind, []).append(failed)
-    lines = []
-    for kind, group in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        example = paragraph(group[0].detail or "No detail was recorded.") + code(group[0].arch) + _trace(group)
-        lines.append(
-            f"<tr>{html_cell(code(kind), '')}{cell(f'{len(group):,}', 'num')}{html_cell(example, 'example')}</tr>"
-        )
-    total = len(summary.failed) + len(summary.ranking)
-    note = f"{len(summary.failed):,} of {total:,} architectures have no score, and take no part in the ranking."
+        failures_by_kind.setdefault(failed.kind, []).append(failed)
+    rows = []
+    for kind, failures in sorted(failures_by_kind.items(), key=lambda item: -len(item[1])):
+        first = failures[0]
+        detail = make_paragraph(first.detail or "No detail was recorded.")
+        example = detail + make_code(first.arch) + _fold_first_trace(failures)
+        cells = [
+            make_html_cell(make_code(kind), ""),
+            make_text_cell(f"{len(failures):,}", "num"),
+            make_html_cell(example, "example"),
+        ]
+        rows.append(make_row(cells))
+    note = f"{len(summary.failed):,} of {summary.arch_count:,} architectures have no score and are not in the ranking."
     head = [("", "Reason"), ("num", "Count"), ("", "First example")]
-    return section("What failed", paragraph(note, "note"), table("kinds", head, lines))
+    return make_section("Failures", make_paragraph(note, "note"), make_table("kinds", head, rows))
 
 
-def _trace(group: Sequence[Failed]) -> str:
-    """The first trace of these failures, folded away."""
-    first = next((failed.trace for failed in group if failed.trace), "")
-    return f"<details><summary>Trace</summary><pre>{escape(first)}</pre></details>" if first else ""
+def _fold_first_trace(failures: Sequence[FailedArch]) -> str:
+    """Return the first traceback of these failures, folded."""
+    for failed in failures:
+        if failed.trace:
+            return fold("Traceback", f"<pre>{escape(failed.trace)}</pre>")
+    return ""
 
 
-def _measured(rows: Sequence[Ranked]) -> dict[str, Size]:
-    return {name: of for name, of in SIZES.items() if any(of(row) is not None for row in rows)}
+def _find_sizes(rows: Sequence[RankedArch]) -> dict[str, GetSize]:
+    """Return the kinds of size that at least one row has."""
+    sizes = {}
+    for name, get_size in SIZES.items():
+        if any(get_size(row) is not None for row in rows):
+            sizes[name] = get_size
+    return sizes
 
 
-def _spreads(rows: Sequence[Ranked]) -> list[float]:
+def _list_spreads(rows: Sequence[RankedArch]) -> list[float]:
     return [row.spread for row in rows if row.spread is not None]
 
 
-def _or_dash(value: float | None, text: Callable[[float], str]) -> str:
-    return "\u2013" if value is None else text(value)
+def _format_or_dash(value: float | None, format_value: Callable[[float], str]) -> str:
+    if value is None:
+        return DASH
+    return format_value(value)
 
 
-def _drawn(rows: Sequence[Ranked]) -> str:
-    shown = len(thinned(rows))
-    return f"{shown:,} of {len(rows):,} points are drawn." if shown < len(rows) else ""
+def _describe_omitted_dots(rows: Sequence[RankedArch]) -> str:
+    drawn = len(select_dots(rows))
+    if drawn == len(rows):
+        return ""
+    return f"{drawn:,} of {len(rows):,} points are drawn."
 
 
-def _caption(said: str, rows: Sequence[Ranked]) -> str:
-    """The text under a chart, and the colour of the best ten where they are not all there is."""
-    key = f'<span class="dot"></span> the best {TOP}' if len(rows) > TOP else ""
-    parts = [paragraph(said)] if said else []
-    return f"<figcaption>{''.join(parts)}{key}</figcaption>" if said or key else ""
+def _make_caption(text: str, rows: Sequence[RankedArch]) -> str:
+    """Return the caption of a chart, with a legend unless all rows are among the best ten."""
+    parts = []
+    if text:
+        parts.append(make_paragraph(text))
+    if len(rows) > TOP:
+        parts.append(f'<span class="dot"></span> the best {TOP}')
+    if not parts:
+        return ""
+    return f"<figcaption>{''.join(parts)}</figcaption>"

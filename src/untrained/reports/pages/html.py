@@ -1,63 +1,105 @@
-"""Pieces of HTML that sections are made of. Texts that come in are escaped here; knows nothing of runs or scores."""
+"""Pieces of HTML that sections are made of. Text arguments are escaped here."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-_ROOMS = {"wide": 880.0, "narrow": 350.0}
+DASH = "\u2013"  # shown instead of a missing value
+
+# Widths in pixels for which drawings are made; style.css shows the one that suits the page.
+_PAGE_WIDTHS = {"wide": 880.0, "narrow": 350.0}
 
 
-def section(title: str, *parts: str) -> str:
-    """A part of the page under its heading."""
+def make_section(title: str, *parts: str) -> str:
+    """Return a part of the page with its heading; `parts` are HTML."""
     return f"<section><h2>{escape(title)}</h2><div>{''.join(parts)}</div></section>\n"
 
 
-def paragraph(text: str, kind: str = "") -> str:
-    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+def make_paragraph(text: str, css_class: str = "") -> str:
+    if not css_class:
+        return f"<p>{escape(text)}</p>"
+    return f'<p class="{css_class}">{escape(text)}</p>'
 
 
-def code(text: str) -> str:
-    """A piece of code of any length, which may break after a separator rather than inside a word."""
-    return f"<code>{_breakable(text)}</code>"
+def make_code(text: str) -> str:
+    """Return code of any length; lines break after separators rather than inside a word."""
+    return f"<code>{_allow_breaks(text)}</code>"
 
 
-def copyable(text: str) -> str:
-    """Text to take away, whole words to a line, with a button that only appears where scripts run."""
-    words = " ".join(f"<span>{_breakable(word)}</span>" for word in text.split(" "))
+def make_copyable(text: str) -> str:
+    """Return text with a copy button; the button is hidden unless scripts run."""
+    words = " ".join(f"<span>{_allow_breaks(word)}</span>" for word in text.split(" "))
     button = f'<button type="button" hidden data-copy="{escape(text)}">Copy</button>'
     return f'<div class="copy"><pre>{words}</pre>{button}</div>'
 
 
-def facts(pairs: Mapping[str, str]) -> str:
-    """Names and values, one pair per line."""
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs.items())
-    return f"<dl>{rows}</dl>"
+def make_fact_list(facts: Mapping[str, str]) -> str:
+    """Return a list of names and values, one pair per line."""
+    rows = []
+    for name, value in facts.items():
+        rows.append(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>")
+    return f"<dl>{''.join(rows)}</dl>"
 
 
-def table(kind: str, head: Sequence[tuple[str, str]], rows: Sequence[str]) -> str:
-    """A table that scrolls inside its own box if it must; `head` holds (class, text), rows are ready-made `<tr>`."""
-    names = "".join(f'<th scope="col" class="{align}">{escape(text)}</th>' for align, text in head)
+def make_table(css_class: str, head: Sequence[tuple[str, str]], rows: Sequence[str]) -> str:
+    """Return a table that scrolls inside its own box if it is too wide.
+
+    Args:
+        css_class: Class of the table.
+        head: CSS class and text of each column heading.
+        rows: `<tr>` elements.
+    """
+    headings = "".join(f'<th scope="col" class="{column_class}">{escape(text)}</th>' for column_class, text in head)
     body = "\n".join(["", *rows])
     return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'<div class="scroll"><table class="{css_class}"><thead><tr>{headings}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def cell(text: str, kind: str) -> str:
-    """A table cell with a text."""
-    return html_cell(escape(text), kind)
+def make_row(cells: Sequence[str], css_class: str = "") -> str:
+    """Return a row of a table; `cells` are `<td>` elements."""
+    if not css_class:
+        return f"<tr>{''.join(cells)}</tr>"
+    return f'<tr class="{css_class}">{"".join(cells)}</tr>'
 
 
-def html_cell(content: str, kind: str) -> str:
-    """A table cell of ready-made HTML."""
-    return f'<td class="{kind}">{content}</td>'
+def make_text_cell(text: str, css_class: str) -> str:
+    return make_html_cell(escape(text), css_class)
 
 
-def either(draw: Callable[[float], str]) -> str:
-    """Two drawings of one thing, of which a page shows the one that it has room for, in pixels."""
-    return "".join(f'<div class="scroll drawing {kind}">{draw(room)}</div>' for kind, room in _ROOMS.items())
+def make_html_cell(content: str, css_class: str) -> str:
+    """Return a table cell; `content` is HTML."""
+    return f'<td class="{css_class}">{content}</td>'
 
 
-def _breakable(text: str) -> str:
-    """Escaped text with places where a line may end."""
-    return "<wbr>".join(escape(piece) for piece in re.split(r"(?<=[|+,;:/)])(?=.)", text))
+def make_figure(chart: str, caption: str, legend: str = "") -> str:
+    """Return a figure; `chart` and `legend` are HTML, the caption is text."""
+    return f"<figure>{chart}<figcaption>{make_paragraph(caption)}{legend}</figcaption></figure>"
+
+
+def make_legend_entry(css_class: str, name: str) -> str:
+    return f'<span class="key"><span class="dot {css_class}"></span> {name}</span> '
+
+
+def fold(title: str, content: str) -> str:
+    """Return content that is hidden until the reader clicks on its title."""
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
+def make_responsive(draw: Callable[[float], str]) -> str:
+    """Return a drawing for wide pages and one for narrow pages; the page shows one of them.
+
+    Args:
+        draw: Returns the drawing for a width in pixels.
+    """
+    drawings = []
+    for css_class, width in _PAGE_WIDTHS.items():
+        drawings.append(f'<div class="scroll drawing {css_class}">{draw(width)}</div>')
+    return "".join(drawings)
+
+
+def _allow_breaks(text: str) -> str:
+    """Return escaped text with optional line breaks after separators."""
+    pieces = re.split(r"(?<=[|+,;:/)])(?=.)", text)
+    return "<wbr>".join(escape(piece) for piece in pieces)

@@ -1,64 +1,87 @@
-"""The page of `untrained reproduce`: a paper's numbers and ours side by side, and what was done differently.
-
-Reads a `ReproductionResult` and turns it into text. Knows nothing of networks, tables or how anything was measured.
-"""
+"""The page of `untrained reproduce`: published numbers beside ours, and deviations from the paper."""
 
 from statistics import median
 
 from untrained import _numbers
-from untrained.reports.pages.document import again, document, header, settings
-from untrained.reports.pages.html import cell, paragraph, section, table
+from untrained.reports.pages.document import (
+    make_command_section,
+    make_document,
+    make_header,
+    make_settings_section,
+)
+from untrained.reports.pages.html import (
+    make_paragraph,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
 from untrained.reports.reproduction_facts import COLUMN_TITLES, ReproductionResult
-from untrained.reports.svg.figure import figure
+from untrained.reports.svg.figure import draw_figure
 
-_KINDS = ("", "num", "num score", "num soft", "num soft", "num", "soft")  # CSS classes of the columns
-
-
-def render(found: ReproductionResult) -> str:
-    """The whole page."""
-    return document(
-        f"{found.experiment}: {found.title}",
-        headline(found),
-        [
-            header("reproduction", found.made_on, found.title, headline(found), _about(found)),
-            _lines(found),
-            _pictures(found),
-            section("What is different", *(paragraph(said) for said in found.deviations)),
-            settings({**found.settings, "time": _numbers.duration(found.seconds)}, found.versions),
-            again(found.command, "Goes on where it was stopped, and gives the same numbers again."),
-        ],
-    )
+# CSS classes of the columns of `COLUMN_TITLES`.
+_COLUMN_CLASSES = ("", "num", "num score", "num soft", "num soft", "num", "soft")
 
 
-def headline(found: ReproductionResult) -> str:
-    """How near ours come to the paper's, in a sentence."""
-    off = [abs(line.difference) for line in found.lines if line.difference is not None]
-    worst = found.worst_line
-    if not off or worst is None or worst.difference is None:
+def render_reproduction_page(result: ReproductionResult) -> str:
+    """Return the whole page."""
+    headline = make_reproduction_headline(result)
+    deviations = [make_paragraph(sentence) for sentence in result.deviations]
+    settings = {**result.settings, "time": _numbers.duration(result.seconds)}
+    note = "Resumes an interrupted run; a finished one gives the same numbers again."
+    sections = [
+        make_header("reproduction", result.made_on, result.title, headline, _make_about(result)),
+        _make_results_section(result),
+        _make_figures_section(result),
+        make_section("Deviations from the paper", *deviations),
+        make_settings_section(settings, result.versions),
+        make_command_section(result.command, note),
+    ]
+    return make_document(f"{result.experiment}: {result.title}", headline, sections)
+
+
+def make_reproduction_headline(result: ReproductionResult) -> str:
+    """Return how close our numbers are to those of the paper, in a sentence."""
+    differences = [abs(line.difference) for line in result.lines if line.difference is not None]
+    worst = result.worst_line
+    if not differences or worst is None:
         return "The paper gives no numbers to compare with."
-    inside = [line.paper_in_interval for line in found.lines if line.paper_in_interval is not None]
-    said = f"{len(off)} published numbers: ours differ by {_numbers.significant(median(off), 2)} in the middle"
-    most = f"at most by {_numbers.significant(max(off), 2)} ({worst.what})"
-    covered = f"; {sum(inside)} of {len(inside)} lie within our intervals" if inside else ""
-    return f"{said}, {most}{covered}."
+    typical = _numbers.significant(median(differences), 2)
+    largest = _numbers.significant(max(differences), 2)
+    text = (
+        f"{_numbers.counted(len(differences), 'published number')}: the median difference is "
+        f"{typical}, the largest {largest} ({worst.what})"
+    )
+    inside = [line.paper_in_interval for line in result.lines if line.paper_in_interval is not None]
+    if inside:
+        text += f"; {sum(inside)} of {len(inside)} are within our confidence intervals"
+    return f"{text}."
 
 
-def _about(found: ReproductionResult) -> str:
-    unit = paragraph(f"Numbers: {found.unit}.", "note") if found.unit else ""
-    return paragraph(f"{found.paper}. {found.about}") + unit
+def _make_about(result: ReproductionResult) -> str:
+    about = make_paragraph(f"{result.paper}. {result.about}")
+    if result.unit:
+        about += make_paragraph(f"Numbers: {result.unit}.", "note")
+    return about
 
 
-def _lines(found: ReproductionResult) -> str:
-    """The lines; a column that no line fills is left out."""
-    rows = found.format_lines()
-    filled = found.filled_columns()
-    head = [(_KINDS[i], COLUMN_TITLES[i].capitalize()) for i in filled]
-    trs = [f"<tr>{''.join(cell(row[i], _KINDS[i]) for i in filled)}</tr>" for row in rows]
-    said = "95 % is the interval over architectures, \u00b1 the standard deviation over seeds."
-    measured = any(line.low is not None or line.spread is not None for line in found.lines)
-    return section("The numbers", paragraph(said, "note") if measured else "", table("lines", head, trs))
+def _make_results_section(result: ReproductionResult) -> str:
+    """Show all lines; a column without values is left out."""
+    columns = result.filled_columns()
+    head = [(_COLUMN_CLASSES[i], COLUMN_TITLES[i].capitalize()) for i in columns]
+    rows = []
+    for texts in result.format_lines():
+        rows.append(make_row([make_text_cell(texts[i], _COLUMN_CLASSES[i]) for i in columns]))
+    parts = []
+    if any(line.low is not None or line.spread is not None for line in result.lines):
+        note = "95 % is the confidence interval over architectures, \u00b1 the standard deviation over seeds."
+        parts.append(make_paragraph(note, "note"))
+    parts.append(make_table("lines", head, rows))
+    return make_section("Results", *parts)
 
 
-def _pictures(found: ReproductionResult) -> str:
-    drawn = [figure(plot) for plot in found.plots]
-    return section("The figure", f'<div class="pair">{"".join(drawn)}</div>') if any(drawn) else ""
+def _make_figures_section(result: ReproductionResult) -> str:
+    figures = [draw_figure(plot) for plot in result.plots]
+    if not any(figures):
+        return ""
+    return make_section("Figure", f'<div class="pair">{"".join(figures)}</div>')

@@ -1,111 +1,159 @@
-"""The sections that show how a search went: the best so far, the front of several objectives, and the limits.
+"""Sections about the course of a search: progress of the best score, Pareto front, limits."""
 
-Reads a `Summary`; computes only running bests. Charts are inline SVG, coloured by classes of style.css.
-"""
-
-from collections.abc import Sequence
 from html import escape
 from itertools import accumulate
 
 from untrained import _numbers
-from untrained.reports.pages.html import cell, code, html_cell, paragraph, section, table
-from untrained.reports.summary import Summary, Tradeoff
-from untrained.reports.svg.axis import Axis, axis, nice_ticks
-from untrained.reports.svg.plot import Frame, axes, axis_title, direction, points, svg, thinned
+from untrained.reports.pages.html import (
+    DASH,
+    make_code,
+    make_html_cell,
+    make_paragraph,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
+from untrained.reports.summary import SearchSummary, Tradeoff, TradeoffPoint
+from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
+from untrained.reports.svg.charts import WIDE_SCORES
+from untrained.reports.svg.plot import (
+    HEIGHT,
+    WIDTH,
+    PlotArea,
+    describe_direction,
+    draw_labelled_axes,
+    draw_points,
+    draw_polyline,
+    format_axis_title,
+    make_plot_area,
+    thin_out,
+    wrap_chart,
+)
 
-_SIZE = _WIDTH, _HEIGHT = 440.0, 300.0
-_WIDE = 3.0  # decades of scores above which their axis is logarithmic
 
-
-def course(summary: Summary) -> str:
-    """How the best grew with the number of architectures judged; left out where there is nothing to follow."""
-    if len(summary.course) < 2:
+def make_progress_section(summary: SearchSummary) -> str:
+    """Show the best score so far against the number of scores; empty with fewer than two."""
+    scores = summary.scores_in_order
+    if len(scores) < 2:
         return ""
-    best = list(accumulate(summary.course, max if summary.higher_is_better else min))
-    y = axis(best, decades=_WIDE)
-    last = len(best)
-    whole = tuple(tick for tick in nice_ticks(0.0, float(last)) if tick == int(tick))
-    frame = _frame(Axis(0.0, float(last), False, whole), y)
+    choose = max if summary.higher_is_better else min
+    best = list(accumulate(scores, choose))
+    count = len(best)
+    whole_ticks = tuple(tick for tick in choose_ticks(0.0, float(count)) if tick == int(tick))
+    y_axis = make_axis(best, decades=WIDE_SCORES)
+    area = make_plot_area(Axis(0.0, float(count), False, whole_ticks), y_axis)
+    # A staircase: level until the next improvement, then vertical.
     steps = [(1.0, best[0])]
     for place, value in enumerate(best[1:], 2):
-        if value != steps[-1][1]:
-            steps += [(float(place), steps[-1][1]), (float(place), value)]
-    path = _path(frame, [*steps, (float(last), best[-1])])
-    title = axis_title("best so far", y, direction(summary.higher_is_better))
-    parts = [_axes(frame, "architectures judged", title), f'<path class="course" d="{path}"/>']
-    when = best.index(best[-1]) + 1
-    said = f"The best was the {_ordinal(when)} of {last:,} that have a score, in the order in which they were judged."
-    return section("Best so far", f"<figure>{svg(said, _SIZE, parts)}<figcaption>{said}</figcaption></figure>")
-
-
-def front(summary: Summary) -> str:
-    """Score against another objective: all that was judged, and joined those that no other beats in everything."""
-    found = summary.tradeoff
-    if found is None or len(found.points) < 2:
-        return ""
-    best = sorted((x, y) for x, y, _, unbeaten in found.points if unbeaten)
-    x = axis([point[0] for point in found.points])
-    y = axis([point[1] for point in found.points], decades=_WIDE)
-    frame = _frame(x, y)
-    others = thinned([(frame.across(a), frame.up(b)) for a, b, _, unbeaten in found.points if not unbeaten])
-    title = axis_title(summary.proxy, y, direction(summary.higher_is_better))
-    name = axis_title(found.name, x, direction(found.higher_is_better))
-    parts = [_axes(frame, name, title), points("all", others)]
-    parts += [f'<path class="front" d="{_path(frame, best)}"/>' if found.objectives == 2 else ""]
-    parts += ['<g class="dots">', *(_dot(frame, *point[:3]) for point in found.points if point[3]), "</g>"]
-    said = f"{len(best)} of {len(found.points):,} are beaten by none in all {found.objectives} objectives."
-    chart = svg(f"{summary.proxy} against {found.name}. {said}", _SIZE, parts)
-    figure = f"<figure>{chart}<figcaption>{escape(said)}</figcaption></figure>"
-    return section("The front", f'<div class="pair">{figure}{_front_table(summary, found)}</div>')
-
-
-def _front_table(summary: Summary, found: Tradeoff) -> str:
-    text = _numbers.column([y for _, y, _, _ in found.points])
-    best = sorted((point for point in found.points if point[3]), key=lambda point: point[0])
-    lines = [
-        f"<tr>{cell(_numbers.quantity(x), 'num')}{cell(text(y), 'num score')}{html_cell(code(arch), 'arch')}</tr>"
-        for x, y, arch, _ in best
+        previous = steps[-1][1]
+        if value != previous:
+            steps.append((float(place), previous))
+            steps.append((float(place), value))
+    steps.append((float(count), best[-1]))
+    places = [(area.x_pixel(x), area.y_pixel(y)) for x, y in steps]
+    direction = describe_direction(summary.higher_is_better)
+    y_title = format_axis_title("best score", y_axis, direction)
+    parts = [
+        draw_labelled_axes(area, "architectures scored", y_title),
+        draw_polyline("course", places),
     ]
-    return table("", [("num", found.name), ("num", summary.proxy), ("", "Architecture")], lines)
+    first_best = best.index(best[-1]) + 1
+    caption = f"The best score was the {_format_ordinal(first_best)} of {count:,} scores."
+    chart = wrap_chart(caption, (WIDTH, HEIGHT), parts)
+    figure = f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
+    return make_section("Search progress", figure)
 
 
-def limits(summary: Summary) -> str:
-    """What was asked for, what the best has, and how many that were drawn were turned down."""
+def make_front_section(summary: SearchSummary) -> str:
+    """Show the score against another objective; architectures of the Pareto front stand out."""
+    tradeoff = summary.tradeoff
+    if tradeoff is None or len(tradeoff.points) < 2:
+        return ""
+    points = [TradeoffPoint(*point) for point in tradeoff.points]
+    front = [point for point in points if point.on_front]
+    x_axis = make_axis([point.objective for point in points])
+    y_axis = make_axis([point.score for point in points], decades=WIDE_SCORES)
+    area = make_plot_area(x_axis, y_axis)
+    other_places = [_place_point(area, point) for point in points if not point.on_front]
+    x_title = format_axis_title(tradeoff.name, x_axis, describe_direction(tradeoff.higher_is_better))
+    y_title = format_axis_title(summary.proxy, y_axis, describe_direction(summary.higher_is_better))
+    parts = [
+        draw_labelled_axes(area, x_title, y_title),
+        draw_points("all", thin_out(other_places)),
+    ]
+    # A front of three or more objectives is no line in this plane.
+    if tradeoff.objectives == 2:
+        in_order = sorted((point.objective, point.score) for point in front)
+        places = [(area.x_pixel(x), area.y_pixel(y)) for x, y in in_order]
+        parts.append(draw_polyline("front", places))
+    dots = [_draw_dot(area, point) for point in front]
+    parts.append(f'<g class="dots">{"".join(dots)}</g>')
+    caption = (
+        f"{len(front)} of {len(points):,} architectures are on the Pareto front of "
+        f"{tradeoff.objectives} objectives: no other one is better in all of them."
+    )
+    description = f"{summary.proxy} against {tradeoff.name}. {caption}"
+    chart = wrap_chart(description, (WIDTH, HEIGHT), parts)
+    figure = f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
+    table = _make_front_table(summary, tradeoff)
+    return make_section("Pareto front", f'<div class="pair">{figure}{table}</div>')
+
+
+def _make_front_table(summary: SearchSummary, tradeoff: Tradeoff) -> str:
+    points = [TradeoffPoint(*point) for point in tradeoff.points]
+    format_score = _numbers.column([point.score for point in points])
+    front = [point for point in points if point.on_front]
+    front.sort(key=lambda point: point.objective)
+    rows = []
+    for point in front:
+        cells = [
+            make_text_cell(_numbers.quantity(point.objective), "num"),
+            make_text_cell(format_score(point.score), "num score"),
+            make_html_cell(make_code(point.arch), "arch"),
+        ]
+        rows.append(make_row(cells))
+    head = [("num", tradeoff.name), ("num", summary.proxy), ("", "Architecture")]
+    return make_table("", head, rows)
+
+
+def make_limits_section(summary: SearchSummary) -> str:
+    """Show each limit, the value of the best architecture, and how many were rejected."""
     if not summary.limits:
         return ""
-    lines = []
-    for row in summary.limits:
-        has = "\u2013" if row.value is None else _numbers.measured(row.name, row.value)
-        values = (row.asked, has, f"{row.rejected:,}")
-        lines.append(f"<tr>{html_cell(code(row.name), '')}{''.join(cell(value, 'num') for value in values)}</tr>")
-    note = "Nothing beyond a limit was judged; an architecture drawn twice is counted twice."
-    if any(row.name == "max_latency" for row in summary.limits):
-        note += " The latency of the best is measured, not predicted; on a CPU, on one thread."
-    head = [("", "Limit"), ("num", "Asked for"), ("num", "The best has"), ("num", "Turned down")]
-    return section("Limits", table("", head, lines), paragraph(note, "note"))
+    rows = []
+    for limit in summary.limits:
+        value = DASH
+        if limit.value is not None:
+            value = _numbers.measured(limit.name, limit.value)
+        cells = [
+            make_html_cell(make_code(limit.name), ""),
+            make_text_cell(limit.requested, "num"),
+            make_text_cell(value, "num"),
+            make_text_cell(f"{limit.rejected:,}", "num"),
+        ]
+        rows.append(make_row(cells))
+    note = "Architectures beyond a limit were not scored. An architecture that was drawn twice is counted twice."
+    if any(limit.name == "max_latency" for limit in summary.limits):
+        note += " The latency of the best architecture was measured, on a CPU with one thread."
+    head = [("", "Limit"), ("num", "Requested"), ("num", "Best architecture"), ("num", "Rejected")]
+    return make_section("Limits", make_table("", head, rows), make_paragraph(note, "note"))
 
 
-def _frame(x: Axis, y: Axis) -> Frame:
-    left = 14.0 + 7.0 * max((len(label) for label in _numbers.ticks(y.ticks, units=False)), default=1)
-    return Frame(x, y, (left, 30.0, _WIDTH - 14.0, _HEIGHT - 46.0))
+def _place_point(area: PlotArea, point: TradeoffPoint) -> tuple[float, float]:
+    return area.x_pixel(point.objective), area.y_pixel(point.score)
 
 
-def _axes(frame: Frame, x_title: str, y_title: str) -> str:
-    labels = _numbers.ticks(frame.x.ticks, units=True), _numbers.ticks(frame.y.ticks, units=False)
-    return axes(frame, *labels, x_title, y_title)
+def _draw_dot(area: PlotArea, point: TradeoffPoint) -> str:
+    x, y = _place_point(area, point)
+    score = _numbers.significant(point.score, 4)
+    title = f"{point.arch}\n{score}, {_numbers.quantity(point.objective)}"
+    return f'<circle class="top" cx="{x:.1f}" cy="{y:.1f}" r="4.5"><title>{escape(title)}</title></circle>'
 
 
-def _path(frame: Frame, places: Sequence[tuple[float, float]]) -> str:
-    return "".join(f"{'LM'[i == 0]}{frame.across(x):.1f},{frame.up(y):.1f}" for i, (x, y) in enumerate(places))
-
-
-def _dot(frame: Frame, x: float, y: float, arch: str) -> str:
-    said = escape(f"{arch}\n{_numbers.significant(y, 4)}, {_numbers.quantity(x)}")
-    return (
-        f'<circle class="top" cx="{frame.across(x):.1f}" cy="{frame.up(y):.1f}" r="4.5"><title>{said}</title></circle>'
-    )
-
-
-def _ordinal(n: int) -> str:
-    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n:,}{ending}"
+def _format_ordinal(number: int) -> str:
+    """Return 1st, 2nd, 3rd, 4th, 11th, 21st, and so on."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    if number % 100 in (11, 12, 13):
+        ending = "th"
+    return f"{number:,}{ending}"

@@ -1,125 +1,208 @@
-"""The page of a run: its best architecture, its ranking and the evidence beside it.
-
-Reads a `Summary` and turns it into text. Knows nothing of stores, strategies or networks, and writes no file.
-"""
+"""The page of a search: its best architecture, its ranking, and what supports them."""
 
 from collections.abc import Sequence
 from html import escape
 
 from untrained import _numbers
 from untrained._numbers import counted
-from untrained.reports.drawings.draw import draw
-from untrained.reports.pages.confirmation import confirmed
-from untrained.reports.pages.document import again, cost, document, header, settings, together
-from untrained.reports.pages.evidence import SIZES, distribution, failures, ranking, size
-from untrained.reports.pages.html import cell, copyable, either, paragraph, section, table
-from untrained.reports.pages.search_course import course, front, limits
-from untrained.reports.pages.strategy_trace import beliefs
-from untrained.reports.pages.training_sections import headline as reached
-from untrained.reports.pages.training_sections import trained
-from untrained.reports.summary import Summary, Worker
-from untrained.reports.svg.plot import direction
+from untrained.reports.drawings.draw import draw_diagram
+from untrained.reports.pages.confirmation import make_confirmation_sections
+from untrained.reports.pages.document import (
+    describe_batched,
+    make_command_section,
+    make_cost_section,
+    make_document,
+    make_header,
+    make_settings_section,
+)
+from untrained.reports.pages.evidence import (
+    SIZES,
+    make_distribution_section,
+    make_failures_section,
+    make_ranking_section,
+    make_size_section,
+)
+from untrained.reports.pages.html import (
+    make_copyable,
+    make_paragraph,
+    make_responsive,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
+from untrained.reports.pages.search_course import (
+    make_front_section,
+    make_limits_section,
+    make_progress_section,
+)
+from untrained.reports.pages.strategy_trace import make_trace_section
+from untrained.reports.pages.training_sections import (
+    make_training_headline,
+    make_training_sections,
+)
+from untrained.reports.summary import SearchSummary, WorkerTimes
+from untrained.reports.svg.plot import describe_direction
 
 
-def render(summary: Summary) -> str:
-    """The whole page."""
-    found = (_best, _trained, confirmed, limits, ranking, front, course, distribution, size, failures, beliefs)
-    parts = (_header, *found, _cost, _settings, _again)
-    return document(summary.title, headline(summary), [part(summary) for part in parts])
+def render_search_page(summary: SearchSummary) -> str:
+    """Return the whole page."""
+    sections = [
+        _make_search_header(summary),
+        _make_best_section(summary),
+        _make_training_part(summary),
+        make_confirmation_sections(summary),
+        make_limits_section(summary),
+        make_ranking_section(summary),
+        make_front_section(summary),
+        make_progress_section(summary),
+        make_distribution_section(summary),
+        make_size_section(summary),
+        make_failures_section(summary),
+        make_trace_section(summary),
+        _make_search_cost(summary),
+        _make_search_settings(summary),
+        _make_search_command(summary),
+    ]
+    return make_document(summary.title, make_search_headline(summary), sections)
 
 
-def headline(summary: Summary) -> str:
-    """The result in one sentence: `Best of 100: score 3.91, 1.07 M parameters, 154 M multiply-adds.`"""
+def make_search_headline(summary: SearchSummary) -> str:
+    """Return `Best of 100: score 3.91, 1.07 M parameters, 154 M multiply-adds.`"""
     if not summary.ranking:
-        tried = len(summary.failed)
-        return f"No architecture has a score: {tried} tried, {tried} failed." if tried else "Nothing was scored."
-    archs, count = [row.arch for row in summary.ranking], f"{len(summary.ranking):,}"
-    place = archs.index(summary.best) if summary.best in archs else 0
+        if not summary.failed:
+            return "Nothing was scored."
+        count = len(summary.failed)
+        return f"No architecture has a score: {counted(count, 'architecture')}, all failed."
+    archs = [row.arch for row in summary.ranking]
+    place = 0
+    if summary.best in archs:
+        place = archs.index(summary.best)
     best = summary.ranking[place]
-    told = [f"score {_numbers.significant(best.score)}"]
-    told += [f"{_numbers.quantity(value)} {name}" for name, of in SIZES.items() if (value := of(best)) is not None]
-    how = f"Best by training, number {place + 1:,} of {count} by score" if place else f"Best of {count}"
-    said = f"{how}: {', '.join(told)}."
-    return f"{said} {reached(summary.trained)}" if summary.trained else said
+    facts = [f"score {_numbers.significant(best.score)}"]
+    for name, get_size in SIZES.items():
+        size = get_size(best)
+        if size is not None:
+            facts.append(f"{_numbers.quantity(size)} {name}")
+    lead = f"Best of {len(archs):,}"
+    if place:
+        lead = f"Best by training, number {place + 1:,} of {len(archs):,} by score"
+    headline = f"{lead}: {', '.join(facts)}."
+    if summary.training:
+        headline += f" {make_training_headline(summary.training)}"
+    return headline
 
 
-def _header(summary: Summary) -> str:
-    """What was done, what came out, and what to beware of."""
+def _make_search_header(summary: SearchSummary) -> str:
     about = summary.proxy_about.rstrip(".")
+    if about:
+        about = f": {about}"
+    direction = describe_direction(summary.higher_is_better).capitalize()
     score = (
-        f"<p>The score is <b>{escape(summary.proxy)}</b>{escape(f': {about}' if about else '')}. "
-        f"<b>{direction(summary.higher_is_better).capitalize()}.</b> {escape(_searched(summary))}</p>"
+        f"<p>The score is <b>{escape(summary.proxy)}</b>{escape(about)}. "
+        f"<b>{direction}.</b> {escape(_describe_scope(summary))}</p>"
     )
-    ending = paragraph(summary.ending, "warn" if summary.stopped_early else "note") if summary.ending else ""
-    return header("search report", summary.made_on, summary.title, headline(summary), score, ending)
+    parts = [score]
+    if summary.ending:
+        css_class = "warn" if summary.stopped_early else "note"
+        parts.append(make_paragraph(summary.ending, css_class))
+    headline = make_search_headline(summary)
+    return make_header("search report", summary.made_on, summary.title, headline, *parts)
 
 
-def _searched(summary: Summary) -> str:
-    """Where the architectures come from, and how many of those tried have no score."""
-    tried, failed = len(summary.ranking) + len(summary.failed), len(summary.failed)
-    without = f"; {failed:,} of them {'has' if failed == 1 else 'have'} no score" if failed else ""
-    of = f"{tried:,} of {summary.space_size:,} architectures" if summary.space_size else counted(tried, "architecture")
-    told = f"Tried {of} of the space {summary.space}{without}."
-    return f"{summary.screened} {told}" if summary.screened else told
+def _describe_scope(summary: SearchSummary) -> str:
+    """Return how many architectures of which space were scored, and how many failed."""
+    count = counted(summary.arch_count, "architecture")
+    if summary.space_size:
+        count = f"{summary.arch_count:,} of {summary.space_size:,} architectures"
+    text = f"The search examined {count} of the space {summary.space}"
+    failed_count = len(summary.failed)
+    if failed_count:
+        verb = "has" if failed_count == 1 else "have"
+        text += f"; {failed_count:,} of them {verb} no score"
+    text += "."
+    if summary.screening:
+        text = f"{summary.screening} {text}"
+    return text
 
 
-def _best(summary: Summary) -> str:
+def _make_best_section(summary: SearchSummary) -> str:
     if not summary.ranking:
         return ""
-    sketch = summary.drawing
-    if sketch:
-        drawing = either(lambda room: draw(sketch, room=room))
+    diagram = summary.diagram
+    if diagram:
+        drawing = make_responsive(lambda width: draw_diagram(diagram, max_width=width))
     else:
-        drawing = paragraph("There is no drawing of it in the run folder; the command below makes one.", "note")
-    return section("The best architecture", copyable(summary.best), drawing)
+        note = "The run folder contains no drawing of it; the command below makes one."
+        drawing = make_paragraph(note, "note")
+    return make_section("Best architecture", make_copyable(summary.best), drawing)
 
 
-def _trained(summary: Summary) -> str:
-    """What was trained in the same folder, with a warning where that is not the winner any more."""
-    found = summary.trained
-    if not found or not summary.ranking or found.asked.arch == summary.best:
-        return trained(found)
-    return section(
-        "Trained before", paragraph(f"What follows is about another network: {found.asked.arch}", "warn")
-    ) + trained(found)
+def _make_training_part(summary: SearchSummary) -> str:
+    """Return the training in the same folder, with a warning if it is not of the winner."""
+    training = summary.training
+    if training is None:
+        return ""
+    sections = make_training_sections(training)
+    if not summary.ranking or training.asked.arch == summary.best:
+        return sections
+    warning = f"The training below is of another architecture: {training.asked.arch}"
+    return make_section("Earlier training", make_paragraph(warning, "warn")) + sections
 
 
-def _cost(summary: Summary) -> str:
-    memory = {"Most GPU memory": f"{summary.peak_bytes / 2**20:,.0f} MiB"} if summary.peak_bytes else {}
-    tried = len(summary.ranking) + len(summary.failed)
-    company = together(sum(worker.batched for worker in summary.workers))
-    return cost(summary.cost, tried, memory | company, _workers(summary.workers), _uncounted(summary))
+def _make_search_cost(summary: SearchSummary) -> str:
+    facts = {}
+    if summary.peak_bytes:
+        facts["Peak GPU memory"] = f"{summary.peak_bytes / 2**20:,.0f} MiB"
+    facts.update(describe_batched(sum(worker.batched for worker in summary.workers)))
+    workers = _make_worker_table(summary.workers)
+    note = _describe_later_cost(summary)
+    return make_cost_section(summary.cost, summary.arch_count, facts, workers, note)
 
 
-def _uncounted(summary: Summary) -> str:
-    """What came after the judging and is no part of its account."""
-    later = {"confirming": summary.confirmed, "training the best": summary.trained}
-    took = [f"{name} took {_numbers.duration(found.seconds)}" for name, found in later.items() if found]
-    return paragraph(f"This is the cost of judging; {' and '.join(took)}.", "note") if took else ""
+def _describe_later_cost(summary: SearchSummary) -> str:
+    """Return how long trainings after the search took, which the cost does not include."""
+    texts = []
+    if summary.confirmation:
+        seconds = _numbers.duration(summary.confirmation.seconds)
+        texts.append(f"The confirmation took {seconds}.")
+    if summary.training:
+        texts.append(f"Training the best took {_numbers.duration(summary.training.seconds)}.")
+    if not texts:
+        return ""
+    return make_paragraph(f"This is the cost of scoring. {' '.join(texts)}", "note")
 
 
-def _workers(workers: Sequence[Worker]) -> str:
-    """Who did what; left out where there was only one who never died."""
+def _make_worker_table(workers: Sequence[WorkerTimes]) -> str:
+    """Return what each worker did; empty with a single worker that never died."""
     if len(workers) < 2 and not any(worker.deaths for worker in workers):
         return ""
-    head = ["Worker", "Networks", "Building", "Moving", "Measuring", "Idle", "Deaths"]
-    lines = []
+    head = [("", "Worker")]
+    for name in ("Networks", "Building", "Moving", "Measuring", "Idle", "Deaths"):
+        head.append(("num", name))
+    rows = []
     for worker in workers:
-        times = (worker.build, worker.transfer, worker.measure, worker.idle)
-        values = [f"{worker.networks:,}", *map(_numbers.duration, times), str(worker.deaths)]
-        lines.append(f"<tr>{cell(worker.name, '')}{''.join(cell(v, 'num') for v in values)}</tr>")
+        cells = [make_text_cell(worker.name, ""), make_text_cell(f"{worker.networks:,}", "num")]
+        for seconds in (worker.build, worker.transfer, worker.measure, worker.idle):
+            cells.append(make_text_cell(_numbers.duration(seconds), "num"))
+        cells.append(make_text_cell(str(worker.deaths), "num"))
+        rows.append(make_row(cells))
     note = "A worker is idle while it starts and while it waits for the next architecture."
-    return table("", [("num" if i else "", name) for i, name in enumerate(head)], lines) + paragraph(note, "note")
+    return make_table("", head, rows) + make_paragraph(note, "note")
 
 
-def _settings(summary: Summary) -> str:
-    size = {"space size": f"{summary.space_size:,}"} if summary.space_size else {}
-    shown = {"space": summary.space, **size, "proxy": summary.proxy, "seeds": str(summary.seeds), **summary.settings}
-    return settings(shown, summary.versions)
+def _make_search_settings(summary: SearchSummary) -> str:
+    settings = {"space": summary.space}
+    if summary.space_size:
+        settings["space size"] = f"{summary.space_size:,}"
+    settings["proxy"] = summary.proxy
+    settings["seeds"] = str(summary.seeds)
+    settings.update(summary.settings)
+    return make_settings_section(settings, summary.versions)
 
 
-def _again(summary: Summary) -> str:
-    """The command that goes on with an interrupted run, or gives a finished one again."""
+def _make_search_command(summary: SearchSummary) -> str:
     if summary.stopped_early:
-        return again(summary.command, "Resumes this run; what is already scored is kept.", "To go on")
-    return again(summary.command, "Gives this run again.")
+        note = "Resumes this search; existing scores are kept."
+        return make_command_section(summary.command, note, "Resume")
+    return make_command_section(summary.command, "Repeats this search with the same result.")

@@ -1,93 +1,123 @@
-"""What a strategy believed: a picture where it has the form of one, and step by step, folded away. Reads plain JSON;
-knows nothing of any strategy: numbers and names are cells, pairs of a name and a number are read out, and steps within
-a step are tables of their own."""
+"""The section about the strategy: charts of its model if there are any, and all steps as tables.
+
+The trace is plain JSON, so that this works for every strategy: numbers and names are cells, pairs of
+a name and a number are written as text, and steps within a step are tables of their own.
+"""
 
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from untrained import _numbers
-from untrained.reports.pages.choice_tables import NUMBER, choices, named
-from untrained.reports.pages.html import cell, code, html_cell, section, table
-from untrained.reports.summary import Summary
-from untrained.reports.svg.plot import thinned
-from untrained.reports.svg.square import square
+from untrained.reports.pages.choice_tables import (
+    NUMBER_TYPES,
+    is_list_of_pairs,
+    make_choice_tables,
+)
+from untrained.reports.pages.html import (
+    DASH,
+    fold,
+    make_code,
+    make_html_cell,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
+from untrained.reports.summary import SearchSummary
+from untrained.reports.svg.plot import thin_out
+from untrained.reports.svg.square import draw_square
 
-_ROWS = 100  # of one table, evenly spaced where there are more
-_WITHIN = 10  # steps whose own steps are shown
-_LONG = 12  # entries of a list that are read out
+_MAX_ROWS = 100  # per table
+_MAX_STEPS_WITH_INNER = 10  # steps whose inner steps are shown
+_MAX_LIST_ITEMS = 12  # of a list that is written as text
 
 Step = dict[str, Any]
 
 
-def beliefs(summary: Summary) -> str:
-    """The trace of the strategy; left out where it has none."""
+def make_trace_section(summary: SearchSummary) -> str:
+    """Return the trace of the strategy; empty if it has none."""
     if not summary.trace:
         return ""
-    within = [
-        _folded(f"Step {place}: {_words(name)}", inner)
-        for place, step in enumerate(summary.trace[:_WITHIN], 1)
-        for name, value in step.items()
-        if (inner := _steps(value))
-    ]
-    pictures = [_square(summary), _choices(summary)]
-    return section("What the strategy believed", *pictures, _folded("Step by step", summary.trace), *within)
+    tables = [_make_step_table("All steps", summary.trace)]
+    for place, step in enumerate(summary.trace[:_MAX_STEPS_WITH_INNER], 1):
+        for name, value in step.items():
+            inner_steps = _read_inner_steps(value)
+            if inner_steps:
+                tables.append(_make_step_table(f"Step {place}: {_add_spaces(name)}", inner_steps))
+    charts = [_draw_prediction(summary), _draw_choices(summary)]
+    return make_section("Strategy trace", *charts, *tables)
 
 
-def _square(summary: Summary) -> str:
-    if summary.belief is None:
+def _draw_prediction(summary: SearchSummary) -> str:
+    if summary.prediction is None:
         return ""
-    name = summary.proxy if summary.higher_is_better else f"minus {summary.proxy}"  # what strategies want is high
-    return square(summary.belief, summary.trace, name)
+    # Strategies maximise, so they model the negative of a score of which lower is better.
+    name = summary.proxy if summary.higher_is_better else f"minus {summary.proxy}"
+    return draw_square(summary.prediction, summary.trace, name)
 
 
-def _choices(summary: Summary) -> str:
-    """Those of the step that found the best, or of the last that has some."""
+def _draw_choices(summary: SearchSummary) -> str:
+    """Return tables of choices of the step that found the best, else of the last that has some."""
     best = summary.best if summary.ranking else None
-    order = sorted(enumerate(summary.trace, 1), key=lambda step: (step[1].get("arch") != best, -step[0]))
-    drawn = (
-        f"<h3>{escape(f'Step {place}: {_words(name)}')}</h3>{picture}"
-        for place, step in order
-        for name, value in step.items()
-        if (picture := choices(value))
-    )
-    return next(drawn, "")
+    steps = list(enumerate(summary.trace, 1))
+    steps.sort(key=lambda item: (item[1].get("arch") != best, -item[0]))
+    for place, step in steps:
+        for name, value in step.items():
+            tables = make_choice_tables(value)
+            if tables:
+                title = f"Step {place}: {_add_spaces(name)}"
+                return f"<h3>{escape(title)}</h3>{tables}"
+    return ""
 
 
-def _words(name: str) -> str:
+def _add_spaces(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _folded(title: str, steps: Sequence[Step]) -> str:
-    shown = thinned(list(enumerate(steps, 1)), _ROWS)
-    some = f", {len(shown)} of {len(steps):,}" if len(shown) < len(steps) else ""
-    names = [name for name, value in steps[0].items() if not _steps(value)]
-    head = [("num", "Step"), *(("", _words(name)) for name in names)]
-    lines = []
+def _make_step_table(title: str, steps: Sequence[Step]) -> str:
+    """Return a folded table with one row per step."""
+    shown = thin_out(list(enumerate(steps, 1)), _MAX_ROWS)
+    if len(shown) < len(steps):
+        title += f", {len(shown)} of {len(steps):,}"
+    names = [name for name, value in steps[0].items() if not _read_inner_steps(value)]
+    head = [("num", "Step"), *(("", _add_spaces(name)) for name in names)]
+    rows = []
     for place, step in shown:
-        values = [html_cell(code(_told(step.get(name))), "arch") for name in names]
-        lines.append(f"<tr>{cell(str(place), 'num soft')}{''.join(values)}</tr>")
-    return f"<details><summary>{escape(title + some)}</summary>{table('', head, lines)}</details>"
+        cells = [make_text_cell(str(place), "num soft")]
+        for name in names:
+            cells.append(make_html_cell(make_code(_format_value(step.get(name))), "arch"))
+        rows.append(make_row(cells))
+    return fold(title, make_table("", head, rows))
 
 
-def _steps(value: Any) -> list[Step]:
-    """Steps within a step: a list of them, or lists by name."""
+def _read_inner_steps(value: Any) -> list[Step]:
+    """Return the steps within a step: a list of steps, or a list of named lists."""
     if not isinstance(value, list) or not value:
         return []
-    if all(isinstance(each, dict) for each in value):
+    if all(isinstance(item, dict) for item in value):
         return value
-    return [{"of": each[0], "believed": each[1]} for each in value] if named(value, list) else []
+    if is_list_of_pairs(value, list):
+        return [{"choice": name, "values": values} for name, values in value]
+    return []
 
 
-def _told(value: Any) -> str:
-    """`0.12`, `a 0.1, b 0.2`, and of a long list the first."""
+def _format_value(value: Any) -> str:
+    """Return text such as `0.1200` or `a 0.1000, b 0.2000`; long lists are cut."""
     if value is None:
-        return "\u2013"
+        return DASH
     if isinstance(value, float):
         return _numbers.significant(value, 4)
     if not isinstance(value, list):
         return str(value)
-    if named(value, NUMBER):
-        return ", ".join(f"{name} {_told(number)}" for name, number in value)
-    more = [f"{len(value) - _LONG} more"] if len(value) > _LONG else []
-    return ", ".join([f"({_told(each)})" if isinstance(each, list) else _told(each) for each in value[:_LONG]] + more)
+    if is_list_of_pairs(value, NUMBER_TYPES):
+        return ", ".join(f"{name} {_format_value(number)}" for name, number in value)
+    texts = []
+    for item in value[:_MAX_LIST_ITEMS]:
+        text = _format_value(item)
+        if isinstance(item, list):
+            text = f"({text})"
+        texts.append(text)
+    if len(value) > _MAX_LIST_ITEMS:
+        texts.append(f"{len(value) - _MAX_LIST_ITEMS} more")
+    return ", ".join(texts)

@@ -1,24 +1,32 @@
-"""The page of `untrained train`, where the network does not come from a run folder. Reads a `Trained`."""
+"""The page of a training that is not part of a search."""
 
-from untrained.reports.pages.document import again, document, header, settings
-from untrained.reports.pages.html import copyable, section
-from untrained.reports.pages.training_sections import asked, headline, trained
+from untrained.reports.pages.document import (
+    make_command_section,
+    make_document,
+    make_header,
+    make_settings_section,
+)
+from untrained.reports.pages.html import make_copyable, make_section
+from untrained.reports.pages.training_sections import (
+    list_training_settings,
+    make_training_headline,
+    make_training_sections,
+)
 from untrained.training.trained import Trained
 
 
-def render(found: Trained) -> str:
-    """The whole page."""
-    title = f"{found.asked.space or found.asked.arch} on {found.asked.data}"
-    return document(
-        title,
-        headline(found),
-        [
-            header("training report", found.made_on, title, headline(found)),
-            section("The network", copyable(found.asked.arch)),
-            trained(found),
-            settings(asked(found), found.versions),
-            again(found.command, "Goes on where it was stopped, and gives the same weights again.")
-            if found.command
-            else "",
-        ],
-    )
+def render_training_page(training: Trained) -> str:
+    """Return the whole page."""
+    title = f"{training.asked.space or training.asked.arch} on {training.asked.data}"
+    headline = make_training_headline(training)
+    sections = [
+        make_header("training report", training.made_on, title, headline),
+        make_section("Network", make_copyable(training.asked.arch)),
+        make_training_sections(training),
+        make_settings_section(list_training_settings(training), training.versions),
+    ]
+    # A module that was passed from Python has no command.
+    if training.command:
+        note = "Resumes an interrupted training; a finished one gives the same weights again."
+        sections.append(make_command_section(training.command, note))
+    return make_document(title, headline, sections)

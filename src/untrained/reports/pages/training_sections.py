@@ -1,165 +1,236 @@
-"""The sections about a trained network: what it reaches, how it got there, what it takes for what, and where it was
-most surely wrong; where it predicts clicks, how often they come where it expects them.
-
-Reads a `Trained` and turns it into text. Knows nothing of networks or how they are trained.
-"""
+"""Sections about a trained network: result, learning curves, confusion matrix, calibration, mistakes."""
 
 from html import escape
 
 from untrained import _numbers
 from untrained._numbers import counted
-from untrained.reports.pages.html import cell, either, facts, paragraph, section, table
+from untrained.reports.pages.html import (
+    make_fact_list,
+    make_paragraph,
+    make_responsive,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
 from untrained.reports.reproduction_facts import Curve, Plot
-from untrained.reports.svg.figure import figure
-from untrained.reports.svg.heatmap import heat
+from untrained.reports.svg.figure import draw_figure
+from untrained.reports.svg.heatmap import draw_heatmap
 from untrained.training.trained import Trained
 
-MOST_CLASSES = 40  # of a confusion matrix that can be read
-PAIRS = 8  # pairs of classes that are named
+MAX_CLASSES = 40  # of a confusion matrix; more cannot be read
+MAX_CONFUSIONS = 8  # pairs of classes that are listed
+
+_PNG_PREFIX = "data:image/png;base64,"
 _ENDINGS = {
     "epochs": "All epochs were trained.",
-    "patience": "Stopped early: the validation part no longer found it better.",
-    "time": "Stopped because the time was up: the same command goes on from here.",
+    "patience": "Training stopped early, because the validation result no longer improved.",
+    "time": "Training stopped at its time limit; the same command resumes it.",
 }
 
 
-def trained(found: Trained | None) -> str:
-    """All sections; nothing where nothing was trained."""
-    if found is None:
+def make_training_sections(training: Trained | None) -> str:
+    """Return all sections; empty if nothing was trained."""
+    if training is None:
         return ""
-    of_classes = (_result, _curves, _confusion, _calibration, _mistakes)
-    return "".join(part(found) for part in ((_result, _curves, _bins) if found.of_clicks else of_classes))
+    sections = [_make_result_section(training), _make_curves_section(training)]
+    if training.of_clicks:
+        sections.append(_make_click_calibration_section(training))
+    else:
+        sections.append(_make_confusion_section(training))
+        sections.append(_make_calibration_section(training))
+        sections.append(_make_mistakes_section(training))
+    return "".join(sections)
 
 
-def headline(found: Trained) -> str:
-    """`Test accuracy 98.2 % after 30 epochs, 73.3 k parameters.`"""
-    after = counted(len(found.curve), "epoch") if found.curve else "part of an epoch"
-    said = f"log loss {_log_loss(found.loss, found.auc)}" if found.of_clicks else f"accuracy {_percent(found.accuracy)}"
-    return f"Test {said} after {after}, {_numbers.quantity(found.params)} parameters."
+def make_training_headline(training: Trained) -> str:
+    """Return `Test accuracy 98.20 % after 30 epochs, 73.3 k parameters.`"""
+    result = f"accuracy {_format_percent(training.accuracy)}"
+    if training.of_clicks:
+        result = f"log loss {_format_log_loss(training.loss, training.auc)}"
+    duration = "part of an epoch"
+    if training.curve:
+        duration = counted(len(training.curve), "epoch")
+    return f"Test {result} after {duration}, {_numbers.quantity(training.params)} parameters."
 
 
-def _rate(found: Trained) -> str:
-    return f"{found.samples_per_second:,.0f}" if found.curve else "not measured: no epoch was whole"
+def list_training_settings(training: Trained) -> dict[str, str]:
+    """Return the settings of a training as the page lists them."""
+    asked = training.asked
+    settings = {}
+    if asked.space:
+        settings["space"] = asked.space
+    settings["data"] = asked.data
+    settings["recipe"] = asked.recipe["name"]
+    for name, value in asked.recipe.items():
+        if name != "name":
+            settings[name] = str(value)
+    settings["seed"] = str(asked.seed)
+    return settings
 
 
-def _log_loss(loss: float, auc: float | None) -> str:
-    return f"{loss:.4f}" + (f", AUC {auc:.4f}" if auc is not None else "")
+def _format_log_loss(loss: float, auc: float | None) -> str:
+    if auc is None:
+        return f"{loss:.4f}"
+    return f"{loss:.4f}, AUC {auc:.4f}"
 
 
-def _percent(share: float | None) -> str:
-    return f"{100 * (share or 0.0):.2f} %"
+def _format_percent(fraction: float | None) -> str:
+    return f"{100 * (fraction or 0.0):.2f} %"
 
 
-def _result(found: Trained) -> str:
-    best, parts = found.chosen, found.samples
-    weights = "the moving average of the weights" if best["kind"] == "average" else "the weights"
-    name = "log loss" if found.of_clicks else "accuracy"
-    test, val = (
-        (_log_loss(found.loss, found.auc), _log_loss(best["loss"], best.get("auc")))
-        if found.of_clicks
-        else (_percent(found.accuracy), _percent(best["accuracy"]))
+def _make_result_section(training: Trained) -> str:
+    chosen = training.chosen
+    samples = training.samples
+    facts = {}
+    if training.of_clicks:
+        test_result = _format_log_loss(training.loss, training.auc)
+        facts["Test log loss"] = f"{test_result} on {counted(samples['test'], 'sample')}"
+        if training.normalised_entropy is not None:
+            ratio = _format_percent(training.normalised_entropy)
+            facts["Normalised entropy"] = f"{ratio} of the log loss of the mean click rate"
+        val_result = _format_log_loss(chosen["loss"], chosen.get("auc"))
+        facts["Validation log loss"] = f"{val_result} on {counted(samples['val'], 'sample')}"
+    else:
+        test_result = _format_percent(training.accuracy)
+        facts["Test accuracy"] = f"{test_result} on {counted(samples['test'], 'sample')}"
+        val_result = _format_percent(chosen["accuracy"])
+        facts["Validation accuracy"] = f"{val_result} on {counted(samples['val'], 'sample')}"
+    rate = "not measured: no complete epoch"
+    if training.curve:
+        rate = f"{training.samples_per_second:,.0f}"
+    facts["Training data"] = counted(samples["train"], "sample")
+    facts["Recipe"] = training.asked.recipe["name"]
+    facts["Data"] = training.asked.data
+    facts["Time"] = _numbers.duration(training.seconds)
+    facts["Samples per second"] = f"{rate} on {training.asked.device}"
+    weights = "the weights"
+    if chosen["kind"] == "average":
+        weights = "the moving average of the weights"
+    note = (
+        f"{_ENDINGS.get(training.ended, '')} The validation data selected {weights} after epoch "
+        f"{chosen['epoch']}. The test data was used once, after this selection."
     )
-    entropy = found.normalised_entropy
-    told = {
-        f"Test {name}": f"{test} of {counted(parts['test'], 'sample')}",
-        **({"Of always saying the mean": f"{_percent(entropy)} of its log loss"} if entropy is not None else {}),
-        f"Validation {name}": f"{val} of {counted(parts['val'], 'sample')}",
-        "Learned from": counted(parts["train"], "sample"),
-        "Recipe": found.asked.recipe["name"],
-        "Data": found.asked.data,
-        "Time": _numbers.duration(found.seconds),
-        "Samples a second": f"{_rate(found)} on {found.asked.device}",
-    }
-    chosen = (
-        f"{_ENDINGS.get(found.ended, '')} The validation part chose {weights} after epoch {best['epoch']}; "
-        "the test part was read once, by what was chosen."
-    )
-    return section("Trained", facts(told), paragraph(chosen, "note"))
+    return make_section("Training", make_fact_list(facts), make_paragraph(note, "note"))
 
 
-def _curves(found: Trained) -> str:
-    if len(found.curve) < 2:
+def _make_curves_section(training: Trained) -> str:
+    """Show loss and validation result per epoch; empty with fewer than two epochs."""
+    curve = training.curve
+    if len(curve) < 2:
         return ""
-    epochs = tuple(row["epoch"] for row in found.curve)
+    epochs = tuple(row["epoch"] for row in curve)
+    training_loss = Curve("training", epochs, tuple(row["loss"] for row in curve))
+    validation_loss = Curve("validation", epochs, tuple(row["val_loss"] for row in curve))
+    losses = (training_loss, validation_loss)
+    figures = [draw_figure(Plot("Loss", "epoch", "loss", losses, joined=True))]
+    metric = "AUC" if training.of_clicks else "Accuracy"
+    key = f"val_{metric.lower()}"
+    # AUC is not defined if all validation rows have the same label.
+    if key in curve[0]:
+        percent = Curve("", epochs, tuple(100 * row[key] for row in curve))
+        title = f"Validation {metric if metric == 'AUC' else metric.lower()}"
+        figures.append(draw_figure(Plot(title, "epoch", "%", (percent,), joined=True)))
+    note = "The training loss includes augmentation and label smoothing if the recipe uses them."
+    pair = f'<div class="pair">{"".join(figures)}</div>'
+    return make_section("Learning curves", pair, make_paragraph(note, "note"))
 
-    def curve(name: str, key: str, scale: float = 1.0) -> Curve:
-        return Curve(name, epochs, tuple(scale * row[key] for row in found.curve))
 
-    losses = (curve("learning", "loss"), curve("validation", "val_loss"))
-    on_val = "AUC" if found.of_clicks else "Accuracy"
-    key = f"val_{on_val.lower()}"
-    drawn = [Plot("Loss", "epoch", "loss", losses, joined=True)]
-    if key in found.curve[0]:  # there is no AUC where all rows are the same
-        name = f"{on_val} on the validation part"
-        drawn.append(Plot(name, "epoch", "%", (curve("", key, 100),), joined=True))
-    note = "The loss of learning is that of distorted samples and smoothed labels, where the recipe asks for them."
-    return section("Curves", f'<div class="pair">{"".join(map(figure, drawn))}</div>', paragraph(note, "note"))
+def _make_confusion_section(training: Trained) -> str:
+    """Show which fraction of each class was predicted as which class, and the most frequent errors."""
+    counts = training.confusion
+    names = training.classes
+    parts = []
+    if len(names) <= MAX_CLASSES:
+        fractions = []
+        for row in counts:
+            total = max(sum(row), 1)
+            fractions.append([count / total for count in row])
+        description = f"Confusion matrix of {len(names)} classes; rows are true classes, columns predictions"
+        parts.append(make_responsive(lambda width: draw_heatmap(names, fractions, width, description)))
+        note = "Rows are true classes, columns are predicted classes; fractions of the row."
+        parts.append(make_paragraph(note, "note"))
+    parts.append(_make_confusion_table(training))
+    return make_section("Confusion matrix", *parts)
 
 
-def _confusion(found: Trained) -> str:
-    """Shares of each class that were taken for each class, and the pairs that were mixed up most."""
-    counts, names = found.confusion, found.classes
-    rows = [[count / max(sum(row), 1) for count in row] for row in counts]
-    spoken = f"Confusion matrix of {len(names)} classes; a row is the truth, a column what was said"
-    drawn = either(lambda room: heat(names, rows, room, spoken)) if len(names) <= MOST_CLASSES else ""
-    pairs = sorted(
-        ((n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j), key=lambda p: (-p[0], p)
+def _make_confusion_table(training: Trained) -> str:
+    """Return the pairs of classes that were confused most often."""
+    confusions = []
+    for i, row in enumerate(training.confusion):
+        for j, count in enumerate(row):
+            if count and i != j:
+                confusions.append((count, i, j))
+    if not confusions:
+        return make_paragraph("No class was confused with another.")
+    confusions.sort(key=lambda confusion: (-confusion[0], confusion))
+    rows = []
+    for count, i, j in confusions[:MAX_CONFUSIONS]:
+        total = sum(training.confusion[i])
+        cells = [
+            make_text_cell(training.classes[i], ""),
+            make_text_cell(training.classes[j], ""),
+            make_text_cell(f"{count:,}", "num"),
+            make_text_cell(f"{total:,}", "num"),
+        ]
+        rows.append(make_row(cells))
+    head = [("", "True class"), ("", "Predicted"), ("num", "Count"), ("num", "Samples of class")]
+    return make_table("", head, rows)
+
+
+def _make_calibration_section(training: Trained) -> str:
+    confidence = tuple(100 * row["sure"] for row in training.calibration)
+    accuracy = tuple(100 * row["right"] for row in training.calibration)
+    figure = _draw_calibration("confidence, %", "accuracy, %", confidence, accuracy, 100.0)
+    note = (
+        f"The expected calibration error is {100 * training.calibration_error:.1f} percentage "
+        "points. Ideally, 80 % of the predictions with a confidence of 80 % are correct."
     )
-    lines = [
-        f"<tr>{cell(names[i], '')}{cell(names[j], '')}{cell(f'{n:,}', 'num')}{cell(f'{sum(counts[i]):,}', 'num')}</tr>"
-        for n, i, j in pairs[:PAIRS]
-    ]
-    head = [("", "Truth"), ("", "Taken for"), ("num", "Times"), ("num", "Of")]
-    listed = table("", head, lines) if lines else paragraph("Nothing was taken for anything else.")
-    note = paragraph("A row is the truth, a column what was said; shares of the row.", "note") if drawn else ""
-    return section("What is taken for what", drawn, note, listed)
+    return make_section("Calibration", figure, make_paragraph(note, "note"))
 
 
-def _calibration(found: Trained) -> str:
-    sure, right = (tuple(100 * row[name] for row in found.calibration) for name in ("sure", "right"))
-    drawn = _against_ideal("how sure, %", "how often right, %", sure, right, 100.0)
-    said = (
-        f"Its probabilities are off by {100 * found.calibration_error:.1f} points on average: of the answers that it "
-        "gives with 80 %, ideally 80 % are right."
+def _make_click_calibration_section(training: Trained) -> str:
+    """Show predicted against observed click rates, in ten bins by prediction."""
+    predicted = tuple(100 * row["predicted"] for row in training.calibration)
+    observed = tuple(100 * row["observed"] for row in training.calibration)
+    figure = _draw_calibration(
+        "predicted click rate, %",
+        "observed click rate, %",
+        predicted,
+        observed,
+        max(predicted),
     )
-    return section("How sure it is", drawn, paragraph(said, "note"))
-
-
-def _bins(found: Trained) -> str:
-    """Predicted against observed shares of clicks, in tenths of the rows by what was predicted."""
-    said, seen = (tuple(100 * row[name] for row in found.calibration) for name in ("predicted", "observed"))
-    drawn = _against_ideal("predicted, %", "clicked, %", said, seen, max(said))
-    told = (
-        f"What it predicts is off by {100 * found.calibration_error:.1f} points on average. Each point is a tenth of "
-        "the test rows, from the lowest prediction to the highest."
+    note = (
+        f"The expected calibration error is {100 * training.calibration_error:.1f} percentage "
+        "points. Each point is a tenth of the test rows, ordered by prediction."
     )
-    return section("How far its predictions can be believed", drawn, paragraph(told, "note"))
+    return make_section("Calibration", figure, make_paragraph(note, "note"))
 
 
-def _against_ideal(across: str, up: str, x: tuple[float, ...], y: tuple[float, ...], end: float) -> str:
-    """A curve beside the one on which both are equal."""
-    ends = (min(x), end)
-    return figure(Plot("", across, up, (Curve("found", x, y), Curve("ideal", ends, ends)), joined=True))
+def _draw_calibration(
+    x_title: str,
+    y_title: str,
+    x: tuple[float, ...],
+    y: tuple[float, ...],
+    highest: float,
+) -> str:
+    """Draw a reliability diagram: the measured curve, and the diagonal of perfect calibration."""
+    ends = (min(x), highest)
+    curves = (Curve("measured", x, y), Curve("perfect", ends, ends))
+    return draw_figure(Plot("", x_title, y_title, curves, joined=True))
 
 
-def _mistakes(found: Trained) -> str:
-    """The wrong answers that gave the truth the least chance."""
-    # A file may name any address; a page shows only pictures that it holds itself.
-    shown = [row for row in found.mistakes if str(row.get("picture", "")).startswith("data:image/png;base64,")]
-    if not shown:
+def _make_mistakes_section(training: Trained) -> str:
+    """Show the mistakes that gave the true class the lowest probability."""
+    tiles = []
+    for row in training.mistakes:
+        # A file may contain any address; the page only shows images that it contains itself.
+        if not str(row.get("picture", "")).startswith(_PNG_PREFIX):
+            continue
+        caption = f"{escape(row['truth'])}, predicted {escape(row['said'])} ({100 * row['sure']:.0f} %)"
+        tiles.append(f'<figure><img alt="" src="{escape(row["picture"])}"><figcaption>{caption}</figcaption></figure>')
+    if not tiles:
         return ""
-    tiles = [
-        f'<figure><img alt="" src="{escape(row["picture"])}"><figcaption>is {escape(row["truth"])}, said '
-        f"{escape(row['said'])} ({100 * row['sure']:.0f} %)</figcaption></figure>"
-        for row in shown
-    ]
-    note = "Of all wrong answers, those that gave the truth the least chance; in brackets how sure it was of its own."
-    return section("The hardest mistakes", f'<div class="mistakes">{"".join(tiles)}</div>', paragraph(note, "note"))
-
-
-def asked(found: Trained) -> dict[str, str]:
-    """The settings of a training as they are listed."""
-    own = {"space": found.asked.space} if found.asked.space else {}
-    recipe = {name: str(value) for name, value in found.asked.recipe.items() if name != "name"}
-    named = {"data": found.asked.data, "recipe": found.asked.recipe["name"]}
-    return {**own, **named, **recipe, "seed": str(found.asked.seed)}
+    note = "The mistakes that gave the true class the lowest probability; in brackets the confidence of the prediction."
+    grid = f'<div class="mistakes">{"".join(tiles)}</div>'
+    return make_section("Worst mistakes", grid, make_paragraph(note, "note"))

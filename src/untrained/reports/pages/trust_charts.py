@@ -1,144 +1,172 @@
-"""The sections of a trust page that are pictures: from a `Trust` to the plain data that charts draw.
-
-Computes only what is drawn: places among the best tenth, and how far proxies agree with each other.
-"""
+"""Sections of a benchmark page that are charts."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from untrained.benchmarks.statistics import Floats
-from untrained.reports.agreement import agreement, alike_together
-from untrained.reports.pages.html import either, paragraph, section
-from untrained.reports.pages.trust_table import LABELS, correlation, kind
-from untrained.reports.svg.bars import Bar, bars
-from untrained.reports.svg.heatmap import heat
-from untrained.reports.svg.plot import MOST
-from untrained.reports.svg.scatter import Dot, cloud
-from untrained.reports.svg.strips import Strip, best_tenth, strips
-from untrained.reports.svg.tradeoff import Offer, tradeoff
+from untrained.reports.agreement import correlate_columns, order_by_similarity
+from untrained.reports.pages.html import (
+    DASH,
+    fold,
+    make_figure,
+    make_legend_entry,
+    make_paragraph,
+    make_responsive,
+    make_section,
+)
+from untrained.reports.pages.trust_table import LABELS, format_correlation, get_kind
+from untrained.reports.svg.bars import Bar, draw_bars
+from untrained.reports.svg.heatmap import draw_heatmap
+from untrained.reports.svg.plot import MAX_POINTS
+from untrained.reports.svg.scatter import ScatterPoint, draw_scatter
+from untrained.reports.svg.strips import Strip, draw_strips, locate_best_tenth
+from untrained.reports.svg.tradeoff import CostPoint, draw_tradeoff
 from untrained.studies.trust import Estimate, Judged, Trust
 
-ROWS = 60  # of a chart that has a row for each proxy
-SHOWN = 12  # clouds in plain sight; the others fold away
+MAX_ROWS = 60  # of a chart that has one row per proxy
+SHOWN_SCATTERS = 12  # the others are folded
 
 
-def spearman(judged: Judged) -> Estimate | None:
-    return judged.statistics.get("spearman")
+def get_spearman(proxy: Judged) -> Estimate | None:
+    return proxy.statistics.get("spearman")
 
 
-def correlations(trust: Trust) -> str:
-    """A bar for each proxy that has a rank correlation, and a line where the best baseline ends."""
-    rows = [
-        Bar(row.proxy, main.value, main.low, main.high, kind(row)) for row in trust.judged if (main := spearman(row))
-    ]
+def make_correlations_section(trust: Trust) -> str:
+    """Show one bar per proxy that has a rank correlation, and a line for the best baseline."""
+    rows = []
+    for proxy in trust.judged:
+        main = get_spearman(proxy)
+        if main:
+            rows.append(Bar(proxy.proxy, main.value, main.low, main.high, get_kind(proxy)))
     if not rows:
-        return section("Rank correlation", paragraph("No proxy has a rank correlation with the truth."))
-    shown = rows[:ROWS]
+        note = "No proxy has a rank correlation with the truth."
+        return make_section("Rank correlation", make_paragraph(note))
+    shown = rows[:MAX_ROWS]
     baseline = max((row.value for row in rows if row.kind == "baseline"), default=None)
-    line = "The dashed line is the best baseline. " if baseline is not None else ""
-    said = f"Spearman's rank correlation and its 95 % interval. {line}{_first(shown, rows)}"
-    return section("Rank correlation", _figure(either(lambda room: bars(shown, room, baseline)), said, _kinds(shown)))
+    caption = "Spearman rank correlation with its 95 % confidence interval. "
+    if baseline is not None:
+        caption += "The dashed line is the best baseline. "
+    caption += _describe_shown(shown, rows)
+    chart = make_responsive(lambda width: draw_bars(shown, width, baseline))
+    return make_section("Rank correlation", make_figure(chart, caption, _make_legend(shown)))
 
 
-def clouds(trust: Trust) -> str:
-    """A picture for each proxy with at least two scores."""
-    drawn = [(row, dots) for row in trust.judged if len(dots := _dots(row, trust)) > 1]
-    if not drawn:
+def make_scatter_section(trust: Trust) -> str:
+    """Show one scatter plot per proxy with at least two scores."""
+    charts = []
+    is_thinned = False
+    for proxy in trust.judged:
+        points = _list_points(proxy, trust)
+        if len(points) < 2:
+            continue
+        is_thinned = is_thinned or len(points) > MAX_POINTS
+        main = get_spearman(proxy)
+        figure = format_correlation(main.value) if main else DASH
+        charts.append(draw_scatter(points, proxy.proxy, figure, higher_is_better=proxy.higher_is_better))
+    if not charts:
         return ""
-    pictures = [
-        cloud(dots, row.proxy, correlation(main.value) if (main := spearman(row)) else "\u2013",
-              higher_is_better=row.higher_is_better)
-        for row, dots in drawn
-    ]  # fmt: skip
     unit = f" in {trust.truth_unit}" if trust.truth_unit else ""
-    said = f"Across: the score, the better the further right. Up: the truth{unit}. An axis by rank has no histogram. "
-    if any(len(dots) > MOST for _, dots in drawn):
-        said += f"Of each cloud {MOST} dots are drawn; the histograms count all. "
-    key = _key("", "the best tenth by truth") + _key("hollow", "the best score")
-    first, rest = (f'<div class="many">{"".join(part)}</div>' for part in (pictures[:SHOWN], pictures[SHOWN:]))
-    count = len(pictures) - SHOWN
-    folded = f"<details><summary>The other {count:,}</summary>{rest}</details>" if count > 0 else ""
-    return section("Score and truth", _figure(first, said, key), folded)
+    caption = (
+        f"Horizontal: the score, better scores on the right. Vertical: the truth{unit}. Axes of "
+        "ranks have no histogram. "
+    )
+    if is_thinned:
+        caption += f"Each plot shows {MAX_POINTS} points; the histograms count all. "
+    legend = make_legend_entry("", "best tenth by truth")
+    legend += make_legend_entry("hollow", "best score")
+    first = f'<div class="many">{"".join(charts[:SHOWN_SCATTERS])}</div>'
+    parts = [make_figure(first, caption, legend)]
+    folded = charts[SHOWN_SCATTERS:]
+    if folded:
+        rest = f'<div class="many">{"".join(folded)}</div>'
+        parts.append(fold(f"The other {len(folded):,}", rest))
+    return make_section("Score against truth", *parts)
 
 
-def best(trust: Trust) -> str:
-    """The best tenth by truth, where search lives."""
-    rows, truth = [], np.array(trust.truth)
-    for row in trust.judged:
-        scores = _column(row)
-        there = np.isfinite(scores)
-        if there.sum() > 1:
-            rows.append(Strip(row.proxy, best_tenth(scores[there], truth[there]), kind(row)))
+def make_best_tenth_section(trust: Trust) -> str:
+    """Show where proxies place the best tenth by truth, which matters most for a search."""
+    rows = []
+    truth = np.array(trust.truth)
+    for proxy in trust.judged:
+        scores = _orient_scores(proxy)
+        present = np.isfinite(scores)
+        if present.sum() > 1:
+            tenth = locate_best_tenth(scores[present], truth[present])
+            rows.append(Strip(proxy.proxy, tenth, get_kind(proxy)))
     if not rows:
         return ""
-    shown = rows[:ROWS]
-    said = (
-        "A search only ever looks at the top. Each dot is one of the best tenth by truth: across its rank by score, up "
-        "its truth. Found: how many of them lie in the shaded end, the best tenth by score; chance finds one in ten. "
-        f"Within: Spearman's rank correlation among them. {_first(shown, rows)}"
+    shown = rows[:MAX_ROWS]
+    caption = (
+        "A search depends on the best architectures only. Each dot is one of the best tenth by "
+        "truth: horizontal is its rank by score, vertical its truth. Found: how many of them are "
+        "in the shaded area, the best tenth by score; by chance it would be one in ten. Within: "
+        f"Spearman rank correlation among them. {_describe_shown(shown, rows)}"
     )
-    if any(len(row.tenth.places) > MOST for row in shown):
-        said += f" Of each strip {MOST} dots are drawn."
-    return section("The best tenth", _figure(either(lambda room: strips(shown, room)), said, _kinds(shown)))
+    if any(len(row.tenth.places) > MAX_POINTS for row in shown):
+        caption += f" Each strip shows {MAX_POINTS} dots."
+    chart = make_responsive(lambda width: draw_strips(shown, width))
+    return make_section("Best tenth", make_figure(chart, caption, _make_legend(shown)))
 
 
-def alike(trust: Trust) -> str:
-    """How far proxies agree with each other, whatever the truth."""
-    rows = [row for row in trust.judged if row.n > 1]
+def make_agreement_section(trust: Trust) -> str:
+    """Show how far proxies agree with each other."""
+    rows = [proxy for proxy in trust.judged if proxy.n > 1]
     if len(rows) < 2:
         return ""
-    shown = rows[:ROWS]
-    table = agreement([_column(row) for row in shown])
-    order = alike_together(table)
+    shown = rows[:MAX_ROWS]
+    matrix = correlate_columns([_orient_scores(proxy) for proxy in shown])
+    order = order_by_similarity(matrix)
     names = [shown[i].proxy for i in order]
-    square = [[table[i][j] for j in order] for i in order]
-    said = (
-        "Spearman's rank correlation between two proxies, on the architectures that both have scored and with scores "
-        f"turned so that higher is better. Alike ones stand together. {_first(shown, rows)}"
+    ordered = [[matrix[i][j] for j in order] for i in order]
+    caption = (
+        "Spearman rank correlation between two proxies, on the architectures that both have scored. "
+        "The sign of proxies of which lower is better is reversed. Similar proxies are neighbours. "
+        f"{_describe_shown(shown, rows)}"
     )
-    return section("Which are alike", _figure(either(lambda room: heat(names, square, room)), said, ""))
+    chart = make_responsive(lambda width: draw_heatmap(names, ordered, width))
+    return make_section("Agreement between proxies", make_figure(chart, caption))
 
 
-def worth(trust: Trust) -> str:
-    """Rank correlation against cost, for those that have both."""
-    offers = [
-        Offer(row.proxy, row.cost, main.value, kind(row))
-        for row in trust.judged
-        if (main := spearman(row)) and row.cost is not None
-    ]
-    if len(offers) < 2:
+def make_tradeoff_section(trust: Trust) -> str:
+    """Show rank correlation against cost, for proxies that have both."""
+    points = []
+    for proxy in trust.judged:
+        main = get_spearman(proxy)
+        if main and proxy.cost is not None:
+            points.append(CostPoint(proxy.proxy, proxy.cost, main.value, get_kind(proxy)))
+    if len(points) < 2:
         return ""
-    chart = either(lambda room: tradeoff(offers, room, "cost in forward passes", "Spearman"))
-    said = "The line joins those that nothing cheaper matches."
-    return section("What it costs", _figure(chart, said, _kinds(offers)))
+    chart = make_responsive(lambda width: draw_tradeoff(points, width, "cost in forward passes", "Spearman"))
+    caption = "The line is the Pareto front: proxies that no cheaper one matches."
+    return make_section("Correlation against cost", make_figure(chart, caption, _make_legend(points)))
 
 
-def _dots(row: Judged, trust: Trust) -> list[Dot]:
-    known = zip(row.scores, trust.truth, trust.archs, strict=True)
-    return [Dot(score, truth, arch) for score, truth, arch in known if score is not None]
+def _list_points(proxy: Judged, trust: Trust) -> list[ScatterPoint]:
+    points = []
+    for score, truth, arch in zip(proxy.scores, trust.truth, trust.archs, strict=True):
+        if score is not None:
+            points.append(ScatterPoint(score, truth, arch))
+    return points
 
 
-def _column(row: Judged) -> Floats:
-    """Scores turned so that higher is better, NaN where there is none."""
-    sign = 1 if row.higher_is_better else -1
-    return np.array([np.nan if score is None else sign * score for score in row.scores], dtype=np.float64)
+def _orient_scores(proxy: Judged) -> Floats:
+    """Return scores of which higher is better, NaN where there is none."""
+    sign = 1 if proxy.higher_is_better else -1
+    scores = [np.nan if score is None else sign * score for score in proxy.scores]
+    return np.array(scores, dtype=np.float64)
 
 
-def _first(shown: Sequence[object], rows: Sequence[object]) -> str:
-    return f"The first {len(shown)} of {len(rows)} are drawn." if len(shown) < len(rows) else ""
+def _describe_shown(shown: Sequence[object], rows: Sequence[object]) -> str:
+    if len(shown) == len(rows):
+        return ""
+    return f"The first {len(shown)} of {len(rows)} are shown."
 
 
-def _kinds(rows: Sequence[Bar | Strip | Offer]) -> str:
-    """The inks of a chart, where there is more than one."""
-    there = [name for name in ("proxy", *LABELS) if any(row.kind == name for row in rows)]
+def _make_legend(rows: Sequence[Bar | Strip | CostPoint]) -> str:
+    """Return a legend of the kinds of proxies; empty if there is only one kind."""
     names = {"proxy": "proxy", **LABELS}
-    return "".join(_key(f"k-{name}", names[name]) for name in there) if len(there) > 1 else ""
-
-
-def _key(ink: str, name: str) -> str:
-    return f'<span class="key"><span class="dot {ink}"></span> {name}</span> '
-
-
-def _figure(chart: str, said: str, key: str) -> str:
-    return f"<figure>{chart}<figcaption>{paragraph(said)}{key}</figcaption></figure>"
+    kinds = {row.kind for row in rows}
+    if len(kinds) < 2:
+        return ""
+    return "".join(make_legend_entry(f"k-{kind}", name) for kind, name in names.items() if kind in kinds)

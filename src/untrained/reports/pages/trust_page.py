@@ -1,100 +1,139 @@
-"""The page of `untrained bench`: how far proxies can be trusted, against what counting parameters gives for nothing.
-
-Reads a `Trust` and turns it into text. Knows nothing of networks, tables or how anything was measured.
-"""
+"""The page of `untrained bench`: how well proxies rank architectures, compared with baselines."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from untrained import _numbers
-from untrained.reports.pages.document import again, cost, document, header, settings, together
-from untrained.reports.pages.html import copyable, paragraph
-from untrained.reports.pages.trust_charts import alike, best, clouds, correlations, spearman, worth
-from untrained.reports.pages.trust_table import correlation, failed, judgement
+from untrained.reports.pages.document import (
+    describe_batched,
+    make_command_section,
+    make_cost_section,
+    make_document,
+    make_header,
+    make_settings_section,
+)
+from untrained.reports.pages.html import make_copyable, make_paragraph
+from untrained.reports.pages.trust_charts import (
+    get_spearman,
+    make_agreement_section,
+    make_best_tenth_section,
+    make_correlations_section,
+    make_scatter_section,
+    make_tradeoff_section,
+)
+from untrained.reports.pages.trust_table import (
+    format_correlation,
+    make_proxies_section,
+    make_proxy_failures_section,
+)
 from untrained.studies.trust import Estimate, Judged, Trust
 
 
-def render(trust: Trust) -> str:
-    """The whole page."""
-    parts = (_header, judgement, correlations, clouds, best, alike, worth, failed, _cost, _settings, _again)
-    return document(trust.title, verdict(trust), [part(trust) for part in parts])
+class _RankedProxy(NamedTuple):
+    name: str
+    spearman: Estimate
 
 
-class _Known(NamedTuple):
-    proxy: str
-    main: Estimate
+def render_trust_page(trust: Trust) -> str:
+    """Return the whole page."""
+    settings = {"space": trust.space, "truth": trust.truth_about, "seeds": str(trust.seeds)}
+    settings.update(trust.settings)
+    sections = [
+        _make_trust_header(trust),
+        make_proxies_section(trust),
+        make_correlations_section(trust),
+        make_scatter_section(trust),
+        make_best_tenth_section(trust),
+        make_agreement_section(trust),
+        make_tradeoff_section(trust),
+        make_proxy_failures_section(trust),
+        make_cost_section(trust.cost, len(trust.archs), describe_batched(trust.batched)),
+        make_settings_section(settings, trust.versions),
+        make_command_section(trust.command, "Repeats this benchmark."),
+    ]
+    return make_document(trust.title, make_verdict(trust), sections)
 
 
-def verdict(trust: Trust) -> str:
-    """Whether the best proxy beats the best baseline, and whether the intervals can tell them apart."""
+def make_verdict(trust: Trust) -> str:
+    """Return whether the best proxy is better than the best baseline, in a few sentences."""
     if not trust.judged:
-        return "No proxy was judged."
+        return "No proxy was evaluated."
     baselines = [row for row in trust.judged if row.kind == "baseline"]
     proxies = [row for row in trust.judged if row.kind != "baseline"]
-    first, baseline = _best(proxies), _best(baselines)
-    if first:
-        lead = f"The best of {len(proxies)} proxies is" if len(proxies) > 1 else "The only proxy is"
-        params = _best(row for row in baselines if row.proxy == "params")
-        return f"{lead} {first.proxy}: Spearman {_told(first.main)}{_against(first, baseline, params)}"
-    if baseline:
-        return f"Only baselines could be judged. The best is {baseline.proxy}: Spearman {_told(baseline.main)}."
-    why = "all architectures are equally good" if len(set(trust.truth)) < 2 else "none gave scores to rank by"
-    return f"No proxy could be judged: {why}."
+    best_proxy = _find_best(proxies)
+    best_baseline = _find_best(baselines)
+    if best_proxy:
+        lead = "The only proxy is"
+        if len(proxies) > 1:
+            lead = f"The best of {len(proxies)} proxies is"
+        params = _find_best(row for row in baselines if row.proxy == "params")
+        text = f"{lead} {best_proxy.name}: Spearman {_format_estimate(best_proxy.spearman)}"
+        return text + _compare_with_baselines(best_proxy, best_baseline, params)
+    if best_baseline:
+        value = _format_estimate(best_baseline.spearman)
+        return f"Only baselines could be evaluated. The best is {best_baseline.name}: Spearman {value}."
+    reason = "none of them gave scores that can be ranked"
+    if len(set(trust.truth)) < 2:
+        reason = "all architectures are equally good"
+    return f"No proxy could be evaluated: {reason}."
 
 
-def _best(rows: Iterable[Judged]) -> _Known | None:
-    """The highest rank correlation, where there is one."""
-    known = [_Known(row.proxy, main) for row in rows if (main := spearman(row))]
-    return max(known, key=lambda row: row.main.value, default=None)
+def _find_best(rows: Iterable[Judged]) -> _RankedProxy | None:
+    """Return the proxy with the highest rank correlation; None if none has one."""
+    best = None
+    for row in rows:
+        spearman = get_spearman(row)
+        if spearman and (best is None or spearman.value > best.spearman.value):
+            best = _RankedProxy(row.proxy, spearman)
+    return best
 
 
-def _told(estimate: Estimate) -> str:
-    interval = _numbers.between(estimate.low, estimate.high, correlation)
-    return f"{correlation(estimate.value)} ({interval})" if interval else correlation(estimate.value)
+def _format_estimate(estimate: Estimate) -> str:
+    """Return text such as `0.910 (0.893 to 0.925)`."""
+    value = format_correlation(estimate.value)
+    interval = _numbers.between(estimate.low, estimate.high, format_correlation)
+    if not interval:
+        return value
+    return f"{value} ({interval})"
 
 
-def _against(first: _Known, baseline: _Known | None, params: _Known | None) -> str:
+def _compare_with_baselines(proxy: _RankedProxy, baseline: _RankedProxy | None, params: _RankedProxy | None) -> str:
     if not baseline:
-        return ". No baseline stands beside it."
-    rival = "counting parameters" if baseline == params else baseline.proxy
-    said = f", against {_told(baseline.main)} for {baseline.proxy}, the best baseline. "
-    said += _compared(first.main, baseline.main, rival)
-    return f"{said} Counting parameters gives {_told(params.main)}." if params and params != baseline else said
+        return ". There is no baseline to compare with."
+    rival = baseline.name
+    if baseline == params:
+        rival = "counting parameters"
+    text = (
+        f", against {_format_estimate(baseline.spearman)} for {baseline.name}, the best baseline. "
+        f"{_compare_estimates(proxy.spearman, baseline.spearman, rival)}"
+    )
+    if params and params != baseline:
+        text += f" Counting parameters gives {_format_estimate(params.spearman)}."
+    return text
 
 
-def _compared(proxy: Estimate, baseline: Estimate, rival: str) -> str:
-    better = proxy.value > baseline.value
-    said = f"It beats {rival}" if better else f"It does not beat {rival}"
-    apart = proxy.apart(baseline)
-    if apart is None:
-        return f"{said}; without intervals nobody can say how surely."
-    if apart:
-        return f"{said}, and the intervals tell the two apart."
-    return f"{said}, {'but' if better else 'and'} the intervals overlap: they cannot tell the two apart."
+def _compare_estimates(proxy: Estimate, baseline: Estimate, rival: str) -> str:
+    is_better = proxy.value > baseline.value
+    text = f"It is better than {rival}" if is_better else f"It is not better than {rival}"
+    intervals_differ = proxy.apart(baseline)
+    if intervals_differ is None:
+        return f"{text}; without confidence intervals, this may be chance."
+    if intervals_differ:
+        return f"{text}; their confidence intervals do not overlap."
+    return f"{text}; their confidence intervals overlap, so the difference may be chance."
 
 
-def _header(trust: Trust) -> str:
-    """The verdict, what was compared with what, and what a reader must know."""
+def _make_trust_header(trust: Trust) -> str:
     seeds = f", {trust.seeds} seeds each" if trust.seeds > 1 else ""
     what = (
-        f"{len(trust.judged):,} proxies and baselines on {_numbers.counted(len(trust.archs), 'architecture')} of the "
-        f"space {trust.space}{seeds}. The truth is {trust.truth_about}."
+        f"{len(trust.judged):,} proxies and baselines on "
+        f"{_numbers.counted(len(trust.archs), 'architecture')} of the space {trust.space}{seeds}. "
+        f"The truth is {trust.truth_about}."
     )
-    notes = [paragraph(note, "note") for note in trust.notes]
-    advice = [paragraph(trust.advice)] if trust.advice else []
-    following = [copyable(trust.following)] if trust.following else []
-    parts = (paragraph(what), *notes, *advice, *following)
-    return header("trust report", trust.made_on, trust.title, verdict(trust), *parts)
-
-
-def _cost(trust: Trust) -> str:
-    return cost(trust.cost, len(trust.archs), together(trust.batched))
-
-
-def _settings(trust: Trust) -> str:
-    run = {"space": trust.space, "truth": trust.truth_about, "seeds": str(trust.seeds), **trust.settings}
-    return settings(run, trust.versions)
-
-
-def _again(trust: Trust) -> str:
-    return again(trust.command, "Gives this page again.")
+    parts = [make_paragraph(what)]
+    parts += [make_paragraph(note, "note") for note in trust.notes]
+    if trust.advice:
+        parts.append(make_paragraph(trust.advice))
+    if trust.following:
+        parts.append(make_copyable(trust.following))
+    return make_header("benchmark report", trust.made_on, trust.title, make_verdict(trust), *parts)

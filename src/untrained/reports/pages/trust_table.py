@@ -1,128 +1,199 @@
-"""The sections of a trust page that are tables: every statistic of every proxy, and what failed.
-
-Reads a `Trust` and computes nothing.
-"""
+"""Sections of a benchmark page that are tables: statistics of every proxy, and failures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import NamedTuple
 
 from untrained import _numbers
-from untrained.reports.pages.html import cell, code, facts, html_cell, paragraph, section, table
+from untrained.reports.pages.html import (
+    DASH,
+    fold,
+    make_code,
+    make_fact_list,
+    make_html_cell,
+    make_paragraph,
+    make_row,
+    make_section,
+    make_table,
+    make_text_cell,
+)
 from untrained.studies.trust import Estimate, Judged, Trust
 
-LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}  # by kind of proxy
+# Kinds of proxies that have a label and a colour of their own.
+LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}
 
-_COLUMNS = {
-    "top_overlap": "Top 10 %: how much of the best tenth by score is the best tenth by truth.",
-    "precision_at_10": "Of first 10: how much of the ten best scores is in that tenth.",
-    "regret": "Regret: what the choice of the best score falls short of the best.",
+_EXPLANATIONS = {
+    "top_overlap": ("Top 10 %: fraction of the best tenth by score that is in the best tenth by truth."),
+    "precision_at_10": "Top 10: fraction of the ten best scores that is in that tenth.",
+    "regret": "Regret: how much worse than the best the architecture with the best score is.",
 }
 
-Text = Callable[[float], str]
+FormatValue = Callable[[float], str]
 
 
-def correlation(value: float) -> str:
+class _Statistic(NamedTuple):
+    heading: str
+    format_value: FormatValue
+
+
+def format_correlation(value: float) -> str:
     return _numbers.fixed(value, 3)
 
 
-def kind(judged: Judged) -> str:
-    """The CSS class of its ink."""
-    return judged.kind if judged.kind in LABELS else "proxy"
+def get_kind(proxy: Judged) -> str:
+    """Return the kind that decides the colour of a proxy (CSS class k-KIND)."""
+    if proxy.kind in LABELS:
+        return proxy.kind
+    return "proxy"
 
 
-def judgement(trust: Trust) -> str:
-    """Every statistic, best first. A column that no row fills is left out."""
+def make_proxies_section(trust: Trust) -> str:
+    """Show all statistics, best proxy first. A column without values is left out."""
     if not trust.judged:
-        return section("Proxies", paragraph("No proxy was judged."))
-    columns = _statistics(trust)
-    spread = any((main := row.statistics.get("spearman")) and main.spread is not None for row in trust.judged)
-    head = [("", "Proxy"), ("num", "Spearman"), ("num", "95 % interval")] + [("num", "\u00b1\u00a0seeds")] * spread
-    head += [("num", name) for name, _ in columns.values()] + [("num", "n"), ("", "Failed"), ("num", "Cost")]
-    lines = [_line(row, columns, spread) for row in trust.judged]
-    about = {row.proxy: row.about for row in trust.judged if row.about}
-    folded = f"<details><summary>What they measure</summary>{facts(about)}</details>" if about else ""
-    first = f"Best first, by Spearman's rank correlation with {trust.truth_about}: 1 is the right order, 0 is chance."
-    said = paragraph(_legend(columns, spread), "note")
-    return section("Proxies", paragraph(first, "note"), table("trust", head, lines), said, folded)
+        return make_section("Proxies", make_paragraph("No proxy was evaluated."))
+    statistics = _list_statistics(trust)
+    has_spread = any(_get_spread(proxy) is not None for proxy in trust.judged)
+    head = [("", "Proxy"), ("num", "Spearman"), ("num", "95 % interval")]
+    if has_spread:
+        head.append(("num", "\u00b1\u00a0seeds"))
+    head += [("num", statistic.heading) for statistic in statistics.values()]
+    head += [("num", "n"), ("", "Failed"), ("num", "Cost")]
+    rows = [_make_proxy_row(proxy, statistics, has_spread) for proxy in trust.judged]
+    introduction = (
+        f"Best first, by Spearman rank correlation with {trust.truth_about}: 1 is the same order, 0 is no relation."
+    )
+    parts = [
+        make_paragraph(introduction, "note"),
+        make_table("trust", head, rows),
+        make_paragraph(_explain_columns(statistics, has_spread), "note"),
+    ]
+    descriptions = {proxy.proxy: proxy.about for proxy in trust.judged if proxy.about}
+    if descriptions:
+        parts.append(fold("What they measure", make_fact_list(descriptions)))
+    return make_section("Proxies", *parts)
 
 
-def _statistics(trust: Trust) -> dict[str, tuple[str, Text]]:
-    """Heading and number format of each statistic but the first, the known ones in order."""
-    unit = f",\u00a0{trust.truth_unit}" if trust.truth_unit else ""
-    known: dict[str, tuple[str, Text]] = {
-        "kendall": ("Kendall", correlation),
-        "pearson": ("Pearson", correlation),
-        "top_overlap": ("Top 10\u00a0%", _share),
-        "precision_at_10": ("Of first\u00a010", _share),
-        "regret": (f"Regret{unit}", lambda value: _numbers.fixed(value, 2)),
+def _get_spread(proxy: Judged) -> float | None:
+    """Return the standard deviation of the rank correlation over seeds."""
+    main = proxy.statistics.get("spearman")
+    if main is None:
+        return None
+    return main.spread
+
+
+def _list_statistics(trust: Trust) -> dict[str, _Statistic]:
+    """Return the statistics that at least one proxy has, except Spearman's; usual ones first."""
+    regret_heading = "Regret"
+    if trust.truth_unit:
+        regret_heading += f",\u00a0{trust.truth_unit}"
+    statistics = {
+        "kendall": _Statistic("Kendall", format_correlation),
+        "pearson": _Statistic("Pearson", format_correlation),
+        "top_overlap": _Statistic("Top 10\u00a0%", _format_fraction),
+        "precision_at_10": _Statistic("Top\u00a010", _format_fraction),
+        "regret": _Statistic(regret_heading, lambda value: _numbers.fixed(value, 2)),
     }
-    there = {name for row in trust.judged for name, estimate in row.statistics.items() if estimate}
-    others: dict[str, tuple[str, Text]] = {name: (name, correlation) for name in sorted(there - {*known, "spearman"})}
-    return {name: column for name, column in (known | others).items() if name in there}
+    present: set[str] = set()
+    for proxy in trust.judged:
+        present.update(name for name, estimate in proxy.statistics.items() if estimate)
+    for name in sorted(present - {*statistics, "spearman"}):
+        statistics[name] = _Statistic(name, format_correlation)
+    return {name: statistic for name, statistic in statistics.items() if name in present}
 
 
-def _share(value: float) -> str:
+def _format_fraction(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
-def _legend(columns: Iterable[str], spread: bool) -> str:
-    """What the columns say, of those that are there."""
-    said = ["The interval is over architectures" + (", \u00b1 the standard deviation over seeds." if spread else ".")]
-    said += [_COLUMNS[name] for name in columns if name in _COLUMNS]
-    return " ".join([*said, "Cost: in forward passes."])
+def _explain_columns(names: Iterable[str], has_spread: bool) -> str:
+    text = "The confidence interval is over architectures"
+    if has_spread:
+        text += ", \u00b1 is the standard deviation over seeds"
+    sentences = [f"{text}."]
+    sentences += [_EXPLANATIONS[name] for name in names if name in _EXPLANATIONS]
+    sentences.append("Cost is in forward passes.")
+    return " ".join(sentences)
 
 
-def _line(row: Judged, columns: dict[str, tuple[str, Text]], spread: bool) -> str:
-    main = row.statistics.get("spearman")
-    label = f' <span class="label">{escape(LABELS[row.kind])}</span>' if row.kind in LABELS else ""
+def _make_proxy_row(proxy: Judged, statistics: dict[str, _Statistic], has_spread: bool) -> str:
+    main = proxy.statistics.get("spearman")
+    name = make_code(proxy.proxy)
+    if proxy.kind in LABELS:
+        name += f' <span class="label">{escape(LABELS[proxy.kind])}</span>'
+    value = DASH
+    interval = ""
+    spread = ""
+    if main:
+        value = format_correlation(main.value)
+        interval = _numbers.between(main.low, main.high, format_correlation)
+        if main.spread is not None:
+            spread = format_correlation(main.spread)
     cells = [
-        html_cell(f"{code(row.proxy)}{label}", "proxy"),
-        cell(correlation(main.value) if main else "\u2013", "num score"),
-        cell(_numbers.between(main.low, main.high, correlation) if main else "", "num soft"),
+        make_html_cell(name, "proxy"),
+        make_text_cell(value, "num score"),
+        make_text_cell(interval, "num soft"),
     ]
-    if spread:
-        cells.append(cell(correlation(main.spread) if main and main.spread is not None else "", "num soft"))
-    cells += [html_cell(_told(row.statistics.get(name), text), "num") for name, (_, text) in columns.items()]
-    cells += [cell(f"{row.n:,}", "num"), cell(_failed(row), "soft failed")]
-    cells.append(cell("\u2013" if row.cost is None else f"{row.cost:.3g}", "num"))
-    return f'<tr class="k-{kind(row)}">{"".join(cells)}</tr>'
+    if has_spread:
+        cells.append(make_text_cell(spread, "num soft"))
+    for statistic_name, statistic in statistics.items():
+        estimate = proxy.statistics.get(statistic_name)
+        cells.append(make_html_cell(_make_estimate(estimate, statistic.format_value), "num"))
+    cost = DASH
+    if proxy.cost is not None:
+        cost = f"{proxy.cost:.3g}"
+    cells.append(make_text_cell(f"{proxy.n:,}", "num"))
+    cells.append(make_text_cell(_format_failures(proxy), "soft failed"))
+    cells.append(make_text_cell(cost, "num"))
+    return make_row(cells, f"k-{get_kind(proxy)}")
 
 
-def _told(estimate: Estimate | None, text: Text) -> str:
-    """The value; its interval comes up where it is pointed at."""
+def _make_estimate(estimate: Estimate | None, format_value: FormatValue) -> str:
+    """Return a value whose interval is shown on hover."""
     if estimate is None:
-        return "\u2013"
-    interval = _numbers.between(estimate.low, estimate.high, text)
-    value = escape(text(estimate.value))
-    return f'<span title="{escape(interval)}">{value}</span>' if interval else value
+        return DASH
+    interval = _numbers.between(estimate.low, estimate.high, format_value)
+    value = escape(format_value(estimate.value))
+    if not interval:
+        return value
+    return f'<span title="{escape(interval)}">{value}</span>'
 
 
-def _failed(row: Judged) -> str:
-    most_first = sorted(row.failures.items(), key=lambda item: -item[1])
-    return ", ".join(f"{count:,}\u00a0{name}" for name, count in most_first)
+def _format_failures(proxy: Judged) -> str:
+    """Return text such as `12 nan, 3 timeout`, the most frequent kind first."""
+    failures = sorted(proxy.failures.items(), key=lambda item: -item[1])
+    return ", ".join(f"{count:,}\u00a0{kind}" for kind, count in failures)
 
 
-def failed(trust: Trust) -> str:
-    """Proxies that failed alike share a line, a column for each kind of failure."""
-    alike: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for row in trust.judged:
-        if row.failed:
-            alike.setdefault(tuple(sorted(row.failures.items())), []).append(row.proxy)
-    if not alike:
-        return section("What failed", paragraph("Nothing failed."))
-    kinds = list(dict.fromkeys(name for failures in alike for name, count in failures if count))
-    head = [("", "Proxies"), *(("num", name) for name in kinds)]
-    groups = sorted(alike.items(), key=lambda item: -sum(count for _, count in item[0]))
-    lines = [_group(dict(failures), names, kinds) for failures, names in groups]
-    some = sum(map(len, alike.values()))
+def make_proxy_failures_section(trust: Trust) -> str:
+    """Show failures per kind; proxies with the same failures share a row."""
+    groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for proxy in trust.judged:
+        if proxy.failed:
+            failures = tuple(sorted(proxy.failures.items()))
+            groups.setdefault(failures, []).append(proxy.proxy)
+    if not groups:
+        return make_section("Failures", make_paragraph("There were no failures."))
+    kinds: dict[str, None] = {}
+    for failures in groups:
+        kinds.update({kind: None for kind, count in failures if count})
+    head = [("", "Proxies"), *(("num", kind) for kind in kinds)]
+    rows = []
+    for failures in sorted(groups, key=lambda group: -sum(count for _, count in group)):
+        rows.append(_make_failure_row(dict(failures), groups[failures], list(kinds)))
+    proxy_count = sum(len(names) for names in groups.values())
     note = (
-        f"{some:,} of {len(trust.judged):,} proxies could not score every one of "
-        f"{_numbers.counted(len(trust.archs), 'architecture')}. "
-        "What has no score takes no part, for that proxy alone."
+        f"{proxy_count:,} of {len(trust.judged):,} proxies could not score all "
+        f"{_numbers.counted(len(trust.archs), 'architecture')}. Statistics of a proxy leave out "
+        "the architectures that it could not score."
     )
-    return section("What failed", paragraph(note, "note"), table("", head, lines))
+    return make_section("Failures", make_paragraph(note, "note"), make_table("", head, rows))
 
 
-def _group(failures: dict[str, int], names: Sequence[str], kinds: Sequence[str]) -> str:
-    counts = [cell(f"{failures[name]:,}" if failures.get(name) else "\u2013", "num") for name in kinds]
-    return f"<tr>{html_cell(', '.join(map(code, names)), 'names')}{''.join(counts)}</tr>"
+def _make_failure_row(failures: dict[str, int], names: Sequence[str], kinds: Sequence[str]) -> str:
+    cells = [make_html_cell(", ".join(make_code(name) for name in names), "names")]
+    for kind in kinds:
+        text = DASH
+        if failures.get(kind):
+            text = f"{failures[kind]:,}"
+        cells.append(make_text_cell(text, "num"))
+    return make_row(cells)

@@ -1,7 +1,6 @@
-"""Small charts as inline SVG: the histogram of scores, and the score against a size.
+"""Charts of a ranking: the histogram of scores, and score against size.
 
-Pure functions from ranked rows to text. Colours and fonts are CSS classes, defined in style.css; every mark says in a
-`<title>` what it is. Knows nothing of the page around a chart, and computes no statistic that it does not draw.
+Every mark has a `<title>`, which browsers show on hover.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,115 +8,157 @@ from html import escape
 from math import ceil, floor, log10, sqrt
 
 from untrained import _numbers
-from untrained.reports.summary import Ranked
-from untrained.reports.svg.axis import Axis, axis, nice_step, nice_ticks
-from untrained.reports.svg.plot import Frame, axes, axis_title, direction, svg
+from untrained.reports.summary import RankedArch
+from untrained.reports.svg.axis import (
+    Axis,
+    choose_step,
+    choose_ticks,
+    make_axis,
+    widen_range,
+)
+from untrained.reports.svg.plot import (
+    HEIGHT,
+    WIDTH,
+    PlotArea,
+    describe_direction,
+    draw_labelled_axes,
+    format_axis_title,
+    make_plot_area,
+    wrap_chart,
+)
 
-TOP = 10  # rows highlighted as the best
-MOST_POINTS = 2000  # drawn in a scatter; more would only make the file heavy
+TOP = 10  # the best rows, which have a colour of their own
+MAX_DOTS = 2000  # in a scatter plot; more would make the file large
+WIDE_SCORES = 3.0  # decades; scores that span more have a logarithmic axis
 
-_WIDTH, _HEIGHT = 440.0, 300.0
-_WIDE_SCORES = 3.0  # decades of scores above which their axis is logarithmic
+_MIN_BINS = 6
+_MAX_BINS = 30
 
 
-def histogram(ranking: Sequence[Ranked], *, higher_is_better: bool = True) -> str:
-    """How often each score occurs; the share of the best ten stands out at the foot of the bars. Empty if none."""
+def draw_histogram(ranking: Sequence[RankedArch], *, higher_is_better: bool = True) -> str:
+    """Draw how often each score occurs; the ten best are the coloured foot of the bars."""
     if not ranking:
         return ""
-    edges, log = _bins([row.score for row in ranking])
-    counts = _counts([row.score for row in ranking], edges)
-    best = _counts([row.score for row in ranking[:TOP]], edges)
-    ticks = axis([edges[0], edges[-1]], decades=_WIDE_SCORES).ticks if log else nice_ticks(edges[0], edges[-1], 6)
-    x = Axis(edges[0], edges[-1], log, tuple(tick for tick in ticks if edges[0] <= tick <= edges[-1]))
-    y = Axis(0.0, max(counts) * 1.05, False, _whole_ticks(max(counts)))
-    y_labels = _numbers.ticks(y.ticks, units=False)
-    frame = _frame(x, y, y_labels)
-    bars = [_bar(frame, edges[i : i + 2], counts[i], best[i]) for i in range(len(counts)) if counts[i]]
-    title = axis_title("score", x, direction(higher_is_better))
-    parts = [axes(frame, _numbers.ticks(x.ticks, units=False), y_labels, title, "architectures"), *bars]
-    return svg(f"Histogram of {len(ranking)} scores", (_WIDTH, _HEIGHT), parts)
+    scores = [row.score for row in ranking]
+    edges, log = _choose_bins(scores)
+    counts = _count_scores(scores, edges)
+    top_counts = _count_scores(scores[:TOP], edges)
+    ticks = make_axis([edges[0], edges[-1]], decades=WIDE_SCORES).ticks if log else choose_ticks(edges[0], edges[-1], 6)
+    inner_ticks = tuple(tick for tick in ticks if edges[0] <= tick <= edges[-1])
+    x_axis = Axis(edges[0], edges[-1], log, inner_ticks)
+    y_axis = Axis(0.0, max(counts) * 1.05, False, _choose_count_ticks(max(counts)))
+    area = make_plot_area(x_axis, y_axis)
+    x_title = format_axis_title("score", x_axis, describe_direction(higher_is_better))
+    parts = [draw_labelled_axes(area, x_title, "architectures", x_units=False)]
+    for i, count in enumerate(counts):
+        if count:
+            parts.append(_draw_bin(area, edges[i], edges[i + 1], count, top_counts[i]))
+    return wrap_chart(f"Histogram of {len(ranking)} scores", (WIDTH, HEIGHT), parts)
 
 
-def scatter(
-    ranking: Sequence[Ranked], size: Callable[[Ranked], float | None], name: str, *, higher_is_better: bool = True
+def draw_size_scatter(
+    ranking: Sequence[RankedArch],
+    get_size: Callable[[RankedArch], float | None],
+    size_name: str,
+    *,
+    higher_is_better: bool = True,
 ) -> str:
-    """Score against size, a dot for each architecture that has one; the best ten stand out, the best has a ring."""
-    rows = [(row, value) for row in thinned(ranking) if (value := size(row)) is not None]
+    """Draw score against size, one dot per architecture that has a size.
+
+    The ten best have a colour of their own, and a ring marks the best.
+    """
+    rows = []
+    for row in select_dots(ranking):
+        size = get_size(row)
+        if size is not None:
+            rows.append((row, size))
     if not rows:
         return ""
-    x = axis([value for _, value in rows], decades=1.0)
-    y = axis([row.score for row, _ in rows], decades=_WIDE_SCORES)
-    y_labels = _numbers.ticks(y.ticks, units=False)
-    frame = _frame(x, y, y_labels)
-    title = axis_title("score", y, direction(higher_is_better))
-    dots = [_dot(frame, row, value, name) for row, value in reversed(rows)]
-    ring = [
-        f'<circle class="ring" cx="{frame.across(v):.1f}" cy="{frame.up(row.score):.1f}" r="8"/>'
-        for row, v in rows
-        if row.rank == ranking[0].rank
-    ]
-    parts = [axes(frame, _numbers.ticks(x.ticks, units=True), y_labels, axis_title(name, x), title)]
-    parts += [f'<g class="dots">{"".join(dots)}</g>', *ring]
-    return svg(f"Score against {name} of {len(rows)} architectures", (_WIDTH, _HEIGHT), parts)
+    x_axis = make_axis([size for _, size in rows], decades=1.0)
+    y_axis = make_axis([row.score for row, _ in rows], decades=WIDE_SCORES)
+    area = make_plot_area(x_axis, y_axis)
+    x_title = format_axis_title(size_name, x_axis)
+    y_title = format_axis_title("score", y_axis, describe_direction(higher_is_better))
+    # The best are drawn last, on top of all others.
+    dots = [_draw_dot(area, row, size, size_name) for row, size in reversed(rows)]
+    parts = [draw_labelled_axes(area, x_title, y_title), f'<g class="dots">{"".join(dots)}</g>']
+    for row, size in rows:
+        if row.rank == ranking[0].rank:
+            x = area.x_pixel(size)
+            y = area.y_pixel(row.score)
+            parts.append(f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="8"/>')
+    description = f"Score against {size_name} of {len(rows)} architectures"
+    return wrap_chart(description, (WIDTH, HEIGHT), parts)
 
 
-def thinned(ranking: Sequence[Ranked]) -> list[Ranked]:
-    """The rows a scatter draws: all, or of very many the best ten and every n-th."""
-    step = ceil(len(ranking) / MOST_POINTS)
+def select_dots(ranking: Sequence[RankedArch]) -> list[RankedArch]:
+    """Return the rows that a scatter plot draws: all, or the ten best and every n-th."""
+    step = ceil(len(ranking) / MAX_DOTS)
     return [row for i, row in enumerate(ranking) if i < TOP or i % step == 0]
 
 
-def _frame(x: Axis, y: Axis, y_labels: Sequence[str]) -> Frame:
-    """Room on the left for the labels, above for a title, below for labels and a title."""
-    left = 14.0 + 7.0 * max((len(label) for label in y_labels), default=1)
-    return Frame(x, y, (left, 30.0, _WIDTH - 14.0, _HEIGHT - 46.0))
+def _choose_bins(scores: Sequence[float]) -> tuple[list[float], bool]:
+    """Return round edges of bins of equal width, and whether they are on a logarithmic axis.
+
+    There are about two bins per square root of the number of scores.
+    """
+    log = make_axis(scores, decades=WIDE_SCORES).log
+    low = min(scores)
+    high = max(scores)
+    if log:
+        low = log10(low)
+        high = log10(high)
+    low, high = widen_range(low, high)
+    bin_count = min(max(2 * sqrt(len(scores)), _MIN_BINS), _MAX_BINS)
+    step = choose_step((high - low) / bin_count)
+    first = floor(low / step + 1e-9)
+    last = max(ceil(high / step - 1e-9), first + 1)
+    edges = [i * step for i in range(first, last + 1)]
+    if log:
+        edges = [10.0**edge for edge in edges]
+    return edges, log
 
 
-def _bins(scores: Sequence[float]) -> tuple[list[float], bool]:
-    """Round edges of equal width, and whether they are on a log scale; up to two bins per square root of the count."""
-    log = axis(scores, decades=_WIDE_SCORES).log
-    low, high = (log10(min(scores)), log10(max(scores))) if log else (min(scores), max(scores))
-    if high - low <= 1e-9 * max(abs(low), abs(high)):
-        low, high = low - (abs(low) / 10 or 1.0), high + (abs(high) / 10 or 1.0)
-    step = nice_step((high - low) / min(max(2 * sqrt(len(scores)), 6), 30))
-    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-    edges = [i * step for i in range(first, max(last, first + 1) + 1)]
-    return ([10.0**edge for edge in edges] if log else edges), log
-
-
-def _counts(scores: Sequence[float], edges: Sequence[float]) -> list[int]:
+def _count_scores(scores: Sequence[float], edges: Sequence[float]) -> list[int]:
+    """Return the number of scores per bin; scores outside are counted in the outermost bins."""
     counts = [0] * (len(edges) - 1)
     for score in scores:
-        inside = sum(edge <= score for edge in edges) - 1
-        counts[min(max(inside, 0), len(counts) - 1)] += 1
+        index = sum(edge <= score for edge in edges) - 1
+        counts[min(max(index, 0), len(counts) - 1)] += 1
     return counts
 
 
-def _whole_ticks(most: int) -> tuple[float, ...]:
-    """Marks of an axis that counts: whole numbers only."""
-    step = max(nice_step(most / 4), 1.0)
-    return tuple(i * step for i in range(int(most / step) + 1))
+def _choose_count_ticks(largest: int) -> tuple[float, ...]:
+    """Return whole numbers from 0 to at most `largest`."""
+    step = max(choose_step(largest / 4), 1.0)
+    return tuple(i * step for i in range(int(largest / step) + 1))
 
 
-def _bar(frame: Frame, edges: Sequence[float], count: int, best: int) -> str:
-    left, right = frame.across(edges[0]) + 0.75, frame.across(edges[1]) - 0.75
-    said = f"{_numbers.significant(edges[0])} to {_numbers.significant(edges[1])}: {count}" + (
-        f", {best} of them among the best {TOP}" if best else ""
-    )
-    rect = '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>'
-    bars = [("bar", best, count), ("bar top", 0, best)]
-    rects = [
-        rect.format(kind, left, frame.up(high), right - left, frame.up(low) - frame.up(high))
-        for kind, low, high in bars
-        if high > low
-    ]
-    return f"<g><title>{said}</title>{''.join(rects)}</g>"
+def _draw_bin(area: PlotArea, low: float, high: float, count: int, top_count: int) -> str:
+    left = area.x_pixel(low) + 0.75
+    width = area.x_pixel(high) - 0.75 - left
+    title = f"{_numbers.significant(low)} to {_numbers.significant(high)}: {count}"
+    if top_count:
+        title += f", {top_count} of them among the best {TOP}"
+    parts = [f"<title>{title}</title>"]
+    for css_class, bottom, top in (("bar", top_count, count), ("bar top", 0, top_count)):
+        if top > bottom:
+            y = area.y_pixel(top)
+            height = area.y_pixel(bottom) - y
+            parts.append(
+                f'<rect class="{css_class}" x="{left:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+            )
+    return f"<g>{''.join(parts)}</g>"
 
 
-def _dot(frame: Frame, row: Ranked, value: float, name: str) -> str:
-    kind, radius = (' class="top"', 4.5) if row.rank <= TOP else ("", 3.5)
-    said = f"{row.rank}. {row.arch}\nscore {_numbers.significant(row.score, 4)}, {_numbers.quantity(value)} {name}"
-    return (
-        f'<circle{kind} cx="{frame.across(value):.1f}" cy="{frame.up(row.score):.1f}" r="{radius}">'
-        f"<title>{escape(said)}</title></circle>"
-    )
+def _draw_dot(area: PlotArea, row: RankedArch, size: float, size_name: str) -> str:
+    css_class = ""
+    radius = 3.5
+    if row.rank <= TOP:
+        css_class = ' class="top"'
+        radius = 4.5
+    score = _numbers.significant(row.score, 4)
+    title = f"{row.rank}. {row.arch}\nscore {score}, {_numbers.quantity(size)} {size_name}"
+    x = area.x_pixel(size)
+    y = area.y_pixel(row.score)
+    return f'<circle{css_class} cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(title)}</title></circle>'

@@ -1,66 +1,90 @@
-"""A picture of a paper as inline SVG: dots, or curves, each with its ink. Pure; knows nothing of papers."""
+"""A figure with one or several curves, as points or lines, each in its own colour."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from math import ceil, inf
 
-from untrained import _numbers
 from untrained.reports.reproduction_facts import Curve, Plot
-from untrained.reports.svg.axis import Axis, axis
-from untrained.reports.svg.plot import Frame, axes, axis_title, svg
+from untrained.reports.svg.axis import Axis, make_axis
+from untrained.reports.svg.plot import (
+    HEIGHT,
+    WIDTH,
+    PlotArea,
+    draw_labelled_axes,
+    format_axis_title,
+    make_plot_area,
+    wrap_chart,
+)
 
-MOST = 1000  # points of one curve that are drawn
-INKS = "abcdef"  # classes k-a to k-f in style.css
-
-_WIDTH, _HEIGHT = 440.0, 300.0
+MAX_CURVE_POINTS = 1000  # of one curve; more would make the file large
+COLOURS = "abcdef"  # CSS classes k-a to k-f
 
 
-def figure(plot: Plot) -> str:
-    """The picture with a key below where there is more than one curve; empty where there are no points."""
+def draw_figure(plot: Plot) -> str:
+    """Draw a plot, with a legend below if it has several curves; empty without points."""
     curves = [curve for curve in plot.curves if curve.x]
     if not curves:
         return ""
-    x, y = (_scale([v for c in curves for v in getattr(c, side)], getattr(plot, side)) for side in "xy")
-    labels = _numbers.ticks(y.ticks, units=False)
-    left = 14.0 + 7.0 * max((len(label) for label in labels), default=1)
-    frame = Frame(x, y, (left, 30.0, _WIDTH - 14.0, _HEIGHT - 46.0))
-    draw = _path if plot.joined else _dots
-    parts = [axes(frame, _numbers.ticks(x.ticks, units=True), labels, axis_title(plot.x, x), axis_title(plot.y, y))]
-    parts += [draw(frame, curve, ink) for curve, ink in zip(curves, _inks(curves), strict=True)]
+    all_x: list[float] = []
+    all_y: list[float] = []
+    for curve in curves:
+        all_x.extend(curve.x)
+        all_y.extend(curve.y)
+    x_axis = _make_figure_axis(all_x, plot.x)
+    y_axis = _make_figure_axis(all_y, plot.y)
+    area = make_plot_area(x_axis, y_axis)
+    x_title = format_axis_title(plot.x, x_axis)
+    y_title = format_axis_title(plot.y, y_axis)
+    parts = [draw_labelled_axes(area, x_title, y_title)]
+    draw_curve = _draw_line if plot.joined else _draw_dots
+    for i, curve in enumerate(curves):
+        parts.append(draw_curve(area, curve, _get_colour(i)))
     title = f"<h3>{escape(plot.title)}</h3>"
-    return f"<figure>{title}{svg(plot.title, (_WIDTH, _HEIGHT), parts)}{_key(curves)}</figure>"
+    chart = wrap_chart(plot.title, (WIDTH, HEIGHT), parts)
+    return f"<figure>{title}{chart}{_make_legend(curves)}</figure>"
 
 
-def _scale(values: Sequence[float], title: str) -> Axis:
-    """Counts are marked at whole numbers, shares up to 100 %."""
-    found, counts = axis(values, decades=3.0), all(float(value).is_integer() for value in values)
-    most = 100.0 if title.endswith("%") else inf
-    return replace(found, ticks=tuple(t for t in found.ticks if t <= most and (t.is_integer() or not counts)))
+def _make_figure_axis(values: Sequence[float], title: str) -> Axis:
+    """Return an axis; counts are marked at whole numbers only, percentages up to 100."""
+    axis = make_axis(values, decades=3.0)
+    are_counts = all(float(value).is_integer() for value in values)
+    highest = 100.0 if title.endswith("%") else inf
+    ticks = []
+    for tick in axis.ticks:
+        if tick <= highest and (tick.is_integer() or not are_counts):
+            ticks.append(tick)
+    return replace(axis, ticks=tuple(ticks))
 
 
-def _inks(curves: Sequence[Curve]) -> list[str]:
-    return [f"k-{INKS[i % len(INKS)]}" for i in range(len(curves))]
+def _get_colour(index: int) -> str:
+    """Return the CSS class of a curve."""
+    return f"k-{COLOURS[index % len(COLOURS)]}"
 
 
-def _key(curves: Sequence[Curve]) -> str:
+def _make_legend(curves: Sequence[Curve]) -> str:
     if len(curves) < 2:
         return ""
-    names = zip(_inks(curves), curves, strict=True)
-    said = "".join(f'<span class="key"><span class="dot {ink}"></span> {escape(c.name)}</span>' for ink, c in names)
-    return f"<figcaption>{said}</figcaption>"
+    entries = []
+    for i, curve in enumerate(curves):
+        dot = f'<span class="dot {_get_colour(i)}"></span>'
+        entries.append(f'<span class="key">{dot} {escape(curve.name)}</span>')
+    return f"<figcaption>{''.join(entries)}</figcaption>"
 
 
-def _path(frame: Frame, curve: Curve, ink: str) -> str:
-    places = " ".join(f"{frame.across(a):.1f},{frame.up(b):.1f}" for a, b in zip(curve.x, curve.y, strict=True))
-    return (
-        f'<g class="{ink}"><polyline class="curve" points="{places}"><title>{escape(curve.name)}</title></polyline></g>'
-    )
+def _draw_line(area: PlotArea, curve: Curve, colour: str) -> str:
+    places = []
+    for x, y in zip(curve.x, curve.y, strict=True):
+        places.append(f"{area.x_pixel(x):.1f},{area.y_pixel(y):.1f}")
+    title = f"<title>{escape(curve.name)}</title>"
+    line = f'<polyline class="curve" points="{" ".join(places)}">{title}</polyline>'
+    return f'<g class="{colour}">{line}</g>'
 
 
-def _dots(frame: Frame, curve: Curve, ink: str) -> str:
-    """Round ends of lines without length: one element for all dots."""
-    step = ceil(len(curve.x) / MOST)
-    points = list(zip(curve.x, curve.y, strict=True))[::step]
-    moves = "".join(f"M{frame.across(a):.1f} {frame.up(b):.1f}h0" for a, b in points)
-    return f'<g class="{ink}"><path class="points" d="{moves}"/></g>'
+def _draw_dots(area: PlotArea, curve: Curve, colour: str) -> str:
+    """Draw all dots as one path; lines of length zero with round ends are dots."""
+    step = ceil(len(curve.x) / MAX_CURVE_POINTS)
+    moves = []
+    for x, y in zip(curve.x[::step], curve.y[::step], strict=True):
+        moves.append(f"M{area.x_pixel(x):.1f} {area.y_pixel(y):.1f}h0")
+    return f'<g class="{colour}"><path class="points" d="{"".join(moves)}"/></g>'

@@ -1,65 +1,102 @@
-"""A square table as a heat map: of correlations, or of shares where it is told what they are. Stronger colour, more of
-it. Pure; knows no proxies and no classes.
+"""Heat map of a square matrix, of correlations or of fractions.
 
-Colours are one ink for each sign, laid on more or less thickly, so that they fit a light and a dark page.
+There is one colour for positive and one for negative values; a larger absolute value is more
+opaque, so that the map suits a light and a dark page.
 """
 
 from collections.abc import Sequence
 from html import escape
 
 from untrained import _numbers
-from untrained.reports.svg.style import fitted, frame, sans, words
+from untrained.reports.svg.style import draw_text, estimate_width, shorten_text, wrap_drawing
 
-_SMALL, _LARGE = 12.0, 36.0  # sides of a cell; too many small ones make the map scroll in its own box
-_LEGIBLE = 26.0  # side from which a cell holds its number
-_THICK = 0.78  # ink from which numbers are written in the colour of the paper
-_LEGEND = 40.0
-
-
-def heat(names: Sequence[str], table: Sequence[Sequence[float | None]], room: float, shares: str = "") -> str:
-    """One cell for each pair; an empty one where there is no correlation. `shares` says of what the numbers are, where
-    they are from 0 to 1; then nothing is written where there is none."""
-    label = min(max((sans(name) for name in names), default=0.0), 0.32 * room) + 8
-    side = min(max((room - label) / max(len(names), 1), _SMALL), _LARGE)
-    whole = label + side * len(names)
-    parts = [_column(name, label + side * (i + 0.5), label) for i, name in enumerate(names)]
-    for i, (name, row) in enumerate(zip(names, table, strict=True)):
-        y = label + side * i
-        known = [None if shares and not value else value for value in row]
-        cells = [_cell(value, label + side * j, side, f"{name}, {names[j]}") for j, value in enumerate(known)]
-        shown = words(fitted(name, label - 8), label - 6, side / 2 + 4, "end name")
-        parts.append(f'<g transform="translate(0 {y:.1f})">{shown}{"".join(cells)}</g>')
-    parts.append(_legend(label, whole + 14, 0 if shares else -10))
-    spoken = shares or f"Heat map of the correlations between {len(names)} columns: {', '.join(names)}"
-    return frame("chart heat", (0.0, 0.0, max(whole, label + 190), whole + _LEGEND), spoken, parts)
+_MIN_CELL = 12.0  # pixels; a map of many cells of this size scrolls in its own box
+_MAX_CELL = 36.0
+_MIN_CELL_WITH_NUMBER = 26.0
+_DARK = 0.78  # opacity from which numbers are written in the colour of the background
+_LEGEND_HEIGHT = 40.0
+_LEGEND_CELL = 9.0
 
 
-def _column(name: str, x: float, y: float) -> str:
-    shown = escape(fitted(name, y - 8))
-    return f'<text class="name" transform="translate({x + 4:.1f} {y - 6:.1f}) rotate(-90)">{shown}</text>'
+def draw_heatmap(
+    names: Sequence[str],
+    matrix: Sequence[Sequence[float | None]],
+    max_width: float,
+    fractions: str = "",
+) -> str:
+    """Draw one cell per pair of names.
+
+    Args:
+        names: Labels of the rows, and of the columns in the same order.
+        matrix: Values from -1 to 1; None is an empty cell.
+        max_width: Width of the page in pixels.
+        fractions: Description of a matrix of fractions from 0 to 1, whose zeros are empty cells.
+            Without it, the matrix contains correlations.
+    """
+    longest_name = max((estimate_width(name) for name in names), default=0.0)
+    label_width = min(longest_name, 0.32 * max_width) + 8
+    side = (max_width - label_width) / max(len(names), 1)
+    side = min(max(side, _MIN_CELL), _MAX_CELL)
+    size = label_width + side * len(names)
+    parts = []
+    for i, name in enumerate(names):
+        parts.append(_draw_column_name(name, label_width + side * (i + 0.5), label_width))
+    for i, (name, row) in enumerate(zip(names, matrix, strict=True)):
+        label = shorten_text(name, label_width - 8)
+        cells = [draw_text(label, label_width - 6, side / 2 + 4, "end name")]
+        for j, value in enumerate(row):
+            if fractions and not value:
+                value = None
+            cells.append(_draw_cell(value, label_width + side * j, side, f"{name}, {names[j]}"))
+        y = label_width + side * i
+        parts.append(f'<g transform="translate(0 {y:.1f})">{"".join(cells)}</g>')
+    lowest_tenth = 0 if fractions else -10
+    parts.append(_draw_legend(label_width, size + 14, lowest_tenth))
+    description = fractions
+    if not fractions:
+        description = f"Heat map of the correlations between {len(names)} columns: {', '.join(names)}"
+    box = (0.0, 0.0, max(size, label_width + 190), size + _LEGEND_HEIGHT)
+    return wrap_drawing("chart heat", box, description, parts)
 
 
-def _cell(value: float | None, x: float, side: float, pair: str) -> str:
-    said = escape(f"{pair}: {'not defined' if value is None else _numbers.fixed(value, 2)}")
-    size = f'x="{x:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}"'
-    rect = f"<rect {_ink(value)} {size}><title>{said}</title></rect>"
-    if value is None or side < _LEGIBLE:
+def _draw_column_name(name: str, x: float, y: float) -> str:
+    text = escape(shorten_text(name, y - 8))
+    place = f"translate({x + 4:.1f} {y - 6:.1f}) rotate(-90)"
+    return f'<text class="name" transform="{place}">{text}</text>'
+
+
+def _draw_cell(value: float | None, x: float, side: float, pair: str) -> str:
+    number = "not defined" if value is None else _numbers.fixed(value, 2)
+    rect = (
+        f'<rect {_get_colour(value)} x="{x:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}">'
+        f"<title>{escape(f'{pair}: {number}')}</title></rect>"
+    )
+    if value is None or side < _MIN_CELL_WITH_NUMBER:
         return rect
-    kind = "mid figure on" if abs(value) >= _THICK else "mid figure"
-    return rect + words(_numbers.fixed(value, 2), x + (side - 1) / 2, side / 2 + 3, kind)
+    css_class = "mid figure"
+    if abs(value) >= _DARK:
+        css_class = "mid figure on"
+    return rect + draw_text(number, x + (side - 1) / 2, side / 2 + 3, css_class)
 
 
-def _ink(value: float | None) -> str:
+def _get_colour(value: float | None) -> str:
+    """Return the attributes of a cell that decide its colour."""
     if value is None:
         return 'class="void"'
-    return f'class="{"minus" if value < 0 else "plus"}" fill-opacity="{abs(value):.2f}"'
+    css_class = "minus" if value < 0 else "plus"
+    return f'class="{css_class}" fill-opacity="{abs(value):.2f}"'
 
 
-def _legend(x: float, y: float, first: int) -> str:
-    """From -1 or 0 to 1 in steps of a tenth."""
-    tenths = range(first, 11)
-    rects = '<rect {} x="{:.1f}" y="{:.1f}" width="9" height="9"/>'
-    parts = [rects.format(_ink(tenth / 10), x + 9 * i, y) for i, tenth in enumerate(tenths)]
-    marks = {-10: "\u22121", 0: "0", 10: "1"}
-    parts += [words(marks[t], x + 9 * (i + 0.5), y + 22, "mid") for i, t in enumerate(tenths) if t in marks]
-    return f'<g class="legend">{"".join(parts)}</g>'
+def _draw_legend(x: float, y: float, lowest_tenth: int) -> str:
+    """Draw the colours from -1 or 0 to 1 in steps of 0.1."""
+    tenths = range(lowest_tenth, 11)
+    cells = []
+    for i, tenth in enumerate(tenths):
+        left = x + _LEGEND_CELL * i
+        cells.append(f'<rect {_get_colour(tenth / 10)} x="{left:.1f}" y="{y:.1f}" width="9" height="9"/>')
+    labels = []
+    for tenth, text in ((-10, "\u22121"), (0, "0"), (10, "1")):
+        if tenth in tenths:
+            middle = x + _LEGEND_CELL * (tenths.index(tenth) + 0.5)
+            labels.append(draw_text(text, middle, y + 22, "mid"))
+    return f'<g class="legend">{"".join(cells)}{"".join(labels)}</g>'

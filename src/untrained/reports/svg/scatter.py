@@ -1,8 +1,8 @@
-"""Score against truth as a cloud of dots, with a histogram along either axis. Pure; knows nothing of proxies.
+"""Scatter plot of score against truth, with a histogram along each axis.
 
-An axis is linear, unless the middle 80 % of the values would fill less than a fifth of it: then it is logarithmic where
-that helps, and goes by rank where it does not; there a histogram would be flat, and is left out. The better score is
-always on the right.
+An axis is linear, unless the middle 80 % of the values would cover less than a fifth of it. Then it
+is logarithmic if that helps, otherwise values are replaced by their ranks. A histogram of ranks
+would be flat, so there is none. The better score is always on the right.
 """
 
 from collections.abc import Sequence
@@ -15,121 +15,187 @@ import numpy as np
 
 from untrained import _numbers
 from untrained.benchmarks.statistics import among_best, ranks, tenth
-from untrained.reports.svg.axis import Axis, axis, nice_ticks
-from untrained.reports.svg.plot import Frame, axes, points, svg, thinned
-from untrained.reports.svg.style import fitted, words
+from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
+from untrained.reports.svg.plot import (
+    PlotArea,
+    draw_axes,
+    draw_points,
+    measure_tick_labels,
+    thin_out,
+    wrap_chart,
+)
+from untrained.reports.svg.style import draw_text, shorten_text
 
-BINS = 20
+BINS = 20  # per histogram
 
-_QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_WIDTH, _HEIGHT, _MARGIN = 300.0, 270.0, 24.0  # of the picture, and the room of a histogram
+_QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_WIDTH = 300.0
+_HEIGHT = 270.0
+_HISTOGRAM_HEIGHT = 24.0
 
 
-class Dot(NamedTuple):
+class ScatterPoint(NamedTuple):
     score: float
     truth: float
     arch: str
 
 
-class Scale(NamedTuple):
-    """An axis, where each value lies on it, and what kind it is: linear, log or rank (1 is the best)."""
+class ScatterScale(NamedTuple):
+    """An axis and the values that are placed on it.
+
+    `kind` is linear, log or rank. Ranks start with 1 for the best value.
+    """
 
     axis: Axis
     values: list[float]
     kind: str
 
 
-def cloud(dots: Sequence[Dot], title: str, figure: str, *, higher_is_better: bool = True) -> str:
-    """All dots, or 400 of many; the best tenth by truth stands out, the one with the best score has a ring."""
-    x = scale([dot.score for dot in dots], higher_is_better=higher_is_better)
-    y = scale([dot.truth for dot in dots], count=5)
+def draw_scatter(points: Sequence[ScatterPoint], title: str, figure: str, *, higher_is_better: bool = True) -> str:
+    """Draw all points, or 400 of them if there are more.
+
+    The best tenth by truth has a colour of its own. A ring marks the point with the best score.
+
+    Args:
+        points: At least one.
+        title: Name of the proxy.
+        figure: A number that is shown beside the title, such as a rank correlation.
+        higher_is_better: Direction of the score. Higher truth is always better.
+    """
+    scores = [point.score for point in points]
+    truths = [point.truth for point in points]
+    x = choose_scale(scores, higher_is_better=higher_is_better)
+    y = choose_scale(truths, count=5)
     if y.kind == "rank":
-        y = y._replace(axis=replace(y.axis, ticks=tuple(1 + q * (len(dots) - 1) for q in _QUARTERS)))
-    labels = _quartiles(dots, y.axis) if y.kind == "rank" else _numbers.ticks(y.axis.ticks, units=False)
-    left = 12.0 + 7.0 * max((len(label) for label in labels), default=1)
-    area = Frame(x.axis, y.axis, (left, 24 + _MARGIN, _WIDTH - _MARGIN - 4, _HEIGHT - 48))
-    top = among_best([dot.truth for dot in dots], tenth(len(dots))) > 0.5
-    places = [(area.across(a), area.up(b)) for a, b in zip(x.values, y.values, strict=True)]
-    name = fitted(title, _WIDTH - 60)
-    shown = thinned(range(len(dots)))
-    parts = [
-        axes(area, _numbers.ticks(x.axis.ticks, units=False), labels, _named(x, y, higher_is_better), name),
-        words(figure, _WIDTH, 12, "title end"),
-        _histogram(area, x, y),
-        points("dim", [places[i] for i in shown if not top[i]]),
-        points("top", [places[i] for i in shown if top[i]]),
-        _choice(dots, places, higher_is_better),
-    ]
-    return svg(f"{title}: score against truth of {len(dots)} architectures", (_WIDTH, _HEIGHT), parts)
-
-
-def scale(values: Sequence[float], *, higher_is_better: bool = True, count: int = 4) -> Scale:
-    """The plainest axis on which the values can be told apart; the better end is the far one."""
-    if _even(values):
-        found = Scale(axis(values, decades=inf, count=count), list(values), "linear")
-    elif min(values) > 0 and _even([log10(value) for value in values]):
-        found = Scale(axis(values, decades=0, count=count), list(values), "log")
+        ticks = tuple(1 + quartile * (len(points) - 1) for quartile in _QUARTILES)
+        y = y._replace(axis=replace(y.axis, ticks=ticks))
+        y_labels = _format_truth_at_ranks(truths, ticks)
     else:
-        places = ranks([-value if higher_is_better else value for value in values])
-        pad = 0.04 * len(values)
-        ticks = tuple(dict.fromkeys([1.0, *nice_ticks(1, len(values), count)]))
-        return Scale(Axis(len(values) + pad, 1 - pad, False, ticks), places.tolist(), "rank")
-    return found if higher_is_better else found._replace(axis=_turned(found.axis))
+        y_labels = _numbers.ticks(y.axis.ticks, units=False)
+    left = measure_tick_labels(y_labels, margin=12.0)
+    box = (left, 24 + _HISTOGRAM_HEIGHT, _WIDTH - _HISTOGRAM_HEIGHT - 4, _HEIGHT - 48)
+    area = PlotArea(x.axis, y.axis, box)
+    places = []
+    for x_value, y_value in zip(x.values, y.values, strict=True):
+        places.append((area.x_pixel(x_value), area.y_pixel(y_value)))
+    is_top = among_best(truths, tenth(len(points))) > 0.5
+    drawn = thin_out(range(len(points)))
+    x_labels = _numbers.ticks(x.axis.ticks, units=False)
+    x_title = _format_x_title(x, y, higher_is_better)
+    parts = [
+        draw_axes(area, x_labels, y_labels, x_title, shorten_text(title, _WIDTH - 60)),
+        draw_text(figure, _WIDTH, 12, "title end"),
+        _draw_histograms(area, x, y),
+        draw_points("dim", [places[i] for i in drawn if not is_top[i]]),
+        draw_points("top", [places[i] for i in drawn if is_top[i]]),
+        _draw_best_score(points, places, higher_is_better),
+    ]
+    description = f"{title}: score against truth of {len(points)} architectures"
+    return wrap_chart(description, (_WIDTH, _HEIGHT), parts)
 
 
-def _quartiles(dots: Sequence[Dot], by_rank: Axis) -> list[str]:
-    """The truth at each tick of an axis that goes by rank."""
-    best_first = sorted((dot.truth for dot in dots), reverse=True)
-    return [_numbers.significant(best_first[round(tick) - 1]) for tick in by_rank.ticks]
+def choose_scale(values: Sequence[float], *, higher_is_better: bool = True, count: int = 4) -> ScatterScale:
+    """Return the simplest scale that spreads the values; its far end is the better one.
+
+    Args:
+        values: At least one number.
+        higher_is_better: Direction of the values.
+        count: Approximate number of ticks.
+    """
+    if _are_spread(values):
+        axis = make_axis(values, decades=inf, count=count)
+        scale = ScatterScale(axis, list(values), "linear")
+    elif min(values) > 0 and _are_spread([log10(value) for value in values]):
+        axis = make_axis(values, decades=0, count=count)
+        scale = ScatterScale(axis, list(values), "log")
+    else:
+        return _make_rank_scale(values, higher_is_better, count)
+    if higher_is_better:
+        return scale
+    reversed_axis = Axis(axis.high, axis.low, axis.log, axis.ticks)
+    return scale._replace(axis=reversed_axis)
 
 
-def _turned(a: Axis) -> Axis:
-    return Axis(a.high, a.low, a.log, a.ticks)
+def _make_rank_scale(values: Sequence[float], higher_is_better: bool, count: int) -> ScatterScale:
+    sign = -1 if higher_is_better else 1
+    positions = ranks([sign * value for value in values])
+    margin = 0.04 * len(values)
+    # `choose_ticks` may include 1 already.
+    ticks = tuple(dict.fromkeys([1.0, *choose_ticks(1, len(values), count)]))
+    axis = Axis(len(values) + margin, 1 - margin, False, ticks)
+    return ScatterScale(axis, positions.tolist(), "rank")
 
 
-def _even(values: Sequence[float]) -> bool:
+def _are_spread(values: Sequence[float]) -> bool:
+    """Return whether the middle 80 % of the values cover at least a fifth of their range."""
     low, high = np.quantile(values, (0.1, 0.9))
     return bool(high - low >= 0.2 * (max(values) - min(values)))
 
 
-def _named(x: Scale, y: Scale, higher_is_better: bool) -> str:
-    """What lies across, and of which kind either axis is where it is not plain."""
-    up = {"linear": "", "log": ", truth on a log scale", "rank": ", truth by rank"}[y.kind]
+def _format_truth_at_ranks(truths: Sequence[float], ticks: Sequence[float]) -> list[str]:
+    best_first = sorted(truths, reverse=True)
+    return [_numbers.significant(best_first[round(rank) - 1]) for rank in ticks]
+
+
+def _format_x_title(x: ScatterScale, y: ScatterScale, higher_is_better: bool) -> str:
+    """Return the title of the x axis, which also says if one of the axes is not linear."""
+    y_note = {"linear": "", "log": ", truth on a log scale", "rank": ", truth by rank"}[y.kind]
     if x.kind == "rank":
-        return f"rank by score{up}"
-    notes = ["log scale"] * (x.kind == "log") + ["lower is better"] * (not higher_is_better)
-    return f"score ({', '.join(notes)}){up}" if notes else f"score{up}"
+        return f"rank by score{y_note}"
+    notes = []
+    if x.kind == "log":
+        notes.append("log scale")
+    if not higher_is_better:
+        notes.append("lower is better")
+    if not notes:
+        return f"score{y_note}"
+    return f"score ({', '.join(notes)}){y_note}"
 
 
-def _histogram(area: Frame, x: Scale, y: Scale) -> str:
-    """How the scores lie, above; how the truth lies, on the right. Each bar says its count."""
+def _draw_histograms(area: PlotArea, x: ScatterScale, y: ScatterScale) -> str:
+    """Draw the distribution of scores above the plot, and that of the truth on its right."""
     left, top, right, bottom = area.box
-    step, parts = (right - left) / BINS, []
-    for i, count, high in _counted(x):
-        parts.append(_bar(left + i * step, top - 3 - high, step - 0.5, high, count))
+    parts = []
+    step = (right - left) / BINS
+    for i, count, length in _count_bins(x):
+        parts.append(_draw_bin(left + i * step, top - 3 - length, step - 0.5, length, count))
     step = (bottom - top) / BINS
-    for i, count, high in _counted(y):
-        parts.append(_bar(right + 3, bottom - (i + 1) * step, high, step - 0.5, count))
+    for i, count, length in _count_bins(y):
+        parts.append(_draw_bin(right + 3, bottom - (i + 1) * step, length, step - 0.5, count))
     return f'<g class="margin">{"".join(parts)}</g>'
 
 
-def _counted(of: Scale) -> list[tuple[int, int, float]]:
-    """(bin, count, length of the bar) of every bin that is not empty; bins are equal parts of the axis."""
-    if of.kind == "rank":
+def _count_bins(scale: ScatterScale) -> list[tuple[int, int, float]]:
+    """Return (bin, count, length of the bar) of all bins that are not empty.
+
+    Bins are equal parts of the axis. There are none for ranks.
+    """
+    if scale.kind == "rank":
         return []
-    bins = [min(int(of.axis.at(value) * BINS), BINS - 1) for value in of.values]
+    bins = [min(int(scale.axis.position(value) * BINS), BINS - 1) for value in scale.values]
     counts = np.bincount(bins, minlength=BINS).tolist()
-    return [(i, count, _MARGIN * count / max(counts)) for i, count in enumerate(counts) if count]
+    largest = max(counts)
+    filled = []
+    for i, count in enumerate(counts):
+        if count:
+            filled.append((i, count, _HISTOGRAM_HEIGHT * count / largest))
+    return filled
 
 
-def _bar(x: float, y: float, width: float, height: float, count: int) -> str:
+def _draw_bin(x: float, y: float, width: float, height: float, count: int) -> str:
     box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
     return f"<rect {box}><title>{count}</title></rect>"
 
 
-def _choice(dots: Sequence[Dot], places: Sequence[tuple[float, float]], higher_is_better: bool) -> str:
-    """The architecture that this score would choose."""
-    best = (max if higher_is_better else min)(range(len(dots)), key=lambda i: dots[i].score)
-    said = f"{dots[best].arch}\nbest score {_numbers.significant(dots[best].score, 4)}, truth {dots[best].truth:.4g}"
-    (x, y), title = places[best], f"<title>{escape(said)}</title>"
-    return f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="6">{title}</circle>'
+def _draw_best_score(
+    points: Sequence[ScatterPoint],
+    places: Sequence[tuple[float, float]],
+    higher_is_better: bool,
+) -> str:
+    """Draw a ring around the architecture that this score would select."""
+    choose = max if higher_is_better else min
+    best = choose(range(len(points)), key=lambda i: points[i].score)
+    score = _numbers.significant(points[best].score, 4)
+    title = f"{points[best].arch}\nbest score {score}, truth {points[best].truth:.4g}"
+    x, y = places[best]
+    return f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{escape(title)}</title></circle>'

@@ -1,8 +1,9 @@
-"""What is believed of the points of a square, as a heat map in one ink, and the points that were asked about as dots.
-Reads plain JSON; knows nothing of what the sides stand for: the belief names them.
+"""Prediction of a model of two variables as a heat map, with the evaluated points as dots.
 
-A belief has `points` of the unit square with a `mean` and a `std` each, and two sides, `along` and `up`: a `name`, from
-`low` to `high`, evenly or in decades (`log`). A query is a step of the trace with a `point` and a `value`, or None.
+The input is plain JSON of a run folder. A prediction has `points` of the unit square, a `mean` and a
+`std` per point, and two axes, `along` (x) and `up` (y): each has a `name`, ends `low` and `high`,
+and `log` for a logarithmic axis. An evaluation is a step of the trace with a `point` and a `value`,
+which is None if it failed.
 """
 
 from collections.abc import Sequence
@@ -10,96 +11,144 @@ from html import escape
 from typing import Any
 
 from untrained import _numbers
-from untrained.reports.svg.axis import Axis, log_ticks, nice_ticks
-from untrained.reports.svg.plot import Frame, axes, svg
-from untrained.reports.svg.style import share, words
+from untrained.reports.svg.axis import Axis, choose_log_ticks, choose_ticks
+from untrained.reports.svg.plot import (
+    PlotArea,
+    draw_labelled_axes,
+    measure_tick_labels,
+    wrap_chart,
+)
+from untrained.reports.svg.style import draw_text, scale_to_unit
 
 Step = dict[str, Any]
 
-_WIDTH, _HEIGHT, _SIDE = 440.0, 440.0, 340.0
-_PALE = 6  # per cent of ink in the lowest cell, so that it can be told from the paper
-_OVER = 0.4  # pixels that a cell reaches into the next, so that no paper shows between them
-_SHADES = 11
+_WIDTH = 440.0
+_HEIGHT = 440.0
+_SIDE = 340.0
+_TOP = 24.0
+_MIN_SHADE = 6  # per cent of colour in the lowest cell, so that it differs from the background
+_OVERLAP = 0.4  # pixels by which cells overlap, so that no background shows between them
+_LEGEND_SHADES = 11
 
 
-def square(belief: Step, trace: Sequence[Step], value: str) -> str:
-    """The picture; `value` is the name of what is believed."""
-    x, y = (_axis(belief[side]) for side in ("along", "up"))
-    labels = _numbers.ticks(y.ticks, units=False)
-    left = 14.0 + 7.0 * max((len(label) for label in labels), default=1)
-    frame = Frame(x, y, (left, 24.0, left + _SIDE, 24.0 + _SIDE))
-    queries = [(place, step) for place, step in enumerate(trace, 1) if "point" in step]
-    low, high = min(belief["mean"]), max(belief["mean"])
+def draw_square(prediction: Step, trace: Sequence[Step], value_name: str) -> str:
+    """Draw the predicted mean and the evaluated points.
+
+    Args:
+        prediction: The model at the end of the search, see above.
+        trace: Steps of the strategy.
+        value_name: Name of what is predicted.
+    """
+    x_axis = _make_side_axis(prediction["along"])
+    y_axis = _make_side_axis(prediction["up"])
+    left = measure_tick_labels(_numbers.ticks(y_axis.ticks, units=False))
+    area = PlotArea(x_axis, y_axis, (left, _TOP, left + _SIDE, _TOP + _SIDE))
+    evaluations = [(place, step) for place, step in enumerate(trace, 1) if "point" in step]
+    low = min(prediction["mean"])
+    high = max(prediction["mean"])
+    x_title = prediction["along"]["name"]
+    y_title = prediction["up"]["name"]
     parts = [
-        axes(frame, _numbers.ticks(x.ticks, units=False), labels, belief["along"]["name"], belief["up"]["name"]),
-        _cells(frame, belief, low, high),
-        _dots(frame, queries),
-        _legend(left, 24.0 + _SIDE + 58, low, high),
+        draw_labelled_axes(area, x_title, y_title, x_units=False),
+        _draw_cells(area, prediction, low, high),
+        _draw_evaluations(area, evaluations),
+        _draw_legend(left, _TOP + _SIDE + 58, low, high),
     ]
-    spoken = f"Heat map of the {value} that is believed, with {len(queries)} queries"
-    said = (
-        f"What is believed in the end of {value}: the mean of a Gaussian process, stronger colour is more. "
-        f"Dots: {len(queries)} queries, the best in colour, hollow where one failed."
+    description = f"Heat map of the predicted {value_name}, with {len(evaluations)} evaluations"
+    caption = (
+        f"Prediction of {value_name} at the end of the search: the mean of a Gaussian process; "
+        f"darker is higher. Dots: {len(evaluations)} evaluations, the best in colour, failed ones "
+        "hollow."
     )
-    drawn = svg(spoken, (_WIDTH, _HEIGHT), parts)
-    return f"<figure>{drawn}<figcaption>{escape(said)}</figcaption></figure>"
+    chart = wrap_chart(description, (_WIDTH, _HEIGHT), parts)
+    return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _axis(side: Step) -> Axis:
-    low, high, log = side["low"], side["high"], side["log"]
+def _make_side_axis(side: Step) -> Axis:
+    low = side["low"]
+    high = side["high"]
     if low == high:
         return Axis(low, high, False, ())
-    return Axis(low, high, log, log_ticks(low, high) if log else nice_ticks(low, high))
+    ticks = choose_log_ticks(low, high) if side["log"] else choose_ticks(low, high)
+    return Axis(low, high, side["log"], ticks)
 
 
-def _place(frame: Frame, point: Sequence[float]) -> tuple[float, float]:
-    """Where a point of the unit square lies in the picture."""
-    left, top, right, bottom = frame.box
+def _place_point(area: PlotArea, point: Sequence[float]) -> tuple[float, float]:
+    """Return the pixel of a point of the unit square."""
+    left, top, right, bottom = area.box
     return left + point[0] * (right - left), bottom - point[1] * (bottom - top)
 
 
-def _cells(frame: Frame, belief: Step, low: float, high: float) -> str:
-    """A rectangle around each point, cut off at the sides of the square; none lets the lines of the axes through."""
-    half = 0.5 / max(len({along for along, _ in belief["points"]}) - 1, 1)
+def _draw_cells(area: PlotArea, prediction: Step, low: float, high: float) -> str:
+    """Draw a rectangle around each point, cut off at the sides of the square."""
+    columns = len({x for x, _ in prediction["points"]})
+    half = 0.5 / max(columns - 1, 1)
     parts = []
-    for point, mean, std in zip(belief["points"], belief["mean"], belief["std"], strict=True):
-        x, y = _place(frame, (max(point[0] - half, 0.0), min(point[1] + half, 1.0)))
-        right, bottom = _place(frame, (min(point[0] + half, 1.0), max(point[1] - half, 0.0)))
-        box = f'x="{x:.1f}" y="{y:.1f}" width="{right - x + _OVER:.1f}" height="{bottom - y + _OVER:.1f}"'
-        said = f"{_numbers.significant(mean, 4)} \u00b1 {_numbers.significant(std, 2)}"
-        parts.append(f"<rect {box} {_ink(share(mean, low, high))}><title>{said}</title></rect>")
+    rows = zip(prediction["points"], prediction["mean"], prediction["std"], strict=True)
+    for point, mean, std in rows:
+        x, y = _place_point(area, (max(point[0] - half, 0.0), min(point[1] + half, 1.0)))
+        right, bottom = _place_point(area, (min(point[0] + half, 1.0), max(point[1] - half, 0.0)))
+        width = right - x + _OVERLAP
+        height = bottom - y + _OVERLAP
+        title = f"{_numbers.significant(mean, 4)} \u00b1 {_numbers.significant(std, 2)}"
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+            f"{_get_shade(scale_to_unit(mean, low, high))}><title>{title}</title></rect>"
+        )
     return f'<g class="surface">{"".join(parts)}</g>'
 
 
-def _dots(frame: Frame, queries: Sequence[tuple[int, Step]]) -> str:
-    """Each query with its numbers; the best is drawn last, so that nothing hides it."""
-    known = [(place, step) for place, step in queries if step["value"] is not None]
-    best = max(known, key=lambda query: query[1]["value"])[0] if known else 0
-    return "".join(_dot(frame, *query, best=query[0] == best) for query in sorted(queries, key=lambda q: q[0] == best))
+def _draw_evaluations(area: PlotArea, evaluations: Sequence[tuple[int, Step]]) -> str:
+    """Draw a dot per evaluation; the best one is drawn last, on top of all others."""
+    best = 0
+    best_value = None
+    for place, step in evaluations:
+        value = step["value"]
+        if value is not None and (best_value is None or value > best_value):
+            best = place
+            best_value = value
+    dots = []
+    for place, step in sorted(evaluations, key=lambda evaluation: evaluation[0] == best):
+        dots.append(_draw_dot(area, place, step, is_best=place == best))
+    return "".join(dots)
 
 
-def _dot(frame: Frame, place: int, step: Step, *, best: bool) -> str:
-    x, y = _place(frame, step["point"])
-    kind, size = ("query top", 7) if best else ("query" if step["value"] is not None else "query failed", 4)
-    numbers = [f"{name} {_told(number)}" for name, number in step.items() if isinstance(number, float | None)]
-    title = escape(f"Step {place}: {', '.join(numbers)}{', the best' if best else ''}")
-    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size}"><title>{title}</title></circle>'
+def _draw_dot(area: PlotArea, place: int, step: Step, *, is_best: bool) -> str:
+    x, y = _place_point(area, step["point"])
+    css_class = "query"
+    radius = 4
+    if is_best:
+        css_class = "query top"
+        radius = 7
+    elif step["value"] is None:
+        css_class = "query failed"
+    numbers = []
+    for name, number in step.items():
+        if number is None:
+            numbers.append(f"{name} failed")
+        elif isinstance(number, float):
+            numbers.append(f"{name} {_numbers.significant(number, 4)}")
+    title = f"Step {place}: {', '.join(numbers)}"
+    if is_best:
+        title += ", the best"
+    return f'<circle class="{css_class}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(title)}</title></circle>'
 
 
-def _told(number: float | None) -> str:
-    return "failed" if number is None else _numbers.significant(number, 4)
+def _get_shade(fraction: float) -> str:
+    return f'style="--share:{_MIN_SHADE + (100 - _MIN_SHADE) * fraction:.0f}%"'
 
 
-def _ink(part: float) -> str:
-    return f'style="--share:{_PALE + (100 - _PALE) * part:.0f}%"'
-
-
-def _legend(x: float, y: float, low: float, high: float) -> str:
-    """From the lowest to the highest mean; one shade where all are alike."""
-    shades = [i / (_SHADES - 1) for i in range(_SHADES)] if high > low else [0.5]
-    text = _numbers.significant(low, 4)
-    start = x + 7.0 * len(text) + 6
-    rect = '<rect x="{:.1f}" y="{:.1f}" width="12" height="12" {}/>'
-    rects = "".join(rect.format(start + 12 * i, y - 10, _ink(shade)) for i, shade in enumerate(shades))
-    upper = words(_numbers.significant(high, 4), start + 12 * len(shades) + 6, y) if high > low else ""
-    return f'<g class="surface legend">{words(text, x, y)}{rects}{upper}</g>'
+def _draw_legend(x: float, y: float, low: float, high: float) -> str:
+    """Draw the shades from the lowest to the highest mean; one shade if all means are equal."""
+    fractions = [0.5]
+    if high > low:
+        fractions = [i / (_LEGEND_SHADES - 1) for i in range(_LEGEND_SHADES)]
+    low_text = _numbers.significant(low, 4)
+    start = x + 7.0 * len(low_text) + 6
+    parts = [draw_text(low_text, x, y)]
+    for i, fraction in enumerate(fractions):
+        left = start + 12 * i
+        parts.append(f'<rect x="{left:.1f}" y="{y - 10:.1f}" width="12" height="12" {_get_shade(fraction)}/>')
+    if high > low:
+        parts.append(draw_text(_numbers.significant(high, 4), start + 12 * len(fractions) + 6, y))
+    return f'<g class="surface legend">{"".join(parts)}</g>'

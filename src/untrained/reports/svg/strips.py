@@ -1,4 +1,4 @@
-"""Where scores place the best tenth by truth: a strip each, the best score on the right. Pure; knows no proxies."""
+"""Where a score places the best tenth by truth: one strip per proxy, the best score on the right."""
 
 from collections.abc import Sequence
 from html import escape
@@ -8,79 +8,134 @@ import numpy as np
 
 from untrained import _numbers
 from untrained.benchmarks.statistics import TENTH, Floats, among_best, ranks, spearman, tenth
-from untrained.reports.svg.plot import points, thinned
-from untrained.reports.svg.style import bar, fitted, frame, sans, words
+from untrained.reports.svg.bars import MAX_WIDTH
+from untrained.reports.svg.plot import draw_points, thin_out
+from untrained.reports.svg.style import (
+    draw_rect,
+    draw_text,
+    estimate_width,
+    shorten_text,
+    wrap_drawing,
+)
 
-_ROW, _STRIP, _HEAD, _FOOT = 28.0, 22.0, 22.0, 22.0
-_NARROW, _LINE = 500.0, 18.0  # pixels below which a row has two lines, and the height of the first
-_WITHIN = 52.0  # width of the last column of numbers
+_ROW_HEIGHT = 28.0
+_STRIP_HEIGHT = 22.0
+_HEAD_HEIGHT = 22.0
+_FOOT_HEIGHT = 22.0
+_MIN_WIDTH_OF_ONE_LINE = 500.0  # on a narrower page the text of a row is above its strip
+_TEXT_LINE_HEIGHT = 18.0
+_CORRELATION_WIDTH = 52.0  # last column of numbers
 
 
-class Tenth(NamedTuple):
-    """The best tenth of n architectures by truth, as a score sees it."""
+class BestTenth(NamedTuple):
+    """The best tenth of all architectures by truth, as a score sees it.
 
-    places: tuple[tuple[float, float], ...]  # share of the others that score less, share of the way to the best truth
-    found: float  # so many of them are among the best tenth by score; ties at its edge count in part
-    within: float | None  # rank correlation among them
+    Attributes:
+        places: Per architecture, the fraction of others with a lower score, and where its truth
+            lies between the lowest (0) and the highest (1) of the tenth.
+        found: How many of them are among the best tenth by score. Ties at the border count in part.
+        within: Rank correlation of score and truth among them.
+    """
+
+    places: tuple[tuple[float, float], ...]
+    found: float
+    within: float | None
 
 
 class Strip(NamedTuple):
+    """One row. `kind` decides the colour (CSS class k-KIND)."""
+
     name: str
-    tenth: Tenth
+    tenth: BestTenth
     kind: str = "proxy"
 
 
-def best_tenth(scores: Floats, truth: Floats) -> Tenth:
-    """Of scores where higher is better; of equal truths at the edge the first come first."""
-    k = tenth(len(truth))
-    best = np.argsort(-truth, kind="stable")[:k]
-    low, high = truth[best].min(), truth[best].max()
-    across = (ranks(scores)[best] - 0.5) / len(scores)
-    up = (truth[best] - low) / (high - low) if high > low else np.full(k, 0.5)
-    found = float((among_best(scores, k) * among_best(truth, k)).sum())
-    return Tenth(tuple(zip(across.tolist(), up.tolist(), strict=True)), found, spearman(scores[best], truth[best]))
+def locate_best_tenth(scores: Floats, truth: Floats) -> BestTenth:
+    """Find where scores, of which higher is better, place the best tenth by truth.
+
+    If truths are equal at the border of the tenth, the first ones belong to it.
+    """
+    count = tenth(len(truth))
+    best = np.argsort(-truth, kind="stable")[:count]
+    low = truth[best].min()
+    high = truth[best].max()
+    x = (ranks(scores)[best] - 0.5) / len(scores)
+    y = (truth[best] - low) / (high - low) if high > low else np.full(count, 0.5)
+    found = float((among_best(scores, count) * among_best(truth, count)).sum())
+    places = tuple(zip(x.tolist(), y.tolist(), strict=True))
+    return BestTenth(places, found, spearman(scores[best], truth[best]))
 
 
-def strips(rows: Sequence[Strip], room: float) -> str:
-    """A dot for each of the best by truth; the shaded end holds the best tenth by score. Where there is little room
-    the words of a row stand above its strip."""
-    width = min(room, 760.0)
-    numbers = max((sans(_found(row.tenth)) for row in rows), default=0.0) + 20 + _WITHIN
-    above = _LINE if room < _NARROW else 0.0
-    label = min(max((sans(row.name) for row in rows), default=0.0), width - numbers if above else 0.3 * width)
-    left, right = (0.0, width) if above else (label + 10, width - numbers)
-    step, line = _ROW + above, 12.0 if above else _STRIP / 2 + 4
-    parts = [words("found", width - _WITHIN - 8, 12, "end"), words("within", width, 12, "end")]
+def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
+    """Draw a dot for each of the best by truth; the best tenth by score is shaded.
+
+    On a narrow page, the text of a row is above its strip.
+    """
+    width = min(max_width, MAX_WIDTH)
+    longest_count = max((estimate_width(_format_found(row.tenth)) for row in rows), default=0.0)
+    numbers_width = longest_count + 20 + _CORRELATION_WIDTH
+    longest_name = max((estimate_width(row.name) for row in rows), default=0.0)
+    if max_width < _MIN_WIDTH_OF_ONE_LINE:
+        text_height = _TEXT_LINE_HEIGHT
+        name_width = min(longest_name, width - numbers_width)
+        name_x = 0.0
+        name_class = "name"
+        left = 0.0
+        right = width
+        baseline = 12.0
+    else:
+        text_height = 0.0
+        name_width = min(longest_name, 0.3 * width)
+        name_x = name_width + 2
+        name_class = "name end"
+        left = name_width + 10
+        right = width - numbers_width
+        baseline = _STRIP_HEIGHT / 2 + 4
+    parts = [
+        draw_text("found", width - _CORRELATION_WIDTH - 8, 12, "end"),
+        draw_text("within", width, 12, "end"),
+    ]
     for i, row in enumerate(rows):
-        top = _HEAD + step * i
-        name = words(fitted(row.name, label), 0 if above else label + 2, top + line, "name" if above else "name end")
-        inner = f"{name}{_strip(row.tenth, left, right, top + above)}{_figures(row.tenth, width, top + line)}"
-        parts.append(f'<g class="k-{row.kind}"><title>{escape(_said(row))}</title>{inner}</g>')
-    bottom = _HEAD + step * len(rows)
-    parts += [words("worst score", left, bottom + 14), words("best score", right, bottom + 14, "end")]
-    spoken = "The best tenth by truth. " + "; ".join(map(_said, rows))
-    return frame("chart", (0.0, 0.0, width, bottom + _FOOT), spoken, parts)
+        top = _HEAD_HEIGHT + (_ROW_HEIGHT + text_height) * i
+        name = draw_text(shorten_text(row.name, name_width), name_x, top + baseline, name_class)
+        strip = _draw_strip(row.tenth, left, right, top + text_height)
+        numbers = _draw_numbers(row.tenth, width, top + baseline)
+        title = f"<title>{escape(_describe_strip(row))}</title>"
+        parts.append(f'<g class="k-{row.kind}">{title}{name}{strip}{numbers}</g>')
+    bottom = _HEAD_HEIGHT + (_ROW_HEIGHT + text_height) * len(rows)
+    parts.append(draw_text("worst score", left, bottom + 14))
+    parts.append(draw_text("best score", right, bottom + 14, "end"))
+    description = "The best tenth by truth. " + "; ".join(_describe_strip(row) for row in rows)
+    return wrap_drawing("chart", (0.0, 0.0, width, bottom + _FOOT_HEIGHT), description, parts)
 
 
-def _strip(best: Tenth, left: float, right: float, top: float) -> str:
-    edge, low, high = right - TENTH * (right - left), top + _STRIP - 4, top + 4
-    dots = [(left + x * (right - left), low - y * (low - high)) for x, y in thinned(best.places)]
-    track = bar((left, top, right - left, _STRIP), "track", 0.0)
-    zone = bar((edge, top, right - edge, _STRIP), "zone", 0.0)
-    return track + zone + points("", dots)
+def _draw_strip(best: BestTenth, left: float, right: float, top: float) -> str:
+    width = right - left
+    border = right - TENTH * width
+    lowest = top + _STRIP_HEIGHT - 4
+    highest = top + 4
+    dots = []
+    for x, y in thin_out(best.places):
+        dots.append((left + x * width, lowest - y * (lowest - highest)))
+    track = draw_rect((left, top, width, _STRIP_HEIGHT), "track", 0.0)
+    zone = draw_rect((border, top, right - border, _STRIP_HEIGHT), "zone", 0.0)
+    return track + zone + draw_points("", dots)
 
 
-def _figures(best: Tenth, width: float, y: float) -> str:
-    within = "\u2013" if best.within is None else _numbers.fixed(best.within, 2)
-    found = words(_found(best), width - _WITHIN - 8, y, "end title")
-    return found + words(within, width, y, "end")
+def _draw_numbers(best: BestTenth, width: float, y: float) -> str:
+    within = "\u2013"
+    if best.within is not None:
+        within = _numbers.fixed(best.within, 2)
+    found = draw_text(_format_found(best), width - _CORRELATION_WIDTH - 8, y, "end title")
+    return found + draw_text(within, width, y, "end")
 
 
-def _said(row: Strip) -> str:
-    return f"{row.name}: {_found(row.tenth)} found"
+def _describe_strip(row: Strip) -> str:
+    return f"{row.name}: {_format_found(row.tenth)} found"
 
 
-def _found(best: Tenth) -> str:
-    """`23 of 30`; a tie at the edge may leave a fraction."""
-    whole = abs(best.found - round(best.found)) < 0.05
-    return f"{best.found:.{0 if whole else 1}f} of {len(best.places)}"
+def _format_found(best: BestTenth) -> str:
+    """Return `23 of 30`, or `23.5 of 30` if there is a tie at the border."""
+    is_whole = abs(best.found - round(best.found)) < 0.05
+    decimals = 0 if is_whole else 1
+    return f"{best.found:.{decimals}f} of {len(best.places)}"

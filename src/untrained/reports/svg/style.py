@@ -1,7 +1,8 @@
-"""What all drawings share: colours by families of operations, text in boxes, the frame.
+"""Basic shapes of drawings and charts: text, rectangles, rounded labels, the `<svg>` around them.
 
-Colours are CSS classes (`op-skip`, `op-conv3`, ...), one per family of operations, defined in style.css.
-Knows nothing of search spaces: it reads names that the field uses and draws any other name in ink.
+Colours are CSS classes, which `style.css` defines. Operations have one class per family: `op-skip`,
+`op-conv3`, and so on. Families are recognised by the operation names that are common in the field;
+operations with other names are drawn in the colour of text.
 """
 
 import re
@@ -10,9 +11,17 @@ from html import escape
 
 Box = tuple[float, float, float, float]  # left, top, width, height
 
-CHAR, LINE, PAD = 7.5, 24.0, 11.0  # of 12.5 px monospace text: advance, height of its box, space at either end
-MARGIN = 6.0
-_LEGIBLE = 0.75  # of the natural size; a page too narrow for that scrolls the drawing in its own box
+# Monospace text of 12.5 px.
+CHAR_WIDTH = 7.5
+LABEL_HEIGHT = 24.0
+LABEL_PADDING = 11.0
+
+MARGIN = 6.0  # around a drawing
+
+# A drawing is not scaled below this fraction of its size; on a narrower page it scrolls.
+_MIN_SCALE = 0.75
+
+# The first pattern that matches the whole name decides.
 _FAMILIES = (
     ("none", r"none|zero|zeroize"),
     ("skip", r".*(skip|identity|shortcut).*"),
@@ -25,59 +34,84 @@ _FAMILIES = (
 )
 
 
-def family(operation: str) -> str:
-    """The family an operation is coloured by: `conv3` for nor_conv_3x3, `none` for none, `plain` for any other name."""
+def find_family(operation: str) -> str:
+    """Return the family that decides the colour of an operation.
+
+    `conv3` for `nor_conv_3x3`, `none` for `none`, `plain` for unknown names.
+    """
     name = operation.strip().lower()
-    return next((family for family, pattern in _FAMILIES if re.fullmatch(pattern, name)), "plain")
+    for family, pattern in _FAMILIES:
+        if re.fullmatch(pattern, name):
+            return family
+    return "plain"
 
 
-def breadth(label: str) -> float:
-    """Pixels of a label with space at either end."""
-    return CHAR * len(label) + 2 * PAD
+def measure_label(label: str) -> float:
+    """Return the width of a label in pixels, with space at both ends."""
+    return CHAR_WIDTH * len(label) + 2 * LABEL_PADDING
 
 
-def pill(label: str, box: Box, kind: str) -> str:
-    """A round box in the colour of its label."""
-    x, y, w, h = box
+def draw_label(label: str, box: Box, css_class: str) -> str:
+    """Draw a rounded box with text, in the colour of the operation that the text names."""
+    x, y, width, height = box
+    radius = min(width, height) / 2
     return (
-        f'<g class="{kind} op-{family(label)}"><rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" '
-        f'rx="{min(w, h) / 2:.1f}"/><text x="{x + w / 2:.1f}" y="{y + h / 2:.1f}">{escape(label)}</text></g>'
+        f'<g class="{css_class} op-{find_family(label)}">'
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'rx="{radius:.1f}"/>'
+        f'<text x="{x + width / 2:.1f}" y="{y + height / 2:.1f}">{escape(label)}</text></g>'
     )
 
 
-def bar(box: Box, kind: str, round: float = 2.0) -> str:
-    x, y, w, h = box
-    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{round:.1f}"/>'
+def draw_rect(box: Box, css_class: str, radius: float = 2.0) -> str:
+    x, y, width, height = box
+    return (
+        f'<rect class="{css_class}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
+        f'height="{height:.1f}" rx="{radius:.1f}"/>'
+    )
 
 
-def words(text: str, x: float, y: float, kind: str = "") -> str:
-    """Text that starts at x, or ends there (`end`), or is centred (`mid`), as its class says."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+def draw_text(text: str, x: float, y: float, css_class: str = "") -> str:
+    """Draw text that starts at x; with the class `end` it ends there, with `mid` it is centred."""
+    return f'<text class="{css_class}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
 
-def sans(text: str) -> float:
-    """Pixels of 12 px text in the page's own letters, rather too many than too few."""
+def estimate_width(text: str) -> float:
+    """Return an upper estimate of the width of 12 px text in the font of the page, in pixels."""
     return 7.0 * len(text)
 
 
-def fitted(text: str, room: float) -> str:
-    """The text, or as much of it as `room` pixels hold."""
-    most = max(int(room / sans("x")), 2)
-    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
+def shorten_text(text: str, width: float) -> str:
+    """Return the text, cut with an ellipsis if it does not fit into `width` pixels."""
+    limit = max(int(width / estimate_width("x")), 2)
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 1]}\u2026"
 
 
-def share(value: float, low: float, high: float) -> float:
-    """Where it lies between the lowest and the highest, from 0 to 1; in the middle where all are alike."""
-    return (value - low) / (high - low) if high > low else 0.5
+def scale_to_unit(value: float, low: float, high: float) -> float:
+    """Return where a value lies between low and high, from 0 to 1; 0.5 if both are equal."""
+    if high > low:
+        return (value - low) / (high - low)
+    return 0.5
 
 
-def frame(kind: str, box: Box, spoken: str, parts: Sequence[str]) -> str:
-    """The drawing as one `<svg>` with a margin around `box`; `spoken` is for those who cannot see it."""
-    left, top = box[0] - MARGIN, box[1] - MARGIN
-    width, height = box[2] + 2 * MARGIN, box[3] + 2 * MARGIN
+def wrap_drawing(css_class: str, box: Box, description: str, parts: Sequence[str]) -> str:
+    """Return an `<svg>` with a margin around `box`.
+
+    Args:
+        css_class: Class of the `<svg>`.
+        box: What the parts cover.
+        description: Text for screen readers.
+        parts: Elements of the drawing.
+    """
+    left = box[0] - MARGIN
+    top = box[1] - MARGIN
+    width = box[2] + 2 * MARGIN
+    height = box[3] + 2 * MARGIN
     return (
-        f'<svg class="{kind}" viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}" '
-        f'style="max-width:{width:.0f}px;min-width:{_LEGIBLE * width:.0f}px" '
-        f'role="img" aria-label="{escape(spoken)}">'
+        f'<svg class="{css_class}" viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}" '
+        f'style="max-width:{width:.0f}px;min-width:{_MIN_SCALE * width:.0f}px" '
+        f'role="img" aria-label="{escape(description)}">'
         f"{''.join(parts)}</svg>"
     )

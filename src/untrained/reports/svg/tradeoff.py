@@ -1,4 +1,4 @@
-"""What a value costs: a dot each, cost on a logarithmic axis, names where there is room. Pure; knows no proxies."""
+"""Value against cost: one dot per item, cost on a logarithmic axis, names where there is space."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -6,97 +6,167 @@ from math import inf
 from typing import NamedTuple
 
 from untrained import _numbers
-from untrained.reports.svg.axis import Axis, axis
-from untrained.reports.svg.plot import Frame, axes, axis_title
-from untrained.reports.svg.style import Box, fitted, frame, sans, words
+from untrained.reports.svg.axis import Axis, make_axis
+from untrained.reports.svg.bars import MAX_WIDTH
+from untrained.reports.svg.plot import (
+    PlotArea,
+    draw_axes,
+    draw_polyline,
+    format_axis_title,
+    measure_tick_labels,
+)
+from untrained.reports.svg.style import (
+    Box,
+    draw_text,
+    estimate_width,
+    shorten_text,
+    wrap_drawing,
+)
 
-_HEIGHT, _RADIUS = 360.0, 4.5
-_LINE = 14.0  # height of a name
+_HEIGHT = 360.0
+_RADIUS = 4.5
+_NAME_HEIGHT = 14.0
+_MAX_NAME_WIDTH = 190.0
 
 Place = tuple[float, float]
 
 
-class Offer(NamedTuple):
+class CostPoint(NamedTuple):
+    """What an item costs and what it is worth. `kind` decides the colour (CSS class k-KIND)."""
+
     name: str
     cost: float
     value: float
     kind: str = "proxy"
 
 
-def tradeoff(offers: Sequence[Offer], room: float, x_title: str, y_title: str) -> str:
-    """The offers that no cheaper one matches are joined by a line and named first; costs of nothing stand apart."""
-    width = min(room, 760.0)
-    x, nothing = _costs([offer.cost for offer in offers])
-    y = axis([offer.value for offer in offers], decades=inf, count=8)
-    labels = _numbers.ticks(y.ticks, units=False)
-    left = 14.0 + 7.0 * max(map(len, labels), default=1)
-    area = Frame(x, y, (left, 26.0, width - 20, _HEIGHT - 46))
-    places = [(area.across(offer.cost or nothing), area.up(offer.value)) for offer in offers]
-    first = [i for i, offer in enumerate(offers) if unmatched(offer, offers)]
-    some = [tick for tick in x.ticks if tick != nothing]
-    x_labels = ["0"] * (len(x.ticks) - len(some)) + _numbers.ticks(some, units=True)
-    parts = [axes(area, x_labels, labels, axis_title(x_title, x), y_title)]
-    path = "".join(f"{'LM'[i == 0]}{a:.1f},{b:.1f}" for i, (a, b) in enumerate(sorted(places[i] for i in first)))
-    parts += [f'<path class="front" d="{path}"/>', *map(_dot, offers, places)]
-    order = first + [i for i in range(len(offers)) if i not in first]
-    parts += _names([(offers[i].name, places[i]) for i in order], len(first), places, (left, width))
-    spoken = f"{y_title} against {x_title}: {len(offers)} dots. Best for their cost: "
-    return frame("chart", (0.0, 0.0, width, _HEIGHT), spoken + ", ".join(offers[i].name for i in first), parts)
+def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y_title: str) -> str:
+    """Draw value against cost.
+
+    A line joins the points of the Pareto front; their names are always written. A cost of zero has
+    no place on a logarithmic axis, so such points stand left of all others.
+    """
+    width = min(max_width, MAX_WIDTH)
+    x_axis, zero_place = _make_cost_axis([point.cost for point in points])
+    y_axis = make_axis([point.value for point in points], decades=inf, count=8)
+    y_labels = _numbers.ticks(y_axis.ticks, units=False)
+    left = measure_tick_labels(y_labels)
+    area = PlotArea(x_axis, y_axis, (left, 26.0, width - 20, _HEIGHT - 46))
+    positive_ticks = [tick for tick in x_axis.ticks if tick != zero_place]
+    x_labels = _numbers.ticks(positive_ticks, units=True)
+    if len(positive_ticks) < len(x_axis.ticks):
+        x_labels = ["0", *x_labels]
+    places = []
+    for point in points:
+        places.append((area.x_pixel(point.cost or zero_place), area.y_pixel(point.value)))
+    front = [i for i, point in enumerate(points) if is_on_front(point, points)]
+    others = [i for i in range(len(points)) if i not in front]
+    axis_title = format_axis_title(x_title, x_axis)
+    parts = [
+        draw_axes(area, x_labels, y_labels, axis_title, y_title),
+        draw_polyline("front", sorted(places[i] for i in front)),
+    ]
+    for point, place in zip(points, places, strict=True):
+        parts.append(_draw_dot(point, place))
+    named = [(points[i].name, places[i]) for i in front + others]
+    parts += _draw_names(named, len(front), places, (left, width))
+    names = ", ".join(points[i].name for i in front)
+    description = f"{y_title} against {x_title}: {len(points)} dots. Pareto front: {names}"
+    return wrap_drawing("chart", (0.0, 0.0, width, _HEIGHT), description, parts)
 
 
-def _costs(costs: Sequence[float]) -> tuple[Axis, float]:
-    """A logarithmic axis, and the place on it, below all others, that stands for a cost of nothing."""
-    some = [cost for cost in costs if cost > 0] or [1.0]
-    nothing = min(some) / max(max(some) / min(some), 10.0) ** 0.15
-    whole = axis([nothing, *some] if 0 in costs else some, decades=0)
-    ticks = tuple(tick for tick in whole.ticks if tick > nothing)
-    return Axis(whole.low, whole.high, whole.log, (nothing, *ticks) if 0 in costs else ticks), nothing
+def _make_cost_axis(costs: Sequence[float]) -> tuple[Axis, float]:
+    """Return a logarithmic axis, and the value on it that stands for a cost of zero."""
+    positive = [cost for cost in costs if cost > 0] or [1.0]
+    zero_place = min(positive) / max(max(positive) / min(positive), 10.0) ** 0.15
+    if 0 not in costs:
+        axis = make_axis(positive, decades=0)
+        ticks = tuple(tick for tick in axis.ticks if tick > zero_place)
+    else:
+        axis = make_axis([zero_place, *positive], decades=0)
+        ticks = (zero_place, *(tick for tick in axis.ticks if tick > zero_place))
+    return Axis(axis.low, axis.high, axis.log, ticks), zero_place
 
 
-def unmatched(offer: Offer, offers: Iterable[Offer]) -> bool:
-    """Whether none is at least as good for at most the same cost, and better in one of both."""
-    matching = [other for other in offers if other.value >= offer.value and other.cost <= offer.cost]
-    return all((other.value, other.cost) == (offer.value, offer.cost) for other in matching)
+def is_on_front(point: CostPoint, points: Iterable[CostPoint]) -> bool:
+    """Return whether no other point is at least as good and as cheap, and better in one of both."""
+    for other in points:
+        is_as_good = other.value >= point.value and other.cost <= point.cost
+        is_equal = other.value == point.value and other.cost == point.cost
+        if is_as_good and not is_equal:
+            return False
+    return True
 
 
-def _dot(offer: Offer, place: Place) -> str:
-    said = escape(f"{offer.name}: {_numbers.fixed(offer.value, 3)}, cost {offer.cost:g}")
+def _draw_dot(point: CostPoint, place: Place) -> str:
+    x, y = place
+    title = f"{point.name}: {_numbers.fixed(point.value, 3)}, cost {point.cost:g}"
     return (
-        f'<circle class="offer k-{offer.kind}" cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{_RADIUS}">'
-        f"<title>{said}</title></circle>"
+        f'<circle class="offer k-{point.kind}" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}">'
+        f"<title>{escape(title)}</title></circle>"
     )
 
 
-def _names(
-    named: Sequence[tuple[str, Place]], must: int, dots: Sequence[Place], ends: tuple[float, float]
+def _draw_names(
+    named: Sequence[tuple[str, Place]],
+    required: int,
+    dots: Sequence[Place],
+    ends: tuple[float, float],
 ) -> list[str]:
-    """Names beside their dots. The first `must` are always written, where they cover least; others only where free."""
-    taken: list[Box] = [(x - _RADIUS, y - _RADIUS, 2 * _RADIUS, 2 * _RADIUS) for x, y in dots]
-    written = []
-    for i, (name, (x, y)) in enumerate(named):
-        text = fitted(name, 190)
-        box = min(_beside(text, x, y), key=lambda box: _covered(box, taken, ends))
-        if i < must or _covered(box, taken, ends) == 0:
-            taken.append(box)
-            written.append(words(text, box[0], box[1] + 11, "name title" if i < must else "name"))
-    return written
+    """Write names beside their dots.
+
+    Args:
+        named: Names and the places of their dots.
+        required: How many of the first names are written even if they cover something. Others are
+            only written where there is space.
+        dots: Places of all dots.
+        ends: Left and right end of the chart.
+    """
+    occupied: list[Box] = []
+    for x, y in dots:
+        occupied.append((x - _RADIUS, y - _RADIUS, 2 * _RADIUS, 2 * _RADIUS))
+    texts = []
+    for i, (name, place) in enumerate(named):
+        text = shorten_text(name, _MAX_NAME_WIDTH)
+        boxes = _list_boxes_beside(text, place)
+        overlaps = [_measure_overlap(box, occupied, ends) for box in boxes]
+        smallest = min(overlaps)
+        box = boxes[overlaps.index(smallest)]
+        if i < required:
+            css_class = "name title"
+        elif smallest == 0:
+            css_class = "name"
+        else:
+            continue
+        occupied.append(box)
+        texts.append(draw_text(text, box[0], box[1] + 11, css_class))
+    return texts
 
 
-def _beside(text: str, x: float, y: float) -> list[Box]:
-    """Right, left, above, below."""
-    long, gap = sans(text), _RADIUS + 3
-    level = y - _LINE / 2
-    spots = [(x + gap, level), (x - gap - long, level), (x - long / 2, y - gap - _LINE), (x - long / 2, y + gap)]
-    return [(a, b, long, _LINE) for a, b in spots]
+def _list_boxes_beside(text: str, place: Place) -> list[Box]:
+    """Return the boxes of a text on the right of a dot, on its left, above and below."""
+    x, y = place
+    width = estimate_width(text)
+    distance = _RADIUS + 3
+    middle = y - _NAME_HEIGHT / 2
+    corners = [
+        (x + distance, middle),
+        (x - distance - width, middle),
+        (x - width / 2, y - distance - _NAME_HEIGHT),
+        (x - width / 2, y + distance),
+    ]
+    return [(left, top, width, _NAME_HEIGHT) for left, top in corners]
 
 
-def _covered(box: Box, taken: Iterable[Box], ends: tuple[float, float]) -> float:
-    """How much of the boxes taken, and of the world outside the chart, a box would cover."""
+def _measure_overlap(box: Box, occupied: Iterable[Box], ends: tuple[float, float]) -> float:
+    """Return the area of a box that is occupied or outside the chart."""
     outside = max(0.0, ends[0] - box[0]) + max(0.0, box[0] + box[2] - ends[1])
-    return _LINE * outside + sum(_shared(box, other) for other in taken)
+    overlap = _NAME_HEIGHT * outside
+    return overlap + sum(_intersect_boxes(box, other) for other in occupied)
 
 
-def _shared(a: Box, b: Box) -> float:
-    across = min(a[0] + a[2], b[0] + b[2]) - max(a[0], b[0])
-    down = min(a[1] + a[3], b[1] + b[3]) - max(a[1], b[1])
-    return max(across, 0.0) * max(down, 0.0)
+def _intersect_boxes(a: Box, b: Box) -> float:
+    """Return the area that two boxes share."""
+    width = min(a[0] + a[2], b[0] + b[2]) - max(a[0], b[0])
+    height = min(a[1] + a[3], b[1] + b[3]) - max(a[1], b[1])
+    return max(width, 0.0) * max(height, 0.0)
