@@ -83,7 +83,7 @@ def name_winners(run: Path = RUN) -> dict[str, str | None]:
     trained = resolved(run, "nasbench201", None, read_recipe("quick"), None, "cpu", None)
     exported = find_export(run, "nasbench201", None, None, None, None, None)
     page = reports.report(run).read_text(encoding="utf-8")
-    shown = re.search(r"The best architecture.*?(width=\d,kernel=\d)", page, re.DOTALL)
+    shown = re.search(r"Best architecture.*?(width=\d,kernel=\d)", page, re.DOTALL)
     assert shown is not None
     return {"report": reported["best"], "page": shown[1], "train": trained.arch, "export": exported.arch}
 
