@@ -16,6 +16,7 @@ from untrained.types import Task
 
 EACH = 12  # good pictures of a class
 CLASSES = [f"class {k}" for k in range(10)]
+LINK_OUT = "class 7/linked.png"  # leads to a picture outside of the folder
 SEARCH = "search --space ./mine.py:mynet --proxy params --data folder:fashion --data-root root --budget 2 --workers 1"
 PREDICT = "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
@@ -39,6 +40,7 @@ def test_every_file_is_named_with_its_reason_or_read_rightly(fashion, project, u
     assert code == 0
     for name, reason in fashion.items():
         assert said.pop(name).startswith(reason), name
+    assert said.pop(LINK_OUT) == "not used: a link out of the folder, which is not followed"
     assert {why.partition(": ")[0].partition(" as ")[0] for why in said.values()} == {
         "used, but it is the same picture",
         "not read again",
@@ -48,6 +50,7 @@ def test_every_file_is_named_with_its_reason_or_read_rightly(fashion, project, u
     assert card["input_size"] == 32
 
     expected = write_odd(project / "again" / "photos" / "cats")
+    del expected["linked.png"]
     lost = {name for name, why in card["problems"] if not why.startswith("used")}
     source = load("folder:fashion", Task("any", (3, 32, 32), 10), "root")
     names = [entry.name for entry in of_folder(project / "fashion").entries if entry.name not in lost]
@@ -77,7 +80,7 @@ def test_one_command_goes_from_the_folder_to_a_model_that_predicts(fashion, proj
     assert (told["best"], told["confirmed"]) == (confirmed["winner"], confirmed)
     assert (told["trained"]["accuracy"], told["weights"]) == (facts["accuracy"], "run/model.pt")
     assert facts["classes"] == CLASSES
-    assert sum(facts["samples"].values()) == 10 * EACH + 12 + 5
+    assert sum(facts["samples"].values()) == 10 * EACH + 11 + 5
     assert facts["curve"][1]["loss"] < facts["curve"][0]["loss"]
     assert {"model.py", "model.safetensors", "model.onnx", "predict.py"} <= {
         f.name for f in (project / "model").iterdir()

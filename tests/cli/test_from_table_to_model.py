@@ -116,7 +116,7 @@ def test_one_command_goes_from_a_log_to_a_model_that_predicts_from_such_rows(exp
     assert (config["log_loss"], config["auc"], config["accuracy"]) == (told["loss"], told["auc"], None)
     assert [column["name"] for column in config["table"]["identifiers"]] == ["user", "note", "code"]
     readme = (exported / "README.md").read_text()
-    assert readme.startswith(f"# Network: AUC {told['auc']:.4f} on the test part of {DATA}\n")
+    assert readme.startswith(f"# NasrecNetwork: AUC {told['auc']:.4f} on the test part of {DATA}\n")
     assert f"Log loss {told['loss']:.4f} and AUC {told['auc']:.4f} on the test part" in readme
     assert "- numbers: `number`, `price`, `shown`; a missing one counts as the mean" in readme
     assert load_file(exported / "model.safetensors").keys()
