@@ -288,8 +288,10 @@ def test_multiply_adds_that_a_formula_tells_are_not_counted_again(monkeypatch, p
     samples, rng = Samples.of(load("noise", task), judges, (0,)), np.random.default_rng(0)
     some = [space.sample(rng) for _ in range(5)]
     counted = [Probe(space.build(arch, task), samples.largest()[0]).macs for arch in some]
+    without_formula = replace(space, hooks=replace(space.hooks, counts=None))
     for told in (True, False):
-        job = job_for(space if told else replace(space, counting=None), judges, samples, "cpu", population=population)
+        searched = space if told else without_formula
+        job = job_for(searched, judges, samples, "cpu", population=population)
         with monkeypatch.context() as patch:
             if told:
                 patch.setattr(Probe, "operations", property(lambda _: pytest.fail("operations were counted")))

@@ -83,7 +83,6 @@ MINE = """
 """
 DIED = {
     "exit": "its worker ended with exit code 7",
-    "leave": "its worker ended with exit code 3",
     "kill": "its worker was killed by SIGKILL; was the machine out of memory?",
     "segfault": "its worker was killed by SIGSEGV",
 }
@@ -171,6 +170,8 @@ def test_what_is_the_networks_own_fault_is_told_as_such(story):
     found = by_fate(story.sick.records)
     assert found["build"]["params"].error.detail.startswith("ValueError: cannot be built on any machine (make, line")
     assert 'raise ValueError("cannot be built on any machine")' in found["build"]["params"].error.trace
+    assert found["leave"]["params"].error.kind == "error"  # sys.exit is an exception, and the worker goes on
+    assert found["leave"]["params"].error.detail.startswith("SystemExit: 3 (make, line")
     assert found["ask"]["params"].error.detail.startswith("EOFError")  # it did not read questions meant for the worker
 
 
@@ -206,7 +207,7 @@ def test_another_sitting_tries_again_what_the_machine_had_failed_and_nothing_els
     assert [r.arch for r in story.kept_then] == [r.arch for r in story.kept]  # in the place of the old one
     assert set(story.cured.records) == set(story.kept_then)
     assert {str(failure) for _, failure in story.cured.ranking.failed} == {
-        str(after[fate]["params"].error) for fate in ("build", "ask")
+        str(after[fate]["params"].error) for fate in ("build", "ask", "leave")
     }
 
 
