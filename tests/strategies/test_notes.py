@@ -325,5 +325,5 @@ def test_killed_searches_of_an_experiment_go_on_in_processes_of_their_own(tmp_pa
     assert (after[:3], len({line["key"] for line in after}), len(after)) == (before, 6, 6)
     whole = replace(effort, folder=tmp_path / "whole", compute=Crew(workers=1))
     (expected,) = run_searches(whole, plans[:1], "searches")
-    assert (first.arch, first.measured, first.trace) == (expected.arch, expected.measured, expected.trace)
+    assert (first.arch, first.scores, first.trace) == (expected.arch, expected.scores, expected.trace)
     assert first.seconds >= sum(line["seconds"] for line in after)
