@@ -113,7 +113,7 @@ def show_result(found: Result, page: Path) -> None:
         console.print(f"{come}, such as: {escape(noted[0].note)}")
     if run.ending:
         console.print(run.ending, highlight=False)
-    console.print(f"judging took {_cost(run)}", highlight=False, soft_wrap=True)
+    console.print(f"scoring took {_cost(run)}", highlight=False, soft_wrap=True)
     console.print(f"report: {escape(str(page))}", soft_wrap=True)
 
 

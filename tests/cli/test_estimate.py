@@ -121,7 +121,7 @@ def test_a_screened_search_says_how_many_were_kept(untrained_):
     assert code == 0
     assert "Screened 3 architectures by params,flops and kept the best 2.\n" in out
     assert "The best 2 of 2 by ./mine.py:spread" in out
-    assert "judging took " in out
+    assert "scoring took " in out
     assert ("screening" in err, "scoring" in err) == (True, True)
 
 
