@@ -6,7 +6,7 @@ records, nothing of networks.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from untrained._files import reading_study
 from untrained._load import names_file, parse_call, require_named
@@ -16,9 +16,10 @@ from untrained.errors import UsageError
 from untrained.proxies import PROXIES, load_proxy
 from untrained.runs.ranking import Ranking, Standing, choose_winner, rank_records
 from untrained.spaces import Space
-from untrained.strategies._bounds import find_too_slow
-from untrained.strategies._run import Run
 from untrained.types import Arch, Record
+
+if TYPE_CHECKING:
+    from untrained.strategies._run import Run  # strategies import this module
 
 CONFIRMED = "confirmed.json"
 
@@ -35,18 +36,20 @@ class RunRanking:
         return next((standing for standing in self.ranking.standings if str(standing.arch) == name), None)
 
 
-def rank_run(run: Run, records: list[Record]) -> RunRanking:
+def rank_run(run: "Run", records: list[Record]) -> RunRanking:
     """Rank the records that a run asked for, which `read_records` returns."""
     name = run.settings.proxy
     base = name.partition("(")[0]  # a proxy of the user compares nothing, and its file may be gone
     if base in PROXIES and PROXIES[base].parts:
         records = records + aggregated(records, load_proxy(name))
+    from untrained.strategies._bounds import find_too_slow
+
     too_slow = find_too_slow(records, run.settings.max_latency)
     ranking = rank_records(records, run.measure, run.higher_is_better, excluded=too_slow)
     return RunRanking(tuple(records), ranking)
 
 
-def read_records(run: Run, store: Store) -> list[Record]:
+def read_records(run: "Run", store: Store) -> list[Record]:
     """The records that a run asked for, in that order.
 
     The store may hold others: of a larger budget, of other data behind the same name, of merged stores. A run of an
@@ -55,13 +58,13 @@ def read_records(run: Run, store: Store) -> list[Record]:
     return store.read_question(run.question) if run.question else list(store)
 
 
-def read_ranking(run: Run) -> RunRanking:
+def read_ranking(run: "Run") -> RunRanking:
     """The ranking of a run, from its folder."""
     with Store(run.store, read_only=True) as store:
         return rank_run(run, read_records(run, store))
 
 
-def read_confirmed_name(run: Run) -> str | None:
+def read_confirmed_name(run: "Run") -> str | None:
     """The architecture that short trainings confirmed for this very question; None where there were none."""
     path = run.folder / CONFIRMED
     if not path.is_file():
@@ -75,7 +78,7 @@ def read_confirmed_name(run: Run) -> str | None:
         return winner
 
 
-def is_confirmation_of(run: Run, facts: dict[str, Any]) -> bool:
+def is_confirmation_of(run: "Run", facts: dict[str, Any]) -> bool:
     """Whether a confirmation, as `confirmed.json` holds it, is of what the run asks now and not of an earlier ranking.
 
     Runs of earlier versions have no named question, nor have their confirmations.
@@ -83,7 +86,7 @@ def is_confirmation_of(run: Run, facts: dict[str, Any]) -> bool:
     return bool(facts.get("question", "") == run.question)
 
 
-def find_winner(run: Run, ranked: RunRanking) -> Standing | None:
+def find_winner(run: "Run", ranked: RunRanking) -> Standing | None:
     """The winner of a run folder: the confirmed architecture, else the first of the ranking; None where nothing is
     ranked. The space is not loaded: it may be the user's code."""
     names = [str(standing.arch) for standing in ranked.ranking.standings]
@@ -117,6 +120,8 @@ def read_winner(folder: str | Path) -> Winner:
     Raises:
         UsageError: There is none, because nothing has a score.
     """
+    from untrained.strategies._run import Run
+
     run = Run.read(folder)
     ranked = read_ranking(run)
     standing = find_winner(run, ranked)
