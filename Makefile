@@ -23,6 +23,7 @@ lint: setup        ## what pre-commit runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers 2
+	$(BIN)/lint-imports --no-cache
 
 test: lint         ## lint, types and tests: by two processes of one thread each, then those that must be alone
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not alone"
@@ -36,8 +37,8 @@ bench: setup       ## speed against stated baselines, as ratios from one run
 	$(BIN)/python benchmarks/strategies.py
 
 docs: setup        ## write the pages that are made from the code
-	$(BIN)/python -m untrained._catalogue proxies > docs/proxies.md
-	$(BIN)/python -m untrained._catalogue spaces > docs/spaces.md
+	$(BIN)/python -m untrained.cli.catalogue proxies > docs/proxies.md
+	$(BIN)/python -m untrained.cli.catalogue spaces > docs/spaces.md
 
 clean:             ## remove everything that setup and demo made
 	rm -rf $(VENV) runs build dist src/*.egg-info

@@ -22,14 +22,15 @@ from statistics import fmean, stdev
 
 import torch
 
-from untrained.data import TEST, load
-from untrained.data.clicks import made
-from untrained.runs.ranking import student
-from untrained.strategies.search import search
-from untrained.studies.references import FOUND, Entry
-from untrained.training.ctr_metrics import metrics
+from untrained.data import TEST, load_data
+from untrained.data.clicks import generate_clicks
+from untrained.reports.confirmation_facts import ReferenceResult
+from untrained.runs.ranking import compute_t_quantile
+from untrained.training.ctr_metrics import compute_click_metrics
 from untrained.training.ctr_references import REFERENCES
 from untrained.types import Task
+from untrained.workflows.references import FOUND
+from untrained.workflows.search import search
 
 TRUTH = "the truth"
 HEAD = (
@@ -44,7 +45,9 @@ HEAD = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--space", default="nasrec_small(blocks=3,norms=False)")
     parser.add_argument("--proxy", default="sigeo")
     parser.add_argument("--max-params", default="100k")
@@ -56,15 +59,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-clicks"))
     asked = parser.parse_args()
-    with ProcessPoolExecutor(asked.workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(
+        asked.workers, get_context("spawn"), torch.set_num_threads, (1,)
+    ) as pool:
         found = list(pool.map(partial(entries, asked), asked.seeds))
-    print(f"{asked.space} by {asked.proxy}: best of {asked.budget}, {asked.rows:,} rows, seeds {asked.seeds}\n")
+    print(
+        f"{asked.space} by {asked.proxy}: best of {asked.budget}, {asked.rows:,} rows, seeds {asked.seeds}\n"
+    )
     print(f"| {' | '.join(HEAD)} |\n|" + "---|" * len(HEAD))
     for name in (TRUTH, FOUND, *REFERENCES):
         print(row(name, found))
 
 
-def entries(asked: argparse.Namespace, seed: int) -> dict[str, Entry]:
+def entries(asked: argparse.Namespace, seed: int) -> dict[str, ReferenceResult]:
     """What is known of the found network and the hand-made ones, by name."""
     done = search(
         asked.space,
@@ -72,7 +79,7 @@ def entries(asked: argparse.Namespace, seed: int) -> dict[str, Entry]:
         budget=asked.budget,
         data=f"clicks:rows={asked.rows},seed={seed}",
         confirm=asked.confirm,
-        max_params=asked.max_params,
+        limits={"params": asked.max_params},
         seed=seed,
         device=asked.device,
         workers=1,
@@ -80,21 +87,34 @@ def entries(asked: argparse.Namespace, seed: int) -> dict[str, Entry]:
     )
     if done.confirmed is None:
         raise SystemExit(f"seed {seed}: not one training came to an end; see {done.report()}")
-    print("\n".join((f"seed {seed}: {done.confirmed.winner}", *done.confirmed.lines)), flush=True)
+    print(
+        "\n".join((f"seed {seed}: {done.confirmed.winner}", *done.confirmed.sentences)), flush=True
+    )
     return {entry.name: entry for entry in (truth(asked.rows, seed), *done.confirmed.entries)}
 
 
-def truth(rows: int, seed: int) -> Entry:
+def truth(rows: int, seed: int) -> ReferenceResult:
     """What the logits that the clicks were drawn by say of the test rows."""
-    (test,) = load(f"clicks:rows={rows},seed={seed}", Task("any", (1,), 1)).parts[TEST].batches(rows)
-    known = metrics(made(rows, seed)[2][-len(test) :], test.targets.double().numpy())
-    return Entry(TRUTH, loss=known.log_loss, auc=known.auc)
+    (test,) = (
+        load_data(f"clicks:rows={rows},seed={seed}", Task("any", (1,), 1)).parts[TEST].batches(rows)
+    )
+    known = compute_click_metrics(
+        generate_clicks(rows, seed)[2][-len(test) :], test.targets.double().numpy()
+    )
+    return ReferenceResult(TRUTH, loss=known.log_loss, auc=known.auc)
 
 
-def row(name: str, found: list[dict[str, Entry]]) -> str:
-    losses, aucs = ([value for by in found if (value := getattr(by[name], key)) is not None] for key in ("loss", "auc"))
+def row(name: str, found: list[dict[str, ReferenceResult]]) -> str:
+    losses, aucs = (
+        [value for by in found if (value := getattr(by[name], key)) is not None]
+        for key in ("loss", "auc")
+    )
     pairs = [(by[FOUND].auc, by[name].auc) for by in found]
-    more = [ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None and name != FOUND]
+    more = [
+        ours - theirs
+        for ours, theirs in pairs
+        if ours is not None and theirs is not None and name != FOUND
+    ]
     higher = f"{sum(value > 0 for value in more)} of {len(more)}" if more else ""
     rates = ", ".join(f"{rate:g}" for by in found if (rate := by[name].rate))
     apart = f"{fmean(more):+.4f}" if more else ""
@@ -110,7 +130,7 @@ def spread(values: list[float]) -> str:
 def interval(values: list[float]) -> str:
     if len(values) < 2:
         return ""
-    mean, half = fmean(values), student(len(values)) * stdev(values) / sqrt(len(values))
+    mean, half = fmean(values), compute_t_quantile(len(values)) * stdev(values) / sqrt(len(values))
     return f"{mean - half:+.4f} to {mean + half:+.4f}"
 
 

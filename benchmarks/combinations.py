@@ -11,10 +11,14 @@ import argparse
 
 import numpy as np
 
-from untrained.benchmarks import Table, open_table
-from untrained.benchmarks.aggregate import mean_rank, places, weakly_correlated
+from untrained.benchmarks import BenchmarkTable, open_table
+from untrained.benchmarks.aggregate import (
+    choose_diverse_columns,
+    compute_mean_ranks,
+    compute_relative_ranks,
+)
 from untrained.benchmarks.statistics import Floats, spearman
-from untrained.rng import generator
+from untrained.seeds import make_generator
 
 TRUTHS = {
     "nasbench201": ("cifar10_test_200", "cifar100_test_200", "ImageNet16-120_test_200"),
@@ -28,23 +32,32 @@ Columns = dict[str, Floats]  # oriented so that higher is better
 
 def log_rank(columns: Columns) -> Floats:
     """sum_j ln(rank_j / n), as AZ-NAS adds: one very bad place weighs more than one very good one."""
-    return np.asarray(np.sum([np.log(places(column)) for column in columns.values()], axis=0))
+    return np.asarray(
+        np.sum([np.log(compute_relative_ranks(column)) for column in columns.values()], axis=0)
+    )
 
 
 def diverse(columns: Columns) -> Floats:
     """The mean rank of weakly correlated columns."""
-    return mean_rank({name: columns[name] for name in weakly_correlated(columns) or columns})
+    return compute_mean_ranks(
+        {name: columns[name] for name in choose_diverse_columns(columns) or columns}
+    )
 
 
-COMBINED = {"mean rank": mean_rank, "log rank": log_rank, "diverse": diverse}
+COMBINED = {"mean rank": compute_mean_ranks, "log rank": log_rank, "diverse": diverse}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-root")
     root = parser.parse_args().data_root
     print(
-        "| table | n | best single | " + " | ".join(COMBINED) + " | what is diverse |\n|" + "---|" * (4 + len(COMBINED))
+        "| table | n | best single | "
+        + " | ".join(COMBINED)
+        + " | what is diverse |\n|"
+        + "---|" * (4 + len(COMBINED))
     )
     for name, truths in TRUTHS.items():
         table = open_table(name, root)
@@ -52,17 +65,17 @@ def main() -> None:
             print(row(table, said))
 
 
-def row(table: Table, said: str) -> str:
+def row(table: BenchmarkTable, said: str) -> str:
     metric = table.metric(said)
     columns, truth = known(table, metric.dataset, table.column(metric))
     single = {proxy: rho(scores, truth) for proxy, scores in columns.items()}
     best = max(single, key=lambda proxy: single[proxy])
     cells = [versus(combine(columns), columns[best], truth) for combine in COMBINED.values()]
     head = f"{table.name}, {metric.dataset}", f"{len(truth):,}", f"{best} {single[best]:.3f}"
-    return "| " + " | ".join((*head, *cells, ", ".join(weakly_correlated(columns)))) + " |"
+    return "| " + " | ".join((*head, *cells, ", ".join(choose_diverse_columns(columns)))) + " |"
 
 
-def known(table: Table, dataset: str, truth: Floats) -> tuple[Columns, Floats]:
+def known(table: BenchmarkTable, dataset: str, truth: Floats) -> tuple[Columns, Floats]:
     """Of each proxy the run that covers most, for the architectures that all of them were asked about. A score that is
     missing there is a failure, and shares the last place."""
     runs: Columns = {}
@@ -74,12 +87,12 @@ def known(table: Table, dataset: str, truth: Floats) -> tuple[Columns, Floats]:
 
 
 def rho(scores: Floats, truth: Floats) -> float:
-    return spearman(places(scores), truth) or 0.0
+    return spearman(compute_relative_ranks(scores), truth) or 0.0
 
 
 def versus(combined: Floats, best: Floats, truth: Floats) -> str:
     """The correlation of a combination, and how much it is above that of the best single proxy."""
-    rng = generator("combinations")
+    rng = make_generator("combinations")
     drawn = [rng.integers(len(truth), size=len(truth)) for _ in range(RESAMPLES)]
     gains = [rho(combined[rows], truth[rows]) - rho(best[rows], truth[rows]) for rows in drawn]
     low, high = np.quantile(gains, (0.025, 0.975))

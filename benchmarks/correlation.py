@@ -19,10 +19,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau, spearmanr
 
-from untrained.data import load
-from untrained.engine import ProxyEvaluator, Store
+from untrained.data import load_data
+from untrained.engine import make_inline_evaluator
 from untrained.proxies import load_proxy
-from untrained.rng import generator
+from untrained.runs.store import Store
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.strategies.random import RandomSearch
 from untrained.types import Arch, Record
@@ -34,48 +35,65 @@ def main() -> None:
     options = arguments()
     accuracy = pd.read_csv(options.table).set_index("arch_str")["c10_test_200"]
     space = load_space("nasbench201")
-    archs = RandomSearch(space, generator("correlation", 0)).ask(options.samples)
+    archs = RandomSearch(space, make_generator("correlation", 0)).ask(options.samples)
     print(f"{options.samples} architectures, seed 0; {machine()}, {datetime.date.today()}\n")
     print("| data | image seed | proxy | Spearman | Kendall | n | failed | s / arch |")
     print("|---|---|---|---|---|---|---|---|")
     for data in options.data.split(","):
         for seed in map(int, options.seeds.split(",")):
-            source = load(data, space.task, options.data_root)
+            source = load_data(data, space.task, options.data_root)
             judges = [load_proxy(name) for name in PROXIES]
             build = partial(space.build, task=source.task)
-            evaluate = ProxyEvaluator.here(build, source, judges, (seed,), store=options.store)
+            evaluate = make_inline_evaluator(build, source, judges, (seed,), store=options.store)
             start = perf_counter()
             records = [record for found in evaluate(archs) for record in found]
             seconds = (perf_counter() - start) / len(archs)
             for judge in judges:
-                row(data, seed, judge.label, [r for r in records if r.proxy == judge.label], accuracy, seconds)
+                row(
+                    data,
+                    seed,
+                    judge.label,
+                    [r for r in records if r.proxy == judge.label],
+                    accuracy,
+                    seconds,
+                )
 
 
-def row(data: str, seed: int, proxy: str, records: list[Record], accuracy: "pd.Series[float]", seconds: float) -> None:
+def row(
+    data: str,
+    seed: int,
+    proxy: str,
+    records: list[Record],
+    accuracy: "pd.Series[float]",
+    seconds: float,
+) -> None:
     scored: list[tuple[Arch, float]] = [(r.arch, r.value) for r in records if r.value is not None]
     truth = accuracy.loc[[str(arch) for arch, _ in scored]].to_numpy()
     scores = np.array([value for _, value in scored])
     rho, tau = spearmanr(scores, truth).statistic, kendalltau(scores, truth).statistic
     failed = len(records) - len(scored)
     print(
-        f"| {data} | {seed} | {proxy} | {rho:.3f} | {tau:.3f} | {len(scored)} | {failed} | {seconds:.2f} |", flush=True
+        f"| {data} | {seed} | {proxy} | {rho:.3f} | {tau:.3f} | {len(scored)} | {failed} | {seconds:.2f} |",
+        flush=True,
     )
 
 
 def machine() -> str:
     import torch
 
-    return (
-        f"{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}, {torch.get_num_threads()} threads"
-    )
+    return f"{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}, {torch.get_num_threads()} threads"
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("table", help="CSV with arch_str and c10_test_200")
     parser.add_argument("--data", default="cifar10", help="data sets, separated by commas")
     parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--seeds", default="0", help="seeds of image and initialisation, separated by commas")
+    parser.add_argument(
+        "--seeds", default="0", help="seeds of image and initialisation, separated by commas"
+    )
     parser.add_argument("--data-root", default=None)
     parser.add_argument("--store", type=Store, default=None, help="keep records here, and resume")
     return parser.parse_args()

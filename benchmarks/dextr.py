@@ -43,7 +43,9 @@ def main() -> None:
         torch.manual_seed(0)
         rows.append(measure(space.build(arch), image, options.repeats))
     threads = torch.get_num_threads()
-    print(f"{len(rows)} NAS-Bench-201 networks, {os.cpu_count()} cores ({platform.machine()}), {threads} threads")
+    print(
+        f"{len(rows)} NAS-Bench-201 networks, {os.cpu_count()} cores ({platform.machine()}), {threads} threads"
+    )
     for name, ours, theirs in (
         ("curvature / forward of the same batch of three", "jet", "three"),
         ("textbook curvature / ours", "textbook curvature", "jet"),
@@ -52,7 +54,10 @@ def main() -> None:
     ):
         ratios = sorted(row[ours] / row[theirs] for row in rows if theirs in row)
         print(f"{name:<50} {median(ratios):6.1f}   ({ratios[0]:.1f} to {ratios[-1]:.1f})")
-    print("milliseconds:", ", ".join(f"{key} {median(row[key] for row in rows) * 1e3:.0f}" for key in rows[0]))
+    print(
+        "milliseconds:",
+        ", ".join(f"{key} {median(row[key] for row in rows) * 1e3:.0f}" for key in rows[0]),
+    )
 
 
 def measure(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
@@ -131,7 +136,9 @@ def official(cell: str) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--archs", type=int, default=len(CELLS))
     return parser.parse_args()

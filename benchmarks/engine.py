@@ -24,19 +24,21 @@ from time import perf_counter
 
 import torch
 
-from untrained._load import split_names
-from untrained.data import load
-from untrained.engine import Job, ProxyEvaluator, Samples, Store
-from untrained.engine._pool import Pool
-from untrained.engine.executor import Executor, Inline
-from untrained.engine.measure import Build
-from untrained.engine.processes import ProcessCrew
+from untrained.data import load_data
+from untrained.engine import ProxyEvaluator, SeedBatches, WorkerSetup, make_inline_evaluator
+from untrained.engine.executors.base import Executor, InlineExecutor
+from untrained.engine.executors.pool import PoolExecutor
+from untrained.engine.executors.processes import ProcessBackend
+from untrained.engine.worker import BuildFunction
+from untrained.names import split_names
+from untrained.progress import Progress
 from untrained.proxies import load_proxy
-from untrained.rng import generator
+from untrained.runs.store import Store
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.strategies.random import RandomSearch
-from untrained.strategies.search import Progress, search
 from untrained.types import Arch, Record, ScoreRequest, Task
+from untrained.workflows.search import search
 
 SPACE = load_space("nasbench201")
 
@@ -51,7 +53,9 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", nargs="+", default=["workers", "long", "store"])
     parser.add_argument("--networks", type=int, default=200)
     parser.add_argument("--records", type=int, default=1_000_000)
@@ -61,7 +65,7 @@ def arguments() -> argparse.Namespace:
 
 
 def drawn(count: int) -> list[Arch]:
-    return RandomSearch(SPACE, generator("engine")).ask(count)
+    return RandomSearch(SPACE, make_generator("engine")).ask(count)
 
 
 # ------------------------------------------------------------------------------------------------------------ workers
@@ -69,12 +73,12 @@ def drawn(count: int) -> list[Arch]:
 
 def workers(options: argparse.Namespace) -> None:
     archs, proxies = drawn(options.networks + 8), [load_proxy("dextr")]
-    samples = Samples.of(load(options.data, SPACE.task), proxies, (0,))
-    job = Job("nasbench201", ("dextr",), samples.source.task, samples.largest())
+    samples = SeedBatches.for_proxies(load_data(options.data, SPACE.task), proxies, (0,))
+    job = WorkerSetup("nasbench201", ("dextr",), samples.source.task, samples.largest_batches())
     crews: dict[str, Callable[[], Executor]] = {
-        "here, one thread": lambda: Inline(job.open()),
-        "one process": lambda: Pool(ProcessCrew(job), 1),
-        "two processes": lambda: Pool(ProcessCrew(job), 2),
+        "here, one thread": lambda: InlineExecutor(job.open_worker()),
+        "one process": lambda: PoolExecutor(ProcessBackend(job), 1),
+        "two processes": lambda: PoolExecutor(ProcessBackend(job), 2),
         "two Ray actors": lambda: _ray(job),
     }
     seconds, first = {}, None
@@ -96,10 +100,10 @@ def workers(options: argparse.Namespace) -> None:
           f"{one / seconds['two Ray actors']:.2f}")  # fmt: skip
 
 
-def _ray(job: Job) -> Executor:
-    from untrained.engine.ray import RayCrew
+def _ray(job: WorkerSetup) -> Executor:
+    from untrained.engine.executors.ray import RayBackend
 
-    return Pool(RayCrew(job, "local", 2), 2)
+    return PoolExecutor(RayBackend(job, "local", 2), 2)
 
 
 # --------------------------------------------------------------------------------------------------------------- long
@@ -114,10 +118,13 @@ def long(options: argparse.Namespace) -> None:
         times.append(perf_counter())
         if at.done in (1000, 5000, 10_000, size):
             memory[at.done] = resident()
-            print(f"after {at.done:,}: {memory[at.done]:.0f} MiB, {times[-1] - times[0]:.0f} s", flush=True)
+            print(
+                f"after {at.done:,}: {memory[at.done]:.0f} MiB, {times[-1] - times[0]:.0f} s",
+                flush=True,
+            )
 
     with tempfile.TemporaryDirectory() as folder:
-        search("nasbench201", "params", budget=size, run=folder, workers=2, watch=watch)
+        search("nasbench201", "params", budget=size, run=folder, workers=2, on_progress=watch)
     memory.setdefault(size, resident())  # drawing at random may give up on the last few
     early, late = (times[stop] - times[start] for start, stop in ((100, 1100), (4000, 5000)))
     print(f"driver: {memory[1000]:.0f} MiB after 1,000, {memory[size]:.0f} MiB after {size:,} architectures "
@@ -154,13 +161,18 @@ def store(options: argparse.Namespace) -> None:
     total = options.records
     print(f"{total:,} records in {whole:.0f} s, {size / total:.0f} bytes each; at the end {some:,} more "
           f"in {added:.2f} s, three in {1000 * one:.1f} ms")  # fmt: skip
-    print(f"a look-up: {1e6 * early / some:.0f} us among {some:,}, {1e6 * late / some:.0f} us among {total:,}")
+    print(
+        f"a look-up: {1e6 * early / some:.0f} us among {some:,}, {1e6 * late / some:.0f} us among {total:,}"
+    )
 
 
 def made(start: int, stop: int) -> list[Record]:
     """Four measures of each of many architectures."""
     task, measures = Task("digits", (3, 32, 32), 10), ("dextr@1", "params@1", "flops@1", "naswot@1")
-    archs = {n: Arch("s", (("n", n), ("text", "x" * 60)), f"{n}:{'x' * 60}") for n in range(start // 4, stop // 4 + 1)}
+    archs = {
+        n: Arch("s", (("n", n), ("text", "x" * 60)), f"{n}:{'x' * 60}")
+        for n in range(start // 4, stop // 4 + 1)
+    }
     records = []
     for i in range(start, stop):
         request = ScoreRequest(archs[i // 4], measures[i % 4], task, 0, data="0123456789abcdef")
@@ -190,22 +202,33 @@ def timed(work: Callable[[], object]) -> float:
 def devices(options: argparse.Namespace) -> None:
     from scipy.stats import spearmanr
 
-    archs, proxies = drawn(options.networks), [load_proxy(name) for name in split_names(options.proxies)]
-    source = load(options.data, SPACE.task)
+    archs, proxies = (
+        drawn(options.networks),
+        [load_proxy(name) for name in split_names(options.proxies)],
+    )
+    source = load_data(options.data, SPACE.task)
 
-    def values(build: Build, device: str) -> dict[str, list[float | None]]:
-        evaluate = ProxyEvaluator.here(build, source, proxies, device=device)
+    def values(build: BuildFunction, device: str) -> dict[str, list[float | None]]:
+        evaluate = make_inline_evaluator(build, source, proxies, device=device)
         rows = list(evaluate(archs))
         return {p.label: [row[i].value for row in rows] for i, p in enumerate(proxies)}
 
     here = values(lambda arch: SPACE.build(arch), "cpu")
     moved = values(lambda arch: SPACE.build(arch), "cuda")
     there = values(lambda arch: SPACE.build(arch, device="cuda"), "cuda")
-    print("| proxy | networks | same weights: Spearman | largest relative difference | weights drawn there: Spearman |")
+    print(
+        "| proxy | networks | same weights: Spearman | largest relative difference | weights drawn there: Spearman |"
+    )
     print("|---|---|---|---|---|")
     for name, cpu in here.items():
-        both = [(a, b, c) for a, b, c in zip(cpu, moved[name], there[name], strict=True) if a is not None]
-        assert all(b is not None and c is not None for _, b, c in both), "a failure on one device only"
+        both = [
+            (a, b, c)
+            for a, b, c in zip(cpu, moved[name], there[name], strict=True)
+            if a is not None
+        ]
+        assert all(b is not None and c is not None for _, b, c in both), (
+            "a failure on one device only"
+        )
         a, b, c = zip(*both, strict=True)
         gap = max(abs(x - y) / abs(x) for x, y in zip(a, b, strict=True))
         rho, own = spearmanr(a, b).statistic, spearmanr(a, c).statistic

@@ -13,31 +13,37 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from untrained._onnx import TOLERANCE, disagreement, open_onnx, write_onnx
-from untrained.data import load
+from untrained.data import load_data
 from untrained.errors import UsageError
-from untrained.exports.source import rebuilt_network, source
-from untrained.rng import generator, seed_for
+from untrained.exports.source import build_from_source, write_source
+from untrained.onnx_files import TOLERANCE, measure_disagreement, open_onnx, write_onnx
+from untrained.seeds import derive_seed, make_generator
 from untrained.spaces import SPACES, load_space
 
 
 def row(name: str) -> tuple[int, bool, float]:
     """Lines of source, whether it also trains as the original does, and how far ONNX is from torch."""
     space = load_space(name)
-    arch = space.sample(generator("export", name))
-    torch.manual_seed(seed_for("weights", name, arch, 0))
-    network, noise = space.build(arch).eval(), load("noise", space.task)
-    made = source(network, lambda samples: noise.batch(samples).inputs, f"A network of {name}.")
+    arch = space.sample(make_generator("export", name))
+    torch.manual_seed(derive_seed("weights", name, arch, 0))
+    network, noise = space.build(arch).eval(), load_data("noise", space.task)
+    made = write_source(
+        network, lambda samples: noise.batch(samples).inputs, f"A network of {name}."
+    )
     with TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
-        write_onnx(rebuilt_network(made), noise.batch(2).inputs, path, any_number=True)
+        write_onnx(build_from_source(made), noise.batch(2).inputs, path, dynamic_batch=True)
         opened = open_onnx(path, 1)
-        apart = max(disagreement(network, opened, noise.batch(samples).inputs) for samples in (1, 3))
-    return len(made.text.splitlines()), made.trainable, apart
+        apart = max(
+            measure_disagreement(network, opened, noise.batch(samples).inputs) for samples in (1, 3)
+        )
+    return len(made.text.splitlines()), made.is_trainable, apart
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("space", nargs="*", default=list(SPACES))
     names, bad = parser.parse_args().space, 0
     print(f"{'space':45} {'lines':>5}  {'trains':6}  ONNX differs by")

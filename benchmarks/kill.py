@@ -37,8 +37,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with severa
 import numpy as np
 import torch
 
-from untrained import cli
-from untrained.rng import generator
+from untrained.cli import app as cli
+from untrained.seeds import make_generator
 
 Content = dict[str, Any]  # what a command leaves behind, without times; compared for equality
 MOST_KILLS = 3  # per trial
@@ -96,9 +96,15 @@ def run_command(command: Sequence[str], folder: Path, report_modules: bool = Fal
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         os.environ.pop("UNTRAINED_DATA", None)  # it would take the place of the cache
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
-            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), descriptor)
-        sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8", write_through=True)
-        sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), encoding="utf-8", write_through=True)
+            os.dup2(
+                os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), descriptor
+            )
+        sys.stdout = io.TextIOWrapper(
+            os.fdopen(1, "wb", closefd=False), encoding="utf-8", write_through=True
+        )
+        sys.stderr = io.TextIOWrapper(
+            os.fdopen(2, "wb", closefd=False), encoding="utf-8", write_through=True
+        )
         sys.argv = ["untrained", *command]
         try:
             cli.main()
@@ -184,7 +190,9 @@ def require_kept(before: Content, after: Content) -> None:
 def require_part_of(content: Content, whole: Content) -> None:
     for name, value in content.items():
         if whole.get(name) != value:
-            raise Broken(f"different: {name} is {shorten(value)}, undisturbed {shorten(whole.get(name))}")
+            raise Broken(
+                f"different: {name} is {shorten(value)}, undisturbed {shorten(whole.get(name))}"
+            )
 
 
 def shorten(value: Any) -> str:
@@ -322,7 +330,11 @@ def read_export(folder: Path) -> Content:
 
 
 def read_finished_export(folder: Path) -> Content:
-    beside = sorted(path.name for path in folder.iterdir() if "out" in path.name and path.name not in ("out", "stdout"))
+    beside = sorted(
+        path.name
+        for path in folder.iterdir()
+        if "out" in path.name and path.name not in ("out", "stdout")
+    )
     return {"files": read_export(folder), "beside": beside}
 
 
@@ -333,8 +345,12 @@ def make_export_check(former: Content) -> Callable[[Path, Content, Content], Con
             raise Broken("lost: there is no folder `out`")
         found = read_export(folder)
         if found not in (former, undisturbed["files"]):
-            known = "former" if found.get("model.safetensors") == former["model.safetensors"] else "new"
-            raise Broken(f"the export is neither the former nor the new one; its weights are the {known} ones")
+            known = (
+                "former" if found.get("model.safetensors") == former["model.safetensors"] else "new"
+            )
+            raise Broken(
+                f"the export is neither the former nor the new one; its weights are the {known} ones"
+            )
         return {}
 
     return check
@@ -351,14 +367,22 @@ def write_table(folder: Path) -> None:
     clicks = draw.integers(2, size=ROWS)
     prices = draw.normal(size=ROWS).round(3)
     users = draw.integers(500, size=ROWS)
-    lines = [f"{click},{price},u{user}" for click, price, user in zip(clicks, prices, users, strict=True)]
+    lines = [
+        f"{click},{price},u{user}" for click, price, user in zip(clicks, prices, users, strict=True)
+    ]
     (folder / "clicks.csv").write_text("\n".join(["click,price,user", *lines]) + "\n")
 
 
 def read_cache(folder: Path) -> Content:
     """The encoded table, which later commands read instead of the file."""
-    tables = [path for path in (folder / "cache").rglob("train") if path.is_file() and not is_temporary(path)]
-    return {path.name: digest(path.read_bytes()) for table in tables for path in table.parent.iterdir()}
+    tables = [
+        path
+        for path in (folder / "cache").rglob("train")
+        if path.is_file() and not is_temporary(path)
+    ]
+    return {
+        path.name: digest(path.read_bytes()) for table in tables for path in table.parent.iterdir()
+    }
 
 
 def is_temporary(path: Path) -> bool:
@@ -430,9 +454,11 @@ def run_undisturbed(part: Part, home: Path) -> tuple[Content, float]:
     return expected, median(seconds)
 
 
-def run_trial(name: str, number: int, part: Part, expected: Content, duration: float, seed: int, home: Path) -> Trial:
+def run_trial(
+    name: str, number: int, part: Part, expected: Content, duration: float, seed: int, home: Path
+) -> Trial:
     """Kill a command a few times in one folder, let it finish, and compare."""
-    draw = generator("kill", seed, name, number)
+    draw = make_generator("kill", seed, name, number)
     trial = Trial(name, number)
     folder = fresh_folder(home)
     part.prepare(folder)
@@ -483,8 +509,12 @@ def summarise(trials: Iterable[Trial], seconds: dict[str, float]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", nargs="+", choices=["search", "training", "export", "table"], default=None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--part", nargs="+", choices=["search", "training", "export", "table"], default=None
+    )
     parser.add_argument("--kills", type=int, default=1000, help="of all parts together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("runs", "kill"))
@@ -505,10 +535,15 @@ def main() -> None:
             continue
         part = makers[name]()
         expected, seconds[name] = run_undisturbed(part, home / f"undisturbed-{name}")
-        print(f"{name}: one undisturbed run takes {seconds[name]:.2f} s; {kills:,} of {share:,} kills done", flush=True)
+        print(
+            f"{name}: one undisturbed run takes {seconds[name]:.2f} s; {kills:,} of {share:,} kills done",
+            flush=True,
+        )
         number = max((trial.number for trial in mine), default=-1) + 1
         while kills < share:
-            trial = run_trial(name, number, part, expected, seconds[name], options.seed, home / "trial")
+            trial = run_trial(
+                name, number, part, expected, seconds[name], options.seed, home / "trial"
+            )
             with log.open("a") as file:
                 file.write(json.dumps(vars(trial)) + "\n")
             trials.append(trial)

@@ -15,7 +15,9 @@ PUBLISHED = 423_624
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--max-vertices", type=int, default=7, choices=range(2, 8))
     arguments = parser.parse_args()
     began, labelled, unique = perf_counter(), 0, set()
@@ -23,7 +25,9 @@ def main() -> None:
         for cell in enumerate_specs(vertices):
             labelled += 1
             unique.add(find_canonical_form(cell))
-        print(f"{vertices} vertices: {labelled:>9,} labelled {len(unique):>7,} unique {perf_counter() - began:6.1f} s")
+        print(
+            f"{vertices} vertices: {labelled:>9,} labelled {len(unique):>7,} unique {perf_counter() - began:6.1f} s"
+        )
     if arguments.max_vertices == 7:
         raise SystemExit(0 if len(unique) == PUBLISHED else f"published are {PUBLISHED:,}")
 

@@ -37,12 +37,14 @@ from population_spaces import FAULTY, OWN
 from scipy.stats import spearmanr
 from torch.nn import functional as F
 
-from untrained.data import load
-from untrained.engine import Job, ProxyEvaluator, Samples, Store, hired
-from untrained.engine.executor import threads
+from untrained.config import ComputeConfig
+from untrained.data import load_data
+from untrained.engine import ProxyEvaluator, SeedBatches, WorkerSetup, open_executor
+from untrained.engine.threads import use_threads
 from untrained.probe.batched.convolution_products import convolve_by_products
 from untrained.proxies import load_proxy
-from untrained.rng import generator
+from untrained.runs.store import Store
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.types import Arch, Record, Task
 
@@ -53,15 +55,21 @@ CHECKED = {
     "mobilenetv2": (3, 128, 128),
     OWN: (3, 32, 32),
 }
-COMPANY = {"nasbench201": 64, "darts(channels=16,cells=8)": 64, "autoformer_tiny": 16}  # with many workers
+COMPANY = {
+    "nasbench201": 64,
+    "darts(channels=16,cells=8)": 64,
+    "autoformer_tiny": 16,
+}  # with many workers
 
 
 def main() -> None:
     options = arguments()
     parts = {part.__name__: part for part in (time, rates, whole, spaces, check, folds)}
-    with shared(options), threads(1):
+    with shared(options), use_threads(1):
         said = torch.cuda.get_device_name() if options.device == "cuda" else platform.machine()
-        print(f"torch {torch.__version__}, {said}, {os.cpu_count()} cores, one thread a process, mps {options.mps}")
+        print(
+            f"torch {torch.__version__}, {said}, {os.cpu_count()} cores, one thread a process, mps {options.mps}"
+        )
         for part in options.part or (parts if options.gpu else ["cpu"]):
             start = perf_counter()
             (parts | {"cpu": cpu})[part](options)
@@ -69,11 +77,19 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", action="store_true", help="all parts, on a GPU, with settings that are meant for it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="all parts, on a GPU, with settings that are meant for it",
+    )
     parser.add_argument("--part", nargs="+", default=[])
     parser.add_argument("--space", nargs="+", default=[])
-    parser.add_argument("--size", type=int, default=None, help="pixels of a side, instead of those of the space")
+    parser.add_argument(
+        "--size", type=int, default=None, help="pixels of a side, instead of those of the space"
+    )
     parser.add_argument("--population", type=int, nargs="+", default=[])
     parser.add_argument("--workers", type=int, nargs="+", default=[])
     parser.add_argument("--networks", type=int, default=None)
@@ -111,7 +127,7 @@ def task_of(options: argparse.Namespace, name: str) -> Task:
 
 
 def drawn(name: str, count: int) -> list[Arch]:
-    space, rng = load_space(name), generator("population", name)
+    space, rng = load_space(name), make_generator("population", name)
     return [space.sample(rng) for _ in range(count)]
 
 
@@ -124,12 +140,16 @@ def table(*columns: str) -> None:
 
 def time(options: argparse.Namespace) -> None:
     for name in options.space or ["nasbench201"]:
-        compared(options, name, options.population, options.networks or (512 if options.gpu else 64))
+        compared(
+            options, name, options.population, options.networks or (512 if options.gpu else 64)
+        )
 
 
 def spaces(options: argparse.Namespace) -> None:
     for name in [name for name in COMPANY if name != "nasbench201"]:
-        together = [64, 128] if options.gpu else [max(options.population)]  # one process has the memory for itself
+        together = (
+            [64, 128] if options.gpu else [max(options.population)]
+        )  # one process has the memory for itself
         compared(options, name, [1, *together], options.networks or 2 * max(together))
 
 
@@ -139,13 +159,18 @@ def compared(options: argparse.Namespace, name: str, sizes: Sequence[int], netwo
     first = 0.0
     for size in sizes:
         archs = drawn(name, max(size, min(networks, 24 * size)))  # one by one takes long
-        clock, tally = profiled(load_space(name), task_of(options, name), archs, size, options.device)
+        clock, tally = profiled(
+            load_space(name), task_of(options, name), archs, size, options.device
+        )
         each = {part: 1e3 * seconds / len(archs) for part, seconds in clock.seconds.items()}
         whole = sum(each.values())
         first = first or whole
         told = f"{tally.calls / len(archs):.0f} | {tally.groups / len(archs):.1f}"
         shares = " | ".join(f"{ms:.2f}" for ms in each.values())
-        print(f"| {size} | {len(archs)} | {shares} | {whole:.2f} | {whole / first:.3f} | {told} |", flush=True)
+        print(
+            f"| {size} | {len(archs)} | {shares} | {whole:.2f} | {whole / first:.3f} | {told} |",
+            flush=True,
+        )
 
 
 # ---------------------------------------------------------------------------------------------------- in many processes
@@ -162,7 +187,10 @@ def cpu(options: argparse.Namespace) -> None:
             best[size] = max(rate, best.get(size, 0.0))
         for size, rate in best.items():
             told = batched if size > 1 else 0
-            print(f"| {side} | {size} | {told} | {1e3 / rate:.1f} | {best[1] / rate:.3f} |", flush=True)
+            print(
+                f"| {side} | {size} | {told} | {1e3 / rate:.1f} | {best[1] / rate:.3f} |",
+                flush=True,
+            )
 
 
 def scored(
@@ -175,11 +203,15 @@ def scored(
 ) -> tuple[list[Record], int, float]:
     """Records, how many networks had company, and networks a second after the first population of each worker."""
     judges, task = [load_proxy("dextr")], task_of(options, name)
-    samples = Samples.of(load("noise", task), judges, (0,))
-    job = Job(name, ("dextr",), task, samples.largest(), options.device, population=size)
-    with hired(job, workers, networks=len(archs)) as executor:
+    samples = SeedBatches.for_proxies(load_data("noise", task), judges, (0,))
+    job = WorkerSetup(
+        name, ("dextr",), task, samples.largest_batches(), options.device, networks_per_batch=size
+    )
+    with open_executor(job, ComputeConfig(workers=workers), len(archs)) as executor:
         evaluate = ProxyEvaluator(samples, judges, executor, options.device)
-        warm = list(evaluate(archs[: workers * size]))  # everybody has started, and knows the kernels it needs
+        warm = list(
+            evaluate(archs[: workers * size])
+        )  # everybody has started, and knows the kernels it needs
         start = clock()
         found = list(evaluate(archs[len(warm) :]))
         rate = len(found) / (clock() - start)
@@ -194,17 +226,24 @@ def rates(options: argparse.Namespace) -> None:
         for workers in options.workers:
             alone = 0.0
             for size in (1, min(COMPANY.get(name, 64), max(options.population))):
-                archs = list(dict.fromkeys(drawn(name, options.networks or workers * (20 if size == 1 else 3 * size))))
+                archs = list(
+                    dict.fromkeys(
+                        drawn(name, options.networks or workers * (20 if size == 1 else 3 * size))
+                    )
+                )
                 *_, rate = scored(options, name, archs, size, workers)
                 alone = alone or rate
-                print(f"| {name} | {workers} | {size} | {len(archs)} | {rate:.1f} | {rate / alone:.2f} |", flush=True)
+                print(
+                    f"| {name} | {workers} | {size} | {len(archs)} | {rate:.1f} | {rate / alone:.2f} |",
+                    flush=True,
+                )
 
 
 def whole(options: argparse.Namespace) -> None:
     size, workers = max(n for n in options.population if n <= 64), max(options.workers)
     with tempfile.TemporaryDirectory() as folder:
-        asked = f"search --data noise --device {options.device} --budget {options.budget} --population {size}"
-        program = [sys.executable, "-c", "from untrained.cli import main; main()"]
+        asked = f"search --data noise --device {options.device} --budget {options.budget} --networks-per-batch {size}"
+        program = [sys.executable, "-c", "from untrained.cli.app import main; main()"]
         command = [*program, *asked.split(), "--workers", str(workers), "--run", folder]
         start = perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -220,14 +259,20 @@ def whole(options: argparse.Namespace) -> None:
     archs, wall = len({record.arch for record in records}), run["wall_seconds"]
     print(f"\n`untrained {asked} --workers {workers}`\n")
     failed = sum(record.error is not None for record in records)
-    print(f"{archs:,} architectures, {len(records):,} records, {failed:,} failures: {seconds:.1f} s,")
-    print(f"{archs / seconds:.0f} a second; by its own account {wall:.1f} s, {archs / wall:.0f} a second.")
+    print(
+        f"{archs:,} architectures, {len(records):,} records, {failed:,} failures: {seconds:.1f} s,"
+    )
+    print(
+        f"{archs / seconds:.0f} a second; by its own account {wall:.1f} s, {archs / wall:.0f} a second."
+    )
     table("where the time of workers went", "seconds", "ms an architecture")
     for part in ("build", "transfer", "measure", "idle"):
         spent = sum(row[part] for row in run["workers"])
         print(f"| {part} | {spent:.1f} | {1e3 * spent / archs:.2f} |")
     print(f"| the store, in the driver | {written:.1f} | {1e3 * written / archs:.2f} |")
-    print(f"\n{sum(row['batched'] for row in run['workers']):,} networks were looked at together with others.")
+    print(
+        f"\n{sum(row['batched'] for row in run['workers']):,} networks were looked at together with others."
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- check
@@ -235,20 +280,40 @@ def whole(options: argparse.Namespace) -> None:
 
 def check(options: argparse.Namespace) -> None:
     workers, size = max(options.workers), min(64, max(options.population))
-    table("space", "networks", "together", "Spearman", "largest relative difference", "failures", "the same")
+    table(
+        "space",
+        "networks",
+        "together",
+        "Spearman",
+        "largest relative difference",
+        "failures",
+        "the same",
+    )
     for name in options.space or [*CHECKED, FAULTY]:
         archs = list(dict.fromkeys(drawn(name, 24 if name == FAULTY else options.networks or 500)))
         crew = 1 if name == FAULTY else workers  # all in one population
         alone, *_ = scored(options, name, archs, 1, crew)
         ours, batched, _ = scored(options, name, archs, size, crew)
-        pairs = [(r.value, s.value) for r, s in zip(ours, alone, strict=True) if r.value is not None and s.value]
+        pairs = [
+            (r.value, s.value)
+            for r, s in zip(ours, alone, strict=True)
+            if r.value is not None and s.value
+        ]
         rho = spearmanr(*zip(*pairs, strict=True)).statistic
         worst = max(abs(one / other - 1) for one, other in pairs)
         kinds = [r.error and r.error.kind for r in alone]
         same = "yes" if kinds == [r.error and r.error.kind for r in ours] else "NO"
-        told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted({kind for kind in kinds if kind})) or "none"
+        told = (
+            ", ".join(
+                f"{kinds.count(kind)} {kind}" for kind in sorted({kind for kind in kinds if kind})
+            )
+            or "none"
+        )
         short = name.rpartition(":")[2]
-        print(f"| {short} | {len(alone)} | {batched} | {rho:.6f} | {worst:.1e} | {told} | {same} |", flush=True)
+        print(
+            f"| {short} | {len(alone)} | {batched} | {rho:.6f} | {worst:.1e} | {told} | {same} |",
+            flush=True,
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------- folds

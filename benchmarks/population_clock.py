@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from untrained.data import load
-from untrained.engine.population import uncollected
+from untrained.data import load_data
+from untrained.engine.batched.batch_scorer import pause_garbage_collection
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.batched import plan
@@ -55,10 +55,12 @@ class Clock:
         return perf_counter()
 
 
-def profiled(space: Space, task: Task, archs: Sequence[Arch], size: int, device: str) -> tuple[Clock, RunStatistics]:
+def profiled(
+    space: Space, task: Task, archs: Sequence[Arch], size: int, device: str
+) -> tuple[Clock, RunStatistics]:
     """Score all networks in populations of that size, by the clock; one population more beforehand, to get warm."""
     dextr = load_proxy("dextr")
-    batch = load("noise", task).batch(1, 0).to(device)
+    batch = load_data("noise", task).batch(1, 0).to(device)
 
     def built(arch: Arch) -> Probe:
         with random_state(0):
@@ -73,7 +75,7 @@ def profiled(space: Space, task: Task, archs: Sequence[Arch], size: int, device:
     look = MeasurementPlan.from_probe(first)
 
     def together(part: Sequence[Arch], tally: RunStatistics) -> None:
-        with uncollected():
+        with pause_garbage_collection():
             with clock.on("build"):
                 probes = [built(arch) for arch in part]
             if size > 1:

@@ -19,9 +19,15 @@ def own(choose: Any, task: Task) -> nn.Module:
     channels = task.input_shape[0]
     for i in range(choose("depth", [3, 4, 5])):
         width, kernel = choose(f"width{i}", [8, 16, 24, 32]), choose(f"kernel{i}", [1, 3, 5])
-        layers += [nn.Conv2d(channels, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width), nn.ReLU()]
+        layers += [
+            nn.Conv2d(channels, width, kernel, padding=kernel // 2),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+        ]
         channels = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, task.num_classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, task.num_classes)
+    )
 
 
 class CutOff(nn.Module):
@@ -48,4 +54,10 @@ def faulty(choose: Any, task: Task) -> nn.Module:
     layers = [nn.Conv2d(3, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width), nn.ReLU()]
     layers += [nn.Conv2d(width, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width)]
     layers += [spoils[part]()] if part in spoils else []
-    return nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, task.num_classes))
+    return nn.Sequential(
+        *layers,
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(width, task.num_classes),
+    )

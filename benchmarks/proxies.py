@@ -42,7 +42,9 @@ from untrained.proxies import PROXIES, load_proxy
 from untrained.spaces import load_space
 from untrained.types import Batch
 
-NAMES = [name for name, p in PROXIES.items() if not p.parts and name != "dss"]  # dss is for transformers
+NAMES = [
+    name for name, p in PROXIES.items() if not p.parts and name != "dss"
+]  # dss is for transformers
 KERNEL = ("trace", "ntk_condition")
 
 
@@ -66,12 +68,18 @@ def main() -> None:
           f"torch {torch.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
     for title, slow, fast in (
         (f"{len(NAMES)} proxies one by one / together", "alone", "together"),
-        ("kernel, one backward a sample through the batch / ours", "loop through the batch", "kernel"),
+        (
+            "kernel, one backward a sample through the batch / ours",
+            "loop through the batch",
+            "kernel",
+        ),
         ("kernel, one sample at a time / ours", "loop of samples", "fixed kernel"),
     ):
         ratios = sorted(row[slow] / row[fast] for row in rows)
         print(f"{title:<60} {median(ratios):6.1f}   ({ratios[0]:.1f} to {ratios[-1]:.1f})")
-    memory = subprocess.run([sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True)
+    memory = subprocess.run(
+        [sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True
+    )
     print(f"peak memory, kernel of 64 samples, 1.5 M parameters: {float(memory.stdout):.0f} MiB")
 
 
@@ -83,7 +91,10 @@ def network(cell: str) -> nn.Module:
 
 def images(samples: int) -> Batch:
     draw = torch.Generator().manual_seed(0)
-    return Batch(torch.randn(samples, 3, 32, 32, generator=draw), torch.randint(10, (samples,), generator=draw))
+    return Batch(
+        torch.randn(samples, 3, 32, 32, generator=draw),
+        torch.randint(10, (samples,), generator=draw),
+    )
 
 
 def together(model: nn.Module, repeats: int) -> dict[str, float]:
@@ -113,8 +124,14 @@ class Work(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **(kwargs or {}))
         formula = flop_registry.get(func._overloadpacket)
         if formula is not None:
-            lone = func is torch.ops.aten.convolution_backward.default and args[-1] == [False, True, False]
-            self.total += formula(*args, **(kwargs or {}), out_val=out) // (2 * args[-2] if lone else 2)
+            lone = func is torch.ops.aten.convolution_backward.default and args[-1] == [
+                False,
+                True,
+                False,
+            ]
+            self.total += formula(*args, **(kwargs or {}), out_val=out) // (
+                2 * args[-2] if lone else 2
+            )
         return out
 
 
@@ -129,10 +146,14 @@ def count(cell: str) -> None:
     unit = work(lambda: Probe(model, images(64)).outputs)
     probe, rows = Probe(model, batch), list[tuple[str, float, float]]()
     for name in NAMES:
-        by_itself, beside = (work(partial(ask, [name], asked)) for asked in (Probe(model, batch), probe))
+        by_itself, beside = (
+            work(partial(ask, [name], asked)) for asked in (Probe(model, batch), probe)
+        )
         rows.append((name, by_itself / unit, beside / unit))
     rows.append(("all", sum(alone for _, alone, _ in rows), sum(added for _, _, added in rows)))
-    print(f"{cell}: {unit / 1e9:.2f}e9 multiply-adds a forward pass, ratio {rows[-1][1] / rows[-1][2]:.2f}")
+    print(
+        f"{cell}: {unit / 1e9:.2f}e9 multiply-adds a forward pass, ratio {rows[-1][1] / rows[-1][2]:.2f}"
+    )
     for name, alone, added in rows:
         print(f"{name:<20} {alone:8.2f} {added:8.2f}", flush=True)
 
@@ -142,7 +163,9 @@ def kernel(model: nn.Module, repeats: int) -> dict[str, float]:
     batch = images(64)
     return {
         "kernel": best(lambda: ask(list(KERNEL), Probe(model, batch)), repeats),
-        "fixed kernel": best(lambda: Probe(model, batch).kernel("label", "layers", "fixed"), repeats),
+        "fixed kernel": best(
+            lambda: Probe(model, batch).kernel("label", "layers", "fixed"), repeats
+        ),
         "loop through the batch": best(lambda: through_the_batch(model, batch), 1),
         "loop of samples": best(lambda: one_by_one(model, batch), repeats),
     }
@@ -152,18 +175,24 @@ def check(model: nn.Module, batch: Batch) -> None:
     """Ours is the loop's kernel: in float64, where no ReLU falls on the other side by a rounding."""
     double = Batch(batch.inputs.double(), batch.targets)
     K = Probe(model, double).kernel("label", "layers", "fixed").gram()
-    torch.testing.assert_close(K, one_by_one(model, double), rtol=1e-8, atol=1e-8 * float(K.diag().mean()))
+    torch.testing.assert_close(
+        K, one_by_one(model, double), rtol=1e-8, atol=1e-8 * float(K.diag().mean())
+    )
 
 
 def layers(model: nn.Module) -> list[nn.Parameter]:
-    return [p for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear) for p in m.parameters()]
+    return [
+        p for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear) for p in m.parameters()
+    ]
 
 
 def through_the_batch(model: nn.Module, batch: Batch) -> Tensor:
     """Jacobian rows of the batch function, one backward each."""
     chosen = layers(model)
     out = model.train()(batch.inputs).gather(1, batch.targets[:, None])[:, 0]
-    return gram([torch.autograd.grad(one, chosen, retain_graph=True, allow_unused=True) for one in out])
+    return gram(
+        [torch.autograd.grad(one, chosen, retain_graph=True, allow_unused=True) for one in out]
+    )
 
 
 def one_by_one(model: nn.Module, batch: Batch) -> Tensor:
@@ -190,7 +219,9 @@ def remember(norm: nn.BatchNorm2d, args: tuple[Tensor]) -> None:
 
 
 def gram(rows: Sequence[tuple[Tensor | None, ...]]) -> Tensor:
-    G = torch.stack([torch.cat([g.flatten() for g in row if g is not None]) for row in rows]).double()
+    G = torch.stack(
+        [torch.cat([g.flatten() for g in row if g is not None]) for row in rows]
+    ).double()
     return G @ G.mT
 
 
@@ -199,16 +230,31 @@ def peak() -> float:
     ask(list(KERNEL), Probe(network("333333"), images(64)))
     status = Path("/proc/self/status")
     if status.exists():
-        return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+        return (
+            int(
+                next(
+                    line for line in status.read_text().splitlines() if line.startswith("VmHWM")
+                ).split()[1]
+            )
+            / 1024
+        )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--archs", default=f"0:{len(CELLS)}", help="which of the architectures, from:to")
-    parser.add_argument("--count", action="store_true", help="count multiply-adds instead of timing")
-    parser.add_argument("--memory", action="store_true", help="only print this process's peak, in MiB")
+    parser.add_argument(
+        "--archs", default=f"0:{len(CELLS)}", help="which of the architectures, from:to"
+    )
+    parser.add_argument(
+        "--count", action="store_true", help="count multiply-adds instead of timing"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="only print this process's peak, in MiB"
+    )
     return parser.parse_args()
 
 

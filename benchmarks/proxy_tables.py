@@ -47,7 +47,9 @@ def main() -> None:
 
 def read(path: str) -> pd.DataFrame:
     """Scores as written; a failure may be called `nan`."""
-    return pd.read_csv(path, names=COLUMNS, keep_default_na=False, na_values={"value": [""], "error": [""]})
+    return pd.read_csv(
+        path, names=COLUMNS, keep_default_na=False, na_values={"value": [""], "error": [""]}
+    )
 
 
 def with_accuracy(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> None:
@@ -61,7 +63,10 @@ def with_accuracy(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> None:
         rho, tau = (sign * f(good.value, truth).statistic for f in (spearmanr, kendalltau))
         reasons = ", ".join(f"{n} {kind}" for kind, n in found.error.value_counts().items())
         rows.append((rho, f"| {name} | {rho:.3f} | {tau:.3f} | {len(good)} | {reasons} |"))
-    print("\n".join(line for _, line in sorted(rows, key=lambda row: -np.nan_to_num(row[0], nan=-1))), end="\n\n")
+    print(
+        "\n".join(line for _, line in sorted(rows, key=lambda row: -np.nan_to_num(row[0], nan=-1))),
+        end="\n\n",
+    )
 
 
 def with_each_other(scores: pd.DataFrame) -> None:
@@ -82,13 +87,17 @@ def with_third_party(ours: pd.DataFrame, benchmark: pd.DataFrame, theirs: pd.Dat
     table = ours.pivot(index="arch", columns="proxy", values="value")
     table.index = benchmark.loc[table.index, "index"]
     print(f"## With a third party's scores: {len(table)} architectures\n")
-    print("| proxy | ours with theirs | n | theirs with themselves | n | gap |\n|---|---|---|---|---|---|")
+    print(
+        "| proxy | ours with theirs | n | theirs with themselves | n | gap |\n|---|---|---|---|---|---|"
+    )
     for name in table:
         column = THEIR_NAMES.get(str(name), str(name))
         known = theirs[["index", "run", column]].dropna()
         both = known.merge(table[name].rename("ours"), left_on="index", right_index=True).dropna()
         runs = known.pivot_table(index="index", columns="run", values=column)
-        pairs = pd.concat([runs[[a, b]].dropna().set_axis(["x", "y"], axis=1) for a, b in combinations(runs, 2)])
+        pairs = pd.concat(
+            [runs[[a, b]].dropna().set_axis(["x", "y"], axis=1) for a, b in combinations(runs, 2)]
+        )
         rho, own = _spearman(both.ours, both[column]), _spearman(pairs.x, pairs.y)
         print(f"| {name} | {rho:.3f} | {len(both)} | {own:.3f} | {len(pairs)} | {own - rho:+.3f} |")
 
@@ -98,7 +107,9 @@ def _spearman(x: "pd.Series[float]", y: "pd.Series[float]") -> float:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("benchmark", help="CSV with arch_str, index, c10_test_200")
     for name in ("scores", "agreement", "third-party"):
         parser.add_argument(f"--{name}", required=True)

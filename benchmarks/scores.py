@@ -13,10 +13,10 @@ import sys
 import pandas as pd
 import torch
 
-from untrained.data import load
-from untrained.engine import ProxyEvaluator
+from untrained.data import load_data
+from untrained.engine import make_inline_evaluator
 from untrained.proxies import PROXIES, load_proxy, split_names
-from untrained.rng import generator
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.strategies.random import RandomSearch
 from untrained.types import Arch
@@ -26,9 +26,13 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(options.threads)
     space = load_space("nasbench201")
-    names = [name for name in PROXIES if name != "dss"] if options.proxy == "all" else split_names(options.proxy)
-    source = load(options.data, space.task, options.data_root)
-    evaluate = ProxyEvaluator.here(
+    names = (
+        [name for name in PROXIES if name != "dss"]
+        if options.proxy == "all"
+        else split_names(options.proxy)
+    )
+    source = load_data(options.data, space.task, options.data_root)
+    evaluate = make_inline_evaluator(
         lambda arch: space.build(arch, source.task),
         source,
         [load_proxy(name) for name in names],
@@ -48,13 +52,15 @@ def architectures(options: argparse.Namespace) -> list[Arch]:
     space = load_space("nasbench201")
     kind, _, count = options.archs.partition(":")
     if kind == "random":
-        return list(RandomSearch(space, generator("correlation", 0)).ask(int(count)))
+        return list(RandomSearch(space, make_generator("correlation", 0)).ask(int(count)))
     strings = pd.read_csv(options.table).set_index("index")["arch_str"]
     return [space.parse(strings[i]) for i in sorted(pd.read_csv(options.indices)["index"].unique())]
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("table")
     parser.add_argument("--archs", default="random:500", help="agreement, or random:N")
     parser.add_argument("--indices", help="CSV with a column index")

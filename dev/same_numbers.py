@@ -20,7 +20,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # tables of known results, where they are here
+SHARED = (
+    Path(__file__).resolve().parents[2] / "shared" / "data"
+)  # tables of known results, where they are here
 ARCHS_PER_SPACE = 10
 SAMPLES = 4
 
@@ -30,9 +32,9 @@ INPUT_SHAPES = {
     "autoformer_small": "3x32x32",
     "autoformer_base": "3x32x32",
     "mlp": "1x8x8",
-    "mobilenetv2": "3x64x64",
-    "transnas_micro": "3x64x64",
-    "transnas_macro": "3x64x64",
+    "mobilenetv2": "3x32x32",
+    "transnas_micro": "3x32x32",
+    "transnas_macro": "3x32x32",
 }
 DEFAULT_SHAPE = "3x16x16"
 TABLE_SPACES = ("nasrec_small", "nasrec_full")
@@ -41,11 +43,33 @@ SEARCHES = {
     "random": ["--budget", "12", "--data", "digits"],
     "evolution": [
         *("--strategy", "evolution(population=6,tournament=3,children=3)"),
-        *("--budget", "15", "--proxy", "naswot(samples=8)", "--max-params", "1M", "--data", "noise", "--seeds", "2"),
+        *(
+            "--budget",
+            "15",
+            "--proxy",
+            "naswot(samples=8)",
+            "--max-params",
+            "1M",
+            "--data",
+            "noise",
+            "--seeds",
+            "2",
+        ),
     ],
-    "aggregate": ["--budget", "8", "--proxy", "az_nas(samples=4)", "--data", "digits", "--workers", "2"],
+    "aggregate": [
+        "--budget",
+        "8",
+        "--proxy",
+        "az_nas(samples=4)",
+        "--data",
+        "digits",
+        "--workers",
+        "2",
+    ],
 }
-TRAINED_ARCH = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|"
+TRAINED_ARCH = (
+    "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|"
+)
 TRAINING = [TRAINED_ARCH, "--data", "digits", "--recipe", "quick(epochs=2)"]
 BENCH = ["--samples", "10", "--proxy", "dextr,params,naswot(samples=8)", "--data", "noise"]
 
@@ -116,9 +140,21 @@ def keep(out: Path, archs_from: Path | None) -> None:
             kept["archs"].setdefault(space, known_archs.get(space) or sample_archs(space))
             if f"scores of {space}" in kept:
                 continue
-            arguments = ["score", *kept["archs"][space], "--space", space, "--proxy", ",".join(proxies)]
+            arguments = [
+                "score",
+                *kept["archs"][space],
+                "--space",
+                space,
+                "--proxy",
+                ",".join(proxies),
+            ]
             if space not in TABLE_SPACES:
-                arguments += ["--input-shape", INPUT_SHAPES.get(space, DEFAULT_SHAPE), "--data", "noise"]
+                arguments += [
+                    "--input-shape",
+                    INPUT_SHAPES.get(space, DEFAULT_SHAPE),
+                    "--data",
+                    "noise",
+                ]
             else:
                 arguments += ["--data", "clicks:rows=400"]
             save(f"scores of {space}", keep_values(run_command(arguments, folder)))
@@ -133,12 +169,28 @@ def keep(out: Path, archs_from: Path | None) -> None:
             facts = json.loads((folder / "train" / "train.json").read_text())
             values = {"loss": repr(facts["loss"]), "accuracy": repr(facts["accuracy"])}
             for number, epoch in enumerate(facts["curve"], 1):
-                values[f"epoch {number}"] = repr((epoch["loss"], epoch["val_loss"], epoch["val_accuracy"]))
+                values[f"epoch {number}"] = repr(
+                    (epoch["loss"], epoch["val_loss"], epoch["val_accuracy"])
+                )
             save("training", values)
-        table = ["data", "import", "nasbench201", str(SHARED / "nasbench201"), "--data-root", str(folder / "data")]
+        table = [
+            "data",
+            "import",
+            "nasbench201",
+            str(SHARED / "nasbench201"),
+            "--data-root",
+            str(folder / "data"),
+        ]
         if "bench" not in kept and SHARED.is_dir():
             run_command(table, folder)
-            arguments = ["bench", *BENCH, "--data-root", str(folder / "data"), "--run", str(folder / "bench")]
+            arguments = [
+                "bench",
+                *BENCH,
+                "--data-root",
+                str(folder / "data"),
+                "--run",
+                str(folder / "bench"),
+            ]
             rows = run_command(arguments, folder)
             save("bench", {row["proxy"]: repr(row["spearman"]) for row in rows})
     print(f"kept in {out}")
@@ -163,11 +215,15 @@ def compare(before: Path, after: Path) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     keep_parser = commands.add_parser("keep")
     keep_parser.add_argument("out", type=Path)
-    keep_parser.add_argument("--archs", type=Path, help="Take the architectures from an earlier file.")
+    keep_parser.add_argument(
+        "--archs", type=Path, help="Take the architectures from an earlier file."
+    )
     compare_parser = commands.add_parser("compare")
     compare_parser.add_argument("before", type=Path)
     compare_parser.add_argument("after", type=Path)

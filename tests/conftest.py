@@ -41,7 +41,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def company(nodeid: str) -> str:
     """Golden scores are shared by all tests of one architecture, whose name ends the test's; all else within a file."""
     file, _, test = nodeid.partition("::")
-    return test[test.index("|") : -1] if file.startswith("tests/golden/") and test.endswith("|]") else file
+    return (
+        test[test.index("|") : -1]
+        if file.startswith("tests/golden/") and test.endswith("|]")
+        else file
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +88,11 @@ def run_folder(tmp_path: Path) -> Path:
 def browser() -> Iterator[Any]:
     """A Chromium, or the test is skipped."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         pytest.skip("no Chromium on the PATH")
     quiet = ["background-networking", "component-update", "gpu", "sync"]

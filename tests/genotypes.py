@@ -9,7 +9,9 @@ TASK = Task("noise", (3, 8, 8), 5)
 
 
 def format_genotype(
-    normal: list[tuple[str, int]], reduce: list[tuple[str, int]] | None = None, concat: str = "range(2, 6)"
+    normal: list[tuple[str, int]],
+    reduce: list[tuple[str, int]] | None = None,
+    concat: str = "range(2, 6)",
 ) -> str:
     return f"Genotype(normal={normal}, normal_concat={concat}, reduce={reduce or normal}, reduce_concat={concat})"
 
@@ -18,5 +20,8 @@ def repeat_operation(op: str) -> list[tuple[str, int]]:
     return [(op, source) for _ in range(4) for source in (0, 1)]
 
 
-SKIPS, CONVS = format_genotype(repeat_operation("skip_connect")), format_genotype(repeat_operation("sep_conv_3x3"))
+SKIPS, CONVS = (
+    format_genotype(repeat_operation("skip_connect")),
+    format_genotype(repeat_operation("sep_conv_3x3")),
+)
 ENAS_LIKE = format_genotype([("sep_conv_7x7", 0), ("avg_pool_3x3", 0)] * 5, concat="[2, 4, 6]")

@@ -35,7 +35,9 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if left.code:
             raise
     finally:
-        torch.set_num_threads(threads)  # some choose their own, and later tests would go on with them
+        torch.set_num_threads(
+            threads
+        )  # some choose their own, and later tests would go on with them
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from untrained.rng import generator
+from untrained.seeds import make_generator
 from untrained.spaces import block_templates, load_space
 from untrained.spaces.block_templates import copy_from_template, find_template
 from untrained.spaces.core.layers import FactorizedReduce, ReLUConvBN
@@ -33,7 +33,10 @@ def assert_same(ours: nn.Module, theirs: nn.Module) -> None:
         assert list(mine) == list(other)
         for name, tensor in mine.items():
             assert torch.equal(tensor, other[name])
-            assert (type(tensor), tensor.requires_grad) == (type(other[name]), other[name].requires_grad)
+            assert (type(tensor), tensor.requires_grad) == (
+                type(other[name]),
+                other[name].requires_grad,
+            )
 
 
 class Cut(nn.Module):
@@ -47,7 +50,9 @@ class Cut(nn.Module):
         self.register_buffer("steps", torch.arange(width))
 
 
-@pytest.mark.parametrize(("make", "args"), [(ReLUConvBN, (4, 6, 3)), (FactorizedReduce, (4, 6)), (Cut, (3,))])
+@pytest.mark.parametrize(
+    ("make", "args"), [(ReLUConvBN, (4, 6, 3)), (FactorizedReduce, (4, 6)), (Cut, (3,))]
+)
 def test_copies_have_the_weights_and_random_state_of_construction(make, args):
     expected, state = after(make, *args)
     copies, left = after(copy_from_template(make), *args)
@@ -74,7 +79,13 @@ def test_tensors_of_a_block_are_no_views_of_each_other():
     """They may share a storage, but writing into one does not change the versions of the others."""
     block = after(copy_from_template(ReLUConvBN), 2, 3, 1)[0][-1]
     norm = block[2]
-    tensors = [norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked]
+    tensors = [
+        norm.weight,
+        norm.bias,
+        norm.running_mean,
+        norm.running_var,
+        norm.num_batches_tracked,
+    ]
     for count, tensor in enumerate(tensors, start=5):
         before = [other._version for other in tensors]
         with torch.no_grad():
@@ -84,7 +95,13 @@ def test_tensors_of_a_block_are_no_views_of_each_other():
         ]
         assert tensor.is_leaf
         assert not tensor._is_view()
-    assert [tensor.tolist() for tensor in tensors] == [[5.0] * 3, [6.0] * 3, [7.0] * 3, [8.0] * 3, 9]
+    assert [tensor.tolist() for tensor in tensors] == [
+        [5.0] * 3,
+        [6.0] * 3,
+        [7.0] * 3,
+        [8.0] * 3,
+        9,
+    ]
 
 
 def stride(block: Any) -> None:
@@ -143,7 +160,9 @@ class Holding(nn.Linear):
 
 @pytest.mark.parametrize("make", [Orthogonal, Reading, Partly, Holding])
 def test_blocks_that_cannot_be_copied_are_constructed(make, monkeypatch):
-    monkeypatch.setattr(block_templates._BlockTemplate, "make_block", lambda _: pytest.fail("copied"))
+    monkeypatch.setattr(
+        block_templates._BlockTemplate, "make_block", lambda _: pytest.fail("copied")
+    )
     expected, state = after(make, 3, 3)
     copies, left = after(copy_from_template(make), 3, 3)
     assert torch.equal(left, state)
@@ -158,10 +177,12 @@ def test_a_block_is_made_on_the_current_device():
         assert all(tensor.is_meta for tensor in make(2, 2, 1).state_dict().values())
 
 
-@pytest.mark.parametrize("name", ["nasbench201(channels=4,cells=1)", "darts(channels=4,cells=3)", "autoformer_tiny"])
+@pytest.mark.parametrize(
+    "name", ["nasbench201(channels=4,cells=1)", "darts(channels=4,cells=3)", "autoformer_tiny"]
+)
 def test_networks_of_spaces_have_the_weights_of_construction(name, monkeypatch):
     space = load_space(name)
-    arch = space.sample(generator("stamp", name))
+    arch = space.sample(make_generator("stamp", name))
     torch.manual_seed(2)
     copied = space.build(arch)
     assert block_templates._record_template.cache_info().hits

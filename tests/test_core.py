@@ -17,15 +17,32 @@ from hypothesis import strategies as st
 
 import untrained
 from tests.records import change_record, make_record
-from untrained.errors import Unscorable, UsageError, unknown
+from untrained.errors import Unscorable, UsageError, unknown_name_error
 from untrained.registry import Registry
-from untrained.rng import generator, seed_for, torch_generator
-from untrained.types import FAILURE_KINDS, Arch, Batch, Failure, Record, ScoreKey, ScoreRequest, Task, read_task_key
+from untrained.seeds import derive_seed, make_generator, make_torch_generator
+from untrained.types import (
+    FAILURE_KINDS,
+    Arch,
+    Batch,
+    Failure,
+    Record,
+    ScoreKey,
+    ScoreRequest,
+    Task,
+    read_task_key,
+)
 
 ARCH = Arch("tower", (("depth", 2), ("rate", 0.5), ("kind", "plain")))
 TASK = Task("noise", (3, 8, 8), 5)
 RECORD = make_record(
-    ARCH, "dextr(variant=published)@1", TASK, 3, 0.25, data="abc", build_seconds=1.5, measure_seconds=2.5
+    ARCH,
+    "dextr(variant=published)@1",
+    TASK,
+    3,
+    0.25,
+    data="abc",
+    build_seconds=1.5,
+    measure_seconds=2.5,
 )
 
 
@@ -40,45 +57,56 @@ def test_a_seed_is_the_hash_of_its_parts(values):
     """The first eight bytes of SHA-256 over the parts with a unit separator between, as a 63-bit number."""
     number = int(hashlib.sha256("\x1f".join(map(str, values)).encode()).hexdigest()[:16], 16)
     little = int.from_bytes(number.to_bytes(8, "big"), "little")
-    assert seed_for(*values) == little // 2
-    assert 0 <= seed_for(*values) < 2**63
+    assert derive_seed(*values) == little // 2
+    assert 0 <= derive_seed(*values) < 2**63
 
 
 def test_a_seed_does_not_depend_on_the_order_of_work():
     wanted = [("weights", str(ARCH), 0), ("weights", str(ARCH), 1), ("plane", 0)]
-    forwards = {key: seed_for(*key) for key in wanted}
+    forwards = {key: derive_seed(*key) for key in wanted}
     random.seed(0)
     torch.manual_seed(0)
-    backwards = {key: seed_for(*key) for key in reversed(wanted)}
+    backwards = {key: derive_seed(*key) for key in reversed(wanted)}
     assert forwards == backwards
     assert len(set(forwards.values())) == 3
 
 
 def test_a_seed_is_the_same_in_another_process():
-    code = "from untrained.rng import seed_for; print(seed_for('weights', 'a', 0))"
+    code = "from untrained.seeds import derive_seed; print(derive_seed('weights', 'a', 0))"
     runs = [
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": h}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": h},
+            capture_output=True,
+            text=True,
+            check=True,
         )
         for h in ("1", "2")
     ]
-    assert [int(run.stdout) for run in runs] == [seed_for("weights", "a", 0)] * 2
+    assert [int(run.stdout) for run in runs] == [derive_seed("weights", "a", 0)] * 2
 
 
 def test_parts_are_told_apart():
-    seeds = [seed_for(*p) for p in (("a", "b"), ("ab",), ("b", "a"), ("a", "b", ""), ("a", "b", 0), ("a", "b", 1))]
+    seeds = [
+        derive_seed(*p)
+        for p in (("a", "b"), ("ab",), ("b", "a"), ("a", "b", ""), ("a", "b", 0), ("a", "b", 1))
+    ]
     assert len(set(seeds)) == len(seeds)
-    assert seed_for("a", 1) == seed_for("a", "1")  # by their str
+    assert derive_seed("a", 1) == derive_seed("a", "1")  # by their str
 
 
 def test_generators_start_from_the_seed_and_leave_global_state_alone():
     torch.manual_seed(5)
     state = torch.get_rng_state()
-    assert generator("x", 1).random() == generator("x", 1).random() != generator("x", 2).random()
-    one, same, other = (torch.rand(3, generator=torch_generator("x", n)) for n in (1, 1, 2))
+    assert (
+        make_generator("x", 1).random()
+        == make_generator("x", 1).random()
+        != make_generator("x", 2).random()
+    )
+    one, same, other = (torch.rand(3, generator=make_torch_generator("x", n)) for n in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
-    assert torch_generator("x", 1).initial_seed() == seed_for("x", 1)
+    assert make_torch_generator("x", 1).initial_seed() == derive_seed("x", 1)
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -117,7 +145,10 @@ def test_an_unknown_name_lists_the_near_ones():
 
 
 def test_errors_say_their_kind():
-    assert str(unknown("proxy", "x", ["b", "a"])) == "no proxy is called 'x'; there are: a, b"
+    assert (
+        str(unknown_name_error("proxy", "x", ["b", "a"]))
+        == "no proxy is called 'x'; there are: a, b"
+    )
     assert str(Unscorable("nan")) == "nan"
     assert str(Unscorable("unsupported", "cummax")) == "unsupported: cummax"
     assert (Unscorable("oom", "why").kind, Unscorable("oom", "why").detail) == ("oom", "why")
@@ -146,7 +177,8 @@ def test_an_arch_prints_its_notation_or_its_choices():
 
 
 @pytest.mark.parametrize(
-    ("noun", "name"), [(ARCH, "space"), (TASK, "dataset"), (RECORD, "value"), (Failure("nan"), "kind")]
+    ("noun", "name"),
+    [(ARCH, "space"), (TASK, "dataset"), (RECORD, "value"), (Failure("nan"), "kind")],
 )
 def test_nouns_are_frozen(noun, name):
     with pytest.raises(FrozenInstanceError):
@@ -189,7 +221,9 @@ def test_a_record_knows_its_proxy():
     assert RECORD.proxy == "dextr(variant=published)"
 
 
-@pytest.mark.parametrize("record", [RECORD, change_record(RECORD, value=None, error=Failure("oom", "4 GB"))])
+@pytest.mark.parametrize(
+    "record", [RECORD, change_record(RECORD, value=None, error=Failure("oom", "4 GB"))]
+)
 def test_a_row_is_json_and_says_everything(record):
     row = record.row()
     assert json.loads(json.dumps(row, allow_nan=False)) == row
@@ -231,8 +265,14 @@ def test_a_request_and_its_record_have_one_key():
         torch="2.8.0+cu128",
         networks_per_pass=64,
     )
-    answers = [Record.of(request, 0.5, note="n"), Record.of(request, Failure("nan"), measure_seconds=2.0)]
-    assert [(answer.value, answer.error) for answer in answers] == [(0.5, None), (None, Failure("nan"))]
+    answers = [
+        Record.of(request, 0.5, note="n"),
+        Record.of(request, Failure("nan"), measure_seconds=2.0),
+    ]
+    assert [(answer.value, answer.error) for answer in answers] == [
+        (0.5, None),
+        (None, Failure("nan")),
+    ]
     assert {answer.key for answer in answers} == {request.key}
     assert request.key == ScoreKey(
         space="tower",
@@ -250,7 +290,9 @@ def test_a_request_and_its_record_have_one_key():
     )
 
 
-@pytest.mark.parametrize("task", [TASK, replace(TASK, vocabularies=(3, 40)), Task("x", (), 1, "mse")])
+@pytest.mark.parametrize(
+    "task", [TASK, replace(TASK, vocabularies=(3, 40)), Task("x", (), 1, "mse")]
+)
 def test_a_task_can_be_read_from_a_key(task):
     assert read_task_key(ScoreRequest(ARCH, "m@1", task, 0).key.task) == task
 
@@ -262,7 +304,9 @@ def test_every_kind_of_failure_can_be_made(kind):
 
 @pytest.mark.parametrize("make", [Failure, Unscorable])
 def test_another_kind_of_failure_is_an_error(make):
-    with pytest.raises(ValueError, match="'slow' is not a kind of failure; there are: crashed, disconnected, error"):
+    with pytest.raises(
+        ValueError, match="'slow' is not a kind of failure; there are: crashed, disconnected, error"
+    ):
         make("slow")
 
 
@@ -272,6 +316,10 @@ def test_every_kind_of_failure_is_used():
     used = set()
     for file in source.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if file.name != "types.py" and isinstance(node, ast.Constant) and node.value in FAILURE_KINDS:
+            if (
+                file.name != "types.py"
+                and isinstance(node, ast.Constant)
+                and node.value in FAILURE_KINDS
+            ):
                 used.add(node.value)
     assert used == set(FAILURE_KINDS)

@@ -42,7 +42,11 @@ def test_the_size_is_the_number_of_combinations(options: dict[str, str], each: i
 def test_the_size_of_nasi():
     """The same wiring, and two different operations per node."""
     decisions = nasi.list_decisions(lambda _, options: options[0])
-    assert prod(len(decision.options) for decision in decisions) == nasi.size == (180 * (7 * 6) ** 4) ** 2
+    assert (
+        prod(len(decision.options) for decision in decisions)
+        == nasi.size
+        == (180 * (7 * 6) ** 4) ** 2
+    )
     assert darts.size == 1037664180**2  # about 10^18, as the DARTS paper says
 
 
@@ -50,7 +54,9 @@ def test_nasi_samples_different_operations_and_parses_equal_ones():
     rng = np.random.default_rng(0)
     for arch in (nasi.sample(rng) for _ in range(100)):
         assert all(
-            arch[f"{cell}{n}_op0"] != arch[f"{cell}{n}_op1"] for cell in ("normal", "reduce") for n in range(2, 6)
+            arch[f"{cell}{n}_op0"] != arch[f"{cell}{n}_op1"]
+            for cell in ("normal", "reduce")
+            for n in range(2, 6)
         )
     assert str(nasi.parse(CONVS)) == CONVS
 
@@ -124,14 +130,18 @@ def test_the_order_of_the_two_edges_of_a_node_has_no_meaning():
     edges[2:4] = [("sep_conv_3x3", 2), ("dil_conv_5x5", 1)]
     swapped = [*edges[:2], edges[3], edges[2], *edges[4:]]
     assert darts.parse(format_genotype(edges)) == darts.parse(format_genotype(swapped))
-    assert str(darts.parse(format_genotype(edges))) == format_genotype(swapped)  # the lower source first
+    assert str(darts.parse(format_genotype(edges))) == format_genotype(
+        swapped
+    )  # the lower source first
     twice = [("sep_conv_5x5", 0), ("max_pool_3x3", 0)] * 4
     assert darts.parse(format_genotype(twice)) == darts.parse(format_genotype(twice[::-1]))
 
 
 def test_the_concatenation_is_written_as_a_range_or_a_list():
     edges = repeat_operation("none")
-    assert darts.parse(format_genotype(edges, concat="[2, 3, 4, 5]")) == darts.parse(format_genotype(edges))
+    assert darts.parse(format_genotype(edges, concat="[2, 3, 4, 5]")) == darts.parse(
+        format_genotype(edges)
+    )
     arch = darts.parse(format_genotype(edges, concat="[5, 3, 4]"))
     assert str(arch) == format_genotype(edges, concat="range(3, 6)")
     assert str(darts.parse(ENAS_LIKE)).count("concat=[2, 4, 6]") == 2
@@ -145,25 +155,53 @@ def test_the_concatenation_is_written_as_a_range_or_a_list():
         (SKIPS.replace("reduce_concat", "reduced"), 0, r"Genotype\(normal="),
         (SKIPS[:-1], 8, r"Genotype\(normal="),
         ("", 0, r"Genotype\(normal="),
-        (SKIPS.replace("skip_connect", "skip", 1), SKIPS.index("skip_connect") - 1, "one of none, max_pool_3x3"),
+        (
+            SKIPS.replace("skip_connect", "skip", 1),
+            SKIPS.index("skip_connect") - 1,
+            "one of none, max_pool_3x3",
+        ),
         (SKIPS.replace("0), ", "2), ", 1), SKIPS.index("('"), "a source below 2"),
         (SKIPS.replace("('skip_connect', 0), ", "", 1), SKIPS.index("[("), "8 or 10 edges"),
-        (SKIPS.replace("range(2, 6)", "range(2, 7)", 1), SKIPS.index("range"), r"range\(2, 6\) or a list"),
-        (SKIPS.replace("range(2, 6)", "range(0, 10**9)", 1), SKIPS.index("range"), r"range\(2, 6\) or a list"),
-        (SKIPS.replace("range(2, 6)", "[2, 2]", 1), SKIPS.index("range"), r"range\(2, 6\) or a list"),
+        (
+            SKIPS.replace("range(2, 6)", "range(2, 7)", 1),
+            SKIPS.index("range"),
+            r"range\(2, 6\) or a list",
+        ),
+        (
+            SKIPS.replace("range(2, 6)", "range(0, 10**9)", 1),
+            SKIPS.index("range"),
+            r"range\(2, 6\) or a list",
+        ),
+        (
+            SKIPS.replace("range(2, 6)", "[2, 2]", 1),
+            SKIPS.index("range"),
+            r"range\(2, 6\) or a list",
+        ),
         (SKIPS.replace("range(2, 6)", "[]", 1), SKIPS.index("range"), r"range\(2, 6\) or a list"),
-        (SKIPS.replace("range(2, 6)", "list(range(2, 6))", 1), SKIPS.index("range"), r"range\(2, 6\) or a list"),
+        (
+            SKIPS.replace("range(2, 6)", "list(range(2, 6))", 1),
+            SKIPS.index("range"),
+            r"range\(2, 6\) or a list",
+        ),
         (SKIPS.replace("'skip_connect'", "print('ha')", 1), SKIPS.index("('"), "'sep_conv_3x3', 0"),
     ],
 )
 def test_an_error_marks_the_position_in_malformed_genotypes(text: str, position: int, message: str):
     with pytest.raises(UsageError, match=message) as caught:
         darts.parse(text)
-    assert len(str(caught.value).splitlines()[-1]) - 1 == position + 2  # two spaces of indentation, then the arrow
+    assert (
+        len(str(caught.value).splitlines()[-1]) - 1 == position + 2
+    )  # two spaces of indentation, then the arrow
 
 
 def test_no_text_is_evaluated(capsys: pytest.CaptureFixture[str]):
-    for text in ("Genotype(normal=print('ha'))", "print('ha')", "Genotype(**{print('ha'): 1})", "(" * 5000, "\0"):
+    for text in (
+        "Genotype(normal=print('ha'))",
+        "print('ha')",
+        "Genotype(**{print('ha'): 1})",
+        "(" * 5000,
+        "\0",
+    ):
         with pytest.raises(UsageError):
             darts.parse(text)
     assert capsys.readouterr().out == ""

@@ -114,7 +114,11 @@ def test_drop_path_acts_on_each_edge_independently():
         out = pooling(s0, s1, 0.5)
     seen = set()
     for i in range(64):
-        (kind,) = (k for k in product((0, 2), repeat=2) if torch.allclose(out[i], k[0] * a[i] + k[1] * b[i], atol=1e-6))
+        (kind,) = (
+            k
+            for k in product((0, 2), repeat=2)
+            if torch.allclose(out[i], k[0] * a[i] + k[1] * b[i], atol=1e-6)
+        )
         seen.add(kind)
     assert len(seen) == 4
 

@@ -16,11 +16,15 @@ def build_supernet(space: Space) -> nn.Module:
     torch.manual_seed(1)
     net = space.supernet(TASK)
     for _ in range(2):
-        net(torch.randn(8, 3, 8, 8))  # so that the running statistics differ from those of a new network
+        net(
+            torch.randn(8, 3, 8, 8)
+        )  # so that the running statistics differ from those of a new network
     return net
 
 
-@pytest.mark.parametrize("options", ["channels=4,cells=3", "channels=4,cells=3,stem=imagenet,auxiliary=True"])
+@pytest.mark.parametrize(
+    "options", ["channels=4,cells=3", "channels=4,cells=3,stem=imagenet,auxiliary=True"]
+)
 @pytest.mark.parametrize("name", ["darts", "darts_nasi"])
 def test_a_subnet_is_the_built_network_with_shared_weights(name: str, options: str):
     space = load_space(f"{name}({options})")
@@ -61,7 +65,10 @@ def one_hot(options: dict[str, tuple[str, ...]], arch: Arch) -> dict[str, Tensor
         for node in range(2, 6)
         for i, source in enumerate(str(arch[f"{kind}{node}_inputs"]).split(","))
     }
-    return {name: torch.tensor([float((name, op) in operations) for op in ops]) for name, ops in options.items()}
+    return {
+        name: torch.tensor([float((name, op) in operations) for op in ops])
+        for name, ops in options.items()
+    }
 
 
 def test_a_node_without_edges_is_zero():
@@ -77,7 +84,10 @@ def test_weights_of_zero_get_a_gradient_if_they_require_it():
     hot["normal5<-4"] = torch.zeros(7)  # an edge that is cut
     net.mixture = {name: weight.requires_grad_() for name, weight in hot.items()}
     net(torch.randn(4, 3, 8, 8)).square().sum().backward()
-    assert all(weight.grad is not None and weight.grad.count_nonzero() == len(weight) for weight in hot.values())
+    assert all(
+        weight.grad is not None and weight.grad.count_nonzero() == len(weight)
+        for weight in hot.values()
+    )
 
 
 def test_nasi_has_one_operation_and_one_input_per_node():
@@ -90,8 +100,14 @@ def test_nasi_has_one_operation_and_one_input_per_node():
         for name, options in net.options.items()
     }
     first, s0, s1 = net.cells[0], torch.randn(2, 12, 4, 4), torch.randn(2, 12, 4, 4)
-    torch.testing.assert_close(first(s0, s1, net.make_context()), torch.cat([first.preprocess0(s0)] * 4, 1))
-    assert not any(m.stride in (2, (2, 2)) for m in net.cells.modules() if isinstance(m, nn.Conv2d | nn.MaxPool2d))
+    torch.testing.assert_close(
+        first(s0, s1, net.make_context()), torch.cat([first.preprocess0(s0)] * 4, 1)
+    )
+    assert not any(
+        m.stride in (2, (2, 2))
+        for m in net.cells.modules()
+        if isinstance(m, nn.Conv2d | nn.MaxPool2d)
+    )
 
 
 def test_noise_is_random_in_evaluation_mode_too():

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+import untrained
 from tests.data.pictures import write_good
-from untrained import _catalogue
-from untrained.cli import app
+from untrained.cli import catalogue
+from untrained.cli.app import app
 from untrained.data import SOURCES
 from untrained.probe import Probe
 from untrained.probe.flops import FlopCounter
@@ -23,20 +24,34 @@ CELL = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|nor_conv_3x3~0|avg_poo
 
 def blocks(page: str, language: str) -> list[str]:
     """The fenced blocks of a page in one language; "" for commands."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    fenced = re.findall(
+        r"^```(\w*)\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE
+    )
     return [content for kind, content in fenced if kind == language]
 
 
 def test_the_page_of_proxies_is_as_the_proxies_say():
-    assert (DOCS / "proxies.md").read_text() == _catalogue.proxy_page(), "run `make docs`"
+    assert (DOCS / "proxies.md").read_text() == catalogue.render_proxy_page(), "run `make docs`"
 
 
 def test_the_page_of_spaces_is_as_the_spaces_say():
-    assert (DOCS / "spaces.md").read_text() == _catalogue.space_page(), "run `make docs`"
+    assert (DOCS / "spaces.md").read_text() == catalogue.render_space_page(), "run `make docs`"
+
+
+def test_the_page_on_the_architecture_names_files_and_packages_that_exist():
+    page = (DOCS / "architecture.md").read_text()
+    package = Path(untrained.__file__).parent
+    paths = set(re.findall(r"(?<![\w./])((?:\w+/)+(?:\w+\.(?:py|css))?|\w+\.(?:py|css))", page))
+    paths.discard("predict.py")  # a file of an export
+    missing = sorted(path for path in paths if not (package / path).exists())
+    assert not missing
+    packages = {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
+    unnamed = sorted(name for name in packages if f"`{name}/`" not in page)
+    assert not unnamed
 
 
 def test_every_proxy_has_a_line_and_most_a_formula():
-    for row in _catalogue.proxies():
+    for row in catalogue.list_proxies():
         assert row["about"].endswith("."), row["name"]
         told = row["formula"] and row["notes"]  # a formula alone would lose its indentation
         assert told or row["name"] in ("params", "flops", "depth", "random"), row["name"]
@@ -75,12 +90,16 @@ def test_the_page_on_ones_own_pictures_works_as_written(tmp_path, monkeypatch, c
     assert told in shown.err
     assert "networks look at 48x48" in shown.err
     assert list((tmp_path / "root" / "cache" / "pictures").glob("*.npy"))
-    named = set(re.findall(r"^\| `([a-z]+)[:`]", (DOCS / "pictures.md").read_text(), flags=re.MULTILINE))
+    named = set(
+        re.findall(r"^\| `([a-z]+)[:`]", (DOCS / "pictures.md").read_text(), flags=re.MULTILINE)
+    )
     assert {"folder", "images", "npz", "hf"} <= named <= set(SOURCES) | {"cifar"}
 
 
 def test_what_the_page_says_a_probe_measures_is_there():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
     probe = Probe(model, Batch(torch.randn(8, 3, 8, 8), torch.arange(8) % 3))
     named = re.findall(r"`(probe\.[^`]+)`", (DOCS / "your-own-proxy.md").read_text())
     assert len(named) > 15
@@ -103,7 +122,9 @@ def test_the_stated_cost_is_the_counted_one(name):
     torch.manual_seed(0)
     model = space.build(space.parse(CELL))
     draw = torch.Generator().manual_seed(0)
-    batch = Batch(torch.randn(proxy.samples, 3, 32, 32, generator=draw), torch.arange(proxy.samples) % 10)
+    batch = Batch(
+        torch.randn(proxy.samples, 3, 32, 32, generator=draw), torch.arange(proxy.samples) % 10
+    )
     counter = FlopCounter()
     with counter:
         proxy(Probe(model, batch))

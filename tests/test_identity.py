@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from functools import partialmethod
 from pathlib import Path
 from textwrap import dedent
@@ -13,15 +14,17 @@ import torch
 
 import untrained
 from untrained import user_code
-from untrained.data import load
-from untrained.engine import Store
+from untrained.config import ComputeConfig
+from untrained.data import load_data
 from untrained.errors import Interrupted, UsageError
-from untrained.exports import export
 from untrained.proxies import load_proxy
+from untrained.runs.store import Store
 from untrained.spaces import fingerprint_space
-from untrained.studies._scores import Crew, scored
-from untrained.training.trained import AnotherTraining
+from untrained.training.result import AnotherTrainingError
 from untrained.types import Arch, ScoreRequest, Task
+from untrained.workflows.export import export
+from untrained.workflows.score import score_networks
+from untrained.workflows.score_architectures import score_architectures
 
 NET = """
     from torch import nn
@@ -40,14 +43,21 @@ TABLE_NET = """
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    modules_before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(user_code, "_named_here", set())
+    monkeypatch.setattr(user_code, "_trusted_here", set())
     write_net(tmp_path, NET, 4)
     write_images(tmp_path, seed=0)
-    return tmp_path
+    yield tmp_path
+    # Modules of this project must not be imported by the next one, whose files have the same names.
+    for name in set(sys.modules) - modules_before:
+        folders = getattr(sys.modules[name], "__path__", [])
+        file = getattr(sys.modules[name], "__file__", None)
+        if any(str(path).startswith(str(tmp_path)) for path in [file, *folders]):
+            del sys.modules[name]
 
 
 def write_net(project: Path, source: str, width: int) -> None:
@@ -85,13 +95,19 @@ def train(what: Any = "./net.py:make", data: str = "npz:images.npz", **options: 
 def test_the_same_training_is_given_again(project: Path):
     first = train()
     second = train()
-    assert (second.folder, second.made_on, second.accuracy) == (first.folder, first.made_on, first.accuracy)
+    assert (second.folder, second.made_on, second.accuracy) == (
+        first.folder,
+        first.made_on,
+        first.accuracy,
+    )
     assert len(list((project / "runs").iterdir())) == 1
 
 
 @pytest.mark.parametrize("where", ["its own folder", "a named folder"])
 @pytest.mark.parametrize("change", ["factory", "imported file", "data"])
-def test_a_training_is_not_taken_for_that_of_other_code_or_data(project: Path, change: str, where: str):
+def test_a_training_is_not_taken_for_that_of_other_code_or_data(
+    project: Path, change: str, where: str
+):
     options = {} if where == "its own folder" else {"run": project / "run"}
     first = train(**options)
     if change == "factory":
@@ -101,7 +117,7 @@ def test_a_training_is_not_taken_for_that_of_other_code_or_data(project: Path, c
     else:
         write_images(project, seed=1)
     if where == "a named folder":
-        with pytest.raises(AnotherTraining, match=r"changed since\); for this one add --run"):
+        with pytest.raises(AnotherTrainingError, match=r"changed since\); for this one add --run"):
             train(**options)
         return
     second = train(**options)
@@ -114,25 +130,31 @@ def test_a_killed_training_does_not_go_on_with_other_data(project: Path):
         raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match="stopped by Ctrl-C"):
-        train(run=project / "run", every=1, watch=stop)
+        train(run=project / "run", checkpoint_every=1, on_progress=stop)
     write_images(project, seed=1)
-    with pytest.raises(AnotherTraining, match=r"other samples in npz:images\.npz"):
+    with pytest.raises(AnotherTrainingError, match=r"other samples in npz:images\.npz"):
         train(run=project / "run")
 
 
-def test_a_training_is_not_taken_for_that_of_another_torch(project: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_training_is_not_taken_for_that_of_another_torch(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
     train(run=project / "run")
-    monkeypatch.setattr(sys.modules["untrained.training.train"], "torch_version", lambda: "1.0.0+cpu")
-    with pytest.raises(AnotherTraining, match=r"torch .* \(now '1.0.0\+cpu'\)"):
+    monkeypatch.setattr(
+        sys.modules["untrained.workflows.train"], "read_torch_version", lambda: "1.0.0+cpu"
+    )
+    with pytest.raises(AnotherTrainingError, match=r"torch .* \(now '1.0.0\+cpu'\)"):
         train(run=project / "run")
 
 
 def test_a_training_is_not_taken_for_that_of_a_module_with_other_layers(project: Path):
     def net(width: int) -> torch.nn.Module:
-        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, width), torch.nn.Linear(width, 3))
+        return torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(36, width), torch.nn.Linear(width, 3)
+        )
 
     train(net(4), run=project / "run")
-    with pytest.raises(AnotherTraining, match="Sequential as it was"):
+    with pytest.raises(AnotherTrainingError, match="Sequential as it was"):
         train(net(5), run=project / "run")
 
 
@@ -142,10 +164,17 @@ def test_an_export_has_nothing_of_a_training_of_other_code(project: Path):
     write_net(project, NET.replace("ReLU", "Tanh"), 4)
     with pytest.raises(UsageError, match=r"\./net.py:make has changed since .*run was made"):
         export(project / "run", project / "out")
-    untrained.score("./net.py:make", "params", input_shape=(1, 6, 6))  # the user names it as it is now
+    score_networks(
+        "./net.py:make", "params", input_shape=(1, 6, 6)
+    )  # the user names it as it is now
     with pytest.raises(UsageError, match=r"\./net.py:make has changed since .*run was made"):
         export(project / "run", project / "out")
-    made = export("./net.py:make", project / "out", weights=project / "run" / "model.pt", input_shape=(1, 6, 6))
+    made = export(
+        "./net.py:make",
+        project / "out",
+        weights=project / "run" / "model.pt",
+        input_shape=(1, 6, 6),
+    )
     assert made.config["accuracy"] is None
     write_net(project, NET, 4)
     assert export(project / "run", project / "out").config["accuracy"] == trained.accuracy
@@ -157,23 +186,25 @@ def test_an_export_has_nothing_of_a_training_of_other_code(project: Path):
 def test_a_table_with_the_same_size_and_time_is_read_again(project: Path):
     task = Task("rows", (2,), 1, "bce")
     write_table(project, sign=1)
-    before = load("csv:rows.csv?label=click", task).batch(64)
+    before = load_data("csv:rows.csv?label=click", task).batch(64)
     state = (project / "rows.csv").stat()
     write_table(project, sign=-1)
     after = (project / "rows.csv").stat()
     assert (after.st_size, after.st_mtime_ns) == (state.st_size, state.st_mtime_ns)
-    now = load("csv:rows.csv?label=click", task).batch(64)
+    now = load_data("csv:rows.csv?label=click", task).batch(64)
     assert torch.equal(now.inputs, before.inputs)
     assert torch.equal(now.targets, 1 - before.targets)
     write_table(project, sign=1)
-    assert torch.equal(load("csv:rows.csv?label=click", task).batch(64).targets, before.targets)
+    assert torch.equal(
+        load_data("csv:rows.csv?label=click", task).batch(64).targets, before.targets
+    )
 
 
 def test_an_archive_with_the_same_size_and_time_is_read_again(project: Path):
     task = Task("images", (1, 6, 6), 3)
-    before = load("npz:images.npz", task).batch(8)
+    before = load_data("npz:images.npz", task).batch(8)
     write_images(project, seed=1)
-    assert not torch.equal(load("npz:images.npz", task).batch(8).inputs, before.inputs)
+    assert not torch.equal(load_data("npz:images.npz", task).batch(8).inputs, before.inputs)
 
 
 # ---------------------------------------------------------------------------------------------------------- scores
@@ -184,7 +215,7 @@ def test_a_score_does_not_depend_on_how_a_path_is_typed(project: Path):
     for name in ("net.py", "width.py"):
         (project / "elsewhere" / name).write_bytes((project / name).read_bytes())
     names = ["./net.py:make", "net.py:make", f"{project}/net.py:make", "elsewhere/net.py:make"]
-    records = [untrained.score(name, "synflow", input_shape=(1, 6, 6), seeds=2) for name in names]
+    records = [score_networks(name, "synflow", input_shape=(1, 6, 6), seeds=2) for name in names]
     values = [[record.value for record in each] for each in records]
     assert values[0] == values[1] == values[2] == values[3]
     assert values[0][0] != values[0][1], "every seed has weights of its own"
@@ -211,7 +242,8 @@ def measured(store: Path) -> int:
 def score_space(project: Path, space: str, **options: Any) -> dict[str, float | None]:
     """Parameters of the networks of a space, kept in one store."""
     home = untrained.load_space(space)
-    done = scored(space, list(home), [load_proxy("params")], load("noise", home.task), (0,), Crew(workers=1, **options),
+    done = score_architectures(space, list(home), [load_proxy("params")], load_data("noise", home.task), (0,),
+                  ComputeConfig(workers=1, **options),
                   project / "scores.sqlite")  # fmt: skip
     return {str(record.arch): record.value for record in done.records}
 
@@ -230,7 +262,10 @@ def test_networks_of_changed_code_are_measured_again(project: Path, reference: s
         (folder / "mine.py").write_text(dedent(SPACE).replace("WIDTH * choose", "3 * choose"))
     else:
         (project / "width.py").write_text("WIDTH = 3\n")
-    assert score_space(project, reference) == {"width=1": 3 * 28 + 3 * 36 * 4 + 4, "width=2": 6 * 28 + 6 * 36 * 4 + 4}
+    assert score_space(project, reference) == {
+        "width=1": 3 * 28 + 3 * 36 * 4 + 4,
+        "width=2": 6 * 28 + 6 * 36 * 4 + 4,
+    }
     assert measured(project / "scores.sqlite") == 4
 
 
@@ -241,11 +276,18 @@ def test_a_search_is_not_resumed_with_a_changed_module(project: Path):
     untrained.search("package.mine:mynet", "params", **options)
     untrained.search("package.mine:mynet", "params", **options)
     (project / "width.py").write_text("WIDTH = 3\n")
-    with pytest.raises(UsageError, match=r"run holds another run, with package.mine as it was \(changed since\)"):
+    with pytest.raises(
+        UsageError, match=r"run holds another run, with package.mine as it was \(changed since\)"
+    ):
         untrained.search("package.mine:mynet", "params", **options)
 
 
-def test_a_space_that_was_defined_in_python_is_known_by_its_source(project: Path):
+def test_a_space_that_was_defined_in_python_is_known_by_its_source(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # As in a notebook: modules of the working directory can be imported.
+    monkeypatch.syspath_prepend(project)
+
     def define(width: int) -> Any:
         names: dict[str, Any] = {}
         exec(compile(dedent(SPACE).replace("WIDTH *", f"{width} *"), "<cell>", "exec"), names)
@@ -253,13 +295,19 @@ def test_a_space_that_was_defined_in_python_is_known_by_its_source(project: Path
 
     known = [fingerprint_space(define(width)) for width in (3, 4, 3)]
     assert known[0] == known[2] != known[1]
-    assert fingerprint_space("nasbench201") == fingerprint_space(untrained.load_space("nasbench201(channels=4)")) == ""
+    assert (
+        fingerprint_space("nasbench201")
+        == fingerprint_space(untrained.load_space("nasbench201(channels=4)"))
+        == ""
+    )
 
 
 def test_a_score_by_another_torch_is_measured_again(project: Path, monkeypatch: pytest.MonkeyPatch):
     (project / "mine.py").write_text(dedent(SPACE))
     score_space(project, "./mine.py:mynet")
-    monkeypatch.setattr(ScoreRequest, "__init__", partialmethod(ScoreRequest.__init__, torch="1.0.0+cpu"))
+    monkeypatch.setattr(
+        ScoreRequest, "__init__", partialmethod(ScoreRequest.__init__, torch="1.0.0+cpu")
+    )
     score_space(project, "./mine.py:mynet")
     assert measured(project / "scores.sqlite") == 4
 
@@ -268,10 +316,12 @@ def test_networks_that_were_measured_together_are_marked_and_kept_apart(project:
     """Those that are measured one by one keep the key that they always had."""
     (project / "mine.py").write_text(dedent(SPACE))
     for population in (1, 2, 2, 1):
-        score_space(project, "./mine.py:mynet", population=population)
+        score_space(project, "./mine.py:mynet", networks_per_batch=population)
     with Store(project / "scores.sqlite", read_only=True) as store:
         assert [record.request.networks_per_pass for record in store] == [1, 1, 2, 2]
-    score_space(project, "./mine.py:mynet", population=2, time_limit="1m")  # which looks at one at a time
+    score_space(
+        project, "./mine.py:mynet", networks_per_batch=2, time_limit="1m"
+    )  # which looks at one at a time
     assert measured(project / "scores.sqlite") == 4
 
 
@@ -283,6 +333,8 @@ def test_factories_of_one_name_in_two_files_are_two_networks(project: Path):
     (project / "elsewhere").mkdir()
     (project / "elsewhere" / "net.py").write_text(dedent(NET).replace("ReLU", "Tanh"))
     (project / "elsewhere" / "width.py").write_text("WIDTH = 9\n")
-    first, second = untrained.score(["./net.py:make", "elsewhere/net.py:make"], "params", input_shape=(1, 6, 6))
+    first, second = score_networks(
+        ["./net.py:make", "elsewhere/net.py:make"], "params", input_shape=(1, 6, 6)
+    )
     assert first.arch != second.arch
     assert (first.value, second.value) == (36 * 4 + 4 + 4 * 3 + 3, 36 * 9 + 9 + 9 * 3 + 3)

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-PACKAGES = (
-    "benchmarks data engine exports papers probe proxies reports runs.winner spaces strategies studies training".split()
-)
+PACKAGES = "benchmarks data engine exports papers probe proxies reports runs spaces strategies training workflows cli".split()
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_package_can_be_imported_first(name):
-    done = subprocess.run([sys.executable, "-c", f"import untrained.{name}"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import untrained.{name}"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,16 @@ pytestmark = [
 
 
 def run_script(folder: Path, kills: int) -> str:
-    command = [sys.executable, str(SCRIPT), "--kills", str(kills), "--seed", "7", "--folder", str(folder)]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "--kills",
+        str(kills),
+        "--seed",
+        "7",
+        "--folder",
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout

@@ -8,8 +8,8 @@ from untrained.errors import UsageError
 from untrained.spaces import load_space
 from untrained.spaces.core.diagrams import Stage
 from untrained.spaces.mlp import SIGEO
-from untrained.strategies._check import matching_data
 from untrained.types import Task
+from untrained.workflows.search_checks import matching_data
 
 mlp = load_space("mlp")
 
@@ -40,7 +40,11 @@ def test_options_are_part_of_the_name():
     assert load_space(arch.space).parse(str(arch)) == arch
     assert load_space(arch.space).size == len(list(space)) == 4
     model = space.build(arch, Task("noise", (2, 3), 4))
-    assert [tuple(layer.weight.shape) for layer in model if isinstance(layer, nn.Linear)] == [(3, 6), (5, 3), (4, 5)]
+    assert [tuple(layer.weight.shape) for layer in model if isinstance(layer, nn.Linear)] == [
+        (3, 6),
+        (5, 3),
+        (4, 5),
+    ]
     assert model(torch.zeros(7, 2, 3)).shape == (7, 4)
     assert space.draw(arch).stages == (Stage("linear, tanh", 3), Stage("linear, tanh", 5))
 
@@ -56,6 +60,7 @@ def test_networks_accept_tables_unlike_those_of_image_spaces():
     matching_data(mlp, table)
     matching_data(load_space("nasrec_small"), table)
     with pytest.raises(
-        UsageError, match=r"csv:mine.csv has rows of 6 columns, and networks of nasbench201 do not take them"
+        UsageError,
+        match=r"csv:mine.csv has rows of 6 columns, and networks of nasbench201 do not take them",
     ):
         matching_data(load_space("nasbench201"), table)

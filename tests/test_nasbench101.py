@@ -104,7 +104,11 @@ def test_an_error_marks_the_position_in_a_malformed_string(text):
 )
 def test_invalid_cells_are_rejected(text, message):
     if message is None:
-        assert spec_of(space.parse(text)).ops == ("input", A, "output")  # one dead end is only pruned
+        assert spec_of(space.parse(text)).ops == (
+            "input",
+            A,
+            "output",
+        )  # one dead end is only pruned
         return
     with pytest.raises(UsageError, match=message):
         space.parse(text)
@@ -144,9 +148,13 @@ def test_a_cell_computes_its_definition():
     cell = small.build(small.parse(text), Task("noise", (3, 8, 8), 2)).eval().layers[1]
     with torch.no_grad():
         for name, block in cell.project.items():
-            block[0].weight.copy_(torch.eye(4)[: (4 if name == "3" else 2)].reshape(-1, 4, 1, 1) * (1 + 1e-5) ** 0.5)
+            block[0].weight.copy_(
+                torch.eye(4)[: (4 if name == "3" else 2)].reshape(-1, 4, 1, 1) * (1 + 1e-5) ** 0.5
+            )
     x = torch.arange(4.0).reshape(1, 4, 1, 1).expand(1, 4, 5, 5)
-    torch.testing.assert_close(cell(x)[0, :, 2, 2], torch.tensor([0.0, 1.0, 0.0, 1.0]) + torch.arange(4.0))
+    torch.testing.assert_close(
+        cell(x)[0, :, 2, 2], torch.tensor([0.0, 1.0, 0.0, 1.0]) + torch.arange(4.0)
+    )
 
 
 def test_a_spec_lists_its_neighbours():

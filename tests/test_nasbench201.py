@@ -102,7 +102,14 @@ def test_the_error_lists_the_possible_operations():
 
 def test_iteration_gives_all_cells_once():
     archs = list(nb201)
-    assert nb201.size == len(archs) == len(set(archs)) == len({str(arch) for arch in archs}) == 5**6 == 15_625
+    assert (
+        nb201.size
+        == len(archs)
+        == len(set(archs))
+        == len({str(arch) for arch in archs})
+        == 5**6
+        == 15_625
+    )
     assert str(archs[0]) == official(["none"] * 6)
     assert str(archs[-1]) == official(["avg_pool_3x3"] * 6)
 
@@ -110,8 +117,14 @@ def test_iteration_gives_all_cells_once():
 @pytest.mark.parametrize(
     ("index", "text"),
     [  # the first one the authors list, and the most accurate one on CIFAR-10
-        (0, "|avg_pool_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|nor_conv_1x1~0|skip_connect~1|skip_connect~2|"),
-        (6111, "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_1x1~2|"),
+        (
+            0,
+            "|avg_pool_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|nor_conv_1x1~0|skip_connect~1|skip_connect~2|",
+        ),
+        (
+            6111,
+            "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_1x1~2|",
+        ),
     ],
 )
 def test_published_indices(index, text):
@@ -121,7 +134,9 @@ def test_published_indices(index, text):
 
 @pytest.mark.data
 def test_the_official_index_maps_both_ways():
-    table = pd.read_csv(shared("data", "nasbench201", "nb201_full.csv.gz"), usecols=["index", "arch_str"])
+    table = pd.read_csv(
+        shared("data", "nasbench201", "nb201_full.csv.gz"), usecols=["index", "arch_str"]
+    )
     assert len(table) == 15_625
     for index, text in zip(table["index"].tolist(), table["arch_str"], strict=True):
         assert str(from_index(index)) == text
@@ -157,14 +172,20 @@ def test_sizes_of_the_golden_architectures_are_the_official_ones():
         flops, params = metrics["A.flops_params_M_official"]
         ours = size_of(text)
         assert ours[0] == metrics["A.params"] == round(params * 1e6)
-        assert ours[1] + 10 == round(flops * 1e6)  # the official counter adds the ten biases of the head
+        assert ours[1] + 10 == round(
+            flops * 1e6
+        )  # the official counter adds the ten biases of the head
     assert size_of(text, "cpu") == ours
 
 
 def others(side: int, text: str) -> int:
     """What the official counter counts beside multiply-adds, per entry: 2 for batch norm, 1 for ReLU, k^2 for pooling
     to that entry, and (n + 1)^2 for the global pooling of n x n."""
-    a, b, c = 16 * side**2, 32 * (side // 2) ** 2, 64 * (side // 4) ** 2  # entries of an edge in the three stages
+    a, b, c = (
+        16 * side**2,
+        32 * (side // 2) ** 2,
+        64 * (side // 4) ** 2,
+    )  # entries of an edge in the three stages
     norms = a + 2 * b + 2 * c + c  # stem, two residual blocks, head
     relus = (a + b) + (b + c) + c
     pools = 4 * (a // 4 + b // 4) + 64 * (side // 4 + 1) ** 2
@@ -175,7 +196,8 @@ def others(side: int, text: str) -> int:
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "side", "classes"), [("cifar10", 32, 10), ("cifar100", 32, 100), ("ImageNet16-120", 16, 120)]
+    ("task", "side", "classes"),
+    [("cifar10", 32, 10), ("cifar100", 32, 100), ("ImageNet16-120", 16, 120)],
 )
 def test_sizes_of_all_measured_networks(task, side, classes):
     """All 1,386 whose sizes NAS-Bench-Suite-Zero measured. Every edge of a cell works on equal tensors, so networks
@@ -189,9 +211,14 @@ def test_sizes_of_all_measured_networks(task, side, classes):
         kind = tuple(sorted(ops_of(arch)))
         if kind not in ours:
             model = nb201.build(arch, Task(task, (3, side, side), classes))
-            ours[kind] = sum(p.numel() for p in model.parameters()), run(model, torch.zeros(1, 3, side, side))[1]
+            ours[kind] = (
+                sum(p.numel() for p in model.parameters()),
+                run(model, torch.zeros(1, 3, side, side))[1],
+            )
         assert ours[kind][0] == round(params * 1e6)
-        assert ours[kind][1] + others(side, str(arch)) == pytest.approx(flops * 1e6, rel=1e-6)  # seven digits
+        assert ours[kind][1] + others(side, str(arch)) == pytest.approx(
+            flops * 1e6, rel=1e-6
+        )  # seven digits
 
 
 @pytest.mark.parametrize(
@@ -234,7 +261,9 @@ def test_an_unknown_option_is_rejected():
 
 def test_a_cell_computes_its_definition():
     """Node 1 = pool(x), node 2 = 0 x + node 1, node 3 = x + pool(node 1) + node 2; the pool of a constant is itself."""
-    text = official(["avg_pool_3x3", "none", "skip_connect", "skip_connect", "avg_pool_3x3", "skip_connect"])
+    text = official(
+        ["avg_pool_3x3", "none", "skip_connect", "skip_connect", "avg_pool_3x3", "skip_connect"]
+    )
     space = nb201.with_options(channels=2, cells=1)
     cell = space.build(space.parse(text)).cells[0]
     x = torch.full((1, 2, 4, 4), 0.7)
@@ -260,7 +289,9 @@ def test_mutation_reaches_every_neighbour():
 
 
 def test_samples_depend_on_the_generator_and_cover_every_edge():
-    first, again = ([nb201.sample(rng) for _ in range(100)] for rng in map(np.random.default_rng, (3, 3)))
+    first, again = (
+        [nb201.sample(rng) for _ in range(100)] for rng in map(np.random.default_rng, (3, 3))
+    )
     assert first == again
     assert {(name, op) for arch in first for name, op in arch.genes} == {
         (name, op) for name, _ in first[0].genes for op in OPS

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import untrained
 from tests.contracts.models import NAMES, REASONS, answer
 from tests.test_spaces import find_marked_column
-from untrained.data import load
+from untrained.data import load_data
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
@@ -21,6 +21,7 @@ from untrained.spaces.nasrec.blocks import make_block_specs
 from untrained.spaces.nasrec.network import NasrecBlock
 from untrained.spaces.nasrec.operators import OperatorSize, TokenTransformer
 from untrained.types import Task
+from untrained.workflows.score import score_networks
 
 SMALL, FULL = load_space("nasrec_small"), load_space("nasrec_full")
 ROWS = Task("noise", (2 + 3,), 1, "bce", (4, 6, 5))
@@ -28,7 +29,7 @@ spaces = pytest.mark.parametrize("space", [SMALL, FULL], ids=lambda space: space
 
 
 def rows(task: Task, n: int = 5) -> Tensor:
-    return load("noise", task).batch(n, 0).inputs
+    return load_data("noise", task).batch(n, 0).inputs
 
 
 # ------------------------------------------------------------------------------------------------- samples and mutants
@@ -43,7 +44,12 @@ def test_the_number_of_inputs_is_sampled_before_the_inputs():
     assert all(abs(n - 100) < 40 for n in sizes.values())  # 4.6 standard deviations
     assert Counter(len(some[1].sparse_from) for some in plans).keys() == {1, 2}
     assert {some[0].sparse_from for some in plans} == {(0,)}
-    assert {some[6].dense_op for some in plans} == {"linear-2d", "dot-product", "sigmoid-gating", "sum"}
+    assert {some[6].dense_op for some in plans} == {
+        "linear-2d",
+        "dot-product",
+        "sigmoid-gating",
+        "sum",
+    }
 
 
 def test_a_mutation_samples_one_key_of_one_block_again():
@@ -52,7 +58,9 @@ def test_a_mutation_samples_one_key_of_one_block_again():
     for _ in range(300):
         parent = FULL.sample(rng)
         before, after = dict(parent.genes), dict(FULL.mutate(parent, rng).genes)
-        changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        changed = {
+            name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+        }
         assert len({name[-1] for name in changed}) == 1
         keys = {name[:-1] for name in changed}
         if keys & {"dense", "sparse"}:
@@ -128,8 +136,16 @@ def test_architectures_outside_of_the_space_are_rejected(old, new, message):
 def test_the_json_of_the_authors_is_parsed():
     """Nodes are counted by operators: 0 to 3 dense, 4 and 5 sparse."""
     keys = ("active_nodes", "dense_in_dims", "sparse_in_dims", "dense_sparse_interact", "deep_fm")
-    micro = [dict(zip(keys, values, strict=True)) for values in (([4, 0], 512, 48, 0, 1), ([2, 5], 64, 16, 1, 0))]
-    wiring = {"dense_idx": [1, 0], "sparse_idx": [1, 0], "dense_left_idx": [1], "dense_right_idx": [0]}
+    micro = [
+        dict(zip(keys, values, strict=True))
+        for values in (([4, 0], 512, 48, 0, 1), ([2, 5], 64, 16, 1, 0))
+    ]
+    wiring = {
+        "dense_idx": [1, 0],
+        "sparse_idx": [1, 0],
+        "dense_left_idx": [1],
+        "dense_right_idx": [0],
+    }
     macro = [{key: [0] for key in wiring}, wiring]
     assert TWO.parse(json.dumps({"micro": micro, "macro": macro})) == TWO.parse(TEXT)
 
@@ -137,7 +153,9 @@ def test_the_json_of_the_authors_is_parsed():
 # -------------------------------------------------------------------------------------------------------------- tables
 
 
-@pytest.mark.parametrize(("dense", "words", "classes"), [(13, 26, 1), (1, 1, 1), (0, 3, 1), (16, 2, 4)])
+@pytest.mark.parametrize(
+    ("dense", "words", "classes"), [(13, 26, 1), (1, 1, 1), (0, 3, 1), (16, 2, 4)]
+)
 def test_columns_follow_from_the_task(dense, words, classes):
     """Also without a dense column; and with as many as a token is wide, where a dot product needs no projection."""
     task = Task("noise", (dense + words,), classes, "bce", (7,) * words)
@@ -150,9 +168,17 @@ def test_columns_follow_from_the_task(dense, words, classes):
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
-        (Task("noise", (5,), 1, "bce"), {}, "not a table with columns of identifiers.* the space mlp"),
+        (
+            Task("noise", (5,), 1, "bce"),
+            {},
+            "not a table with columns of identifiers.* the space mlp",
+        ),
         (Task("noise", (3, 32, 32), 10), {}, "not a table with columns of identifiers"),
-        (ROWS, {"embedding_dim": 12}, "embedding_dim=12 is not a multiple of the 8 attention heads"),
+        (
+            ROWS,
+            {"embedding_dim": 12},
+            "embedding_dim=12 is not a multiple of the 8 attention heads",
+        ),
     ],
 )
 def test_wrong_tasks_and_options_are_rejected(task, options, message):
@@ -165,7 +191,9 @@ def test_wrong_tasks_and_options_are_rejected(task, options, message):
 
 
 def test_a_network_has_at_least_one_block():
-    with pytest.raises(UsageError, match=r"nasrec_small\(blocks=0\): blocks is a whole number from 1 to"):
+    with pytest.raises(
+        UsageError, match=r"nasrec_small\(blocks=0\): blocks is a whole number from 1 to"
+    ):
         SMALL.with_options(blocks=0)
 
 
@@ -188,12 +216,16 @@ def test_initial_weights_are_those_of_the_authors():
     one = FULL.with_options(blocks=1)
     network = one.build(one.parse("linear-2d(0)1024 transformer(0)64"), task)
     assert network.stem.tables[0].weight.std().item() == pytest.approx((2 / 3016) ** 0.5, rel=0.02)
-    assert network.head.weight.abs().max().item() == pytest.approx((6 / (1024 + 64 * 16 + 1)) ** 0.5, rel=0.02)
+    assert network.head.weight.abs().max().item() == pytest.approx(
+        (6 / (1024 + 64 * 16 + 1)) ** 0.5, rel=0.02
+    )
     transformer = network.blocks[0].ops["transformer"]
     assert not network.head.bias.any()
-    assert {w.item() for norm in (transformer.attention_norm, transformer.fc_norm) for w in norm.weight.unique()} == {
-        torch.tensor(0.17).item()
-    }
+    assert {
+        w.item()
+        for norm in (transformer.attention_norm, transformer.fc_norm)
+        for w in norm.weight.unique()
+    } == {torch.tensor(0.17).item()}
 
 
 @pytest.mark.parametrize("width", [64, 128])
@@ -284,7 +316,9 @@ def test_without_norms_the_output_depends_on_the_scale_of_dense_columns():
 def test_an_architecture_of_another_supernet_is_rejected():
     supernet = SMALL.with_options(blocks=2).supernet(ROWS, device="meta")
     for text, blocks in ((TEXT, 2), ("linear-2d(0)16 linear-3d(0)16", 1)):
-        with pytest.raises(UsageError, match="not in this supernet; use the supernet of nasrec_full"):
+        with pytest.raises(
+            UsageError, match="not in this supernet; use the supernet of nasrec_full"
+        ):
             supernet.subnet(FULL.with_options(blocks=blocks).parse(text))
 
 
@@ -334,7 +368,11 @@ def test_the_published_supernet_concatenates_left_and_right_with_zeros(op):
         long = read.norm(read.linear(padded.mT)).relu().mT[:, :16]
         wide = node.norm(node.out(mixed)) + supernet.blocks[1].fm(long)
         weight = supernet.head.weight
-        expected = wide[:, :64] @ weight[:, :64].T + long.flatten(1) @ weight[:, 1024:1280].T + supernet.head.bias
+        expected = (
+            wide[:, :64] @ weight[:, :64].T
+            + long.flatten(1) @ weight[:, 1024:1280].T
+            + supernet.head.bias
+        )
         torch.testing.assert_close(supernet.subnet(arch)(x), expected)
 
 
@@ -356,7 +394,9 @@ def test_masked_tokens_take_part_in_attention_as_zeros():
 def test_weights_cannot_be_extracted_from_the_published_supernet():
     space = SMALL.with_options(blocks=1, variant="published")
     subnet = space.supernet(ROWS).subnet(space.sample(np.random.default_rng(0)))
-    with pytest.raises(UsageError, match="no stand-alone network computes what the published supernet does"):
+    with pytest.raises(
+        UsageError, match="no stand-alone network computes what the published supernet does"
+    ):
         subnet.state_dict()
     with pytest.raises(UsageError, match="variant of nasrec_small"):
         SMALL.with_options(variant="publshed").supernet(ROWS)
@@ -369,10 +409,16 @@ def test_every_proxy_scores_a_click_model_or_fails_with_a_reason():
     """On one logit with the loss of clicks: a single output cannot bend."""
     space = FULL.with_options(blocks=2)
     torch.manual_seed(0)
-    arch = space.parse("dot-product(0)32 transformer(0)16 fm interact; sigmoid-gating(0,1)16 linear-3d(0+1)16 fm")
-    probe = Probe(space.build(arch, ROWS), load("noise", ROWS).batch(12, 0), loss="bce")
+    arch = space.parse(
+        "dot-product(0)32 transformer(0)16 fm interact; sigmoid-gating(0,1)16 linear-3d(0+1)16 fm"
+    )
+    probe = Probe(space.build(arch, ROWS), load_data("noise", ROWS).batch(12, 0), loss="bce")
     answers = {name: answer(name, probe) for name in NAMES}
-    bending = {name for name in NAMES if name.startswith("dextr") and not name.startswith("dextr_conditions")}
+    bending = {
+        name
+        for name in NAMES
+        if name.startswith("dextr") and not name.startswith("dextr_conditions")
+    }
     for name in NAMES:
         if name in bending:
             assert answers[name] == (
@@ -382,22 +428,38 @@ def test_every_proxy_scores_a_click_model_or_fails_with_a_reason():
             assert answers[name].startswith(REASONS[name]["nasrec"])
         else:
             assert isfinite(answers[name]), name
-    assert sum(isinstance(value, float) for value in answers.values()) >= len(NAMES) - len(bending) - 1
-    for name in ("trace", "knas", "ntk_condition", "ntk_trace", "nasi_samples"):  # one backward pass per sample
+    assert (
+        sum(isinstance(value, float) for value in answers.values()) >= len(NAMES) - len(bending) - 1
+    )
+    for name in (
+        "trace",
+        "knas",
+        "ntk_condition",
+        "ntk_trace",
+        "nasi_samples",
+    ):  # one backward pass per sample
         assert answers[name] == pytest.approx(answers[f"{name}(reading=exact)"], rel=1e-4), name
 
 
 def test_the_default_task_is_criteo():
-    (record,) = untrained.score(SMALL.sample(np.random.default_rng(0)), "grad_norm", "noise", space="nasrec_small")
+    (record,) = score_networks(
+        SMALL.sample(np.random.default_rng(0)), "grad_norm", "noise", space="nasrec_small"
+    )
     assert record.error is None
     assert record.value > 0
-    assert (record.task.input_shape, len(record.task.vocabularies), record.task.loss) == ((39,), 26, "bce")
+    assert (record.task.input_shape, len(record.task.vocabularies), record.task.loss) == (
+        (39,),
+        26,
+        "bce",
+    )
 
 
 def test_without_a_dense_column_the_output_has_no_input_gradient():
     task = Task("noise", (3,), 1, "bce", (4, 6, 5))
     model = SMALL.build(SMALL.sample(np.random.default_rng(0)), task)
-    probe = Probe(model, load("noise", task).batch(6, 0), loss="bce")
+    probe = Probe(model, load_data("noise", task).batch(6, 0), loss="bce")
     assert str(answer("dextr", probe)).startswith("disconnected")
-    assert str(answer("jacob_cov", probe)).startswith("disconnected: the output does not depend on the input")
+    assert str(answer("jacob_cov", probe)).startswith(
+        "disconnected: the output does not depend on the input"
+    )
     assert answer("zico", probe) > 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.svg.axis import choose_log_ticks, choose_ticks, make_axis
 
 # Numbers
@@ -21,7 +21,7 @@ from untrained.reports.svg.axis import choose_log_ticks, choose_ticks, make_axis
     ],
 )
 def test_quantities_have_three_digits_and_a_unit(value: float, text: str) -> None:
-    assert _numbers.quantity(value) == text
+    assert formatting.format_quantity(value) == text
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_quantities_have_three_digits_and_a_unit(value: float, text: str) -> Non
      (12345.678, "12,345.7"), (None, "")],
 )  # fmt: skip
 def test_counts_are_told_whole_and_scores_with_six_digits(value: float | None, text: str) -> None:
-    assert _numbers.number(value) == text
+    assert formatting.format_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_counts_are_told_whole_and_scores_with_six_digits(value: float | None, t
     ],
 )  # fmt: skip
 def test_durations_are_told_in_two_units(seconds: float, text: str) -> None:
-    assert _numbers.duration(seconds) == text
+    assert formatting.format_duration(seconds) == text
 
 
 def test_scores_of_a_column_line_up() -> None:
-    text = _numbers.column([3.9124, 2.5, -0.25])
+    text = formatting.choose_column_format([3.9124, 2.5, -0.25])
     assert [text(value) for value in (3.9124, 2.5, -0.25)] == ["3.912", "2.500", "\u22120.250"]
-    assert _numbers.column([4e12, 3e9])(4e12) == "4.000e12"
-    assert _numbers.column([])(0.0) == "0.000"
+    assert formatting.choose_column_format([4e12, 3e9])(4e12) == "4.000e12"
+    assert formatting.choose_column_format([])(0.0) == "0.000"
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,24 @@ def test_scores_of_a_column_line_up() -> None:
         ((0, 2e7), False, ["0", "2e7"]),
     ],
 )
-def test_tick_labels_share_unit_and_decimals(values: tuple[float, ...], units: bool, labels: list[str]) -> None:
-    assert _numbers.ticks(values, units=units) == labels
+def test_tick_labels_share_unit_and_decimals(
+    values: tuple[float, ...], units: bool, labels: list[str]
+) -> None:
+    assert formatting.format_ticks(values, units=units) == labels
 
 
 def test_one_of_a_thing_is_no_plural() -> None:
-    assert [_numbers.counted(n, "epoch") for n in (0, 1, 2)] == ["0 epochs", "1 epoch", "2 epochs"]
-    assert [_numbers.counted(n, "forward") for n in (0.5, 1.0, 12.6)] == ["0.5 forwards", "1 forward", "12.6 forwards"]
-    assert _numbers.counted(15_625, "architecture") == "15,625 architectures"
+    assert [formatting.format_count(n, "epoch") for n in (0, 1, 2)] == [
+        "0 epochs",
+        "1 epoch",
+        "2 epochs",
+    ]
+    assert [formatting.format_count(n, "forward") for n in (0.5, 1.0, 12.6)] == [
+        "0.5 forwards",
+        "1 forward",
+        "12.6 forwards",
+    ]
+    assert formatting.format_count(15_625, "architecture") == "15,625 architectures"
 
 
 # Axes

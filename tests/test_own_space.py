@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from untrained.cli import main
+from untrained.cli.app import main
+from untrained.config import Limits
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import Space, load_space
-from untrained.strategies.limits import Feasible, Limits
+from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Batch, Task
 
 PAGE = (Path(__file__).parents[1] / "docs" / "your-own-space.md").read_text()
@@ -39,7 +40,9 @@ def test_the_space_has_twenty_lines_with_a_loop_and_a_branch():
     assert re.search(r"^        if choose", MINE, re.MULTILINE)
 
 
-def test_the_command_runs_a_search(mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_command_runs_a_search(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     assert COMMAND == "untrained search --space ./mine.py:mynet --data digits --budget 4"
     monkeypatch.setattr(sys, "argv", [*shlex.split(COMMAND), "--run", "run", "--json"])
     with pytest.raises(SystemExit) as ended:
@@ -64,24 +67,38 @@ def test_invalid_combinations_are_rejected(mine: Path):
     assert [str(arch) for arch in space] == valid
     rng = np.random.default_rng(0)
     assert {str(space.sample(rng)) for _ in range(50)} == set(valid)
-    assert {str(space.mutate(space.parse(valid[1]), rng)) for _ in range(50)} <= set(valid) - {valid[1]}
-    with pytest.raises(UsageError, match="width=8,groups=3 is not in grouped: 3 groups do not divide 8 channels"):
+    assert {str(space.mutate(space.parse(valid[1]), rng)) for _ in range(50)} <= set(valid) - {
+        valid[1]
+    }
+    with pytest.raises(
+        UsageError, match="width=8,groups=3 is not in grouped: 3 groups do not divide 8 channels"
+    ):
         space.parse("width=8,groups=3")
 
 
-def test_counts_by_formula_are_exact_and_limits_use_them(mine: Path, monkeypatch: pytest.MonkeyPatch):
+def test_counts_by_formula_are_exact_and_limits_use_them(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+):
     space: Space = load_space("./counted.py:counted")
     task = Task("mine", (2, 7, 9), 3)
     for arch in space:
-        probe = Probe(space.build(arch, task), Batch(torch.zeros(1, *task.input_shape), torch.zeros(1).long()))
+        probe = Probe(
+            space.build(arch, task), Batch(torch.zeros(1, *task.input_shape), torch.zeros(1).long())
+        )
         assert space.counts(arch, task) == (probe.params, probe.macs)
     monkeypatch.setattr(Space, "build", lambda *_, **__: pytest.fail("a network was made"))
-    small = Feasible(space, Limits.read(max_params="10k", max_flops="4M"))
-    assert [str(arch) for arch in small] == ["filters=8,kernel=3", "filters=8,kernel=5", "filters=64,kernel=3"]
+    small = ConstrainedSpace(space, Limits.parse(max_params="10k", max_flops="4M"))
+    assert [str(arch) for arch in small] == [
+        "filters=8,kernel=3",
+        "filters=8,kernel=5",
+        "filters=64,kernel=3",
+    ]
 
 
 def test_an_option_of_the_function_is_an_option_of_the_space(mine: Path):
-    changed = MINE.replace("(choose, task)", "(choose, task, depth=3)").replace("[1, 2, 3]", "[depth]")
+    changed = MINE.replace("(choose, task)", "(choose, task, depth=3)").replace(
+        "[1, 2, 3]", "[depth]"
+    )
     (mine / "mine.py").write_text(changed)
     space = load_space("./mine.py:mynet(depth=2)")
     assert len(list(space)) == 12**2

@@ -15,22 +15,31 @@ from scipy.stats import kstest, rankdata
 from torch import Tensor, nn
 
 from tests.records import make_record
-from untrained.engine.aggregates import aggregated
 from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
 from untrained.proxies import aznas, load_proxy
 from untrained.proxies.zen import amplification
+from untrained.runs.aggregates import compute_aggregates
 from untrained.types import Arch, Batch, Failure, Task
 
 Array = NDArray[np.float64]
 
 
 def score(name: str, model: nn.Module, inputs: Tensor, seed: int = 0) -> float:
-    return load_proxy(name)(Probe(model, Batch(inputs, torch.zeros(len(inputs), dtype=torch.long)), seed=seed))
+    return load_proxy(name)(
+        Probe(model, Batch(inputs, torch.zeros(len(inputs), dtype=torch.long)), seed=seed)
+    )
 
 
 def images(samples: int, channels: int = 3, side: int = 4) -> Tensor:
-    return torch.randn(samples, channels, side, side, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    return torch.randn(
+        samples,
+        channels,
+        side,
+        side,
+        generator=torch.Generator().manual_seed(6),
+        dtype=torch.float64,
+    )
 
 
 def seeded(*layers: nn.Module) -> nn.Sequential:
@@ -49,7 +58,9 @@ HEAD = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 3))
 
 def two_layers() -> tuple[nn.Module, Tensor, list[Array]]:
     """A convolution and a linear layer, each with a ReLU behind; the codes of six samples."""
-    model = seeded(nn.Conv2d(3, 5, 1), nn.ReLU(), nn.Flatten(), nn.Linear(80, 4), nn.ReLU(), nn.Linear(4, 3))
+    model = seeded(
+        nn.Conv2d(3, 5, 1), nn.ReLU(), nn.Flatten(), nn.Linear(80, 4), nn.ReLU(), nn.Linear(4, 3)
+    )
     x = images(6)
     W1, b1, W2, b2 = (p.detach().numpy() for p in list(model.parameters())[:4])
     first = np.einsum("oi,nihw->nohw", W1[:, :, 0, 0], x.numpy()) + b1[:, None, None]
@@ -121,9 +132,13 @@ def test_meco_sums_the_smallest_eigenvalues_of_channel_correlations():
     lowest = [correlations(m) for m in maps]
     assert lowest[0] == pytest.approx(lowest[1])  # a norm changes no correlation
     assert score("meco", model, x) == pytest.approx(sum(lowest), rel=1e-9)
-    assert score("meco", nn.Sequential(model[:3], *model[3:]), x) == pytest.approx(sum(lowest), rel=1e-9)
+    assert score("meco", nn.Sequential(model[:3], *model[3:]), x) == pytest.approx(
+        sum(lowest), rel=1e-9
+    )
     repeated = score("meco(variant=published)", nn.Sequential(model[:3], *model[3:]), x)
-    assert repeated == pytest.approx(sum(lowest) + lowest[2], rel=1e-9)  # a container repeats its last child
+    assert repeated == pytest.approx(
+        sum(lowest) + lowest[2], rel=1e-9
+    )  # a container repeats its last child
 
 
 def test_a_constant_channel_has_no_correlation_with_any():
@@ -138,7 +153,9 @@ def test_with_all_channels_the_sampled_forms_are_the_full_ones(channels):
     """Layers of five channels, outputs of three: nothing is left out, so nothing is scaled."""
     model, x = conv_net()
     for sampled, full in (("meco_opt", "meco"), ("dextr_opt", "dextr")):
-        assert score(f"{sampled}(channels={channels})", model, x) == pytest.approx(score(full, model, x), rel=1e-9)
+        assert score(f"{sampled}(channels={channels})", model, x) == pytest.approx(
+            score(full, model, x), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("channels", [2, 4, 8])
@@ -154,7 +171,9 @@ def test_meco_opt_scales_by_width_over_sampled_channels(channels):
 def test_dextr_opt_scales_by_width_over_sampled_channels():
     """Orthogonal channels of one norm: r = 1 for any of them, A = ln(1 + sum_l C / c), and B as in Dextr."""
     x = torch.eye(16, dtype=torch.float64)[:8].reshape(1, 8, 4, 4)
-    model = nn.Sequential(nn.Identity(), nn.Identity(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), Wave())
+    model = nn.Sequential(
+        nn.Identity(), nn.Identity(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), Wave()
+    )
     B = score("dextr_curvature", model, x)
     A = log(1 + 2 * 8 / 4 + 3 * 8 / 4)  # two maps; then columns, pooled, flat and waved: r = 1
     assert score("dextr_opt(channels=4)", model, x) == pytest.approx(A * B / (A + B), rel=1e-9)
@@ -171,7 +190,14 @@ class Wave(nn.Module):
 
 
 def norm_net() -> nn.Module:
-    return seeded(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.BatchNorm2d(5), *HEAD)
+    return seeded(
+        nn.Conv2d(3, 4, 1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 5, 3),
+        nn.BatchNorm2d(5),
+        *HEAD,
+    )
 
 
 @pytest.mark.parametrize("variant", ["default", "published"])
@@ -180,12 +206,18 @@ def test_zen_corrects_for_the_variances_of_norms(variant):
     model, x = norm_net(), images(8)
     there = x + 0.01 * images(8).flip(0)
     ours = amplification(
-        Probe(model, Batch(x, x)).with_inputs(x), Probe(model, Batch(x, x)).with_inputs(there), variant
+        Probe(model, Batch(x, x)).with_inputs(x),
+        Probe(model, Batch(x, x)).with_inputs(there),
+        variant,
     )
     trunk = model[:5].train()
     with torch.no_grad():
         first, here = model[0](x), trunk(x)
-        second = model[3](model[2](nn.functional.batch_norm(first, None, None, *model[1].parameters(), training=True)))
+        second = model[3](
+            model[2](
+                nn.functional.batch_norm(first, None, None, *model[1].parameters(), training=True)
+            )
+        )
         delta = (here - trunk(there)).abs().sum((1, 2, 3)).mean()
     divided = [map_.var((0, 2, 3), unbiased=False).mean() for map_ in (first, second)]
     running = [norm.running_var.mean() for norm in (model[1], model[4])]
@@ -198,13 +230,17 @@ def test_zen_draws_gaussian_weights_and_inputs(gamma):
     """One channel behind a norm: the norm cancels, and what stays is gamma sum over positions of |w . e|, which for
     Gaussian w of n entries is gamma P sqrt(n) sqrt(2 / pi), P positions."""
     n, P = 2000, 16
-    model = nn.Sequential(nn.Conv2d(n, 1, 1), nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model = nn.Sequential(
+        nn.Conv2d(n, 1, 1), nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
     x = torch.zeros(16, n, 4, 4)
     found = score(f"zen(gamma={gamma},repeats=4)", model, x)
     assert found == pytest.approx(log(gamma * P * sqrt(n) * sqrt(2 / pi)), abs=0.05)
     with torch.no_grad():
         model[0].weight.mul_(100)
-    assert score(f"zen(gamma={gamma},repeats=4)", model, x + 1) == found  # neither weights nor inputs are read
+    assert (
+        score(f"zen(gamma={gamma},repeats=4)", model, x + 1) == found
+    )  # neither weights nor inputs are read
     assert score(f"zen(gamma={gamma},repeats=4)", model, x, seed=1) != found
 
 
@@ -213,7 +249,9 @@ def test_zen_draws_gaussian_weights_and_inputs(gamma):
 
 def two_blocks(*factors: float) -> nn.Module:
     """1x1 convolutions whose matrices are multiples of a rotation; each a block of its own."""
-    rotation = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
+    rotation = torch.linalg.qr(
+        torch.randn(4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    )[0]
     convs = [nn.Conv2d(4, 4, 1, bias=False).double() for _ in factors]
     for conv, factor in zip(convs, factors, strict=True):
         conv.weight.data = factor * rotation[:, :, None, None]
@@ -231,19 +269,25 @@ def entropies(maps: Sequence[Tensor]) -> list[float]:
 
 
 def test_az_expressivity_and_progressivity_are_entropies_of_channel_covariances():
-    mixed = seeded(nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU()), nn.Sequential(nn.Conv2d(5, 6, 1), nn.ReLU()))
+    mixed = seeded(
+        nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU()), nn.Sequential(nn.Conv2d(5, 6, 1), nn.ReLU())
+    )
     model, x = nn.Sequential(mixed, nn.AdaptiveAvgPool2d(1), nn.Flatten()), images(7)
     with torch.no_grad():
         s = entropies([x, mixed[0](x), mixed(x)])
     assert score("az_expressivity", model, x) == pytest.approx(sum(s), rel=1e-9)
-    assert score("az_progressivity", model, x) == pytest.approx(min(b - a for a, b in pairwise(s)), rel=1e-9)
+    assert score("az_progressivity", model, x) == pytest.approx(
+        min(b - a for a, b in pairwise(s)), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("factors", [(1.5, 1.5), (0.25, 3.0), (1.0, 1.0)])
 def test_az_trainability_is_how_far_spectral_norms_are_from_one(factors):
     """g_in^T g_out / P = W^T (g_out^T g_out / P), and the second factor tends to I: P = 16,384 random signs."""
     expected = np.mean([2 - c - 1 / c for c in factors])
-    assert score("az_trainability", two_blocks(*factors), images(16, 4, 32)) == pytest.approx(expected, abs=0.05)
+    assert score("az_trainability", two_blocks(*factors), images(16, 4, 32)) == pytest.approx(
+        expected, abs=0.05
+    )
 
 
 def test_a_block_that_returns_its_input_is_unsupported():
@@ -279,9 +323,12 @@ def ranked(name: str, views: dict[str, list[float | None]]) -> list[float | None
     task, records = Task("noise", (3, 8, 8), 5), []
     for part, column in views.items():
         for i, value in enumerate(column):
-            arch, error = Arch("made up", (("i", i),), str(i)), Failure("unsupported") if value is None else None
+            arch, error = (
+                Arch("made up", (("i", i),), str(i)),
+                Failure("unsupported") if value is None else None,
+            )
             records.append(make_record(arch, load_proxy(part).measure, task, 0, value, error))
-    return [record.value for record in aggregated(records, load_proxy(name))]
+    return [record.value for record in compute_aggregates(records, load_proxy(name))]
 
 
 # ------------------------------------------------------------------------------------------------ size, sums and chance
@@ -293,7 +340,9 @@ class Branches(nn.Module):
     def __init__(self, longer: int) -> None:
         super().__init__()
         self.short = nn.Linear(4, 4)
-        self.long = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(longer)))
+        self.long = nn.Sequential(
+            *(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(longer))
+        )
         self.nowhere = nn.Sequential(*(nn.Linear(4, 4) for _ in range(9)))
         self.head = nn.Linear(4, 2)
 
@@ -311,13 +360,17 @@ def test_depth_counts_matrices_not_norms_or_functions():
     assert score("depth", norm_net(), images(2)) == 3
     assert score("depth", nn.Sequential(nn.ReLU(), nn.Flatten()), images(2)) == 0
     shared = nn.Linear(3, 3)
-    assert score("depth", nn.Sequential(shared, nn.ReLU(), shared), torch.randn(2, 3)) == 2  # used twice, passed twice
+    assert (
+        score("depth", nn.Sequential(shared, nn.ReLU(), shared), torch.randn(2, 3)) == 2
+    )  # used twice, passed twice
 
 
 def test_harmonic_mean_is_high_where_both_are():
     """A linear layer 5 -> 3: 18 parameters, 15 multiply-adds."""
     layer, x = nn.Linear(5, 3), torch.randn(2, 5)
-    assert score("harmonic_mean(a=params,b=flops)", layer, x) == pytest.approx(2 * 18 * 15 / (18 + 15))
+    assert score("harmonic_mean(a=params,b=flops)", layer, x) == pytest.approx(
+        2 * 18 * 15 / (18 + 15)
+    )
     assert score("harmonic_mean(a=flops,b=flops)", layer, x) == pytest.approx(15)
     with pytest.raises(UsageError, match="higher is better"):
         score("harmonic_mean(a=params,b=ntk_condition)", layer, x)

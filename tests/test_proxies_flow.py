@@ -20,15 +20,21 @@ def score(name: str, model: nn.Module, batch: Batch) -> float:
     return load_proxy(name)(Probe(model, batch))
 
 
-@pytest.mark.parametrize("norm", [nn.BatchNorm1d(7), nn.LayerNorm(7), nn.RMSNorm(7)], ids=lambda n: type(n).__name__)
+@pytest.mark.parametrize(
+    "norm", [nn.BatchNorm1d(7), nn.LayerNorm(7), nn.RMSNorm(7)], ids=lambda n: type(n).__name__
+)
 def test_synflow_removes_norms_and_signs(norm):
     """R = 1^T (|W2| h + |b2|), h = |W1| 1 + |b1| without norms: dR/dW2 = 1 h^T, dR/dW1 = |W2|^T 1 1^T."""
     torch.manual_seed(8)
     model = nn.Sequential(nn.Linear(INPUTS, 7), norm, nn.ReLU(), nn.Linear(7, CLASSES)).double()
-    W1, b1, W2, _ = (p.detach().numpy() for layer in (model[0], model[3]) for p in layer.parameters())
+    W1, b1, W2, _ = (
+        p.detach().numpy() for layer in (model[0], model[3]) for p in layer.parameters()
+    )
     h, back = np.abs(W1).sum(1) + np.abs(b1), np.abs(W2).sum(0)
     batch = Batch(torch.randn(2, INPUTS, dtype=torch.float64), torch.zeros(2, dtype=torch.long))
-    assert score("synflow", model, batch) == pytest.approx((np.abs(W2) * h).sum() + (np.abs(W1).T * back).sum())
+    assert score("synflow", model, batch) == pytest.approx(
+        (np.abs(W2) * h).sum() + (np.abs(W1).T * back).sum()
+    )
     expected = (np.abs(W2) * np.log1p(h)).sum() + (np.abs(W1).T * np.log1p(back)).sum()
     assert score("logsynflow", model, batch) == pytest.approx(expected, rel=1e-9)
 
@@ -51,7 +57,9 @@ class Transformer(nn.Module):
         super().__init__()
         self.embed = nn.Linear(INPUTS, 4)
         self.attention = nn.ModuleList(attention(4) for _ in range(2))
-        self.mlp = nn.ModuleList(nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 6), nn.ReLU()) for _ in range(2))
+        self.mlp = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 6), nn.ReLU()) for _ in range(2)
+        )
         self.out = nn.ModuleList(nn.Linear(6, 4) for _ in range(2))
         self.head = nn.Linear(4, CLASSES)
 
@@ -97,4 +105,8 @@ def test_dss_is_nuclear_norms_of_attention_and_saliency_of_the_rest(attention):
 
 def test_dss_is_for_transformers():
     with pytest.raises(Unscorable, match="unsupported"):
-        score("dss", nn.Linear(INPUTS, CLASSES), Batch(torch.randn(2, INPUTS), torch.zeros(2, dtype=torch.long)))
+        score(
+            "dss",
+            nn.Linear(INPUTS, CLASSES),
+            Batch(torch.randn(2, INPUTS), torch.zeros(2, dtype=torch.long)),
+        )

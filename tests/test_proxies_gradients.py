@@ -114,7 +114,9 @@ CLOSED_FORMS = {
     "snip(variant=per_sample)": lambda s: np.abs((s.g * s.theta).sum((1, 2))).mean(),
     "plain": lambda s: (s.W * s.gw).sum(),
     "grasp": lambda s: -(s.W * s.hessian_gradient()).sum(),
-    "fisher": lambda s: INPUTS * (((s.x @ s.W.T + s.b) * s.residual / SAMPLES) ** 2).mean(0).sum() / 2,
+    "fisher": lambda s: (
+        INPUTS * (((s.x @ s.W.T + s.b) * s.residual / SAMPLES) ** 2).mean(0).sum() / 2
+    ),
     "l2_norm": lambda s: norm(s.W),
     "nasi_batch": lambda s: (s.g.mean(0) ** 2).sum(),
     "nasi_samples": lambda s: (s.g**2).sum(),
@@ -124,7 +126,9 @@ CLOSED_FORMS = {
     "ntk_condition": lambda s: condition(s.kernel),
     "gradsign": lambda s: np.abs(np.sign(s.g).sum(0)).sum(),
     "te_nas_condition(samples=4)": lambda s: condition(s.x[:4] @ s.x[:4].T + 1),
-    "te_nas_condition(variant=published,samples=4)": lambda s: condition(s.x[:4] @ s.x[:4].T),  # no "weight" in a bias
+    "te_nas_condition(variant=published,samples=4)": lambda s: condition(
+        s.x[:4] @ s.x[:4].T
+    ),  # no "weight" in a bias
     "synflow": lambda s: np.abs(s.W).sum(),  # dR/dW is the input, ones
     "logsynflow": lambda s: np.abs(s.W).sum() * log(2),
 }
@@ -143,49 +147,76 @@ def zico_by_hand(parts: list[Softmax]) -> float:
 
 def test_zico_is_mean_over_spread_of_the_batches(linear):
     model, batch, s = linear
-    assert score("zico", model, batch) == pytest.approx(zico_by_hand([s.part(0, 4), s.part(4, 8)]), rel=1e-9)
+    assert score("zico", model, batch) == pytest.approx(
+        zico_by_hand([s.part(0, 4), s.part(4, 8)]), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "l1", "l2", "l3"),
-    [("", 1, 1, 0), ("l2=0.0", 1, 0, 0), ("l2=50.0,l3=1.0", 1, 50, 1), ("l1=0.5,l2=2.0,l3=3.0", 0.5, 2, 3)],
+    [
+        ("", 1, 1, 0),
+        ("l2=0.0", 1, 0, 0),
+        ("l2=50.0,l3=1.0", 1, 50, 1),
+        ("l1=0.5,l2=2.0,l3=3.0", 0.5, 2, 3),
+    ],
 )
 def test_sigeo_is_equation_7(linear, options, l1, l2, l3):
     model, batch, s = linear
     parts = [s.part(2 * k, 2 * k + 2) for k in range(4)]
     fisher_rao = np.mean([(s.W * part.gw).sum() ** 2 for part in parts])
     expected = l1 * zico_by_hand(parts) + l2 * log(fisher_rao) - l3 * parts[-1].loss
-    assert score(f"sigeo({options})" if options else "sigeo", model, batch) == pytest.approx(expected, rel=1e-9)
+    assert score(f"sigeo({options})" if options else "sigeo", model, batch) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
-PRESETS = {"zero-shot": (1, 1, 0), "vision": (1, 50, 1), "recommendation": (1, 1, 1)}  # of the paper's appendix E
+PRESETS = {
+    "zero-shot": (1, 1, 0),
+    "vision": (1, 50, 1),
+    "recommendation": (1, 1, 1),
+}  # of the paper's appendix E
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_weights_of_sigeo_have_presets(linear, preset):
     model, batch, _ = linear
     l1, l2, l3 = PRESETS[preset]
-    assert score(f"sigeo(preset={preset})", model, batch) == score(f"sigeo(l1={l1},l2={l2},l3={l3})", model, batch)
+    assert score(f"sigeo(preset={preset})", model, batch) == score(
+        f"sigeo(l1={l1},l2={l2},l3={l3})", model, batch
+    )
 
 
 def test_zico_is_the_special_case_of_sigeo(linear):
     model, batch, _ = linear
     assert score("sigeo(l2=0,l3=0,batches=2)", model, batch) == score("zico", model, batch)
-    assert score("sigeo(preset=vision,l2=0,l3=0)", model, batch) == score("zico(batches=4)", model, batch)
+    assert score("sigeo(preset=vision,l2=0,l3=0)", model, batch) == score(
+        "zico(batches=4)", model, batch
+    )
 
 
 def test_on_nasbench201_the_fisher_rao_norm_comes_from_three_shared_layers():
     """A batch norm undoes the scale of the weights in front of it, so that weights . gradient is 0 there."""
     space, draw = load_space("nasbench201(channels=8,cells=1)"), torch.Generator().manual_seed(0)
-    arch = space.parse("|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|")
+    arch = space.parse(
+        "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|"
+    )
     with random_state(0):
         model = space.build(arch, space.task).double()
     batch = Batch(torch.randn(8, 3, 32, 32, generator=draw, dtype=torch.float64), torch.arange(8))
     probe = Probe(model, batch)
-    products = {name: float((probe.weights[name] * g).sum()) for name, g in weight_gradients(probe).items()}
-    assert len(products) == 1 + 3 * 3 + 2 * 3 + 1  # stem, three cells, two residual blocks, classifier
+    products = {
+        name: float((probe.weights[name] * g).sum()) for name, g in weight_gradients(probe).items()
+    }
+    assert (
+        len(products) == 1 + 3 * 3 + 2 * 3 + 1
+    )  # stem, three cells, two residual blocks, classifier
     seen = [name for name, product in products.items() if abs(product) > 1e-4]
-    assert seen == ["cells.1.downsample.1.weight", "cells.3.downsample.1.weight", "classifier.weight"]
+    assert seen == [
+        "cells.1.downsample.1.weight",
+        "cells.3.downsample.1.weight",
+        "classifier.weight",
+    ]
 
 
 def test_sigeo_uses_the_weights_of_the_model(linear):
@@ -204,7 +235,9 @@ def test_sigeo_notebook_variant_sums_gradients_before_the_absolute_value(linear)
     parts = [s.part(4 * k, 4 * k + 4) for k in range(2)]
     fisher_rao = abs((s.W * sum(part.gw for part in parts)).sum()) + 1e-5
     expected = zico_by_hand(parts) + log(fisher_rao)
-    assert score("sigeo(variant=notebook,batches=2)", model, batch) == pytest.approx(expected, rel=1e-9)
+    assert score("sigeo(variant=notebook,batches=2)", model, batch) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 METRICS = ("grad", "grad_norm", "snip", "grasp", "trace", "knas", "fisher", "synflow")
@@ -218,7 +251,8 @@ def test_hnas_is_condition_over_metric_plus_distance_from_a_target(linear, metri
     values = {
         f"hnas(metric={metric})": kappa / M,
         f"hnas(metric={metric},mu={mu},nu={nu})": kappa / M + mu * abs(M**2 - nu),
-        f"hnas(metric={metric},mu={mu},nu={nu},variant=published)": kappa / (M + 1e-6) + mu * abs(M**2 - nu**2),
+        f"hnas(metric={metric},mu={mu},nu={nu},variant=published)": kappa / (M + 1e-6)
+        + mu * abs(M**2 - nu**2),
     }
     for name, expected in values.items():
         assert score(name, model, batch) == pytest.approx(expected, rel=1e-9)
@@ -231,7 +265,9 @@ def test_other_losses_have_their_own_gradients(linear):
     r = 2 * (s.x @ s.W.T + s.b - t) / CLASSES
     g = r[:, :, None] * np.append(s.x, np.ones((SAMPLES, 1)), 1)[:, None]
     real = Batch(batch.inputs, torch.from_numpy(t))
-    assert score("nasi_batch", model, real, "mse") == pytest.approx((g.mean(0) ** 2).sum(), rel=1e-9)
+    assert score("nasi_batch", model, real, "mse") == pytest.approx(
+        (g.mean(0) ** 2).sum(), rel=1e-9
+    )
     assert score("nasi_samples", model, real, "mse") == pytest.approx((g**2).sum(), rel=1e-9)
     assert score("trace", model, real, "mse") == pytest.approx(  # no label: the sum of the outputs
         sqrt(CLASSES * ((s.x**2).sum(1) + 1).mean()), rel=1e-9
@@ -277,7 +313,9 @@ def test_epe_nas_compares_input_gradients_within_a_class(classes):
     counts = np.array([(y == c).sum() for c in range(3)])
     s = np.array([np.log(np.abs(np.corrcoef(rows[y == c])) + 1e-5).sum() for c in range(3)])
     many = sum(abs(a - b) for a in s / counts for b in s / counts) / 3
-    assert score("epe_nas", model, batch) == pytest.approx(np.abs(s).sum() if classes <= 100 else many, rel=1e-9)
+    assert score("epe_nas", model, batch) == pytest.approx(
+        np.abs(s).sum() if classes <= 100 else many, rel=1e-9
+    )
 
 
 def test_fisher_weighs_each_channel_by_its_fan_in():
@@ -301,7 +339,10 @@ def test_per_sample_proxies_read_all_parameters_and_all_outputs():
     theta = nn.utils.parameters_to_vector(model.parameters())
 
     def gradients(values: Tensor) -> Tensor:
-        rows = [torch.autograd.grad(value, list(model.parameters()), retain_graph=True) for value in values]
+        rows = [
+            torch.autograd.grad(value, list(model.parameters()), retain_graph=True)
+            for value in values
+        ]
         return torch.stack([nn.utils.parameters_to_vector(row) for row in rows])
 
     g = gradients(losses)
@@ -322,7 +363,9 @@ def test_per_sample_proxies_read_all_parameters_and_all_outputs():
 def test_gradients_of_a_convolution_are_sums_over_positions():
     """One 1x1 convolution, pooled: f = W mean(x) is the linear layer on the mean of the positions."""
     torch.manual_seed(2)
-    model = nn.Sequential(nn.Conv2d(INPUTS, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()).double()
+    model = nn.Sequential(
+        nn.Conv2d(INPUTS, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    ).double()
     x = torch.randn(SAMPLES, INPUTS, 2, 2, dtype=torch.float64)
     y = random_batch().targets
     W, b = (p.detach().numpy() for p in model.parameters())
@@ -340,4 +383,6 @@ def test_gradients_of_a_convolution_are_sums_over_positions():
         "fisher",
     )
     for name in same:
-        assert score(name, model, Batch(x, y)) == pytest.approx(float(CLOSED_FORMS[name](s)), rel=1e-9), name
+        assert score(name, model, Batch(x, y)) == pytest.approx(
+            float(CLOSED_FORMS[name](s)), rel=1e-9
+        ), name

@@ -2,8 +2,8 @@
 
 import pytest
 
-from untrained._quantities import seconds, share
 from untrained.errors import UsageError
+from untrained.quantities import parse_duration, parse_share
 
 DURATIONS = {
     "90": 90, "90s": 90, "1.5s": 1.5, "10m": 600, "10 min": 600, "1h30m": 5400, "1h 30m 5s": 5405, "2d": 172800,
@@ -18,36 +18,38 @@ WRONG = {
     "1,5h": "impossible duration '1,5h'",
     "3 fortnights": "no unit of time is called 'fortnights'; there are: ms, s, m, min, h, d",
     "1e3": "no unit of time is called 'e'",
-    "0": "a duration must be more than nothing, not '0'",
-    "0h0m": "a duration must be more than nothing, not '0h0m'",
+    "0": "a duration must be more than 0 seconds, not '0'",
+    "0h0m": "a duration must be more than 0 seconds, not '0h0m'",
 }
 
 
 @pytest.mark.parametrize("text", DURATIONS)
 def test_a_duration(text):
-    assert seconds(text) == pytest.approx(DURATIONS[text], rel=1e-12)
+    assert parse_duration(text) == pytest.approx(DURATIONS[text], rel=1e-12)
 
 
 @pytest.mark.parametrize("text", WRONG)
 def test_what_is_no_duration_says_what_would_be(text):
     with pytest.raises(UsageError) as caught:
-        seconds(text)
+        parse_duration(text)
     assert str(caught.value).startswith(WRONG[text])
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "value"), [("20%", 0.2), ("0.2", 0.2), (" 7 % ", 0.07), ("100%", 1.0), ("1", 1.0)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("20%", 0.2), ("0.2", 0.2), (" 7 % ", 0.07), ("100%", 1.0), ("1", 1.0)]
+)
 def test_a_share(text, value):
-    assert share(text) == pytest.approx(value, rel=1e-12)
+    assert parse_share(text) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize("text", ["0", "0%", "-5%", "101%", "20", "nan", "inf"])
 def test_a_share_is_of_something_and_no_more_than_all(text):
-    with pytest.raises(UsageError, match="a share is more than nothing and at most 100%"):
-        share(text)
+    with pytest.raises(UsageError, match="a share is more than 0 and at most 100%"):
+        parse_share(text)
 
 
 @pytest.mark.parametrize("text", ["", "%", "half", "1/5"])
 def test_what_is_no_share_says_what_would_be(text):
     with pytest.raises(UsageError, match=r"impossible share .*; write 20% or 0\.2"):
-        share(text)
+        parse_share(text)

@@ -44,7 +44,9 @@ def tower(choose, task):
             kernel = choose(f"kernel{i}", (3, 5))
             layers.append(nn.Conv2d(width, width, kernel, padding=kernel // 2, groups=width))
         layers += [nn.Conv2d(width, width, 1), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, task.num_classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, task.num_classes)
+    )
 
 
 ALL_TOWERS = list(tower)
@@ -54,7 +56,12 @@ def test_enumeration_follows_branches_and_loops():
     """A block has 3 variants (plain, or separable with one of two kernels), so there are 2 (3 + 3^2 + 3^3) = 78."""
     assert len(ALL_TOWERS) == len(set(ALL_TOWERS)) == 2 * (3 + 3**2 + 3**3)
     assert str(ALL_TOWERS[0]) == "depth=1,width=4,kind0=plain"
-    assert ALL_TOWERS[-1].genes[:4] == (("depth", 3), ("width", 8), ("kind0", "separable"), ("kernel0", 5))
+    assert ALL_TOWERS[-1].genes[:4] == (
+        ("depth", 3),
+        ("width", 8),
+        ("kind0", "separable"),
+        ("kernel0", 5),
+    )
 
 
 def test_samples_are_members_of_every_depth():
@@ -89,15 +96,26 @@ def test_a_choice_that_no_longer_fits_is_sampled_again():
 
     rng = np.random.default_rng(0)
     wide = grouped.parse("width=4,groups=4")
-    assert {str(grouped.mutate(wide, rng)) for _ in range(30)} == {"width=2,groups=1", "width=2,groups=2"}
+    assert {str(grouped.mutate(wide, rng)) for _ in range(30)} == {
+        "width=2,groups=1",
+        "width=2,groups=2",
+    }
     narrow = grouped.parse("width=2,groups=1")
-    assert {str(grouped.mutate(narrow, rng)) for _ in range(30)} == {"width=2,groups=2", "width=4,groups=4"}
+    assert {str(grouped.mutate(narrow, rng)) for _ in range(30)} == {
+        "width=2,groups=2",
+        "width=4,groups=4",
+    }
 
 
 def test_a_network_is_built_with_the_choices_and_the_task():
     arch = tower.parse("depth=2,width=4,kind0=separable,kernel0=5,kind1=plain")
     model = tower.build(arch, Task("noise", (1, 9, 7), 6))
-    assert [layer.kernel_size for layer in model if isinstance(layer, nn.Conv2d)] == [(1, 1), (5, 5), (1, 1), (1, 1)]
+    assert [layer.kernel_size for layer in model if isinstance(layer, nn.Conv2d)] == [
+        (1, 1),
+        (5, 5),
+        (1, 1),
+        (1, 1),
+    ]
     assert model(torch.randn(2, 1, 9, 7)).shape == (2, 6)
 
 
@@ -110,7 +128,9 @@ def test_nothing_is_allocated_before_building():
         devices.append(model.weight.device.type)
         return model
 
-    arch = watched.mutate(watched.parse(str(watched.sample(np.random.default_rng(0)))), np.random.default_rng(0))
+    arch = watched.mutate(
+        watched.parse(str(watched.sample(np.random.default_rng(0)))), np.random.default_rng(0)
+    )
     assert [*watched]
     assert set(devices) == {"meta"}
     assert watched.build(arch).weight.device.type == "cpu"
@@ -130,7 +150,9 @@ def test_options_keep_their_types_when_parsed():
     assert len(archs) == 2 * 3 * 2
     for arch in archs:
         assert odd.parse(str(arch)) == arch
-        assert [type(value) for _, value in odd.parse(str(arch)).genes] == [type(value) for _, value in arch.genes]
+        assert [type(value) for _, value in odd.parse(str(arch)).genes] == [
+            type(value) for _, value in arch.genes
+        ]
     assert odd.parse("kernel=3, rate=1e-3, norm=batch")["rate"] == 0.001
     assert odd.build(odd.parse("kernel=3,rate=3.0,norm=batch")).weight.shape == (4, 3)
 
@@ -152,7 +174,13 @@ def test_wrong_pairs_are_rejected(text, message):
 
 @pytest.mark.parametrize(
     ("text", "column"),
-    [("depth", 0), ("depth=1,width", 8), ("depth=1,,kind0=plain", 8), ("depth=1,width=4,=plain", 16), ("", 0)],
+    [
+        ("depth", 0),
+        ("depth=1,width", 8),
+        ("depth=1,,kind0=plain", 8),
+        ("depth=1,width=4,=plain", 16),
+        ("", 0),
+    ],
 )
 def test_an_error_marks_the_position_in_malformed_pairs(text, column):
     with pytest.raises(UsageError, match="expected name=value") as caught:
@@ -206,14 +234,26 @@ def sums(choose, task):
 def test_architectures_with_the_same_canonical_form_are_equal():
     assert sums.parse("a=3,b=1") == sums.parse("a=1,b=3")
     assert str(sums.parse("a=3,b=1")) == "a=1,b=3"
-    assert [str(arch) for arch in sums] == ["a=1,b=1", "a=1,b=2", "a=1,b=3", "a=2,b=2", "a=2,b=3", "a=3,b=3"]
+    assert [str(arch) for arch in sums] == [
+        "a=1,b=1",
+        "a=1,b=2",
+        "a=1,b=3",
+        "a=2,b=2",
+        "a=2,b=3",
+        "a=3,b=3",
+    ]
     assert sums.size == len(list(sums))
 
 
 def test_mutation_changes_the_canonical_form():
     """From 1 + 2, changing one number gives 1 + 1, 1 + 3, 2 + 2 and 2 + 3."""
     rng, parent = np.random.default_rng(0), sums.parse("a=1,b=2")
-    assert {str(sums.mutate(parent, rng)) for _ in range(100)} == {"a=1,b=1", "a=1,b=3", "a=2,b=2", "a=2,b=3"}
+    assert {str(sums.mutate(parent, rng)) for _ in range(100)} == {
+        "a=1,b=1",
+        "a=1,b=3",
+        "a=2,b=2",
+        "a=2,b=3",
+    }
 
 
 @untrained.space
@@ -228,21 +268,37 @@ def triangle(choose, task):
     return nn.Linear(a + b + c, 1)
 
 
-TRIANGLES = ["a=1,b=1,c=1", "a=1,b=2,c=2", "a=1,b=3,c=3", "a=2,b=2,c=2", "a=2,b=2,c=3", "a=2,b=3,c=3", "a=3,b=3,c=3"]
+TRIANGLES = [
+    "a=1,b=1,c=1",
+    "a=1,b=2,c=2",
+    "a=1,b=3,c=3",
+    "a=2,b=2,c=2",
+    "a=2,b=2,c=3",
+    "a=2,b=3,c=3",
+    "a=3,b=3,c=3",
+]
 
 
 def test_invalid_combinations_are_skipped():
     rng = np.random.default_rng(0)
     assert [str(arch) for arch in triangle] == TRIANGLES
     assert {str(triangle.sample(rng)) for _ in range(100)} == set(TRIANGLES)
-    mutants = {text: {str(triangle.mutate(triangle.parse(text), rng)) for _ in range(20)} for text in TRIANGLES}
+    mutants = {
+        text: {str(triangle.mutate(triangle.parse(text), rng)) for _ in range(20)}
+        for text in TRIANGLES
+    }
     assert all(texts <= set(TRIANGLES) - {text} for text, texts in mutants.items())
     assert mutants["a=2,b=2,c=3"] == {"a=2,b=2,c=2", "a=2,b=3,c=3"}  # one side changed
-    assert mutants["a=1,b=1,c=1"] == {"a=1,b=2,c=2", "a=1,b=3,c=3"}  # no valid change of one side: two are changed
+    assert mutants["a=1,b=1,c=1"] == {
+        "a=1,b=2,c=2",
+        "a=1,b=3,c=3",
+    }  # no valid change of one side: two are changed
 
 
 def test_the_error_for_an_invalid_combination_has_the_reason():
-    with pytest.raises(UsageError, match="a=2,b=1,c=1 is not in triangle: the sides must be in ascending order"):
+    with pytest.raises(
+        UsageError, match="a=2,b=1,c=1 is not in triangle: the sides must be in ascending order"
+    ):
         triangle.parse("a=2,b=1,c=1")
     with pytest.raises(UsageError, match="is not in triangle: it does not close"):
         triangle.build(untrained.Arch("triangle", (("a", 1), ("b", 2), ("c", 3))))
@@ -266,7 +322,10 @@ def test_a_child_has_every_choice_from_one_of_its_parents():
     children = {tower.cross(a, b, rng) for _ in range(200)}
     assert children <= set(ALL_TOWERS)
     for child in children:
-        assert all(value in (dict(a.genes).get(name), dict(b.genes).get(name)) for name, value in child.genes)
+        assert all(
+            value in (dict(a.genes).get(name), dict(b.genes).get(name))
+            for name, value in child.genes
+        )
     assert {arch["depth"] for arch in children} == {2, 3}
     assert len(children) > 10
     assert tower.cross(a, a, rng) == a
@@ -313,7 +372,9 @@ def test_the_error_for_a_missing_supernet_lists_the_spaces_with_one():
 
 
 def test_the_error_for_an_unknown_space_lists_close_names():
-    with pytest.raises(UsageError, match="no space is called 'nasbench210'; did you mean nasbench201"):
+    with pytest.raises(
+        UsageError, match="no space is called 'nasbench210'; did you mean nasbench201"
+    ):
         load_space("nasbench210")
     with pytest.raises(UsageError, match=r"there are: .*nasbench201"):
         load_space("xyz")
@@ -361,7 +422,9 @@ def test_an_int_seed_and_its_generator_give_the_same_results():
     second = tower.sample(seed=4)
     assert first == tower.sample(np.random.default_rng(3))
     assert tower.mutate(first, seed=1) == tower.mutate(first, np.random.default_rng(1))
-    assert tower.cross(first, second, seed=2) == tower.cross(first, second, np.random.default_rng(2))
+    assert tower.cross(first, second, seed=2) == tower.cross(
+        first, second, np.random.default_rng(2)
+    )
 
 
 @pytest.mark.parametrize("module", [untrained.spaces, untrained.spaces.core.space])

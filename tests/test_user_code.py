@@ -2,23 +2,31 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from untrained import user_code
-from untrained._load import fingerprint_user_code, from_file, require_named
 from untrained.errors import UsageError
+from untrained.names import fingerprint_user_code, load_object, require_trusted_code
 from untrained.user_code import find_user_code
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    modules_before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(user_code, "_named_here", set())
-    return tmp_path
+    monkeypatch.setattr(user_code, "_trusted_here", set())
+    yield tmp_path
+    # Modules of this project must not be imported by the next one, whose files have the same names.
+    for name in set(sys.modules) - modules_before:
+        folders = getattr(sys.modules[name], "__path__", [])
+        file = getattr(sys.modules[name], "__file__", None)
+        if any(str(path).startswith(str(tmp_path)) for path in [file, *folders]):
+            del sys.modules[name]
 
 
 def write(path: Path, text: str) -> None:
@@ -32,7 +40,10 @@ IMPORTS = {
     "a module of a package": ("from tools import helper\nvalue = helper.number", "tools/helper.py"),
     "a dotted module": ("import tools.helper\nvalue = tools.helper.number", "tools/helper.py"),
     "the package itself": ("import tools\nvalue = tools.number", "tools/__init__.py"),
-    "a module by its name": ("import importlib\nvalue = importlib.import_module('helper').number", "helper.py"),
+    "a module by its name": (
+        "import importlib\nvalue = importlib.import_module('helper').number",
+        "helper.py",
+    ),
     "a folder on the path": (
         "import sys, os\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'lib'))\n"
         "from inside import number\nvalue = number",
@@ -43,19 +54,21 @@ IMPORTS = {
 
 @pytest.mark.parametrize("reference", ["./mine.py:value", "mine:value"])
 @pytest.mark.parametrize(("source", "imported"), IMPORTS.values(), ids=IMPORTS)
-def test_an_edit_of_an_imported_file_is_noticed_and_run(project: Path, source: str, imported: str, reference: str):
+def test_an_edit_of_an_imported_file_is_noticed_and_run(
+    project: Path, source: str, imported: str, reference: str
+):
     """In one process, within one second, with equal sizes: nothing but the content tells."""
     write(project / "mine.py", source)
     write(project / "tools" / "__init__.py", "number = 0\n")
     write(project / imported, "number = 1\n")
     before = fingerprint_user_code(reference)
-    assert from_file(reference) == 1
+    assert load_object(reference) == 1
     write(project / imported, "number = 2\n")
     assert fingerprint_user_code(reference) != before
-    assert from_file(reference) == 2
+    assert load_object(reference) == 2
     write(project / imported, "number = 1\n")
     assert fingerprint_user_code(reference) == before
-    assert from_file(reference) == 1
+    assert load_object(reference) == 1
 
 
 def test_imports_are_followed_to_the_end(project: Path):
@@ -83,7 +96,7 @@ def test_a_fingerprint_does_not_depend_on_the_typed_path_or_on_what_was_loaded(p
     names = ["./mine.py:value", "mine.py:value", f"{project}/mine.py:value", "mine:value"]
     before = {fingerprint_user_code(name) for name in names}
     assert len(before) == 1
-    from_file("./other.py:value")
+    load_object("./other.py:value")
     assert {fingerprint_user_code(name) for name in names} == before
 
 
@@ -93,11 +106,13 @@ def test_what_is_installed_and_what_is_ours_is_not_followed(project: Path):
     code = find_user_code("./mine.py")
     assert code is not None
     assert code.files == (project / "mine.py",)
-    assert fingerprint_user_code("untrained.training.brief:accuracy(epochs=3)") == ""
+    assert fingerprint_user_code("untrained.training.short_training:accuracy(epochs=3)") == ""
     assert fingerprint_user_code("nasbench201(channels=4)", "dextr") == ""
 
 
-def test_an_installed_module_is_known_by_its_file_and_its_version(project: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_installed_module_is_known_by_its_file_and_its_version(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
     before = fingerprint_user_code("numpy.linalg:norm")
     assert before
     monkeypatch.setattr(user_code.metadata, "version", lambda name: "0.0.1")
@@ -106,37 +121,48 @@ def test_an_installed_module_is_known_by_its_file_and_its_version(project: Path,
 
 def test_finding_code_runs_none_of_it(project: Path):
     write(project / "package" / "__init__.py", "open('marker', 'w').close()\n")
-    write(project / "package" / "mine.py", "import package\nopen('marker', 'w').close()\nvalue = 1\n")
+    write(
+        project / "package" / "mine.py", "import package\nopen('marker', 'w').close()\nvalue = 1\n"
+    )
     assert fingerprint_user_code("package.mine:value", "./package/mine.py:value")
     assert not (project / "marker").exists()
-    assert from_file("package.mine:value") == 1
+    assert load_object("package.mine:value") == 1
     assert (project / "marker").exists()
 
 
 def test_code_that_a_file_names_runs_only_if_the_user_named_it_as_it_is(project: Path):
     write(project / "mine.py", "value = 1\n")
     recorded = fingerprint_user_code("./mine.py:value")
-    ask = "./mine.py:value", recorded, "runs/theirs", "untrained train runs/theirs --space ./mine.py:value"
-    with pytest.raises(UsageError, match="you have not run on this machine; read it, and name it: untrained train"):
-        require_named(*ask)
-    from_file("./mine.py:value")
-    require_named(*ask)
+    ask = (
+        "./mine.py:value",
+        recorded,
+        "runs/theirs",
+        "untrained train runs/theirs --space ./mine.py:value",
+    )
+    with pytest.raises(
+        UsageError, match="you have not run on this machine; read it, and name it: untrained train"
+    ):
+        require_trusted_code(*ask)
+    load_object("./mine.py:value")
+    require_trusted_code(*ask)
     os.remove(project / "mine.py")
     with pytest.raises(UsageError, match="which is not here"):
-        require_named(*ask)
+        require_trusted_code(*ask)
     write(project / "mine.py", "value = 2\n")
     with pytest.raises(UsageError, match="has changed since runs/theirs was made"):
-        require_named(*ask)
+        require_trusted_code(*ask)
     with pytest.raises(UsageError, match="not here"):
-        require_named("nowhere.mine:value", None, "runs/theirs", "")
-    require_named("nasbench201", "", "runs/theirs", "")
+        require_trusted_code("nowhere.mine:value", None, "runs/theirs", "")
+    require_trusted_code("nasbench201", "", "runs/theirs", "")
 
 
-def test_what_was_named_is_remembered_by_other_processes(project: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_was_named_is_remembered_by_other_processes(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
     write(project / "mine.py", "value = 1\n")
-    from_file("./mine.py:value")
-    monkeypatch.setattr(user_code, "_named_here", set())
-    require_named("./mine.py:value", None, "runs/mine", "")
+    load_object("./mine.py:value")
+    monkeypatch.setattr(user_code, "_trusted_here", set())
+    require_trusted_code("./mine.py:value", None, "runs/mine", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "another user"))
     with pytest.raises(UsageError, match="not run on this machine"):
-        require_named("./mine.py:value", None, "runs/mine", "")
+        require_trusted_code("./mine.py:value", None, "runs/mine", "")

@@ -30,7 +30,9 @@ def pictures(**options: Any) -> torch.Tensor:
 @ut.space(task=ut.Task("noise", (3, 2, 2), 4))
 def tiny(choose: Any, task: ut.Task, width: int = 3) -> nn.Module:
     size = choose("size", (2, 3, 4))
-    return nn.Sequential(nn.Flatten(), nn.Linear(12, size * width), nn.ReLU(), nn.Linear(size * width, 4))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(12, size * width), nn.ReLU(), nn.Linear(size * width, 4)
+    )
 
 
 def compiled_part() -> nn.Module:
@@ -60,7 +62,13 @@ def train(what: Any = None, data: Any = "digits", **options: Any) -> Any:
 
 
 def search(**options: Any) -> Any:
-    usual: dict[str, Any] = {"space": tiny, "proxy": "params", "data": "noise", "budget": 2, "run": "run"}
+    usual: dict[str, Any] = {
+        "space": tiny,
+        "proxy": "params",
+        "data": "noise",
+        "budget": 2,
+        "run": "run",
+    }
     return ut.search(**usual | options)
 
 
@@ -70,132 +78,291 @@ def space() -> Any:
 
 Call = Callable[[], Any]
 SCORE: dict[str, tuple[Call, str]] = {
-    "nothing": (lambda: ut.score([], "params"), "there is nothing to score: give a module"),
-    "an empty tuple": (lambda: ut.score((), "params"), "there is nothing to score"),
-    "a number": (lambda: ut.score(5, "params"), "cannot score a int; give a module, an architecture"),  # type: ignore[arg-type]
-    "None": (lambda: ut.score(None, "params"), "cannot score a NoneType"),  # type: ignore[arg-type]
-    "a number in a list": (lambda: ut.score([net(), 5], "params", pictures()), "cannot score a int"),  # type: ignore[list-item]
+    "nothing": (lambda: ut.score([], proxies="params"), "there is nothing to score: give a module"),
+    "an empty tuple": (lambda: ut.score((), proxies="params"), "there is nothing to score"),
+    "a number": (
+        lambda: ut.score(5, proxies="params"),
+        "cannot score a int; give a module, an architecture",
+    ),  # type: ignore[arg-type]
+    "None": (lambda: ut.score(None, proxies="params"), "cannot score a NoneType"),  # type: ignore[arg-type]
+    "a number in a list": (
+        lambda: ut.score([net(), 5], pictures(), proxies="params"),
+        "cannot score a int",
+    ),  # type: ignore[list-item]
     "a model on meta": (
-        lambda: ut.score(on_meta(), "params", torch.ones(4, 1, 8, 8)),
+        lambda: ut.score(on_meta(), torch.ones(4, 1, 8, 8), proxies="params"),
         "the network has no weights: layer.weight is on the device meta; build it on cpu",
     ),
-    "a class": (lambda: ut.score(nn.Linear, "params", pictures()), "cannot score a type"),  # type: ignore[arg-type]
+    "a class": (lambda: ut.score(nn.Linear, pictures(), proxies="params"), "cannot score a type"),  # type: ignore[arg-type]
     "a scripted model": (
-        lambda: ut.score(torch.jit.script(nn.Linear(3, 2)), "params", torch.ones(4, 3)),
+        lambda: ut.score(torch.jit.script(nn.Linear(3, 2)), torch.ones(4, 3), proxies="params"),
         "scripted or traced by torch.jit; give the nn.Module that it was made from",
     ),
     "a traced model": (
-        lambda: ut.score(torch.jit.trace(nn.Linear(3, 2), torch.ones(4, 3)), "params", torch.ones(4, 3)),
+        lambda: ut.score(
+            torch.jit.trace(nn.Linear(3, 2), torch.ones(4, 3)), torch.ones(4, 3), proxies="params"
+        ),
         "scripted or traced by torch.jit",
     ),
     "a model with a scripted part": (
-        lambda: ut.score(nn.Sequential(torch.jit.script(nn.Linear(3, 2))), "params", torch.ones(4, 3)),
+        lambda: ut.score(
+            nn.Sequential(torch.jit.script(nn.Linear(3, 2))), torch.ones(4, 3), proxies="params"
+        ),
         "scripted or traced by torch.jit",
     ),
     "a model with a compiled part": (
-        lambda: ut.score(compiled_part(), "params", pictures()),
+        lambda: ut.score(compiled_part(), pictures(), proxies="params"),
         "a part of the network is compiled by torch.compile; give the network without it",
     ),
     "bfloat16 inputs": (
         lambda: ut.score(net(), pictures(dtype=torch.bfloat16)),
         "the inputs are bfloat16, in which scores are not exact; give inputs.float() and model.float()",
     ),
-    "float16 inputs": (lambda: ut.score(net(), pictures(dtype=torch.float16)), "the inputs are float16"),
-    "complex inputs": (lambda: ut.score(net(), pictures(dtype=torch.complex64)), "the inputs are complex numbers"),
+    "float16 inputs": (
+        lambda: ut.score(net(), pictures(dtype=torch.float16)),
+        "the inputs are float16",
+    ),
+    "complex inputs": (
+        lambda: ut.score(net(), pictures(dtype=torch.complex64)),
+        "the inputs are complex numbers",
+    ),
     "inputs on meta": (
         lambda: ut.score(net(), pictures(device="meta")),
         "the inputs are on the device meta, where there are no numbers; make them on cpu",
     ),
-    "inputs without an axis": (lambda: ut.score(net(), torch.tensor(3.0)), "have the shape (), so there is no sample"),
-    "no inputs": (lambda: ut.score(net(), torch.ones(0, 3, 2, 2)), "have the shape (0, 3, 2, 2), so there is no"),
-    "sparse inputs": (lambda: ut.score(net(), pictures().to_sparse()), "sparse tensor; give inputs.to_dense()"),
+    "inputs without an axis": (
+        lambda: ut.score(net(), torch.tensor(3.0)),
+        "have the shape (), so there is no sample",
+    ),
+    "no inputs": (
+        lambda: ut.score(net(), torch.ones(0, 3, 2, 2)),
+        "have the shape (0, 3, 2, 2), so there is no",
+    ),
+    "sparse inputs": (
+        lambda: ut.score(net(), pictures().to_sparse()),
+        "sparse tensor; give inputs.to_dense()",
+    ),
     "a list as data": (
-        lambda: ut.score(net(), "params", [[1.0, 2.0]]),  # type: ignore[arg-type]
+        lambda: ut.score(net(), [[1.0, 2.0]], proxies="params"),  # type: ignore[arg-type]
         "give a tensor of inputs, or a pair (inputs, targets), such as torch.randn(8, 3, 32, 32)",
     ),
-    "a list of tensors": (lambda: ut.score(net(), "params", [pictures()]), "give a tensor of inputs, or a pair"),  # type: ignore[arg-type]
-    "a dict as data": (lambda: ut.score(net(), "params", {"x": 1}), "give a tensor of inputs, or a pair"),  # type: ignore[arg-type]
-    "a number as data": (lambda: ut.score(net(), "params", 5), "the inputs are 5; give a tensor of inputs"),  # type: ignore[arg-type]
+    "a list of tensors": (
+        lambda: ut.score(net(), [pictures()], proxies="params"),
+        "give a tensor of inputs, or a pair",
+    ),  # type: ignore[arg-type]
+    "a dict as data": (
+        lambda: ut.score(net(), {"x": 1}, proxies="params"),
+        "give a tensor of inputs, or a pair",
+    ),  # type: ignore[arg-type]
+    "a number as data": (
+        lambda: ut.score(net(), 5, proxies="params"),
+        "the inputs are 5; give a tensor of inputs",
+    ),  # type: ignore[arg-type]
     "three tensors": (
-        lambda: ut.score(net(), "params", (pictures(), torch.ones(4), torch.ones(4))),  # type: ignore[arg-type]
+        lambda: ut.score(net(), (pictures(), torch.ones(4), torch.ones(4)), proxies="params"),  # type: ignore[arg-type]
         "data is a tuple of 3; give a tensor of inputs, or a pair (inputs, targets)",
     ),
-    "an empty tuple of data": (lambda: ut.score(net(), "params", ()), "data is a tuple of 0"),  # type: ignore[arg-type]
-    "text as targets": (lambda: ut.score(net(), "params", (pictures(), "cat")), "the targets are 'cat'; give"),
+    "an empty tuple of data": (
+        lambda: ut.score(net(), (), proxies="params"),
+        "data is a tuple of 0",
+    ),  # type: ignore[arg-type]
+    "text as targets": (
+        lambda: ut.score(net(), (pictures(), "cat"), proxies="params"),
+        "the targets are 'cat'; give",
+    ),
     "too few targets": (
-        lambda: ut.score(net(), "params", (pictures(), torch.zeros(3))),
+        lambda: ut.score(net(), (pictures(), torch.zeros(3)), proxies="params"),
         "there are 4 inputs and 3 targets; give one target per input",
     ),
-    "one target": (lambda: ut.score(net(), "params", (pictures(), torch.tensor(1))), "4 inputs and no targets"),
+    "one target": (
+        lambda: ut.score(net(), (pictures(), torch.tensor(1)), proxies="params"),
+        "4 inputs and no targets",
+    ),
     "complex targets": (
-        lambda: ut.score(net(), "params", (pictures(), torch.zeros(4, dtype=torch.complex64))),
+        lambda: ut.score(
+            net(), (pictures(), torch.zeros(4, dtype=torch.complex64)), proxies="params"
+        ),
         "the targets are complex numbers; give labels",
     ),
     "targets on meta": (
-        lambda: ut.score(net(), "params", (pictures(), torch.zeros(4, device="meta"))),
+        lambda: ut.score(net(), (pictures(), torch.zeros(4, device="meta")), proxies="params"),
         "the targets are on the device meta",
     ),
     "an array of objects": (
-        lambda: ut.score(net(), "params", np.array([object()])),
+        lambda: ut.score(net(), np.array([object()]), proxies="params"),
         "the inputs are an array of object; give one of float32 or int64",
     ),
-    "an array of text": (lambda: ut.score(net(), "params", np.array(["cat"])), "the inputs are an array of <U3"),
-    "proxies=5": (lambda: ut.score(net(), 5, pictures()), "proxies is 5; give names, such as ['dextr', 'naswot']"),  # type: ignore[arg-type]
-    "proxies=None": (lambda: ut.score(net(), None, pictures()), "proxies is None; give names"),  # type: ignore[arg-type]
-    "proxies=[]": (lambda: ut.score(net(), [], pictures()), "score needs at least one proxy, such as dextr"),
-    "proxies=[5]": (lambda: ut.score(net(), [5], pictures()), "5 is no proxy; give its name, such as"),  # type: ignore[list-item]
-    "proxies=[None]": (lambda: ut.score(net(), [None], pictures()), "None is no proxy; give its name"),  # type: ignore[list-item]
-    "proxies=['dexter']": (lambda: ut.score(net(), ["dexter"], pictures()), "did you mean dextr"),
-    "proxies=['']": (lambda: ut.score(net(), [""], pictures()), "a name is missing"),
-    "seeds=1.5": (lambda: ut.score(net(), "params", pictures(), seeds=1.5), "seeds is 1.5; write a whole number"),  # type: ignore[arg-type]
-    "seeds='2'": (lambda: ut.score(net(), "params", pictures(), seeds="2"), "seeds is '2'; write a whole number"),  # type: ignore[arg-type]
-    "seeds=None": (lambda: ut.score(net(), "params", pictures(), seeds=None), "seeds is None"),  # type: ignore[arg-type]
-    "seeds=True": (lambda: ut.score(net(), "params", pictures(), seeds=True), "seeds is True"),
-    "seeds=0": (lambda: ut.score(net(), "params", pictures(), seeds=0), "seeds is 0; write a whole number from 1"),
-    "seeds=nan": (lambda: ut.score(net(), "params", pictures(), seeds=NAN), "seeds is nan"),  # type: ignore[arg-type]
-    "device=None": (lambda: ut.score(net(), "params", pictures(), device=None), "device None cannot be used"),  # type: ignore[arg-type]
-    "device=0": (lambda: ut.score(net(), "params", pictures(), device=0), "device 0 cannot be used"),  # type: ignore[arg-type]
-    "device='meta'": (lambda: ut.score(net(), "params", pictures(), device="meta"), "device 'meta' cannot be used"),
-    "device='cpu:7'": (lambda: ut.score(net(), "params", pictures(), device="cpu:7"), "try cpu"),
-    "device='gpu'": (lambda: ut.score(net(), "params", pictures(), device="gpu"), "device 'gpu' cannot be used"),
+    "an array of text": (
+        lambda: ut.score(net(), np.array(["cat"]), proxies="params"),
+        "the inputs are an array of <U3",
+    ),
+    "proxies=5": (
+        lambda: ut.score(net(), pictures(), proxies=5),
+        "proxies is 5; give names, such as ['dextr', 'naswot']",
+    ),  # type: ignore[arg-type]
+    "proxies=None": (
+        lambda: ut.score(net(), pictures(), proxies=None),
+        "proxies is None; give names",
+    ),  # type: ignore[arg-type]
+    "proxies=[]": (
+        lambda: ut.score(net(), pictures(), proxies=[]),
+        "score needs at least one proxy, such as dextr",
+    ),
+    "proxies=[5]": (
+        lambda: ut.score(net(), pictures(), proxies=[5]),
+        "5 is no proxy; give its name, such as",
+    ),  # type: ignore[list-item]
+    "proxies=[None]": (
+        lambda: ut.score(net(), pictures(), proxies=[None]),
+        "None is no proxy; give its name",
+    ),  # type: ignore[list-item]
+    "proxies=['dexter']": (
+        lambda: ut.score(net(), pictures(), proxies=["dexter"]),
+        "did you mean dextr",
+    ),
+    "proxies=['']": (lambda: ut.score(net(), pictures(), proxies=[""]), "a name is missing"),
+    "seeds=1.5": (
+        lambda: ut.score(net(), pictures(), proxies="params", seeds=1.5),
+        "seeds is 1.5; write a whole number",
+    ),  # type: ignore[arg-type]
+    "seeds='2'": (
+        lambda: ut.score(net(), pictures(), proxies="params", seeds="2"),
+        "seeds is '2'; write a whole number",
+    ),  # type: ignore[arg-type]
+    "seeds=None": (
+        lambda: ut.score(net(), pictures(), proxies="params", seeds=None),
+        "seeds is None",
+    ),  # type: ignore[arg-type]
+    "seeds=True": (
+        lambda: ut.score(net(), pictures(), proxies="params", seeds=True),
+        "seeds is True",
+    ),
+    "seeds=0": (
+        lambda: ut.score(net(), pictures(), proxies="params", seeds=0),
+        "seeds is 0; write a whole number from 1",
+    ),
+    "seeds=nan": (lambda: ut.score(net(), pictures(), proxies="params", seeds=NAN), "seeds is nan"),  # type: ignore[arg-type]
+    "device=None": (
+        lambda: ut.score(net(), pictures(), proxies="params", device=None),
+        "device None cannot be used",
+    ),  # type: ignore[arg-type]
+    "device=0": (
+        lambda: ut.score(net(), pictures(), proxies="params", device=0),
+        "device 0 cannot be used",
+    ),  # type: ignore[arg-type]
+    "device='meta'": (
+        lambda: ut.score(net(), pictures(), proxies="params", device="meta"),
+        "device 'meta' cannot be used",
+    ),
+    "device='cpu:7'": (
+        lambda: ut.score(net(), pictures(), proxies="params", device="cpu:7"),
+        "try cpu",
+    ),
+    "device='gpu'": (
+        lambda: ut.score(net(), pictures(), proxies="params", device="gpu"),
+        "device 'gpu' cannot be used",
+    ),
     "num_classes=-3": (
-        lambda: ut.score(net(), "params", pictures(), num_classes=-3),
+        lambda: ut.score(net(), pictures(), proxies="params", num_classes=-3),
         "num_classes is -3; write a whole number from 1 to",
     ),
-    "num_classes=0": (lambda: ut.score(net(), "params", pictures(), num_classes=0), "num_classes is 0"),
-    "num_classes=2.5": (lambda: ut.score(net(), "params", pictures(), num_classes=2.5), "num_classes is 2.5"),  # type: ignore[arg-type]
-    "num_classes=10**30": (lambda: ut.score(net(), "params", pictures(), num_classes=HUGE), "num_classes is 10000"),
-    "input_shape=5": (lambda: ut.score(net(), "params", input_shape=5), "impossible input shape 5; write"),  # type: ignore[arg-type]
-    "input_shape=(3, 0)": (lambda: ut.score(net(), "params", input_shape=(3, 0)), "impossible input shape (3, 0)"),
-    "input_shape=(3, 2.0)": (lambda: ut.score(net(), "params", input_shape=(3, 2.0)), "impossible input shape"),  # type: ignore[arg-type]
-    "input_shape=('3',)": (lambda: ut.score(net(), "params", input_shape=("3",)), "impossible input shape ('3',)"),  # type: ignore[arg-type]
-    "input_shape=(10**30,)": (lambda: ut.score(net(), "params", input_shape=(HUGE,)), "impossible input shape (1000"),
-    "no input shape": (lambda: ut.score(net(), "params"), "say what Sequential takes as input: --input-shape"),
-    "data='cifr10'": (lambda: ut.score(SKIP, "params", "cifr10"), "did you mean cifar10"),
-    "data=''": (lambda: ut.score(SKIP, "params", ""), "no data set is called ''"),
-    "space=None": (lambda: ut.score(SKIP, "params", space=None), "None is no space; give its name"),  # type: ignore[arg-type]
-    "space=5": (lambda: ut.score(SKIP, "params", space=5), "5 is no space; give its name, such as"),  # type: ignore[arg-type]
-    "an aggregate of one": (lambda: ut.score(net(), "az_nas", pictures()), "compares networks with each other"),
-    "warm_up='most'": (lambda: ut.score(SKIP, "params", "digits", warm_up="most"), "most"),
+    "num_classes=0": (
+        lambda: ut.score(net(), pictures(), proxies="params", num_classes=0),
+        "num_classes is 0",
+    ),
+    "num_classes=2.5": (
+        lambda: ut.score(net(), pictures(), proxies="params", num_classes=2.5),
+        "num_classes is 2.5",
+    ),  # type: ignore[arg-type]
+    "num_classes=10**30": (
+        lambda: ut.score(net(), pictures(), proxies="params", num_classes=HUGE),
+        "num_classes is 10000",
+    ),
+    "input_shape=5": (
+        lambda: ut.score(net(), proxies="params", input_shape=5),
+        "impossible input shape 5; write",
+    ),  # type: ignore[arg-type]
+    "input_shape=(3, 0)": (
+        lambda: ut.score(net(), proxies="params", input_shape=(3, 0)),
+        "impossible input shape (3, 0)",
+    ),
+    "input_shape=(3, 2.0)": (
+        lambda: ut.score(net(), proxies="params", input_shape=(3, 2.0)),
+        "impossible input shape",
+    ),  # type: ignore[arg-type]
+    "input_shape=('3',)": (
+        lambda: ut.score(net(), proxies="params", input_shape=("3",)),
+        "impossible input shape ('3',)",
+    ),  # type: ignore[arg-type]
+    "input_shape=(10**30,)": (
+        lambda: ut.score(net(), proxies="params", input_shape=(HUGE,)),
+        "impossible input shape (1000",
+    ),
+    "no input shape": (
+        lambda: ut.score(net(), proxies="params"),
+        "say what Sequential takes as input: --input-shape",
+    ),
+    "data='cifr10'": (lambda: ut.score(SKIP, "cifr10", proxies="params"), "did you mean cifar10"),
+    "data=''": (lambda: ut.score(SKIP, "", proxies="params"), "no data set is called ''"),
+    "space=None": (
+        lambda: ut.score(SKIP, proxies="params", space=None),
+        "None is no space; give its name",
+    ),  # type: ignore[arg-type]
+    "space=5": (
+        lambda: ut.score(SKIP, proxies="params", space=5),
+        "5 is no space; give its name, such as",
+    ),  # type: ignore[arg-type]
+    "an aggregate of one": (
+        lambda: ut.score(net(), pictures(), proxies="az_nas"),
+        "compares networks with each other",
+    ),
+    "warm_up='most'": (lambda: ut.score(SKIP, "digits", proxies="params", warm_up="most"), "most"),
 }
 
 SPACE: dict[str, tuple[Call, str]] = {
     "load_space(None)": (lambda: ut.load_space(None), "None is no space; give its name, such as"),  # type: ignore[arg-type]
     "load_space(5)": (lambda: ut.load_space(5), "5 is no space; give its name"),  # type: ignore[arg-type]
     "load_space('')": (lambda: ut.load_space(""), "a name is missing"),
-    "load_space('nasbench')": (lambda: ut.load_space("nasbench"), "did you mean nasbench201 or nasbench101"),
+    "load_space('nasbench')": (
+        lambda: ut.load_space("nasbench"),
+        "did you mean nasbench201 or nasbench101",
+    ),
     "load_space(channels=0)": (
         lambda: ut.load_space("nasbench201(channels=0)"),
         "nasbench201(channels=0): channels is a whole number from 1 to 65,536, such as channels=16",
     ),
-    "load_space(channels=1.5)": (lambda: ut.load_space("nasbench201(channels=1.5)"), "channels is a whole number"),
-    "with_options(channels='8')": (lambda: space().with_options(channels="8"), "channels is a whole number"),
-    "with_options(channels=None)": (lambda: space().with_options(channels=None), "channels is a whole number"),
-    "with_options(width=1.5) of one's own": (lambda: tiny.with_options(width=1.5), "tiny(width=1.5): width is a whole"),
-    "with_options(depth=2) of one's own": (lambda: tiny.with_options(depth=2), "no option of tiny is called 'depth'"),
-    "mlp(depths='1')": (lambda: ut.load_space("mlp").with_options(depths="1"), "depths is a list [...], each entry a"),
-    "mlp(depths=[])": (lambda: ut.load_space("mlp").with_options(depths=[]), "depths is a list [...], each entry a"),
-    "darts(stem=moon)": (lambda: ut.load_space("darts(stem=moon)"), "no stem is called 'moon'; there are: cifar"),
+    "load_space(channels=1.5)": (
+        lambda: ut.load_space("nasbench201(channels=1.5)"),
+        "channels is a whole number",
+    ),
+    "with_options(channels='8')": (
+        lambda: space().with_options(channels="8"),
+        "channels is a whole number",
+    ),
+    "with_options(channels=None)": (
+        lambda: space().with_options(channels=None),
+        "channels is a whole number",
+    ),
+    "with_options(width=1.5) of one's own": (
+        lambda: tiny.with_options(width=1.5),
+        "tiny(width=1.5): width is a whole",
+    ),
+    "with_options(depth=2) of one's own": (
+        lambda: tiny.with_options(depth=2),
+        "no option of tiny is called 'depth'",
+    ),
+    "mlp(depths='1')": (
+        lambda: ut.load_space("mlp").with_options(depths="1"),
+        "depths is a list [...], each entry a",
+    ),
+    "mlp(depths=[])": (
+        lambda: ut.load_space("mlp").with_options(depths=[]),
+        "depths is a list [...], each entry a",
+    ),
+    "darts(stem=moon)": (
+        lambda: ut.load_space("darts(stem=moon)"),
+        "no stem is called 'moon'; there are: cifar",
+    ),
     "sample(random.Random(0))": (
         lambda: space().sample(random.Random(0)),
         "is not a seed; give a whole number or numpy.random.default_rng(0)",
@@ -204,14 +371,26 @@ SPACE: dict[str, tuple[Call, str]] = {
     "sample(0.5)": (lambda: space().sample(0.5), "0.5 is not a seed; give a whole number"),
     "sample(True)": (lambda: space().sample(True), "True is not a seed"),
     "sample(-1)": (lambda: space().sample(-1), "seed is -1; write a whole number from 0 to"),
-    "sample(2**64)": (lambda: space().sample(2**64), "seed is 18446744073709551616; write a whole number from 0"),
+    "sample(2**64)": (
+        lambda: space().sample(2**64),
+        "seed is 18446744073709551616; write a whole number from 0",
+    ),
     "sample(torch.Generator())": (lambda: space().sample(torch.Generator()), "is not a seed"),
     "sample(np.random)": (lambda: space().sample(np.random), "is not a seed"),
-    "mutate('text')": (lambda: space().mutate(SKIP, 0), "is not an Arch; nasbench201 makes one by parse(text)"),
+    "mutate('text')": (
+        lambda: space().mutate(SKIP, 0),
+        "is not an Arch; nasbench201 makes one by parse(text)",
+    ),
     "mutate(arch, 0.5)": (lambda: space().mutate(space().parse(SKIP), 0.5), "0.5 is not a seed"),
     "mutate(None)": (lambda: space().mutate(None, 0), "None is not an Arch"),
-    "cross(arch, None)": (lambda: space().cross(space().parse(SKIP), None, 0), "None is not an Arch"),
-    "build('text')": (lambda: space().build(SKIP), "is not an Arch; nasbench201 makes one by parse(text)"),
+    "cross(arch, None)": (
+        lambda: space().cross(space().parse(SKIP), None, 0),
+        "None is not an Arch",
+    ),
+    "build('text')": (
+        lambda: space().build(SKIP),
+        "is not an Arch; nasbench201 makes one by parse(text)",
+    ),
     "build(5)": (lambda: space().build(5), "5 is not an Arch"),
     "parse(5)": (lambda: space().parse(5), "5 is not an architecture; give its text, such as '|"),
     "parse(None)": (lambda: space().parse(None), "None is not an architecture"),
@@ -234,9 +413,15 @@ SEARCH: dict[str, tuple[Call, str]] = {
     "budget=-1": (lambda: search(budget=-1), "budget is -1"),
     "budget=10**30": (lambda: search(budget=HUGE), "budget is 1000000"),
     "budget=[3]": (lambda: search(budget=[3]), "budget is [3]"),
-    "time=5": (lambda: search(time=5), "impossible duration 5; write it as text: '90s', '10m' or '1h30m'"),
+    "time=5": (
+        lambda: search(time=5),
+        "impossible duration 5; write it as text: '90s', '10m' or '1h30m'",
+    ),
     "time=''": (lambda: search(time=""), "impossible duration ''"),
-    "time='soon'": (lambda: search(time="soon"), "impossible duration 'soon'; write 90s, 10m or 1h30m"),
+    "time='soon'": (
+        lambda: search(time="soon"),
+        "impossible duration 'soon'; write 90s, 10m or 1h30m",
+    ),
     "time_limit=5": (lambda: search(time_limit=5), "impossible duration 5"),
     "stable='3'": (lambda: search(stable="3"), "stable is '3'; write a whole number from 1 to"),
     "stable=0": (lambda: search(stable=0), "stable is 0"),
@@ -251,35 +436,68 @@ SEARCH: dict[str, tuple[Call, str]] = {
     "seeds=1.5": (lambda: search(seeds=1.5), "seeds is 1.5"),
     "confirm=-1": (lambda: search(confirm=-1), "confirm is -1; write a whole number from 0 to"),
     "confirm=1.5": (lambda: search(confirm=1.5), "confirm is 1.5"),
-    "population=0": (lambda: search(population=0), "population is 0; write a whole number from 1 to"),
-    "population='2'": (lambda: search(population="2"), "population is '2'"),
-    "device=None": (lambda: search(device=None), "device None cannot be used on this machine; try cpu"),
+    "networks_per_batch=0": (
+        lambda: search(networks_per_batch=0),
+        "networks_per_batch is 0; write a whole number from 1 to",
+    ),
+    "networks_per_batch='2'": (lambda: search(networks_per_batch="2"), "networks_per_batch is '2'"),
+    "device=None": (
+        lambda: search(device=None),
+        "device None cannot be used on this machine; try cpu",
+    ),
     "device='meta'": (lambda: search(device="meta"), "device 'meta' cannot be used"),
     "device='cpu:7'": (lambda: search(device="cpu:7"), "device 'cpu:7' cannot be used"),
     "data=None": (lambda: search(data=None), "data is None; give a name as text, such as 'digits'"),
     "data=5": (lambda: search(data=5), "data is 5; give a name as text"),
     "data='nois'": (lambda: search(data="nois"), "did you mean noise"),
-    "input_size=0": (lambda: search(input_size=0), "input_size is 0; write a whole number from 1 to"),
+    "input_size=0": (
+        lambda: search(input_size=0),
+        "input_size is 0; write a whole number from 1 to",
+    ),
     "input_size='8'": (lambda: search(input_size="8"), "input_size is '8'"),
     "run=5": (lambda: search(run=5), "run is 5; give a path as text, such as './folder'"),
     "run='a\\0b'": (lambda: search(run="a\0b"), "which is not a name in UTF-8"),
-    "run='\\udce9'": (lambda: search(run="run-\udce9"), "which is not a name in UTF-8; choose another"),
-    "max_params=-1": (lambda: search(max_params=-1), "-1 is not a max params"),
-    "max_params='many'": (lambda: search(max_params="many"), "'many' is not a max params; write it like 2M or 600M"),
-    "max_params=nan": (lambda: search(max_params=NAN), "nan is not a max params"),
-    "max_params=True": (lambda: search(max_params=True), "True is not a max params"),
-    "max_params=1": (lambda: search(max_params=1), "none of 1000 drawn keeps to at most 1 parameters"),
-    "max_latency='5ms@meta'": (lambda: search(max_latency="5ms@meta"), "device 'meta' cannot be used"),
-    "max_latency=5": (lambda: search(max_latency=5), "5 is not a max latency; write it like 5ms or 5ms@cpu"),
-    "screen='params', keep=2": (lambda: search(proxy="naswot", screen="params", keep=2), "at most 100%, not '2'"),
-    "screen='params', keep=None": (lambda: search(proxy="naswot", screen="params", keep=None), "impossible share None"),
+    "run='\\udce9'": (
+        lambda: search(run="run-\udce9"),
+        "which is not a name in UTF-8; choose another",
+    ),
+    "limits params=-1": (lambda: search(limits={"params": -1}), "-1 is not a max params"),
+    "limits params='many'": (
+        lambda: search(limits={"params": "many"}),
+        "'many' is not a max params; write it like 2M or 600M",
+    ),
+    "limits params=nan": (lambda: search(limits={"params": NAN}), "nan is not a max params"),
+    "limits params=True": (lambda: search(limits={"params": True}), "True is not a max params"),
+    "limits params=1": (
+        lambda: search(limits={"params": 1}),
+        "none of 1000 sampled architectures has at most 1 parameters",
+    ),
+    "limits latency='5ms@meta'": (
+        lambda: search(limits={"latency": "5ms@meta"}),
+        "device 'meta' cannot be used",
+    ),
+    "limits latency=5": (
+        lambda: search(limits={"latency": 5}),
+        "5 is not a max latency; write it like 5ms or 5ms@cpu",
+    ),
+    "screen='params', keep=2": (
+        lambda: search(proxy="naswot", screen="params", keep=2),
+        "at most 100%, not '2'",
+    ),
+    "screen='params', keep=None": (
+        lambda: search(proxy="naswot", screen="params", keep=None),
+        "impossible share None",
+    ),
     "screen=5": (lambda: search(screen=5), "5 is not a list of names"),
     "beside=5": (lambda: search(beside=5), "5 is not a list of names"),
     "validate='training(epochs=0)'": (
-        lambda: search(strategy="screen", validate="training(epochs=0)"),
+        lambda: search(strategy="best_of_pool", validate="training(epochs=0)"),
         "accuracy(epochs=0): epochs is a whole number from 1 to 65,536, such as epochs=3",
     ),
-    "validate=5": (lambda: search(strategy="screen", validate=5), "nothing validates by 5; type --validate"),
+    "validate=5": (
+        lambda: search(strategy="best_of_pool", validate=5),
+        "nothing validates by 5; type --validate",
+    ),
     "nsga2 with the same objective": (
         lambda: search(strategy="nsga2", proxy="params", beside="params"),
         "nsga2 weighs different objectives, and params is named twice; take another --beside, such as flops",
@@ -292,14 +510,20 @@ TRAIN: dict[str, tuple[Call, str]] = {
     "what=None": (lambda: ut.train(None, "digits"), "NoneType"),  # type: ignore[arg-type]
     "what=5": (lambda: ut.train(5, "digits"), "int"),  # type: ignore[arg-type]
     "data=5": (lambda: train(data=5), "the inputs are 5"),
-    "data=None": (lambda: train(data=None), "say what to train on: --data digits"),
+    "data=None": (lambda: train(data=None), "name the data to train on: --data digits"),
     "data='noise'": (lambda: train(data="noise"), "noise has nothing to learn from"),
     "recipe=5": (lambda: train(recipe=5), "5 is not a name; give one as text"),
-    "recipe='quik'": (lambda: train(recipe="quik"), "no recipe is called 'quik'; did you mean quick"),
-    "every=0": (lambda: train(every=0), "every is 0; write a whole number from 1 to"),
-    "every=-5": (lambda: train(every=-5), "every is -5"),
-    "every=None": (lambda: train(every=None), "every is None"),
-    "every=1.5": (lambda: train(every=1.5), "every is 1.5"),
+    "recipe='quik'": (
+        lambda: train(recipe="quik"),
+        "no recipe is called 'quik'; did you mean quick",
+    ),
+    "checkpoint_every=0": (
+        lambda: train(checkpoint_every=0),
+        "checkpoint_every is 0; write a whole number from 1 to",
+    ),
+    "checkpoint_every=-5": (lambda: train(checkpoint_every=-5), "checkpoint_every is -5"),
+    "checkpoint_every=None": (lambda: train(checkpoint_every=None), "checkpoint_every is None"),
+    "checkpoint_every=1.5": (lambda: train(checkpoint_every=1.5), "checkpoint_every is 1.5"),
     "epochs=0": (lambda: train(epochs=0), "epochs is 0; write a whole number from 1 to"),
     "epochs=1.5": (lambda: train(epochs=1.5), "epochs is 1.5"),
     "epochs='3'": (lambda: train(epochs="3"), "epochs is '3'"),
@@ -318,14 +542,38 @@ TRAIN: dict[str, tuple[Call, str]] = {
         lambda: train(Answers(lambda out: {"classes": out})),
         "the network cannot be trained: the model returns dict, from which no logits can be read",
     ),
-    "a model that answers nothing": (lambda: train(Answers(lambda out: None)), "the model returns NoneType"),
-    "a model of complex answers": (lambda: train(Answers(lambda out: out + 1j)), "the model returns complex numbers"),
-    "a model on meta": (lambda: train(on_meta()), "layer.weight is on the device meta; build it on cpu"),
-    "a scripted model": (lambda: train(torch.jit.script(nn.Linear(3, 2))), "scripted or traced by torch.jit"),
-    "a model of other inputs": (lambda: train(net()), "the network cannot read samples of (1, 8, 8)"),
-    "a model of other classes": (lambda: train(nn.Sequential(nn.Flatten(), nn.Linear(64, 3))), "answers (2, 3) where"),
-    "a model that learns nothing": (lambda: train(Answers(lambda out: out).requires_grad_(False)), "nothing to learn"),
-    "a mistyped folder": (lambda: ut.train("rum-1", "digits"), "no folder of a run is called rum-1, and nasbench201"),
+    "a model that answers nothing": (
+        lambda: train(Answers(lambda out: None)),
+        "the model returns NoneType",
+    ),
+    "a model of complex answers": (
+        lambda: train(Answers(lambda out: out + 1j)),
+        "the model returns complex numbers",
+    ),
+    "a model on meta": (
+        lambda: train(on_meta()),
+        "layer.weight is on the device meta; build it on cpu",
+    ),
+    "a scripted model": (
+        lambda: train(torch.jit.script(nn.Linear(3, 2))),
+        "scripted or traced by torch.jit",
+    ),
+    "a model of other inputs": (
+        lambda: train(net()),
+        "the network cannot read samples of (1, 8, 8)",
+    ),
+    "a model of other classes": (
+        lambda: train(nn.Sequential(nn.Flatten(), nn.Linear(64, 3))),
+        "the network returns (2, 3), but digits needs (2, 10)",
+    ),
+    "a model that learns nothing": (
+        lambda: train(Answers(lambda out: out).requires_grad_(False)),
+        "nothing to learn",
+    ),
+    "a mistyped folder": (
+        lambda: ut.train("rum-1", "digits"),
+        "no run folder is called rum-1, and nasbench201",
+    ),
 }
 
 OTHERS: dict[str, tuple[Call, str]] = {
@@ -333,7 +581,10 @@ OTHERS: dict[str, tuple[Call, str]] = {
     "export(5)": (lambda: ut.export(5, "out"), "int"),  # type: ignore[arg-type]
     "export(out=None)": (lambda: ut.export(net(), None), "out is None; give a path as text"),  # type: ignore[arg-type]
     "export(out=5)": (lambda: ut.export(net(), 5), "out is 5; give a path as text"),  # type: ignore[arg-type]
-    "export(input_shape=(0,))": (lambda: ut.export(net(), "out", input_shape=(0,)), "impossible input shape (0,)"),
+    "export(input_shape=(0,))": (
+        lambda: ut.export(net(), "out", input_shape=(0,)),
+        "impossible input shape (0,)",
+    ),
     "export(num_classes=-3)": (
         lambda: ut.export(net(), "out", input_shape=(3, 2, 2), num_classes=-3),
         "num_classes is -3; write a whole number from 1 to",
@@ -349,38 +600,74 @@ OTHERS: dict[str, tuple[Call, str]] = {
     ),
     "export of a model that answers a dict": (
         lambda: ut.export(Answers(lambda out: {"classes": out}), "out", input_shape=(1, 8, 8)),
-        "answers two samples with dict; to be exported it must answer with (2, 1)",
+        "returns dict for two samples; to be exported it must return (2, 1)",
     ),
-    "export of a mistyped folder": (lambda: ut.export("rum-1", "out"), "no folder of a run is called rum-1"),
+    "export of a mistyped folder": (
+        lambda: ut.export("rum-1", "out"),
+        "no run folder is called rum-1",
+    ),
     "report(None)": (lambda: ut.report(None), "folder is None; give a path as text"),  # type: ignore[arg-type]
     "report(5)": (lambda: ut.report(5), "folder is 5; give a path as text"),  # type: ignore[arg-type]
-    "report('absent')": (lambda: ut.report("absent"), "absent is not a run folder: it has no run.json"),
-    "bench(samples=2)": (lambda: ut.bench(samples=2), "samples is 2; write a whole number from 3 to"),
+    "report('absent')": (
+        lambda: ut.report("absent"),
+        "absent is not a run folder: it has no run.json",
+    ),
+    "bench(samples=2)": (
+        lambda: ut.bench(samples=2),
+        "samples is 2; write a whole number from 3 to",
+    ),
     "bench(samples=3.5)": (lambda: ut.bench(samples=3.5), "samples is 3.5"),  # type: ignore[arg-type]
     "bench(seeds=None)": (lambda: ut.bench(seeds=None), "seeds is None"),  # type: ignore[arg-type]
     "bench(seed=2**64)": (lambda: ut.bench(seed=2**64), "seed is 18446744073709551616"),
     "bench(device=None)": (lambda: ut.bench(device=None), "device None cannot be used"),  # type: ignore[arg-type]
-    "bench(population=0)": (lambda: ut.bench(population=0), "population is 0"),
+    "bench(networks_per_batch=0)": (
+        lambda: ut.bench(networks_per_batch=0),
+        "networks_per_batch is 0",
+    ),
     "bench(space=None)": (lambda: ut.bench(None), "None is no space; give its name"),  # type: ignore[arg-type]
-    "bench(proxy='dexter')": (lambda: ut.bench(proxy="dexter"), "no proxy is called 'dexter'; did you mean dextr"),
+    "bench(proxy='dexter')": (
+        lambda: ut.bench(proxy="dexter"),
+        "no proxy is called 'dexter'; did you mean dextr",
+    ),
     "bench(proxy=5)": (lambda: ut.bench(proxy=5), "5 is not a list of names"),  # type: ignore[arg-type]
     "bench(run=5)": (lambda: ut.bench(run=5), "run is 5; give a path"),  # type: ignore[arg-type]
-    "calibrate(trainings=3)": (lambda: ut.calibrate(trainings=3), "trainings is 3; write a whole number from 4 to"),
+    "calibrate(trainings=3)": (
+        lambda: ut.calibrate(trainings=3),
+        "trainings is 3; write a whole number from 4 to",
+    ),
     "calibrate(trainings='9')": (lambda: ut.calibrate(trainings="9"), "trainings is '9'"),  # type: ignore[arg-type]
-    "calibrate(epochs=0)": (lambda: ut.calibrate(epochs=0), "epochs is 0; write a whole number from 1 to"),
+    "calibrate(epochs=0)": (
+        lambda: ut.calibrate(epochs=0),
+        "epochs is 0; write a whole number from 1 to",
+    ),
     "calibrate(epochs=1.5)": (lambda: ut.calibrate(epochs=1.5), "epochs is 1.5"),  # type: ignore[arg-type]
-    "calibrate(samples=9)": (lambda: ut.calibrate(samples=9), "samples is 9; write a whole number from 10 to"),
+    "calibrate(samples=9)": (
+        lambda: ut.calibrate(samples=9),
+        "samples is 9; write a whole number from 10 to",
+    ),
     "calibrate(samples=True)": (lambda: ut.calibrate(samples=True), "samples is True"),
     "calibrate(seed=-1)": (lambda: ut.calibrate(seed=-1), "seed is -1"),
     "calibrate(space=None)": (lambda: ut.calibrate(None), "None is no space"),  # type: ignore[arg-type]
-    "calibrate(device='meta')": (lambda: ut.calibrate(device="meta"), "device 'meta' cannot be used"),
+    "calibrate(device='meta')": (
+        lambda: ut.calibrate(device="meta"),
+        "device 'meta' cannot be used",
+    ),
     "calibrate(data=5)": (lambda: ut.calibrate(data=5), "data is 5; give a name as text"),  # type: ignore[arg-type]
-    "reproduce('dextr-table-99')": (lambda: ut.reproduce("dextr-table-99"), "did you mean dextr-table-"),
+    "reproduce('dextr-table-99')": (
+        lambda: ut.reproduce("dextr-table-99"),
+        "did you mean dextr-table-",
+    ),
     "reproduce(None)": (lambda: ut.reproduce(None), "is called None; there are: "),  # type: ignore[arg-type]
-    "reproduce(samples=2)": (lambda: ut.reproduce("dextr-table-4", samples=2), "samples is 2; write a whole number"),
+    "reproduce(samples=2)": (
+        lambda: ut.reproduce("dextr-table-4", samples=2),
+        "samples is 2; write a whole number",
+    ),
     "reproduce(seeds=0)": (lambda: ut.reproduce("dextr-table-4", seeds=0), "seeds is 0"),
     "reproduce(batch='2')": (lambda: ut.reproduce("dextr-table-4", batch="2"), "batch is '2'"),  # type: ignore[arg-type]
-    "reproduce(device='meta')": (lambda: ut.reproduce("dextr-table-4", device="meta"), "device 'meta' cannot be"),
+    "reproduce(device='meta')": (
+        lambda: ut.reproduce("dextr-table-4", device="meta"),
+        "device 'meta' cannot be",
+    ),
 }
 
 GROUPS = {"score": SCORE, "space": SPACE, "search": SEARCH, "train": TRAIN, "others": OTHERS}
@@ -404,20 +691,27 @@ def test_a_wrong_call_is_answered_in_one_line_that_says_what_to_give(tmp_path, m
 
 def _written(folder: Path) -> list[Path]:
     """What was written, without the file that ONNX Runtime leaves when it is imported."""
-    return [path for path in folder.rglob("*") if "Microsoft" not in str(path) and path != folder / "cache"]
+    return [
+        path
+        for path in folder.rglob("*")
+        if "Microsoft" not in str(path) and path != folder / "cache"
+    ]
 
 
 def test_the_matrix_has_at_least_250_rows():
     from tests.cli import wrong_commands
 
-    assert len(WRONG) + len(wrong_commands.WRONG) >= 550
+    assert len(WRONG) + len(wrong_commands.WRONG_COMMANDS) >= 550
 
 
-def test_complex_answers_are_a_failure_of_the_network():
-    (record,) = ut.score(Answers(lambda out: out + 1j), "naswot", torch.ones(4, 1, 8, 8))
+def test_complex_outputs_are_a_failure_of_the_network():
+    (record,) = ut.score(
+        Answers(lambda out: out + 1j), torch.ones(4, 1, 8, 8), proxies="naswot"
+    ).records
     assert record.value is None
     assert (
-        str(record.error) == "unsupported: the model returns complex numbers; let it return real ones, such as .abs()"
+        str(record.error)
+        == "unsupported: the model returns complex numbers; let it return real ones, such as .abs()"
     )
 
 
@@ -425,7 +719,7 @@ def test_a_network_that_calls_sys_exit_is_a_failure():
     def leave(out: torch.Tensor) -> torch.Tensor:
         raise SystemExit(3)
 
-    (record,) = ut.score(Answers(leave), "naswot", torch.ones(4, 1, 8, 8))
+    (record,) = ut.score(Answers(leave), torch.ones(4, 1, 8, 8), proxies="naswot").records
     assert record.value is None
     assert "SystemExit" in str(record.error)
 
@@ -433,8 +727,8 @@ def test_a_network_that_calls_sys_exit_is_a_failure():
 def test_a_compiled_model_is_scored_like_the_one_that_it_was_made_from():
     model = net()
     inputs = torch.randn(4, 3, 2, 2)
-    (plain,) = ut.score(model, "naswot", inputs)
-    (compiled,) = ut.score(torch.compile(model), "naswot", inputs)  # type: ignore[arg-type]
+    (plain,) = ut.score(model, inputs, proxies="naswot").records
+    (compiled,) = ut.score(torch.compile(model), inputs, proxies="naswot").records  # type: ignore[arg-type]
     assert compiled.value == plain.value
 
 
@@ -442,19 +736,26 @@ def test_arrays_are_taken_like_tensors():
     model = net()
     inputs = torch.randn(4, 3, 2, 2)
     targets = torch.tensor([0, 1, 2, 3])
-    (of_tensors,) = ut.score(model, "snip", (inputs, targets))
-    (of_arrays,) = ut.score(model, "snip", (inputs.numpy(), targets.numpy()))
+    (of_tensors,) = ut.score(model, (inputs, targets), proxies="snip").records
+    (of_arrays,) = ut.score(model, (inputs.numpy(), targets.numpy()), proxies="snip").records
     assert of_arrays.value == of_tensors.value
-    (of_array,) = ut.score(model, inputs.numpy())  # type: ignore[arg-type]
-    (of_tensor,) = ut.score(model, inputs)
+    (of_array,) = ut.score(model, inputs.numpy()).records
+    (of_tensor,) = ut.score(model, inputs).records
     assert of_array.value == of_tensor.value
-    (reversed_,) = ut.score(model, "naswot", np.ascontiguousarray(inputs.numpy())[::-1])
+    (reversed_,) = ut.score(
+        model, np.ascontiguousarray(inputs.numpy())[::-1], proxies="naswot"
+    ).records
     assert reversed_.value is not None
 
 
 def test_an_architecture_is_drawn_by_an_integer_a_generator_or_nothing():
     home = space()
-    assert home.sample(3) == home.sample(3) == home.sample(np.random.default_rng(3)) == home.sample(np.int64(3))
+    assert (
+        home.sample(3)
+        == home.sample(3)
+        == home.sample(np.random.default_rng(3))
+        == home.sample(np.int64(3))
+    )
     assert len({home.sample(seed) for seed in range(10)}) > 1
     assert home.sample() in home
     arch = home.sample(0)

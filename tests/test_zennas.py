@@ -47,17 +47,37 @@ def forget_input(block: ZenBlock) -> ZenBlock:
         ("", 0, "SuperConvK3BNRELU and '('"),
         (GOOD[5:], 0, "SuperConvK3BNRELU"),
         (GOOD.replace("(3,8,", "(1,8,"), GOOD.index("(3,8,") + 1, "3 (channels in)"),
-        (GOOD.replace("E6K3(8,32", "E3K3(8,32"), GOOD.index("SuperResIDWE6K3(8,32"), "SuperResIDWE1K3"),
-        (GOOD.replace("SuperResIDWE6K3(8", "SuperResK3K3(8"), GOOD.index("SuperResIDWE6K3(8"), "SuperResIDWE1K3"),
+        (
+            GOOD.replace("E6K3(8,32", "E3K3(8,32"),
+            GOOD.index("SuperResIDWE6K3(8,32"),
+            "SuperResIDWE1K3",
+        ),
+        (
+            GOOD.replace("SuperResIDWE6K3(8", "SuperResK3K3(8"),
+            GOOD.index("SuperResIDWE6K3(8"),
+            "SuperResIDWE1K3",
+        ),
         (GOOD.replace("(32,48", "(40,48"), GOOD.index("(32,48") + 1, "32 (channels in)"),
         (
             GOOD.replace("(8,32,2,8,1)", "(8,30,2,8,1)"),
             GOOD.index("(8,32,2,8,1)") + 3,
             "a multiple of 8 from 8 to 8192",
         ),
-        (GOOD.replace("(8,32,2,8,1)", "(8,32,3,8,1)"), GOOD.index("(8,32,2,8,1)") + 6, "1 or 2 (stride)"),
-        (GOOD.replace("(8,32,2,8,1)", "(8,32,2,8,0)"), GOOD.index("(8,32,2,8,1)") + 10, "1 or more (sublayers)"),
-        (GOOD.replace("(8,32,2,8,1)", "(8,32,2,8)"), GOOD.index("(8,32,2,8,1)") + 9, "1 or more (sublayers)"),
+        (
+            GOOD.replace("(8,32,2,8,1)", "(8,32,3,8,1)"),
+            GOOD.index("(8,32,2,8,1)") + 6,
+            "1 or 2 (stride)",
+        ),
+        (
+            GOOD.replace("(8,32,2,8,1)", "(8,32,2,8,0)"),
+            GOOD.index("(8,32,2,8,1)") + 10,
+            "1 or more (sublayers)",
+        ),
+        (
+            GOOD.replace("(8,32,2,8,1)", "(8,32,2,8)"),
+            GOOD.index("(8,32,2,8,1)") + 9,
+            "1 or more (sublayers)",
+        ),
         (GOOD.replace("(8,32,2,8,1)", "(8,32,2,8,1,1)"), GOOD.index("(8,32,2,8,1)") + 11, "')'"),
         (GOOD.replace("2048,1,1)", "2048,2,1)"), GOOD.index("2048,1,1)") + 5, "1 (stride)"),
         (GOOD[: GOOD.index("SuperConvK1")], GOOD.index("SuperConvK1"), "SuperConvK1BNRELU"),
@@ -122,7 +142,9 @@ def test_two_replacements_change_two_blocks():
     parent = space.parse(GOOD)
     for _ in range(20):
         child = make_blocks(space.mutate(parent, rng).genes)
-        pairs = zip(map(forget_input, make_blocks(parent.genes)), map(forget_input, child), strict=True)
+        pairs = zip(
+            map(forget_input, make_blocks(parent.genes)), map(forget_input, child), strict=True
+        )
         assert sum(a != b for a, b in pairs) == 2
 
 
@@ -176,7 +198,9 @@ def test_a_child_has_its_choices_from_its_parents(name):
 def test_max_layers_limits_sampling_and_parsing(name):
     space, rng = load_space(name).with_options(max_layers=8), np.random.default_rng(4)
     archs = samples(space, 40)
-    archs += [space.mutate(arch, rng) for arch in archs] + [space.cross(a, b, rng) for a, b in pairwise(archs)]
+    archs += [space.mutate(arch, rng) for arch in archs] + [
+        space.cross(a, b, rng) for a, b in pairwise(archs)
+    ]
     assert max(map(count_arch_layers, archs)) == 8
     long = next(arch for arch in samples(load_space(name), 100) if count_arch_layers(arch) > 9)
     with pytest.raises(UsageError, match="max_layers is 8"):
@@ -187,7 +211,10 @@ def structures(kinds: int, max_layers: int, widths: int) -> int:
     """Two strides and any width of the stem, any last width; of B blocks any types, widths and bottlenecks, up to seven
     strides among them, and sublayers that sum up to at most max_layers - 2 (a choice of B borders)."""
     inner = max_layers - 2
-    ways = (comb(inner, b) * sum(comb(b, k) for k in range(8)) * (kinds * widths**2) ** b for b in range(inner + 1))
+    ways = (
+        comb(inner, b) * sum(comb(b, k) for k in range(8)) * (kinds * widths**2) ** b
+        for b in range(inner + 1)
+    )
     return 2 * widths**2 * sum(ways)
 
 
@@ -199,7 +226,9 @@ def test_the_sizes_stated_in_the_documentation(name, monkeypatch):
     stated = {"mobilenetv2": [(16, 110), (30, 211)], "zen_resnet": [(30, 203)]}[name]
     for most, exponent in stated:
         assert round(log10(structures(kinds, most, widths=1024))) == exponent
-        assert f"10^{exponent}" in ({"mobilenetv2": mobilenetv2, "zen_resnet": zen_resnet}[name].__doc__ or "")
+        assert f"10^{exponent}" in (
+            {"mobilenetv2": mobilenetv2, "zen_resnet": zen_resnet}[name].__doc__ or ""
+        )
 
 
 # --------------------------------------------------------------------------------------------------------- networks
@@ -209,17 +238,24 @@ def test_the_sizes_stated_in_the_documentation(name, monkeypatch):
 @pytest.mark.parametrize("shape", [(1, 2, 2), (3, 5, 9), (4, 32, 32), (3, 33, 47)])
 def test_networks_run_on_small_and_odd_inputs_and_counts_are_exact(name, shape):
     """torch's parameters and the multiply-adds of every layer that is called, against our counts."""
-    space, task = load_space(name).with_options(initial="imagenet", max_layers=8), Task("noise", shape, 7)
+    space, task = (
+        load_space(name).with_options(initial="imagenet", max_layers=8),
+        Task("noise", shape, 7),
+    )
     for arch in samples(space, 2, seed=5):
         model = space.build(arch, task)
-        out, macs = run(model.train(), torch.randn(1, *shape))  # one image: a norm needs more than one pixel
+        out, macs = run(
+            model.train(), torch.randn(1, *shape)
+        )  # one image: a norm needs more than one pixel
         assert out.shape == (1, 7)
         assert out.isfinite().all()
         assert macs == count_flops(space, arch, task)
         assert sum(p.numel() for p in model.parameters()) == count_params(space, arch, task)
 
 
-@pytest.mark.parametrize(("side", "strides"), [(224, [2] * 5), (33, [2] * 5), (32, [2, 2, 2, 2, 1]), (2, [1] * 5)])
+@pytest.mark.parametrize(
+    ("side", "strides"), [(224, [2] * 5), (33, [2] * 5), (32, [2, 2, 2, 2, 1]), (2, [1] * 5)]
+)
 def test_a_stride_that_would_leave_one_pixel_becomes_one(side, strides):
     """33 -> 17 -> 9 -> 5 -> 3 -> 2, but 32 -> 16 -> 8 -> 4 -> 2."""
     blocks = adapt_blocks(make_blocks(mobile.parse(GOOD).genes), Task("noise", (3, side, side), 10))
@@ -227,7 +263,9 @@ def test_a_stride_that_would_leave_one_pixel_becomes_one(side, strides):
 
 
 @both
-@pytest.mark.parametrize("options", [{"use_se": True}, {"no_reslink": True}, {"no_BN": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"use_se": True}, {"no_reslink": True}, {"no_BN": True}], ids=str
+)
 def test_networks_with_options_have_gradients(name, options):
     space = load_space(name).with_options(initial="imagenet", **options)
     arch = space.parse(MUTATIONS[name].initial["imagenet"])
@@ -244,6 +282,8 @@ def test_a_diagram_lists_the_blocks(name):
     space = load_space(name)
     for arch in samples(space, 5):
         stages = space.draw(arch).stages
-        assert [stage.channels for stage in stages] == [block.cout for block in make_blocks(arch.genes)]
+        assert [stage.channels for stage in stages] == [
+            block.cout for block in make_blocks(arch.genes)
+        ]
         assert sum(stage.repeats for stage in stages) == count_arch_layers(arch)
         assert stages[0].label == "conv 3x3"

@@ -6,34 +6,34 @@ The public page. Names load on first use, so that `import untrained` takes no ti
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from untrained.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from untrained.engine import score as score
-    from untrained.exports import export as export
-    from untrained.papers import reproduce as reproduce
+    from untrained.papers.reproduce import reproduce as reproduce
     from untrained.probe import Probe as Probe
     from untrained.proxies import proxy as proxy
-    from untrained.reports import report as report
     from untrained.spaces import load_space as load_space
     from untrained.spaces import space as space
-    from untrained.strategies import search as search
-    from untrained.studies import bench as bench
-    from untrained.studies import calibrate as calibrate
-    from untrained.training import train as train
     from untrained.types import Arch as Arch
     from untrained.types import Record as Record
     from untrained.types import Task as Task
-
-__version__ = "0.1.0"
+    from untrained.workflows.bench import bench as bench
+    from untrained.workflows.calibrate import calibrate as calibrate
+    from untrained.workflows.export import export as export
+    from untrained.workflows.report import report as report
+    from untrained.workflows.score import score as score
+    from untrained.workflows.search import search as search
+    from untrained.workflows.train import train as train
 
 _HOMES = {
-    "score": "engine",
-    "search": "strategies",
-    "bench": "studies",
-    "calibrate": "studies",
+    "score": "workflows.score",
+    "search": "workflows.search",
+    "bench": "workflows.bench",
+    "calibrate": "workflows.calibrate",
     "reproduce": "papers",
-    "train": "training",
-    "export": "exports",
-    "report": "reports",
+    "train": "workflows.train",
+    "export": "workflows.export",
+    "report": "workflows.report",
     "load_space": "spaces",
     "space": "spaces",
     "proxy": "proxies",

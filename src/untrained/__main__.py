@@ -1,5 +1,5 @@
-"""`python -m untrained` is `untrained`."""
+"""Run the command line with `python -m untrained`."""
 
-from untrained.cli import main
+from untrained.cli.app import main
 
 main()

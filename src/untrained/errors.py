@@ -1,7 +1,7 @@
-"""What can go wrong, in two kinds: a question that cannot be answered, and a network that cannot be judged.
+"""The two kinds of errors that this package raises on purpose.
 
-`UsageError` is for the person at the keyboard: one line that says what was wrong, what was wanted and what to type
-instead. `Unscorable` is for the record: it never stops a run, it becomes the `Failure` of one architecture.
+`UsageError` is for the user: one line that says what was wrong and what to type instead.
+`Unscorable` is for a record: it never stops a run, but becomes the `Failure` of one architecture.
 """
 
 from collections.abc import Iterable
@@ -9,23 +9,23 @@ from difflib import get_close_matches
 
 from untrained.types import FailureKind, check_failure_kind
 
-SHOWN = 12  # names in a message; `untrained list` shows them all
+MAX_NAMES_SHOWN = 12  # names in a message; `untrained list` shows all of them
 
 
 class UntrainedError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of every error that this package raises on purpose."""
 
 
 class UsageError(UntrainedError):
-    """The request is wrong; the message says what to type instead."""
+    """A request is wrong; the message says what to type instead."""
 
 
 class Interrupted(UsageError):  # noqa: N818 - it names a state, not a mistake
-    """Stopped by Ctrl-C; the message says what was kept."""
+    """Stopped by Ctrl-C; the message says what was saved."""
 
 
-class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network, not a mistake of a caller
-    """This network has no such score, for a reason that belongs in its record."""
+class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network, not a mistake
+    """A network has no such score, for a reason that belongs in its record."""
 
     def __init__(self, kind: FailureKind, detail: str = "") -> None:
         check_failure_kind(kind)
@@ -34,16 +34,29 @@ class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network,
         self.detail = detail
 
 
-def unknown(what: str, name: object, known: Iterable[str]) -> UsageError:
-    """The error for a name nobody registered, with the near ones listed."""
-    names = sorted(known)
-    near = get_close_matches(str(name), names, n=3, cutoff=0.5)
-    listed = f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more" if len(names) > SHOWN + 3 else ", ".join(names)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {listed or 'none'}"
+def unknown_name_error(what: str, name: object, known_names: Iterable[str]) -> UsageError:
+    """Make the error for an unknown name, with similar names or all names.
+
+    Args:
+        what: What the name should be, such as "space".
+        name: The unknown name.
+        known_names: The names that exist.
+    """
+    names = sorted(known_names)
+    similar_names = get_close_matches(str(name), names, n=3, cutoff=0.5)
+    if similar_names:
+        hint = f"did you mean {' or '.join(similar_names)}?"
+    elif len(names) > MAX_NAMES_SHOWN + 3:
+        shown_names = ", ".join(names[:MAX_NAMES_SHOWN])
+        hint = f"there are: {shown_names} and {len(names) - MAX_NAMES_SHOWN} more"
+    else:
+        hint = f"there are: {', '.join(names) or 'none'}"
     return UsageError(f"no {what} is called {name!r}; {hint}")
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether the machine failed and not what it was asked to do; torch says so in words."""
-    text = str(error)
-    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception means that memory ran out; torch says so only in its message."""
+    if isinstance(error, MemoryError):
+        return True
+    message = str(error)
+    return "out of memory" in message or "can't allocate memory" in message

@@ -1,24 +1,32 @@
-"""A registry maps public names to members; a name is taken once, and an unknown name lists the near ones.
+"""Registries of named members: proxies, spaces, strategies, data sources, recipes and others.
 
-The registry knows nothing of what it holds. Each room owns one and fills it by decorator.
+Each package has one registry and fills it when its modules are imported.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
-from untrained.errors import unknown
+from untrained.errors import unknown_name_error
 
 T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """`registry.add(name, member)`, `registry[name]`; iteration is in the order of registration."""
+    """A mapping from public names to members, in the order of registration.
+
+    A name can be registered once. Looking up an unknown name raises a `UsageError` that lists
+    similar names.
+
+    Args:
+        what: What the members are, for messages, such as "proxy".
+    """
 
     def __init__(self, what: str) -> None:
         self.what = what
         self._members: dict[str, T] = {}
 
     def add(self, name: str, member: T) -> T:
+        """Register a member and return it."""
         if name in self._members:
             raise ValueError(f"{self.what} {name!r} is registered twice")
         self._members[name] = member
@@ -26,7 +34,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._members:
-            raise unknown(self.what, name, self._members)
+            raise unknown_name_error(self.what, name, self._members)
         return self._members[name]
 
     def __contains__(self, name: object) -> bool:

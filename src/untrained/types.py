@@ -1,6 +1,7 @@
-"""The types that all packages share: Arch, Task, Batch, ScoreRequest, Record, Failure. Frozen data, no torch.
+"""Data types that all packages share: Arch, Task, Batch, ScoreRequest, Record, Failure.
 
-A Strategy asks for Archs, an Evaluator turns Archs into Records, everything after reads Records.
+A Strategy proposes Archs, an Evaluator turns Archs into Records, everything later reads Records.
+This module does not import torch.
 """
 
 import json
@@ -9,7 +10,7 @@ from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from untrained.identity import torch_version
+from untrained.identity import read_torch_version
 
 if TYPE_CHECKING:
     import torch
@@ -20,9 +21,15 @@ Genes = tuple[tuple[str, Choice], ...]
 
 @dataclass(frozen=True, slots=True)
 class Arch:
-    """One point of a search space: the choices made, in order, and the notation people write it in.
+    """One architecture of a search space.
 
-    `str(arch)` is the community's own notation where one exists; `load_space(arch.space).parse(str(arch)) == arch`.
+    `str(arch)` is the notation of the community if there is one, and
+    `load_space(arch.space).parse(str(arch)) == arch`.
+
+    Attributes:
+        space: Name of the space.
+        genes: Names and values of the choices, in order.
+        text: Notation of the architecture; empty for `name=value,name=value`.
     """
 
     space: str
@@ -37,16 +44,30 @@ class Arch:
 
     @property
     def seed_name(self) -> str:
-        """What seeds derive from: the notation, except that it does not matter how the path to a file was typed."""
-        return str(self["factory"]) if self.space == "factory" else str(self)
+        """The text that seeds derive from.
+
+        This is the notation, except for a factory in a file, where it does not matter how the user
+        typed the path.
+        """
+        if self.space == "factory":
+            return str(self["factory"])
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a network is for: the data it will see, their shape (channels first) and the loss.
+    """What a network must solve.
 
-    A table has rows of shape (columns,): first the dense columns, then one column of identifiers for each entry of
-    `vocabularies`, whole numbers from 0 up to that entry, held as float32 like the rest of the row.
+    A row of a table has the shape (columns,): first the dense columns, then one column of
+    identifiers for each entry of `vocabularies`. Identifiers are whole numbers from 0 up to that
+    entry (excluded), stored as float32 like the rest of the row.
+
+    Attributes:
+        dataset: Name of the data.
+        input_shape: Shape of one sample, channels first.
+        num_classes: Number of outputs.
+        loss: "cross_entropy" or "bce".
+        vocabularies: Number of different identifiers in each such column; empty for pictures.
     """
 
     dataset: str
@@ -56,13 +77,16 @@ class Task:
     vocabularies: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        words = self.dataset, "x".join(map(str, self.input_shape)), self.num_classes, self.loss
-        return ":".join(map(str, words)) + (f":{len(self.vocabularies)} of identifiers" if self.vocabularies else "")
+        shape = "x".join(map(str, self.input_shape))
+        text = f"{self.dataset}:{shape}:{self.num_classes}:{self.loss}"
+        if self.vocabularies:
+            text += f":{len(self.vocabularies)} of identifiers"
+        return text
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Inputs and targets of some samples; the first axis counts samples."""
+    """Inputs and targets of some samples. The first axis of both counts samples."""
 
     inputs: "torch.Tensor"
     targets: "torch.Tensor"
@@ -71,16 +95,17 @@ class Batch:
         return len(self.inputs)
 
     def to(self, device: str) -> "Batch":
+        """Copy the batch to a device."""
         return Batch(self.inputs.to(device), self.targets.to(device))
 
 
 FailureKind = Literal[
     "crashed",  # the worker process died, twice
     "disconnected",  # no path from the input or the parameters to the output
-    "error",  # an exception that nobody raised on purpose
+    "error",  # an unexpected exception
     "inf",  # the score is infinite
     "latency",  # slower than the limit, or not measurable
-    "missing",  # not in the table of known results
+    "missing",  # not in the benchmark table
     "nan",  # the score, a feature map or a training is not a number
     "oom",  # out of memory
     "singular",  # a matrix that must be inverted is singular
@@ -89,19 +114,27 @@ FailureKind = Literal[
 ]
 FAILURE_KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
-# Failures of the machine and not of the network: another run tries again.
-PASSING: tuple[FailureKind, ...] = ("crashed", "oom", "timeout")
+# Failures of the machine, not of the network: another run measures the network again.
+TRANSIENT_FAILURES: tuple[FailureKind, ...] = ("crashed", "oom", "timeout")
 
 
 def check_failure_kind(kind: str) -> None:
     """Raise ValueError unless `kind` is one of `FAILURE_KINDS`."""
     if kind not in FAILURE_KINDS:
-        raise ValueError(f"{kind!r} is not a kind of failure; there are: {', '.join(FAILURE_KINDS)}")
+        raise ValueError(
+            f"{kind!r} is not a kind of failure; there are: {', '.join(FAILURE_KINDS)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a network has no score: a kind to count by, a detail to read, a traceback to debug."""
+    """Why a network has no score.
+
+    Attributes:
+        kind: One of a few kinds, to count failures.
+        detail: The reason in words.
+        trace: Traceback, for debugging.
+    """
 
     kind: FailureKind
     detail: str = ""
@@ -111,22 +144,23 @@ class Failure:
         check_failure_kind(self.kind)
 
     @property
-    def passing(self) -> bool:
-        """Whether the machine failed and not the network, so that another run tries again."""
-        return self.kind in PASSING
+    def is_transient(self) -> bool:
+        """Whether the machine failed and not the network, so that another run should try again."""
+        return self.kind in TRANSIENT_FAILURES
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
-FRESH = "default"  # weights as they are drawn
+FRESH = "default"  # `init` of a request: weights as the layers initialise them
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreKey:
-    """The identity of a score, as plain strings and numbers: two requests with equal keys have the same answer.
+    """The identity of a score, as plain strings and numbers.
 
-    The fields are the key columns of a store, in the same order (`engine/_schema.py`).
+    Two requests with equal keys have the same answer. The fields are the key columns of a store, in
+    the same order (`runs/schema.py`).
     """
 
     space: str
@@ -145,28 +179,43 @@ class ScoreKey:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRequest:
-    """What to measure: one proxy on one architecture. Everything that the value depends on is in here."""
+    """What to measure: one proxy on one architecture, with everything that the value depends on.
+
+    Attributes:
+        arch: The architecture.
+        measure: Name, options and version of the proxy: "dextr@1", "dextr(variant=published)@1".
+        task: What the network must solve.
+        seed: Seed of the weights and of the samples.
+        data: Fingerprint of the batch that the network sees.
+        init: Where the weights come from.
+        dtype: Type of the weights and inputs.
+        device: Device on which the network is measured.
+        code: Fingerprint of the user's code that builds the network; empty for our own spaces.
+        torch: Version of torch.
+        networks_per_pass: How many networks are measured in the same kernels. Values of several
+            networks differ from those of one in the last digits, which a proxy may amplify.
+    """
 
     arch: Arch
-    measure: str  # proxy name, options and version: "dextr@1", "dextr(variant=published)@1"
+    measure: str
     task: Task
     seed: int
-    data: str = ""  # fingerprint of the batch that the network sees
-    init: str = FRESH  # where the weights come from
+    data: str = ""
+    init: str = FRESH
     dtype: str = "float32"
     device: str = "cpu"
-    code: str = ""  # fingerprint of the user's code that builds the network; empty where it is ours
-    torch: str = field(default_factory=torch_version)
-    networks_per_pass: int = 1  # together their values differ in the last digits, which proxies may amplify
+    code: str = ""
+    torch: str = field(default_factory=read_torch_version)
+    networks_per_pass: int = 1
 
     @property
     def key(self) -> ScoreKey:
-        """The identity of the score. This is the only place that makes it."""
+        """The identity of the score. No other place makes a key."""
         return ScoreKey(
             space=self.arch.space,
             arch=str(self.arch),
             measure=self.measure,
-            task=_task_key(self.task),
+            task=_format_task_key(self.task),
             data=self.data,
             init=self.init,
             dtype=self.dtype,
@@ -179,16 +228,16 @@ class ScoreRequest:
 
 
 @cache
-def _task_key(task: Task) -> str:
-    """A task as JSON. Vocabularies are left out where there are none, as in the stores of earlier versions."""
-    words: list[Any] = [task.dataset, list(task.input_shape), task.num_classes, task.loss]
+def _format_task_key(task: Task) -> str:
+    """Format a task as JSON. Empty vocabularies are left out, as in stores of earlier versions."""
+    fields: list[Any] = [task.dataset, list(task.input_shape), task.num_classes, task.loss]
     if task.vocabularies:
-        words.append(list(task.vocabularies))
-    return json.dumps(words)
+        fields.append(list(task.vocabularies))
+    return json.dumps(fields)
 
 
 def read_task_key(text: str) -> Task:
-    """The task that `ScoreKey.task` stands for."""
+    """Return the task that `ScoreKey.task` was made from."""
     dataset, input_shape, num_classes, loss, *rest = json.loads(text)
     vocabularies = tuple(rest[0]) if rest else ()
     return Task(dataset, tuple(input_shape), num_classes, loss, vocabularies)
@@ -196,17 +245,30 @@ def read_task_key(text: str) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The answer to a request: a value or the reason why there is none, never both, never neither."""
+    """The answer to a request: either a value or a failure, never both.
+
+    Attributes:
+        request: What was measured.
+        value: The score.
+        error: Why there is no score.
+        note: Only in old stores: the value was measured on fewer samples, and will be measured
+            again.
+        build_seconds: Time to build the network.
+        transfer_seconds: Time to move the network and the samples to the device.
+        measure_seconds: Time to compute the proxy.
+        peak_bytes: Peak memory of the device with this network; None if unknown.
+        together: Number of networks that were measured in the same kernels; not stored.
+    """
 
     request: ScoreRequest
     value: float | None = None
     error: Failure | None = None
-    note: str = ""  # only in old stores: the value was measured on fewer samples, and will be measured again
+    note: str = ""
     build_seconds: float = 0.0
-    transfer_seconds: float = 0.0  # moving network and samples to the device
+    transfer_seconds: float = 0.0
     measure_seconds: float = 0.0
-    peak_bytes: int | None = None  # memory of the device while this network was there; None where unknown
-    together: int = field(default=1, compare=False)  # networks measured in the same kernels; not stored
+    peak_bytes: int | None = None
+    together: int = field(default=1, compare=False)
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.error is None):
@@ -216,7 +278,7 @@ class Record:
 
     @staticmethod
     def of(request: ScoreRequest, outcome: float | Failure, **facts: Any) -> "Record":
-        """The record of an outcome, which is a score or a failure; `facts` are notes and costs."""
+        """Make the record of a score or a failure; `facts` are other fields, such as costs."""
         if isinstance(outcome, Failure):
             return Record(request, error=outcome, **facts)
         return Record(request, value=outcome, **facts)
@@ -263,7 +325,7 @@ class Record:
         return self.request.device
 
     def row(self) -> dict[str, Any]:
-        """This record as flat, JSON-ready columns: what `--json` prints and `frame()` holds."""
+        """Return this record as plain columns, for `--json` and for data frames."""
         return {
             "space": self.arch.space,
             "arch": str(self.arch),

@@ -1,8 +1,8 @@
-"""The user's own Python files: which files a name leads to, whether they changed, and how they are imported.
+"""The user's own Python files: how they are found, fingerprinted and imported.
 
-Finding and fingerprinting never runs the user's code; importing does. A run folder or a trained model may name a file,
-but only its owner may decide to run it: code is imported when the user names it, and what the user has named on this
-machine is remembered, so that `untrained train runs/mine` need not ask again.
+Finding and fingerprinting files never runs them; importing does. A run folder or a trained model
+may name a file, but that alone must not run it. Code is imported when the user names it, and it is then
+trusted: the file can be run again, for example by `untrained train runs/mine`, until it changes.
 """
 
 import ast
@@ -21,27 +21,34 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from untrained._root import cache_root
+from untrained.data_root import find_cache_root
 
 LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 PACKAGE = Path(__file__).resolve().parent
 
 
-# ------------------------------------------------------------------------------------------------------ finding
+# ---------------------------------------------------------------------------------------- finding
 
 
 @dataclass(frozen=True)
 class UserCode:
-    """The file that a reference such as `./mine.py:mynet` leads to, and the files of the user that it imports."""
+    """A file of the user and the other files of the user that it imports.
+
+    Attributes:
+        main: The file that a reference such as `./mine.py:mynet` names.
+        root: Folder in which imports are looked up, as Python does for a script.
+        files: All files, sorted; `main` is one of them.
+        release: Name and version of an installed package; empty for files of the user.
+    """
 
     main: Path
-    root: Path  # modules are looked for here, as Python does for a script
-    files: tuple[Path, ...]  # sorted; `main` is one of them
-    release: str = ""  # of an installed package: name and version
+    root: Path
+    files: tuple[Path, ...]
+    release: str = ""
 
     @cached_property
     def fingerprint(self) -> str:
-        """64 hexadecimal digits; of a single file the SHA-256 of its bytes."""
+        """64 hexadecimal digits. For a single file, this is the SHA-256 of its bytes."""
         if self.files == (self.main,) and not self.release:
             return hashlib.sha256(self.main.read_bytes()).hexdigest()
         digest = hashlib.sha256(self.release.encode())
@@ -53,7 +60,7 @@ class UserCode:
         return digest.hexdigest()
 
     def module_names(self, file: Path) -> list[str]:
-        """The names under which one of the files may be imported: from the root, or from a folder below it."""
+        """Return the names by which a file may be imported, from the root or a folder below it."""
         parts = file.relative_to(self.root).with_suffix("").parts
         if parts[-1] == "__init__":
             parts = parts[:-1]
@@ -61,14 +68,18 @@ class UserCode:
 
 
 def find_user_code(where: str) -> UserCode | None:
-    """The user's files behind a path `./file.py` or a module `package.module`, without running any of them.
+    """Find a file of the user and the files that it imports, without running them.
 
-    Every import statement is followed, also those inside of functions, as long as it leads to a file below the folder
-    of the first one. What is installed, what comes with Python and this package do not count. A module that is
-    installed itself is known by its own file and the version of its package.
+    Import statements are followed, also those inside functions, if they lead to a file below the
+    folder of the first file. Installed packages, the standard library and this package are left
+    out. A module that is installed itself is identified by its own file and the version of its
+    package.
+
+    Args:
+        where: A path, `./file.py`, or a module, `package.module`.
 
     Returns:
-        None for a module of this package, and where there is no such file.
+        None for a module of this package, and if there is no such file.
     """
     if is_path(where):
         main = Path(where).resolve()
@@ -82,22 +93,22 @@ def find_user_code(where: str) -> UserCode | None:
     if main.is_relative_to(PACKAGE):
         return None
     if _is_installed(main):
-        return UserCode(main, root, (main,), _release_of(where))
+        return UserCode(main, root, (main,), _find_release(where))
     return UserCode(main, root, _follow_imports(main, root))
 
 
 def is_path(where: str) -> bool:
-    """Whether the text before the colon of a reference is a path rather than a module."""
+    """Return whether the text before the colon of a reference is a path and not a module."""
     return where.endswith(".py") or "/" in where
 
 
 def _locate_module(name: str) -> tuple[Path, Path] | None:
-    """The file of `package.module` and the folder that holds the package. Nothing is imported."""
+    """Find the file of `package.module` and the folder of the package, without importing it."""
     here = Path.cwd()
-    files = _files_of_module(here, name)
+    files = _find_module_files(here, name)
     if files:
         return files[-1].resolve(), here.resolve()
-    # For a name without a dot, `find_spec` asks the finders and imports nothing.
+    # `find_spec` would import the parent package of a name with a dot.
     top = name.partition(".")[0]
     try:
         spec = importlib.util.find_spec(top)
@@ -111,23 +122,25 @@ def _locate_module(name: str) -> tuple[Path, Path] | None:
         root = Path(spec.origin).resolve().parent
     else:
         return None
-    files = _files_of_module(root, name)
+    files = _find_module_files(root, name)
     if files:
         return files[-1].resolve(), root
-    if name == top and spec.origin and Path(spec.origin).is_file():  # compiled
+    if name == top and spec.origin and Path(spec.origin).is_file():
+        # An extension module has no Python source.
         return Path(spec.origin).resolve(), root
     return None
 
 
-def _release_of(module: str) -> str:
-    """Name and version of the installed package of a module."""
+def _find_release(module: str) -> str:
+    """Return name and version of the installed package of a module."""
     top = module.partition(".")[0]
     distributions = metadata.packages_distributions().get(top, [])
-    return " ".join(f"{name}=={metadata.version(name)}" for name in sorted(set(distributions)))
+    releases = [f"{name}=={metadata.version(name)}" for name in sorted(set(distributions))]
+    return " ".join(releases)
 
 
-def _files_of_module(root: Path, name: str) -> list[Path]:
-    """The files that `import a.b.c` loads from a folder: of the packages on the way, then of the module."""
+def _find_module_files(root: Path, name: str) -> list[Path]:
+    """Return the files that `import a.b.c` loads from a folder: packages first, then the module."""
     *packages, last = name.split(".")
     folder = root
     files = []
@@ -142,54 +155,61 @@ def _files_of_module(root: Path, name: str) -> list[Path]:
 
 
 def _follow_imports(main: Path, root: Path) -> tuple[Path, ...]:
-    found = {main}
-    waiting = [main]
-    while waiting:
-        file = waiting.pop()
-        for imported in _imported_files(file, root):
-            if imported not in found and is_user_file(imported, root):
-                found.add(imported)
-                waiting.append(imported)
-    return tuple(sorted(found))
+    """Return a file and all files of the user that it imports directly or indirectly."""
+    files = {main}
+    unread_files = [main]
+    while unread_files:
+        file = unread_files.pop()
+        for imported_file in _find_imported_files(file, root):
+            if imported_file not in files and is_user_file(imported_file, root):
+                files.add(imported_file)
+                unread_files.append(imported_file)
+    return tuple(sorted(files))
 
 
-def _imported_files(file: Path, root: Path) -> Iterator[Path]:
-    """The files below `root` that the import statements of a file lead to."""
-    for level, name in _imported_names(file.read_bytes()):
+def _find_imported_files(file: Path, root: Path) -> Iterator[Path]:
+    """Yield the files below `root` that the import statements of a file lead to."""
+    for level, name in _read_imports(file.read_bytes()):
         base = root
         if level:
             base = file.parents[min(level, len(file.parents)) - 1]
             if (base / "__init__.py").is_file():
                 yield base / "__init__.py"
-        yield from _resolve(base, name)
+        yield from _resolve_import(base, name)
 
 
 @lru_cache(maxsize=1024)
-def _imported_names(source: bytes) -> tuple[tuple[int, str], ...]:
-    """What a source may import: the number of leading dots, and the name behind them."""
+def _read_imports(source: bytes) -> tuple[tuple[int, str], ...]:
+    """Return what a source imports: the number of leading dots, and the name behind them."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # loading it will say so
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # The error is reported when the file is imported.
         return ()
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names += [(0, alias.name) for alias in node.names]
+            for alias in node.names:
+                names.append((0, alias.name))
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             names.append((node.level, module))
-            # What is imported from a package may be a module of it.
-            names += [(node.level, f"{module}.{alias.name}".lstrip(".")) for alias in node.names]
+            # A name that is imported from a package may be one of its modules.
+            for alias in node.names:
+                names.append((node.level, f"{module}.{alias.name}".lstrip(".")))
         elif isinstance(node, ast.Call):
-            names.append((0, _literal_import(node)))
+            names.append((0, _read_dynamic_import(node)))
     return tuple(dict.fromkeys(names))
 
 
-def _literal_import(call: ast.Call) -> str:
-    """The module in `import_module("name")` and `__import__("name")`; empty for any other call."""
+def _read_dynamic_import(call: ast.Call) -> str:
+    """Return the module in `import_module("name")` or `__import__("name")`; else an empty text."""
     function = call.func
-    called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    if called not in ("import_module", "__import__") or not call.args:
+    if isinstance(function, ast.Attribute):
+        function_name = function.attr
+    else:
+        function_name = getattr(function, "id", "")
+    if function_name not in ("import_module", "__import__") or not call.args:
         return ""
     argument = call.args[0]
     if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
@@ -197,40 +217,45 @@ def _literal_import(call: ast.Call) -> str:
     return ""
 
 
-def _resolve(root: Path, name: str) -> list[Path]:
-    """The files of a module below a folder. A file may put subfolders on `sys.path`, so these are tried as well."""
+def _resolve_import(root: Path, name: str) -> list[Path]:
+    """Return the files of a module below a folder.
+
+    A file may put subfolders on `sys.path`, so modules are looked for in subfolders as well.
+    """
     if not all(part.isidentifier() for part in name.split(".")):
         return []
-    files = _files_of_module(root, name)
+    files = _find_module_files(root, name)
     if files:
         return files
     top = name.partition(".")[0]
     for file in sorted([*root.glob(f"*/{top}.py"), *root.glob(f"*/{top}/__init__.py")]):
         folder = file.parent.parent if file.name == "__init__.py" else file.parent
-        files += _files_of_module(folder, name)
+        files += _find_module_files(folder, name)
     return files
 
 
 def is_user_file(file: Path, root: Path) -> bool:
-    """Whether a file below `root` is the user's: not installed, not of Python itself, not of this package."""
-    if not file.is_relative_to(root) or file.is_relative_to(PACKAGE) or file.is_relative_to(_standard_library()):
+    """Return whether a file is below `root` and not installed, of Python, or of this package."""
+    if not file.is_relative_to(root):
+        return False
+    if file.is_relative_to(PACKAGE) or file.is_relative_to(_find_standard_library()):
         return False
     return not any(folder in file.relative_to(root).parts for folder in LIBRARY_FOLDERS)
 
 
 @cache
-def _standard_library() -> Path:
+def _find_standard_library() -> Path:
     return Path(sysconfig.get_paths()["stdlib"]).resolve()
 
 
-# ---------------------------------------------------------------------------------------------------- importing
+# -------------------------------------------------------------------------------------- importing
 
 
 class _SourceLoader(SourceFileLoader):
     """Compiles a file from its source each time it is loaded.
 
-    Python reuses bytecode when size and time in whole seconds are equal, so a file that was edited within a second
-    could run as it was before the edit.
+    Python reuses bytecode if the size of the file and its time in whole seconds are equal. A file
+    that is edited twice within a second could run as it was before the second edit.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -240,7 +265,7 @@ class _SourceLoader(SourceFileLoader):
 
 
 class _UserModuleFinder(MetaPathFinder):
-    """Finds the modules that lie below the folders of the user's files, where Python would find them as well."""
+    """Finds modules below the folders of the user's files and loads them with `_SourceLoader`."""
 
     def __init__(self) -> None:
         self.roots: set[Path] = set()
@@ -258,18 +283,23 @@ class _UserModuleFinder(MetaPathFinder):
         return spec
 
 
-_loaded_sources: dict[Path, bytes] = {}  # by file: digest of the source that was loaded last
+_loaded_sources: dict[Path, bytes] = {}  # file -> digest of the source that was loaded last
 _finder = _UserModuleFinder()
 
 
 def import_user_file(code: UserCode) -> ModuleType:
-    """Run the user's file as a module. Unchanged code is run once; when one of its files changed, all are run again."""
+    """Import a file of the user as a module.
+
+    Unchanged code is run once. If one of its files has changed, all of them are run again.
+    """
     identity = f"{code.main}\n{code.fingerprint}"
     name = f"untrained_user_{code.main.stem}_{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     prepare_imports(code)
-    spec = importlib.util.spec_from_file_location(name, code.main, loader=_SourceLoader(name, str(code.main)))
+    spec = importlib.util.spec_from_file_location(
+        name, code.main, loader=_SourceLoader(name, str(code.main))
+    )
     if spec is None or spec.loader is None:
         raise ImportError(f"{code.main} cannot be loaded as Python")
     module = importlib.util.module_from_spec(spec)
@@ -283,80 +313,94 @@ def import_user_file(code: UserCode) -> ModuleType:
 
 
 def prepare_imports(code: UserCode) -> None:
-    """Let the user's file import what lies beside it, as a script can, and forget modules that are out of date."""
+    """Let a file of the user import the files beside it, and unload outdated modules."""
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     _finder.roots.add(code.root)
     if str(code.root) not in sys.path:
         sys.path.insert(0, str(code.root))
     importlib.invalidate_caches()
-    loaded = _modules_of(code)
-    if any(_is_outdated(module, code) for module in loaded.values()):
-        # A package keeps its modules as attributes, so the changed ones alone are not enough.
-        for name in loaded:
+    modules = _find_loaded_modules(code)
+    if any(_is_outdated(module, code) for module in modules.values()):
+        # A package keeps its modules as attributes, so unloading the changed ones is not enough.
+        for name in modules:
             del sys.modules[name]
 
 
-def _modules_of(code: UserCode) -> dict[str, ModuleType]:
-    """The imported modules that come from these files or stand in the way of one of them, by name."""
-    names = {name for file in code.files for name in code.module_names(file)}
+def _find_loaded_modules(code: UserCode) -> dict[str, ModuleType]:
+    """Return the imported modules that come from these files or that hide one of them, by name."""
+    names: set[str] = set()
+    for file in code.files:
+        names.update(code.module_names(file))
     packages = {name.rpartition(".")[0] for name in names} - {""}
+    # Resolving paths is slow, so only modules with a promising name or path are looked at.
     endings = tuple(f"/{file.name}" for file in code.files)
-    found = {}
+
+    modules = {}
     for name, module in list(sys.modules.items()):
-        origin = getattr(module, "__file__", None)
         if name.startswith("untrained_user_"):
             continue
-        if origin is None and name in packages and hasattr(module, "__path__"):
-            found[name] = module  # a package without an __init__.py
-        elif isinstance(origin, str) and (name in names or Path(origin).as_posix().endswith(endings)):
-            file = Path(origin).resolve()
-            if file in code.files or (name in names and not _is_installed(file)):
-                found[name] = module
-    return found
+        origin = getattr(module, "__file__", None)
+        if origin is None:
+            is_namespace_package = name in packages and hasattr(module, "__path__")
+            if is_namespace_package:
+                modules[name] = module
+            continue
+        if not isinstance(origin, str):
+            continue
+        if name not in names and not Path(origin).as_posix().endswith(endings):
+            continue
+        file = Path(origin).resolve()
+        if file in code.files or (name in names and not _is_installed(file)):
+            modules[name] = module
+    return modules
 
 
 def _is_outdated(module: ModuleType, code: UserCode) -> bool:
-    """Whether a module was loaded from another file than Python would load now, or before its file changed."""
+    """Return whether Python would load another file now, or the file has changed since."""
     origin = getattr(module, "__file__", None)
     if origin is None:
-        return not any(Path(folder).resolve().is_relative_to(code.root) for folder in module.__path__)
+        folders = [Path(folder).resolve() for folder in module.__path__]
+        return not any(folder.is_relative_to(code.root) for folder in folders)
     file = Path(origin).resolve()
     if file not in code.files:
         return True
     digest = hashlib.sha256(file.read_bytes()).digest()
-    # A module that the user imported before us is taken to be as its file is now.
+    # For a module that the user imported before us, assume that its file has not changed since.
     return _loaded_sources.setdefault(file, digest) != digest
 
 
 def _is_installed(file: Path) -> bool:
     in_library = any(folder in file.parts for folder in LIBRARY_FOLDERS)
-    return in_library or file.is_relative_to(_standard_library()) or file.is_relative_to(PACKAGE)
+    return (
+        in_library or file.is_relative_to(_find_standard_library()) or file.is_relative_to(PACKAGE)
+    )
 
 
-# ------------------------------------------------------------------------------------------------- what was named
+# ------------------------------------------------------------------------------------------ trust
 
 
-_named_here: set[str] = set()  # for a machine on which nothing can be written
+_trusted_here: set[str] = set()  # for a machine on which no file can be written
 
 
-def remember_named(code: UserCode) -> None:
-    """Keep that the user has named this code, as it is now, on this machine."""
-    mark = _mark_of(code)
-    if mark.name in _named_here:
+def trust_user_code(code: UserCode) -> None:
+    """Remember on this machine that the user has named this code in its present state."""
+    mark = _locate_trust_mark(code)
+    if mark.name in _trusted_here:
         return
-    _named_here.add(mark.name)
+    _trusted_here.add(mark.name)
     with suppress(OSError):
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
 
-def was_named(code: UserCode) -> bool:
-    """Whether the user has named this code, as it is now, on this machine before."""
-    mark = _mark_of(code)
-    return mark.name in _named_here or mark.is_file()
+def is_trusted(code: UserCode) -> bool:
+    """Return whether the user has named this code in its present state on this machine before."""
+    mark = _locate_trust_mark(code)
+    return mark.name in _trusted_here or mark.is_file()
 
 
-def _mark_of(code: UserCode) -> Path:
+def _locate_trust_mark(code: UserCode) -> Path:
+    """Return the empty file that exists if code is trusted."""
     digest = hashlib.sha256(f"{code.main}\n{code.fingerprint}".encode()).hexdigest()
-    return cache_root() / "named-code" / digest
+    return find_cache_root() / "named-code" / digest

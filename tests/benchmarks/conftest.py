@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import shared
-from untrained.benchmarks import Table, import_benchmark
+from untrained.benchmarks import BenchmarkTable, import_benchmark
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +16,6 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def known(data_root: Path) -> Callable[[str], Table]:
+def known(data_root: Path) -> Callable[[str], BenchmarkTable]:
     """The table of a benchmark; the test that asks for one is skipped where the data are absent."""
     return cache(lambda name: import_benchmark(name, shared("data"), data_root))

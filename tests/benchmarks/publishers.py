@@ -32,13 +32,21 @@ def accuracy(dataset: str, judged: str, epochs: int, seed: int, index: int) -> f
 def trial(dataset: str, epochs: int, seed: int, index: int) -> dict[str, Any]:
     """The state of a `ResultsCount`."""
     judged = [(f"{name}@{epoch}", name, epoch) for name in SETS[dataset] for epoch in range(epochs)]
-    final = {key: accuracy(dataset, name, epochs, seed, index) - (epochs - 1 - e) for key, name, e in judged}
+    final = {
+        key: accuracy(dataset, name, epochs, seed, index) - (epochs - 1 - e)
+        for key, name, e in judged
+    }
     return {
         "name": "infer.tiny",
         "net_state_dict": None,
-        "train_acc1es": {e: accuracy(dataset, "train", epochs, seed, index) - (epochs - 1 - e) for e in range(epochs)},
+        "train_acc1es": {
+            e: accuracy(dataset, "train", epochs, seed, index) - (epochs - 1 - e)
+            for e in range(epochs)
+        },
         "train_losses": {},
-        "train_times": OrderedDict((e, np.float64(2.0)) for e in range(epochs)) if dataset != "cifar100" else None,
+        "train_times": OrderedDict((e, np.float64(2.0)) for e in range(epochs))
+        if dataset != "cifar100"
+        else None,
         "params": 0.5 + index,
         "flop": 80.0 + index,
         "seed": seed,
@@ -51,16 +59,27 @@ def trial(dataset: str, epochs: int, seed: int, index: int) -> dict[str, Any]:
     }
 
 
-def nats(folder: Path, archs: Sequence[str], only: Iterable[int], seeds: Sequence[int] = (777, 888)) -> Path:
+def nats(
+    folder: Path, archs: Sequence[str], only: Iterable[int], seeds: Sequence[int] = (777, 888)
+) -> Path:
     """`NATS-tss-v1_0-3ffb9-simple` with the results of some architectures."""
     folder.mkdir()
     pbz2(folder / "meta.pickle.pbz2", {"meta_archs": list(archs), "total_archs": len(archs)})
     for index in only:
         results = OrderedDict()
         for epochs in (12, 200):
-            trials = {(d, s): trial(d, epochs, s, index) for d in SETS for s in (seeds if epochs == 200 else seeds[:1])}
+            trials = {
+                (d, s): trial(d, epochs, s, index)
+                for d in SETS
+                for s in (seeds if epochs == 200 else seeds[:1])
+            }
             seen = {d: list(seeds) for d in SETS}
-            state = {"arch_index": index, "arch_str": archs[index], "all_results": trials, "dataset_seed": seen}
+            state = {
+                "arch_index": index,
+                "arch_str": archs[index],
+                "all_results": trials,
+                "dataset_seed": seen,
+            }
             results[str(epochs)] = state | {"clear_net_done": True}
         pbz2(folder / f"{index:06d}.pickle.pbz2", results)
     return folder
@@ -102,16 +121,29 @@ def model_metrics(results: Sequence[Sequence[float]], params: int) -> bytes:
     """`ModelMetrics`: evaluations with epoch, seconds and three accuracies; parameters; seconds in total."""
     packed = b""
     for evaluation in results:
-        fields = b"".join(bytes([number << 3 | 1]) + struct.pack("<d", v) for number, v in enumerate(evaluation, 1))
+        fields = b"".join(
+            bytes([number << 3 | 1]) + struct.pack("<d", v)
+            for number, v in enumerate(evaluation, 1)
+        )
         fields += bytes([6 << 3 | 2]) + varint(4) + b"path"
         packed += bytes([1 << 3 | 2]) + varint(len(fields)) + fields
-    return packed + bytes([2 << 3 | 0]) + varint(params) + bytes([3 << 3 | 1]) + struct.pack("<d", 99.0)
+    return (
+        packed
+        + bytes([2 << 3 | 0])
+        + varint(params)
+        + bytes([3 << 3 | 1])
+        + struct.pack("<d", 99.0)
+    )
 
 
-def tfrecord(path: Path, rows: Iterable[tuple[int, str, str, Sequence[Sequence[float]], int]]) -> Path:
+def tfrecord(
+    path: Path, rows: Iterable[tuple[int, str, str, Sequence[Sequence[float]], int]]
+) -> Path:
     """Rows of epochs, matrix digits, operations, evaluations and parameters."""
     lines = (
-        json.dumps(["hash", epochs, matrix, ops, base64.b64encode(model_metrics(results, params)).decode()])
+        json.dumps(
+            ["hash", epochs, matrix, ops, base64.b64encode(model_metrics(results, params)).decode()]
+        )
         for epochs, matrix, ops, results, params in rows
     )
     path.write_bytes(b"".join(framed(line.encode()) for line in lines))
@@ -131,7 +163,9 @@ TASKS = {
 }
 
 
-def transnas(path: Path, archs: Sequence[str], *, as_tensor: bool = False, old: bool = False) -> Path:
+def transnas(
+    path: Path, archs: Sequence[str], *, as_tensor: bool = False, old: bool = False
+) -> Path:
     """`transnas-bench_v10141024.pth`; the number of task t, split s and epoch e of architecture a is 100 t + 10 s + a,
     with a bump in the middle epoch."""
 
@@ -145,8 +179,16 @@ def transnas(path: Path, archs: Sequence[str], *, as_tensor: bool = False, old: 
         return {"model_info": {"encoder_params": 1}, "total_epochs": 3, "metrics": metrics}
 
     tasks = list(enumerate(TASKS.items()))
-    micro = {arch: {task: results(t, metric, a) for t, (task, metric) in tasks} for a, arch in enumerate(archs)}
-    content = {"task_list": list(TASKS), "info_names": [], "metrics_dict": {}, "data": {"macro": {}, "micro": micro}}
+    micro = {
+        arch: {task: results(t, metric, a) for t, (task, metric) in tasks}
+        for a, arch in enumerate(archs)
+    }
+    content = {
+        "task_list": list(TASKS),
+        "info_names": [],
+        "metrics_dict": {},
+        "data": {"macro": {}, "micro": micro},
+    }
     torch.save(content, path, _use_new_zipfile_serialization=not old)
     return path
 

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from untrained.benchmarks.aggregate import agreement, mean_rank, places, weakly_correlated
+from untrained.benchmarks.aggregate import (
+    choose_diverse_columns,
+    compute_mean_ranks,
+    compute_rank_correlations,
+    compute_relative_ranks,
+)
 from untrained.benchmarks.statistics import spearman
 
 NAN = float("nan")
@@ -18,23 +23,23 @@ def noisy(seed: int, *scales: float) -> tuple[np.ndarray, dict[str, np.ndarray]]
 
 
 def test_places():
-    assert places([10, 30, 20, 40]).tolist() == [1 / 4, 3 / 4, 2 / 4, 4 / 4]
-    assert places([10, 30, 30, 40]).tolist() == [1 / 4, 2.5 / 4, 2.5 / 4, 4 / 4]
-    assert places([NAN, 30, NAN, -1e9]).tolist() == [1.5 / 4, 4 / 4, 1.5 / 4, 3 / 4]
+    assert compute_relative_ranks([10, 30, 20, 40]).tolist() == [1 / 4, 3 / 4, 2 / 4, 4 / 4]
+    assert compute_relative_ranks([10, 30, 30, 40]).tolist() == [1 / 4, 2.5 / 4, 2.5 / 4, 4 / 4]
+    assert compute_relative_ranks([NAN, 30, NAN, -1e9]).tolist() == [1.5 / 4, 4 / 4, 1.5 / 4, 3 / 4]
     x = np.random.default_rng(0).integers(9, size=50)
-    assert np.allclose(places(x), stats.rankdata(x) / 50)
+    assert np.allclose(compute_relative_ranks(x), stats.rankdata(x) / 50)
 
 
 def test_sums_worked_out_by_hand():
     columns = {"a": [1, 2, 3], "b": [3, 1, 2]}
-    assert mean_rank(columns) == pytest.approx([(1 + 3) / 6, (2 + 1) / 6, (3 + 2) / 6])
+    assert compute_mean_ranks(columns) == pytest.approx([(1 + 3) / 6, (2 + 1) / 6, (3 + 2) / 6])
 
 
 def test_agreement_is_spearman_and_nothing_with_a_constant():
     _, columns = noisy(1, 0.5, 1.0, 3.0)
     expected = stats.spearmanr(np.stack(list(columns.values())), axis=1).statistic
-    assert np.allclose(agreement(columns), expected)
-    found = agreement({**columns, "constant": np.ones(500)})
+    assert np.allclose(compute_rank_correlations(columns), expected)
+    found = compute_rank_correlations({**columns, "constant": np.ones(500)})
     assert found[-1].tolist() == [0, 0, 0, 0]
 
 
@@ -43,28 +48,30 @@ def test_who_says_the_same_twice_counts_once():
     truth, columns = noisy(2, 1.5, 1.5, 1.5)
     copies = {f"copy{k}": np.exp(columns["p0"]) + k for k in range(3)}
     everybody = {**columns, **copies}
-    chosen = weakly_correlated(everybody)
+    chosen = choose_diverse_columns(everybody)
     assert len(chosen) == 3
     assert {"p1", "p2"} < set(chosen)
-    diverse = mean_rank({name: everybody[name] for name in chosen})
-    assert spearman(diverse, truth) > spearman(mean_rank(everybody), truth) + 0.02
+    diverse = compute_mean_ranks({name: everybody[name] for name in chosen})
+    assert spearman(diverse, truth) > spearman(compute_mean_ranks(everybody), truth) + 0.02
 
 
 def test_independent_views_are_better_together():
     truth, columns = noisy(3, 1.0, 1.0, 1.0, 1.0)
     single = max(spearman(column, truth) for column in columns.values())
-    assert spearman(mean_rank(columns), truth) > single + 0.05
+    assert spearman(compute_mean_ranks(columns), truth) > single + 0.05
 
 
 def test_a_view_that_contradicts_all_others_is_left_out():
     _, columns = noisy(4, 1.0, 1.0, 1.0)
-    assert "against" not in weakly_correlated({"against": -columns["p0"], **columns})
+    assert "against" not in choose_diverse_columns({"against": -columns["p0"], **columns})
 
 
 def test_the_limit_decides_and_the_order_of_columns_does_not():
     _, columns = noisy(5, 0.3, 0.3, 2.0)
-    assert len(weakly_correlated(columns, limit=0.99)) == 3
-    assert len(weakly_correlated(columns, limit=0.8)) == 2
+    assert len(choose_diverse_columns(columns, limit=0.99)) == 3
+    assert len(choose_diverse_columns(columns, limit=0.8)) == 2
     turned = dict(reversed(columns.items()))
-    assert weakly_correlated(turned) == weakly_correlated(columns)
-    assert weakly_correlated({"p0": columns["p0"]}) == []  # alone there is nobody to agree with
+    assert choose_diverse_columns(turned) == choose_diverse_columns(columns)
+    assert (
+        choose_diverse_columns({"p0": columns["p0"]}) == []
+    )  # alone there is nobody to agree with

@@ -9,8 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from untrained.benchmarks import BENCHMARKS, Metric, Score, Table, import_benchmark, open_table
-from untrained.benchmarks._rows import Rows
+from untrained.benchmarks import (
+    BENCHMARKS,
+    BenchmarkTable,
+    Metric,
+    PublishedScore,
+    import_benchmark,
+    open_table,
+)
+from untrained.benchmarks.table_builder import TableBuilder
 from untrained.errors import UsageError
 from untrained.spaces import load_space
 
@@ -23,7 +30,7 @@ ROWS = {
 
 
 @pytest.fixture
-def table(tmp_path) -> Table:
+def table(tmp_path) -> BenchmarkTable:
     for file in ("first.json", "second.json"):
         one = {"(1, 1, 1, 1, 1, 1)": {"zen": 2.5, "val_accuracy": 90.0}}
         (tmp_path / file).write_text(json.dumps({"class_scene": ROWS, "jigsaw": one}))
@@ -31,9 +38,11 @@ def table(tmp_path) -> Table:
     return table
 
 
-def contents(table: Table) -> bytes:
+def contents(table: BenchmarkTable) -> bytes:
     """Everything in it."""
-    return repr([table.archs(), *(table.column(column).tolist() for column in table.columns)]).encode()
+    return repr(
+        [table.archs(), *(table.column(column).tolist() for column in table.columns)]
+    ).encode()
 
 
 def refusal(root: Path, name: str = "transnas") -> str:
@@ -90,43 +99,74 @@ def test_the_usual_metric_comes_before_its_variants_and_the_split_must_be_said()
     def accuracy(split: str, variant: str = "") -> Metric:
         return Metric("accuracy", "%", True, "cifar10", split, 200, variant)
 
-    metrics = (accuracy("val", "seed0"), accuracy("test", "seed0"), accuracy("test"), Metric("latency", "ms", False))
+    metrics = (
+        accuracy("val", "seed0"),
+        accuracy("test", "seed0"),
+        accuracy("test"),
+        Metric("latency", "ms", False),
+    )
     counts = {metric.name: 1 for metric in metrics}
-    table = Table("some", "nasbench201", Path(), 1, 2, metrics, (Score("zen", "cifar10", "a"),), counts, ())
+    table = BenchmarkTable(
+        "some",
+        "nasbench201",
+        Path(),
+        1,
+        2,
+        metrics,
+        (PublishedScore("zen", "cifar10", "a"),),
+        counts,
+        (),
+    )
     assert table.metric(dataset="cifar10", split="test", epochs=200).name == "cifar10_test_200"
     assert table.metric(split="val").name == "cifar10_val_200_seed0"  # the only one
     assert table.metric("cifar10_test_200_seed0").variant == "seed0"
-    with pytest.raises(UsageError, match=r"say which accuracy of some: split='val' or split='test', or a full name"):
+    with pytest.raises(
+        UsageError, match=r"say which accuracy of some: split='val' or split='test', or a full name"
+    ):
         table.metric(dataset="cifar10", epochs=200)
-    with pytest.raises(UsageError, match=r"no columns with dataset='cifar10', split='test', epochs=12; name one:"):
+    with pytest.raises(
+        UsageError, match=r"no columns with dataset='cifar10', split='test', epochs=12; name one:"
+    ):
         table.metric(dataset="cifar10", split="test", epochs=12)
-    with pytest.raises(UsageError, match="no metric of some is called 'cifar10_tset_200'; did you mean cifar10_test"):
+    with pytest.raises(
+        UsageError,
+        match="no metric of some is called 'cifar10_tset_200'; did you mean cifar10_test",
+    ):
         table.metric("cifar10_tset_200")
     with pytest.raises(UsageError, match="no score in some is called 'zem'; did you mean zen"):
         table.score("zem")
-    with pytest.raises(UsageError, match="no column of some is called 'latency_x'; did you mean latency"):
+    with pytest.raises(
+        UsageError, match="no column of some is called 'latency_x'; did you mean latency"
+    ):
         table.value("a", "latency_x")
     with pytest.raises(TypeError):
         table.metric("cifar10", "test", 200)
 
 
 def test_which_of_several_runs_must_be_said(table):
-    with pytest.raises(UsageError, match=r"4 columns with proxy='zen'; name one: zen/class_scene/second, zen/jigsaw"):
+    with pytest.raises(
+        UsageError,
+        match=r"4 columns with proxy='zen'; name one: zen/class_scene/second, zen/jigsaw",
+    ):
         table.score("zen")
-    with pytest.raises(UsageError, match=r"no columns with proxy='zen', dataset='mars'; name one: zen/class_scene"):
+    with pytest.raises(
+        UsageError, match=r"no columns with proxy='zen', dataset='mars'; name one: zen/class_scene"
+    ):
         table.score("zen", dataset="mars")
 
 
 def test_contradicting_rows_are_refused():
-    rows, metric = Rows(), Metric("accuracy", "%", True, "cifar10", "test")
-    rows.put("a", metric, 93.123456)
-    rows.put("a", metric, 93.1235)  # the same, with fewer digits
-    with pytest.raises(UsageError, match=r"two rows of a disagree on cifar10_test: 93\.1235 and 92"):
-        rows.put("a", metric, 92.0)
-    score = Score("zen", "cifar10", "run")
-    rows.put("a", score, 1.0)
-    rows.put("a", score, 2.0)
-    rows.put("b", score, None)
+    rows, metric = TableBuilder(), Metric("accuracy", "%", True, "cifar10", "test")
+    rows.add_value("a", metric, 93.123456)
+    rows.add_value("a", metric, 93.1235)  # the same, with fewer digits
+    with pytest.raises(
+        UsageError, match=r"two rows of a disagree on cifar10_test: 93\.1235 and 92"
+    ):
+        rows.add_value("a", metric, 92.0)
+    score = PublishedScore("zen", "cifar10", "run")
+    rows.add_value("a", score, 1.0)
+    rows.add_value("a", score, 2.0)
+    rows.add_value("b", score, None)
     assert rows.columns()[score].tolist()[0] == 1.0
     assert np.isnan(rows.columns()[score][1])
 
@@ -142,8 +182,13 @@ def test_every_benchmark_names_its_space_and_its_size():
 
 def test_an_absent_table_says_what_it_can_be_made_from(tmp_path):
     said = refusal(tmp_path)
-    assert "a folder with tnb101_micro_full.csv.gz or transnas-bench_v10141024.pth or zc_transbench101" in said
-    with pytest.raises(UsageError, match="no benchmark is called 'nasbench202'; did you mean nasbench201"):
+    assert (
+        "a folder with tnb101_micro_full.csv.gz or transnas-bench_v10141024.pth or zc_transbench101"
+        in said
+    )
+    with pytest.raises(
+        UsageError, match="no benchmark is called 'nasbench202'; did you mean nasbench201"
+    ):
         open_table("nasbench202", tmp_path)
 
 
@@ -181,7 +226,7 @@ def test_a_table_of_another_benchmark_is_refused(tmp_path, table):
     assert "is the table of transnas, not of nasbench201: give it its name back, or else" in said
 
 
-def rewritten(table: Table, **changes: object) -> None:
+def rewritten(table: BenchmarkTable, **changes: object) -> None:
     """The same file with another header."""
     content = pq.read_table(table.path)
     header = json.loads(content.schema.metadata[b"untrained"]) | changes
@@ -190,7 +235,9 @@ def rewritten(table: Table, **changes: object) -> None:
 
 def test_a_table_of_a_newer_version_is_refused(tmp_path, table):
     rewritten(table, schema=2)
-    assert "newer untrained (schema 2, this one reads 1): update untrained, or else" in refusal(tmp_path)
+    assert "newer untrained (schema 2, this one reads 1): update untrained, or else" in refusal(
+        tmp_path
+    )
 
 
 @pytest.mark.parametrize(

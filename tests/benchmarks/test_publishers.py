@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.benchmarks import publishers
-from untrained.benchmarks import Table, import_benchmark
+from untrained.benchmarks import BenchmarkTable, import_benchmark
 from untrained.errors import UsageError
 from untrained.readers.torch_file import read_torch
 from untrained.spaces import load_space
@@ -31,7 +31,7 @@ def refused(name: str, path: Path, root: Path) -> str:
 
 
 @pytest.fixture
-def nats(tmp_path) -> Table:
+def nats(tmp_path) -> BenchmarkTable:
     folder = publishers.nats(tmp_path / "NATS-tss-v1_0-3ffb9-simple", ARCHS, only=(0, 2, 3))
     return import_benchmark("nasbench201", folder, tmp_path / "root")
 
@@ -52,7 +52,9 @@ def test_nats_accuracies_are_those_of_their_sets_at_the_last_epoch(nats):
     for (dataset, split), (name, judged) in theirs.items():
         for epochs, seeds in ((12, (777,)), (200, (777, 888))):
             metric = nats.metric(dataset=dataset, split=split, epochs=epochs)
-            expected = np.mean([publishers.accuracy(name, judged, epochs, seed, 2) for seed in seeds])
+            expected = np.mean(
+                [publishers.accuracy(name, judged, epochs, seed, 2) for seed in seeds]
+            )
             assert nats.value(ARCHS[2], metric) == pytest.approx(expected)
             seen.add(expected)
     assert len(seen) == 16  # all different: nothing was taken for another
@@ -72,10 +74,14 @@ def test_nats_costs(nats):
 def test_a_nats_file_of_another_architecture_is_refused(tmp_path):
     folder = publishers.nats(tmp_path / "simple", ARCHS, only=(0, 1))
     (folder / "000001.pickle.pbz2").write_bytes((folder / "000000.pickle.pbz2").read_bytes())
-    assert f"holds {ARCHS[0]}, but meta.pickle.pbz2 says {ARCHS[1]}" in refused("nasbench201", folder, tmp_path)
+    assert f"holds {ARCHS[0]}, but meta.pickle.pbz2 says {ARCHS[1]}" in refused(
+        "nasbench201", folder, tmp_path
+    )
 
 
-@pytest.mark.parametrize("content", [{}, {"12": 5}, {"12": {"arch_str": ARCHS[0], "all_results": {"a": 1}}}, [1, 2]])
+@pytest.mark.parametrize(
+    "content", [{}, {"12": 5}, {"12": {"arch_str": ARCHS[0], "all_results": {"a": 1}}}, [1, 2]]
+)
 def test_a_nats_file_with_another_layout_is_refused(tmp_path, content):
     folder = publishers.nats(tmp_path / "simple", ARCHS, only=(0,))
     publishers.pbz2(folder / "000000.pickle.pbz2", content)
@@ -105,21 +111,41 @@ def test_the_checksum_is_castagnolis():
 def test_records_of_nasbench101_are_read_without_tensorflow(tmp_path):
     """Three trainings of a cell, once written with a vertex on no path, and one of another cell."""
     rows = [
-        (108, "0100000100000100000100000", "input,conv3x3-bn-relu,maxpool3x3,conv1x1-bn-relu,output", 0.9, 0.8),
+        (
+            108,
+            "0100000100000100000100000",
+            "input,conv3x3-bn-relu,maxpool3x3,conv1x1-bn-relu,output",
+            0.9,
+            0.8,
+        ),
         (108, *INPUT_CONV_OUTPUT, 0.91, 0.85),
         (108, *INPUT_CONV_OUTPUT, 0.93, 0.86),
         (36, *INPUT_CONV_OUTPUT, 0.5, 0.4),
-        (108, "0010000000010000", "input,maxpool3x3,conv3x3-bn-relu,output", 0.95, 0.87),  # a vertex on no path
+        (
+            108,
+            "0010000000010000",
+            "input,maxpool3x3,conv3x3-bn-relu,output",
+            0.95,
+            0.87,
+        ),  # a vertex on no path
     ]
     path = tmp_path / "nasbench_only108.tfrecord"
-    publishers.tfrecord(path, [(e, m, ops, evaluations(v, t), 2_500_000) for e, m, ops, v, t in rows])
+    publishers.tfrecord(
+        path, [(e, m, ops, evaluations(v, t), 2_500_000) for e, m, ops, v, t in rows]
+    )
     table = import_benchmark("nasbench101", path, tmp_path)
     assert len(table) == 2
     arch = load_space("nasbench101").parse("010/001/000+input,conv3x3-bn-relu,output")
-    assert table.value(arch, table.metric(split="val", epochs=108)) == pytest.approx(100 * (0.91 + 0.93 + 0.95) / 3)
-    assert table.value(arch, table.metric(split="test", epochs=108)) == pytest.approx(100 * (0.85 + 0.86 + 0.87) / 3)
+    assert table.value(arch, table.metric(split="val", epochs=108)) == pytest.approx(
+        100 * (0.91 + 0.93 + 0.95) / 3
+    )
+    assert table.value(arch, table.metric(split="test", epochs=108)) == pytest.approx(
+        100 * (0.85 + 0.86 + 0.87) / 3
+    )
     assert table.value(arch, table.metric(split="val", epochs=36)) == pytest.approx(50)
-    assert [table.value(arch, f"cifar10_val_108_seed{k}") for k in range(3)] == pytest.approx([91, 93, 95])
+    assert [table.value(arch, f"cifar10_val_108_seed{k}") for k in range(3)] == pytest.approx(
+        [91, 93, 95]
+    )
     assert table.value(arch, "cifar10_train_108") == pytest.approx(99)
     assert table.value(arch, "params") == 2.5
     assert table.value(arch, "cifar10_seconds_108") == 1000
@@ -131,7 +157,9 @@ def test_records_of_nasbench101_are_read_without_tensorflow(tmp_path):
 
 @pytest.mark.parametrize("damage", ["cut", "head", "length", "data", "text"])
 def test_a_damaged_tfrecord_is_refused(tmp_path, damage):
-    path = publishers.tfrecord(tmp_path / "a.tfrecord", [(108, *INPUT_CONV_OUTPUT, evaluations(0.9, 0.8), 1)] * 2)
+    path = publishers.tfrecord(
+        tmp_path / "a.tfrecord", [(108, *INPUT_CONV_OUTPUT, evaluations(0.9, 0.8), 1)] * 2
+    )
     content = bytearray(path.read_bytes())
     if damage == "text":
         content = bytearray(publishers.framed(b'["hash", 108]'))
@@ -151,7 +179,9 @@ CELLS = ["64-41414-3_33_333", "64-41414-0_12_301"]
 
 @pytest.mark.parametrize(("as_tensor", "old"), [(False, False), (True, False), (False, True)])
 def test_transnas_pth(tmp_path, as_tensor, old):
-    path = publishers.transnas(tmp_path / "transnas-bench_v10141024.pth", CELLS, as_tensor=as_tensor, old=old)
+    path = publishers.transnas(
+        tmp_path / "transnas-bench_v10141024.pth", CELLS, as_tensor=as_tensor, old=old
+    )
     table = import_benchmark("transnas", path, tmp_path)
     assert table.archs() == tuple(CELLS)
     for t, task in enumerate(publishers.TASKS):
@@ -164,7 +194,13 @@ def test_transnas_pth(tmp_path, as_tensor, old):
 
 def test_tensors_become_the_same_arrays(tmp_path):
     whole = torch.arange(24, dtype=torch.float32).reshape(4, 6)
-    content = {"a": whole[1:3, ::2].T, "b": torch.tensor(3), "c": torch.zeros(0, 2), "d": whole > 4, "e": [1.5, "x"]}
+    content = {
+        "a": whole[1:3, ::2].T,
+        "b": torch.tensor(3),
+        "c": torch.zeros(0, 2),
+        "d": whole > 4,
+        "e": [1.5, "x"],
+    }
     torch.save(content, tmp_path / "some.pth")
     found = read_torch(tmp_path / "some.pth")
     for name in "abcd":
@@ -188,14 +224,29 @@ def suite_zero(path: Path, content: object) -> Path:
 
 def test_suite_zero_of_nasbench201_has_an_order_and_numbering_of_its_own(tmp_path):
     """The cell and its numbers are in the published file. Its parameters say which operation is which."""
-    row = {"params": 0.434196, "synflow": 68.21482965949316, "jacov": -1e8, "val_accuracy": 68.33999986572266}
-    path = suite_zero(tmp_path / "zc_nasbench201.json", {"nasbench201": {"cifar100": {"(4, 3, 3, 3, 2, 3)": row}}})
+    row = {
+        "params": 0.434196,
+        "synflow": 68.21482965949316,
+        "jacov": -1e8,
+        "val_accuracy": 68.33999986572266,
+    }
+    path = suite_zero(
+        tmp_path / "zc_nasbench201.json", {"nasbench201": {"cifar100": {"(4, 3, 3, 3, 2, 3)": row}}}
+    )
     table = import_benchmark("nasbench201", path, tmp_path)
     (arch,) = table.archs()
-    assert arch == "|avg_pool_3x3~0|+|nor_conv_1x1~0|nor_conv_1x1~1|+|nor_conv_1x1~0|nor_conv_3x3~1|nor_conv_1x1~2|"
-    assert table.value(arch, table.metric(dataset="cifar100", split="val", epochs=200)) == row["val_accuracy"]
+    assert (
+        arch
+        == "|avg_pool_3x3~0|+|nor_conv_1x1~0|nor_conv_1x1~1|+|nor_conv_1x1~0|nor_conv_3x3~1|nor_conv_1x1~2|"
+    )
+    assert (
+        table.value(arch, table.metric(dataset="cifar100", split="val", epochs=200))
+        == row["val_accuracy"]
+    )
     assert table.value(arch, table.score("synflow")) == row["synflow"]
-    network = load_space("nasbench201").build(load_space("nasbench201").parse(arch), Task("cifar100", (3, 32, 32), 100))
+    network = load_space("nasbench201").build(
+        load_space("nasbench201").parse(arch), Task("cifar100", (3, 32, 32), 100)
+    )
     assert sum(p.numel() for p in network.parameters()) == row["params"] * 1e6
     assert "jacov/cifar100/zc_nasbench201" not in table.counts  # -1e8 is no score
     assert all(metric.kind == "accuracy" for metric in table.metrics)  # scores are kept apart
@@ -204,45 +255,100 @@ def test_suite_zero_of_nasbench201_has_an_order_and_numbering_of_its_own(tmp_pat
 def test_suite_zero_with_scores_and_seconds(tmp_path):
     def row(number: float) -> dict[str, object]:
         zen = {"score": number, "time": 1.0}
-        return {"idx": "1", "arch": "()", "zen": zen, "snip": {"score": -1e8, "time": 1}, "val_accuracy": 50 + number}
+        return {
+            "idx": "1",
+            "arch": "()",
+            "zen": zen,
+            "snip": {"score": -1e8, "time": 1},
+            "val_accuracy": 50 + number,
+        }
 
-    tasks = {task: {"(0, 1, 2, 3, 0, 1)": row(1), "(3, 3, 3, 3, 3, 3)": row(2)} for task in ("class_scene", "jigsaw")}
-    table = import_benchmark("transnas", suite_zero(tmp_path / "zc_transbench101_micro.json", tasks), tmp_path)
+    tasks = {
+        task: {"(0, 1, 2, 3, 0, 1)": row(1), "(3, 3, 3, 3, 3, 3)": row(2)}
+        for task in ("class_scene", "jigsaw")
+    }
+    table = import_benchmark(
+        "transnas", suite_zero(tmp_path / "zc_transbench101_micro.json", tasks), tmp_path
+    )
     assert table.archs() == ("64-41414-0_12_301", "64-41414-3_33_333")
     assert table.value("64-41414-3_33_333", table.metric(dataset="jigsaw", split="val")) == 52
-    assert [score.name for score in table.scores] == [f"zen/{t}/zc_transbench101_micro" for t in tasks]
+    assert [score.name for score in table.scores] == [
+        f"zen/{t}/zc_transbench101_micro" for t in tasks
+    ]
 
 
 def test_suite_zero_of_one_data_set(tmp_path):
     """The name of a data set around everything is not taken for the name of a space."""
-    tasks = {"cifar10": {"(0, 1, 2, 3, 4, 0)": {"zen": {"score": 3.0, "time": 1}, "val_accuracy": 90.0}}}
+    tasks = {
+        "cifar10": {"(0, 1, 2, 3, 4, 0)": {"zen": {"score": 3.0, "time": 1}, "val_accuracy": 90.0}}
+    }
     table = import_benchmark("nasbench201", suite_zero(tmp_path / "zc.json", tasks), tmp_path)
     assert table.value(table.archs()[0], "cifar10_val_200_suite_zero") == 90
 
 
 def test_suite_zero_of_nasbench101_and_301(tmp_path):
     chain = (0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 4, 1)
-    loose = (0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2, 1)  # the same with a vertex on no path
-    rows = {str(chain): {"zen": 1.0, "val_accuracy": 90.0}, str(loose): {"zen": 2.0, "val_accuracy": 91.0}}
-    table = import_benchmark("nasbench101", suite_zero(tmp_path / "zc1.json", {"cifar10": rows}), tmp_path)
+    loose = (
+        0,
+        1,
+        1,
+        0,
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        4,
+        2,
+        1,
+    )  # the same with a vertex on no path
+    rows = {
+        str(chain): {"zen": 1.0, "val_accuracy": 90.0},
+        str(loose): {"zen": 2.0, "val_accuracy": 91.0},
+    }
+    table = import_benchmark(
+        "nasbench101", suite_zero(tmp_path / "zc1.json", {"cifar10": rows}), tmp_path
+    )
     (arch,) = table.archs()
     assert arch == "010/001/000+input,conv3x3-bn-relu,output"
-    assert table.value(arch, table.metric(split="val")) == pytest.approx(90.5)  # one of three seeds each time
+    assert table.value(arch, table.metric(split="val")) == pytest.approx(
+        90.5
+    )  # one of three seeds each time
     assert table.value(arch, table.score("zen")) == 1
     cell = [(0, 4), (1, 3), (0, 2), (2, 3), (2, 3), (0, 3), (2, 6), (3, 5)]
     rows = {str([cell, cell]): {"zen": 1.0, "val_accuracy": 93.9}}
     path = suite_zero(tmp_path / "zc3.json", {"nasbench301": {"cifar10": rows}})
     table = import_benchmark("nasbench301", path, tmp_path)
-    assert "('sep_conv_5x5', 0), ('sep_conv_3x3', 1), ('skip_connect', 0), ('sep_conv_3x3', 2)" in table.archs()[0]
+    assert (
+        "('sep_conv_5x5', 0), ('sep_conv_3x3', 1), ('skip_connect', 0), ('sep_conv_3x3', 2)"
+        in table.archs()[0]
+    )
     assert table.value(table.archs()[0], table.metric(split="val")) == 93.9
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"a": 1}', '{"a": {"(0, 1)": {"val_accuracy": 1}}}', '{"a": {"__import__": {}}, "b": {}}']
+    "text",
+    [
+        "{",
+        "[]",
+        '{"a": 1}',
+        '{"a": {"(0, 1)": {"val_accuracy": 1}}}',
+        '{"a": {"__import__": {}}, "b": {}}',
+    ],
 )
 def test_a_json_file_with_another_layout_is_refused(tmp_path, text):
     (tmp_path / "zc.json").write_text(text)
-    assert "is not laid out as a file of NAS-Bench-Suite-Zero" in refused("nasbench201", tmp_path / "zc.json", tmp_path)
+    assert "is not laid out as a file of NAS-Bench-Suite-Zero" in refused(
+        "nasbench201", tmp_path / "zc.json", tmp_path
+    )
 
 
 def test_hwnas_adds_latencies_to_what_is_there(tmp_path, nats):
@@ -261,27 +367,42 @@ def test_hwnas_adds_latencies_to_what_is_there(tmp_path, nats):
 
 
 def test_what_is_imported_again_is_replaced(tmp_path):
-    first = suite_zero(tmp_path / "zc.json", {"cifar10": {"(0, 1, 2, 3, 4, 0)": {"zen": 3.0, "val_accuracy": 90.0}}})
+    first = suite_zero(
+        tmp_path / "zc.json",
+        {"cifar10": {"(0, 1, 2, 3, 4, 0)": {"zen": 3.0, "val_accuracy": 90.0}}},
+    )
     import_benchmark("nasbench201", first, tmp_path)
     suite_zero(first, {"cifar10": {"(1, 1, 2, 3, 4, 0)": {"zen": 3.0, "val_accuracy": 80.0}}})
     table = import_benchmark("nasbench201", first, tmp_path)
     assert [table.value(arch, "cifar10_val_200_suite_zero") for arch in table.archs()] == [80]
 
 
-@pytest.mark.parametrize("name", ["nasbench201", "nasbench101", "nasbench301", "darts1000", "transnas"])
+@pytest.mark.parametrize(
+    "name", ["nasbench201", "nasbench101", "nasbench301", "darts1000", "transnas"]
+)
 def test_a_path_that_is_something_else_lists_what_is_wanted(tmp_path, name):
     (tmp_path / "notes.txt").write_text("hello")
     for path in (tmp_path, tmp_path / "notes.txt"):
-        assert f"is nothing that {name} can be made from: a folder with " in refused(name, path, tmp_path)
-    assert f"there is no {tmp_path / 'absent'}; {name} can be made from" in refused(name, tmp_path / "absent", tmp_path)
+        assert f"is nothing that {name} can be made from: a folder with " in refused(
+            name, path, tmp_path
+        )
+    assert f"there is no {tmp_path / 'absent'}; {name} can be made from" in refused(
+        name, tmp_path / "absent", tmp_path
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "path"),
     [
-        ("nasbench201", lambda f: publishers.nats(f / "simple", ["|none~0|", *ARCHS[1:]], only=(0,))),
+        (
+            "nasbench201",
+            lambda f: publishers.nats(f / "simple", ["|none~0|", *ARCHS[1:]], only=(0,)),
+        ),
         ("nasbench201", lambda f: publishers.hwnas(f / "hw.pickle", ["|none~0|"])),
-        ("nasbench101", lambda f: publishers.tfrecord(f / "a.tfrecord", [(108, "0010", "input,output", [], 1)])),
+        (
+            "nasbench101",
+            lambda f: publishers.tfrecord(f / "a.tfrecord", [(108, "0010", "input,output", [], 1)]),
+        ),
         ("transnas", lambda f: publishers.transnas(f / "a.pth", ["64-41414-9_33_333"])),
     ],
 )

@@ -12,15 +12,15 @@ from untrained.benchmarks.statistics import (
     STATISTICS,
     Statistic,
     _Sample,
-    among_best,
-    interval,
+    bootstrap_interval,
+    compute_ranks,
+    compute_top_chances,
+    count_top,
     kendall,
     pearson,
     precision_at,
-    ranks,
     regret,
     spearman,
-    tenth,
     top_overlap,
 )
 
@@ -34,7 +34,14 @@ def samples() -> list[tuple[np.ndarray, np.ndarray]]:
     for n in (3, 4, 10, 57, 300):
         x = rng.normal(size=n)
         y = x + rng.normal(size=n)
-        found += [(x, y), (x.round(), y), (x.round(), y.round()), (1e9 + x, 1e-9 * y), (np.exp(20 * x), y), (-x, y)]
+        found += [
+            (x, y),
+            (x.round(), y),
+            (x.round(), y.round()),
+            (1e9 + x, 1e-9 * y),
+            (np.exp(20 * x), y),
+            (-x, y),
+        ]
     return [(x, y) for x, y in found if np.ptp(x) > 0 and np.ptp(y) > 0]
 
 
@@ -42,7 +49,9 @@ def samples() -> list[tuple[np.ndarray, np.ndarray]]:
 def test_correlations_are_those_of_scipy(x, y):
     assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
     assert kendall(x, y) == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
-    assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-6 if x.max() > 1e8 else 1e-12)
+    assert pearson(x, y) == pytest.approx(
+        stats.pearsonr(x, y).statistic, abs=1e-6 if x.max() > 1e8 else 1e-12
+    )
 
 
 def test_kendall_of_many_is_counted_in_blocks(monkeypatch):
@@ -76,21 +85,25 @@ def test_tau_b_worked_out_by_hand():
 # -------------------------------------------------------------------------------------------------------------- ranks
 
 
-@pytest.mark.parametrize("values", [[3.0, 1.0, 1.0, 5.0, 9.0, 2.0], [4.0] * 5, [-np.inf, 2.0, -np.inf], [7.0], []])
+@pytest.mark.parametrize(
+    "values", [[3.0, 1.0, 1.0, 5.0, 9.0, 2.0], [4.0] * 5, [-np.inf, 2.0, -np.inf], [7.0], []]
+)
 def test_ranks_are_those_of_scipy(values):
-    assert ranks(values).tolist() == stats.rankdata(values).tolist()
+    assert compute_ranks(values).tolist() == stats.rankdata(values).tolist()
 
 
 @pytest.mark.parametrize("k", range(1, 6))
 def test_the_chance_to_be_among_the_best_is_a_share_of_all_orders(k):
     values = [2.0, 7.0, 7.0, 1.0, 7.0, 3.0]
-    orders = [o for o in permutations(range(6)) if all(values[a] >= values[b] for a, b in pairwise(o))]
+    orders = [
+        o for o in permutations(range(6)) if all(values[a] >= values[b] for a, b in pairwise(o))
+    ]
     expected = [sum(i in order[:k] for order in orders) / len(orders) for i in range(6)]
-    assert among_best(values, k).tolist() == pytest.approx(expected)
+    assert compute_top_chances(values, k).tolist() == pytest.approx(expected)
 
 
 def test_the_best_tenth_is_never_nobody():
-    assert [tenth(count) for count in (1, 9, 16, 100)] == [1, 1, 2, 10]
+    assert [count_top(count) for count in (1, 9, 16, 100)] == [1, 1, 2, 10]
 
 
 # ----------------------------------------------------------------------------------------------------------- the best
@@ -112,7 +125,9 @@ def test_ties_at_the_edge_share_their_places():
     scores = np.where(truth >= 15, 1.0, 0.0)
     scores[19] = 2
     assert top_overlap(scores, truth) == pytest.approx((1 + 1 / 4) / 2)
-    by_luck = np.append(np.zeros(19), -1.0)  # 19 share two places, one of the two best is among them
+    by_luck = np.append(
+        np.zeros(19), -1.0
+    )  # 19 share two places, one of the two best is among them
     assert top_overlap(by_luck, truth) == pytest.approx(2 / 19 / 2)
 
 
@@ -131,7 +146,9 @@ def test_precision_at_k():
 def test_regret_is_what_the_choice_falls_short_of_the_best():
     assert regret([1, 2, 3, 0], [90, 94, 91.5, 80]) == pytest.approx(94 - 91.5)
     assert regret([1, 4, 3, 0], [90, 94, 91.5, 80]) == 0
-    assert regret([1, 3, 3, 0], [90, 94, 91, 80]) == pytest.approx(94 - (94 + 91) / 2)  # a tie is broken by chance
+    assert regret([1, 3, 3, 0], [90, 94, 91, 80]) == pytest.approx(
+        94 - (94 + 91) / 2
+    )  # a tie is broken by chance
 
 
 def test_by_chance_a_tenth_of_the_best_tenth_is_found():
@@ -144,10 +161,12 @@ def test_by_chance_a_tenth_of_the_best_tenth_is_found():
 
 
 @each
-@pytest.mark.parametrize(("x", "y"), [([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3], [5, 5, 5]), ([1, 2], [1, 2]), ([], [])])
+@pytest.mark.parametrize(
+    ("x", "y"), [([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3], [5, 5, 5]), ([1, 2], [1, 2]), ([], [])]
+)
 def test_what_is_not_defined_is_none(statistic, x, y):
     assert statistic(x, y) is None
-    assert interval(statistic, x, y, np.random.default_rng(0)) is None
+    assert bootstrap_interval(statistic, x, y, np.random.default_rng(0)) is None
 
 
 @each
@@ -176,16 +195,18 @@ def test_an_interval_is_that_of_a_plain_loop(statistic):
     rng = np.random.default_rng(4)
     x = rng.normal(size=60).round(1)
     y = (x + rng.normal(size=60)).round(1)
-    ours = interval(statistic, x, y, np.random.default_rng(6), resamples=2000)
+    ours = bootstrap_interval(statistic, x, y, np.random.default_rng(6), resamples=2000)
     assert ours == pytest.approx(resampled(statistic, x, y, 2000), abs=0.06)
     assert ours[0] <= statistic(x, y) <= ours[1]
 
 
-@pytest.mark.parametrize("statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name)
+@pytest.mark.parametrize(
+    "statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name
+)
 def test_a_resample_of_one_architecture_has_no_correlation(statistic):
     """Also where rounding leaves a little spread between a value and the mean of its copies."""
     x, y = np.random.default_rng(10).normal(size=(2, 49))
-    assert np.isnan(statistic.weighted(_Sample.of(x, y), 49 * np.eye(49))).all()
+    assert np.isnan(statistic.weighted(_Sample.make(x, y), 49 * np.eye(49))).all()
 
 
 @each
@@ -195,7 +216,7 @@ def test_every_resample_of_few_architectures(statistic):
     draws = [[i, j, k] for i in range(3) for j in range(3) for k in range(3)]
     found = [statistic(x[draw], y[draw]) for draw in draws]
     assert sum(value is None for value in found) == 3
-    low, high = interval(statistic, x, y, np.random.default_rng(0), resamples=4000)
+    low, high = bootstrap_interval(statistic, x, y, np.random.default_rng(0), resamples=4000)
     values = [value for value in found if value is not None]
     assert {round(low, 9), round(high, 9)} <= {round(value, 9) for value in values}
     assert (low, high) == (pytest.approx(min(values)), pytest.approx(max(values)))
@@ -208,33 +229,46 @@ def test_a_few_in_an_order_without_a_mistake_have_no_interval(statistic, n):
     x = np.arange(n, dtype=float)
     tied = np.minimum(x, n - 2)
     for y in (np.exp(x / 9), -x):
-        assert interval(statistic, x, y, np.random.default_rng(0)) is None
-        assert interval(statistic, tied, np.sign(y[1] - y[0]) * tied, np.random.default_rng(0)) is None
+        assert bootstrap_interval(statistic, x, y, np.random.default_rng(0)) is None
+        assert (
+            bootstrap_interval(
+                statistic, tied, np.sign(y[1] - y[0]) * tied, np.random.default_rng(0)
+            )
+            is None
+        )
     swapped = x.copy()
     swapped[[0, -1]] = swapped[[-1, 0]]
-    low, high = interval(statistic, x, swapped, np.random.default_rng(0))
+    low, high = bootstrap_interval(statistic, x, swapped, np.random.default_rng(0))
     assert low < high or statistic.name == "precision_at_10"  # of ten or fewer all are chosen
 
 
 def test_the_same_generator_gives_the_same_interval_and_blocks_do_not_matter(monkeypatch):
     x, y = np.random.default_rng(7).normal(size=(2, 50))
-    first = interval(spearman, x, y, np.random.default_rng(1))
-    assert interval(spearman, x, y, np.random.default_rng(1)) == first
-    assert interval(spearman, x, y, np.random.default_rng(2)) != first
+    first = bootstrap_interval(spearman, x, y, np.random.default_rng(1))
+    assert bootstrap_interval(spearman, x, y, np.random.default_rng(1)) == first
+    assert bootstrap_interval(spearman, x, y, np.random.default_rng(2)) != first
     monkeypatch.setattr("untrained.benchmarks.statistics._BLOCK", 50 * 300)
-    assert interval(spearman, x, y, np.random.default_rng(1)) == pytest.approx(first, abs=0.05)
+    assert bootstrap_interval(spearman, x, y, np.random.default_rng(1)) == pytest.approx(
+        first, abs=0.05
+    )
 
 
-@pytest.mark.parametrize("statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name)
+@pytest.mark.parametrize(
+    "statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name
+)
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
 def test_nominal_95_percent_cover_the_truth_in_90_to_98_of_100_samples(statistic, rho):
     """Normal pairs with correlation rho have known rank correlations."""
-    truth = {"spearman": 6 / pi * asin(rho / 2), "kendall": 2 / pi * asin(rho), "pearson": rho}[statistic.name]
+    truth = {"spearman": 6 / pi * asin(rho / 2), "kendall": 2 / pi * asin(rho), "pearson": rho}[
+        statistic.name
+    ]
     rng = np.random.default_rng(8)
     covered = 0
     for _ in range(400):
         x, noise = rng.normal(size=(2, 100))
-        low, high = interval(statistic, x, rho * x + (1 - rho**2) ** 0.5 * noise, rng, resamples=400)
+        low, high = bootstrap_interval(
+            statistic, x, rho * x + (1 - rho**2) ** 0.5 * noise, rng, resamples=400
+        )
         covered += low <= truth <= high
     assert 0.90 <= covered / 400 <= 0.98
 
@@ -246,7 +280,7 @@ def test_six_intervals_of_a_thousand_architectures_take_a_second():
     x = y + rng.normal(size=1000)
     start = process_time()
     for statistic in STATISTICS:
-        low, high = interval(statistic, x, y, rng)
+        low, high = bootstrap_interval(statistic, x, y, rng)
         assert low < high
     assert process_time() - start < 3
 

@@ -11,8 +11,8 @@ import pytest
 from torch import nn
 
 from tests.conftest import shared
-from untrained.benchmarks import BENCHMARKS, Table
-from untrained.benchmarks.importers.suite_zero import WRITTEN
+from untrained.benchmarks import BENCHMARKS, BenchmarkTable
+from untrained.benchmarks.importers.suite_zero import ARCH_FORMATS
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import from_index, index_of
 
@@ -33,7 +33,7 @@ def csv(*parts: str) -> pd.DataFrame:
     return pd.read_csv(shared("data", *parts), dtype=DIGITS)
 
 
-def best(table: Table, **asked: object) -> tuple[float, str]:
+def best(table: BenchmarkTable, **asked: object) -> tuple[float, str]:
     numbers = table.column(table.metric(**asked))
     return float(np.nanmax(numbers)), table.archs()[int(np.nanargmax(numbers))]
 
@@ -72,7 +72,9 @@ def test_every_metric_says_what_it_is(known, name):
         assert table.count(metric) == np.isfinite(table.column(metric)).sum() > 0
     for score in table.scores:
         assert score.source, score.name
-        assert table.column(score)[np.isfinite(table.column(score))].min() > -1e7, score.name  # no sentinel
+        assert table.column(score)[np.isfinite(table.column(score))].min() > -1e7, (
+            score.name
+        )  # no sentinel
     assert len({column.name for column in table.columns}) == len(table.columns)
 
 
@@ -100,7 +102,10 @@ def test_nasbench201_has_its_published_optima(known, dataset, optimum, index):
 
 def test_nasbench201_validation_and_test_are_the_columns_they_say(known):
     """The best mean validation accuracy on CIFAR-10 is published as 91.61; all others are compared with the source."""
-    table, source = known("nasbench201"), csv("nasbench201", "nb201_full.csv.gz").set_index("arch_str")
+    table, source = (
+        known("nasbench201"),
+        csv("nasbench201", "nb201_full.csv.gz").set_index("arch_str"),
+    )
     assert best(table, dataset="cifar10", split="val", epochs=200) == (
         pytest.approx(91.61, abs=0.005),
         str(from_index(6111)),
@@ -115,7 +120,12 @@ def test_nasbench201_validation_and_test_are_the_columns_they_say(known):
     }  # fmt: skip
     for (dataset, split, epochs), column in columns.items():
         metric = table.metric(dataset=dataset, split=split, epochs=epochs)
-        assert (metric.dataset, metric.split, metric.epochs, metric.kind) == (dataset, split, epochs, "accuracy")
+        assert (metric.dataset, metric.split, metric.epochs, metric.kind) == (
+            dataset,
+            split,
+            epochs,
+            "accuracy",
+        )
         assert np.array_equal(table.values(source.index, metric), source[column])
 
 
@@ -128,9 +138,13 @@ def test_nasbench201_costs_latencies_and_first_thousand(known):
     assert table.value(arch, "cifar10_seconds_12") == pytest.approx(130.178483)
     devices = [metric for metric in table.metrics if metric.kind == "latency"]
     assert len(devices) == 27
-    assert {(m.unit, m.higher_is_better, table.count(m)) for m in devices} == {("ms", False, 15_625)}
+    assert {(m.unit, m.higher_is_better, table.count(m)) for m in devices} == {
+        ("ms", False, 15_625)
+    }
     assert table.value(arch, "latency_raspi4") == pytest.approx(54.777)
-    assert table.value(arch, table.metric(dataset="cifar10", split="train", epochs=12)) == pytest.approx(91.694)
+    assert table.value(
+        arch, table.metric(dataset="cifar10", split="train", epochs=12)
+    ) == pytest.approx(91.694)
     assert table.value(from_index(1000), "cifar10_train_12") is None
     assert table.value(arch, "cifar10_seconds_200_whole") == pytest.approx(4339.282751)
     assert table.value(arch, "cifar10_test_200_seed1") == pytest.approx(93.62)
@@ -157,15 +171,25 @@ def seeds(split: str) -> list[str]:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_1shot1_has_the_means_over_its_seeds(known, number):
-    table, source = known(f"nasbench1shot1_s{number}"), csv("nasbench101", "nb101_1shot1_spaces12.csv.gz")
+    table, source = (
+        known(f"nasbench1shot1_s{number}"),
+        csv("nasbench101", "nb101_1shot1_spaces12.csv.gz"),
+    )
     source = source[source["space"] == number]
     space = load_space(table.space)
-    archs = [space.parse(f"{matrix}+{ops}") for matrix, ops in zip(source["matrix"], source["ops"], strict=True)]
+    archs = [
+        space.parse(f"{matrix}+{ops}")
+        for matrix, ops in zip(source["matrix"], source["ops"], strict=True)
+    ]
     for split in ("val", "test"):
         metric = table.metric(dataset="cifar10", split=split, epochs=108)
         assert np.allclose(table.values(archs, metric), source[seeds(split)].mean(axis=1))
-        assert best(table, split=split, epochs=108)[0] == pytest.approx(source[seeds(split)].mean(axis=1).max())
-        assert np.array_equal(table.values(archs, f"cifar10_{split}_108_seed2"), source[f"{split}_acc_2"])
+        assert best(table, split=split, epochs=108)[0] == pytest.approx(
+            source[seeds(split)].mean(axis=1).max()
+        )
+        assert np.array_equal(
+            table.values(archs, f"cifar10_{split}_108_seed2"), source[f"{split}_acc_2"]
+        )
     assert best(table, split="val")[0] > best(table, split="test")[0] + 0.3
 
 
@@ -175,13 +199,20 @@ def test_nasbench101_joins_both_tables(known):
     for split in ("val", "test"):
         assert best(table, split=split)[0] == pytest.approx(source[seeds(split)].mean(axis=1).max())
     space, suite = load_space("nasbench101"), csv("nasbench101", "nb101_zc11_acc_500.csv.gz")
-    archs = [space.parse(f"{matrix}+{ops}") for matrix, ops in zip(suite["matrix"], suite["ops"], strict=True)]
+    archs = [
+        space.parse(f"{matrix}+{ops}")
+        for matrix, ops in zip(suite["matrix"], suite["ops"], strict=True)
+    ]
     of_seeds = np.stack([table.values(archs, f"cifar10_val_108_seed{k}") for k in range(3)])
     shared_cells = np.isfinite(of_seeds[0])
     assert shared_cells.sum() == 125
     given = suite["val_accuracy"].to_numpy()
-    assert np.isclose(of_seeds, given, atol=2e-5).any(0)[shared_cells].all()  # one of the three seeds
-    suite = suite.assign(arch=[str(arch) for arch in archs], known=table.values(archs, "cifar10_val_108"))
+    assert (
+        np.isclose(of_seeds, given, atol=2e-5).any(0)[shared_cells].all()
+    )  # one of the three seeds
+    suite = suite.assign(
+        arch=[str(arch) for arch in archs], known=table.values(archs, "cifar10_val_108")
+    )
     for _, rows in suite[~shared_cells].groupby("arch"):
         assert rows["known"].iloc[0] == pytest.approx(np.mean(rows["val_accuracy"].unique()))
     first = table.score("synflow")
@@ -210,7 +241,9 @@ def test_darts_tables(known):
         "reduce_concat=range(2, 6))"
     )  # the first row, by the codes of the data folder: 4 is sep_conv_5x5, 6 is dil_conv_5x5, and so on
     runs = [surrogate.score("synflow", run=run) for run in ("json_500", "json_725")]
-    assert [surrogate.value(space.parse(first), run) for run in runs] == pytest.approx([95.08836, 95.33777])
+    assert [surrogate.value(space.parse(first), run) for run in runs] == pytest.approx(
+        [95.08836, 95.33777]
+    )
 
 
 def test_nasbench301_cells_are_those_that_others_have_counted(known):
@@ -221,7 +254,12 @@ def test_nasbench301_cells_are_those_that_others_have_counted(known):
     differences = set()
     for arch in archs:
         modules = space.build(space.parse(arch), device="meta").modules()
-        ours = sum(p.numel() for m in modules if isinstance(m, nn.Conv2d | nn.Linear) for p in m.parameters())
+        ours = sum(
+            p.numel()
+            for m in modules
+            if isinstance(m, nn.Conv2d | nn.Linear)
+            for p in m.parameters()
+        )
         differences.add(round(1e6 * table.value(arch, score)) - ours)
     assert len(archs) == 29
     assert len(differences) == 1  # the norms outside operations
@@ -245,7 +283,10 @@ def test_transnas_cells_without_a_path_are_the_worst(known):
     assert table.column(metric)[worst].max() < 7.5
     assert table.column(metric)[rest].min() > 17.4
     for place in worst:
-        a, b, c, d, e, f = (digit != "0" for digit in table.archs()[place].removeprefix("64-41414-").replace("_", ""))
+        a, b, c, d, e, f = (
+            digit != "0"
+            for digit in table.archs()[place].removeprefix("64-41414-").replace("_", "")
+        )
         assert not any((d, a and e, b and f, a and c and f))  # 3<-0, or over 1, over 2, over both
     zen = table.score("zen", dataset="class_scene", run="zip")
     assert np.isnan(table.column(zen)[worst]).all()  # the source says -1e8
@@ -266,8 +307,10 @@ PUBLISHED = [  # rows of the published zc_nasbench201.json (cifar100) and zc_tra
 
 @pytest.mark.parametrize(("name", "metric", "written", "value"), PUBLISHED)
 def test_cells_are_written_as_the_publishers_write_them(known, name, metric, written, value):
-    space, notation = WRITTEN[name]
-    assert known(name).value(load_space(space).parse(notation(written)), metric) == pytest.approx(value, abs=1e-5)
+    space, notation = ARCH_FORMATS[name]
+    assert known(name).value(load_space(space).parse(notation(written)), metric) == pytest.approx(
+        value, abs=1e-5
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- light
@@ -291,7 +334,9 @@ def test_a_table_opens_in_a_second_and_300_mb(known, data_root):
     assert len(known("nasbench201").metrics) == 63
     command = [sys.executable, "-c", MEASURE, str(data_root)]
     for _ in range(3):
-        seconds, peak, *loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        seconds, peak, *loaded = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.split()
         assert int(peak) < 300_000  # kB
         assert not {"torch", "pandas", "scipy", "sklearn"} & set(loaded)
         if float(seconds) < 1:

@@ -1,8 +1,9 @@
-"""What a user types, what their file holds, and how a wrong request is answered."""
+"""Files and commands of a user, and the interface of the command line."""
 
 NONE = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
 SKIP = NONE.replace("none", "skip_connect")
-MINE = """
+# The file `mine.py` of the user: a space, proxies and factories, some of them broken.
+USER_FILE = """
     from torch import nn
     import untrained
 
@@ -13,7 +14,7 @@ MINE = """
 
     @untrained.proxy(higher_is_better=False)
     def spread(probe, times=1, plus=0):
-        \"\"\"How far the outputs lie apart.\"\"\"
+        \"\"\"Range of the outputs.\"\"\"
         return times * float(probe.outputs.max() - probe.outputs.min()) + plus
 
     @untrained.proxy()
@@ -37,28 +38,31 @@ MINE = """
     def faulty(choose, task):
         return nn.Linear(choose("width", (2, 3)), 1 / 0)
 """
-CHATTY = "print('loading')\nfrom mine import make as quiet\ndef make():\n    print('making')\n    return quiet()\n"
-Answer = tuple[int, str, str]
+# A file that prints when it is imported and when its factory is called.
+PRINTING_FILE = "print('loading')\nfrom mine import make as quiet\ndef make():\n    print('making')\n    return quiet()\n"
+CommandResult = tuple[int, str, str]  # exit code, standard output, error stream
 
 
-def wrong(answer: Answer) -> str:
-    """The one line that answers a wrong request."""
-    code, out, err = answer
-    assert (code, out) == (2, "")
+def read_usage_error(result: CommandResult) -> str:
+    """Check that a command was refused in one line, and return that line."""
+    code, out, err = result
+    assert code == 2
+    assert out == ""
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     return err
 
 
+# Arguments and options of every command.
 COMMANDS = {
     "search": "--space --proxy --strategy --budget --time --stable --top --screen --keep --beside --validate --warm-up "
     "--confirm --no-confirm --export --recipe --max-params --min-params --max-flops --max-memory --max-latency "
     "--data --label --input-size "
-    "--seed --seeds --device --workers --population --ray --time-limit --run --data-root --json",
+    "--seed --seeds --device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
     "score": "what --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
     "--device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
-    "--device --workers --population --ray --time-limit --run --data-root --json",
+    "--device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --label --proxy --trainings --epochs --samples --seed --device --workers --ray "
     "--time-limit --run --data-root --json",
     "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
@@ -75,7 +79,30 @@ COMMANDS = {
 }
 
 
-RECORD = {"arch", "proxy", "value", "error", "seed", "space", "measure", "task", "data", "build_seconds"}
+# Keys that every record has in a JSON document.
+RECORD_KEYS = {
+    "arch",
+    "proxy",
+    "value",
+    "error",
+    "seed",
+    "space",
+    "measure",
+    "task",
+    "data",
+    "build_seconds",
+}
 
 
-SEARCH = ("search", "--space", "./mine.py:mynet", "--data", "noise", "--budget", "3", "--run", "run")
+# A search that takes a moment.
+SEARCH = (
+    "search",
+    "--space",
+    "./mine.py:mynet",
+    "--data",
+    "noise",
+    "--budget",
+    "3",
+    "--run",
+    "run",
+)

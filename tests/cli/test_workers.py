@@ -1,13 +1,23 @@
-"""`--workers`: every command that starts processes refuses the same numbers in the same words."""
+"""`--workers`: every command with workers refuses the same numbers with the same message."""
 
 import os
 
 import pytest
 
-from tests.cli.helpers import wrong
+from tests.cli.helpers import read_usage_error
 
 COMMANDS = {
-    "search": ("search", "--space", "./mine.py:mynet", "--proxy", "params", "--data", "noise", "--run", "run"),
+    "search": (
+        "search",
+        "--space",
+        "./mine.py:mynet",
+        "--proxy",
+        "params",
+        "--data",
+        "noise",
+        "--run",
+        "run",
+    ),
     "bench": ("bench", "--proxy", "params", "--samples", "3", "--run", "run"),
     "calibrate": ("calibrate", "--space", "./mine.py:mynet", "--data", "digits", "--run", "run"),
     "reproduce": ("reproduce", "dextr-table-4", "--run", "run"),
@@ -21,10 +31,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("workers", REFUSED)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_senseless_number_of_workers_is_refused_and_nothing_is_begun(
-    untrained_, project, monkeypatch, command, workers
+def test_an_impossible_number_of_workers_is_refused_before_anything_starts(
+    run_cli, project, monkeypatch, command, workers
 ):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
-    answer = untrained_(*COMMANDS[command], "--workers", workers)
-    assert REFUSED[workers] in wrong(answer)
+    result = run_cli(*COMMANDS[command], "--workers", workers)
+    assert REFUSED[workers] in read_usage_error(result)
     assert not (project / "run").exists()

@@ -1,12 +1,13 @@
-"""Wrong commands, and a part of the line that answers each: the command-line half of the bad-input matrix.
+"""Wrong commands and a part of the message that refuses each of them.
 
-ARCH stands for an architecture of NAS-Bench-201. The files are those of `ODD` below and of `helpers.MINE`.
+tests/test_wrong_calls.py has the same for Python. ARCH stands for an architecture of NAS-Bench-201. The
+files are `BROKEN_FILES` and `mine.py` of the helpers.
 """
 
 from textwrap import dedent
 
-# Networks and files with which something is wrong.
-ODD = {
+# Networks and files that have a defect.
+BROKEN_FILES = {
     "odd.py": dedent(
         """
         import sys
@@ -123,7 +124,7 @@ NAMES = {
     "train ARCH --data digts": "no data set is called 'digts'; did you mean digits",
     "train ARCH --space nasbench --data digits": "no space is called 'nasbench'",
     "data import nasbench notes.txt": "nasbench",
-    "data card digits": "digits has no card; data of your own have, such as folder:./photos",
+    "data card digits": "digits has no card; only your own data have one, such as folder:./photos",
     "data nothing": "No such command 'nothing'",
     "store nothing": "No such command 'nothing'",
 }
@@ -149,8 +150,8 @@ OPTIONS = {
     "search --stable 0": "Invalid value for '--stable'",
     "search --top 0": "Invalid value for '--top'",
     "search --stable 5 --top 100000000000000000000": "top is 100000000000000000000",
-    "search --population 0": "Invalid value for '--population'",
-    "search --population 100000000000000000000": "population is 100000000000000000000",
+    "search --networks-per-batch 0": "Invalid value for '--networks-per-batch'",
+    "search --networks-per-batch 100000000000000000000": "networks_per_batch is 100000000000000000000",
     "search --confirm 0": "Invalid value for '--confirm'",
     "search --confirm 100000000000000000000": "confirm is 100000000000000000000",
     "search --confirm 3 --no-confirm": "--confirm 3 and --no-confirm contradict each other: leave out one of them",
@@ -159,15 +160,15 @@ OPTIONS = {
     "search --input-size 100000000000000000000": "input_size is 100000000000000000000",
     "search --time soon": "impossible duration 'soon'; write 90s, 10m or 1h30m",
     "search --time ''": "impossible duration ''; write 90s, 10m or 1h30m",
-    "search --time 0": "a duration must be more than nothing, not '0'",
+    "search --time 0": "a duration must be more than 0 seconds, not '0'",
     "search --time -5s": "impossible duration '-5s'",
     "search --time 1e400": "no unit of time is called 'e'",
     "search --time-limit 3y": "no unit of time is called 'y'",
     "search --time-limit ''": "impossible duration ''",
     "search --time-limit never": "impossible duration 'never'",
-    "search --recipe quick": "--recipe quick means nothing without --export: add --export model, or leave out --recipe",
-    "search --keep 10%": "--keep 10% means nothing without --screen: add --screen params,naswot, or leave out --keep",
-    "search --top 10": "--top 10 means nothing without --stable: add --stable 200, or leave out --top",
+    "search --recipe quick": "--recipe quick has no effect without --export: add --export model, or leave out --recipe",
+    "search --keep 10%": "--keep 10% has no effect without --screen: add --screen params,naswot, or leave out --keep",
+    "search --top 10": "--top 10 has no effect without --stable: add --stable 200, or leave out --top",
     "search --label click": "--label click names a column of a table: add --data csv:PATH",
     "search --label click --data digits": "--label click names a column of a table, csv:PATH or parquet:PATH",
     "score ARCH --seeds 0": "Invalid value for '--seeds'",
@@ -200,7 +201,7 @@ OPTIONS = {
     "train ARCH --data digits --seed 18446744073709551616": "seed is 18446744073709551616",
     "train ARCH --data digits --time soon": "impossible duration 'soon'",
     "train ARCH --data digits --label x": "--label x names a column of a table",
-    "train ARCH": "say what to train on: --data digits",
+    "train ARCH": "name the data to train on: --data digits",
     "train": "Missing argument",
     "export ARCH": "Missing option '--out'",
     "export ARCH --out model --classes 0": "Invalid value for '--classes'",
@@ -263,7 +264,7 @@ LIMITS = {
     "search --max-params 1e999": "'1e999' is not a max params",
     "search --max-params 2Mb": "'2Mb' is not a max params",
     "search --max-params 1k --min-params 1M": "lower min_params or raise max_params",
-    "search --max-params 1": "none of 1000 drawn keeps to at most 1 parameters",
+    "search --max-params 1": "none of 1000 sampled architectures has at most 1 parameters",
     "search --min-params lots": "'lots' is not a min params",
     "search --max-flops fast": "'fast' is not a max flops",
     "search --max-memory 3XB": "'3XB' is not a max memory; write it like 1.5GB or 300MB",
@@ -318,28 +319,28 @@ METHODS = {
     "search --strategy nsga2 --beside parms": "no proxy is called 'parms'; did you mean params",
     "search --strategy nsga2(crossover=nan) --beside params": "crossover",
     "search --strategy hnas": "add --validate table:cifar10_val_12",
-    "search --strategy screen": "add --validate table:cifar10_val_12",
-    "search --validate training(epochs=1)": "--validate is for the strategies hnas and screen",
-    "search --strategy screen --validate accuracy": "nothing validates by 'accuracy'; type --validate",
-    "search --strategy screen --validate table:": "table",
-    "search --strategy screen --validate training(epochs=0)": "accuracy(epochs=0): epochs is a whole number from 1",
-    "search --strategy screen --validate training(epochs=-3)": "accuracy(epochs=-3): epochs is a whole number from 1",
-    "search --strategy screen --validate training(epochs=abc)": "accuracy(epochs=abc): epochs is a whole number from 1",
-    "search --strategy screen --validate training(epochs=nan)": "accuracy(epochs=nan): epochs is a whole number from 1",
-    "search --strategy screen --validate training(epochs=1.5)": "accuracy(epochs=1.5): epochs is a whole number from 1",
-    "search --strategy screen --validate training(batch=0)": "accuracy(batch=0): batch is a whole number from 1",
-    "search --strategy screen --validate training(rate=nan)": "accuracy(rate=nan): rate is a number from",
-    "search --strategy screen --validate training(rate=0)": "accuracy(rate=0): rate is a number from",
-    "search --strategy screen --validate training(rate=-0.1)": "accuracy(rate=-0.1): rate is a number from",
-    "search --strategy screen --validate training(samples=0)": "accuracy(samples=0): samples is a whole number",
-    "search --strategy screen --validate training(epoch=3)": "is called 'epoch'; did you mean epochs",
+    "search --strategy best_of_pool": "add --validate table:cifar10_val_12",
+    "search --validate training(epochs=1)": "--validate is for the strategies hnas and best_of_pool",
+    "search --strategy best_of_pool --validate accuracy": "nothing validates by 'accuracy'; type --validate",
+    "search --strategy best_of_pool --validate table:": "table",
+    "search --strategy best_of_pool --validate training(epochs=0)": "accuracy(epochs=0): epochs is a whole number from 1",
+    "search --strategy best_of_pool --validate training(epochs=-3)": "accuracy(epochs=-3): epochs is a whole number from 1",
+    "search --strategy best_of_pool --validate training(epochs=abc)": "accuracy(epochs=abc): epochs is a whole number from 1",
+    "search --strategy best_of_pool --validate training(epochs=nan)": "accuracy(epochs=nan): epochs is a whole number from 1",
+    "search --strategy best_of_pool --validate training(epochs=1.5)": "accuracy(epochs=1.5): epochs is a whole number from 1",
+    "search --strategy best_of_pool --validate training(batch=0)": "accuracy(batch=0): batch is a whole number from 1",
+    "search --strategy best_of_pool --validate training(rate=nan)": "accuracy(rate=nan): rate is a number from",
+    "search --strategy best_of_pool --validate training(rate=0)": "accuracy(rate=0): rate is a number from",
+    "search --strategy best_of_pool --validate training(rate=-0.1)": "accuracy(rate=-0.1): rate is a number from",
+    "search --strategy best_of_pool --validate training(samples=0)": "accuracy(samples=0): samples is a whole number",
+    "search --strategy best_of_pool --validate training(epoch=3)": "is called 'epoch'; did you mean epochs",
     "search --strategy hnas --validate training(epochs=0)": "accuracy(epochs=0): epochs is a whole number from 1",
-    "search --screen te_nas": "--screen 'te_nas': name proxies that judge a network alone, such as params,naswot",
+    "search --screen te_nas": "--screen 'te_nas': name proxies that score a single network, such as params,naswot",
     "search --screen parms": "no proxy is called 'parms'; did you mean params",
-    "search --screen params --keep 200%": "a share is more than nothing and at most 100%, not '200%'",
+    "search --screen params --keep 200%": "a share is more than 0 and at most 100%, not '200%'",
     "search --screen params --keep most": "impossible share 'most'; write 20% or 0.2",
-    "search --screen params --keep 0": "a share is more than nothing and at most 100%, not '0'",
-    "search --screen params --keep nan": "a share is more than nothing and at most 100%, not 'nan'",
+    "search --screen params --keep 0": "a share is more than 0 and at most 100%, not '0'",
+    "search --screen params --keep nan": "a share is more than 0 and at most 100%, not 'nan'",
     "search --screen params --time 5m": "--screen ranks a pool of known size; give --budget",
     "search --screen dextr": "dextr cannot screen for itself",
     "search --screen params --strategy evolution": "take --strategy random, not evolution",
@@ -353,28 +354,28 @@ METHODS = {
     "search --warm-up 10%(batch=0)": "batch",
     "search --warm-up 10% --data noise": "noise has nothing to learn from",
     "train ARCH --data digits --recipe quick(epochs=0)": "at least 1 epoch",
-    "train ARCH --data digits --recipe quick(epochs=2.5)": "wanted a whole number",
-    "train ARCH --data digits --recipe quick(rate=nan)": "rate='nan' in the recipe quick: wanted a number",
-    "train ARCH --data digits --recipe quick(rate=fast)": "wanted a number",
-    "train ARCH --data digits --recipe quick(batch=0)": "1 sample a batch",
+    "train ARCH --data digits --recipe quick(epochs=2.5)": "expected a whole number",
+    "train ARCH --data digits --recipe quick(rate=nan)": "rate='nan' in the recipe quick: expected a number",
+    "train ARCH --data digits --recipe quick(rate=fast)": "expected a number",
+    "train ARCH --data digits --recipe quick(batch=0)": "a batch of at least 1",
     "train ARCH --data digits --recipe quick(epoch=3)": "is called 'epoch'; did you mean epochs",
     "train ARCH --data digits --recipe quick(optimiser=best)": "sgd, adamw, adagrad",
-    "train ARCH --data digits --recipe quick(clip=-1)": "nothing in a recipe is below 0",
+    "train ARCH --data digits --recipe quick(clip=-1)": "clip=-1.0 in a recipe must be finite and at least 0",
     "search --export model --recipe quik": "no recipe is called 'quik'; did you mean quick",
     "search --export model --recipe quick(epochs=0)": "at least 1 epoch",
 }
 
 FILES = {
     "search --data digits:3": "digits takes nothing behind its name, and '3' is there; write --data digits",
-    "search --data .": ". is a path; say what lies there: folder:.",
-    "search --data mine.py": "mine.py is a path; say what lies there: csv:mine.py",
+    "search --data .": ". is a path; say what is there: folder:.",
+    "search --data mine.py": "mine.py is a path; say what is there: csv:mine.py",
     "search --data clicks:rows=100": "; for a table add --space nasrec_small --proxy sigeo",
     "search --data clicks:rows=1": "1 rows are too few to learn from; write clicks:rows=100 or more",
     "search --data clicks:rows=many": "clicks cannot be made with 'rows=many'",
     "calibrate --data clicks:rows=100": "clicks:rows=100 has rows of ",
     "search --space nasrec_small": "digits holds images: the input shape is channels x height x width, not (39,); "
     "networks of tables take --data csv:PATH, or clicks for a trial",
-    "search --data folder:./absent": "there is no folder absent; give one with a subfolder a class",
+    "search --data folder:./absent": "there is no folder absent; give one with one subfolder per class",
     "search --data folder:": "say which folder: folder:PATH",
     "search --data folder:photos": "the class empty has no files",
     "search --data images:": "say which table: images:PATH.csv",
@@ -401,18 +402,18 @@ FILES = {
     "data import nasbench201 absent.pickle": "absent.pickle",
     "train runs/absent --data digits": "runs/absent is no folder of a run and no architecture; give",
     "train runs/absent": "runs/absent is no folder of a run and no architecture; give",
-    "train mine --data digits": "no folder of a run is called mine, and nasbench201 has no such architecture; give",
-    "train rum-1 --data digits": "no folder of a run is called rum-1, and nasbench201 has no such architecture; "
+    "train mine --data digits": "no run folder is called mine, and nasbench201 has no such architecture; give",
+    "train rum-1 --data digits": "no run folder is called rum-1, and nasbench201 has no such architecture; "
     "did you mean run-1?",
-    "export rum-1 --out model": "no folder of a run is called rum-1, and nasbench201 has no such architecture; "
+    "export rum-1 --out model": "no run folder is called rum-1, and nasbench201 has no such architecture; "
     "did you mean run-1?",
     "export runs/absent --out model": "runs/absent is no folder of a run and no architecture; give one",
     "export photos --out model": "photos holds neither a search nor a training",
-    "export ARCH --out .": "already exists and is no earlier export: choose another folder",
-    "export ARCH --out model --weights absent.pt": "there is no file absent.pt; --weights wants a state dict",
+    "export ARCH --out .": "already exists and is not an earlier export: choose another folder",
+    "export ARCH --out model --weights absent.pt": "there is no file absent.pt; --weights takes a state dict",
     "export ARCH --out model --weights notes.txt": "notes.txt is refused: it is damaged, or holds more than weights",
-    "search --export .": "already exists and is no earlier export: choose another folder",
-    "search --export mine.py/model": "mine.py/model cannot be made, since",
+    "search --export .": "already exists and is not an earlier export: choose another folder",
+    "search --export mine.py/model": "cannot create mine.py/model: ",
     "search --export runs": "runs would replace the run folder runs/...; choose another folder",
     "search --export model --run model/run": "model would replace the run folder model/run; choose another folder",
     "search --export model --data noise": "noise has nothing to learn from; take data with labels, such as digits",
@@ -462,7 +463,7 @@ OWN_CODE = {
         "the network has no weights: layer.weight is on the device meta; build it on cpu",
     "export ./odd.py:on_meta --out model --input-shape 3x8x8":
         "the network has no weights: layer.weight is on the device meta; build it on cpu",
-    "export ./odd.py:answers_dict --out model --input-shape 3x8x8": "answers two samples with dict",
+    "export ./odd.py:answers_dict --out model --input-shape 3x8x8": "returns dict for two samples",
     "export ./odd.py:exits_in_forward --out model --input-shape 3x8x8": "cannot read (3, 8, 8)",
 }  # fmt: skip
 
@@ -473,7 +474,7 @@ LONG = {
     f"search --strategy evolution(population={DEEP})": "characters is too long",
     f"train ARCH --data digits --recipe quick(epochs={DEEP})": "characters is too long",
     f"score ARCH --proxy naswot(samples={DEEP[-4000:]})": "samples is a whole number from 1",
-    f"search --strategy screen --validate training(epochs={DEEP[-4000:]})": "epochs is a whole number from 1",
+    f"search --strategy best_of_pool --validate training(epochs={DEEP[-4000:]})": "epochs is a whole number from 1",
 }
 
-WRONG = NAMES | OPTIONS | SHAPES | DEVICES | LIMITS | METHODS | FILES | OWN_CODE | LONG
+WRONG_COMMANDS = NAMES | OPTIONS | SHAPES | DEVICES | LIMITS | METHODS | FILES | OWN_CODE | LONG

@@ -25,12 +25,18 @@ SAMPLES = 12  # enough for all: four batches of sigeo hold three each
 
 def variants(proxy: Proxy) -> list[str]:
     """The proxy as it is and with each choice it declares besides, one at a time."""
-    usual = {name: parameter.default for name, parameter in signature(proxy.function).parameters.items()}
-    others = [(name, v) for name, values in proxy.choices.items() for v in values if v != usual[name]]
+    usual = {
+        name: parameter.default for name, parameter in signature(proxy.function).parameters.items()
+    }
+    others = [
+        (name, v) for name, values in proxy.choices.items() for v in values if v != usual[name]
+    ]
     return [proxy.name, *(f"{proxy.name}({name}={v})" for name, v in others)]
 
 
-NAMES = [name for proxy in PROXIES.values() for name in variants(proxy) if not proxy.parts]  # not those of candidates
+NAMES = [
+    name for proxy in PROXIES.values() for name in variants(proxy) if not proxy.parts
+]  # not those of candidates
 
 
 # ----------------------------------------------------------------------------------------------------------- the models
@@ -43,7 +49,9 @@ class Attention(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(3, 8, 8, stride=8)
         self.positions = nn.Parameter(torch.randn(1, 16, 8))
-        self.blocks = nn.Sequential(*(nn.TransformerEncoderLayer(8, 2, 12, 0.2, batch_first=True) for _ in range(2)))
+        self.blocks = nn.Sequential(
+            *(nn.TransformerEncoderLayer(8, 2, 12, 0.2, batch_first=True) for _ in range(2))
+        )
         self.head = nn.Linear(8, 5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,7 +77,10 @@ class EncoderBlock(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.norm1, self.attn = nn.LayerNorm(dim), SelfAttention(dim, 2)
-        self.norm2, self.mlp = nn.LayerNorm(dim), nn.Sequential(nn.Linear(dim, 12), nn.GELU(), nn.Linear(12, dim))
+        self.norm2, self.mlp = (
+            nn.LayerNorm(dim),
+            nn.Sequential(nn.Linear(dim, 12), nn.GELU(), nn.Linear(12, dim)),
+        )
         self.scale = nn.Parameter(torch.full((dim,), 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -83,7 +94,10 @@ class ViT(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, 8, 8, stride=8)
-        self.token, self.positions = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 17, 8))
+        self.token, self.positions = (
+            nn.Parameter(torch.randn(1, 1, 8)),
+            nn.Parameter(torch.randn(1, 17, 8)),
+        )
         self.blocks = nn.ModuleList(EncoderBlock(8) for _ in range(2))
         self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 5)
 
@@ -115,13 +129,27 @@ def nb201(text: str = GOOD) -> nn.Module:
 
 
 def cnn() -> nn.Module:
-    convolutions = [nn.Conv2d(3, 6, 3, stride=2), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.Dropout2d(0.5)]
+    convolutions = [
+        nn.Conv2d(3, 6, 3, stride=2),
+        nn.BatchNorm2d(6),
+        nn.ReLU(inplace=True),
+        nn.Dropout2d(0.5),
+    ]
     more = [nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6, momentum=None), nn.ReLU(inplace=True)]
-    return nn.Sequential(*convolutions, *more, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(6, 5))
+    return nn.Sequential(
+        *convolutions,
+        *more,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(6, 5),
+    )
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 5))
+    return nn.Sequential(
+        nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 5)
+    )
 
 
 def mixed() -> nn.Module:
@@ -141,7 +169,9 @@ def in_place() -> nn.Module:
 
 
 def noisy() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 6, 3, 2), Noisy(), nn.SiLU(), nn.Flatten(2), nn.Linear(225, 1), nn.Flatten())
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, 2), Noisy(), nn.SiLU(), nn.Flatten(2), nn.Linear(225, 1), nn.Flatten()
+    )
 
 
 def smooth() -> nn.Module:
@@ -153,20 +183,26 @@ def smooth() -> nn.Module:
 
 def linear() -> nn.Module:
     """No nonlinearity at all."""
-    return nn.Sequential(nn.Conv2d(3, 6, 3, 2), nn.Conv2d(6, 6, 3), nn.AvgPool2d(13), nn.Flatten(), nn.Linear(6, 5))
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, 2), nn.Conv2d(6, 6, 3), nn.AvgPool2d(13), nn.Flatten(), nn.Linear(6, 5)
+    )
 
 
 def shared() -> nn.Module:
     """A module registered twice, and another that holds the same parameter."""
     layer, tied = nn.Linear(6, 6), nn.Linear(6, 6)
     tied.weight = layer.weight
-    return nn.Sequential(layer, nn.Tanh(), layer, nn.ReLU(), tied, nn.ELU(inplace=True), nn.Linear(6, 5))
+    return nn.Sequential(
+        layer, nn.Tanh(), layer, nn.ReLU(), tied, nn.ELU(inplace=True), nn.Linear(6, 5)
+    )
 
 
 def nasrec() -> nn.Module:
     """A row of three numbers and four identifiers; all operators, and all ways for the two streams to meet."""
     space = load_space("nasrec_full").with_options(blocks=3)
-    first = "dot-product(0)16 transformer(0)16 fm interact; sigmoid-gating(0,1)32 linear-3d(0+1)16 fm"
+    first = (
+        "dot-product(0)16 transformer(0)16 fm interact; sigmoid-gating(0,1)32 linear-3d(0+1)16 fm"
+    )
     return space.build(space.parse(f"{first}; sum(1,2)16 linear-3d(1+2)16 interact"), ROW)
 
 
@@ -203,7 +239,9 @@ REASONS: dict[str, dict[str, str]] = {  # by proxy, then by model
     "swap": {"linear": _LINEAR},
     "swap_reg": {"linear": _LINEAR},
     "te_nas_regions": {"linear": _LINEAR},
-    "te_nas_condition(variant=published)": {"mixed modes": _DEPENDENT},  # its frozen weights leave three vectors
+    "te_nas_condition(variant=published)": {
+        "mixed modes": _DEPENDENT
+    },  # its frozen weights leave three vectors
 }
 
 
@@ -228,7 +266,9 @@ def batch_of(kind: str, samples: int = SAMPLES) -> Batch:
     shape = {"mlp": (6,), "shared": (6,), "nasrec": ROW.input_shape}.get(kind, (3, 32, 32))
     draw = torch.Generator().manual_seed(2)
     targets = torch.randint(5, (1000,), generator=draw)[:samples]
-    return Batch(torch.cat([torch.randn(1, *shape, generator=draw) for _ in range(samples)]), targets)
+    return Batch(
+        torch.cat([torch.randn(1, *shape, generator=draw) for _ in range(samples)]), targets
+    )
 
 
 def batch_for(kind: str, proxy: Proxy) -> Batch:
@@ -245,7 +285,9 @@ def answer(name: str, probe: Probe) -> float | str:
         return f"error: {bug!r}"
 
 
-def answers(kind: str, model: nn.Module, seed: int = 0, names: list[str] = NAMES) -> dict[str, float | str]:
+def answers(
+    kind: str, model: nn.Module, seed: int = 0, names: list[str] = NAMES
+) -> dict[str, float | str]:
     """What all proxies say of one network, on one probe."""
     probe = Probe(model, batch_of(kind), seed=seed)
     return {name: answer(name, probe) for name in names}

@@ -1,6 +1,7 @@
-"""One contract for every executor: `Inline` is the specification, the others give equal records, whatever the order.
+"""One contract for every executor: `InlineExecutor` is the specification, and all others return
+equal records, whatever the order.
 
-What a record cost may differ; value, reason, trace and note may not.
+The cost of a record may differ; value, failure, trace and note may not.
 """
 
 import random
@@ -11,16 +12,19 @@ from textwrap import dedent
 
 import pytest
 
-from tests.strategies.helpers import timeless
+from tests.strategies.helpers import drop_costs
 from untrained import Arch, Record
-from untrained.data import load
-from untrained.engine import Job, ProxyEvaluator, Samples, Store, job_for
-from untrained.engine._pool import Crew, Pool
-from untrained.engine.executor import Executor, Inline
-from untrained.engine.measure import Requests
-from untrained.engine.processes import ProcessCrew
+from untrained.config import ComputeConfig
+from untrained.data import load_data
+from untrained.engine import ProxyEvaluator, SeedBatches, WorkerSetup, make_worker_setup
+from untrained.engine.executors.backend import WorkerBackend
+from untrained.engine.executors.base import Executor, InlineExecutor
+from untrained.engine.executors.pool import PoolExecutor
+from untrained.engine.executors.processes import ProcessBackend
+from untrained.engine.worker import RequestGroup
 from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
+from untrained.runs.store import Store
 from untrained.spaces import load_space
 
 MINE = """
@@ -33,7 +37,8 @@ MINE = """
 
     @untrained.space(task=untrained.Task("digits", (3, 8, 8), 10))
     def nets(choose, task):
-        kind, width = choose("kind", ("plain", "conv", "constant", "fragile", "chatty")), choose("width", (2, 3))
+        kind = choose("kind", ("plain", "conv", "constant", "fragile", "chatty"))
+        width = choose("width", (2, 3))
 
         def make():
             if kind == "fragile":
@@ -42,10 +47,13 @@ MINE = """
                 print("on standard output")
                 print("on the error stream", file=sys.stderr)
             if kind == "conv":
-                body = [nn.Conv2d(3, 2 * width, 3), nn.BatchNorm2d(2 * width), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
-                return nn.Sequential(*body, nn.Flatten(), nn.Linear(2 * width, 10))
-            last = Constant() if kind == "constant" else nn.Tanh()
-            return nn.Sequential(nn.Flatten(), nn.Linear(192, 8 * width), last, nn.Linear(8 * width, 10))
+                body = [nn.Conv2d(3, 2 * width, 3), nn.BatchNorm2d(2 * width), nn.ReLU()]
+                head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 10)]
+                return nn.Sequential(*body, *head)
+            middle = Constant() if kind == "constant" else nn.Tanh()
+            hidden = 8 * width
+            first = nn.Linear(192, hidden)
+            return nn.Sequential(nn.Flatten(), first, middle, nn.Linear(hidden, 10))
 
         return make
 
@@ -59,74 +67,94 @@ MINE = """
 
     @untrained.proxy()
     def picky(probe):
-        print("picky was asked")
+        print("picky was called")
         return float("nan") if probe.params % 3 == 0 else probe.params / 7
 """
-PROXIES = ("dextr", "params", "naswot", "grad_norm", "./mine.py:outputs", "./mine.py:picky", "l2_norm")
+PROXIES = (
+    "dextr",
+    "params",
+    "naswot",
+    "grad_norm",
+    "./mine.py:outputs",
+    "./mine.py:picky",
+    "l2_norm",
+)
 SEEDS = (3, 4)
 EXECUTORS = ("inline", "processes", "ray")
 
 
-class Office:
-    """Everything an evaluator needs, from a user's folder, with names as a user types them there."""
+class Setting:
+    """Everything that an evaluator needs, with names as a user types them in a folder."""
 
     def __init__(self) -> None:
         self.space = load_space("./mine.py:nets")
+        self.archs = list(self.space)
         self.proxies: list[Proxy] = [load_proxy(name) for name in PROXIES]
-        self.samples = Samples.of(load("digits", self.space.task), self.proxies, SEEDS)
-        typed = {proxy.measure: name for proxy, name in zip(self.proxies, PROXIES, strict=True)}
-        job = job_for("./mine.py:nets", self.proxies, self.samples, "cpu", typed)
-        assert isinstance(job, Job)
-        self.job, self.archs = job, list(self.space)
+        source = load_data("digits", self.space.task)
+        self.batches = SeedBatches.for_proxies(source, self.proxies, SEEDS)
+        names = {proxy.measure: name for proxy, name in zip(self.proxies, PROXIES, strict=True)}
+        setup = make_worker_setup(
+            "./mine.py:nets", self.proxies, self.batches, ComputeConfig(), names
+        )
+        assert isinstance(setup, WorkerSetup)
+        self.setup = setup
 
-    def ask(self, executor: Executor, archs: list[Arch], store: Store | None = None) -> list[list[Record]]:
-        return list(ProxyEvaluator(self.samples, self.proxies, executor, store=store)(archs))
+    def evaluate(
+        self, executor: Executor, archs: list[Arch], store: Store | None = None
+    ) -> list[list[Record]]:
+        evaluator = ProxyEvaluator(self.batches, self.proxies, executor, store=store)
+        return list(evaluator(archs))
 
-    def questions(self) -> list[Requests]:
-        evaluate = ProxyEvaluator(self.samples, self.proxies, Inline(self.job.open()))
-        questions: list[Requests] = []
+    def make_groups(self) -> list[RequestGroup]:
+        """Return the request groups of all architectures and seeds."""
+        executor = InlineExecutor(self.setup.open_worker())
+        evaluator = ProxyEvaluator(self.batches, self.proxies, executor)
+        groups: list[RequestGroup] = []
         for arch in self.archs:
-            requests = evaluate.requests_for(arch)
-            questions += [[request for request in requests if request.seed == seed] for seed in SEEDS]
-        return questions
+            requests = evaluator.make_requests(arch)
+            for seed in SEEDS:
+                groups.append([request for request in requests if request.seed == seed])
+        return groups
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory) -> Office:
+def setting(tmp_path_factory) -> Setting:
     folder: Path = tmp_path_factory.mktemp("folder")
     (folder / "mine.py").write_text(dedent(MINE))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        return Office()
+        return Setting()
 
 
 @pytest.fixture(scope="module")
-def expected(office) -> dict[Arch, list[Record]]:
-    """What the specification says."""
-    answers = office.ask(Inline(office.job.open()), office.archs)
-    return {answer[0].arch: timeless(answer) for answer in answers}
+def expected(setting) -> dict[Arch, list[Record]]:
+    """The records of `InlineExecutor`, which is the specification."""
+    executor = InlineExecutor(setting.setup.open_worker())
+    answers = setting.evaluate(executor, setting.archs)
+    return {records[0].arch: drop_costs(records) for records in answers}
 
 
-def crew(kind: str, job: Job) -> Crew:
+def make_backend(kind: str, setup: WorkerSetup) -> WorkerBackend:
     if kind == "processes":
-        return ProcessCrew(job)
+        return ProcessBackend(setup)
     pytest.importorskip("ray", reason="ray is an extra")
-    from untrained.engine.ray import RayCrew
+    from untrained.engine.executors.ray import RayBackend
 
-    return RayCrew(job, "local", 3)  # room for three, since one test hires another beside the two
+    # There is room for three, because one test starts a third worker beside the two.
+    return RayBackend(setup, "local", 3)
 
 
 @pytest.fixture(scope="module", params=EXECUTORS)
-def executor(request, office) -> Iterator[Executor]:
+def executor(request, setting) -> Iterator[Executor]:
     if request.param == "inline":
-        yield Inline(office.job.open())
+        yield InlineExecutor(setting.setup.open_worker())
         return
-    pool = Pool(crew(request.param, office.job), 2)
+    pool = PoolExecutor(make_backend(request.param, setting.setup), 2)
     yield pool
     pool.close()
 
 
-def traces(records: list[Record]) -> list[str]:
+def list_traces(records: list[Record]) -> list[str]:
     return [record.error.trace if record.error else "" for record in records]
 
 
@@ -134,93 +162,119 @@ def test_the_specification_holds_values_and_failures(expected):
     """So that the comparisons below compare something."""
     assert len(expected) == 10
     assert {len(records) for records in expected.values()} == {len(PROXIES) * len(SEEDS)}
-    kinds = {(str(arch).split(",")[0], r.proxy): r.error and r.error.kind for arch in expected for r in expected[arch]}
-    assert {kinds["kind=fragile", p] for p in ("dextr", "params")} == {"error"}
-    assert (kinds["kind=constant", "dextr"], kinds["kind=constant", "params"]) == ("disconnected", None)
-    assert kinds["kind=conv", "dextr"] is None
-    said = {r.error.kind for records in expected.values() for r in records if r.proxy == "picky" and r.error}
-    assert {"nan", "error"} <= said
-    values = [r.value for records in expected.values() for r in records if r.proxy == "l2_norm" and r.value]
-    assert len(set(values)) == len(values) == 16  # another number for every architecture and seed
+    failure_kinds = {}
+    picky_kinds = set()
+    norms = []
+    for arch, records in expected.items():
+        for record in records:
+            kind = record.error.kind if record.error else None
+            failure_kinds[arch["kind"], record.proxy] = kind
+            if record.proxy == "picky" and kind:
+                picky_kinds.add(kind)
+            if record.proxy == "l2_norm" and record.value:
+                norms.append(record.value)
+    assert failure_kinds["fragile", "dextr"] == failure_kinds["fragile", "params"] == "error"
+    assert failure_kinds["constant", "dextr"] == "disconnected"
+    assert failure_kinds["constant", "params"] is None
+    assert failure_kinds["conv", "dextr"] is None
+    assert {"nan", "error"} <= picky_kinds
+    # Every architecture and seed has another value.
+    assert len(set(norms)) == len(norms) == 16
 
 
 @pytest.mark.parametrize("order", ["as listed", "backwards", "shuffled"])
-def test_records_are_equal_and_come_in_the_order_in_which_they_were_asked_for(office, executor, expected, order):
-    archs = {"as listed": office.archs, "backwards": office.archs[::-1]}.get(order)
-    archs = archs or random.Random(0).sample(office.archs, len(office.archs))
-    answers = office.ask(executor, archs)
-    assert [answer[0].arch for answer in answers] == archs
-    for answer in answers:
-        wanted = expected[answer[0].arch]
-        assert timeless(answer) == wanted
-        assert repr([r.value for r in answer]) == repr([r.value for r in wanted])  # to the last bit
-        assert traces(answer) == traces(wanted)
+def test_records_are_equal_and_come_in_the_order_of_architectures(
+    setting, executor, expected, order
+):
+    archs = list(setting.archs)
+    if order == "backwards":
+        archs.reverse()
+    elif order == "shuffled":
+        archs = random.Random(0).sample(archs, len(archs))
+    answers = setting.evaluate(executor, archs)
+    assert [records[0].arch for records in answers] == archs
+    for records in answers:
+        expected_records = expected[records[0].arch]
+        assert drop_costs(records) == expected_records
+        # Values are equal to the last bit.
+        assert repr([r.value for r in records]) == repr([r.value for r in expected_records])
+        assert list_traces(records) == list_traces(expected_records)
 
 
-def test_every_place_is_answered_once(office, executor, expected):
-    questions = office.questions()
-    answers = list(executor.map(iter(questions)))
-    assert sorted(place for place, _ in answers) == list(range(len(questions)))
-    for place, records in answers:
-        assert [r.key for r in records] == [request.key for request in questions[place]]
-        assert all(r in expected[r.arch] for r in timeless(records))
+def test_every_group_is_answered_once(setting, executor, expected):
+    groups = setting.make_groups()
+    answers = list(executor.map(iter(groups)))
+    assert sorted(index for index, _ in answers) == list(range(len(groups)))
+    for index, records in answers:
+        assert [record.key for record in records] == [request.key for request in groups[index]]
+        assert all(record in expected[record.arch] for record in drop_costs(records))
 
 
-def test_an_answer_nobody_waits_for_spoils_nothing(office, executor, expected):
-    answers = executor.map(office.questions())
+def test_records_that_the_caller_does_not_wait_for_change_nothing(setting, executor, expected):
+    answers = executor.map(setting.make_groups())
     next(answers)
     answers.close()
-    (answer,) = office.ask(executor, [office.archs[-1]])
-    assert timeless(answer) == expected[office.archs[-1]]
+    last = setting.archs[-1]
+    (records,) = setting.evaluate(executor, [last])
+    assert drop_costs(records) == expected[last]
 
 
-def test_the_store_is_filled_whoever_works_and_then_nobody_is_asked(office, executor, expected, tmp_path):
-    class Nobody(Inline):
-        def map(self, questions):
-            assert not list(questions)
-            return iter(())
+class RefusingExecutor(InlineExecutor):
+    """Fails the test if there is anything to score."""
 
+    def map(self, groups):
+        assert not list(groups)
+        return iter(())
+
+
+def test_a_filled_store_answers_all_requests(setting, executor, expected, tmp_path):
     with Store(tmp_path / "s.sqlite") as store:
-        answers = office.ask(executor, office.archs, store)
+        answers = setting.evaluate(executor, setting.archs, store)
         assert len(store) == 10 * len(PROXIES) * len(SEEDS)
-        assert sorted(map(repr, timeless(store))) == sorted(repr(r) for a in expected.values() for r in a)
-        assert office.ask(Nobody(office.job.open()), office.archs, store) == answers
+        expected_texts = [repr(record) for records in expected.values() for record in records]
+        assert sorted(map(repr, drop_costs(store))) == sorted(expected_texts)
+        refusing = RefusingExecutor(setting.setup.open_worker())
+        assert setting.evaluate(refusing, setting.archs, store) == answers
 
 
-def test_costs_are_told_by_worker(office, executor):
+def test_costs_are_reported_per_worker(setting, executor):
     before = sum(cost.networks for cost in executor.costs())
-    answers = office.ask(executor, office.archs)
+    answers = setting.evaluate(executor, setting.archs)
     costs = executor.costs()
     assert len(costs) == executor.workers
     assert len({cost.worker for cost in costs}) == len(costs)
     assert sum(cost.networks for cost in costs) - before == 10 * len(SEEDS)
-    assert all(cost.alive >= cost.build + cost.transfer + cost.measure > 0 for cost in costs if cost.networks)
-    assert all(r.measure_seconds > 0 for answer in answers for r in answer if r.value)
+    for cost in costs:
+        if cost.networks:
+            assert cost.alive >= cost.build + cost.transfer + cost.measure > 0
+    for records in answers:
+        assert all(record.measure_seconds > 0 for record in records if record.value)
 
 
 @pytest.mark.parametrize("kind", EXECUTORS[1:])
-def test_a_job_that_cannot_be_opened_is_refused_in_one_line(office, kind):
-    """The file was there when the run was asked for and is gone where the worker looks."""
-    pool = Pool(crew(kind, replace(office.job, space="/nowhere/mine.py:nets")), 1)
+def test_a_setup_that_cannot_be_opened_is_refused_in_one_line(setting, kind):
+    """The file existed when the run began, and does not exist for the worker."""
+    setup = replace(setting.setup, space="/nowhere/mine.py:nets")
+    pool = PoolExecutor(make_backend(kind, setup), 1)
     try:
         with pytest.raises(UsageError, match=r"there is no file /nowhere/mine\.py") as caught:
-            list(pool.map(office.questions()))
+            list(pool.map(setting.make_groups()))
         assert "\n" not in str(caught.value)
     finally:
         pool.close()
 
 
-def test_more_ray_workers_than_there_is_room_for_are_refused(office):
-    """They would wait for ever, and say nothing."""
+def test_more_ray_workers_than_there_is_room_for_are_refused(setting):
+    """They would wait for ever, without a message."""
     ray = pytest.importorskip("ray", reason="ray is an extra")
-    from untrained.engine.ray import RayCrew
+    from untrained.engine.executors.ray import RayBackend
 
-    running = ray.is_initialized()  # for the tests above
-    if not running:
+    was_running = ray.is_initialized()  # for the tests above
+    if not was_running:
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         with pytest.raises(UsageError, match=r"has room for \d workers: --workers \d"):
-            RayCrew(office.job, "local", 99)
+            RayBackend(setting.setup, "local", 99)
     finally:
-        if not running:
+        if not was_running:
             ray.shutdown()

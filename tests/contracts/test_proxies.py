@@ -13,7 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from tests.contracts.models import MODELS, NAMES, REASONS, answer, answers, batch_for, batch_of, made
+from tests.contracts.models import (
+    MODELS,
+    NAMES,
+    REASONS,
+    answer,
+    answers,
+    batch_for,
+    batch_of,
+    made,
+)
 from tests.contracts.trace import bits, changed, state
 from untrained.probe import Probe
 from untrained.probe.circle import draw_plane
@@ -124,9 +133,23 @@ def test_the_same_seed_gives_the_same_score(kind):
 
 
 def test_another_seed_changes_only_what_is_drawn():
-    other = answers("nasbench201", made("nasbench201"), seed=1, names=[name for name in NAMES if "exact" not in name])
+    other = answers(
+        "nasbench201",
+        made("nasbench201"),
+        seed=1,
+        names=[name for name in NAMES if "exact" not in name],
+    )
     differ = {name for name, said in other.items() if said != known("nasbench201")[name]}
-    drawing = {"dextr", "dextr_curvature", "dextr_opt", "meco_opt", "az_trainability", "zen", "harmonic_mean", "random"}
+    drawing = {
+        "dextr",
+        "dextr_curvature",
+        "dextr_opt",
+        "meco_opt",
+        "az_trainability",
+        "zen",
+        "harmonic_mean",
+        "random",
+    }
     assert {name.partition("(")[0] for name in differ} == drawing
 
 
@@ -137,7 +160,9 @@ def test_proxies_on_one_probe_do_not_disturb_each_other(kind):
     proxies = {name: load_proxy(name) for name in NAMES if kind == "mlp" or "exact" not in name}
     most = max(proxy.samples for proxy in proxies.values())
     model = made(kind)
-    alone = {name: answer(name, Probe(model, batch_for(kind, proxy))) for name, proxy in proxies.items()}
+    alone = {
+        name: answer(name, Probe(model, batch_for(kind, proxy))) for name, proxy in proxies.items()
+    }
     for order in (1, -1):
         probe = Probe(model, batch_of(kind, most))
         assert {name: answer(name, probe) for name in list(proxies)[::order]} == alone
@@ -173,19 +198,26 @@ def precise(kind: str) -> dict[str, float | str]:
 
 
 LOOSER = {  # relative difference allowed, and why
-    "gradsign": (1e-2, "counts signs, some of them of gradients that are rounding: biases of the keys of attention"),
+    "gradsign": (
+        1e-2,
+        "counts signs, some of them of gradients that are rounding: biases of the keys of attention",
+    ),
     "zico": (1e-2, "two batches: divides by |g1 - g2| / 2, which may be rounding"),
     "harmonic_mean": (1e-2, "holds zico"),
 }
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])  # which is drawn by the bits of weights
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name != "random"]
+)  # which is drawn by the bits of weights
 def test_single_and_double_precision_agree(name):
     """On networks without ReLU, to 1e-4 relative: elsewhere a rounding may put a neuron on the other side."""
     tolerance, _ = LOOSER.get(name) or LOOSER.get(name.partition("(")[0], (1e-4, ""))
     for kind in ("smooth", "vit"):
         single, double = known(kind)[name], precise(kind)[name]
-        assert single == (pytest.approx(double, rel=tolerance) if isinstance(double, float) else double), kind
+        assert single == (
+            pytest.approx(double, rel=tolerance) if isinstance(double, float) else double
+        ), kind
         assert single != 0
 
 
@@ -203,7 +235,9 @@ def test_every_proxy_looks_at_as_many_samples_as_it_says():
         assert few.samples == 9
         assert ("samples=9" in few.label) == (proxy.samples != 9)
         if proxy.samples > 9:
-            assert value == proxy(Probe(model, batch)), name  # asking for more than the data hold gives all of them
+            assert value == proxy(Probe(model, batch)), (
+                name
+            )  # asking for more than the data hold gives all of them
 
 
 def test_a_number_of_samples_written_in_the_name_is_heard():

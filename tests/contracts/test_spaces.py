@@ -15,17 +15,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import untrained
 from tests.test_own_space import MINE
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Task
+from untrained.workflows.score import score_networks
 
-SMALL = {"channels": 8, "cells": 3, "blocks": 3}  # options that make a network smaller, where a space has them
+SMALL = {
+    "channels": 8,
+    "cells": 3,
+    "blocks": 3,
+}  # options that make a network smaller, where a space has them
 SIDES = (2, 3)  # times 16 pixels, or times 32 where the default images are large
-OTHER_OPTIONS = SMALL | {"relative_position": False, "class_token": True, "patch": 8, "no_reslink": True, "no_BN": True}
+OTHER_OPTIONS = SMALL | {
+    "relative_position": False,
+    "class_token": True,
+    "patch": 8,
+    "no_reslink": True,
+    "no_BN": True,
+}
 OTHER_OPTIONS |= {"stem": "imagenet", "pooled": False, "stacks": 2, "members": "tight"}
 CLASSES = 7
 _user: dict[str, Space] = {}
@@ -137,8 +147,12 @@ def test_dextr_and_params_score_a_sample(name):
     space = small(name)
     task = task_of(space)
     for arch in samples(space, 5):
-        options = {"space": space.with_task(task), "input_shape": task.input_shape, "num_classes": CLASSES}
-        dextr, params = untrained.score(arch, ("dextr", "params"), "noise", **options)
+        options = {
+            "space": space.with_task(task),
+            "input_shape": task.input_shape,
+            "num_classes": CLASSES,
+        }
+        dextr, params = score_networks(arch, ("dextr", "params"), "noise", **options)
         model = space.build(arch, task, device="meta")
         assert params.value == sum(p.numel() for p in model.parameters())
         if dextr.value is not None:
@@ -163,7 +177,10 @@ def test_counts_by_formula_are_exact(name):
         channels, height, width = task_of(space, side).input_shape
         task = Task("noise", (channels + 1, height, 2 * width), CLASSES)
         for arch in (space.sample(rng), space.mutate(space.sample(rng), rng)):
-            batch = Batch(torch.empty(1, *task.input_shape, device="meta"), torch.zeros(1, device="meta").long())
+            batch = Batch(
+                torch.empty(1, *task.input_shape, device="meta"),
+                torch.zeros(1, device="meta").long(),
+            )
             probe = Probe(space.build(arch, task, device="meta"), batch)
             assert space.counts(arch, task) == (probe.params, probe.macs)
 

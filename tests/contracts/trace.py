@@ -18,11 +18,20 @@ def state(model: nn.Module) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, tensor in chain(model.named_parameters(), model.named_buffers()):
         found[f"{name}: tensor"] = (id(tensor), tensor.data_ptr(), bits(tensor), tensor._version)
-        found[f"{name}: gradient"] = (tensor.requires_grad, id(tensor.grad), bits(tensor.grad), tensor.grad_fn)
+        found[f"{name}: gradient"] = (
+            tensor.requires_grad,
+            id(tensor.grad),
+            bits(tensor.grad),
+            tensor.grad_fn,
+        )
     for name, module in model.named_modules():
         found[f"{name}: mode"] = module.training
-        found[f"{name}: attributes"] = {key: id(value) for key, value in vars(module).items() if key != "training"}
-        found[f"{name}: hooks"] = {key: dict(hooks) for key, hooks in vars(module).items() if key.endswith("_hooks")}
+        found[f"{name}: attributes"] = {
+            key: id(value) for key, value in vars(module).items() if key != "training"
+        }
+        found[f"{name}: hooks"] = {
+            key: dict(hooks) for key, hooks in vars(module).items() if key.endswith("_hooks")
+        }
     return found | surroundings()
 
 
@@ -34,9 +43,15 @@ def surroundings() -> dict[str, Any]:
         "numpy": (kind, keys.tobytes(), *rest),
         "python": random.getstate(),
         "global hooks": {
-            n: dict(hooks) for n, hooks in vars(torch_module).items() if n.startswith("_global_") and hooks
+            n: dict(hooks)
+            for n, hooks in vars(torch_module).items()
+            if n.startswith("_global_") and hooks
         },
-        "modes": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
+        "modes": (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.get_default_dtype(),
+        ),
         "function modes": torch.overrides._len_torch_function_stack(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.data import Card, Source, load
+from untrained.data import Card, DataSource, load_data
 from untrained.types import Task
 
 ANY = Task("any", (1,), 1)
@@ -21,7 +21,9 @@ def log(rows: int = 300) -> list[tuple[int, str, float, int]]:
     """Rows of click, user (few come often, many once), price (row number + 0.5, so that it tells the row) and count."""
     draw = random.Random(5)
     users = [f"u{min(int(draw.expovariate(0.1)), 40)}" for _ in range(rows)]
-    return [(int(draw.random() < 0.3), users[i], i + 0.5, draw.randrange(1000)) for i in range(rows)]
+    return [
+        (int(draw.random() < 0.3), users[i], i + 0.5, draw.randrange(1000)) for i in range(rows)
+    ]
 
 
 def lines(rows: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -33,16 +35,18 @@ def write(path: Path, rows: Sequence[str], header: str = HEADER) -> Path:
     return path
 
 
-def opened(path: Path, query: str = "") -> Source:
-    return load(f"csv:{path}{query}", ANY)
+def opened(path: Path, query: str = "") -> DataSource:
+    return load_data(f"csv:{path}{query}", ANY)
 
 
-def rows_of(source: Source) -> dict[str, NDArray[np.float32]]:
+def rows_of(source: DataSource) -> dict[str, NDArray[np.float32]]:
     """Every row of every part, the label last, in the order of the file."""
     found = {}
     for name, part in source.parts.items():
         batches = list(part.batches(64))
-        found[name] = np.concatenate([np.c_[batch.inputs.numpy(), batch.targets.float().numpy()] for batch in batches])
+        found[name] = np.concatenate(
+            [np.c_[batch.inputs.numpy(), batch.targets.float().numpy()] for batch in batches]
+        )
     return found
 
 

@@ -26,7 +26,11 @@ def save(path: Path, array: np.ndarray) -> Path:
 
 def write_good(root: Path, counts: dict[str, int]) -> dict[str, np.ndarray]:
     """So many PNG files in each class, `cats/0.png` up; by name, their pixels."""
-    known = {f"{kind}/{k}.png": pixels(place, k) for place, (kind, n) in enumerate(counts.items()) for k in range(n)}
+    known = {
+        f"{kind}/{k}.png": pixels(place, k)
+        for place, (kind, n) in enumerate(counts.items())
+        for k in range(n)
+    }
     for name, array in known.items():
         save(root / name, array)
     return known
@@ -46,11 +50,19 @@ def bomb() -> bytes:
     """A few bytes that call themselves a PNG of 20,000 by 20,000 pixels."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     header = struct.pack(">IIBBBBB", 20000, 20000, 8, 2, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(99))) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(99)))
+        + chunk(b"IEND", b"")
     )
 
 
@@ -78,7 +90,9 @@ def write_bad(folder: Path) -> dict[str, str]:
         (folder / name).write_bytes(content)
     (folder / "other.png").unlink()
     (folder / "gone.png").symlink_to(folder / "nowhere.png")
-    Image.fromarray(np.linspace(0, 1, 1024, dtype=np.float32).reshape(32, 32)).save(folder / "float.tiff")
+    Image.fromarray(np.linspace(0, 1, 1024, dtype=np.float32).reshape(32, 32)).save(
+        folder / "float.tiff"
+    )
     return {
         "zero.png": "zero bytes",
         "zero.jpg": "zero bytes",
@@ -102,7 +116,9 @@ def write_odd(folder: Path) -> dict[str, np.ndarray]:
     """Pictures of every kind that networks can look at; by name, the pixels that they must see (as far as JPEG can)."""
     folder.mkdir(parents=True, exist_ok=True)
     red, blue, white = (255, 0, 0), (0, 0, 255), (255, 255, 255)
-    left_red = np.concatenate([flat(*red)[:, :16], flat(*blue)[:, :16]], 1)  # red on the left, blue on the right
+    left_red = np.concatenate(
+        [flat(*red)[:, :16], flat(*blue)[:, :16]], 1
+    )  # red on the left, blue on the right
     steep = np.arange(1024, dtype=np.uint32).reshape(32, 32) * 64  # 16 bits, up to 65,472
 
     save(folder / "grey.png", pixels(1)[..., 0])
@@ -112,13 +128,20 @@ def write_odd(folder: Path) -> dict[str, np.ndarray]:
     clear.putpalette([*red, *blue])
     clear.save(folder / "palette_clear.png", transparency=0)  # red is where nothing is
     clear.save(
-        folder / "frames.gif", save_all=True, append_images=[Image.new("RGB", (32, 32), "green")], transparency=0
+        folder / "frames.gif",
+        save_all=True,
+        append_images=[Image.new("RGB", (32, 32), "green")],
+        transparency=0,
     )
     Image.new("CMYK", (32, 32), (0, 255, 255, 0)).save(folder / "cmyk.jpg", quality=95)
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned clockwise by a quarter: what is on the left was taken at the top
+    exif[0x0112] = (
+        6  # to be turned clockwise by a quarter: what is on the left was taken at the top
+    )
     (folder / "turned.jpg").write_bytes(jpeg(left_red, exif=exif))
-    half = np.concatenate([pixels(2), np.full((32, 32, 1), 51, np.uint8)], 2)  # a fifth of the colour is left
+    half = np.concatenate(
+        [pixels(2), np.full((32, 32, 1), 51, np.uint8)], 2
+    )  # a fifth of the colour is left
     save(folder / "alpha.png", half)
     save(folder / "UPPER.PNG", pixels(3))
     save(folder / "çà 🐱.png", pixels(4))
@@ -127,7 +150,9 @@ def write_odd(folder: Path) -> dict[str, np.ndarray]:
     (folder / "linked.png").symlink_to(folder.parent.parent / "elsewhere.png")
     (folder / "deep" / "loop").symlink_to(folder / "deep")
     turned = np.concatenate([flat(*red)[:16], flat(*blue)[:16]])
-    see_through = np.where(np.eye(2).repeat(16, 0).repeat(16, 1)[..., None] == 1, blue, white).astype(np.uint8)
+    see_through = np.where(
+        np.eye(2).repeat(16, 0).repeat(16, 1)[..., None] == 1, blue, white
+    ).astype(np.uint8)
     return {
         "grey.png": pixels(1)[..., :1].repeat(3, 2),
         "grey16.png": (steep[..., None] / 257).round().repeat(3, 2).astype(np.uint8),
@@ -157,4 +182,8 @@ def write_fashion(root: Path, each: int) -> int:
 def alike(name: str, seen: np.ndarray, expected: np.ndarray) -> bool:
     """Whether a picture of `write_odd` was read rightly: JPEG blurs edges between colours, and alpha is rounded."""
     off = np.abs(seen.astype(int) - expected)
-    return bool((off > 8).mean() < 0.1 if name.endswith(".jpg") else off.max() <= (1 if name == "alpha.png" else 0))
+    return bool(
+        (off > 8).mean() < 0.1
+        if name.endswith(".jpg")
+        else off.max() <= (1 if name == "alpha.png" else 0)
+    )

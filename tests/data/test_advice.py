@@ -7,7 +7,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from tests.data.logs import ANY, HEADER, lines, log, opened, said, write
-from untrained.data import _advice, _reader, load
+from untrained.data import load_data
+from untrained.data.tables import advice as _advice
+from untrained.data.tables import reader as _reader
 
 LEAK = "x: tells the label by itself, a leak? write drop=x"
 COUNTS = "x: counts the rows; write drop=x"
@@ -16,7 +18,10 @@ FAR = "x: whole numbers far from 0, identifiers? write categorical=x"
 
 def advised(tmp_path, values, query="", labels=None):
     """What is said of a column x beside those of the usual log."""
-    rows = [(row[0] if labels is None else labels[i], *row[1:], values[i]) for i, row in enumerate(log())]
+    rows = [
+        (row[0] if labels is None else labels[i], *row[1:], values[i])
+        for i, row in enumerate(log())
+    ]
     card = opened(write(tmp_path / "log.csv", lines(rows), HEADER + ",x"), query).card()
     return [line for line in said(card) if line.startswith("x: ")]
 
@@ -51,9 +56,11 @@ def test_a_column_that_tells_the_label_by_itself_is_a_leak(tmp_path, name):
 )
 def test_few_rows_tell_nothing(clicks, others, told):
     labels = np.repeat([1, 0], [clicks, others])
-    assert _advice.separates(labels + 0.5, labels) == told
-    hidden = np.append(np.where(labels, 3.0, 1.0), np.full(500, np.nan))  # rows without a value do not count
-    assert _advice.separates(hidden, np.append(labels, np.arange(500) % 2)) == told
+    assert _advice.separates_labels(labels + 0.5, labels) == told
+    hidden = np.append(
+        np.where(labels, 3.0, 1.0), np.full(500, np.nan)
+    )  # rows without a value do not count
+    assert _advice.separates_labels(hidden, np.append(labels, np.arange(500) % 2)) == told
 
 
 def test_the_area_under_the_curve_decides_from_both_sides():
@@ -63,7 +70,11 @@ def test_the_area_under_the_curve_decides_from_both_sides():
     for far in np.linspace(3, 6, 30):
         values = np.round(labels * far + draw.normal(size=2000), 1)  # some are equal
         areas.append(roc_auc_score(labels, values))
-        assert _advice.separates(values, labels) == _advice.separates(-values, labels) == (areas[-1] > 0.999)
+        assert (
+            _advice.separates_labels(values, labels)
+            == _advice.separates_labels(-values, labels)
+            == (areas[-1] > 0.999)
+        )
     assert min(areas) < 0.999 < max(areas)
 
 
@@ -94,8 +105,10 @@ def test_whole_numbers_far_from_0_may_be_identifiers(tmp_path, value, far):
 
 def test_moments_are_no_identifiers(tmp_path):
     hours = pa.array([3600 * (400_000 + i * i % 997) for i in range(300)], pa.timestamp("s"))
-    pq.write_table(pa.table({"click": [row[0] for row in log()], "x": hours}), tmp_path / "log.parquet")
-    assert said(load(f"parquet:{tmp_path}/log.parquet", ANY).card()) == []
+    pq.write_table(
+        pa.table({"click": [row[0] for row in log()], "x": hours}), tmp_path / "log.parquet"
+    )
+    assert said(load_data(f"parquet:{tmp_path}/log.parquet", ANY).card()) == []
 
 
 def test_advice_comes_from_the_first_block(tmp_path, monkeypatch):
@@ -104,12 +117,14 @@ def test_advice_comes_from_the_first_block(tmp_path, monkeypatch):
     for first, told in ((labels, [LEAK]), ([*draw.normal(size=300)], [])):
         values = pa.array([*first[:200], *draw.normal(size=100)], pa.float64())
         pq.write_table(pa.table({"click": labels, "x": values}), tmp_path / "log.parquet")
-        assert said(load(f"parquet:{tmp_path}/log.parquet", ANY).card()) == told
+        assert said(load_data(f"parquet:{tmp_path}/log.parquet", ANY).card()) == told
 
 
 def test_a_row_without_a_label_tells_nothing(tmp_path):
     labels = ["" if i % 20 == 0 else row[0] for i, row in enumerate(log())]
-    assert advised(tmp_path, [0.5 if label == "" else 2.5 * label for label in labels], labels=labels) == [LEAK]
+    assert advised(
+        tmp_path, [0.5 if label == "" else 2.5 * label for label in labels], labels=labels
+    ) == [LEAK]
 
 
 def test_the_gravest_advice_comes_first(tmp_path):

@@ -6,12 +6,12 @@ import pytest
 
 from tests.data.pictures import pixels, save, write_bad, write_good, write_odd
 from tests.data.tiny import RGB
-from untrained.data import TEST, TRAIN, VAL, load
-from untrained.data.picture_card import PictureCard, proposed_batch, proposed_size
+from untrained.data import TEST, TRAIN, VAL, load_data
+from untrained.data.pictures.card import PictureCard, propose_batch_size, propose_input_size
 
 
 def card_of(photos, like=RGB) -> PictureCard:
-    source = load(f"folder:{photos}", like, photos.parent / "root")
+    source = load_data(f"folder:{photos}", like, photos.parent / "root")
     return source.card()
 
 
@@ -30,7 +30,12 @@ def test_the_card_counts_what_can_be_used(tmp_path):
     assert (card.modes, card.changes) == ({"RGB": 61, "L": 1}, {"grey": 1})
     assert card.problems == (("dogs/broken.png", "zero bytes"),)
     told = "\n".join(card.lines())
-    for part in ("62 pictures in 2 classes", "cats 42, dogs 20; 2.1 times as many", "32x32 to 64x96", "RGB 61, L 1"):
+    for part in (
+        "62 pictures in 2 classes",
+        "cats 42, dogs 20; 2.1 times as many",
+        "32x32 to 64x96",
+        "RGB 61, L 1",
+    ):
         assert part in told
     assert f'proposed: --recipe "quick(batch={card.batch})" to train' in told
 
@@ -38,14 +43,27 @@ def test_the_card_counts_what_can_be_used(tmp_path):
 def test_many_classes_are_told_by_the_largest_and_the_smallest(tmp_path):
     write_good(tmp_path / "photos", {f"k{n}": n for n in range(1, 15)})
     (line,) = [line for line in card_of(tmp_path / "photos").lines() if line.startswith("classes")]
-    assert line == "classes: from k1 1 to k14 14; 14 times as many in the largest as in the smallest"
+    assert (
+        line == "classes: from k1 1 to k14 14; 14 times as many in the largest as in the smallest"
+    )
 
 
 @pytest.mark.parametrize(
-    ("side", "size"), [(8, 32), (28, 32), (39, 32), (40, 48), (60, 64), (100, 96), (200, 192), (375, 224), (4000, 224)]
+    ("side", "size"),
+    [
+        (8, 32),
+        (28, 32),
+        (39, 32),
+        (40, 48),
+        (60, 64),
+        (100, 96),
+        (200, 192),
+        (375, 224),
+        (4000, 224),
+    ],
 )
 def test_the_proposed_size_is_the_nearest_usual_one(side, size):
-    assert proposed_size(side) == size
+    assert propose_input_size(side) == size
 
 
 @pytest.mark.parametrize(
@@ -60,7 +78,7 @@ def test_the_proposed_size_is_the_nearest_usual_one(side, size):
     ],
 )
 def test_the_proposed_batch_gives_enough_steps_and_not_too_many_pixels(pictures, size, batch):
-    assert proposed_batch(pictures, size) == batch
+    assert propose_batch_size(pictures, size) == batch
 
 
 def test_every_problem_file_is_named_with_its_reason(tmp_path):
@@ -77,8 +95,12 @@ def test_every_problem_file_is_named_with_its_reason(tmp_path):
     twins = {("dogs/whole.png", "dogs/twin.png"), ("cats/palette_clear.png", "cats/frames.gif")}
     for one, other in twins:
         name = one if one in said else other
-        assert said.pop(name) == f"used, but it is the same picture as {other if name == one else one}"
-    assert said.pop("cats/linked.png") == "not used: a link out of the folder, which is not followed"
+        assert (
+            said.pop(name) == f"used, but it is the same picture as {other if name == one else one}"
+        )
+    assert (
+        said.pop("cats/linked.png") == "not used: a link out of the folder, which is not followed"
+    )
     assert not said
     assert sum(card.parts.values()) == 20 + len(odd) - 1 + 4
     assert card.changes["transparency laid over white"] == 3

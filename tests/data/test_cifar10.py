@@ -8,18 +8,21 @@ import torch
 from torch.nn import functional as F
 
 from tests.data.tiny import RGB, Attack, cifar_images, write_binary, write_python
-from untrained.data import load
-from untrained.data._source import fingerprint
+from untrained.data import load_data
+from untrained.data.source import fingerprint_batch
 from untrained.errors import UsageError
 from untrained.types import Task
 
-MEAN, STD = torch.tensor([0.4914, 0.4822, 0.4465]), torch.tensor([0.2470, 0.2435, 0.2616])  # of CIFAR-10, as published
+MEAN, STD = (
+    torch.tensor([0.4914, 0.4822, 0.4465]),
+    torch.tensor([0.2470, 0.2435, 0.2616]),
+)  # of CIFAR-10, as published
 
 
 @pytest.mark.parametrize("write", [write_binary, write_python])
 def test_cifar10_reads_the_publishers_files(write, tmp_path):
     write(tmp_path)
-    batch = load("cifar10", RGB, tmp_path).batch(10)
+    batch = load_data("cifar10", RGB, tmp_path).batch(10)
     assert sorted(batch.targets.tolist()) == list(range(10))
     pixels = cifar_images()[batch.targets] / 255  # image k has label k
     torch.testing.assert_close(batch.inputs, (pixels - MEAN[:, None, None]) / STD[:, None, None])
@@ -28,20 +31,24 @@ def test_cifar10_reads_the_publishers_files(write, tmp_path):
 def test_both_formats_give_the_same_samples(tmp_path):
     write_binary(tmp_path / "one")
     write_python(tmp_path / "two")
-    one, two = (load("cifar10", RGB, tmp_path / folder).batch(4, seed=5) for folder in ("one", "two"))
-    assert fingerprint(one) == fingerprint(two)
+    one, two = (
+        load_data("cifar10", RGB, tmp_path / folder).batch(4, seed=5) for folder in ("one", "two")
+    )
+    assert fingerprint_batch(one) == fingerprint_batch(two)
 
 
 def test_cifar10_in_grey_and_enlarged(root):
-    batch = load("cifar10", Task("any", (1, 64, 64), 10), root).batch(2)
+    batch = load_data("cifar10", Task("any", (1, 64, 64), 10), root).batch(2)
     grey = (cifar_images()[batch.targets] / 255).mean(1, keepdim=True)
-    expected = F.interpolate((grey - MEAN.mean()) / STD.mean(), size=(64, 64), mode="bilinear", align_corners=False)
+    expected = F.interpolate(
+        (grey - MEAN.mean()) / STD.mean(), size=(64, 64), mode="bilinear", align_corners=False
+    )
     torch.testing.assert_close(batch.inputs, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_channels_that_cannot_match_are_refused(root):
     with pytest.raises(UsageError, match="images of 3 channels cannot be shown to a network of 4"):
-        load("cifar10", Task("any", (4, 32, 32), 10), root).batch(1)
+        load_data("cifar10", Task("any", (4, 32, 32), 10), root).batch(1)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -49,8 +56,10 @@ def test_a_hostile_pickle_is_refused_and_not_run(protocol, tmp_path):
     write_python(tmp_path)
     file, target = tmp_path / "cifar-10-batches-py" / "data_batch_1", tmp_path / "attacked"
     file.write_bytes(pickle.dumps({b"data": Attack(target), b"labels": []}, protocol=protocol))
-    with pytest.raises(UsageError, match=r"data_batch_1 was refused: it asks for (io|builtins|__builtin__)\.open"):
-        load("cifar10", RGB, tmp_path)
+    with pytest.raises(
+        UsageError, match=r"data_batch_1 was refused: it asks for (io|builtins|__builtin__)\.open"
+    ):
+        load_data("cifar10", RGB, tmp_path)
     assert not target.exists()
     with pickle.loads(file.read_bytes())[b"data"]:  # the attack is a real one
         assert target.exists()
@@ -74,7 +83,7 @@ def test_a_damaged_python_batch_is_named(content, tmp_path):
     file = tmp_path / "cifar-10-batches-py" / "data_batch_4"
     file.write_bytes(content)
     with pytest.raises(UsageError, match="data_batch_4"):
-        load("cifar10", RGB, tmp_path)
+        load_data("cifar10", RGB, tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 3072, 3074, 2 * 3073 - 1])
@@ -82,14 +91,21 @@ def test_a_damaged_binary_batch_is_named(size, tmp_path):
     write_binary(tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_2.bin").write_bytes(bytes(size))
     with pytest.raises(UsageError, match=rf"data_batch_2\.bin is damaged: {size} bytes"):
-        load("cifar10", RGB, tmp_path)
+        load_data("cifar10", RGB, tmp_path)
 
 
 def test_missing_data_say_which_file_where_and_what_to_type(tmp_path):
     write_binary(tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").unlink()
     with pytest.raises(UsageError) as caught:
-        load("cifar10", RGB, tmp_path)
+        load_data("cifar10", RGB, tmp_path)
     message = str(caught.value)
-    for part in (str(tmp_path), "data_batch_1.bin", "cifar-10-batches-py", "--data-root", "UNTRAINED_DATA", "--data "):
+    for part in (
+        str(tmp_path),
+        "data_batch_1.bin",
+        "cifar-10-batches-py",
+        "--data-root",
+        "UNTRAINED_DATA",
+        "--data ",
+    ):
         assert part in message

@@ -5,25 +5,33 @@ import pytest
 import torch
 
 from tests.data.logs import ANY
-from untrained.data import load
-from untrained.data.clicks import DENSE, SIZES, TRIPLE, made
+from untrained.data import load_data
+from untrained.data.clicks import DENSE_COLUMNS, TRIPLE, VOCABULARIES, generate_clicks
 from untrained.errors import UsageError
 from untrained.types import Task
 
 
 def test_clicks_need_no_file_and_come_in_three_parts():
-    source = load("clicks:rows=1000", ANY)
-    assert source.task == Task("clicks:rows=1000", (DENSE + len(SIZES),), 1, "bce", SIZES)
-    assert {name: len(part) for name, part in source.parts.items()} == {"train": 800, "val": 100, "test": 100}
+    source = load_data("clicks:rows=1000", ANY)
+    assert source.task == Task(
+        "clicks:rows=1000", (DENSE_COLUMNS + len(VOCABULARIES),), 1, "bce", VOCABULARIES
+    )
+    assert {name: len(part) for name, part in source.parts.items()} == {
+        "train": 800,
+        "val": 100,
+        "test": 100,
+    }
     inputs = source.batch(800).inputs
-    for column, size in enumerate(SIZES, DENSE):
+    for column, size in enumerate(VOCABULARIES, DENSE_COLUMNS):
         assert 0 <= inputs[:, column].min() < inputs[:, column].max() <= size - 1
-    assert load("clicks", ANY).task.dataset == "clicks"
+    assert load_data("clicks", ANY).task.dataset == "clicks"
     assert "1,000 (800 train, 100 val, 100 test)" in source.card().facts["rows"]
 
 
 def test_the_seed_decides_the_log():
-    one, same, other = (load(f"clicks:rows=500,seed={seed}", ANY).batch(50) for seed in (1, 1, 2))
+    one, same, other = (
+        load_data(f"clicks:rows=500,seed={seed}", ANY).batch(50) for seed in (1, 1, 2)
+    )
     assert torch.equal(one.inputs, same.inputs)
     assert torch.equal(one.targets, same.targets)
     assert not torch.equal(one.inputs, other.inputs)
@@ -32,9 +40,11 @@ def test_the_seed_decides_the_log():
 def test_labels_follow_the_planted_logits():
     """In ten groups by the true probability, the share of clicks is that probability within three deviations."""
     rows = 20_000
-    _, _, logit = made(rows)
-    parts = load(f"clicks:rows={rows}", ANY).parts.values()
-    labels = np.concatenate([batch.targets.numpy() for part in parts for batch in part.batches(rows)])
+    _, _, logit = generate_clicks(rows)
+    parts = load_data(f"clicks:rows={rows}", ANY).parts.values()
+    labels = np.concatenate(
+        [batch.targets.numpy() for part in parts for batch in part.batches(rows)]
+    )
     truth = 1 / (1 + np.exp(-logit))
     for group in np.array_split(np.argsort(truth), 10):
         p = truth[group].mean()
@@ -53,7 +63,7 @@ def test_three_columns_interact_beyond_their_pairs():
             cells -= cells.mean(axis, keepdims=True)
         return float(cells.std())
 
-    _, ids, logit = made(60_000)
+    _, ids, logit = generate_clicks(60_000)
     assert beyond_pairs(TRIPLE, ids, logit) > 3 * beyond_pairs((0, 4, 6), ids, logit)
 
 
@@ -61,18 +71,18 @@ def test_blocks_are_more_of_the_same_log():
     """The main effect of an identifier, which is planted, is the same in another block; in another log it is not."""
 
     def effects(seed: int, block: int) -> list[float]:
-        _, ids, logit = made(20_000, seed, block)
-        return [float(logit[ids[:, 4] == i].mean()) for i in range(SIZES[4])]
+        _, ids, logit = generate_clicks(20_000, seed, block)
+        return [float(logit[ids[:, 4] == i].mean()) for i in range(VOCABULARIES[4])]
 
     def alike(a: list[float], b: list[float]) -> float:
         return float(np.corrcoef(a, b)[0, 1])
 
     assert alike(effects(0, 0), effects(0, 1)) > 0.9
     assert abs(alike(effects(0, 0), effects(1, 0))) < 0.7
-    assert not np.array_equal(made(100, 0, 0)[0], made(100, 0, 1)[0])
+    assert not np.array_equal(generate_clicks(100, 0, 0)[0], generate_clicks(100, 0, 1)[0])
 
 
 @pytest.mark.parametrize("argument", ["rows=3", "rows=many", "columns=3", "5000"])
 def test_what_cannot_be_made(argument):
     with pytest.raises(UsageError, match="write clicks:rows=1"):
-        load(f"clicks:{argument}", ANY)
+        load_data(f"clicks:{argument}", ANY)

@@ -12,11 +12,12 @@ import torch
 
 from tests.data.pictures import pixels, save, write_bad, write_good, write_odd
 from tests.data.tiny import RGB
-from untrained.data import TEST, TRAIN, VAL, Source, data_root, listening, load
-from untrained.data import _cache as cache
-from untrained.data._listing import Listing, of_folder, of_table
-from untrained.data._source import fingerprint
+from untrained.data import TEST, TRAIN, VAL, DataSource, find_data_root, load_data
+from untrained.data.pictures import cache
+from untrained.data.pictures.listing import Listing, list_csv, list_folder
+from untrained.data.source import fingerprint_batch
 from untrained.errors import UsageError
+from untrained.progress import use_progress_callback
 from untrained.types import Task
 
 COUNTS = {"cats": 40, "dogs": 20, "eels": 4}
@@ -28,19 +29,19 @@ def photos(tmp_path) -> Path:
     return tmp_path / "photos"
 
 
-def opened(photos: Path, like: Task = RGB) -> Source:
-    return load(f"folder:{photos}", like, photos.parent / "root")
+def opened(photos: Path, like: Task = RGB) -> DataSource:
+    return load_data(f"folder:{photos}", like, photos.parent / "root")
 
 
 def split(listing: Listing) -> dict[str, set[str]]:
-    return {part: {e.name for e in listing.entries if e.part == part} for part in (TRAIN, VAL, TEST)}
+    return {part: {e.name for e in listing.files if e.part == part} for part in (TRAIN, VAL, TEST)}
 
 
 def test_a_folder_is_its_classes_and_pixels(photos):
     source = opened(photos)
     assert source.task == Task("folder:photos", (3, 32, 32), 3)
     assert source.classes == ("cats", "dogs", "eels")
-    names = [entry.name for entry in of_folder(photos).entries]
+    names = [entry.name for entry in list_folder(photos).files]
     images = torch.cat([part.images for part in source.parts.values()])
     labels = torch.cat([part.labels for part in source.parts.values()])
     assert len(names) == len(images) == 64
@@ -52,25 +53,27 @@ def test_a_folder_is_its_classes_and_pixels(photos):
 
 def test_classes_that_are_numbers_come_in_their_order(tmp_path):
     write_good(tmp_path, {str(k): 1 for k in range(11)})
-    assert of_folder(tmp_path).classes == tuple(map(str, range(11)))
+    assert list_folder(tmp_path).classes == tuple(map(str, range(11)))
 
 
 def test_parts_are_stratified_disjoint_and_complete(photos):
-    parts = split(of_folder(photos))
+    parts = split(list_folder(photos))
     counts = {part: Counter(name.split("/")[0] for name in names) for part, names in parts.items()}
     assert counts[VAL] == counts[TEST] == {"cats": 6, "dogs": 3, "eels": 1}  # 15 %: 6, 3, 0.6
     assert counts[TRAIN] == {"cats": 28, "dogs": 14, "eels": 2}
     assert sum(map(len, parts.values())) == len(set.union(*parts.values())) == 64
     first = sorted(name for name in set.union(*parts.values()) if name.startswith("cats/"))[:12]
-    assert not set(first) <= parts[VAL] | parts[TEST]  # names decide by chance, not by their alphabet
+    assert (
+        not set(first) <= parts[VAL] | parts[TEST]
+    )  # names decide by chance, not by their alphabet
 
 
 def test_a_new_picture_moves_none_of_another_class_and_hardly_any_of_its_own(photos):
-    before = split(of_folder(photos))
+    before = split(list_folder(photos))
     for k in range(3):
         save(photos / "cats" / f"new{k}.png", pixels(99, k))
     save(photos / "bees" / "0.png", pixels(98))  # also a new class, which comes first
-    after = split(of_folder(photos))
+    after = split(list_folder(photos))
     moved = {name for part in before for name in before[part] - after[part]}
     assert len(moved) <= 2 * 3
     assert all(name.startswith("cats/") for name in moved)
@@ -79,9 +82,9 @@ def test_a_new_picture_moves_none_of_another_class_and_hardly_any_of_its_own(pho
 def test_the_split_does_not_depend_on_where_the_folder_lies(photos, tmp_path):
     (tmp_path / "other").mkdir()
     moved = photos.rename(tmp_path / "other" / "pictures")
-    before = split(of_folder(moved))
+    before = split(list_folder(moved))
     write_good(tmp_path / "again", COUNTS)
-    assert split(of_folder(tmp_path / "again")) == before
+    assert split(list_folder(tmp_path / "again")) == before
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,7 @@ def test_the_split_does_not_depend_on_where_the_folder_lies(photos, tmp_path):
 def test_parts_that_are_folders_are_kept(tmp_path, folders, sizes):
     for folder in folders:
         write_good(tmp_path / folder, {"cats": 5, "dogs": 5})
-    listing = of_folder(tmp_path)
+    listing = list_folder(tmp_path)
     assert listing.classes == ("cats", "dogs")
     assert tuple(map(len, split(listing).values())) == sizes
     assert all(name.lower().startswith("t") for name in split(listing)[TRAIN])
@@ -109,10 +112,10 @@ def test_what_lies_beside_the_parts_is_listed(tmp_path):
     write_good(tmp_path, {"extra": 1})
     save(tmp_path / "test" / "7.png", pixels(7))
     (tmp_path / "README.md").write_text("hello")
-    assert dict(of_folder(tmp_path).problems) == {
-        "README.md": "not used: it lies in no folder of a class",
-        "extra": "not used: it lies beside train, val and test",
-        "test/7.png": "not used: it lies in no folder of a class",
+    assert dict(list_folder(tmp_path).problems) == {
+        "README.md": "not used: it is in no folder of a class",
+        "extra": "not used: it is beside train, val and test",
+        "test/7.png": "not used: it is in no folder of a class",
         "test/eels/0.png": "not used: there is no class eels to learn from",
     }
 
@@ -120,30 +123,36 @@ def test_what_lies_beside_the_parts_is_listed(tmp_path):
 def test_a_class_may_be_called_like_a_part(tmp_path):
     write_good(tmp_path, {"car": 5, "train": 5, "test": 5})
     save(tmp_path / "car" / "holidays" / "0.png", pixels(9))
-    assert of_folder(tmp_path).classes == ("car", "test", "train")
-    assert {name.split("/")[0] for name in split(of_folder(tmp_path))[TRAIN]} == {"car", "test", "train"}
+    assert list_folder(tmp_path).classes == ("car", "test", "train")
+    assert {name.split("/")[0] for name in split(list_folder(tmp_path))[TRAIN]} == {
+        "car",
+        "test",
+        "train",
+    }
 
 
 def test_parts_without_classes_are_no_classes(tmp_path):
     write_good(tmp_path, {"train": 5, "val": 5, "test": 5})
     with pytest.raises(UsageError, match="has no classes to learn from; it needs two or more"):
-        of_folder(tmp_path)
+        list_folder(tmp_path)
 
 
 def test_a_folder_full_of_odd_and_broken_files_is_read(photos):
     bad, odd = write_bad(photos / "dogs"), write_odd(photos / "cats")
     source = opened(photos)
     images = {part: found.images.numpy() for part, found in source.parts.items()}
-    listing = of_folder(photos)
+    listing = list_folder(photos)
     lost = {name for name, why in source.card().problems if "used, but" not in why}
     for part, found in images.items():
-        names = [e.name for e in listing.entries if e.part == part and e.name not in lost]
+        names = [e.name for e in listing.files if e.part == part and e.name not in lost]
         assert len(names) == len(found)
         for name, image in zip(names, found, strict=True):
             if (expected := odd.get(name.removeprefix("cats/"))) is not None:
                 off = np.abs(image.astype(int) - expected)
                 assert (off > 8).mean() < 0.1 if name.endswith(".jpg") else off.max() <= 1, name
-    assert sum(map(len, images.values())) == 64 + len(odd) - 1 + 4  # two misnamed, whole.png and its twin
+    assert (
+        sum(map(len, images.values())) == 64 + len(odd) - 1 + 4
+    )  # two misnamed, whole.png and its twin
     assert dict(source.card().problems)["cats/linked.png"] == LINK_OUT
     assert len(bad) + len(odd) > 20
 
@@ -151,12 +160,12 @@ def test_a_folder_full_of_odd_and_broken_files_is_read(photos):
 def test_samples_to_look_at_are_of_the_part_to_learn_from(photos):
     source = opened(photos)
     batch, train = source.batch(44), source.parts[TRAIN]
-    known = {image.numpy().tobytes() for image in train.normal(train.images)}
+    known = {image.numpy().tobytes() for image in train.normalise(train.images)}
     assert {image.numpy().tobytes() for image in batch.inputs} == known
     assert torch.equal(source.batch(5, seed=2).inputs, source.batch(50, seed=2).inputs[:5])
     assert not torch.equal(source.batch(5, seed=2).inputs, source.batch(5, seed=3).inputs)
-    assert abs(float(train.normal(train.images).mean())) < 0.01
-    assert float(train.normal(train.images).std()) == pytest.approx(1, abs=0.01)
+    assert abs(float(train.normalise(train.images).mean())) < 0.01
+    assert float(train.normalise(train.images).std()) == pytest.approx(1, abs=0.01)
 
 
 def test_grey_networks_see_grey_and_others_are_refused(photos):
@@ -177,10 +186,10 @@ def test_links_out_of_the_folder_are_left_out_and_told(photos):
     (photos / "cats" / "above").symlink_to("../..")
     (photos / "cats" / "secret.png").symlink_to(outside / "secret.png")
     (photos / "birds").symlink_to(outside)
-    listing = of_folder(photos)
+    listing = list_folder(photos)
     names = ["birds", "cats/above", "cats/everything", "cats/secret.png"]
     assert sorted(listing.problems) == [(name, LINK_OUT) for name in names]
-    assert len(listing.entries) == 64
+    assert len(listing.files) == 64
     assert set(opened(photos).card().problems) == {(name, LINK_OUT) for name in names}
 
 
@@ -189,15 +198,15 @@ def test_links_that_stay_in_the_folder_are_followed(photos):
     (photos / "cats" / "of dogs").symlink_to("../dogs/more")
     (photos / "cats" / "again.png").symlink_to(photos / "cats" / "0.png")
     (photos / "puppies").symlink_to("dogs")
-    names = {entry.name for entry in of_folder(photos).entries}
+    names = {entry.name for entry in list_folder(photos).files}
     assert {"cats/of dogs/extra.png", "cats/again.png", "puppies/0.png"} <= names
-    assert of_folder(photos).problems == ()
+    assert list_folder(photos).problems == ()
 
 
 def test_the_folder_itself_may_be_a_link(photos):
     (photos.parent / "link").symlink_to(photos)
-    listing = of_folder(photos.parent / "link")
-    assert (len(listing.entries), listing.problems) == (64, ())
+    listing = list_folder(photos.parent / "link")
+    assert (len(listing.files), listing.problems) == (64, ())
 
 
 def test_a_folder_of_links_says_why_it_has_no_classes(tmp_path):
@@ -205,19 +214,32 @@ def test_a_folder_of_links_says_why_it_has_no_classes(tmp_path):
     (tmp_path / "photos").mkdir()
     for name in ("cats", "dogs"):
         (tmp_path / "photos" / name).symlink_to(tmp_path / "outside" / name)
-    with pytest.raises(UsageError, match=r"has no classes to learn from \(2 links out of the folder are"):
-        of_folder(tmp_path / "photos")
+    with pytest.raises(
+        UsageError, match=r"has no classes to learn from \(2 links out of the folder are"
+    ):
+        list_folder(tmp_path / "photos")
 
 
 # -------------------------------------------------------------------------------------------------------------- tables
 
 
 def test_a_table_says_where_pictures_are_and_what(photos):
-    parts = [("cats", "train"), ("cats", "train"), ("dogs", "Train"), ("cats", "validation"), ("dogs", "test")]
+    parts = [
+        ("cats", "train"),
+        ("cats", "train"),
+        ("dogs", "Train"),
+        ("cats", "validation"),
+        ("dogs", "test"),
+    ]
     rows = [f"photos/{kind}/{k}.png;{kind};{part}" for k, (kind, part) in enumerate(parts)]
-    rows += ["photos/cats/0.png;dogs;train", "photos/none.png;cats;train", ";dogs;train", "photos/cats/5.png;;train"]
+    rows += [
+        "photos/cats/0.png;dogs;train",
+        "photos/none.png;cats;train",
+        ";dogs;train",
+        "photos/cats/5.png;;train",
+    ]
     (photos.parent / "list.csv").write_text("\ufeffFile;Class;Split\n" + "\n".join(rows))
-    source = load(f"images:{photos.parent}/list.csv", RGB, photos.parent / "root")
+    source = load_data(f"images:{photos.parent}/list.csv", RGB, photos.parent / "root")
     assert source.task == Task("images:list.csv", (3, 32, 32), 2)
     assert np.array_equal(source.parts[VAL].images[0].numpy(), pixels(0, 3))
     assert np.array_equal(source.parts[TEST].images[0].numpy(), pixels(1, 4))
@@ -235,7 +257,10 @@ def test_a_table_says_where_pictures_are_and_what(photos):
     [
         ("", "begins with ''; its first line must be path,label or path,label,split"),
         ("a.png,cat\nb.png,dog\n", "begins with 'a.png,cat'"),
-        ("path,label,split\na.png,cat,train\nb.png,dog,dev\n", "line 3: the split is 'dev'; write train, val or test"),
+        (
+            "path,label,split\na.png,cat,train\nb.png,dog,dev\n",
+            "line 3: the split is 'dev'; write train, val or test",
+        ),
         ("path,label\na.png,cat\n", "has 1 class to learn from; it needs two or more"),
         ("path,label\n\xff", "is not a CSV file in UTF-8"),
     ],
@@ -243,7 +268,7 @@ def test_a_table_says_where_pictures_are_and_what(photos):
 def test_a_wrong_table_says_what_is_wanted(text, says, tmp_path):
     (tmp_path / "list.csv").write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=says):
-        of_table(tmp_path / "list.csv")
+        list_csv(tmp_path / "list.csv")
 
 
 # ------------------------------------------------------------------------------------------------------ wrong requests
@@ -252,13 +277,13 @@ def test_a_wrong_table_says_what_is_wanted(text, says, tmp_path):
 def test_wrong_requests_say_what_to_type(tmp_path):
     for name, says in {
         "folder": "say which folder: folder:PATH, such as --data folder:./photos",
-        "folder:none": "there is no folder none; give one with a subfolder a class",
+        "folder:none": "there is no folder none; give one with one subfolder per class",
         "images": "say which table: images:PATH.csv",
         "images:none.csv": "there is no file none.csv; give a CSV of paths and labels",
         f"folder:{tmp_path}": "has no classes to learn from; it needs two or more",
     }.items():
         with pytest.raises(UsageError, match=says):
-            load(name, RGB, tmp_path)
+            load_data(name, RGB, tmp_path)
 
 
 def test_a_class_without_pictures_is_refused(photos):
@@ -278,9 +303,11 @@ def test_a_class_without_pictures_is_refused(photos):
 def reads(monkeypatch) -> list[str]:
     """The names of all pictures that are decoded from now on."""
     names: list[str] = []
-    real = cache.decoded
+    real = cache.decode_image
     monkeypatch.setattr(
-        cache, "decoded", lambda opened, name, shape: (names.append(name), real(opened, name, shape))[1]
+        cache,
+        "decode_image",
+        lambda opened, name, shape: (names.append(name), real(opened, name, shape))[1],
     )
     return names
 
@@ -306,7 +333,7 @@ def test_pictures_are_read_once_and_anew_when_a_file_changes(photos, reads):
 
 def test_progress_is_told(photos):
     told: list[tuple[int, int]] = []
-    with listening(lambda done, total: told.append((done, total))):
+    with use_progress_callback(lambda at: told.append((at.done, at.total))):
         opened(photos).batch(1)
         opened(photos).batch(1)
     assert told == [(k, 64) for k in range(1, 65)]
@@ -316,7 +343,7 @@ def test_progress_is_told(photos):
 
 def test_a_damaged_cache_is_made_anew(photos, reads):
     first = opened(photos).batch(8)
-    folder = data_root(photos.parent / "root") / "cache" / "pictures"
+    folder = find_data_root(photos.parent / "root") / "cache" / "pictures"
     for ending, content in {"npy": b"nonsense", "json": b"{"}.items():
         (file,) = folder.glob(f"*.{ending}")
         file.write_bytes(content)
@@ -339,17 +366,20 @@ def test_a_root_that_cannot_be_used_is_named(photos):
 
 def test_too_little_room_is_said_before_anything_is_read(photos, reads, monkeypatch):
     monkeypatch.setattr(cache, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
-    with pytest.raises(UsageError, match=r"takes 197 kB, and .* has 1.00 kB; choose a smaller --input-size"):
+    with pytest.raises(
+        UsageError, match=r"takes 197 kB, and .* has 1.00 kB; choose a smaller --input-size"
+    ):
         opened(photos).batch(1)
     assert not reads
 
 
 READ = """
 import sys
-from untrained.data import load
-from untrained.data._source import fingerprint
+from untrained.data import load_data
+from untrained.data.source import fingerprint_batch
 from untrained.types import Task
-print(fingerprint(load(sys.argv[1], Task("any", (3, 32, 32), 7), sys.argv[2]).batch(30)))
+source = load_data(sys.argv[1], Task("any", (3, 32, 32), 7), sys.argv[2])
+print(fingerprint_batch(source.batch(30)))
 """
 
 
@@ -358,5 +388,5 @@ def test_two_processes_at_once_do_no_harm(photos):
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert {f"{fingerprint(opened(photos).batch(30))}\n"} == set(said)
+    assert {f"{fingerprint_batch(opened(photos).batch(30))}\n"} == set(said)
     assert len(list((photos.parent / "root" / "cache" / "pictures").iterdir())) == 2

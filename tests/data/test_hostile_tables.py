@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.logs import ANY, HEADER, lines, log, opened, said, write
-from untrained.data import _reader, load
+from untrained.data import load_data
+from untrained.data.tables import reader as _reader
 from untrained.errors import UsageError
 
 ROWS = lines(log())
@@ -38,7 +39,11 @@ REFUSED = {
         "\n".join(["user,stamp", *(f"u{i % 7},{1_234_567 + i % 3}" for i in range(300))]),
         "label=stamp&above=1234568'",
     ),
-    "no finite label": ("", GOOD.replace("\n1,", "\ninf,"), r"of 300 rows of .* are bad; line \d+: .* click is 'inf'"),
+    "no finite label": (
+        "",
+        GOOD.replace("\n1,", "\ninf,"),
+        r"of 300 rows of .* are bad; line \d+: .* click is 'inf'",
+    ),
     "several classes": (
         "?label=kind",
         "\n".join(["user,kind", *(f"u{i % 7},{'abc'[i % 3]}" for i in range(300))]),
@@ -49,7 +54,11 @@ REFUSED = {
         "\n".join(["user,kind", *(f"u{i % 7},{['a', 'b', ''][i % 3]}" for i in range(300))]),
         "kind holds 'a', 'b', nothing; wanted 0 and 1, false and true or no and yes$",
     ),
-    "no label": ("", GOOD.replace("click", "bought"), "say which column .* there are: bought, user, price, count"),
+    "no label": (
+        "",
+        GOOD.replace("click", "bought"),
+        "say which column .* there are: bought, user, price, count",
+    ),
     "empty labels": (
         "",
         "\n".join([HEADER, *(row[1:] for row in ROWS)]),
@@ -57,8 +66,16 @@ REFUSED = {
     ),
     "two labels": ("", GOOD.replace("click", "label").replace("count", "target"), None),
     "three values": ("", GOOD + "2,u1,0.5,3\n", "the label click is 2 somewhere; wanted 0 and 1"),
-    "one class": ("", "\n".join([HEADER, *("0" + row[1:] for row in ROWS)]), "all 300 rows of .* have the label 0"),
-    "text where numbers were said": ("?dense=user", GOOD, "100% of the values of user are text; write categorical=us"),
+    "one class": (
+        "",
+        "\n".join([HEADER, *("0" + row[1:] for row in ROWS)]),
+        "all 300 rows of .* have the label 0",
+    ),
+    "text where numbers were said": (
+        "?dense=user",
+        GOOD,
+        "100% of the values of user are text; write categorical=us",
+    ),
     "empty": ("", "", "is empty; a table has a header and rows"),
     "blank": ("", "\n\n \n", "is empty"),
     "header only": ("", HEADER + "\n", "has a header and no rows"),
@@ -68,29 +85,65 @@ REFUSED = {
         HEADER + "\n" + "\n".join(ROWS).replace(",", ";"),
         "no rows that fit it; line 2: 1 fie",
     ),
-    "many other separators": ("", GOOD.replace(",u1", ";u1"), r"\d+ of 300 rows of .* are bad; line \d+: 3 fields"),
-    "duplicate header": ("", GOOD.replace("price", "user", 1), "has more than one column called user; rename them"),
+    "many other separators": (
+        "",
+        GOOD.replace(",u1", ";u1"),
+        r"\d+ of 300 rows of .* are bad; line \d+: 3 fields",
+    ),
+    "duplicate header": (
+        "",
+        GOOD.replace("price", "user", 1),
+        "has more than one column called user; rename them",
+    ),
     "no header": (
         "",
         "\n".join("1,2,3" for _ in range(50)),
         "first line of .* holds numbers; it must name the columns",
     ),
-    "one column": ("", "click\n0\n1\n", "has one column, 'click'; a table has a label and more, separated by comma"),
+    "one column": (
+        "",
+        "click\n0\n1\n",
+        "has one column, 'click'; a table has a label and more, separated by comma",
+    ),
     "UTF-16": ("", GOOD.encode("utf-16"), "is UTF-16; save it as UTF-8"),
     "not text": ("", bytes(range(256)) * 20, "is no text; csv:PATH wants lines of text"),
     "few rows": ("", "\n".join([HEADER, *ROWS[:4]]), "4 rows of .* are too few to learn from"),
-    "a quotation mark never closed": ("", GOOD.replace(ROWS[9], '1,"u1,2.5,3'), r"and \d+ lines more"),
-    "nothing left": ("?drop=user,price,count", GOOD, r"no column left to learn from; dropped: user \(named in drop\)"),
+    "a quotation mark never closed": (
+        "",
+        GOOD.replace(ROWS[9], '1,"u1,2.5,3'),
+        r"and \d+ lines more",
+    ),
+    "nothing left": (
+        "?drop=user,price,count",
+        GOOD,
+        r"no column left to learn from; dropped: user \(named in drop\)",
+    ),
     "no moments": ("?time=user", GOOD, "time=user: 'u\\d+' is no moment; wanted numbers or dates"),
     "two roles": ("?drop=user&dense=user", GOOD, "user cannot be two things"),
-    "no such option": ("?lable=click", GOOD, "no option of a table is called 'lable'; did you mean label"),
+    "no such option": (
+        "?lable=click",
+        GOOD,
+        "no option of a table is called 'lable'; did you mean label",
+    ),
     "half an option": ("?label", GOOD, "label says nothing; write label="),
     "no number": ("?floor=two", GOOD, "floor=two is no number"),
     "no floor": ("?floor=0", GOOD, "floor=0 is no number of rows"),
-    "too many buckets": ("?hash=16777216", GOOD, "hash=16777216 is impossible; write a number from 2 to 16777215"),
+    "too many buckets": (
+        "?hash=16777216",
+        GOOD,
+        "hash=16777216 is impossible; write a number from 2 to 16777215",
+    ),
     "no such logarithm": ("?log=some", GOOD, "no way to take logarithms is called 'some'"),
-    "no such decimal sign": ("?decimal=semicolon", GOOD, "no decimal sign is called 'semicolon'; .*comma"),
-    "a break in the header": ("", GOOD.replace("user", '"us\ner"', 1), "has a line break inside of a name"),
+    "no such decimal sign": (
+        "?decimal=semicolon",
+        GOOD,
+        "no decimal sign is called 'semicolon'; .*comma",
+    ),
+    "a break in the header": (
+        "",
+        GOOD.replace("user", '"us\ner"', 1),
+        "has a line break inside of a name",
+    ),
 }
 
 
@@ -118,7 +171,7 @@ def test_a_file_that_is_none(tmp_path):
     }
     for name, says in told.items():
         with pytest.raises(UsageError, match=says):
-            load(name, ANY)
+            load_data(name, ANY)
 
 
 @pytest.mark.parametrize("content", [GOOD.encode(), gzip.compress(GOOD.encode())[:900]])
@@ -130,16 +183,17 @@ def test_a_damaged_archive(tmp_path, content):
 
 def test_a_parquet_file_that_is_none_or_empty(tmp_path):
     with pytest.raises(UsageError, match=r"cannot be read: .*not a parquet file"):
-        load(f"parquet:{write(tmp_path / 'bad.parquet', ROWS)}", ANY)
+        load_data(f"parquet:{write(tmp_path / 'bad.parquet', ROWS)}", ANY)
     pq.write_table(
-        pa.table({"click": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}), tmp_path / "no.parquet"
+        pa.table({"click": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}),
+        tmp_path / "no.parquet",
     )
     with pytest.raises(UsageError, match="no rows"):
-        load(f"parquet:{tmp_path}/no.parquet", ANY)
+        load_data(f"parquet:{tmp_path}/no.parquet", ANY)
 
 
 def test_a_row_longer_than_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(_reader, "BLOCK", 2**10)
+    monkeypatch.setattr(_reader, "BLOCK_BYTES", 2**10)
     rows = [*ROWS, '1,"' + "x" * 5000]
     with pytest.raises(UsageError, match="most likely a quotation mark is never closed"):
         opened(write(tmp_path / "long.csv", rows))
@@ -162,7 +216,9 @@ def test_a_row_longer_than_a_block(tmp_path, monkeypatch):
         b"\n\n" + GOOD.encode(),
         gzip.compress(GOOD.encode()),
     ],
-    ids="BOM,CRLF,spaces,quoted breaks,quoted commas,latin,latin header,no name,blank lines,gzip".split(","),
+    ids="BOM,CRLF,spaces,quoted breaks,quoted commas,latin,latin header,no name,blank lines,gzip".split(
+        ","
+    ),
 )
 def test_other_ways_to_write_the_same_table_are_read_alike(tmp_path, content):
     path = tmp_path / ("log.csv.gz" if content.startswith(b"\x1f\x8b") else "log.csv")
@@ -170,7 +226,9 @@ def test_other_ways_to_write_the_same_table_are_read_alike(tmp_path, content):
     plain, source = opened(write(tmp_path / "plain.csv", ROWS)), opened(path)
     assert source.task.vocabularies == plain.task.vocabularies
     assert source.card().facts == plain.card().facts
-    for a, b in zip(source.parts["train"].batches(300), plain.parts["train"].batches(300), strict=True):
+    for a, b in zip(
+        source.parts["train"].batches(300), plain.parts["train"].batches(300), strict=True
+    ):
         assert (a.inputs[:, :2] == b.inputs[:, :2]).all()
         assert (a.targets == b.targets).all()
 
@@ -194,14 +252,16 @@ def test_a_last_block_without_labels_counts_as_so_many_rows(tmp_path, monkeypatc
     """A tenth of 300 rows is 30. The last block is short, and all of its rows are bad."""
     monkeypatch.setattr(_reader, "PARQUET_ROWS", 300 - unlabelled)
     labels = [row[0] for row in log()[:-unlabelled]] + [None] * unlabelled
-    pq.write_table(pa.table({"click": labels, "price": [row[2] for row in log()]}), tmp_path / "log.parquet")
+    pq.write_table(
+        pa.table({"click": labels, "price": [row[2] for row in log()]}), tmp_path / "log.parquet"
+    )
     if unlabelled == 30:
-        card = load(f"parquet:{tmp_path}/log.parquet", ANY).card()
+        card = load_data(f"parquet:{tmp_path}/log.parquet", ANY).card()
         assert card.facts["bad rows"] == "30, left out"
         assert said(card)[0] == "line 271: no label"
     else:
         with pytest.raises(UsageError, match=r"31 of 300 rows of .* are bad; line 270: no label"):
-            load(f"parquet:{tmp_path}/log.parquet", ANY)
+            load_data(f"parquet:{tmp_path}/log.parquet", ANY)
 
 
 def test_a_bad_row_may_hold_any_bytes(tmp_path):
@@ -216,16 +276,21 @@ def test_a_letter_on_the_edge_of_a_block_is_one_letter(tmp_path, monkeypatch):
     rows = [",".join([a, names[b], *rest]) for a, b, *rest in (row.split(",") for row in ROWS)]
     plain = opened(write(tmp_path / "plain.csv", ROWS)).task.vocabularies
     for size in (501, 502, 503):
-        monkeypatch.setattr(_reader, "BLOCK", size)
+        monkeypatch.setattr(_reader, "BLOCK_BYTES", size)
         assert opened(write(tmp_path / f"letters{size}.csv", rows)).task.vocabularies == plain
 
 
 def test_lines_are_right_in_later_blocks_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(_reader, "BLOCK", 700)
+    monkeypatch.setattr(_reader, "BLOCK_BYTES", 700)
     rows = [*ROWS]
     rows[150], rows[250], rows[251], rows[290] = "1,u1", "x,u1,0.5,3", "1", ",u1,0.5,3"
     notes = said(opened(write(tmp_path / "ragged.csv", rows)).card())
-    assert sorted(note.partition(":")[0] for note in notes) == ["line 152", "line 252", "line 253", "line 292"]
+    assert sorted(note.partition(":")[0] for note in notes) == [
+        "line 152",
+        "line 252",
+        "line 253",
+        "line 292",
+    ]
 
 
 def test_values_that_are_no_finite_number_count_as_missing_and_text_is_told(tmp_path):
@@ -235,16 +300,25 @@ def test_values_that_are_no_finite_number_count_as_missing_and_text_is_told(tmp_
     (price,) = [row for row in source.card().rows if row["column"] == "price"]
     assert (price["kind"], price["missing"]) == ("dense", 4)
     assert "price: 1 values are text and count as missing" in said(source.card())
-    assert all(batch.inputs.isfinite().all() for part in source.parts.values() for batch in part.batches(64))
+    assert all(
+        batch.inputs.isfinite().all()
+        for part in source.parts.values()
+        for batch in part.batches(64)
+    )
 
 
 def test_text_that_comes_after_the_head_is_told_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(_reader, "BLOCK", 1000)
+    monkeypatch.setattr(_reader, "BLOCK_BYTES", 1000)
     rows = [*ROWS]
     rows[280] = "1,u1,dear,4"
-    assert "price: 1 values are text and count as missing" in said(opened(write(tmp_path / "late.csv", rows)).card())
+    assert "price: 1 values are text and count as missing" in said(
+        opened(write(tmp_path / "late.csv", rows)).card()
+    )
     late = [row if i < 200 else f"1,u1,dear{i},4" for i, row in enumerate(ROWS)]
-    with pytest.raises(UsageError, match="33% of the values of price are text; write categorical=price or drop=price"):
+    with pytest.raises(
+        UsageError,
+        match="33% of the values of price are text; write categorical=price or drop=price",
+    ):
         opened(write(tmp_path / "later.csv", late))
 
 
@@ -257,10 +331,12 @@ def test_a_column_of_row_numbers_is_dropped(tmp_path):
 def test_a_table_that_nobody_reads_to_its_end_leaves_no_thread_behind(tmp_path, monkeypatch):
     """Arrow reads ahead through our stream: a program that ended meanwhile, as after a wrong label, was aborted."""
     readers, made = [], _reader.pcsv.open_csv
-    monkeypatch.setattr(_reader.pcsv, "open_csv", lambda *asked: readers.append(made(*asked)) or readers[-1])
-    monkeypatch.setattr(_reader, "BLOCK", 2**10)
+    monkeypatch.setattr(
+        _reader.pcsv, "open_csv", lambda *asked: readers.append(made(*asked)) or readers[-1]
+    )
+    monkeypatch.setattr(_reader, "BLOCK_BYTES", 2**10)
     (tmp_path / "long.csv").write_text("click,a\n" + "1,2\n" * 50_000)
-    blocks = _reader.open_csv(tmp_path / "long.csv").blocks(_reader.Bad())
+    blocks = _reader.open_csv(tmp_path / "long.csv").blocks(_reader.BadRows())
     rows = len(next(blocks)[0])
     blocks.close()
     assert 0 < rows < 1000

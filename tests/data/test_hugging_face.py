@@ -10,7 +10,7 @@ from PIL import Image as Picture
 
 from tests.data.pictures import pixels
 from tests.data.tiny import RGB
-from untrained.data import TEST, TRAIN, VAL, load
+from untrained.data import TEST, TRAIN, VAL, load_data
 from untrained.errors import UsageError
 
 
@@ -58,21 +58,31 @@ def hub(monkeypatch) -> dict[str, dict[str, Table]]:
 
 
 def test_splits_become_parts_and_pictures_are_theirs(hub, tmp_path):
-    hub["me/pets"] = {"train": Table(1, 20), "validation": Table(2, 6), "test": Table(3, 4, [0, 1, -1, None])}
-    source = load("hf:me/pets", RGB, tmp_path)
-    assert (source.task.dataset, source.task.num_classes, source.classes) == ("hf:me/pets", 2, ("cat", "dog"))
+    hub["me/pets"] = {
+        "train": Table(1, 20),
+        "validation": Table(2, 6),
+        "test": Table(3, 4, [0, 1, -1, None]),
+    }
+    source = load_data("hf:me/pets", RGB, tmp_path)
+    assert (source.task.dataset, source.task.num_classes, source.classes) == (
+        "hf:me/pets",
+        2,
+        ("cat", "dog"),
+    )
     assert {name: len(part) for name, part in source.parts.items()} == {TRAIN: 20, VAL: 6, TEST: 2}
     assert np.array_equal(source.parts[TEST].images[1].numpy(), pixels(3, 1))
     assert source.parts[TEST].labels.tolist() == [0, 1]
-    assert dict(source.card().problems) == {f"test/{k}": "not used: it has no label" for k in (2, 3)}
+    assert dict(source.card().problems) == {
+        f"test/{k}": "not used: it has no label" for k in (2, 3)
+    }
     hub["me/pets"]["train"] = Table(9, 20)  # published anew
-    images = load("hf:me/pets", RGB, tmp_path).parts[TRAIN].images.numpy()
+    images = load_data("hf:me/pets", RGB, tmp_path).parts[TRAIN].images.numpy()
     assert any(np.array_equal(image, pixels(9, 0)) for image in images)
 
 
 def test_a_split_of_another_name_is_listed(hub, tmp_path):
     hub["pets"] = {"train": Table(1, 40), "unlabelled": Table(2, 6)}
-    source = load("hf:pets", RGB, tmp_path)
+    source = load_data("hf:pets", RGB, tmp_path)
     assert {name: len(part) for name, part in source.parts.items()} == {TRAIN: 28, VAL: 6, TEST: 6}
     assert dict(source.card().problems).keys() == {"unlabelled"}
 
@@ -85,7 +95,9 @@ def test_wrong_requests_say_what_to_do(hub, tmp_path, monkeypatch):
         "hf:text": "has the columns text, label, none of which is of the kind Image",
     }.items():
         with pytest.raises(UsageError, match=says):
-            load(name, RGB, tmp_path)
+            load_data(name, RGB, tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UsageError, match=r"needs the package datasets: pip install 'untrained\[datasets\]'"):
-        load("hf:pets", RGB, tmp_path)
+    with pytest.raises(
+        UsageError, match=r"needs the package datasets: pip install 'untrained\[datasets\]'"
+    ):
+        load_data("hf:pets", RGB, tmp_path)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.data.tiny import RGB, Attack, write_npz
-from untrained.data import load
+from untrained.data import load_data
 from untrained.errors import UsageError
 from untrained.types import Task
 
@@ -13,7 +13,7 @@ from untrained.types import Task
 def test_npz_are_the_images_and_labels_of_the_file(root):
     with np.load(root / "tiny.npz") as archive:
         x, y = torch.from_numpy(archive["x"]), archive["y"]
-    source = load(f"npz:{root}/tiny.npz", Task("any", (3, 9, 11), 99))
+    source = load_data(f"npz:{root}/tiny.npz", Task("any", (3, 9, 11), 99))
     assert source.task == Task("npz:tiny.npz", (3, 9, 11), 4)
     batch = source.batch(12)
     scaled = x.double() / 255
@@ -25,8 +25,12 @@ def test_npz_are_the_images_and_labels_of_the_file(root):
 
 
 def test_npz_of_grey_images_under_the_other_names(tmp_path):
-    np.savez(tmp_path / "g.npz", x_train=np.arange(64, dtype=np.uint8).reshape(4, 4, 4), y_train=np.ones((4, 1), int))
-    source = load(f"npz:{tmp_path}/g.npz", RGB)
+    np.savez(
+        tmp_path / "g.npz",
+        x_train=np.arange(64, dtype=np.uint8).reshape(4, 4, 4),
+        y_train=np.ones((4, 1), int),
+    )
+    source = load_data(f"npz:{tmp_path}/g.npz", RGB)
     batch = source.batch(4)
     assert source.task.num_classes == 2
     assert batch.targets.tolist() == [1] * 4
@@ -54,27 +58,27 @@ GOOD = np.zeros((4, 5, 5, 3), np.uint8)
 def test_a_wrong_npz_says_what_is_wanted(arrays, says, tmp_path):
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(UsageError, match=says):
-        load(f"npz:{tmp_path}/bad.npz", RGB)
+        load_data(f"npz:{tmp_path}/bad.npz", RGB)
 
 
 def test_an_npz_that_cannot_be_read(tmp_path):
     with pytest.raises(UsageError, match="say which file"):
-        load("npz", RGB)
+        load_data("npz", RGB)
     with pytest.raises(UsageError, match="there is no file"):
-        load(f"npz:{tmp_path}/none.npz", RGB)
+        load_data(f"npz:{tmp_path}/none.npz", RGB)
     whole = write_npz(tmp_path / "whole.npz").read_bytes()
     for name, content in {"text": b"hello", "cut": whole[:200], "empty": b""}.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UsageError, match="not a readable numpy archive"):
-            load(f"npz:{tmp_path}/{name}", RGB)
+            load_data(f"npz:{tmp_path}/{name}", RGB)
     np.save(tmp_path / "single.npy", GOOD)
     with pytest.raises(UsageError, match="not a readable numpy archive"):
-        load(f"npz:{tmp_path}/single.npy", RGB)
+        load_data(f"npz:{tmp_path}/single.npy", RGB)
 
 
 def test_an_npz_with_a_hostile_object_is_refused_and_not_run(tmp_path):
     target = tmp_path / "attacked"
     np.savez(tmp_path / "bad.npz", x=np.array([Attack(target)], dtype=object), y=np.arange(1))
     with pytest.raises(UsageError, match="it holds Python objects; save numbers"):
-        load(f"npz:{tmp_path}/bad.npz", RGB)
+        load_data(f"npz:{tmp_path}/bad.npz", RGB)
     assert not target.exists()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import shared
 from tests.data.logs import ANY, rows_of
-from untrained.data import load
+from untrained.data import load_data
 
 INTS = [f"I{i}" for i in range(1, 14)]
 HEXES = [f"C{i}" for i in range(1, 27)]
@@ -23,8 +23,10 @@ def criteo_rows(count: int = 120) -> list[list[str]]:
 def test_criteo_is_read_with_tabs_and_with_commas(tmp_path):
     rows = criteo_rows()
     (tmp_path / "train.txt").write_text("\n".join("\t".join(row) for row in rows))
-    (tmp_path / "train.csv").write_text("\n".join([",".join(["label", *INTS, *HEXES]), *(",".join(r) for r in rows)]))
-    one, other = (load(f"criteo:{tmp_path}/train.{kind}", ANY) for kind in ("txt", "csv"))
+    (tmp_path / "train.csv").write_text(
+        "\n".join([",".join(["label", *INTS, *HEXES]), *(",".join(r) for r in rows)])
+    )
+    one, other = (load_data(f"criteo:{tmp_path}/train.{kind}", ANY) for kind in ("txt", "csv"))
     assert one.task.input_shape == (39,)
     assert [row["column"] for row in one.card().rows] == INTS + HEXES
     assert one.card().facts == other.card().facts
@@ -37,9 +39,11 @@ def test_criteo_is_read_with_tabs_and_with_commas(tmp_path):
 
 def test_options_go_on_top_of_what_is_known(tmp_path):
     (tmp_path / "train.txt").write_text("\n".join("\t".join(row) for row in criteo_rows()))
-    card = load(f"criteo:{tmp_path}/train.txt?categorical=I1&drop=C26,I2&log=none", ANY).card()
+    card = load_data(f"criteo:{tmp_path}/train.txt?categorical=I1&drop=C26,I2&log=none", ANY).card()
     kinds = {row["column"]: row["kind"] for row in card.rows}
-    assert kinds == dict.fromkeys(INTS[2:], "dense") | dict.fromkeys(["I1", *HEXES[:-1]], "identifiers")
+    assert kinds == dict.fromkeys(INTS[2:], "dense") | dict.fromkeys(
+        ["I1", *HEXES[:-1]], "identifiers"
+    )
     assert not any(row["treatment"].startswith("log") for row in card.rows)
 
 
@@ -48,21 +52,34 @@ def test_kdd_counts_clicks_and_knows_its_columns(tmp_path):
     rows = [[i % 3, i % 3 + 1 + i % 5, i % 7, i % 11, i % 4, i % 3, i % 2, i % 6, i % 5, i % 8, i % 9, i % 10]
             for i in range(90)]  # fmt: skip
     (tmp_path / "training.txt").write_text("\n".join("\t".join(map(str, row)) for row in rows))
-    source = load(f"kdd2012:{tmp_path}/training.txt", ANY)
+    source = load_data(f"kdd2012:{tmp_path}/training.txt", ANY)
     assert source.task.input_shape == (11,)
-    assert [row["column"] for row in source.card().rows][:4] == ["impression", "depth", "position", "display_url"]
+    assert [row["column"] for row in source.card().rows][:4] == [
+        "impression",
+        "depth",
+        "position",
+        "display_url",
+    ]
     assert source.card().facts["label"] == "click, 1 in 66.7% of the rows"
-    sizes = dict(zip([row["column"] for row in source.card().rows[3:]], source.task.vocabularies, strict=True))
+    sizes = dict(
+        zip(
+            [row["column"] for row in source.card().rows[3:]], source.task.vocabularies, strict=True
+        )
+    )
     assert (sizes["display_url"], sizes["advertiser_id"], sizes["user_id"]) == (8, 5, 11)
 
 
 def test_frappe_is_read_with_a_header_and_as_libfm(tmp_path):
-    rows = [[1 if i % 3 == 0 else -1, *(k * 100 + i % (k + 2) for k in range(10))] for i in range(90)]
+    rows = [
+        [1 if i % 3 == 0 else -1, *(k * 100 + i % (k + 2) for k in range(10))] for i in range(90)
+    ]
     header = ",".join(["split", "label", *(f"f{k}" for k in range(10))])
     plain = [",".join(["test", str(int(row[0] > 0)), *map(str, row[1:])]) for row in rows]
     (tmp_path / "frappe.csv").write_text("\n".join([header, *plain]))
-    (tmp_path / "frappe.libfm").write_text("\n".join(f"{r[0]} " + " ".join(f"{v}:1" for v in r[1:]) for r in rows))
-    one, other = (load(f"frappe:{tmp_path}/frappe.{kind}", ANY) for kind in ("csv", "libfm"))
+    (tmp_path / "frappe.libfm").write_text(
+        "\n".join(f"{r[0]} " + " ".join(f"{v}:1" for v in r[1:]) for r in rows)
+    )
+    one, other = (load_data(f"frappe:{tmp_path}/frappe.{kind}", ANY) for kind in ("csv", "libfm"))
     assert one.task.input_shape == other.task.input_shape == (10,)
     assert one.task.vocabularies == other.task.vocabularies == tuple(k + 3 for k in range(10))
     for name, part in rows_of(one).items():
@@ -80,7 +97,7 @@ def test_frappe_is_read_with_a_header_and_as_libfm(tmp_path):
 )
 def test_the_samples_are_what_their_notes_say(kind, file, rows, share, dense, identifiers):
     """Rows and shares of clicks as written beside the files."""
-    source = load(f"{kind}:{shared('data', 'ctr', file)}", ANY)
+    source = load_data(f"{kind}:{shared('data', 'ctr', file)}", ANY)
     assert source.card().facts["rows"].startswith(f"{rows} (")
     assert source.card().facts["label"].endswith(f"1 in {share} of the rows")
     assert source.card().facts["bad rows"] == "0"
@@ -96,7 +113,9 @@ def test_a_row_of_criteo_is_encoded_as_by_hand():
     path = shared("data", "ctr", "criteo_10k.csv.gz")
     with gzip.open(path, "rt") as file:
         lines = [line.rstrip("\n").split(",") for line in file][1:]
-    source = load(f"criteo:{path}?time=I2&floor=1", ANY)  # so that parts are known: by I2, ties as they lie
+    source = load_data(
+        f"criteo:{path}?time=I2&floor=1", ANY
+    )  # so that parts are known: by I2, ties as they lie
     order = sorted(range(len(lines)), key=lambda i: float(lines[i][2] or "-inf"))
     learned = sorted(order[:8000])
     (batch,) = source.parts["train"].batches(8000)
@@ -107,8 +126,13 @@ def test_a_row_of_criteo_is_encoded_as_by_hand():
     std = (sum((v - mean) ** 2 for v in logs) / len(logs)) ** 0.5
     expected = [(log1p(float(v)) - mean) / std if v else 0.0 for v in values]
     assert batch.inputs[:, 0].tolist() == pytest.approx(expected, abs=1e-4)
-    numbers = batch.inputs[:, 12].long().tolist()  # C1, after the twelve dense columns that are left
+    numbers = (
+        batch.inputs[:, 12].long().tolist()
+    )  # C1, after the twelve dense columns that are left
     names = [lines[i][14] for i in learned]
     assert (
-        len({*zip(names, numbers, strict=True)}) == len({*names}) == len({*numbers}) == source.task.vocabularies[0] - 1
+        len({*zip(names, numbers, strict=True)})
+        == len({*names})
+        == len({*numbers})
+        == source.task.vocabularies[0] - 1
     )

@@ -6,20 +6,22 @@ import pytest
 import torch
 
 from tests.data.tiny import RGB
-from untrained.data import SOURCES, data_root, from_tensors, load, sized
-from untrained.data._source import fingerprint
+from untrained.data import SOURCES, find_data_root, load_data, make_tensor_source, with_input_size
+from untrained.data.source import fingerprint_batch
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
 
 @pytest.fixture(params=["noise", "photos", "digits", "cifar10", "npz", "folder"])
 def name(request: pytest.FixtureRequest, root: Path) -> str:
-    return {"npz": f"npz:{root}/tiny.npz", "folder": f"folder:{root}/photos"}.get(request.param, request.param)
+    return {"npz": f"npz:{root}/tiny.npz", "folder": f"folder:{root}/photos"}.get(
+        request.param, request.param
+    )
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (3, 64, 64), (3, 20, 36)])
 def test_batches_have_the_shape_of_the_task(name, root, shape):
-    source = load(name, Task("any", shape, 7), root)
+    source = load_data(name, Task("any", shape, 7), root)
     batch = source.batch(5)
     assert source.task.input_shape == shape
     assert batch.inputs.shape == (5, *shape)
@@ -31,45 +33,53 @@ def test_batches_have_the_shape_of_the_task(name, root, shape):
 
 
 def test_the_seed_decides_the_samples(name, root):
-    source = load(name, RGB, root)
-    one, same, other = source.batch(6, seed=3), load(name, RGB, root).batch(6, seed=3), source.batch(6, seed=4)
+    source = load_data(name, RGB, root)
+    one, same, other = (
+        source.batch(6, seed=3),
+        load_data(name, RGB, root).batch(6, seed=3),
+        source.batch(6, seed=4),
+    )
     assert torch.equal(one.inputs, same.inputs)
     assert torch.equal(one.targets, same.targets)
     assert not torch.equal(one.inputs, other.inputs)
 
 
 def test_the_seed_alone_decides(name, root):
-    source = load(name, RGB, root)
+    source = load_data(name, RGB, root)
     torch.manual_seed(0)
     one = source.batch(4)
     state = torch.get_rng_state()
     torch.manual_seed(1)
     assert torch.equal(one.inputs, source.batch(4).inputs)
     torch.manual_seed(0)
-    assert torch.equal(torch.get_rng_state(), state)  # nor does drawing samples move the global state
+    assert torch.equal(
+        torch.get_rng_state(), state
+    )  # nor does drawing samples move the global state
 
 
 def test_a_small_batch_is_the_head_of_a_large_one(name, root):
-    source = load(name, RGB, root)
+    source = load_data(name, RGB, root)
     small, large = source.batch(3, seed=1), source.batch(8, seed=1)
     assert torch.equal(small.inputs, large.inputs[:3])
     assert torch.equal(small.targets, large.targets[:3])
 
 
 def test_labels_are_classes_of_the_task(name, root):
-    source = load(name, RGB, root)
+    source = load_data(name, RGB, root)
     targets = torch.cat([source.batch(8, seed=seed).targets for seed in range(10)])
     assert 0 <= int(targets.min()) < int(targets.max()) < source.task.num_classes
 
 
 def test_samples_of_a_batch_differ(name, root):
-    inputs = load(name, RGB, root).batch(8).inputs
+    inputs = load_data(name, RGB, root).batch(8).inputs
     assert len({sample.numpy().tobytes() for sample in inputs}) == 8
 
 
-@pytest.mark.parametrize(("name", "classes"), [("noise", 7), ("photos", 7), ("digits", 10), ("cifar10", 10)])
+@pytest.mark.parametrize(
+    ("name", "classes"), [("noise", 7), ("photos", 7), ("digits", 10), ("cifar10", 10)]
+)
 def test_data_with_classes_of_their_own_say_so(name, classes, root):
-    task = load(name, RGB, root).task
+    task = load_data(name, RGB, root).task
     assert task == Task(name, (3, 32, 32), classes)
 
 
@@ -77,43 +87,50 @@ def test_data_with_classes_of_their_own_say_so(name, classes, root):
 @pytest.mark.parametrize("shape", [(12,), (3, 32), (3, 4, 32, 32)])
 def test_images_want_three_axes(kind, shape, root):
     with pytest.raises(UsageError, match="channels x height x width"):
-        load(f"folder:{root}/photos" if kind == "folder" else kind, Task("any", shape, 7), root)
+        load_data(
+            f"folder:{root}/photos" if kind == "folder" else kind, Task("any", shape, 7), root
+        )
 
 
 @pytest.mark.parametrize("shape", [(), (3, 0, 32), (-3, 32, 32)])
 def test_an_impossible_shape_is_refused(shape):
     with pytest.raises(UsageError, match=r"impossible input shape .* such as 3x32x32"):
-        load("noise", Task("any", shape, 7))
+        load_data("noise", Task("any", shape, 7))
 
 
 def test_images_may_be_asked_for_in_another_size():
-    assert sized(RGB, 48) == Task("any", (3, 48, 48), 7)
-    assert sized(RGB, None) is RGB
-    with pytest.raises(UsageError, match=r"--input-size 48 is for images, and these networks take \(12,\)"):
-        sized(Task("table", (12,), 1), 48)
+    assert with_input_size(RGB, 48) == Task("any", (3, 48, 48), 7)
+    assert with_input_size(RGB, None) is RGB
+    with pytest.raises(
+        UsageError, match=r"--input-size 48 is for images, and these networks take \(12,\)"
+    ):
+        with_input_size(Task("table", (12,), 1), 48)
 
 
 def test_an_unknown_data_set_lists_the_near_names():
     with pytest.raises(UsageError, match="no data set is called 'fotos'; did you mean photos"):
-        load("fotos", RGB)
+        load_data("fotos", RGB)
 
 
-@pytest.mark.parametrize("name", ["noise", "photos", "digits", "cifar10", "cifar100", "mnist", "fashion_mnist"])
+@pytest.mark.parametrize(
+    "name", ["noise", "photos", "digits", "cifar10", "cifar100", "mnist", "fashion_mnist"]
+)
 def test_data_that_take_no_argument_refuse_one(name):
     with pytest.raises(
-        UsageError, match=f"^{name} takes nothing behind its name, and '3' is there; write --data {name}$"
+        UsageError,
+        match=f"^{name} takes nothing behind its name, and '3' is there; write --data {name}$",
     ):
-        load(f"{name}:3", RGB)
+        load_data(f"{name}:3", RGB)
 
 
-@pytest.mark.parametrize("kind", [name for name, kind in SOURCES.items() if kind.own])
+@pytest.mark.parametrize("kind", [name for name, kind in SOURCES.items() if kind.belongs_to_user])
 def test_a_path_may_begin_at_home(kind, monkeypatch, tmp_path):
     """What is looked for lies there, and so is not found there."""
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(UsageError, match=f"there is no (file|folder) {tmp_path}/none.{kind}"):
-        load(f"{kind}:~/none.{kind}", RGB)
+        load_data(f"{kind}:~/none.{kind}", RGB)
     with pytest.raises(UsageError, match=r"there is no (file|folder) ~no-such-user/none"):
-        load(f"{kind}:~no-such-user/none", RGB)
+        load_data(f"{kind}:~no-such-user/none", RGB)
 
 
 def test_every_source_says_what_it_is():
@@ -126,42 +143,49 @@ def test_every_source_says_what_it_is():
 
 def test_own_tensors_keep_their_order():
     inputs, targets = torch.randn(6, 3, 4, 4), torch.tensor([5, 4, 3, 2, 1, 0])
-    batch = from_tensors(inputs, targets, RGB).batch(4, seed=9)
+    batch = make_tensor_source(inputs, targets, RGB).batch(4, seed=9)
     assert torch.equal(batch.inputs, inputs[:4])
     assert batch.targets.tolist() == [5, 4, 3, 2]
 
 
 def test_own_tensors_without_targets_get_random_ones():
-    source = from_tensors(torch.randn(6, 3, 4, 4), None, RGB)
+    source = make_tensor_source(torch.randn(6, 3, 4, 4), None, RGB)
     assert torch.equal(source.batch(3).targets, source.batch(6).targets[:3])
-    assert any(not torch.equal(source.batch(6).targets, source.batch(6, seed=s).targets) for s in (1, 2, 3))
+    assert any(
+        not torch.equal(source.batch(6).targets, source.batch(6, seed=s).targets) for s in (1, 2, 3)
+    )
     assert int(torch.cat([source.batch(6, seed=s).targets for s in range(9)]).max()) < 7
 
 
 def test_the_data_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "variable"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert data_root(tmp_path) == data_root(str(tmp_path)) == tmp_path
-    assert data_root() == tmp_path / "variable"
+    assert find_data_root(tmp_path) == find_data_root(str(tmp_path)) == tmp_path
+    assert find_data_root() == tmp_path / "variable"
     monkeypatch.delenv("UNTRAINED_DATA")
-    assert data_root() == tmp_path / "cache" / "untrained"
+    assert find_data_root() == tmp_path / "cache" / "untrained"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert data_root() == tmp_path / "home" / ".cache" / "untrained"
+    assert find_data_root() == tmp_path / "home" / ".cache" / "untrained"
 
 
 def test_the_variable_leads_to_the_data(monkeypatch, root):
     monkeypatch.setenv("UNTRAINED_DATA", str(root))
-    assert len(load("cifar10", RGB).batch(2)) == 2
+    assert len(load_data("cifar10", RGB).batch(2)) == 2
 
 
 def test_a_fingerprint_says_which_numbers_were_looked_at():
     inputs, targets = torch.zeros(2, 3, 4, 4), torch.tensor([0, 1])
-    print_of = fingerprint(Batch(inputs, targets))
+    print_of = fingerprint_batch(Batch(inputs, targets))
     assert len(print_of) == 16
     assert int(print_of, 16) >= 0
-    assert fingerprint(Batch(inputs.clone(), targets.clone())) == print_of
-    assert fingerprint(Batch(inputs.permute(0, 3, 2, 1).contiguous().permute(0, 3, 2, 1), targets)) == print_of
+    assert fingerprint_batch(Batch(inputs.clone(), targets.clone())) == print_of
+    assert (
+        fingerprint_batch(
+            Batch(inputs.permute(0, 3, 2, 1).contiguous().permute(0, 3, 2, 1), targets)
+        )
+        == print_of
+    )
     pixel = inputs.clone()
     pixel[1, 2, 3, 3] = 1e-30
     changed = {
@@ -171,4 +195,4 @@ def test_a_fingerprint_says_which_numbers_were_looked_at():
         "type": Batch(inputs.double(), targets),
         "fewer": Batch(inputs[:1], targets[:1]),
     }
-    assert len({print_of, *map(fingerprint, changed.values())}) == 6
+    assert len({print_of, *map(fingerprint_batch, changed.values())}) == 6

@@ -1,6 +1,7 @@
 """The cache of encoded tables: it heals, it lies under the data root, and it leaves nothing behind."""
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -8,13 +9,14 @@ import sys
 import time
 from collections import namedtuple
 from pathlib import Path
-from platform import node
 
 import numpy as np
 import pytest
 
-from untrained.data import TEST, TRAIN, VAL, _table, load
+from untrained.data import TEST, TRAIN, VAL, load_data
+from untrained.data.tables import source as _table
 from untrained.errors import UsageError
+from untrained.files import make_locked_folder
 from untrained.types import Task
 
 LIKE = Task("", (3,), 1, "bce")
@@ -31,7 +33,7 @@ def clicks(tmp_path) -> Path:
 
 
 def rows_of(path: Path, root: Path | None = None) -> list[np.ndarray]:
-    parts = load(f"csv:{path}?label=click", LIKE, root).parts
+    parts = load_data(f"csv:{path}?label=click", LIKE, root).parts
     return [np.array(parts[name].values) for name in (TRAIN, VAL, TEST)]
 
 
@@ -82,13 +84,17 @@ def test_the_cache_lies_under_the_data_root(clicks, tmp_path, monkeypatch):
     assert len(tables_of(tmp_path / "there")) == 1
 
 
-def test_too_little_room_is_said_with_the_file_and_its_size_before_anything_is_written(clicks, tmp_path, monkeypatch):
+def test_too_little_room_is_said_with_the_file_and_its_size_before_anything_is_written(
+    clicks, tmp_path, monkeypatch
+):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 1000))
     with pytest.raises(UsageError) as caught:
         rows_of(clicks, tmp_path / "root")
     # 200 rows of a number, an identifier and a label, each of 4 bytes
-    assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(caught.value)
+    assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(
+        caught.value
+    )
     assert "1.00 kB are free; name another --data-root" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert tables_of(tmp_path / "root") == []
@@ -98,10 +104,12 @@ def test_a_disk_that_becomes_full_is_said_with_the_file_and_its_size(clicks, tmp
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(_table, "_write", fail)
+    monkeypatch.setattr(_table, "_write_parts", fail)
     with pytest.raises(UsageError) as caught:
         rows_of(clicks, tmp_path / "root")
-    assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(caught.value)
+    assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(
+        caught.value
+    )
     assert "No space left on device; name another --data-root" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert tables_of(tmp_path / "root") == []
@@ -115,22 +123,26 @@ def test_a_root_that_cannot_be_written_is_said_in_one_line(clicks, tmp_path):
 
 KILLED = """
 import os, signal, sys
-from untrained.data import _table, load
+from untrained.data import load_data
+from untrained.data.tables import source
 from untrained.types import Task
 
-def killed(*arguments):
-    (arguments[-1] / "train").write_bytes(b"half of it")
+def write_and_die(*arguments):
+    folder = arguments[-1]
+    (folder / "train").write_bytes(b"half of it")
     os.kill(os.getpid(), signal.SIGKILL)
 
-_table._write = killed
-load(f"csv:{sys.argv[1]}?label=click", Task("", (3,), 1, "bce"), sys.argv[2])
+source._write_parts = write_and_die
+load_data(f"csv:{sys.argv[1]}?label=click", Task("", (3,), 1, "bce"), sys.argv[2])
 """
 
 
 @pytest.mark.alone
 def test_what_a_killed_process_left_is_removed_at_the_next_use(clicks, tmp_path):
     root = tmp_path / "root"
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(clicks), str(root)], capture_output=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(clicks), str(root)], capture_output=True, check=False
+    )
     assert ended.returncode == -9, ended.stderr
     (left,) = tables_of(root)
     assert left.name.startswith("tmp")
@@ -139,19 +151,32 @@ def test_what_a_killed_process_left_is_removed_at_the_next_use(clicks, tmp_path)
     assert not left.exists()
 
 
-def test_what_another_process_writes_is_left_alone_for_a_day(clicks, tmp_path):
+def test_a_folder_that_another_process_writes_is_not_removed(clicks, tmp_path):
     folder = tmp_path / "root" / "cache" / "tables"
-    ours = folder / f"tmp-{node()}-{os.getppid()}-abc"
-    elsewhere = folder / "tmp-another_machine-1-abc"
-    earlier_version = folder / "tmpk2j3h4"
-    old = folder / "tmp_old"
-    for path in (ours, elsewhere, earlier_version, old):
-        path.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    abandoned_folder = folder / "tmp-abc"
+    abandoned_folder.mkdir()
+    # A lock belongs to an open file, so this process can play the other one.
+    with make_locked_folder(folder, "tmp-") as locked_folder:
+        rows_of(clicks, tmp_path / "root")
+        assert locked_folder.exists()
+    assert not abandoned_folder.exists()
+
+
+def test_without_locks_a_folder_of_another_process_is_left_alone_for_a_day(
+    clicks, tmp_path, monkeypatch
+):
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    folder = tmp_path / "root" / "cache" / "tables"
+    new_folder = folder / "tmp-new"
+    old_folder = folder / "tmp-old"
+    new_folder.mkdir(parents=True)
+    old_folder.mkdir()
     yesterday = time.time() - 25 * 3600
-    os.utime(old, (yesterday, yesterday))
+    os.utime(old_folder, (yesterday, yesterday))
     rows_of(clicks, tmp_path / "root")
-    assert [path for path in (ours, elsewhere, earlier_version, old) if path.exists()] == [
-        ours,
-        elsewhere,
-        earlier_version,
-    ]
+    assert new_folder.exists()
+    assert not old_folder.exists()

@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from tests.data.logs import ANY, HEADER, lines, log, opened, places, rows_of, said, write
-from untrained.data import _reader, _survey, _values, load
+from untrained.data import load_data
+from untrained.data.tables import reader as _reader
+from untrained.data.tables import survey as _survey
+from untrained.data.tables import values as _values
 from untrained.errors import UsageError
 from untrained.types import Task
 
@@ -22,7 +25,9 @@ def path(tmp_path):
 
 def test_a_table_is_a_task_with_dense_columns_and_then_identifiers(path):
     source = opened(path)
-    often = sum(n > 1 for n in Counter(log()[i][1] for i in places(rows_of(source))["train"]).values())
+    often = sum(
+        n > 1 for n in Counter(log()[i][1] for i in places(rows_of(source))["train"]).values()
+    )
     assert source.task == Task("csv:log.csv", (3,), 1, "bce", (often + 1,))
     batch = source.batch(7)
     assert (batch.inputs.shape, batch.inputs.dtype) == ((7, 3), torch.float32)
@@ -56,7 +61,11 @@ def test_identifiers_are_numbered_if_they_come_often_in_training_and_zero_otherw
         parts = rows_of(source)
         found = places(parts)
         counts = Counter(log()[i][1] for i in found["train"])
-        numbers = {log()[i][1]: int(n) for name in parts for i, n in zip(found[name], parts[name][:, 2], strict=True)}
+        numbers = {
+            log()[i][1]: int(n)
+            for name in parts
+            for i, n in zip(found[name], parts[name][:, 2], strict=True)
+        }
         kept = {user for user in numbers if counts[user] >= floor}
         assert {user for user, number in numbers.items() if number > 0} == kept
         assert sorted(numbers[user] for user in kept) == list(range(1, len(kept) + 1))
@@ -68,7 +77,11 @@ def test_a_column_with_too_many_identifiers_is_hashed_and_the_card_says_so(path)
     source = opened(path, "?hash=8")
     parts = rows_of(source)
     found = places(parts)
-    pairs = {(log()[i][1], int(n)) for name in parts for i, n in zip(found[name], parts[name][:, 2], strict=True)}
+    pairs = {
+        (log()[i][1], int(n))
+        for name in parts
+        for i, n in zip(found[name], parts[name][:, 2], strict=True)
+    }
     users = {user for user, _ in pairs}
     assert len(pairs) == len(users) > 8  # one number each
     assert {number for _, number in pairs} == set(range(8))
@@ -80,16 +93,18 @@ def test_a_column_with_too_many_identifiers_is_hashed_and_the_card_says_so(path)
 
 def test_counting_stops_when_a_column_has_too_many(monkeypatch):
     """Ten thousand different ones of which a thousand are too many: what was counted is forgotten."""
-    counting = _survey.Counting(limit=1000)
+    counting = _survey.IdentifierCounter(limit=1000)
     for start in range(0, 100_000, 10_000):
-        counting.add(pa.array([f"user {i}" for i in range(start, start + 10_000)]), np.ones(10_000, bool))
-    assert counting.full
-    assert 1000 < counting.seen < 100_000
+        counting.add(
+            pa.array([f"user {i}" for i in range(start, start + 10_000)]), np.ones(10_000, bool)
+        )
+    assert counting.is_full
+    assert 1000 < counting.distinct < 100_000
     assert [len(array) for array in counting.merge()] == [0, 0]
 
 
 def test_counts_of_many_blocks_add_up(monkeypatch):
-    counting, expected = _survey.Counting(limit=100_000), Counter[str]()
+    counting, expected = _survey.IdentifierCounter(limit=100_000), Counter[str]()
     draw = np.random.default_rng(0)
     for _ in range(8):
         users = [f"user {i}" for i in draw.zipf(1.3, 20_000) % 50_000]
@@ -103,22 +118,30 @@ def test_counts_of_many_blocks_add_up(monkeypatch):
 
 def test_moments_of_many_blocks_are_those_of_the_whole():
     values = np.random.default_rng(0).normal(1e6, 3.0, 5000)
-    moments = _survey.Moments(log=False)
+    moments = _survey.RunningStatistics(use_log=False)
     for block in np.split(values, [1, 2, 500, 4000]):
         moments.add(pa.array(block), np.ones(len(block), bool))
     assert (moments.mean, moments.std) == pytest.approx((values.mean(), values.std()), rel=1e-9)
 
 
 def test_a_missing_number_is_the_mean_and_a_missing_identifier_is_an_identifier(tmp_path):
-    rows = [(r[0], "" if i % 3 == 0 else r[1], r[2], "" if i % 2 else r[3]) for i, r in enumerate(log())]
+    rows = [
+        (r[0], "" if i % 3 == 0 else r[1], r[2], "" if i % 2 else r[3]) for i, r in enumerate(log())
+    ]
     source = opened(write(tmp_path / "holes.csv", lines(rows)))
     parts = rows_of(source)
     found = places(parts)
-    numbers = {rows[i][1]: int(n) for name in parts for i, n in zip(found[name], parts[name][:, 2], strict=True)}
+    numbers = {
+        rows[i][1]: int(n)
+        for name in parts
+        for i, n in zip(found[name], parts[name][:, 2], strict=True)
+    }
     assert numbers[""] > 0
     assert [number for user, number in numbers.items() if number == numbers[""]] == [numbers[""]]
     for name in parts:
-        assert all(value == 0 for i, value in zip(found[name], parts[name][:, 1], strict=True) if i % 2)
+        assert all(
+            value == 0 for i, value in zip(found[name], parts[name][:, 1], strict=True) if i % 2
+        )
     missing = {row["column"]: row["missing"] for row in source.card().rows}
     assert missing == {"price": 0, "count": 150, "user": 100}
 
@@ -151,7 +174,9 @@ def test_the_card_of_a_table_with_dates_proposes_to_split_by_them(tmp_path, name
     rows = [(*row, moment.format(1 + i % 28)) for i, row in enumerate(log())]
     path = write(tmp_path / "dated.csv", lines(rows), f"{HEADER},{name}")
     proposed = opened(path).card().facts.get("proposed", "")
-    assert proposed.startswith(f"time={name} after the ? of --data ({name} looks like a date") == looks
+    assert (
+        proposed.startswith(f"time={name} after the ? of --data ({name} looks like a date") == looks
+    )
     if looks:
         assert "proposed" not in opened(path, f"?time={name}").card().facts
         assert "proposed" not in opened(path, f"?drop={name}").card().facts
@@ -161,7 +186,9 @@ def test_the_card_of_a_table_with_dates_proposes_to_split_by_them(tmp_path, name
 
 def test_equal_moments_keep_the_order_of_the_file(tmp_path):
     rows = [(*r, 7) for r in log()]
-    found = places(rows_of(opened(write(tmp_path / "same.csv", lines(rows), HEADER + ",hour"), "?time=hour")))
+    found = places(
+        rows_of(opened(write(tmp_path / "same.csv", lines(rows), HEADER + ",hour"), "?time=hour"))
+    )
     assert list(found["test"]) == list(range(270, 300))
 
 
@@ -170,12 +197,16 @@ def test_equal_moments_keep_the_order_of_the_file(tmp_path):
 
 def test_columns_are_inferred_from_their_values_and_names(tmp_path):
     header = "label,text,number,count,user_id,itemID,bid,code,empty,same"
-    rows = [(i % 2, f"t{i % 5}", i / 7, i * i, i // 3, i // 4, i // 2, i % 4, "", 1) for i in range(200)]
+    rows = [
+        (i % 2, f"t{i % 5}", i / 7, i * i, i // 3, i // 4, i // 2, i % 4, "", 1) for i in range(200)
+    ]
     card = opened(write(tmp_path / "kinds.csv", lines(rows), header)).card()
     kinds = {row["column"]: row["kind"] for row in card.rows}
     dense, identifiers = ["number", "count", "bid"], ["text", "user_id", "itemID", "code"]
     assert kinds == dict.fromkeys(dense, "dense") | dict.fromkeys(identifiers, "identifiers")
-    leak = "code: tells the label by itself, a leak? write drop=code"  # it is odd where the label is 1
+    leak = (
+        "code: tells the label by itself, a leak? write drop=code"  # it is odd where the label is 1
+    )
     assert said(card) == [leak, "empty: dropped: one value only", "same: dropped: one value only"]
     logs = {row["column"] for row in card.rows if row["treatment"].startswith("log")}
     assert logs == {"count", "bid"}
@@ -220,11 +251,33 @@ def test_numbers_with_a_decimal_comma_are_read_like_those_with_a_point(tmp_path,
 
 
 def test_where_commas_are_decimal_a_point_may_be_one_too_but_not_of_a_thousand():
-    texts = ["3,5", " -3,5 ", "1,5e3", "3.5", "1.234", "1.234,5", "1.234.567", "a,b", "2014-10-21 07:00:00,5", None]
-    points = ["3.5", " -3.5 ", "1.5e3", "3.5", "1,234", "1,234.5", "1,234,567", "a,b", "2014-10-21 07:00:00,5", None]
-    assert _values.pointed(pa.array(texts)).to_pylist() == points
-    assert _values.pointed(pa.array(texts).dictionary_encode()).to_pylist() == points
-    values, text = _values.numbers(_values.pointed(pa.array(texts)))
+    texts = [
+        "3,5",
+        " -3,5 ",
+        "1,5e3",
+        "3.5",
+        "1.234",
+        "1.234,5",
+        "1.234.567",
+        "a,b",
+        "2014-10-21 07:00:00,5",
+        None,
+    ]
+    points = [
+        "3.5",
+        " -3.5 ",
+        "1.5e3",
+        "3.5",
+        "1,234",
+        "1,234.5",
+        "1,234,567",
+        "a,b",
+        "2014-10-21 07:00:00,5",
+        None,
+    ]
+    assert _values.replace_decimal_comma(pa.array(texts)).to_pylist() == points
+    assert _values.replace_decimal_comma(pa.array(texts).dictionary_encode()).to_pylist() == points
+    values, text = _values.read_numbers(_values.replace_decimal_comma(pa.array(texts)))
     assert [*values[:4]] == [3.5, -3.5, 1500, 3.5]
     assert [*text] == [False] * 4 + [True] * 5 + [False]
 
@@ -248,7 +301,9 @@ def test_texts_that_look_like_numbers_with_a_decimal_comma_are_told(tmp_path, wr
     assert (advice in said(opened(path).card())) == looks
     assert advice not in said(opened(path, "?categorical=sum&floor=1").card())
     if looks:
-        with pytest.raises(UsageError, match=r"100% of the values of sum are text; it looks like .* decimal=comma"):
+        with pytest.raises(
+            UsageError, match=r"100% of the values of sum are text; it looks like .* decimal=comma"
+        ):
             opened(path, "?dense=sum")
 
 
@@ -288,9 +343,9 @@ def test_the_card_says_when_those_to_be_judged_on_are_too_few(tmp_path, clicks, 
 
 def test_blocks_do_not_change_what_is_read(path, monkeypatch, tmp_path):
     whole = rows_of(opened(path))
-    monkeypatch.setattr(_reader, "BLOCK", 500)
+    monkeypatch.setattr(_reader, "BLOCK_BYTES", 500)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    blocks = [block for block, _ in _reader.open_csv(path).blocks(_reader.Bad())]
+    blocks = [block for block, _ in _reader.open_csv(path).blocks(_reader.BadRows())]
     assert len(blocks) > 5
     for name, rows in rows_of(opened(path)).items():
         assert rows == pytest.approx(whole[name], abs=1e-5)
@@ -299,31 +354,43 @@ def test_blocks_do_not_change_what_is_read(path, monkeypatch, tmp_path):
 def test_a_parquet_file_gives_the_same_rows_as_the_csv_file(path, tmp_path):
     names = HEADER.split(",")
     columns = {name: [row[i] for row in log()] for i, name in enumerate(names)}
-    columns |= {"user": pa.array(columns["user"]).dictionary_encode(), "click": [bool(c) for c in columns["click"]]}
-    pq.write_table(pa.table({**columns, "list": [[1]] * 300}), tmp_path / "log.parquet", row_group_size=70)
-    source = load(f"parquet:{tmp_path}/log.parquet", ANY)
+    columns |= {
+        "user": pa.array(columns["user"]).dictionary_encode(),
+        "click": [bool(c) for c in columns["click"]],
+    }
+    pq.write_table(
+        pa.table({**columns, "list": [[1]] * 300}), tmp_path / "log.parquet", row_group_size=70
+    )
+    source = load_data(f"parquet:{tmp_path}/log.parquet", ANY)
     assert source.task.dataset == "parquet:log.parquet"
     assert "list: dropped: lists and structures are not read" in said(source.card())
     for name, rows in rows_of(opened(path)).items():
         assert rows_of(source)[name] == pytest.approx(rows, abs=1e-6)
 
 
-def test_a_moment_of_a_parquet_file_is_a_number_or_an_identifier_and_a_duration_is_not_read(tmp_path):
+def test_a_moment_of_a_parquet_file_is_a_number_or_an_identifier_and_a_duration_is_not_read(
+    tmp_path,
+):
     """Of any unit: row i lies i hours, and i % 3 days, after 1970; a day that comes often is an identifier."""
     rows = {"click": [r[0] for r in log()], "price": [r[2] for r in log()]}
     for unit, ticks in {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}.items():
         rows[f"at_{unit}"] = pa.array([i * 3600 * ticks for i in range(300)], pa.timestamp(unit))
     rows["day"] = pa.array([i % 3 for i in range(300)], pa.date32())
-    rows |= {"clock": pa.array(range(300), pa.time32("s")), "took": pa.array(range(300), pa.duration("s"))}
+    rows |= {
+        "clock": pa.array(range(300), pa.time32("s")),
+        "took": pa.array(range(300), pa.duration("s")),
+    }
     pq.write_table(pa.table(rows), tmp_path / "log.parquet")
-    source = load(f"parquet:{tmp_path}/log.parquet?log=none", ANY)
+    source = load_data(f"parquet:{tmp_path}/log.parquet?log=none", ANY)
     parts = rows_of(source)
     for name, which in places(parts).items():
         seconds = [column.mean / 10**6 for column in source.schema.dense[1:]]
         hours = (which - seconds[0] / 3600) * 3600 * 10**6 / source.schema.dense[1].std
         assert seconds == pytest.approx([seconds[0]] * 4)
         assert parts[name][:, 1:5] == pytest.approx(np.stack([hours] * 4, axis=1), abs=1e-5)
-        numbers = {int(row % 3): int(number) for row, number in zip(which, parts[name][:, 5], strict=True)}
+        numbers = {
+            int(row % 3): int(number) for row, number in zip(which, parts[name][:, 5], strict=True)
+        }
         assert [numbers[int(row % 3)] for row in which] == list(parts[name][:, 5])
         assert sorted(numbers.values()) == [1, 2, 3]
     assert said(source.card()) == [
@@ -334,11 +401,19 @@ def test_a_moment_of_a_parquet_file_is_a_number_or_an_identifier_and_a_duration_
 
 def test_truth_is_no_number_in_either_file(tmp_path):
     truth = [i % 3 > 0 for i in range(300)]
-    pq.write_table(pa.table({"click": [r[0] for r in log()], "flag": truth}), tmp_path / "log.parquet")
-    path = write(tmp_path / "log.csv", lines([(r[0], t) for r, t in zip(log(), truth, strict=True)]), "click,flag")
+    pq.write_table(
+        pa.table({"click": [r[0] for r in log()], "flag": truth}), tmp_path / "log.parquet"
+    )
+    path = write(
+        tmp_path / "log.csv",
+        lines([(r[0], t) for r, t in zip(log(), truth, strict=True)]),
+        "click,flag",
+    )
     for data in (f"csv:{path}", f"parquet:{tmp_path}/log.parquet"):
-        with pytest.raises(UsageError, match="100% of the values of flag are text; write categorical=flag"):
-            load(f"{data}?dense=flag", ANY)
+        with pytest.raises(
+            UsageError, match="100% of the values of flag are text; write categorical=flag"
+        ):
+            load_data(f"{data}?dense=flag", ANY)
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
@@ -349,7 +424,9 @@ def test_other_separators_are_found(path, tmp_path, separator):
         assert np.array_equal(rows_of(opened(other))[name], rows)
 
 
-def test_a_table_is_encoded_once_and_again_when_the_file_or_the_options_change(path, cache, monkeypatch):
+def test_a_table_is_encoded_once_and_again_when_the_file_or_the_options_change(
+    path, cache, monkeypatch
+):
     first = opened(path)
     (folder,) = cache.iterdir()
     made = (folder / "train").stat().st_mtime_ns
@@ -385,7 +462,9 @@ def test_the_seed_decides_what_is_looked_at_and_a_small_batch_is_the_head_of_a_l
 def test_a_pass_shows_every_row_once_in_the_order_of_the_generator(path):
     part = opened(path).parts["train"]
     passes = [
-        torch.cat([batch.inputs[:, 0] for batch in part.batches(50, torch.Generator().manual_seed(seed))])
+        torch.cat(
+            [batch.inputs[:, 0] for batch in part.batches(50, torch.Generator().manual_seed(seed))]
+        )
         for seed in (1, 1, 2)
     ]
     plain = torch.cat([batch.inputs[:, 0] for batch in part.batches(50)])

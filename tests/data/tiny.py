@@ -14,7 +14,9 @@ RGB = Task("any", (3, 32, 32), 7)
 
 def cifar_images() -> Tensor:
     """Ten images of random bytes, (10, 3, 32, 32), as the publisher orders them: planes of red, green and blue."""
-    return torch.randint(256, (10, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return torch.randint(
+        256, (10, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
 
 
 def write_binary(root: Path) -> None:
@@ -22,7 +24,9 @@ def write_binary(root: Path) -> None:
     folder = root / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
     for batch, images in enumerate(cifar_images().split(2)):
-        records = (bytes([2 * batch + i]) + image.numpy().tobytes() for i, image in enumerate(images))
+        records = (
+            bytes([2 * batch + i]) + image.numpy().tobytes() for i, image in enumerate(images)
+        )
         (folder / f"data_batch_{batch + 1}.bin").write_bytes(b"".join(records))
 
 

@@ -1,4 +1,4 @@
-"""A file of the user's own."""
+"""A file of the user with networks to score."""
 
 import sys
 from pathlib import Path
@@ -10,10 +10,11 @@ NET = """
     import numpy as np
     import torch
     from torch import nn
-    from helper_beside_the_net import WIDTH
+    from helper_of_the_net import WIDTH
 
     def make():
-        return nn.Sequential(nn.Conv2d(3, WIDTH, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+        layers = [nn.Conv2d(3, WIDTH, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        return nn.Sequential(*layers, nn.Linear(4, 5))
 
     def numpy_weights():
         model = make()
@@ -39,9 +40,9 @@ NET = """
 
 @pytest.fixture
 def user_file(tmp_path, monkeypatch) -> Path:
-    """A file of the user's own, with another beside it that it imports."""
+    """A file of the user that imports another one from the same folder."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "helper_beside_the_net", raising=False)
-    (tmp_path / "helper_beside_the_net.py").write_text("WIDTH = 4\n")
+    monkeypatch.delitem(sys.modules, "helper_of_the_net", raising=False)
+    (tmp_path / "helper_of_the_net.py").write_text("WIDTH = 4\n")
     (tmp_path / "net.py").write_text(dedent(NET))
     return tmp_path / "net.py"

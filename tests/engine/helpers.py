@@ -1,4 +1,4 @@
-"""A small space, proxies that count and that see weights, and a record: what tests of the engine share."""
+"""What tests of the engine share: a small space, proxies, architectures and a record."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,31 +13,47 @@ from untrained.types import Failure
 
 TASK = Task("noise", (3, 8, 8), 4)
 ARCH = Arch("tiny", (("width", 2), ("kernel", 3)), "width=2,kernel=3")
-RECORD = make_record(ARCH, "mine@1", TASK, 0, 1.5, data="d", build_seconds=0.25, measure_seconds=0.5)
-CONV, NONE = "nor_conv_3x3", "none"
+RECORD = make_record(
+    ARCH, "mine@1", TASK, 0, 1.5, data="d", build_seconds=0.25, measure_seconds=0.5
+)
+CONV = "nor_conv_3x3"
+NONE = "none"
 
 
-def nb201(*ops: str) -> str:
-    return "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|".format(*ops)
+def format_cell(*operations: str) -> str:
+    """Return the notation of the NAS-Bench-201 cell with these six operations."""
+    return "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|".format(*operations)
 
 
 @untrained.space(task=TASK)
 def tiny(choose: Any, task: Task) -> nn.Module:
-    width, kernel = choose("width", (2, 3, 4)), choose("kernel", (1, 3))
+    width = choose("width", (2, 3, 4))
+    kernel = choose("kernel", (1, 3))
     conv = nn.Conv2d(task.input_shape[0], width, kernel, padding=kernel // 2)
     return nn.Sequential(conv, nn.Tanh(), nn.Flatten(), nn.Linear(width * 64, task.num_classes))
 
 
-def judge(function: Callable[..., Any], **facts: Any) -> Proxy:
-    return untrained.proxy(**facts)(function)
+def build_tiny(arch: Arch) -> nn.Module:
+    """Build a network of the small space for `TASK`."""
+    return tiny.build(arch, TASK)
 
 
-class Counter:
-    """A proxy that knows how often it was asked."""
+def parse_archs(*texts: str) -> list[Arch]:
+    """Return architectures of the small space."""
+    return [tiny.parse(text) for text in texts]
 
-    def __init__(self, **facts: Any) -> None:
+
+def make_proxy(function: Callable[..., Any], **options: Any) -> Proxy:
+    """Return a proxy made of a function."""
+    return untrained.proxy(**options)(function)
+
+
+class CountingProxy:
+    """A proxy that counts how often it is called."""
+
+    def __init__(self, **options: Any) -> None:
         self.calls = 0
-        self.proxy = judge(self._count, **facts)
+        self.proxy = make_proxy(self._count, **options)
 
     def _count(self, probe: Probe) -> float:
         self.calls += 1
@@ -45,20 +61,19 @@ class Counter:
 
 
 def weight_sum(probe: Probe) -> float:
+    """The sum of all weights, as a function of a proxy."""
     return sum(float(p.detach().double().sum()) for p in probe.model.parameters())
 
 
-def value(records: list[Record]) -> float:
+def get_value(records: list[Record]) -> float:
+    """Return the value of a single record."""
     (record,) = records
     assert record.value is not None, record.error
     return record.value
 
 
-def failure(records: list[Record]) -> Failure:
+def get_failure(records: list[Record]) -> Failure:
+    """Return the failure of a single record."""
     (record,) = records
     assert record.error is not None, record.value
     return record.error
-
-
-def archs(*texts: str) -> list[Arch]:
-    return [tiny.parse(text) for text in texts]

@@ -1,7 +1,8 @@
-"""Chaos: `kill -9` at random moments, of workers and of whoever drives them. In the end the store is what it would have
-been: nothing lost, nothing doubled, every value the same to the last bit.
+"""Kill workers and drivers with `kill -9` at random moments. In the end the store is what it would
+have been: no record is lost or doubled, and every value is the same to the last bit.
 
-Moments are drawn by a seed that is printed; `CHAOS_SEED=n` repeats it as far as a machine can repeat time.
+A seed decides the moments and is printed. `CHAOS_SEED=n` uses it again, although the timing of
+processes still differs.
 """
 
 import os
@@ -18,13 +19,15 @@ from textwrap import dedent
 
 import pytest
 
-from tests.strategies.helpers import MAIN, stored
+from tests.strategies.helpers import MAIN, count_records
 from untrained import search
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.alone,
-    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes under /proc"),
+    pytest.mark.skipif(
+        not Path("/proc/self/stat").exists(), reason="looks for processes under /proc"
+    ),
 ]
 MINE = """
     import time
@@ -35,7 +38,9 @@ MINE = """
 
     @untrained.space(task=untrained.Task("noise", (3, 8, 8), 4), size=180)
     def mynet(choose, task):
-        width, kernel, depth = choose("width", range(2, 32)), choose("kernel", (1, 3)), choose("depth", (1, 2, 3))
+        width = choose("width", range(2, 32))
+        kernel = choose("kernel", (1, 3))
+        depth = choose("depth", (1, 2, 3))
 
         def make():
             layers = [nn.Conv2d(3, width, kernel, padding=kernel // 2), nn.Tanh()]
@@ -50,137 +55,195 @@ MINE = """
         first = next(probe.model.parameters())
         return float("nan") if len(first) % 7 == 0 else probe.outputs.std() + first.flatten()[0]
 """
-ASKED = {"space": "./mine.py:mynet", "proxy": "./mine.py:slow", "data": "noise", "budget": 120}
-# Helpers of Ray's own, and people it had not yet told their work: they take a minute to see that everybody is gone
-RAYS_OWN = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "default_worker.py")
-KILLS = {"--workers": 14, "--ray": 6}  # one of each is of the driver
+SEARCH = {"space": "./mine.py:mynet", "proxy": "./mine.py:slow", "data": "noise", "budget": 120}
+# Helper processes of Ray, and workers without a task. They need a minute to notice the end of a
+# cluster.
+RAY_HELPERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "default_worker.py")
+# How many processes are killed; one of each is the driver.
+KILLS = {"--workers": 14, "--ray": 6}
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process by number and hour of birth, since numbers are given again."""
+    """A process by number and start time, because numbers are used again."""
 
     pid: int
-    born: str
-
-    @staticmethod
-    def all() -> "dict[Process, tuple[int, str]]":
-        """Everybody who is alive, with the number of the parent and what is written above the door."""
-        found = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    facts = (entry / "stat").read_text().rpartition(")")[2].split()
-                    title = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                except OSError:  # gone meanwhile
-                    continue
-                if facts[0] not in "ZX":
-                    found[Process(int(entry.name), facts[19])] = int(facts[1]), title
-        return found
+    start_time: str
 
 
-def below(pid: int) -> dict[Process, str]:
-    """Children of a process, and theirs."""
-    everybody = Process.all()
-    found: dict[Process, str] = {}
-    above = {pid}
-    while more := {p: title for p, (parent, title) in everybody.items() if parent in above and p not in found}:
-        found |= more
-        above = {p.pid for p in more}
-    return found
+@dataclass(frozen=True)
+class ProcessFacts:
+    """The number of the parent of a process, and its command."""
+
+    parent: int
+    command: str
 
 
-def workers_of(pid: int) -> list[Process]:
-    """Worker processes, or those of Ray's actors."""
-    found = {p: title for p, title in below(pid).items() if "untrained.engine._worker" in title or "_Actor" in title}
-    return sorted(found, key=lambda p: p.pid)
+def list_processes() -> dict[Process, ProcessFacts]:
+    """Return all processes that are alive."""
+    processes = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:  # it has ended meanwhile
+            continue
+        is_zombie = fields[0] in "ZX"
+        if not is_zombie:
+            process = Process(int(entry.name), fields[19])
+            processes[process] = ProcessFacts(int(fields[1]), command.decode(errors="replace"))
+    return processes
 
 
-def die(process: Process) -> None:
+def list_descendants(pid: int) -> dict[Process, str]:
+    """Return the commands of the children of a process, of their children, and so on."""
+    processes = list_processes()
+    descendants: dict[Process, str] = {}
+    parents = {pid}
+    while parents:
+        children = {}
+        for process, facts in processes.items():
+            if facts.parent in parents and process not in descendants:
+                children[process] = facts.command
+        descendants |= children
+        parents = {process.pid for process in children}
+    return descendants
+
+
+def list_workers(pid: int) -> list[Process]:
+    """Return the worker processes or Ray actors of a driver."""
+    workers = []
+    for process, command in list_descendants(pid).items():
+        if "untrained.engine.worker_process" in command or "_Actor" in command:
+            workers.append(process)
+    return sorted(workers, key=lambda process: process.pid)
+
+
+def kill_process(process: Process) -> None:
     with suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)
 
 
 @dataclass
 class Chaos:
-    """A search in a folder, and somebody who kills."""
+    """Runs a search in a folder and kills its processes.
+
+    Attributes:
+        folder: Where the search runs.
+        run: Name of the run folder.
+        options: Further options of the command.
+        random: Decides what is killed and when.
+        kills: What was killed so far, in words.
+    """
 
     folder: Path
     run: str
     options: tuple[str, ...]
-    chance: Random
-    log: list[str] = field(default_factory=list)
+    random: Random
+    kills: list[str] = field(default_factory=list)
 
-    def started(self) -> "subprocess.Popen[bytes]":
-        typed = [word for name, value in (ASKED | {"run": self.run}).items() for word in (f"--{name}", str(value))]
+    def start_driver(self) -> "subprocess.Popen[bytes]":
+        arguments = []
+        for name, value in (SEARCH | {"run": self.run}).items():
+            arguments += [f"--{name}", str(value)]
         with open(self.folder / f"{self.run}.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", MAIN, "search", *typed, *self.options],
+                [sys.executable, "-c", MAIN, "search", *arguments, *self.options],
                 cwd=self.folder,
                 env=os.environ | {"OMP_NUM_THREADS": "1", "RAY_DISABLE_IMPORT_WARNING": "1"},
                 stdout=log,
                 stderr=log,
             )
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         return (self.folder / f"{self.run}.log").read_text()[-3000:]
 
-    def progress(self, driver: "subprocess.Popen[bytes]") -> bool:
-        """Wait until something new is stored and a random moment longer; whether the driver is still there then."""
-        before, deadline = stored(self.folder / self.run), time.monotonic() + 240
-        while driver.poll() is None and stored(self.folder / self.run) == before:
-            assert time.monotonic() < deadline, f"nothing was stored for four minutes: {self.log} {self.said()}"
+    def count_records(self) -> int:
+        return count_records(self.folder / self.run)
+
+    def wait_for_progress(self, driver: "subprocess.Popen[bytes]") -> bool:
+        """Wait until a record is stored and a random moment longer.
+
+        Returns:
+            Whether the driver is still running.
+        """
+        before = self.count_records()
+        deadline = time.monotonic() + 240
+        while driver.poll() is None and self.count_records() == before:
+            assert time.monotonic() < deadline, (
+                f"nothing was stored for four minutes: {self.kills} {self.read_log()}"
+            )
             time.sleep(0.01)
-        time.sleep(self.chance.uniform(0, 0.15))
+        time.sleep(self.random.uniform(0, 0.15))
         return driver.poll() is None
 
     def kill_driver(self, driver: "subprocess.Popen[bytes]") -> None:
-        orphans = below(driver.pid)
+        """Kill the driver and check that its workers end too."""
+        descendants = list_descendants(driver.pid)
         driver.kill()
         driver.wait()
+        helpers = set()
+        for process, command in descendants.items():
+            if any(name in command for name in RAY_HELPERS):
+                helpers.add(process)
+        orphans = descendants.keys() - helpers
         deadline = time.monotonic() + 30
-        rays = {p for p, title in orphans.items() if any(name in title for name in RAYS_OWN)}
-        while left := (orphans.keys() - rays) & Process.all().keys():
-            assert time.monotonic() < deadline, f"orphans after half a minute: {[orphans[p] for p in left]}"
+        while remaining := orphans & list_processes().keys():
+            commands = [descendants[process] for process in remaining]
+            assert time.monotonic() < deadline, f"orphans after half a minute: {commands}"
             time.sleep(0.05)
-        for helper in rays & Process.all().keys():
-            die(helper)
+        for helper in helpers & list_processes().keys():
+            kill_process(helper)
 
-    def wreak(self, kills: int) -> None:
-        """The same command again and again until so many were killed, and then until it is done."""
-        of_driver, sittings = self.chance.randrange(2, kills - 1), 0
-        while True:
-            driver, sittings = self.started(), sittings + 1
-            assert sittings < 6, f"{self.log} {self.said()}"
-            while len(self.log) < kills and self.progress(driver):
-                at, victims = f"{stored(self.folder / self.run)} records", workers_of(driver.pid)
-                if not victims:  # all were killed a moment ago, and others are on their way
-                    continue
-                if len(self.log) == of_driver:
-                    self.kill_driver(driver)
-                    self.log.append(f"driver at {at}")
-                else:
-                    victim = self.chance.choice(victims)
-                    die(victim)
-                    self.log.append(f"{victim.pid} at {at}")
-            code = driver.wait(300)
-            if code == 0:
+    def kill_random_process(self, driver: "subprocess.Popen[bytes]", driver_position: int) -> None:
+        """Kill a worker, or the driver if it is its turn."""
+        moment = f"{self.count_records()} records"
+        workers = list_workers(driver.pid)
+        if not workers:
+            # All were killed a moment ago, and others are starting.
+            return
+        if len(self.kills) == driver_position:
+            self.kill_driver(driver)
+            self.kills.append(f"driver at {moment}")
+        else:
+            worker = self.random.choice(workers)
+            kill_process(worker)
+            self.kills.append(f"{worker.pid} at {moment}")
+
+    def run_until_done(self, kill_count: int) -> None:
+        """Repeat the command until enough processes were killed, and then until it is done."""
+        driver_position = self.random.randrange(2, kill_count - 1)
+        for _ in range(5):
+            driver = self.start_driver()
+            while len(self.kills) < kill_count and self.wait_for_progress(driver):
+                self.kill_random_process(driver, driver_position)
+            exit_code = driver.wait(300)
+            if exit_code == 0:
                 return
-            three_in_a_row = code == 2 and "no worker can be started" in self.said()  # killed before they were ready
-            assert code == -signal.SIGKILL or three_in_a_row, f"{code} {self.log} {self.said()}"
+            # Three workers in a row may have been killed before they were ready.
+            no_worker_started = exit_code == 2 and "no worker can be started" in self.read_log()
+            assert exit_code == -signal.SIGKILL or no_worker_started, (
+                f"{exit_code} {self.kills} {self.read_log()}"
+            )
+        pytest.fail(f"the search did not end after five runs: {self.kills} {self.read_log()}")
 
 
-def rows(run: Path) -> list[str]:
-    """All that is in a store but the time it took, in an order of its own."""
-    db = sqlite3.connect(run / "records.sqlite")
-    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(flat)")]
-    kept = [name for name in columns if not name.endswith("_seconds") and name not in ("peak_bytes", "place")]
+def read_rows(run: Path) -> list[str]:
+    """Return the sorted rows of a store without the columns of cost and place."""
+    database = sqlite3.connect(run / "records.sqlite")
+    columns = [name for _, name, *_ in database.execute("PRAGMA table_info(flat)")]
+    kept = []
+    for name in columns:
+        if not name.endswith("_seconds") and name not in ("peak_bytes", "place"):
+            kept.append(name)
     assert len(columns) - len(kept) == 5
-    found = sorted(map(repr, db.execute(f"SELECT {', '.join(kept)} FROM flat")))
-    assert db.execute("SELECT count(*) FROM records").fetchone() == (len(found),)
-    assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    db.close()
-    return found
+    rows = sorted(map(repr, database.execute(f"SELECT {', '.join(kept)} FROM flat")))
+    assert database.execute("SELECT count(*) FROM records").fetchone() == (len(rows),)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -191,34 +254,40 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder) -> list[str]:
+def expected_rows(folder) -> list[str]:
+    """The rows of a search in which nothing is killed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        search(**ASKED, run="undisturbed", workers=1)
-    found = rows(folder / "undisturbed")
-    assert len(found) == len(set(found)) == ASKED["budget"] * 3
-    assert any("'nan'" in row for row in found)
-    return found
+        search(**SEARCH, run="undisturbed", workers=1)
+    rows = read_rows(folder / "undisturbed")
+    assert len(rows) == len(set(rows)) == SEARCH["budget"] * 3
+    assert any("'nan'" in row for row in rows)
+    return rows
 
 
 @pytest.mark.parametrize("option", KILLS)
-def test_whoever_is_killed_nothing_is_lost_and_nothing_is_doubled(folder, undisturbed, monkeypatch, option):
+def test_no_record_is_lost_or_doubled_whatever_process_is_killed(
+    folder, expected_rows, monkeypatch, option
+):
     if option == "--ray":
         pytest.importorskip("ray", reason="ray is an extra")
     seed = int(os.environ.get("CHAOS_SEED") or int.from_bytes(os.urandom(2), "big"))
-    options = ("--workers", "2") if option == "--workers" else ("--workers", "2", "--ray", "local")
+    options: tuple[str, ...] = ("--workers", "2")
+    if option == "--ray":
+        options += ("--ray", "local")
     chaos = Chaos(folder, option.strip("-"), options, Random(seed))
     try:
-        chaos.wreak(KILLS[option])
+        chaos.run_until_done(KILLS[option])
     finally:
-        print(f"CHAOS_SEED={seed}: killed {', '.join(chaos.log)}")
-    assert len(chaos.log) == KILLS[option]
-    assert sum("driver" in line for line in chaos.log) == 1
+        print(f"CHAOS_SEED={seed}: killed {', '.join(chaos.kills)}")
+    assert len(chaos.kills) == KILLS[option]
+    assert sum("driver" in kill for kill in chaos.kills) == 1
     monkeypatch.chdir(folder)
-    found = search(**ASKED, run=chaos.run, workers=1)  # who was unlucky twice has crashed, and is tried again
-    assert rows(folder / chaos.run) == undisturbed
-    assert found.run.ended == "budget"
+    # An architecture whose worker was killed twice has crashed, and is tried again.
+    result = search(**SEARCH, run=chaos.run, workers=1)
+    assert read_rows(folder / chaos.run) == expected_rows
+    assert result.run.ended == "budget"
 
 
-def test_there_are_at_least_twenty_moments():
+def test_at_least_twenty_processes_are_killed():
     assert sum(KILLS.values()) >= 20

@@ -13,10 +13,13 @@ import pytest
 
 pytestmark = [
     pytest.mark.alone,
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a process when its parent ends"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="only Linux kills a process when its parent ends"
+    ),
 ]
 WORKERS = 2
-# A regular expression holds the interpreter's lock, so no thread of the worker runs. This one takes years.
+# A regular expression holds the interpreter's lock, so no thread of the worker runs. This one takes
+# years.
 MINE = r"""
     import os
     import re
@@ -38,12 +41,14 @@ MINE = r"""
 DRIVER = f"""
     import untrained
 
-    untrained.search("./mine.py:nets", proxy="./mine.py:endless", budget=40, run="run", workers={WORKERS})
+    untrained.search(
+        "./mine.py:nets", proxy="./mine.py:endless", budget=40, run="run", workers={WORKERS}
+    )
 """
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process exists and is not a zombie that nobody has waited for."""
+    """Return whether a process exists and is not a zombie."""
     try:
         facts = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -53,6 +58,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until(condition, seconds: float) -> bool:
+    """Wait for a condition; return whether it became true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -64,7 +70,10 @@ def wait_until(condition, seconds: float) -> bool:
 def test_a_worker_that_holds_the_interpreter_lock_ends_with_its_driver(tmp_path):
     (tmp_path / "mine.py").write_text(dedent(MINE))
     driver = subprocess.Popen(
-        [sys.executable, "-c", dedent(DRIVER)], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", dedent(DRIVER)],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     workers: list[int] = []
     try:
@@ -86,8 +95,8 @@ def test_a_worker_that_holds_the_interpreter_lock_ends_with_its_driver(tmp_path)
 def test_a_worker_whose_driver_ended_before_it_could_ask_for_a_signal_ends_at_once():
     not_the_parent = str(os.getppid())
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "untrained.engine._worker", not_the_parent],
-        stdin=subprocess.PIPE,  # stays open: the end of the questions is not what ends the worker
+        [sys.executable, "-P", "-m", "untrained.engine.worker_process", not_the_parent],
+        stdin=subprocess.PIPE,  # stays open, so it is not the end of its input that ends the worker
         stdout=subprocess.PIPE,
     ) as worker:
         assert worker.wait(timeout=60) == 0

@@ -1,16 +1,34 @@
-"""The pool keeps workers busy and survives their deaths: nothing is lost, nothing is doubled, and only who is guilty
-fails. With puppets for workers and a clock that they move."""
+"""The pool keeps workers busy and survives their deaths: no group is lost or scored twice, and only
+the group that is responsible fails. With scripted workers and a clock that they move."""
 
-from collections import deque
 from itertools import count, islice
 from random import Random
 
 import pytest
 
-from tests.engine.puppets import DEATH, WORDS, Puppets, answer, number_of, question
-from untrained.engine import _pool
-from untrained.engine._pool import AHEAD, LIVES, MOST, STILLBORN, Answered, Died, Event, Pool, Ready
-from untrained.engine.measure import Requests
+from tests.engine.scripted_workers import (
+    DEATH_OUTPUT,
+    DEATH_REASON,
+    ScriptedBackend,
+    get_number,
+    make_group,
+    make_records,
+)
+from untrained.engine.executors import pool as pool_module
+from untrained.engine.executors.backend import (
+    WorkerDied,
+    WorkerEvent,
+    WorkerReady,
+    WorkerScored,
+)
+from untrained.engine.executors.pool import (
+    MAX_CRASHES,
+    MAX_FAILED_STARTS,
+    MAX_QUEUED,
+    SECONDS_AHEAD,
+    PoolExecutor,
+)
+from untrained.engine.worker import RequestGroup
 from untrained.errors import UsageError
 from untrained.types import Failure
 
@@ -18,338 +36,381 @@ Outcome = float | Failure | None
 
 
 @pytest.fixture
-def pool(monkeypatch):
-    """`pool(puppets, workers, ...)`: a Pool whose clock is the puppets'."""
+def open_pool(monkeypatch):
+    """`open_pool(backend, workers, ...)`: a pool with the clock of the backend."""
 
-    def make(puppets: Puppets, workers: int = 2, time_limit: float | None = None, at_once: int = 1) -> Pool:
-        monkeypatch.setattr(_pool, "perf_counter", lambda: puppets.now)
-        return Pool(puppets, workers, time_limit, at_once)
+    def open_with_clock(
+        backend: ScriptedBackend,
+        workers: int = 2,
+        time_limit: float | None = None,
+        networks_per_batch: int = 1,
+    ) -> PoolExecutor:
+        monkeypatch.setattr(pool_module, "perf_counter", lambda: backend.now)
+        return PoolExecutor(backend, workers, time_limit, networks_per_batch)
 
-    return make
-
-
-def asked(pool: Pool, numbers: list[int]) -> dict[int, Outcome]:
-    """What came of each question; both of its records say the same, and it came once, in its place."""
-    found: dict[int, Outcome] = {}
-    for place, records in pool.map(question(number) for number in numbers):
-        assert place not in found, "answered twice"
-        assert [r.measure for r in records] == ["one@1", "two@1"]
-        assert {number_of([r]) for r in records} == {numbers[place]}
-        one, other = records
-        assert (one.value, one.error) == (other.value, other.error)
-        found[place] = one.error or one.value
-    return {numbers[place]: outcome for place, outcome in found.items()}
+    return open_with_clock
 
 
-def values(numbers: list[int]) -> dict[int, Outcome]:
+def score_numbers(pool: PoolExecutor, numbers: list[int]) -> dict[int, Outcome]:
+    """Return the outcome of each architecture; check that it came once, under its own index."""
+    outcomes: dict[int, Outcome] = {}
+    for index, records in pool.map(make_group(number) for number in numbers):
+        assert index not in outcomes, "scored twice"
+        assert [record.measure for record in records] == ["one@1", "two@1"]
+        assert {get_number([record]) for record in records} == {numbers[index]}
+        first, second = records
+        assert (first.value, first.error) == (second.value, second.error)
+        outcomes[index] = first.error or first.value
+    return {numbers[index]: outcome for index, outcome in outcomes.items()}
+
+
+def expect_values(numbers: list[int]) -> dict[int, Outcome]:
     return {number: float(number) for number in numbers}
 
 
-def test_every_question_is_answered_once_by_workers_who_are_hired_once(pool):
-    crew = Puppets(seconds=lambda number: 0.5)
-    staff = pool(crew, 3)
-    assert asked(staff, [*range(50)]) == values([*range(50)])
-    assert asked(staff, [*range(100, 120)]) == values([*range(100, 120)])
-    assert asked(staff, []) == {}
-    assert set(crew.times_taken().values()) == {1}
-    assert {worker for _, worker in crew.taken} == {0, 1, 2}
-    assert crew.dismissed == []
-    staff.close()
-    assert (sorted(crew.dismissed), crew.closed) == ([0, 1, 2], True)
+def test_every_group_is_scored_once_by_workers_that_are_started_once(open_pool):
+    backend = ScriptedBackend(seconds=lambda number: 0.5)
+    pool = open_pool(backend, 3)
+    assert score_numbers(pool, [*range(50)]) == expect_values([*range(50)])
+    assert score_numbers(pool, [*range(100, 120)]) == expect_values([*range(100, 120)])
+    assert score_numbers(pool, []) == {}
+    assert set(backend.count_begun().values()) == {1}
+    assert {worker for _, worker in backend.begun} == {0, 1, 2}
+    assert backend.stopped == []
+    pool.close()
+    assert (sorted(backend.stopped), backend.closed) == ([0, 1, 2], True)
 
 
-def test_questions_are_drawn_as_they_are_needed(pool):
-    drawn = []
-    endless = (drawn.append(number) or question(number) for number in count())
-    answers = pool(Puppets(seconds=lambda number: 1.0), 2).map(endless)
-    assert len(list(islice(answers, 10))) == 10
-    assert len(drawn) <= 10 + 2 * (1 + 1) + 1  # each of two workers holds one at work and one more
+def test_groups_are_taken_as_they_are_needed(open_pool):
+    taken = []
+    endless = (taken.append(number) or make_group(number) for number in count())
+    results = open_pool(ScriptedBackend(seconds=lambda number: 1.0), 2).map(endless)
+    assert len(list(islice(results, 10))) == 10
+    # Each of two workers holds one group that it works on and one in reserve.
+    assert len(taken) <= 10 + 2 * (1 + 1) + 1
 
 
-def test_who_kills_a_worker_is_asked_once_more_elsewhere(pool):
-    crew = Puppets(fates={7: ["die"]})
-    staff = pool(crew)
-    assert asked(staff, [*range(30)]) == values([*range(30)])
-    assert crew.times_taken()[7] == LIVES == 2
-    assert {count for number, count in crew.times_taken().items() if number != 7} == {1}
-    (first, second) = (worker for number, worker in crew.taken if number == 7)
+def test_a_group_that_kills_a_worker_is_sent_to_another_one(open_pool):
+    backend = ScriptedBackend(actions={7: ["die"]})
+    pool = open_pool(backend)
+    assert score_numbers(pool, [*range(30)]) == expect_values([*range(30)])
+    assert backend.count_begun()[7] == MAX_CRASHES == 2
+    assert {count for number, count in backend.count_begun().items() if number != 7} == {1}
+    first, second = (worker for number, worker in backend.begun if number == 7)
     assert first != second
-    assert crew.dismissed == [first]
-    assert sum(cost.deaths for cost in staff.costs()) == 1
+    assert backend.stopped == [first]
+    assert sum(cost.deaths for cost in pool.costs()) == 1
 
 
-def test_who_kills_two_workers_has_crashed_and_nobody_else(pool):
-    crew = Puppets(fates={7: ["die", "die"], 8: ["die"]})
-    found = asked(pool(crew), [*range(40)])
-    assert found == values([*range(40)]) | {7: Failure("crashed", DEATH)}
-    assert found[7].trace == WORDS
-    assert crew.times_taken()[7] == 2
-    assert len(crew.dismissed) == 3
+def test_only_a_group_that_kills_two_workers_has_crashed(open_pool):
+    backend = ScriptedBackend(actions={7: ["die", "die"], 8: ["die"]})
+    outcomes = score_numbers(open_pool(backend), [*range(40)])
+    assert outcomes == expect_values([*range(40)]) | {7: Failure("crashed", DEATH_REASON)}
+    assert outcomes[7].trace == DEATH_OUTPUT
+    assert backend.count_begun()[7] == 2
+    assert len(backend.stopped) == 3
 
 
-def test_a_death_is_forgotten_with_the_questions_it_belongs_to(pool):
-    """The first question of one list has nothing to do with the first of the next."""
-    crew = Puppets(fates={0: ["die"], 100: ["die"]})
-    staff = pool(crew)
-    assert asked(staff, [0]) == {0: 0.0}
-    assert asked(staff, [100]) == {100: 100.0}
+def test_crashes_are_counted_anew_for_every_call_of_map(open_pool):
+    """The first group of one call has nothing to do with the first group of the next."""
+    backend = ScriptedBackend(actions={0: ["die"], 100: ["die"]})
+    pool = open_pool(backend)
+    assert score_numbers(pool, [0]) == {0: 0.0}
+    assert score_numbers(pool, [100]) == {100: 100.0}
 
 
-def test_who_dies_without_a_question_is_replaced_and_nobody_is_blamed(pool):
-    crew = Puppets()
-    staff = pool(crew)
-    asked(staff, [1, 2, 3])
-    crew.hanging.add(0)
-    crew.late.append(Died(0, DEATH))
-    assert asked(staff, [4, 5]) == values([4, 5])
-    assert crew.dismissed == [0]
+def test_a_worker_that_dies_without_a_group_is_replaced_and_no_group_fails(open_pool):
+    backend = ScriptedBackend()
+    pool = open_pool(backend)
+    score_numbers(pool, [1, 2, 3])
+    backend.silent.add(0)
+    backend.late_events.append(WorkerDied(0, DEATH_REASON))
+    assert score_numbers(pool, [4, 5]) == expect_values([4, 5])
+    assert backend.stopped == [0]
 
 
-def test_who_takes_too_long_fails_and_is_asked_no_more(pool):
-    crew = Puppets(fates={3: ["hang"]}, seconds=lambda number: 0.01)
-    start = crew.now
-    found = asked(pool(crew, time_limit=5.0), [*range(20)])
-    assert found == values([*range(20)]) | {3: Failure("timeout", "took longer than 5 s")}
-    assert crew.times_taken()[3] == 1
-    assert 5.0 < crew.now - start < 7.0
-    assert len(crew.dismissed) == 1
+def test_a_group_that_takes_too_long_fails_and_is_not_sent_again(open_pool):
+    backend = ScriptedBackend(actions={3: ["hang"]}, seconds=lambda number: 0.01)
+    start = backend.now
+    outcomes = score_numbers(open_pool(backend, time_limit=5.0), [*range(20)])
+    timeout = Failure("timeout", "took longer than 5 s")
+    assert outcomes == expect_values([*range(20)]) | {3: timeout}
+    assert backend.count_begun()[3] == 1
+    assert 5.0 < backend.now - start < 7.0
+    assert len(backend.stopped) == 1
 
 
-def test_the_time_of_one_question_does_not_count_for_the_next(pool):
-    """A worker that holds twenty questions of 0.9 seconds is never late."""
-    crew = Puppets(seconds=lambda number: 0.001 if number < 50 else 0.9)
-    assert asked(pool(crew, 1, time_limit=1.0), [*range(80)]) == values([*range(80)])
+def test_the_time_of_one_group_does_not_count_for_the_next(open_pool):
+    """A worker with twenty groups of 0.9 seconds in its queue is never late."""
+    backend = ScriptedBackend(seconds=lambda number: 0.001 if number < 50 else 0.9)
+    pool = open_pool(backend, 1, time_limit=1.0)
+    assert score_numbers(pool, [*range(80)]) == expect_values([*range(80)])
 
 
-def test_somebody_who_always_holds_something_is_not_late(pool):
-    """Two in turn, a tenth of a second each, for ten seconds."""
-    crew = Puppets(seconds=lambda number: 0.1)
-    assert asked(pool(crew, 2, time_limit=3.0), [*range(100)]) == values([*range(100)])
+def test_a_worker_whose_queue_is_never_empty_is_not_late(open_pool):
+    """Two workers in turn, a tenth of a second each, for ten seconds."""
+    backend = ScriptedBackend(seconds=lambda number: 0.1)
+    pool = open_pool(backend, 2, time_limit=3.0)
+    assert score_numbers(pool, [*range(100)]) == expect_values([*range(100)])
 
 
-def test_a_busy_neighbour_does_not_hide_who_takes_too_long(pool):
-    crew = Puppets(fates={0: ["hang"]}, seconds=lambda number: 0.1)
-    found = [place for place, _ in pool(crew, 2, time_limit=1.0).map(map(question, range(100)))]
-    assert found.index(0) < 40
+def test_a_late_worker_is_noticed_while_another_one_is_busy(open_pool):
+    backend = ScriptedBackend(actions={0: ["hang"]}, seconds=lambda number: 0.1)
+    pool = open_pool(backend, 2, time_limit=1.0)
+    indices = [index for index, _ in pool.map(map(make_group, range(100)))]
+    assert indices.index(0) < 40
 
 
-def test_whoever_listens_may_be_slow_without_making_anybody_late(pool):
-    """The answer had come in time; it was the store or the strategy that took long."""
-    crew = Puppets(seconds=lambda number: 0.1, prompt=True)
-    found = {}
-    for place, records in pool(crew, 3, time_limit=1.0).map(map(question, range(12))):
-        found[place] = records[0].error or records[0].value
-        crew.now += 10.0
-    assert found == values([*range(12)])
+def test_a_slow_caller_makes_no_worker_late(open_pool):
+    """The records had arrived in time; the store or the strategy took long."""
+    backend = ScriptedBackend(seconds=lambda number: 0.1, prompt=True)
+    outcomes = {}
+    for index, records in open_pool(backend, 3, time_limit=1.0).map(map(make_group, range(12))):
+        outcomes[index] = records[0].error or records[0].value
+        backend.now += 10.0
+    assert outcomes == expect_values([*range(12)])
 
 
-@pytest.mark.parametrize("births", [["die"] * 3, ["ready", *["die"] * 3]])
-def test_workers_who_are_never_ready_end_the_run_with_their_last_words(pool, births):
-    crew = Puppets(births=[*births, "die"], fates={0: ["die"]})
-    assert STILLBORN == 3
-    with pytest.raises(UsageError, match=f"no worker can be started: {DEATH}; it said: {WORDS}"):
-        asked(pool(crew, 1), [0, 1])
+@pytest.mark.parametrize("starts", [["die"] * 3, ["ready", *["die"] * 3]])
+def test_workers_that_are_never_ready_end_the_run_with_their_output(open_pool, starts):
+    backend = ScriptedBackend(starts=[*starts, "die"], actions={0: ["die"]})
+    assert MAX_FAILED_STARTS == 3
+    message = f"no worker can be started: {DEATH_REASON}; its output: {DEATH_OUTPUT}"
+    with pytest.raises(UsageError, match=message):
+        score_numbers(open_pool(backend, 1), [0, 1])
 
 
-def test_a_worker_who_is_ready_clears_the_stillborn_before_it(pool):
-    crew = Puppets(births=["die", "die", "ready", "die", "die", "ready"], fates={0: ["die"]})
-    assert asked(pool(crew, 1), [0, 1, 2]) == values([0, 1, 2])
+def test_failed_starts_are_counted_anew_after_a_worker_is_ready(open_pool):
+    backend = ScriptedBackend(
+        starts=["die", "die", "ready", "die", "die", "ready"], actions={0: ["die"]}
+    )
+    assert score_numbers(open_pool(backend, 1), [0, 1, 2]) == expect_values([0, 1, 2])
 
 
-@pytest.mark.parametrize("crew", [Puppets(births=["refuse"]), Puppets(fates={1: ["refuse"]})])
-def test_a_wrong_request_is_no_failure_of_a_network(pool, crew):
-    staff = pool(crew)
+@pytest.mark.parametrize(
+    "backend", [ScriptedBackend(starts=["refuse"]), ScriptedBackend(actions={1: ["refuse"]})]
+)
+def test_wrong_usage_is_not_the_failure_of_a_network(open_pool, backend):
+    pool = open_pool(backend)
     with pytest.raises(UsageError, match=r"no (space|variant) is called"):
-        asked(staff, [0, 1, 2])
-    staff.close()
-    assert crew.closed
+        score_numbers(pool, [0, 1, 2])
+    pool.close()
+    assert backend.closed
 
 
-def test_who_still_works_on_what_nobody_waits_for_is_dismissed(pool):
-    crew = Puppets(seconds=lambda number: 1.0)
-    staff = pool(crew, 3)
-    answers = staff.map(map(question, range(100)))
-    first = [next(answers)[0] for _ in range(4)]
-    busy = {worker for worker, desk in crew.desks.items() if desk}
-    answers.close()
-    assert len(set(first)) == 4
-    assert set(crew.dismissed) == busy != set()
-    assert asked(staff, [200, 201]) == values([200, 201])  # and no late answer of theirs is heard
-    assert not {number for number, worker in crew.taken if worker in busy} & {200, 201}
+def test_busy_workers_are_stopped_when_the_caller_stops(open_pool):
+    backend = ScriptedBackend(seconds=lambda number: 1.0)
+    pool = open_pool(backend, 3)
+    results = pool.map(map(make_group, range(100)))
+    indices = [next(results)[0] for _ in range(4)]
+    busy = {worker for worker, queue in backend.queues.items() if queue}
+    results.close()
+    assert len(set(indices)) == 4
+    assert set(backend.stopped) == busy != set()
+    # None of their records arrives in the next call.
+    assert score_numbers(pool, [200, 201]) == expect_values([200, 201])
+    assert not {number for number, worker in backend.begun if worker in busy} & {200, 201}
 
 
-@pytest.mark.parametrize("story", [["die", "die"], ["hang"]])
-def test_whoever_stops_listening_at_a_failure_leaves_nobody_dead_or_hanging_in_the_office(pool, story):
-    """A search ends at its last answer, and that may be a failure."""
-    crew = Puppets(fates={0: story})
-    staff = pool(crew, 1, time_limit=5.0)
-    answers = staff.map([question(0)])
-    ((_, records), *_) = [next(answers)]
+@pytest.mark.parametrize("actions", [["die", "die"], ["hang"]])
+def test_a_caller_that_stops_at_a_failure_leaves_no_dead_or_hanging_worker(open_pool, actions):
+    """A search ends at its last record, and that may be a failure."""
+    backend = ScriptedBackend(actions={0: actions})
+    pool = open_pool(backend, 1, time_limit=5.0)
+    results = pool.map([make_group(0)])
+    _, records = next(results)
     assert records[0].error.kind in ("crashed", "timeout")
-    answers.close()
-    assert not set(crew.desks) & crew.hanging
-    assert asked(staff, [1, 2]) == values([1, 2])
+    results.close()
+    assert not set(backend.queues) & backend.silent
+    assert score_numbers(pool, [1, 2]) == expect_values([1, 2])
 
 
-@pytest.mark.parametrize("word", [Ready, lambda worker: Died(worker, DEATH)])
-def test_what_is_said_beside_the_last_answer_is_heard(pool, word):
-    """Somebody is ready, or dies with nothing to do, in the moment in which whoever listens has heard enough."""
-    crew = Puppets(prompt=True)
-    staff, events = pool(crew, 2), crew.events
-    crew.opening.pop(1)  # its word comes later
-    answers = staff.map([question(0)])
+@pytest.mark.parametrize(
+    "make_event", [WorkerReady, lambda worker: WorkerDied(worker, DEATH_REASON)]
+)
+def test_an_event_beside_the_last_record_is_handled(open_pool, make_event):
+    """A worker is ready, or dies with an empty queue, at the moment when the caller stops."""
+    backend = ScriptedBackend(prompt=True)
+    pool = open_pool(backend, 2)
+    wait_for_events = backend.wait_for_events
+    backend.starting.pop(1)  # its event comes later
+    results = pool.map([make_group(0)])
 
-    def together(timeout: float) -> list[Event]:
-        found = list(events(timeout))
-        return [*found, word(1)] if isinstance(found[0], Answered) else found
+    def add_event(timeout: float) -> list[WorkerEvent]:
+        events = list(wait_for_events(timeout))
+        if isinstance(events[0], WorkerScored):
+            events.append(make_event(1))
+        return events
 
-    crew.events = together
-    next(answers)
-    answers.close()
-    crew.events = events
-    assert staff._staff[1].ready if word is Ready else crew.dismissed == [1]
-    assert asked(staff, [*range(1, 9)]) == values([*range(1, 9)])
-
-
-def test_answers_of_the_dismissed_are_not_heard(pool):
-    crew = Puppets(fates={0: ["hang"]})
-    dismiss = crew.dismiss
-
-    def dismissed(worker: int) -> None:
-        dismiss(worker)
-        crew.late.append(Answered(worker, answer(question(0))))
-
-    crew.dismiss = dismissed
-    assert asked(pool(crew, 1, time_limit=1.0), [0, 1]) == {0: Failure("timeout", "took longer than 1 s"), 1: 1.0}
+    backend.wait_for_events = add_event
+    next(results)
+    results.close()
+    backend.wait_for_events = wait_for_events
+    if make_event is WorkerReady:
+        assert pool._states[1].ready
+    else:
+        assert backend.stopped == [1]
+    assert score_numbers(pool, [*range(1, 9)]) == expect_values([*range(1, 9)])
 
 
-@pytest.mark.parametrize(("seconds", "held"), [(1.0, 2), (0.12, 3), (0.03, 8), (0.0001, MOST)])
-def test_as_much_lies_ready_as_fills_the_time_until_more_comes(pool, seconds, held):
-    """One at work and a fifth of a second of work beside it, but never more than 64 questions; one alone before
-    anything is known."""
-    assert AHEAD == 0.2
-    crew = Puppets(seconds=lambda number: seconds)
-    asked(pool(crew, 1), [*range(300)])
-    sizes = [size for _, size in crew.given]
-    assert sizes[0] == 1
-    assert max(sizes) == held
-    assert sizes.count(held) > 1
+def test_records_of_stopped_workers_are_ignored(open_pool):
+    backend = ScriptedBackend(actions={0: ["hang"]})
+    stop_worker = backend.stop_worker
+
+    def stop_with_late_records(worker: int) -> None:
+        stop_worker(worker)
+        backend.late_events.append(WorkerScored(worker, make_records(make_group(0))))
+
+    backend.stop_worker = stop_with_late_records
+    assert score_numbers(open_pool(backend, 1, time_limit=1.0), [0, 1]) == {
+        0: Failure("timeout", "took longer than 1 s"),
+        1: 1.0,
+    }
 
 
-def test_feeding_follows_a_change_of_speed(pool):
-    crew = Puppets(seconds=lambda number: 0.001 if number < 100 else 2.0)
-    asked(pool(crew, 1), [*range(200)])
-    sizes = [size for _, size in crew.given]
-    assert max(sizes) == MOST
-    assert sizes[-1] <= 2
+@pytest.mark.parametrize(
+    ("seconds", "queued"), [(1.0, 2), (0.12, 3), (0.03, 8), (0.0001, MAX_QUEUED)]
+)
+def test_a_queue_holds_as_much_as_fills_the_time_until_more_comes(open_pool, seconds, queued):
+    """One group that is scored and a fifth of a second of work beside it, but never more than 64
+    groups; a single one before the speed is known."""
+    assert SECONDS_AHEAD == 0.2
+    backend = ScriptedBackend(seconds=lambda number: seconds)
+    score_numbers(open_pool(backend, 1), [*range(300)])
+    lengths = [length for _, length in backend.queue_lengths]
+    assert lengths[0] == 1
+    assert max(lengths) == queued
+    assert lengths.count(queued) > 1
 
 
-def test_costs_add_up(pool):
-    crew = Puppets(seconds=lambda number: float(number), fates={5: ["die", "die"], 6: ["hang"]})
-    staff, start = pool(crew, 2, time_limit=60.0), crew.now
-    asked(staff, [*range(1, 11)])
-    staff.close()
-    crew.now += 1000.0  # nobody is paid after that
-    costs = staff.costs()
-    assert [cost.worker for cost in costs] == ["puppet 1", "puppet 2"]
+def test_the_length_of_queues_follows_a_change_of_speed(open_pool):
+    backend = ScriptedBackend(seconds=lambda number: 0.001 if number < 100 else 2.0)
+    score_numbers(open_pool(backend, 1), [*range(200)])
+    lengths = [length for _, length in backend.queue_lengths]
+    assert max(lengths) == MAX_QUEUED
+    assert lengths[-1] <= 2
+
+
+def test_costs_add_up(open_pool):
+    backend = ScriptedBackend(
+        seconds=lambda number: float(number), actions={5: ["die", "die"], 6: ["hang"]}
+    )
+    pool = open_pool(backend, 2, time_limit=60.0)
+    start = backend.now
+    score_numbers(pool, [*range(1, 11)])
+    pool.close()
+    end = backend.now
+    backend.now += 1000.0  # does not count, since all workers were stopped
+    costs = pool.costs()
+    assert [cost.worker for cost in costs] == ["scripted worker 1", "scripted worker 2"]
     assert sum(cost.networks for cost in costs) == 8
-    worked = sum(range(1, 11)) - 5 - 6
-    assert sum(cost.build for cost in costs) == pytest.approx(worked / 2)
-    assert sum(cost.measure for cost in costs) == pytest.approx(worked / 2)
+    busy_seconds = sum(range(1, 11)) - 5 - 6
+    assert sum(cost.build for cost in costs) == pytest.approx(busy_seconds / 2)
+    assert sum(cost.measure for cost in costs) == pytest.approx(busy_seconds / 2)
     assert sum(cost.deaths for cost in costs) == 2
-    passed = crew.now - 1000.0 - start
-    assert [cost.alive for cost in costs] == [pytest.approx(passed)] * 2  # every slot was always taken
-    assert [cost.idle for cost in costs] == [pytest.approx(c.alive - c.build - c.measure) for c in costs]
+    # There was always a worker in every slot.
+    assert [cost.alive for cost in costs] == [pytest.approx(end - start)] * 2
+    for cost in costs:
+        assert cost.idle == pytest.approx(cost.alive - cost.build - cost.measure)
     assert costs[0].row()["idle"] == costs[0].idle
 
 
-def test_costs_of_people_at_work_are_told_too(pool):
-    crew = Puppets()
-    staff = pool(crew, 2)
-    crew.now += 3.0
-    assert [cost.alive for cost in staff.costs()] == [pytest.approx(3.0)] * 2
-    assert [cost.alive for cost in staff.costs()] == [pytest.approx(3.0)] * 2  # asking costs nothing
+def test_costs_include_running_workers(open_pool):
+    backend = ScriptedBackend()
+    pool = open_pool(backend, 2)
+    backend.now += 3.0
+    assert [cost.alive for cost in pool.costs()] == [pytest.approx(3.0)] * 2
+    # Reading the costs does not change them.
+    assert [cost.alive for cost in pool.costs()] == [pytest.approx(3.0)] * 2
 
 
-def script(chance: Random) -> tuple[Puppets, list[int], dict[int, Outcome]]:
-    """Workers who die, hang, are born dead, and a list of questions; and what must come of it."""
-    numbers = chance.sample(range(1000), chance.randint(0, 40))
-    stories = {"answer": 30, "die": 5, "die die": 2, "hang": 2, "die hang": 1}
-    crew = Puppets(chance=chance, seconds=lambda number: 0.001 * (1 + number % 7) ** 3)
-    expected = values(numbers)
+def make_script(random: Random) -> tuple[ScriptedBackend, list[int], dict[int, Outcome]]:
+    """Return a backend with dying and hanging workers, architectures, and their outcomes."""
+    numbers = random.sample(range(1000), random.randint(0, 40))
+    weights = {"score": 30, "die": 5, "die die": 2, "hang": 2, "die hang": 1}
+    backend = ScriptedBackend(random=random, seconds=lambda number: 0.001 * (1 + number % 7) ** 3)
+    expected = expect_values(numbers)
     for number in numbers:
-        (story,) = chance.choices([*stories], [*stories.values()])
-        crew.fates[number] = story.split()
-        if story == "die die":
-            expected[number] = Failure("crashed", DEATH)
-        elif story.endswith("hang"):
+        (actions,) = random.choices([*weights], [*weights.values()])
+        backend.actions[number] = actions.split()
+        if actions == "die die":
+            expected[number] = Failure("crashed", DEATH_REASON)
+        elif actions.endswith("hang"):
             expected[number] = Failure("timeout", "took longer than 9 s")
-    for _ in range(chance.randint(0, 12)):
-        crew.births += ["die"] * chance.randint(0, 1) + ["ready"] * chance.randint(1, 4)
-    return crew, numbers, expected
+    for _ in range(random.randint(0, 12)):
+        backend.starts += ["die"] * random.randint(0, 1) + ["ready"] * random.randint(1, 4)
+    return backend, numbers, expected
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens(pool, seed):
-    chance = Random(seed)
-    crew, numbers, expected = script(chance)
-    stale, dismiss = deque[int](), crew.dismiss
+def test_no_group_is_lost_or_scored_twice_whatever_happens(open_pool, seed):
+    random = Random(seed)
+    backend, numbers, expected = make_script(random)
+    stop_worker = backend.stop_worker
 
-    def dismissed(worker: int) -> None:
-        dismiss(worker)
-        if chance.random() < 0.5:  # words that were on their way
-            crew.late.append(chance.choice([Died(worker, "too late"), Answered(worker, answer(question(0)))]))
-            stale.append(worker)
+    def stop_with_late_event(worker: int) -> None:
+        stop_worker(worker)
+        if random.random() < 0.5:
+            late_death = WorkerDied(worker, "too late")
+            late_records = WorkerScored(worker, make_records(make_group(0)))
+            backend.late_events.append(random.choice([late_death, late_records]))
 
-    crew.dismiss = dismissed
-    staff = pool(crew, chance.randint(1, 4), time_limit=9.0)
-    half = chance.randint(0, len(numbers))
-    assert asked(staff, numbers[:half]) | asked(staff, numbers[half:]) == expected
-    assert sum(cost.networks for cost in staff.costs()) == sum(isinstance(v, float) for v in expected.values())
-    staff.close()
+    backend.stop_worker = stop_with_late_event
+    pool = open_pool(backend, random.randint(1, 4), time_limit=9.0)
+    half = random.randint(0, len(numbers))
+    outcomes = score_numbers(pool, numbers[:half]) | score_numbers(pool, numbers[half:])
+    assert outcomes == expected
+    scored = [outcome for outcome in expected.values() if isinstance(outcome, float)]
+    assert sum(cost.networks for cost in pool.costs()) == len(scored)
+    pool.close()
 
 
-# ------------------------------------------------------------------------------------------------------- populations
+# --------------------------------------------------------------------- several networks per pass
 
 
-def test_only_who_is_guilty_fails_also_where_a_worker_looks_at_many_together(pool):
-    """A worker that dies over a population may have died of any of it."""
+def test_only_the_responsible_network_fails_if_a_worker_dies_in_a_pass(open_pool):
+    """A worker that dies in a pass of several networks may have died of any of them."""
     portions: list[list[int]] = []
 
-    class Noting(Puppets):
-        def give(self, worker: int, questions: list[Requests]) -> None:
-            portions.append([number_of(requests) for requests in questions])
-            super().give(worker, questions)
+    class NotingBackend(ScriptedBackend):
+        def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
+            portions.append([get_number(requests) for requests in groups])
+            super().send_groups(worker, groups)
 
-    staff = pool(Noting(fates={5: ["die"] * 9}), 2, at_once=8)
-    expected = values([*range(40)]) | {5: Failure("crashed", DEATH)}
-    assert asked(staff, [*range(40)]) == expected
-    assert sum(cost.deaths for cost in staff.costs()) == 1 + LIVES
-    assert [len(portion) for portion in portions if 5 in portion] == [16, 1, 1]  # no company for a suspect
-
-
-def test_few_questions_are_shared_out_among_workers(pool):
-    crew = Puppets()
-    staff = pool(crew, 4, at_once=64)
-    assert {place for place, _ in staff.map([question(number) for number in range(16)])} == set(range(16))
-    assert {worker for _, worker in crew.taken} == {0, 1, 2, 3}
+    pool = open_pool(NotingBackend(actions={5: ["die"] * 9}), 2, networks_per_batch=8)
+    expected = expect_values([*range(40)]) | {5: Failure("crashed", DEATH_REASON)}
+    assert score_numbers(pool, [*range(40)]) == expected
+    assert sum(cost.deaths for cost in pool.costs()) == 1 + MAX_CRASHES
+    # A suspect is sent alone.
+    assert [len(portion) for portion in portions if 5 in portion] == [16, 1, 1]
 
 
-def test_a_worker_is_given_whole_populations(pool):
-    """However many answers have come meanwhile: what is asked together is looked at together."""
+def test_a_few_groups_are_divided_among_all_workers(open_pool):
+    backend = ScriptedBackend()
+    pool = open_pool(backend, 4, networks_per_batch=64)
+    results = pool.map([make_group(number) for number in range(16)])
+    assert {index for index, _ in results} == set(range(16))
+    assert {worker for _, worker in backend.begun} == {0, 1, 2, 3}
 
-    class Noting(Puppets):
-        def give(self, worker: int, questions: list[Requests]) -> None:
-            sizes.append(len(questions))
-            super().give(worker, questions)
 
-        def events(self, timeout: float) -> list[Event]:
-            """Several answers at a time."""
-            listen = super().events
-            return [event for _ in range(5) for event in listen(timeout)]
+def test_a_worker_is_sent_whole_passes(open_pool):
+    """However many records have arrived meanwhile: networks that belong together stay together."""
+
+    class NotingBackend(ScriptedBackend):
+        def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
+            sizes.append(len(groups))
+            super().send_groups(worker, groups)
+
+        def wait_for_events(self, timeout: float) -> list[WorkerEvent]:
+            """Return the events of several moments."""
+            events: list[WorkerEvent] = []
+            for _ in range(5):
+                events += super().wait_for_events(timeout)
+            return events
 
     sizes: list[int] = []
-    crew = Noting(prompt=True)
-    found = sorted(place for place, _ in pool(crew, 2, at_once=8).map([question(i) for i in range(80)]))
-    assert found == list(range(80))
+    backend = NotingBackend(prompt=True)
+    pool = open_pool(backend, 2, networks_per_batch=8)
+    indices = sorted(index for index, _ in pool.map([make_group(i) for i in range(80)]))
+    assert indices == list(range(80))
     assert set(sizes) <= {8, 16}

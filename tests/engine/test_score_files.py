@@ -1,67 +1,79 @@
-"""`score` takes what is in somebody's file; what their code raises is shown as theirs."""
+"""`score` takes networks from a file of the user; errors of that file are shown as such."""
 
 import sys
 from uuid import uuid4
 
 import pytest
 
-from tests.engine.helpers import failure, judge, value, weight_sum
-from untrained import score
-from untrained._load import UserCodeError
-from untrained.engine.score import DEFAULT_DATA
+from tests.engine.helpers import get_failure, get_value, make_proxy, weight_sum
+from untrained.config import DEFAULT_DATA
 from untrained.errors import UsageError
+from untrained.names import UserCodeError
+from untrained.workflows.score import score_networks
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_a_factory_in_a_file(user_file, monkeypatch, relative):
+def test_a_factory_in_a_file_is_scored(user_file, monkeypatch, relative):
     monkeypatch.chdir(user_file.parent)
     name = "./net.py:make" if relative else f"{user_file}:make"
-    records = score(name, ("params", "flops", "dextr"), input_shape=(3, 16, 16), seeds=2)
-    found = {(r.proxy, r.seed): r.value for r in records}
-    assert found["params", 0] == 3 * 4 * 9 + 4 + 4 * 5 + 5
-    assert found["flops", 0] == 3 * 4 * 9 * 14 * 14 + 4 * 5
-    assert found["dextr", 0] != found["dextr", 1]  # every seed is another initialisation
+    records = score_networks(name, ("params", "flops", "dextr"), input_shape=(3, 16, 16), seeds=2)
+    values = {(r.proxy, r.seed): r.value for r in records}
+    assert values["params", 0] == 3 * 4 * 9 + 4 + 4 * 5 + 5
+    assert values["flops", 0] == 3 * 4 * 9 * 14 * 14 + 4 * 5
+    assert values["dextr", 0] != values["dextr", 1]  # every seed is another initialisation
     assert {r.task.num_classes for r in records} == {5}
-    again = score(name, ("params", "flops", "dextr"), input_shape=(3, 16, 16), seeds=2)
+    again = score_networks(name, ("params", "flops", "dextr"), input_shape=(3, 16, 16), seeds=2)
     assert [r.value for r in again] == [r.value for r in records]
 
 
 def test_a_factory_that_draws_from_numpy_is_seeded_too(user_file):
-    weights = judge(weight_sum)
-    a, b = (value(score(f"{user_file}:numpy_weights", weights, input_shape=(3, 8, 8))) for _ in range(2))
+    weights = make_proxy(weight_sum)
+    a, b = (
+        get_value(score_networks(f"{user_file}:numpy_weights", weights, input_shape=(3, 8, 8)))
+        for _ in range(2)
+    )
     assert a == b
 
 
-def test_a_factory_in_a_module_that_can_be_imported_from_here(tmp_path, monkeypatch):
+def test_a_factory_in_an_importable_module_is_scored(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "somebodys_package").mkdir()
-    (tmp_path / "somebodys_package" / "__init__.py").touch()
-    (tmp_path / "somebodys_package" / "nets.py").write_text("from torch import nn\nmake = lambda: nn.Linear(4, 2)\n")
-    assert value(score("somebodys_package.nets:make", "params", input_shape=(4,))) == 10
+    (tmp_path / "users_package").mkdir()
+    (tmp_path / "users_package" / "__init__.py").touch()
+    (tmp_path / "users_package" / "nets.py").write_text(
+        "from torch import nn\nmake = lambda: nn.Linear(4, 2)\n"
+    )
+    assert get_value(score_networks("users_package.nets:make", "params", input_shape=(4,))) == 10
 
 
-def test_a_network_that_takes_no_image_is_shown_noise_by_default(user_file):
-    (user_file.parent / "vector.py").write_text("from torch import nn\nmake = lambda: nn.Linear(4, 2)\n")
-    for name, shape, data in [("vector.py:make", (4,), "noise"), ("net.py:make", (3, 8, 8), DEFAULT_DATA)]:
-        (record,) = score(f"{user_file.parent}/{name}", "params", input_shape=shape)
+def test_a_network_that_takes_no_images_is_measured_on_noise_by_default(user_file):
+    (user_file.parent / "vector.py").write_text(
+        "from torch import nn\nmake = lambda: nn.Linear(4, 2)\n"
+    )
+    for name, shape, data in [
+        ("vector.py:make", (4,), "noise"),
+        ("net.py:make", (3, 8, 8), DEFAULT_DATA),
+    ]:
+        (record,) = score_networks(f"{user_file.parent}/{name}", "params", input_shape=shape)
         assert record.task.dataset == data != ""
 
 
-def test_default_data_have_no_more_classes_than_the_users_network(user_file):
-    """Sample data with ten labels must not break a gradient proxy on a network with five outputs."""
-    loss = judge(lambda probe: float(probe.batch.targets.max()) + 0 * probe.loss, samples=64)
-    assert value(score(f"{user_file}:make", loss, input_shape=(3, 8, 8))) == 4
+def test_default_data_have_no_more_classes_than_the_network(user_file):
+    """Data with ten labels must not break a gradient proxy on a network with five outputs."""
+    loss = make_proxy(lambda probe: float(probe.batch.targets.max()) + 0 * probe.loss, samples=64)
+    assert get_value(score_networks(f"{user_file}:make", loss, input_shape=(3, 8, 8))) == 4
 
 
-def test_what_a_factory_raises_is_shown_as_theirs(user_file):
+def test_an_exception_in_a_factory_is_shown_without_our_own_frames(user_file):
     with pytest.raises(UserCodeError) as caught:
-        score(f"{user_file}:boom", "params", input_shape=(3, 8, 8))
+        score_networks(f"{user_file}:boom", "params", input_shape=(3, 8, 8))
     text = str(caught.value)
     assert text.startswith(f"{user_file}:boom raised when it was called\n")
     assert text.endswith("ValueError: the weights are elsewhere")
     assert text.count(f'File "{user_file}"') == 2  # boom, and inner, which it calls
-    assert not any(ours in text for ours in ("src/untrained", "untrained/engine", "importlib", "Traceback"))
+    assert not any(
+        ours in text for ours in ("src/untrained", "untrained/engine", "importlib", "Traceback")
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,17 +81,24 @@ def test_what_a_factory_raises_is_shown_as_theirs(user_file):
     [
         ("import torch\n1 / 0\n", "ZeroDivisionError: division by zero"),
         ("def make(:\n", "SyntaxError: invalid syntax"),
-        ("import a_module_nobody_has\n", "ModuleNotFoundError: No module named 'a_module_nobody_has'"),
+        (
+            "import a_missing_module\n",
+            "ModuleNotFoundError: No module named 'a_missing_module'",
+        ),
     ],
 )
 @pytest.mark.parametrize("by", ["path", "module"])
-def test_what_a_file_raises_while_it_is_loaded_is_shown_as_theirs(tmp_path, monkeypatch, source, last, by):
+def test_an_exception_while_a_file_is_loaded_is_shown_without_our_own_frames(
+    tmp_path, monkeypatch, source, last, by
+):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
     stem = f"bad_{uuid4().hex}"
     (tmp_path / f"{stem}.py").write_text(source)
     with pytest.raises(UserCodeError) as caught:
-        score(f"./{stem}.py:make" if by == "path" else f"{stem}:make", "params", input_shape=(3, 8, 8))
+        score_networks(
+            f"./{stem}.py:make" if by == "path" else f"{stem}:make", "params", input_shape=(3, 8, 8)
+        )
     text = str(caught.value)
     assert text.endswith(last)
     assert f'{stem}.py", line' in text
@@ -97,35 +116,41 @@ def test_what_a_file_raises_while_it_is_loaded_is_shown_as_theirs(tmp_path, monk
         ("net.py:", "half a name"),
     ],
 )
-def test_a_factory_that_is_none(user_file, name, wanted):
+def test_a_name_that_is_no_factory_is_refused(user_file, name, wanted):
     with pytest.raises(UsageError, match=wanted) as caught:
-        score(f"{user_file.parent}/{name}", "params", input_shape=(3, 8, 8))
+        score_networks(f"{user_file.parent}/{name}", "params", input_shape=(3, 8, 8))
     assert "\n" not in str(caught.value)
 
 
-def test_who_mistypes_a_name_is_told_what_the_file_makes_not_what_it_imports(tmp_path):
+def test_the_error_for_a_wrong_name_lists_what_the_file_defines_and_not_its_imports(tmp_path):
     path = tmp_path / f"nets_{uuid4().hex}.py"
-    path.write_text("import os.path\nfrom torch import nn as layers\nwide = 3\nmake = lambda: layers.Linear(4, 2)\n")
+    path.write_text(
+        "import os.path\nfrom torch import nn as layers\n"
+        "wide = 3\nmake = lambda: layers.Linear(4, 2)\n"
+    )
     with pytest.raises(UsageError, match=r"is called 'xyz'; there are: make, wide$"):
-        score(f"{path}:xyz", "params", input_shape=(4,))
-    path = tmp_path / f"nets_{uuid4().hex}.py"  # where all is imported, that is all there is
+        score_networks(f"{path}:xyz", "params", input_shape=(4,))
+    path = tmp_path / f"nets_{uuid4().hex}.py"  # a file that only imports
     path.write_text("from torch import nn\nfrom torch.nn import Linear\n")
     with pytest.raises(UsageError, match=r"is called 'xyz'; there are: Linear, nn$"):
-        score(f"{path}:xyz", "params", input_shape=(4,))
+        score_networks(f"{path}:xyz", "params", input_shape=(4,))
 
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("nobodys_package.nets:make", r"no module called nobodys_package.nets .* \./nobodys_package/nets.py:NAME"),
+        (
+            "missing_package.nets:make",
+            r"no module called missing_package.nets .* \./missing_package/nets.py:NAME",
+        ),
         (":make", "half a name"),
     ],
 )
-def test_a_module_that_is_none(name, wanted):
+def test_a_missing_module_is_refused(name, wanted):
     with pytest.raises(UsageError, match=wanted):
-        score(name, "params", input_shape=(3, 8, 8))
+        score_networks(name, "params", input_shape=(3, 8, 8))
 
 
-def test_a_factory_whose_network_fails_is_a_record(user_file):
-    error = failure(score(f"{user_file}:Broken", "dextr", input_shape=(3, 8, 8)))
+def test_a_failure_of_a_network_from_a_file_is_a_record(user_file):
+    error = get_failure(score_networks(f"{user_file}:Broken", "dextr", input_shape=(3, 8, 8)))
     assert (error.kind, error.detail.split(" (")[0]) == ("error", "RuntimeError: no forward today")

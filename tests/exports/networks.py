@@ -1,4 +1,4 @@
-"""One small architecture of every space, networks as users write them, and a Python in which `untrained` is not."""
+"""Networks for the tests of exports: one per space, some as users write them, some to refuse."""
 
 import subprocess
 import sys
@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from untrained.rng import generator
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 
-SPACES = {  # one of every file in spaces/, with what it reads here
+# One space of every file in spaces/, with the input shape of the tests.
+SPACES = {
     "nasbench201(channels=4,cells=1)": (3, 8, 8),
     "nasbench101(channels=8,cells=1)": (3, 8, 8),
     "nasbench1shot1_s1(channels=8,cells=1)": (3, 8, 8),
@@ -32,36 +33,42 @@ SPACES = {  # one of every file in spaces/, with what it reads here
 CLASSES = 5
 
 
-def of_space(name: str) -> nn.Module:
+def build_from_space(name: str) -> nn.Module:
+    """Build a random architecture of a space."""
     space = load_space(name)
     torch.manual_seed(0)
     return space.build(
-        space.sample(generator("exports", name)), replace(space.task, input_shape=SPACES[name], num_classes=CLASSES)
+        space.sample(make_generator("exports", name)),
+        replace(space.task, input_shape=SPACES[name], num_classes=CLASSES),
     )
 
 
-def reading(shape: tuple[int, ...]) -> Callable[[int], Tensor]:
-    """Random samples of a shape; a few are not the first of many."""
-    return lambda samples: torch.randn(samples, *shape, generator=torch.Generator().manual_seed(samples))
+def make_input_function(shape: tuple[int, ...]) -> Callable[[int], Tensor]:
+    """Return a function that makes random batches. A small batch is not the start of a large one."""
+    return lambda samples: torch.randn(
+        samples, *shape, generator=torch.Generator().manual_seed(samples)
+    )
 
 
-BLOCKED = """
+BLOCK_UNTRAINED = """
 import sys
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "untrained":
-            raise ImportError("untrained is not here")
+            raise ImportError("untrained is not installed")
 sys.meta_path.insert(0, Blocker())
 """
 
 
-def elsewhere(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run code in another folder, in a Python that reads no PYTHONPATH and cannot import `untrained`."""
-    command = [sys.executable, "-I", "-c", BLOCKED + code, *arguments]
+def run_without_untrained(
+    code: str, folder: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python that ignores PYTHONPATH and cannot import `untrained`."""
+    command = [sys.executable, "-I", "-c", BLOCK_UNTRAINED + code, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
-# -------------------------------------------------------------------------------------------------- as users write them
+# --------------------------------------------------------------------- networks as users write them
 
 
 class Block(nn.Module):
@@ -69,8 +76,10 @@ class Block(nn.Module):
 
     def __init__(self, cin: int, cout: int, stride: int = 1) -> None:
         super().__init__()
-        self.conv1, self.norm = nn.Conv2d(cin, cout, 3, stride, 1, bias=False), nn.BatchNorm2d(cout)
-        self.relu, self.conv2 = nn.ReLU(inplace=True), nn.Conv2d(cout, cout, 3, padding=1)
+        self.conv1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False)
+        self.norm = nn.BatchNorm2d(cout)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(cout, cout, 3, padding=1)
         narrow = OrderedDict(conv=nn.Conv2d(cin, cout, 1, stride), norm=nn.BatchNorm2d(cout))
         self.down = nn.Sequential(narrow) if cin != cout else None
 
@@ -90,28 +99,34 @@ class ResNet(nn.Module):
         return self.fc(F.dropout(self.layers(x), 0.2, training=self.training).mean([2, 3]))
 
 
-class Tied(nn.Module):
-    """Two names for one layer, one weight in two layers, a constant, a buffer that is not saved, a bare parameter."""
+class TiedWeights(nn.Module):
+    """A layer with two names, a shared weight, a constant, a buffer that is not saved, a parameter."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b = nn.Linear(12, 12), nn.Linear(12, 12)
-        self.b.weight, self.c = self.a.weight, self.a
-        self.gain, self.const = nn.Parameter(torch.tensor(0.5)), torch.full((12,), 2.0)
+        self.a = nn.Linear(12, 12)
+        self.b = nn.Linear(12, 12)
+        self.b.weight = self.a.weight
+        self.c = self.a
+        self.gain = nn.Parameter(torch.tensor(0.5))
+        self.const = torch.full((12,), 2.0)
         self.register_buffer("scale", torch.arange(12.0), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (self.c(self.b(self.a(x.flatten(1)[:, :12]) * self.scale + self.const)) * self.gain)[:, :CLASSES]
+        x = self.a(x.flatten(1)[:, :12])
+        x = self.c(self.b(x * self.scale + self.const))
+        return (x * self.gain)[:, :CLASSES]
 
 
 class Attention(nn.Module):
-    """Shapes are computed with, also the number of samples."""
+    """Computes with shapes, including the batch size."""
 
     def __init__(self) -> None:
         super().__init__()
         self.mha = nn.MultiheadAttention(12, 3, batch_first=True)
         self.inner = nn.TransformerEncoderLayer(12, 2, 24, dropout=0.0, batch_first=True)
-        self.token, self.head = nn.Parameter(torch.zeros(1, 1, 12)), nn.Linear(12, CLASSES)
+        self.token = nn.Parameter(torch.zeros(1, 1, 12))
+        self.head = nn.Linear(12, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         B = len(x)
@@ -121,30 +136,34 @@ class Attention(nn.Module):
         return self.head(torch.cat((q, k), -1).view(B * y.shape[1], 12).reshape(B, -1, 12)[:, 0])
 
 
-class Token(nn.Module):
-    """The number of samples, as Python tells it."""
+class TokenNetwork(nn.Module):
+    """Reads the batch size with `len`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.token, self.head = nn.Parameter(torch.ones(1, 2)), nn.Linear(5, 2)
+        self.token = nn.Parameter(torch.ones(1, 2))
+        self.head = nn.Linear(5, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(torch.cat([self.token.expand(len(x), -1), x], 1))
 
 
 class Join(nn.Module):
-    def forward(self, terms: list[Tensor], *, scale: float = 1.0) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(
+        self, terms: list[Tensor], *, scale: float = 1.0
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         return sum(terms) * scale, {"first": terms[0]}
 
 
-class Odds(nn.Module):
-    """Dictionaries of layers, lists and dictionaries of tensors, writing into a tensor, unused parts, operators."""
+class ManyKinds(nn.Module):
+    """Dictionaries and lists of layers and tensors, writes into a tensor, unused parts, operators."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts = nn.ModuleDict({"a b": nn.Conv2d(3, 4, 1), "1": nn.Conv2d(3, 4, 3, padding=1)})
         self.many = nn.ModuleList([nn.Linear(4, 4), nn.Linear(9, 9), nn.Linear(4, CLASSES)])
-        self.join, self.mix = Join(), nn.ParameterList([torch.eye(4), torch.ones(4)])
+        self.join = Join()
+        self.mix = nn.ParameterList([torch.eye(4), torch.ones(4)])
         self.unused = nn.Linear(3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -152,26 +171,32 @@ class Odds(nn.Module):
         best, _ = y.flatten(2).max(-1)
         y[:, 0] = 1.0
         best = best + torch.arange(4, device=x.device, dtype=best.dtype) @ self.mix[0] * self.mix[1]
-        z = torch.where(best > 0, best, -best) + (1 - y.mean((2, 3))) ** 2 / 3 + more["first"].amax((2, 3))
+        z = (
+            torch.where(best > 0, best, -best)
+            + (1 - y.mean((2, 3))) ** 2 / 3
+            + more["first"].amax((2, 3))
+        )
         return self.many[2](self.many[0](z))
 
 
 class Recurrent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.lstm, self.head = nn.LSTM(12, 4, batch_first=True, bidirectional=True), nn.Linear(8, CLASSES)
+        self.lstm = nn.LSTM(12, 4, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(8, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         states, _ = self.lstm(x.reshape(len(x), -1, 12))
         return self.head(states[:, -1])
 
 
-class Again(nn.Module):
-    """One block three times."""
+class RepeatedBlock(nn.Module):
+    """Calls one block three times."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.block, self.head = Block(3, 3), nn.Linear(3, CLASSES)
+        self.block = Block(3, 3)
+        self.head = nn.Linear(3, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(3):
@@ -179,44 +204,45 @@ class Again(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-def chain() -> nn.Module:
-    """One activation in two places of a sequence, and a weight that is computed."""
+def make_chain() -> nn.Module:
+    """Use one activation twice in a sequence, and a weight that is computed."""
     act = nn.PReLU()
     last = nn.utils.parametrizations.weight_norm(nn.Linear(6, CLASSES))
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 6), act, nn.Linear(6, 6), act, last)
 
 
-OWN = (ResNet, Tied, Attention, Odds, Recurrent, Again, chain)
+USER_NETWORKS = (ResNet, TiedWeights, Attention, ManyKinds, Recurrent, RepeatedBlock, make_chain)
 
-# ----------------------------------------------------------------------------------------------- what cannot be written
+# --------------------------------------------------------------------- networks without plain source
 
 
-class Looks(nn.Module):
+class ReadsValues(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3)) if x.sum() > 0 else x.amax((2, 3))
 
 
-class Takes(nn.Module):
+class UsesGlobal(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3)) + _GLOBAL
 
 
-class Counts(nn.Module):
+class SquaresBatchSize(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3)) / len(x) ** 2
 
 
-class Branches(nn.Module):
+class BranchesOnBatchSize(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3)) if len(x) < 3 else x.mean((2, 3)).relu()
 
 
-class Changes(nn.Module):
-    """Another number every time it is called."""
+class CallsCounterTwice(nn.Module):
+    """Calls a block that multiplies by another number every time."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.inner, self.times = Counter(), 3
+        self.inner = Counter()
+        self.times = 3
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(self.inner(x)).mean((2, 3))
@@ -231,10 +257,10 @@ class Counter(nn.Module):
 
 
 _GLOBAL = torch.ones(3)
-REFUSED = {
-    Looks: "looks at the values of tensors (torch.Tensor.__bool__)",
-    Takes: "uses a tensor that is neither given to it nor one of its weights",
-    Counts: "computes with the number of samples: 4 for 2 and 9 for 3",
-    Branches: "takes another way for another number of samples",
-    Changes: "Counter.forward does something else when it is called again",
+REFUSED_NETWORKS = {
+    ReadsValues: "reads the values of tensors (torch.Tensor.__bool__)",
+    UsesGlobal: "uses a tensor that is neither an input nor a weight of it",
+    SquaresBatchSize: "computes with the number of samples: 4 for 2 and 9 for 3",
+    BranchesOnBatchSize: "takes another branch for another number of samples",
+    CallsCounterTwice: "Counter.forward does something else when it is called again",
 }

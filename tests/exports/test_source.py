@@ -1,4 +1,4 @@
-"""Plain source: it answers as the original does where nothing of ours is, it reads well, or it is refused by name."""
+"""Exported source reproduces the network without `untrained` and is readable, or is refused."""
 
 import ast
 import re
@@ -12,34 +12,37 @@ import torch
 from torch import nn
 
 from tests.exports.networks import (
-    OWN,
-    REFUSED,
+    REFUSED_NETWORKS,
     SPACES,
+    USER_NETWORKS,
     Attention,
     Block,
     ResNet,
-    Tied,
-    elsewhere,
-    of_space,
-    reading,
+    TiedWeights,
+    build_from_space,
+    make_input_function,
+    run_without_untrained,
 )
 from untrained.errors import UsageError
-from untrained.exports.source import Source, rebuilt_network, source
+from untrained.exports import source as source_module
+from untrained.exports.source import NetworkSource, build_from_source, write_source
 
 PIXELS = (3, 8, 8)
 ROOT = Path(__file__).parents[2]
 
 
 @cache
-def written(name: str) -> tuple[nn.Module, Source]:
-    """The network of a space or of a user, and its source."""
-    own = {make.__name__: make for make in OWN}
+def write_cached(name: str) -> tuple[nn.Module, NetworkSource]:
+    """Return a network of a space or of a user, and its source."""
+    constructors = {make.__name__: make for make in USER_NETWORKS}
     torch.manual_seed(0)
-    network = own[name]() if name in own else of_space(name)
-    return network, source(network, reading(SPACES.get(name, PIXELS)), "A network.")
+    network = constructors[name]() if name in constructors else build_from_space(name)
+    return network, write_source(
+        network, make_input_function(SPACES.get(name, PIXELS)), "A network."
+    )
 
 
-NAMES = [*SPACES, *(make.__name__ for make in OWN)]
+NAMES = [*SPACES, *(make.__name__ for make in USER_NETWORKS)]
 RUN = """
 import importlib.util, torch
 torch.set_num_threads(int(sys.argv[1]))
@@ -50,7 +53,7 @@ for case in torch.load("cases.pt"):
     model = getattr(module, case["network"])()
     model.load_state_dict(case["weights"])
     same = []
-    for training, expected in case["answers"].items():
+    for training, expected in case["outputs"].items():
         torch.manual_seed(3)
         with torch.no_grad():
             same.append(torch.equal(model.train(training)(case["inputs"]), expected))
@@ -59,53 +62,69 @@ for case in torch.load("cases.pt"):
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory) -> dict[str, list[str]]:
-    """Whether each network answered as its original, in evaluation and in training mode, where nothing of ours is."""
-    folder, cases = tmp_path_factory.mktemp("elsewhere"), []
+def is_reproduced(tmp_path_factory) -> dict[str, list[str]]:
+    """Whether each written network reproduces its original, in evaluation and in training mode."""
+    folder = tmp_path_factory.mktemp("without_untrained")
+    cases = []
     for place, name in enumerate(NAMES):
-        network, made = written(name)
-        inputs, expected = reading(SPACES.get(name, PIXELS))(4), {}
-        for training in (False, True) if made.trainable else (False,):
+        network, source = write_cached(name)
+        inputs = make_input_function(SPACES.get(name, PIXELS))(4)
+        expected = {}
+        for training in (False, True) if source.is_trainable else (False,):
             state = {key: value.clone() for key, value in network.state_dict().items()}
             torch.manual_seed(3)
             with torch.no_grad():
                 expected[training] = network.train(training)(inputs)
-            network.load_state_dict(state)  # batch norm has moved
+            network.load_state_dict(state)  # training mode has changed the statistics of batch norm
         file = folder / f"model{place}.py"
-        file.write_text(made.text)
-        case = {"name": name, "file": str(file), "network": made.network, "weights": made.weights}
-        cases.append(case | {"inputs": inputs, "answers": expected})
+        file.write_text(source.text)
+        case = {
+            "name": name,
+            "file": str(file),
+            "network": source.class_name,
+            "weights": source.weights,
+        }
+        cases.append(case | {"inputs": inputs, "outputs": expected})
     torch.save(cases, folder / "cases.pt")
-    done = elsewhere(RUN, folder, str(torch.get_num_threads()))
+    done = run_without_untrained(RUN, folder, str(torch.get_num_threads()))
     assert done.returncode == 0, done.stderr
     return {line.split("|")[0]: line.split("|")[1:] for line in done.stdout.splitlines()}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_source_answers_as_the_original_where_nothing_of_ours_is(answers, name):
-    drops = "drop_path" in name  # paths are dropped and a tower is added in training mode: another forward pass
-    assert answers[name] == ["True"] if drops else ["True", "True"]
+def test_source_reproduces_the_network_without_untrained(is_reproduced, name):
+    # With drop path and an auxiliary tower the forward pass differs in training mode, so that the
+    # source covers evaluation mode only.
+    expected = ["True", "True"]
+    if "drop_path" in name:
+        expected = ["True"]
+    assert is_reproduced[name] == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_source_reads_well(name, tmp_path):
-    _, made = written(name)
-    assert "untrained" not in made.text
-    assert max(map(len, made.text.splitlines())) <= 120
-    tree = ast.parse(made.text)
+def test_source_is_short_documented_and_imports_only_torch(name, tmp_path):
+    _, source = write_cached(name)
+    assert "untrained" not in source.text
+    assert max(map(len, source.text.splitlines())) <= 100
+    tree = ast.parse(source.text)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    assert classes[-1].name == made.network
+    assert classes[-1].name == source.class_name
     assert all(ast.get_docstring(node) for node in classes)
     imported = {
-        alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
     }
-    imported |= {node.module.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {
+        node.module.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    }
     assert imported <= {"torch", "safetensors", "collections", "pathlib"}
 
 
-def test_all_sources_are_clean(tmp_path):
+def test_source_passes_the_linter(tmp_path):
     for place, name in enumerate(NAMES):
-        (tmp_path / f"model{place}.py").write_text(written(name)[1].text)
+        (tmp_path / f"model{place}.py").write_text(write_cached(name)[1].text)
     command = [
         sys.executable,
         "-m",
@@ -121,105 +140,122 @@ def test_all_sources_are_clean(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_keep_their_names_and_numbers(name):
-    network, made = written(name)
+def test_weights_keep_their_names_and_values(name):
+    network, source = write_cached(name)
     state = network.state_dict()
-    strange = set(made.weights) - set(state)
-    assert strange == {"autoformer_tiny(patch=8)": {"distances"}, "Tied": {"const", "scale"}}.get(name, set())
-    lost = {key.partition(".")[0] for key in set(state) - set(made.weights)}
-    assert lost == ({"auxiliary"} if "auxiliary" in name else {"unused", "many"} if name == "Odds" else set())
-    for key in set(made.weights) & set(state):
-        assert torch.equal(made.weights[key], state[key])
+    added = set(source.weights) - set(state)
+    assert added == {
+        "autoformer_tiny(patch=8)": {"distances"},
+        "TiedWeights": {"const", "scale"},
+    }.get(name, set())
+    dropped = {key.partition(".")[0] for key in set(state) - set(source.weights)}
+    expected = set()
+    if "auxiliary" in name:
+        expected = {"auxiliary"}
+    elif name == "ManyKinds":
+        expected = {"unused", "many"}
+    assert dropped == expected
+    for key in set(source.weights) & set(state):
+        assert torch.equal(source.weights[key], state[key])
 
 
-def test_equal_blocks_are_one_class_and_their_widths_its_arguments():
-    text = written("nasbench201(channels=4,cells=1)")[1].text
+def test_equal_blocks_share_one_class_with_their_widths_as_arguments():
+    text = write_cached("nasbench201(channels=4,cells=1)")[1].text
     assert re.findall(r"^class (\w+)", text, re.MULTILINE).count("ReLUConvBN") == 1
     assert "class Cell201(nn.Module)" in text
     assert text.count("class Cell") == 1
-    body = ast.unparse(next(node for node in ast.parse(text).body if getattr(node, "name", "") == "NASBench201"))
+    body = ast.unparse(
+        next(node for node in ast.parse(text).body if getattr(node, "name", "") == "NASBench201")
+    )
     assert "Cell201(4), ResidualBlock(4, 8), Cell201(8), ResidualBlock(8, 16), Cell201(16)" in body
-    text = written("ResNet")[1].text
+    text = write_cached("ResNet")[1].text
     assert "nn.Sequential(Block(3, 4, 1), Block2(4), Block(4, 8, 2), Block2(8))" in text
     assert '"""A residual block."""' in text
 
 
-def test_what_follows_the_mode_and_the_number_of_samples_does_so_in_the_source():
-    assert "F.dropout(self.layers(x), p=0.2, training=self.training)" in written("ResNet")[1].text
-    text = written("Attention")[1].text
+def test_source_follows_the_mode_and_the_batch_size():
+    assert (
+        "F.dropout(self.layers(x), p=0.2, training=self.training)" in write_cached("ResNet")[1].text
+    )
+    text = write_cached("Attention")[1].text
     assert "self.token.expand(x.shape[0], -1, -1)" in text
     assert "x.shape[0] * 17, 12)" in text
-    assert "self.training" not in written("Odds")[1].text
+    assert "self.training" not in write_cached("ManyKinds")[1].text
 
 
 def test_tied_weights_stay_tied():
-    twin = rebuilt_network(written("Tied")[1])
-    assert twin.b.weight is twin.a.weight is twin.c.weight
-    assert twin.b.bias is not twin.a.bias
-    assert len(list(twin.parameters())) == len(list(Tied().parameters()))
+    written = build_from_source(write_cached("TiedWeights")[1])
+    assert written.b.weight is written.a.weight is written.c.weight
+    assert written.b.bias is not written.a.bias
+    assert len(list(written.parameters())) == len(list(TiedWeights().parameters()))
 
 
-def test_places_in_lists_are_kept_where_something_is_not_used():
-    twin = rebuilt_network(written("Odds")[1])
-    assert [type(part) for part in twin.many] == [nn.Linear, nn.Identity, nn.Linear]
-    assert not hasattr(twin, "unused")
+def test_unused_parts_of_a_list_keep_their_positions():
+    written = build_from_source(write_cached("ManyKinds")[1])
+    assert [type(part) for part in written.many] == [nn.Linear, nn.Identity, nn.Linear]
+    assert not hasattr(written, "unused")
 
 
-@pytest.mark.parametrize(("make", "why"), REFUSED.items())
-def test_what_cannot_be_written_is_refused_by_name_in_one_line(make, why):
+@pytest.mark.parametrize(("make", "why"), REFUSED_NETWORKS.items())
+def test_network_without_plain_source_is_refused_in_one_line(make, why):
     with pytest.raises(UsageError) as refused:
-        source(make(), reading(PIXELS), "A network.")
-    assert str(refused.value).startswith(f"no plain source can be written of {make.__name__}: ")
+        write_source(make(), make_input_function(PIXELS), "A network.")
+    assert str(refused.value).startswith(f"cannot write plain source for {make.__name__}: ")
     assert why in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_a_network_that_cannot_be_run_is_told_with_its_own_traceback():
-    with pytest.raises(UsageError, match=r"(?s)Block raised when it was run.*expected input.*to have 5 channels"):
-        source(Block(5, 5), reading(PIXELS), "A network.")
+def test_error_of_a_network_is_shown_with_its_traceback():
+    with pytest.raises(
+        UsageError, match=r"(?s)Block raised when it was run.*expected input.*to have 5 channels"
+    ):
+        write_source(Block(5, 5), make_input_function(PIXELS), "A network.")
 
 
-def test_source_that_answers_otherwise_is_not_given_out(monkeypatch):
-    """A bug in the writer must not reach a user: here every ReLU would be written as GELU."""
-    from untrained.exports import source as room
+def test_source_with_other_outputs_is_refused(monkeypatch):
+    """A bug in the writer must not reach a user. Here it writes every ReLU as GELU."""
+    format_module = source_module._format_module
 
-    page = room._page
-    monkeypatch.setattr(room, "_page", lambda *told: page(*told).replace("nn.ReLU(inplace=True)", "nn.GELU()"))
-    with pytest.raises(UsageError, match="ResNet: what was written answers otherwise"):
-        source(ResNet(), reading(PIXELS), "A network.")
+    def format_wrong_module(*args):
+        return format_module(*args).replace("nn.ReLU(inplace=True)", "nn.GELU()")
+
+    monkeypatch.setattr(source_module, "_format_module", format_wrong_module)
+    with pytest.raises(UsageError, match="ResNet: the written network has other outputs"):
+        write_source(ResNet(), make_input_function(PIXELS), "A network.")
 
 
-def test_the_network_and_the_random_state_are_left_alone():
+def test_network_and_random_state_are_unchanged():
     network = Attention().train()
-    before, chance = {k: v.clone() for k, v in network.state_dict().items()}, torch.get_rng_state()
-    source(network, reading(PIXELS), "A network.")
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    random_state = torch.get_rng_state()
+    write_source(network, make_input_function(PIXELS), "A network.")
     assert network.training
-    assert all(torch.equal(before[k], v) for k, v in network.state_dict().items())
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
-    assert torch.equal(chance, torch.get_rng_state())
+    assert torch.equal(random_state, torch.get_rng_state())
 
 
-def test_a_class_of_many_arguments_fits_its_lines():
+def test_constructor_with_many_arguments_is_wrapped():
     class Wide(nn.Module):
         def __init__(self, *sizes: int) -> None:
             super().__init__()
-            self.a, self.b = (
-                nn.Conv2d(3, sizes[0], sizes[1], sizes[2], sizes[3]),
-                nn.Conv2d(3, sizes[4], sizes[5], sizes[6]),
-            )
+            self.a = nn.Conv2d(3, sizes[0], sizes[1], sizes[2], sizes[3])
+            self.b = nn.Conv2d(3, sizes[4], sizes[5], sizes[6])
 
         def forward(self, x):
-            return self.a(x).mean((2, 3)).sum(1, keepdim=True) + self.b(x).mean((2, 3)).sum(1, keepdim=True)
+            a = self.a(x).mean((2, 3)).sum(1, keepdim=True)
+            return a + self.b(x).mean((2, 3)).sum(1, keepdim=True)
 
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.one, self.two = Wide(1, 2, 3, 0, 4, 5, 2), Wide(2, 3, 1, 1, 5, 4, 1)
+            self.one = Wide(1, 2, 3, 0, 4, 5, 2)
+            self.two = Wide(2, 3, 1, 1, 5, 4, 1)
 
         def forward(self, x):
             return self.one(x) - self.two(x) * 0.5
 
-    text = source(Two(), reading(PIXELS), "A network.").text
-    assert max(map(len, text.splitlines())) <= 120
+    text = write_source(Two(), make_input_function(PIXELS), "A network.").text
+    assert max(map(len, text.splitlines())) <= 100
     assert "Wide(1, 2, 3, 0, 4, 5, 2)" in text
     assert "def __init__(\n        self," in text

@@ -94,7 +94,9 @@ def main() -> int:
             for defect in reading.defects:
                 print(f"{reading.kind} {number}: {defect}", flush=True)
             if reading.defects and options.keep:
-                shutil.copytree(folder / "scratch" / f"file{number}", options.keep / f"file{number}")
+                shutil.copytree(
+                    folder / "scratch" / f"file{number}", options.keep / f"file{number}"
+                )
     print(format_table(readings))
     print(f"{len(readings):,} files in {time.perf_counter() - start:.0f} s, seed {options.seed}")
     return int(any(reading.defects for reading in readings))

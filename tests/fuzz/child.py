@@ -43,7 +43,15 @@ FORBIDDEN_EVENTS = (
     "webbrowser.open",
 )
 # Events that remove or rename, whose first argument is a path.
-CHANGING_EVENTS = ("os.remove", "os.rename", "os.rmdir", "os.truncate", "os.chmod", "os.link", "os.symlink")
+CHANGING_EVENTS = (
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.truncate",
+    "os.chmod",
+    "os.link",
+    "os.symlink",
+)
 WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -54,7 +62,9 @@ class Watch:
         self.scratch = str(scratch)
         self.violations: list[str] = []
         self.active = False
-        self.own_code = tuple({sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry), "<frozen "})
+        self.own_code = tuple(
+            {sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry), "<frozen "}
+        )
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.active:
@@ -129,52 +139,52 @@ def read_parquet_table(path: Path, scratch: Path) -> None:
 
 
 def read_cifar(path: Path, scratch: Path) -> None:
-    from untrained.data import load
+    from untrained.data import load_data
     from untrained.types import Task
 
-    load("cifar10", Task("any", (3, 32, 32), 10), path.parents[1]).batch(2)
+    load_data("cifar10", Task("any", (3, 32, 32), 10), path.parents[1]).batch(2)
 
 
 def read_npz(path: Path, scratch: Path) -> None:
-    from untrained.data import load
+    from untrained.data import load_data
     from untrained.types import Task
 
-    source = load(f"npz:{path}", Task("any", (3, 8, 8), 10))
+    source = load_data(f"npz:{path}", Task("any", (3, 8, 8), 10))
     source.batch(2)
     list(source.parts.values())
 
 
 def read_csv(path: Path, scratch: Path) -> None:
-    from untrained.data import load
+    from untrained.data import load_data
     from untrained.types import Task
 
-    source = load(f"csv:{path}?label=click", Task("any", (4,), 1))
+    source = load_data(f"csv:{path}?label=click", Task("any", (4,), 1))
     source.batch(2)
     source.card()
 
 
 def read_store(path: Path, scratch: Path) -> None:
-    from untrained.engine import stores
+    from untrained.runs import store_files as stores
 
     before = path.read_bytes()
-    stores.info(path)
-    stores.export(path, scratch / "exported.csv")
+    stores.describe_store(path)
+    stores.export_store(path, scratch / "exported.csv")
     if path.read_bytes() != before:
         raise AssertionError("reading has changed the store")
 
 
 def read_run(path: Path, scratch: Path) -> None:
     """The file is `run.json`, `training.json` or another file of a run folder."""
-    from untrained import reports
+    from untrained.workflows import report as report_workflow
 
-    reports.report(path.parent)
-    reports.outcome(path.parent)
+    report_workflow.report(path.parent)
+    report_workflow.outcome(path.parent)
 
 
 def read_checkpoint(path: Path, scratch: Path) -> None:
-    from untrained.training import _checkpoint
+    from untrained.training.checkpoint import load_tensors
 
-    _checkpoint.load(path)
+    load_tensors(path)
 
 
 # Readers that do what none may do: they show that the watch works.
@@ -292,9 +302,13 @@ def import_readers() -> None:
 
     torch.set_num_threads(1)
     for package in (data, importers):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    for name in ("untrained.reports", "untrained.engine.stores", "untrained.training._checkpoint"):
+    for name in (
+        "untrained.workflows.report",
+        "untrained.runs.store_files",
+        "untrained.training.checkpoint",
+    ):
         importlib.import_module(name)
     for space in ("nasbench101", "nasbench201", "transnas_micro", "darts"):
         load_space(space)

@@ -66,8 +66,12 @@ def _make_tables(root: Path) -> list[Example]:
     evaluations = [(0, 0, 0.1, 0.1, 0.1), (108, 1000, 0.99, 0.9, 0.8)]
     rows = [(108, *CELL_101, evaluations, 2_500_000)] * 2
     publishers.tfrecord(root / "tfrecord" / "a.tfrecord", rows)
-    suite_zero = {"cifar100": {"(4, 3, 3, 3, 2, 3)": {"params": 0.4, "zen": 1.5, "val_accuracy": 68.3}}}
-    suite_zero["cifar10"] = {"(0, 1, 2, 3, 4, 0)": {"zen": {"score": 2.0, "time": 1.0}, "val_accuracy": 9}}
+    suite_zero = {
+        "cifar100": {"(4, 3, 3, 3, 2, 3)": {"params": 0.4, "zen": 1.5, "val_accuracy": 68.3}}
+    }
+    suite_zero["cifar10"] = {
+        "(0, 1, 2, 3, 4, 0)": {"zen": {"score": 2.0, "time": 1.0}, "val_accuracy": 9}
+    }
     (root / "suite_zero").mkdir()
     (root / "suite_zero" / "zc.json").write_text(json.dumps(suite_zero))
     (root / "darts").mkdir()
@@ -133,7 +137,12 @@ def _make_csv(root: Path) -> list[Example]:
     rng = np.random.default_rng(1)
     lines = ["click,age,price,city,shop"]
     for _ in range(120):
-        age, city, shop, click = rng.integers(100), rng.integers(5), rng.integers(9), rng.integers(2)
+        age, city, shop, click = (
+            rng.integers(100),
+            rng.integers(5),
+            rng.integers(9),
+            rng.integers(2),
+        )
         lines.append(f"{click},{age},{rng.random():.3f},town{city},s{shop}")
     text = "\n".join(lines) + "\n"
     (folder / "clicks.csv").write_text(text)

@@ -280,7 +280,22 @@ def mutate_json(content: bytes, rng: random.Random) -> bytes:
     return json.dumps(value).encode()
 
 
-ODD_VALUES: tuple[Any, ...] = (None, True, -1, 0, 1e308, 2**70, "", "x", [], {}, [[]], {"a": 1}, "\x1b[31m", "<b>")
+ODD_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    1e308,
+    2**70,
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    {"a": 1},
+    "\x1b[31m",
+    "<b>",
+)
 
 
 def _change_value(value: Any, rng: random.Random) -> Any:

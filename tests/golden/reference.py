@@ -59,7 +59,11 @@ def network_a(text: str) -> nn.Module:
                 if op.startswith("nor_conv"):
                     edge[1].weight.copy_(weights()[f"cells.{k}.edge.{e}.{op}.weight"])
         for j, block in enumerate(blocks):
-            for name, conv in (("conv_a", block.conv_a[1]), ("conv_b", block.conv_b[1]), ("down", block.downsample[1])):
+            for name, conv in (
+                ("conv_a", block.conv_a[1]),
+                ("conv_b", block.conv_b[1]),
+                ("down", block.downsample[1]),
+            ):
                 conv.weight.copy_(weights()[f"red.{j}.{name}.weight"])
         model.classifier.weight.copy_(weights()["classifier.weight"])
         model.classifier.bias.copy_(weights()["classifier.bias"])
@@ -77,16 +81,22 @@ class NetworkF(nn.Module):
         super().__init__()
         ops = operations(text)
         stem_norm = nn.BatchNorm2d(16)
-        self.stem = nn.Sequential(nn.Sequential(_conv("stem.conv", 16, 3, 3, bias=False), stem_norm))
+        self.stem = nn.Sequential(
+            nn.Sequential(_conv("stem.conv", 16, 3, 3, bias=False), stem_norm)
+        )
         stages: list[nn.Module] = []
         for stage, channels in enumerate((16, 32, 64)):
             if stage:
                 stages.append(_Reduction(stage - 1, channels // 2, channels))
             stages.append(nn.Sequential(*(_CellF(5 * stage + i, ops, channels) for i in range(5))))
         self.stages = nn.ModuleList(stages)
-        self.top = nn.Sequential(nn.Sequential(nn.BatchNorm2d(64), nn.ReLU()), nn.AdaptiveAvgPool2d(1))
+        self.top = nn.Sequential(
+            nn.Sequential(nn.BatchNorm2d(64), nn.ReLU()), nn.AdaptiveAvgPool2d(1)
+        )
         self.classifier = nn.Linear(64, 10)
-        self.classifier.load_state_dict({n: weights()[f"classifier.{n}"] for n in ("weight", "bias")})
+        self.classifier.load_state_dict(
+            {n: weights()[f"classifier.{n}"] for n in ("weight", "bias")}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem(x)
@@ -98,12 +108,20 @@ class NetworkF(nn.Module):
 class _CellF(nn.Module):
     def __init__(self, k: int, ops: list[str], channels: int) -> None:
         super().__init__()
-        self.edges = nn.ModuleList(_operation(f"cells.{k}.edge.{e}.{op}", op, channels) for e, op in enumerate(ops))
+        self.edges = nn.ModuleList(
+            _operation(f"cells.{k}.edge.{e}.{op}", op, channels) for e, op in enumerate(ops)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         nodes = [x]
         for node in (1, 2, 3):
-            nodes.append(sum(edge(nodes[j]) for edge, (to, j) in zip(self.edges, EDGES, strict=True) if to == node))
+            nodes.append(
+                sum(
+                    edge(nodes[j])
+                    for edge, (to, j) in zip(self.edges, EDGES, strict=True)
+                    if to == node
+                )
+            )
         return nodes[-1]
 
 
@@ -115,8 +133,12 @@ class _Zero(nn.Module):
 class _Reduction(nn.Module):
     def __init__(self, j: int, cin: int, cout: int) -> None:
         super().__init__()
-        self.conv_a = _relu_conv_bn(_conv(f"red.{j}.conv_a", cout, cin, 3, bias=False, stride=2), nn.BatchNorm2d(cout))
-        self.conv_b = _relu_conv_bn(_conv(f"red.{j}.conv_b", cout, cout, 3, bias=False), nn.BatchNorm2d(cout))
+        self.conv_a = _relu_conv_bn(
+            _conv(f"red.{j}.conv_a", cout, cin, 3, bias=False, stride=2), nn.BatchNorm2d(cout)
+        )
+        self.conv_b = _relu_conv_bn(
+            _conv(f"red.{j}.conv_b", cout, cout, 3, bias=False), nn.BatchNorm2d(cout)
+        )
         self.down = nn.Sequential(nn.AvgPool2d(2), _conv(f"red.{j}.down", cout, cin, 1, bias=False))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -140,5 +162,7 @@ def _relu_conv_bn(conv: nn.Conv2d, norm: nn.Module) -> nn.Module:
 
 def _conv(name: str, cout: int, cin: int, kernel: int, bias: bool, stride: int = 1) -> nn.Conv2d:
     conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, bias=bias)
-    conv.load_state_dict({n: weights()[f"{name}.{n}"] for n in ("weight", "bias") if n == "weight" or bias})
+    conv.load_state_dict(
+        {n: weights()[f"{name}.{n}"] for n in ("weight", "bias") if n == "weight" or bias}
+    )
     return conv

@@ -31,15 +31,24 @@ try:
 except pytest.skip.Exception as absent:
     CASES = []
     MARKS.append(pytest.mark.skip(reason=str(absent)))
-CUT = [text for text, metrics in CASES if isnan(number(metrics["F.zerocost.jacob_cov"]))]  # off from their input
+CUT = [
+    text for text, metrics in CASES if isnan(number(metrics["F.zerocost.jacob_cov"]))
+]  # off from their input
 CONNECTED = [(text, metrics) for text, metrics in CASES if text not in CUT]
 LARGE = 15  # million multiply-adds: beyond, all scores of one network take more than ten seconds on a slow core
-QUICK = [text for text, metrics in CASES if metrics["A.flops_params_M_official"][0] <= LARGE or text in CUT]
+QUICK = [
+    text
+    for text, metrics in CASES
+    if metrics["A.flops_params_M_official"][0] <= LARGE or text in CUT
+]
 
 
 def each(cases: list[tuple[str, dict[str, Any]]]) -> pytest.MarkDecorator:
     """One test an architecture; whose network is large, is slow."""
-    marked = [pytest.param(*case, marks=[] if case[0] in QUICK else [pytest.mark.slow], id=case[0]) for case in cases]
+    marked = [
+        pytest.param(*case, marks=[] if case[0] in QUICK else [pytest.mark.slow], id=case[0])
+        for case in cases
+    ]
     return pytest.mark.parametrize(("text", "metrics"), marked)
 
 
@@ -95,7 +104,9 @@ def _on_network_a(text: str) -> Scores:
     probe = Probe(network_a(text), _samples(text))
     values = {name: attempt(load_proxy(name), probe) for name in BOTH + ONLY_A}
     values |= _with_the_authors_randomness(probe.first(16))
-    batches = Batches([part.loss for part in probe.parts(4)], [part.gradients for part in probe.parts(4)])
+    batches = Batches(
+        [part.loss for part in probe.parts(4)], [part.gradients for part in probe.parts(4)]
+    )
     return Scores(values, probe.first(64).outputs[0], batches)
 
 
@@ -104,7 +115,10 @@ def _on_network_f(text: str) -> Scores:
     """Without convolutions in its cells F is A in other containers: what does not look at modules is not repeated."""
     probe = Probe(NetworkF(text), _samples(text))
     shared = scores("A", text).values if "nor_conv" not in text else {}
-    values = {name: shared[name] if name in shared else attempt(load_proxy(name), probe) for name in BOTH + ONLY_F}
+    values = {
+        name: shared[name] if name in shared else attempt(load_proxy(name), probe)
+        for name in BOTH + ONLY_F
+    }
     return Scores(values | _on_the_large_image(probe.model), probe.first(64).outputs[0])
 
 
@@ -130,7 +144,11 @@ def _with_the_authors_randomness(probe: Probe) -> dict[str, Score]:
         )
     views = ("expressivity", "progressivity", "trainability")
     values = {name: attempt(load_proxy(f"az_{name}"), probe) for name in views}
-    return {"zen": attempt(amplification, probe, moved, "published"), "blocks": len(probe.blocks.features), **values}
+    return {
+        "zen": attempt(amplification, probe, moved, "published"),
+        "blocks": len(probe.blocks.features),
+        **values,
+    }
 
 
 class GoldenSigns:
@@ -143,7 +161,9 @@ class GoldenSigns:
         digest = hashlib.sha256(f"refs-v1|az{self.calls}".encode()).digest()
         self.calls += 1
         draw = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "little")))
-        return torch.from_numpy((draw.random(feature.numel()) < 0.5).reshape(feature.shape) * 2.0 - 1).to(feature)
+        return torch.from_numpy(
+            (draw.random(feature.numel()) < 0.5).reshape(feature.shape) * 2.0 - 1
+        ).to(feature)
 
 
 def _on_the_large_image(model: nn.Module) -> dict[str, Score]:

@@ -49,7 +49,10 @@ def fill(model: nn.Module) -> nn.Module:
         for module in model.modules():
             for name, tensor in module.named_parameters(recurse=False):
                 tensor.copy_(_weight(module, name, tensor))
-            if isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) and module.running_mean is not None:
+            if (
+                isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d)
+                and module.running_mean is not None
+            ):
                 module.reset_running_stats()  # mean 0, variance 1
     return model
 

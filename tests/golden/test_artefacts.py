@@ -13,7 +13,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tests.golden.reference import NetworkF, network_a, number, operations, weights
-from tests.golden.scores import CASES, CONNECTED, CUT, MARKS, QUICK, Batches, attempt, batch, each, rounding, scores
+from tests.golden.scores import (
+    CASES,
+    CONNECTED,
+    CUT,
+    MARKS,
+    QUICK,
+    Batches,
+    attempt,
+    batch,
+    each,
+    rounding,
+    scores,
+)
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies import load_proxy
@@ -23,7 +35,9 @@ LAYERS = (nn.Conv2d, nn.Linear)
 SMALL = [(text, metrics) for text, metrics in CONNECTED if "nor_conv" not in text]
 
 
-def listening(model: nn.Module, hook: Callable[..., None], wanted: Callable[[nn.Module], bool], x: Tensor) -> None:
+def listening(
+    model: nn.Module, hook: Callable[..., None], wanted: Callable[[nn.Module], bool], x: Tensor
+) -> None:
     """One forward in train mode with a plain hook on some modules."""
     for module in model.modules():
         if wanted(module):
@@ -36,13 +50,22 @@ def listening(model: nn.Module, hook: Callable[..., None], wanted: Callable[[nn.
 
 
 @each(CASES)
-def test_published_l2_norm_and_size_are_constants_of_all_registered_layers_ours_count_what_is_built(text, metrics):
+def test_published_l2_norm_and_size_are_constants_of_all_registered_layers_ours_count_what_is_built(
+    text, metrics
+):
     matrices = {name: float(w.norm()) for name, w in weights().items() if name.endswith(".weight")}
     assert number(metrics["F.zerocost.l2_norm"]) == pytest.approx(sum(matrices.values()), rel=1e-5)
     norms = 2 * (16 + 2 * 32 + 2 * 64 + 64)  # weight and bias of the norms outside cells
-    assert metrics["F.zerocost.params_all_registered"] == sum(w.numel() for w in weights().values()) + norms
+    assert (
+        metrics["F.zerocost.params_all_registered"]
+        == sum(w.numel() for w in weights().values()) + norms
+    )
     built = {f".edge.{edge}.{op}.weight" for edge, op in enumerate(operations(text))}
-    ours = sum(n for name, n in matrices.items() if "edge" not in name or name[name.index(".edge") :] in built)
+    ours = sum(
+        n
+        for name, n in matrices.items()
+        if "edge" not in name or name[name.index(".edge") :] in built
+    )
     assert scores("F", text).values["l2_norm"] == pytest.approx(ours, rel=1e-5)
 
 
@@ -51,8 +74,12 @@ def test_published_l2_norm_and_size_are_constants_of_all_registered_layers_ours_
 
 @each(CONNECTED)
 def test_published_synflow_keeps_the_norms_of_reduction_blocks_ours_keeps_none(text, metrics):
-    assert flow(NetworkF(text), kept=("conv_a", "conv_b")) == pytest.approx(number(metrics["F.zerocost.synflow"]))
-    assert scores("F", text).values["synflow"] == pytest.approx(flow(NetworkF(text), kept=()), rel=1e-9)
+    assert flow(NetworkF(text), kept=("conv_a", "conv_b")) == pytest.approx(
+        number(metrics["F.zerocost.synflow"])
+    )
+    assert scores("F", text).values["synflow"] == pytest.approx(
+        flow(NetworkF(text), kept=()), rel=1e-9
+    )
 
 
 def flow(model: nn.Module, kept: tuple[str, ...]) -> float:
@@ -73,7 +100,9 @@ def flow(model: nn.Module, kept: tuple[str, ...]) -> float:
 
 
 @each(CASES)
-def test_naswot_of_hnas_is_the_log_determinant_of_linear_kernels_ours_counts_codes_once(text, metrics):
+def test_naswot_of_hnas_is_the_log_determinant_of_linear_kernels_ours_counts_codes_once(
+    text, metrics
+):
     """HNAS adds x x^T of what enters each module with ReLU in the name of its class: a ReLUConvBN counts twice, and the
     last ReLU, in place, has overwritten its input. The paper's NASWOT, ours, compares signs, each ReLU once."""
     linear, codes = torch.zeros(2, 64, 64, dtype=torch.float64)
@@ -90,8 +119,12 @@ def test_naswot_of_hnas_is_the_log_determinant_of_linear_kernels_ours_counts_cod
 
     listening(model, hook, lambda module: "ReLU" in type(module).__name__, batch(0, 64).inputs)
     published = number(metrics["A.hnas.naswot_b64"])
-    assert number(metrics["F.hnas.naswot_b64"]) == pytest.approx(published, rel=1e-6)  # norms swallow the biases of F
-    assert float(torch.linalg.slogdet(linear).logabsdet) == pytest.approx(published, rel=rounding() * 1e-6)
+    assert number(metrics["F.hnas.naswot_b64"]) == pytest.approx(
+        published, rel=1e-6
+    )  # norms swallow the biases of F
+    assert float(torch.linalg.slogdet(linear).logabsdet) == pytest.approx(
+        published, rel=rounding() * 1e-6
+    )
     if text not in CUT:
         ours = float(torch.linalg.slogdet(codes).logabsdet)
         assert scores("A", text).values["naswot"] == pytest.approx(ours, rel=1e-6)
@@ -112,12 +145,18 @@ def test_gradients_of_batches_are_those_of_plain_autograd(text, metrics):
         plain.backward()
         assert loss == pytest.approx(plain.item(), rel=1e-5)
         for name, p in model.named_parameters():
-            torch.testing.assert_close(gradients[name], p.grad, rtol=1e-4, atol=1e-4 * float(p.grad.norm() + 1e-6))
+            torch.testing.assert_close(
+                gradients[name], p.grad, rtol=1e-4, atol=1e-4 * float(p.grad.norm() + 1e-6)
+            )
 
 
 def matrices(model: nn.Module) -> dict[str, Tensor]:
     """Weights of convolutions and linear layers by name."""
-    return {f"{name}.weight": m.weight.detach() for name, m in model.named_modules() if isinstance(m, LAYERS)}
+    return {
+        f"{name}.weight": m.weight.detach()
+        for name, m in model.named_modules()
+        if isinstance(m, LAYERS)
+    }
 
 
 def zico(rows: list[dict[str, Tensor]], names: list[str]) -> float:
@@ -132,9 +171,15 @@ def zico(rows: list[dict[str, Tensor]], names: list[str]) -> float:
 
 
 @each(CASES)
-def test_zico_of_the_meco_repository_accumulates_gradients_and_is_zero_where_they_share_memory(text, metrics):
-    assert metrics["F.meco.zico_mecorepo_2x64_cpu_alias"] == 0  # a tensor does not differ from itself
-    first, second, *_ = scores("A", text).batches.gradients  # those of F, up to rounding: its biases move nothing
+def test_zico_of_the_meco_repository_accumulates_gradients_and_is_zero_where_they_share_memory(
+    text, metrics
+):
+    assert (
+        metrics["F.meco.zico_mecorepo_2x64_cpu_alias"] == 0
+    )  # a tensor does not differ from itself
+    first, second, *_ = scores(
+        "A", text
+    ).batches.gradients  # those of F, up to rounding: its biases move nothing
     accumulated = {name: first[name] + second[name] for name in first}
     expected = number(metrics["F.meco.zico_mecorepo_2x64_gpu_semantics_accumulating"])
     theirs = zico([first, accumulated], list(matrices(network_a(text))))
@@ -154,7 +199,9 @@ def test_zico_and_sigeo_are_their_formulas_of_the_gradients_of_the_batches(text,
 Merged = dict[tuple[str, int], list[Tensor]]
 
 
-def merged(model: nn.Module, rows: list[dict[str, Tensor]]) -> tuple[Merged, dict[tuple[str, int], Tensor]]:
+def merged(
+    model: nn.Module, rows: list[dict[str, Tensor]]
+) -> tuple[Merged, dict[tuple[str, int], Tensor]]:
     """Gradients and parameters as the recommender's code files them: layers of equal print and size are one."""
     grads: Merged = {}
     theta: dict[tuple[str, int], Tensor] = {}
@@ -197,10 +244,17 @@ def test_sigeo_of_the_recommender_code_merges_layers_and_reads_one_coordinate_ea
         assert scores("A", text).values["sigeo(variant=published)"].kind == "disconnected"
         return
     theirs = merged_score(model, found)
-    assert sorted({len(rows) for rows in merged(model, found.gradients)[0].values()}) == expected["rows"]
-    assert theirs == pytest.approx({key: expected[key] for key in theirs}, rel=rounding() * 2e-3, abs=2e-3)
+    assert (
+        sorted({len(rows) for rows in merged(model, found.gradients)[0].values()})
+        == expected["rows"]
+    )
+    assert theirs == pytest.approx(
+        {key: expected[key] for key in theirs}, rel=rounding() * 2e-3, abs=2e-3
+    )
     ours, published = scores("A", text).values, expected["zico"] + expected["fr"]
-    assert ours["sigeo(variant=published)"] == pytest.approx(published, rel=rounding() * 2e-3, abs=4e-3)
+    assert ours["sigeo(variant=published)"] == pytest.approx(
+        published, rel=rounding() * 2e-3, abs=4e-3
+    )
     assert ours["sigeo"] > theirs["zico"] + theirs["fr"] + 50  # nothing in common with Eq. 7
 
 
@@ -236,14 +290,23 @@ def test_meco_opt_draws_channels_from_pythons_generator_and_ours_from_the_probes
 
     def hook(module: nn.Module, args: object, output: Tensor) -> None:
         X = output[0].reshape(output.shape[1], -1)
-        X = X[draw.sample(range(len(X)), 8)]  # in float32, as there: constant channels have correlations of rounding
+        X = X[
+            draw.sample(range(len(X)), 8)
+        ]  # in float32, as there: constant channels have correlations of rounding
         with warnings.catch_warnings(action="ignore"):  # one column has no correlation
             P = torch.corrcoef(X).nan_to_num(0)
         terms.append(output.shape[1] / 8 * float(torch.linalg.eigvalsh(P)[0]))
 
-    listening(NetworkF(text), hook, lambda module: not isinstance(module, nn.ModuleList), batch(0, 1).inputs)
+    listening(
+        NetworkF(text),
+        hook,
+        lambda module: not isinstance(module, nn.ModuleList),
+        batch(0, 1).inputs,
+    )
     assert len(terms) == metrics["F.dextr.script_n_hook_calls"]
-    assert sum(terms) == pytest.approx(number(metrics["F.meco.meco_opt_script_b1_32_seed0"]), rel=1e-3)
+    assert sum(terms) == pytest.approx(
+        number(metrics["F.meco.meco_opt_script_b1_32_seed0"]), rel=1e-3
+    )
 
 
 @each([case for case in CASES if case[0] in QUICK])
@@ -251,7 +314,9 @@ def test_zen_with_its_own_weights_drifts_over_repeats_ours_does_not(text, metric
     """The authors' draws are torch's: equal in law only, so within 10 %. Their running variances remember the repeats
     before, so scores grow from repeat to repeat; ours are those of a first repeat."""
     published = number(metrics["A.zen_official_own_init_b16_repeat4_seed0"]["avg_nas_score"])
-    ours = attempt(load_proxy("zen(variant=published,repeats=4)"), Probe(network_a(text), batch(0, 16)))
+    ours = attempt(
+        load_proxy("zen(variant=published,repeats=4)"), Probe(network_a(text), batch(0, 16))
+    )
     if text in CUT:
         assert isinf(published)
         assert isinstance(ours, Unscorable)
@@ -276,7 +341,9 @@ def zen_repeats(model: nn.Module) -> list[float]:
             model(x)
             model(x + 0.01 * e)
             delta = (maps[-2] - maps[-1]).abs().sum((1, 2, 3)).mean()
-            found.append(float(delta.log() + sum(norm.running_var.mean().log() / 2 for norm in norms)))
+            found.append(
+                float(delta.log() + sum(norm.running_var.mean().log() / 2 for norm in norms))
+            )
     return found
 
 
@@ -285,10 +352,19 @@ def zen_repeats(model: nn.Module) -> list[float]:
 
 def test_az_nas_calls_low_rank_minus_infinity_ours_is_its_entropy():
     """A float32 eigenvalue of the covariance comes out negative, its logarithm NaN. Here: eigenvalues in float64."""
-    (text,) = (text for text, metrics in CONNECTED if isinf(number(metrics["A.aznas_fixed_b16"]["expressivity"])))
+    (text,) = (
+        text
+        for text, metrics in CONNECTED
+        if isinf(number(metrics["A.aznas_fixed_b16"]["expressivity"]))
+    )
     maps: list[Tensor] = []
     model = network_a(text)
-    listening(model, lambda m, a, out: maps.append(out), lambda m: m in {model.stem, *model.cells}, batch(0, 16).inputs)
+    listening(
+        model,
+        lambda m, a, out: maps.append(out),
+        lambda m: m in {model.stem, *model.cells},
+        batch(0, 16).inputs,
+    )
     rows = [f.movedim(1, -1).reshape(-1, f.shape[1]).double().numpy() for f in maps]
     lowest, entropies = [], []
     for X in rows:
@@ -304,7 +380,11 @@ def test_az_nas_calls_low_rank_minus_infinity_ours_is_its_entropy():
 
 
 def test_az_nas_calls_a_chain_of_identities_minus_infinity_ours_a_failure_with_its_reason():
-    (text,) = (text for text, metrics in CONNECTED if isinf(number(metrics["A.aznas_fixed_b16"]["trainability"])))
+    (text,) = (
+        text
+        for text, metrics in CONNECTED
+        if isinf(number(metrics["A.aznas_fixed_b16"]["trainability"]))
+    )
     found = scores("A", text).values["trainability"]
     assert isinstance(found, Unscorable)
     assert found.kind == "unsupported"

@@ -21,9 +21,7 @@ from untrained.types import Batch, Task
 tiny, small, base = (load_space(f"autoformer_{size}") for size in ("tiny", "small", "base"))
 SPACES = {"T": tiny, "S": small, "B": base}
 MORE = (3.0, 3.5, 4.0)  # the published AutoFormer-T has 3.0
-PUBLISHED_T = (
-    "(13, 3.5, 3.5, 3.0, 3.5, 3.0, 3.0, 4.0, 4.0, 3.5, 4.0, 3.5, 4.0, 3.5, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3, 192)"
-)
+PUBLISHED_T = "(13, 3.5, 3.5, 3.0, 3.5, 3.0, 3.0, 4.0, 4.0, 3.5, 4.0, 3.5, 4.0, 3.5, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3, 192)"
 CIFAR = Task("cifar10", (3, 32, 24), 7)
 
 
@@ -40,7 +38,9 @@ def space_of(entry: dict[str, Any]) -> Space:
         options["relative_position"] = False
     if "class token head" in entry["name"]:
         options["class_token"] = True
-    return SPACES[entry["supernet"]].with_options(**options) if options else SPACES[entry["supernet"]]
+    return (
+        SPACES[entry["supernet"]].with_options(**options) if options else SPACES[entry["supernet"]]
+    )
 
 
 @lru_cache(maxsize=1)  # the entries are sorted by supernet, and these are large
@@ -90,7 +90,9 @@ def test_sizes_are_the_official_ones(index):
 def test_a_stand_alone_network_equals_that_of_aznas(index):
     """Its attention scale is (E // heads)^(-1/2); with AutoFormer's own, 1/8, it is what we build by default."""
     entry = golden()["autoformer_standalone"]["archs"][index]
-    home = next(space for space in (tiny, small, base) if entry["embed_dim"] in _options(space, "embed"))
+    home = next(
+        space for space in (tiny, small, base) if entry["embed_dim"] in _options(space, "embed")
+    )
     space = home.with_options(ratios=MORE)
     network = space.build(space.parse(text(entry)))
     check(network, entry | {"fwd": entry["fwd_with_scale_64"]})
@@ -103,13 +105,20 @@ def test_a_stand_alone_network_equals_that_of_aznas(index):
 
 
 def _options(space: Space, name: str) -> tuple[Any, ...]:
-    return next(call.options for call in space.list_decisions(lambda _, options: options[0]) if call.name == name)
+    return next(
+        call.options
+        for call in space.list_decisions(lambda _, options: options[0])
+        if call.name == name
+    )
 
 
 def test_published_counts():
     """SPACES.md: supernets T 11,669,224, S 34,790,440 (its largest sub-network), B 80,160,360; AutoFormer-T 5,867,944
     parameters (5,768,104 without relative positions) and 1.34 G FLOPs by the official formula."""
-    sizes = [sum(p.numel() for p in space.supernet(device="meta").parameters()) for space in (tiny, small, base)]
+    sizes = [
+        sum(p.numel() for p in space.supernet(device="meta").parameters())
+        for space in (tiny, small, base)
+    ]
     assert sizes == [11_669_224, 34_790_440, 80_160_360]
     for options, params in (({}, 5_867_944), ({"relative_position": False}, 5_768_104)):
         space = tiny.with_options(ratios=MORE, **options)
@@ -140,9 +149,12 @@ def test_choices_are_made_in_the_official_order(family, seed):
     """The golden file's random slices come from python's random module and the official sampler, four in a row."""
     rng, space = random.Random(seed), SPACES[family]
     samples = [
-        str(tuple(c.value for c in space.list_decisions(lambda _, options: rng.choice(options)))) for _ in range(4)
+        str(tuple(c.value for c in space.list_decisions(lambda _, options: rng.choice(options))))
+        for _ in range(4)
     ]
-    entries = [e for e in golden()["autoformer"]["archs"] if e["name"].startswith(f"{family} random")]
+    entries = [
+        e for e in golden()["autoformer"]["archs"] if e["name"].startswith(f"{family} random")
+    ]
     assert len(entries) == 3
     for entry in entries:
         assert samples[int(entry["name"].split()[2])] == text(entry)
@@ -157,7 +169,10 @@ def test_sizes_of_the_spaces():
 
 
 def test_the_published_tiny_network_is_not_in_its_own_space():
-    with pytest.raises(UsageError, match=r"'ratio2' is 3\.0, .* published AutoFormer-T has 3\.0 though its own space"):
+    with pytest.raises(
+        UsageError,
+        match=r"'ratio2' is 3\.0, .* published AutoFormer-T has 3\.0 though its own space",
+    ):
         tiny.parse(PUBLISHED_T)
     more = load_space("autoformer_tiny(ratios=(3.0,3.5,4.0))")
     assert str(more.parse(PUBLISHED_T)) == PUBLISHED_T
@@ -168,7 +183,9 @@ def test_the_published_tiny_network_is_not_in_its_own_space():
 def test_strings(space):
     arch = space.sample(np.random.default_rng(0))
     assert space.parse(str(arch)) == arch
-    assert str(space.parse(str(arch).replace(" ", "").replace("(", "[").replace(")", "]"))) == str(arch)
+    assert str(space.parse(str(arch).replace(" ", "").replace("(", "[").replace(")", "]"))) == str(
+        arch
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +235,9 @@ def test_images_of_any_size():
 def test_relative_positions_of_a_grid_that_is_not_square():
     """Two tokens of a 2 x 3 grid: (0, 0) and (1, 2) are 1 row and 2 columns apart, so 30 (15 + 1) + 15 + 2."""
     space = tiny.with_options(patch=8)
-    distances = space.build(space.sample(np.random.default_rng(0)), Task("noise", (3, 16, 24), 5)).distances
+    distances = space.build(
+        space.sample(np.random.default_rng(0)), Task("noise", (3, 16, 24), 5)
+    ).distances
     assert distances.shape == (7, 7)
     assert distances[1, 6] == 30 * 16 + 17
     assert distances[6, 1] == 30 * 14 + 13
@@ -251,19 +270,26 @@ def test_a_sub_network_trains_the_supernet():
     assert not grad[576:].any()
     assert not grad[:, 192:].any()
     assert net.blocks[12].fc1.weight.grad is None
-    assert all(mine is theirs for mine, theirs in zip(net.subnet(arch).parameters(), net.parameters(), strict=True))
+    assert all(
+        mine is theirs
+        for mine, theirs in zip(net.subnet(arch).parameters(), net.parameters(), strict=True)
+    )
 
 
 def test_an_architecture_larger_than_the_supernet_is_rejected():
     arch = small.sample(np.random.default_rng(0))
-    with pytest.raises(UsageError, match="larger than this supernet; use the supernet of autoformer_small"):
+    with pytest.raises(
+        UsageError, match="larger than this supernet; use the supernet of autoformer_small"
+    ):
         tiny.supernet(device="meta").subnet(arch)
 
 
 def test_drop_path_grows_over_the_depth_of_the_supernet_and_acts_in_training_only():
     space = tiny.with_options(patch=8, drop_path=0.13)
     network = space.build(space.parse(str((12, *[4.0] * 12, *[3] * 12, 192))), CIFAR)
-    np.testing.assert_allclose([block.drop_path for block in network.blocks], 0.01 * np.arange(12), atol=1e-12)
+    np.testing.assert_allclose(
+        [block.drop_path for block in network.blocks], 0.01 * np.arange(12), atol=1e-12
+    )
     x = torch.randn(64, *CIFAR.input_shape)
     with torch.no_grad():
         assert not torch.equal(network(x), network(x))
@@ -274,10 +300,14 @@ def test_taylor_mode_agrees_with_reverse_mode():
     """All functions of the network have Taylor rules, and they agree with reverse mode."""
     space = tiny.with_options(patch=8)
     network = space.build(space.sample(np.random.default_rng(0)), CIFAR).double()
-    probe = Probe(network, Batch(torch.randn(1, *CIFAR.input_shape, dtype=torch.float64), torch.zeros(1)))
+    probe = Probe(
+        network, Batch(torch.randn(1, *CIFAR.input_shape, dtype=torch.float64), torch.zeros(1))
+    )
     u1, u2 = probe.plane(CIFAR.input_shape)
     with probe.scoring_mode():
         for ours, theirs in zip(
-            measure_by_taylor_mode(network, u1, u2), measure_by_reverse_mode(network, u1, u2), strict=True
+            measure_by_taylor_mode(network, u1, u2),
+            measure_by_reverse_mode(network, u1, u2),
+            strict=True,
         ):
             torch.testing.assert_close(ours, theirs)

@@ -46,7 +46,11 @@ def params(model: nn.Module) -> int:
 
 @pytest.mark.parametrize(
     ("group", "stem", "count"),
-    [("cifar_C36_L20", "cifar", 14), ("imagenet_C48_L14", "imagenet", 14), ("hnas_C16_L5", "cifar", 12)],
+    [
+        ("cifar_C36_L20", "cifar", 14),
+        ("imagenet_C48_L14", "imagenet", 14),
+        ("hnas_C16_L5", "cifar", 12),
+    ],
 )
 def test_networks_equal_the_official_ones(group: str, stem: str, count: int):
     entries = [entry for entry in golden()["darts"][group] if not entry["auxiliary"]]
@@ -82,17 +86,24 @@ class Main(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("group", "stem", "count"), [("cifar_C36_L20_aux", "cifar", 5), ("imagenet_C48_L14", "imagenet", 1)]
+    ("group", "stem", "count"),
+    [("cifar_C36_L20_aux", "cifar", 5), ("imagenet_C48_L14", "imagenet", 1)],
 )
 def test_the_auxiliary_tower_equals_the_official_one(group: str, stem: str, count: int):
     entries = [entry for entry in golden()["darts"][group] if entry["auxiliary"]]
     assert len(entries) == count
     for entry in entries:
-        space = darts.with_options(channels=entry["C"], cells=entry["cells"], stem=stem, auxiliary=True)
+        space = darts.with_options(
+            channels=entry["C"], cells=entry["cells"], stem=stem, auxiliary=True
+        )
         model = space.build(space.parse(genotype(entry["genotype"])), task_of(entry))
         assert params(model) == entry["params"]
         assert params(model) - params(model.auxiliary) == entry["params_without_auxiliary"]
-        layers = [m for m in model.auxiliary.modules() if isinstance(m, nn.Conv2d | nn.BatchNorm2d | nn.Linear)]
+        layers = [
+            m
+            for m in model.auxiliary.modules()
+            if isinstance(m, nn.Conv2d | nn.BatchNorm2d | nn.Linear)
+        ]
         assert [[type(m).__name__, list(m.weight.shape)] for m in layers] == entry["aux_layers"]
         main = Main(fill(model))
         with_tower(model)
@@ -125,22 +136,43 @@ def test_the_published_counts_on_cifar(name: str):
     published, flops = PUBLISHED[name]
     model = CIFAR.build(CIFAR.parse(genotype(name)), device="meta").eval()
     assert params(model) == pytest.approx(published, rel=0.015)
-    assert run(model, torch.zeros(1, 3, 32, 32, device="meta"))[1] == pytest.approx(flops, rel=0.003)
+    assert run(model, torch.zeros(1, 3, 32, 32, device="meta"))[1] == pytest.approx(
+        flops, rel=0.003
+    )
 
 
-@pytest.mark.parametrize(("name", "published"), [("DARTS_V2", 4.7), ("PDARTS", 4.9), ("PCDARTS_IN1K", 5.3)])
+@pytest.mark.parametrize(
+    ("name", "published"), [("DARTS_V2", 4.7), ("PDARTS", 4.9), ("PCDARTS_IN1K", 5.3)]
+)
 def test_the_published_counts_on_imagenet(name: str, published: float):
-    model = IMAGENET.build(IMAGENET.parse(genotype(name)), Task("imagenet", (3, 224, 224), 1000), device="meta")
+    model = IMAGENET.build(
+        IMAGENET.parse(genotype(name)), Task("imagenet", (3, 224, 224), 1000), device="meta"
+    )
     assert round(params(model) / 1e6, 1) == published
 
 
 def test_the_exact_counts_of_spaces_md():
     """SPACES.md, section 4."""
-    exact = {"DARTS_V2": 3349342, "SNAS_mild": 2661382, "PDARTS": 3433798, "PCDARTS_C10": 3634678, "GDAS_V1": 3368782}
+    exact = {
+        "DARTS_V2": 3349342,
+        "SNAS_mild": 2661382,
+        "PDARTS": 3433798,
+        "PCDARTS_C10": 3634678,
+        "GDAS_V1": 3368782,
+    }
     assert {n: params(CIFAR.build(CIFAR.parse(genotype(n)), device="meta")) for n in exact} == exact
-    large, task = {"DARTS_V2": 4718752, "PDARTS": 4944352, "PCDARTS_IN1K": 5342464}, Task("i", (3, 224, 224), 1000)
-    assert {n: params(IMAGENET.build(IMAGENET.parse(genotype(n)), task, device="meta")) for n in large} == large
-    tower = CIFAR.with_options(auxiliary=True).build(CIFAR.parse(genotype("DARTS_V2")), device="meta").auxiliary
+    large, task = (
+        {"DARTS_V2": 4718752, "PDARTS": 4944352, "PCDARTS_IN1K": 5342464},
+        Task("i", (3, 224, 224), 1000),
+    )
+    assert {
+        n: params(IMAGENET.build(IMAGENET.parse(genotype(n)), task, device="meta")) for n in large
+    } == large
+    tower = (
+        CIFAR.with_options(auxiliary=True)
+        .build(CIFAR.parse(genotype("DARTS_V2")), device="meta")
+        .auxiliary
+    )
     assert params(tower) == 476426
 
 
@@ -153,11 +185,14 @@ def test_the_parameters_of_nas_bench_301():
     assert len(rows) == 49
     for row in rows:
         normal, reduce = (
-            [(OPERATIONS[1 + op], source) for source, op in cell] for cell in ast.literal_eval(row["arch"])
+            [(OPERATIONS[1 + op], source) for source, op in cell]
+            for cell in ast.literal_eval(row["arch"])
         )
         cells = {"normal": normal, "normal_concat": NODES, "reduce": reduce, "reduce_concat": NODES}
         model = space.build(space.parse(genotype(cells)), device="meta")
-        norms = [m for cell in model.cells for m in cell.edges.modules() if isinstance(m, nn.BatchNorm2d)]
+        norms = [
+            m for cell in model.cells for m in cell.edges.modules() if isinstance(m, nn.BatchNorm2d)
+        ]
         assert params(model) - sum(map(params, norms)) == round(1e6 * float(row["params"]))
 
 
@@ -169,7 +204,9 @@ def test_the_trained_genotypes_of_swap_are_parsed():
     for text in rows:
         arch = darts.parse(text)
         assert darts.parse(str(arch)) == arch
-        assert sorted(re.findall(r"\('\w+', \d\)", str(arch))) == sorted(re.findall(r"\('\w+', \d\)", text))
+        assert sorted(re.findall(r"\('\w+', \d\)", str(arch))) == sorted(
+            re.findall(r"\('\w+', \d\)", text)
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------ supernets
@@ -179,7 +216,11 @@ def shape_of(name: str) -> dict[str, Any]:
     """`supernet s5 nettype=imagenet C=16 L=8` -> the options of ours."""
     match = re.search(r"C=(\d+) L=(\d+)", name)
     channels, cells = map(int, match.groups()) if match else (16, 8)
-    return {"channels": channels, "cells": cells, "stem": "imagenet_search" if "imagenet" in name else "cifar"}
+    return {
+        "channels": channels,
+        "cells": cells,
+        "stem": "imagenet_search" if "imagenet" in name else "cifar",
+    }
 
 
 def test_supernets_equal_the_official_ones():
@@ -187,10 +228,15 @@ def test_supernets_equal_the_official_ones():
     entries = golden()["darts_supernet"]["archs"]
     assert len(entries) == 14
     for entry in entries:
-        net = darts.with_options(operations=entry["space"], **shape_of(entry["name"])).supernet(task_of(entry))
+        net = darts.with_options(operations=entry["space"], **shape_of(entry["name"])).supernet(
+            task_of(entry)
+        )
         hot = re.search(r"one-hot (\w+)", entry["name"])
         if hot:
-            net.mixture = {name: torch.tensor([float(op == hot[1]) for op in ops]) for name, ops in net.options.items()}
+            net.mixture = {
+                name: torch.tensor([float(op == hot[1]) for op in ops])
+                for name, ops in net.options.items()
+            }
         check(net, entry)
 
 
@@ -200,7 +246,10 @@ def test_the_operations_of_every_edge_are_the_official_ones():
         if "primitives_normal" not in entry:
             continue
         options = darts.with_options(operations=entry["space"]).supernet().options
-        for kind, operations in (("normal", entry["primitives_normal"]), ("reduce", entry["primitives_reduct"])):
+        for kind, operations in (
+            ("normal", entry["primitives_normal"]),
+            ("reduce", entry["primitives_reduct"]),
+        ):
             per_edge = operations if isinstance(operations[0], list) else [operations] * 14
             assert [list(ops) for name, ops in options.items() if name.startswith(kind)] == per_edge
 
@@ -216,7 +265,10 @@ def test_the_supernets_have_the_known_numbers_of_parameters():
         "s4": 624506,
         "s6": 767866,
     }
-    assert {name: params(darts.with_options(operations=name).supernet(device="meta")) for name in expected} == expected
+    assert {
+        name: params(darts.with_options(operations=name).supernet(device="meta"))
+        for name in expected
+    } == expected
 
 
 # ----------------------------------------------------------------------------------------------------------------- HNAS
@@ -228,8 +280,12 @@ def test_hnas_never_samples_dil_conv_5x5():
     assert sum(op_counts.values()) == 3000 * 16
     hnas = darts.with_options(operations="hnas")
     decisions = hnas.list_decisions(lambda _, options: options[0])
-    assert {frozenset(decision.options) for decision in decisions if "_op" in decision.name} == {frozenset(op_counts)}
-    draws = [entry["genotype"] for entry in golden()["darts"]["hnas_C16_L5"] if "draw" in entry["name"]]
+    assert {frozenset(decision.options) for decision in decisions if "_op" in decision.name} == {
+        frozenset(op_counts)
+    }
+    draws = [
+        entry["genotype"] for entry in golden()["darts"]["hnas_C16_L5"] if "draw" in entry["name"]
+    ]
     assert len(draws) == 6
     for draw in draws:
         assert hnas.parse(genotype(draw)).genes == darts.parse(genotype(draw)).genes

@@ -42,12 +42,16 @@ def moved(how: Callable[..., Motion], probe: Probe, circle: tuple[Tensor, Tensor
 def test_the_sum_of_inverse_conditions_is_the_authors(text, metrics):
     probe = Probe(NetworkF(text), one_image())
     assert sum(f.calls for f in probe.features) == metrics["F.dextr.script_n_hook_calls"]
-    A = dextr.log_conditions(probe, "published")  # a number for disconnected networks too, as theirs
+    A = dextr.log_conditions(
+        probe, "published"
+    )  # a number for disconnected networks too, as theirs
     assert pytest.approx(log1p(metrics["F.dextr.script_sum_inv_cond"]), rel=1e-3) == A
 
 
 @pytest.mark.parametrize(("text", "metrics"), CASES, ids=ids)
-@pytest.mark.parametrize(("side", "key"), [(64, "F.dextr.script_kappa_64"), (32, "F.dextr.measure_kappa_32_b1")])
+@pytest.mark.parametrize(
+    ("side", "key"), [(64, "F.dextr.script_kappa_64"), (32, "F.dextr.measure_kappa_32_b1")]
+)
 def test_the_curvature_is_the_authors(text, metrics, side, key):
     """Near the kinks of a deep ReLU network the last bit of a float32 convolution decides, and that bit depends on the
     machine and its threads. So ours must equal reverse mode on this machine always, and the authors' value wherever
@@ -64,7 +68,9 @@ def test_the_curvature_is_the_authors(text, metrics, side, key):
     here = float(dextr.curvature(v[ten], a[ten]))
     assert ours == pytest.approx(here, rel=1e-3)
     if here != pytest.approx(expected, rel=1e-3):
-        pytest.skip("reverse mode itself rounds differently on this machine than where the golden value was printed")
+        pytest.skip(
+            "reverse mode itself rounds differently on this machine than where the golden value was printed"
+        )
     assert ours == pytest.approx(expected, rel=1e-3)
 
 
@@ -99,7 +105,9 @@ def svd_ratios(model: nn.Module, x: Tensor) -> list[float]:
     return ratios
 
 
-def reverse_over_reverse(model: nn.Module, u1: Tensor, u2: Tensor, some: list[int]) -> tuple[Tensor, Tensor]:
+def reverse_over_reverse(
+    model: nn.Module, u1: Tensor, u2: Tensor, some: list[int]
+) -> tuple[Tensor, Tensor]:
     """Velocity and acceleration of some output coordinates, one after the other, the textbook way."""
     t = torch.zeros((), dtype=u1.dtype, requires_grad=True)
     out = model.train()(u1 * t.cos() + u2 * t.sin()).flatten()

@@ -64,13 +64,21 @@ def test_networks_of_the_space_are_official():
             if spec_of(arch) == make_spec_of_entry(entry, "pruned_") or len(set(widths[1:-1])) <= 1:
                 built += 1
                 small = space.with_options(channels=widths[0])
-                model = small.build(small.parse(str(arch)), Task("cifar10", (3, 32, 32), entry["num_classes"]), "meta")
+                model = small.build(
+                    small.parse(str(arch)),
+                    Task("cifar10", (3, 32, 32), entry["num_classes"]),
+                    "meta",
+                )
                 assert sum(p.numel() for p in model.parameters()) == entry["params"]
     assert built == 15
 
 
 def test_an_invalid_cell_is_rejected():
-    invalid = {entry["name"]: entry for entry in entries() if not entry["valid"] or "10 edges" in entry["name"]}
+    invalid = {
+        entry["name"]: entry
+        for entry in entries()
+        if not entry["valid"] or "10 edges" in entry["name"]
+    }
     for name, entry in invalid.items():
         with pytest.raises(UsageError, match="10 edges" if "10 edges" in name else "no path"):
             space.parse(format_spec(make_spec_of_entry(entry)))
@@ -99,7 +107,9 @@ def test_the_number_of_cells_up_to_six_vertices():
 
 def test_our_order_of_vertices_is_that_of_the_benchmark():
     """A public table lists cells as the benchmark's file has them: all are in canonical order already."""
-    table = pd.read_csv(shared("data", "nasbench101", "nb101_zen_10250_noacc.csv.gz"), dtype=str).dropna()
+    table = pd.read_csv(
+        shared("data", "nasbench101", "nb101_zen_10250_noacc.csv.gz"), dtype=str
+    ).dropna()
     assert len(table) == 8_644
     for matrix, ops in zip(table["matrix"], table["ops"], strict=True):
         rows = [matrix[7 * i : 7 * i + 7] for i in range(7)]

@@ -34,7 +34,10 @@ def test_the_listed_cells_are_the_published_ones(name):
     matrices = {str(arch).split("+")[0] for arch in archs}
     assert len(matrices) == info["adj_without_loose_ends_distinct"]
     assert space.size == len(archs) == len(set(archs)) == info["labelled_without_loose_ends"]
-    assert len({find_canonical_form(spec_of(arch)) for arch in archs}) == info["hash_unique_without_loose_ends"]
+    assert (
+        len({find_canonical_form(spec_of(arch)) for arch in archs})
+        == info["hash_unique_without_loose_ends"]
+    )
 
 
 @pytest.mark.data
@@ -66,7 +69,10 @@ def _keep_reachable(genes: dict[str, Any]) -> tuple[Any, ...]:
     seen, todo = [], ["parents_out"]
     while todo:
         name = todo.pop()
-        seen += [(name, genes[name]), (name.replace("parents", "op"), genes.get(name.replace("parents", "op")))]
+        seen += [
+            (name, genes[name]),
+            (name.replace("parents", "op"), genes.get(name.replace("parents", "op"))),
+        ]
         todo += [f"parents{node}" for node in genes[name].split("+") if node != "0"]
     return tuple(sorted(set(seen)))
 
@@ -112,8 +118,14 @@ def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("0111000/0001001/0000000/0000001/0000000/0000000/0000000", "'parents3' is '0\\+1', but it can only be one of"),
-        ("0100001/0000011/0000000/0000000/0000000/0000001/0000000", "7 vertices in use, but here a cell has 6"),
+        (
+            "0111000/0001001/0000000/0000001/0000000/0000000/0000000",
+            "'parents3' is '0\\+1', but it can only be one of",
+        ),
+        (
+            "0100001/0000011/0000000/0000000/0000000/0000001/0000000",
+            "7 vertices in use, but here a cell has 6",
+        ),
         ("010001/000001/000000/000000/000000/000000", "'parents_out' is '0\\+1', but"),
         ("0100/0010/0001/0000", "4 vertices in use"),
     ],

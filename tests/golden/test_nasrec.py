@@ -28,7 +28,11 @@ OURS = {  # what the authors call the parts of an operator
         "_linear_proj": "out",
         "_linear_layernorm": "norm",
     },
-    "sigmoid-gating": {"_left_self_linear._linear": "gate", "_linear_proj": "out", "_layernorm": "norm"},
+    "sigmoid-gating": {
+        "_left_self_linear._linear": "gate",
+        "_linear_proj": "out",
+        "_layernorm": "norm",
+    },
     "sum": {"_linear_proj": "out", "_layernorm": "norm"},
     "transformer": {
         "_linear_proj": "reads_tokens.linear",
@@ -55,7 +59,9 @@ OPS = {
 
 @cache
 def golden() -> list[dict[str, Any]]:
-    subnets: list[dict[str, Any]] = json.loads(shared("golden", "nasrec_golden.json").read_text())["subnets"]
+    subnets: list[dict[str, Any]] = json.loads(shared("golden", "nasrec_golden.json").read_text())[
+        "subnets"
+    ]
     return subnets
 
 
@@ -102,14 +108,22 @@ def test_networks_equal_those_of_the_authors(n):
     entry = golden()[n]
     space, arch = parse_entry(entry)
     shapes = entry["state_shapes"]
-    weights = {translate_name(k, entry["config"]): weight(k, s) for k, s in shapes.items() if not is_unused(k, shapes)}
+    weights = {
+        translate_name(k, entry["config"]): weight(k, s)
+        for k, s in shapes.items()
+        if not is_unused(k, shapes)
+    }
     network = space.build(arch, TASK, device="meta")
-    assert {k: list(p.shape) for k, p in network.named_parameters()} == {k: list(w.shape) for k, w in weights.items()}
+    assert {k: list(p.shape) for k, p in network.named_parameters()} == {
+        k: list(w.shape) for k, w in weights.items()
+    }
     idle = sum(int(np.prod(shape)) for name, shape in shapes.items() if is_unused(name, shapes))
     assert sum(p.numel() for p in network.parameters()) == entry["params_total"] - idle
 
     network.load_state_dict(weights, assign=True)
-    rows = np.concatenate([rng("nasrec.int").random((256, 13)), rng("nasrec.cat").integers(0, 50, (256, 26))], 1)
+    rows = np.concatenate(
+        [rng("nasrec.int").random((256, 13)), rng("nasrec.cat").integers(0, 50, (256, 26))], 1
+    )
     with torch.no_grad():
         logits = network(torch.from_numpy(rows[:64]))
     assert logits.shape == (64, 1)
@@ -129,6 +143,8 @@ def test_the_six_networks_contain_every_operator_and_connection():
 def test_the_json_of_the_authors_is_parsed_without_unused_inputs():
     """Left and right are dropped where no operator reads them; sets of inputs are sorted."""
     _, arch = parse_entry(golden()[0])
-    assert str(arch).startswith("linear-2d(0)16 linear-3d(0)64 fm interact; dot-product(0+1)16 linear-3d(0+1)48; ")
+    assert str(arch).startswith(
+        "linear-2d(0)16 linear-3d(0)64 fm interact; dot-product(0+1)16 linear-3d(0+1)48; "
+    )
     assert str(arch).count(";") == 6
     assert not [name for name, _ in arch.genes if name.startswith(("left", "right"))]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-import untrained
 from tests.golden.spaces import check, golden
 from untrained.errors import UsageError
 from untrained.probe import Probe
 from untrained.spaces import load_space
 from untrained.spaces.core.diagrams import Stage
 from untrained.types import Batch, Task
+from untrained.workflows.score import score_networks
 
 space = load_space("nats_size")
 
@@ -34,7 +34,8 @@ def test_every_golden_network_is_rebuilt_and_the_random_ones_are_drawn_in_our_or
     assert len(names) == 15
     rng = random.Random(301)
     drawn = [
-        ":".join(str(c.value) for c in space.list_decisions(lambda _, widths: rng.choice(widths))) for _ in range(6)
+        ":".join(str(c.value) for c in space.list_decisions(lambda _, widths: rng.choice(widths)))
+        for _ in range(6)
     ]
     assert len(set(drawn) & set(names)) == 4
 
@@ -48,7 +49,7 @@ def test_the_published_count():
 
 
 def test_a_string_with_colons_is_not_taken_for_a_file():
-    (record,) = untrained.score("64:64:64:64:64", "params", "noise", space="nats_size")
+    (record,) = score_networks("64:64:64:64:64", "params", "noise", space="nats_size")
     assert record.value == 713_674
 
 
@@ -77,10 +78,17 @@ def test_other_strings_are_refused(text, says):
 def test_a_width_is_that_of_a_layers_output():
     """Of the five, only the neighbours of a changed width change shape: the third is the second cell's output."""
     shapes = [
-        {name: tuple(p.shape) for name, p in space.build(space.parse(text), device="meta").named_parameters()}
+        {
+            name: tuple(p.shape)
+            for name, p in space.build(space.parse(text), device="meta").named_parameters()
+        }
         for text in ("8:16:24:32:40", "8:16:48:32:40")
     ]
-    changed = {name.split(".")[1] for name in shapes[0].keys() & shapes[1].keys() if shapes[0][name] != shapes[1][name]}
+    changed = {
+        name.split(".")[1]
+        for name in shapes[0].keys() & shapes[1].keys()
+        if shapes[0][name] != shapes[1][name]
+    }
     assert changed == {"2", "3"}  # the second cell, and the residual block that reads it
 
 

@@ -43,7 +43,9 @@ def eigenvalues(value: float, metrics: Metrics) -> float:
 
 FIRST_ORDER = relative(1e-4)
 SECOND_ORDER = relative(1e-3)
-TWO_BATCHES = relative(2e-2)  # a single weight, whose gradients differ in their last bit, can be 99 % of a layer's sum
+TWO_BATCHES = relative(
+    2e-2
+)  # a single weight, whose gradients differ in their last bit, can be 99 % of a layer's sum
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,11 @@ TABLE = [
     Row("A.sigeo_notebook_4x64/zico_plus_logFR", "sigeo(variant=notebook)"),
     Row("A.zen_fixed_b16", "zen"),
     Row("A.aznas_fixed_b16/expressivity", "expressivity"),
-    Row("A.aznas_fixed_b16/progressivity", "progressivity", part_of("A.aznas_fixed_b16/expressivity", 1e-5)),
+    Row(
+        "A.aznas_fixed_b16/progressivity",
+        "progressivity",
+        part_of("A.aznas_fixed_b16/expressivity", 1e-5),
+    ),
     Row("A.aznas_fixed_b16/trainability", "trainability"),
     Row("F.meco.meco_script_b1_32", "meco(variant=published)", eigenvalues),
     Row("F.meco.meco_script_b64_32", "meco(variant=published,samples=64)", eigenvalues),
@@ -121,7 +127,9 @@ def test_ours_is_the_authors_value(row, text, metrics):
 @pytest.mark.parametrize("row", SIZES, ids=name_of)
 def test_the_size_is_the_authors_also_of_layers_that_are_never_reached(row, text, metrics):
     theirs = read(metrics, row.theirs)
-    assert scores(row.net, text).values[row.ours] == pytest.approx(theirs, rel=0, abs=row.allowed(theirs, metrics))
+    assert scores(row.net, text).values[row.ours] == pytest.approx(
+        theirs, rel=0, abs=row.allowed(theirs, metrics)
+    )
 
 
 SKIPS = "|skip_connect~0|+|skip_connect~0|skip_connect~1|+|skip_connect~0|skip_connect~1|skip_connect~2|"
@@ -159,7 +167,9 @@ def test_both_networks_answer_as_the_authors_do(text, metrics):
         "A.logits_first_sample_eval": alone,
     }
     for key, logits in answers.items():
-        torch.testing.assert_close(logits, torch.tensor(metrics[key]), rtol=rounding() * 1e-4, atol=rounding() * 1e-5)
+        torch.testing.assert_close(
+            logits, torch.tensor(metrics[key]), rtol=rounding() * 1e-4, atol=rounding() * 1e-5
+        )
 
 
 @each(CONNECTED)
@@ -167,9 +177,15 @@ def test_losses_and_gradients_of_the_four_batches_are_the_authors(text, metrics)
     found, theirs = scores("A", text).batches, metrics["A.sigeo_notebook_4x64"]
     assert found.losses == pytest.approx(theirs["losses"], rel=rounding() * 1e-5)
     matrices = [name for name, g in found.gradients[0].items() if g.ndim > 1]
-    g = torch.cat([torch.stack([part[name].flatten() for part in found.gradients]) for name in matrices], 1)
-    assert float(g.abs().mean(0).sum()) == pytest.approx(theirs["mean_abs_grad_sum"], rel=rounding() * 1e-4)
-    assert float(g.std(0, unbiased=False).sum()) == pytest.approx(theirs["std_grad_sum"], rel=rounding() * 1e-4)
+    g = torch.cat(
+        [torch.stack([part[name].flatten() for part in found.gradients]) for name in matrices], 1
+    )
+    assert float(g.abs().mean(0).sum()) == pytest.approx(
+        theirs["mean_abs_grad_sum"], rel=rounding() * 1e-4
+    )
+    assert float(g.std(0, unbiased=False).sum()) == pytest.approx(
+        theirs["std_grad_sum"], rel=rounding() * 1e-4
+    )
 
 
 ELSEWHERE = {
@@ -191,4 +207,6 @@ ELSEWHERE = {
 def test_every_golden_metric_is_compared():
     here = {row.theirs.partition("/")[0] for row in TABLE + SIZES}
     for _, metrics in CASES:
-        assert {key for key in metrics if not key.startswith("F.dextr.")} == here.union(*ELSEWHERE.values())
+        assert {key for key in metrics if not key.startswith("F.dextr.")} == here.union(
+            *ELSEWHERE.values()
+        )

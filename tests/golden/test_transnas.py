@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-import untrained
 from tests.golden.spaces import check, golden
 from untrained.errors import UsageError
 from untrained.spaces import Space, load_space
 from untrained.spaces.core.diagrams import CellGraph, Stage
 from untrained.types import Task
+from untrained.workflows.score import score_networks
 
 micro, macro = load_space("transnas_micro"), load_space("transnas_macro")
 HEADS = {"class_scene": "scene", "class_object": "object", "segmentsemantic": "segmentation"}
@@ -53,7 +53,9 @@ def test_a_macro_network_equals_the_official_one(index):
 @pytest.mark.parametrize("index", range(9))
 def test_a_network_at_224_pixels_equals_the_official_one(index):
     entry = golden()["transnas"]["full"][index]  # the last has defaults of its own: 75 classes
-    assert_rebuilt(entry, entry.get("string", entry["name"].split(" ")[0]), entry.get("task", "class_object"))
+    assert_rebuilt(
+        entry, entry.get("string", entry["name"].split(" ")[0]), entry.get("task", "class_object")
+    )
 
 
 @pytest.mark.data
@@ -64,17 +66,25 @@ def test_all_golden_networks_are_tested():
 
 @pytest.mark.parametrize(
     ("text", "params"),
-    [("64-41414-3_33_333", 41_435_727), ("64-41414-1_11_111", 565_071), ("64-41414-0_00_000", 43_599)],
+    [
+        ("64-41414-3_33_333", 41_435_727),
+        ("64-41414-1_11_111", 565_071),
+        ("64-41414-0_00_000", 43_599),
+    ],
 )
 def test_published_counts(text, params):
     """SPACES.md, scene classification."""
-    assert sum(p.numel() for p in micro.build(micro.parse(text), device="meta").parameters()) == params
+    assert (
+        sum(p.numel() for p in micro.build(micro.parse(text), device="meta").parameters()) == params
+    )
 
 
 def test_the_norms_of_shortcuts_have_the_unusual_eps_of_the_benchmark():
     """eps = 1 on a batch of variance v leaves v / (v + 1) of it; the other norms have torch's own."""
     network = macro.build(macro.parse("64-41414-basic"))
-    norms = [(name, m) for name, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    norms = [
+        (name, m) for name, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm2d)
+    ]
     odd = [name for name, norm in norms if (norm.eps, norm.momentum) == (1.0, 1.0)]
     assert len(odd) == 3  # a shortcut for each 4 of 41414
     assert all("shortcut" in name for name in odd)
@@ -85,7 +95,9 @@ def test_the_encoder_has_he_initialisation_and_the_head_that_of_torch():
     """He normal, fan out: variance 2 / (k^2 cout). A linear layer of torch is uniform within 1 / sqrt(cin)."""
     torch.manual_seed(0)
     network = micro.build(micro.parse("64-41414-3_30_303"))
-    convs = [m for m in network.modules() if isinstance(m, torch.nn.Conv2d) and m.weight.numel() > 30_000]
+    convs = [
+        m for m in network.modules() if isinstance(m, torch.nn.Conv2d) and m.weight.numel() > 30_000
+    ]
     assert len(convs) > 20
     for conv in convs:
         fan_out = conv.weight[0, 0].numel() * conv.out_channels
@@ -123,7 +135,9 @@ def test_the_digits_of_a_cell():
     """0 none, 1 skip, 2 conv 1x1, 3 conv 3x3; edges into node 1 first, and from earlier nodes first."""
     arch = micro.parse("64-41414-1_23_032")
     ops = ("skip_connect", "nor_conv_1x1", "nor_conv_3x3", "none", "nor_conv_3x3", "nor_conv_1x1")
-    assert arch.genes == tuple(zip(("1<-0", "2<-0", "2<-1", "3<-0", "3<-1", "3<-2"), ops, strict=True))
+    assert arch.genes == tuple(
+        zip(("1<-0", "2<-0", "2<-1", "3<-0", "3<-1", "3<-2"), ops, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,10 +199,14 @@ def test_a_head_determines_the_default_task():
 
 
 def test_an_unknown_head_is_rejected():
-    with pytest.raises(UsageError, match="no head of TransNAS-Bench-101 is called 'jigsaws'; did you mean jigsaw"):
+    with pytest.raises(
+        UsageError, match="no head of TransNAS-Bench-101 is called 'jigsaws'; did you mean jigsaw"
+    ):
         micro.with_options(head="jigsaws").task  # noqa: B018 - asking for it raises
     with pytest.raises(UsageError, match="jigsaw"):
-        micro.with_options(head="jigsaws").build(micro.parse("64-41414-1_11_111"), Task("noise", (3, 64, 64), 3))
+        micro.with_options(head="jigsaws").build(
+            micro.parse("64-41414-1_11_111"), Task("noise", (3, 64, 64), 3)
+        )
     with pytest.raises(UsageError, match="does not accept the shape 9x3x64x64"):
         micro.build(micro.parse("64-41414-1_11_111"), Task("noise", (9, 3, 64, 64), 3))
 
@@ -209,12 +227,19 @@ def test_a_jigsaw_cuts_an_image_row_by_row():
     network = space.build(space.parse("64-41414-1_10_001"), Task("noise", (3, 96, 99), 5)).eval()
     image = torch.randn(2, 3, 96, 99)
     tiles = torch.stack(
-        [image[:, :, 32 * r : 32 * r + 32, 33 * c : 33 * c + 33] for r in range(3) for c in range(3)], 1
+        [
+            image[:, :, 32 * r : 32 * r + 32, 33 * c : 33 * c + 33]
+            for r in range(3)
+            for c in range(3)
+        ],
+        1,
     )
     torch.testing.assert_close(network(image), network(tiles))
 
 
-@pytest.mark.parametrize(("text", "halvings"), [("64-41414-basic", 5), ("64-1242-basic", 3), ("64-3443-basic", 6)])
+@pytest.mark.parametrize(
+    ("text", "halvings"), [("64-41414-basic", 5), ("64-1242-basic", 3), ("64-3443-basic", 6)]
+)
 def test_a_segmentation_has_the_size_of_its_image(text, halvings):
     """The decoder doubles the resolution as often as the encoder halves it, with eight layers and the classifier."""
     space = macro.with_options(head="segmentation")
@@ -226,7 +251,7 @@ def test_a_segmentation_has_the_size_of_its_image(text, halvings):
 
 @pytest.mark.parametrize("text", ["64-41414-0_00_000", "64-41414-1_00_000", "64-41414-0_30_030"])
 def test_a_cell_without_a_path_is_disconnected(text):
-    (record,) = untrained.score(micro.parse(text), "dextr", torch.randn(1, 3, 64, 64))
+    (record,) = score_networks(micro.parse(text), "dextr", torch.randn(1, 3, 64, 64))
     assert str(record.error).startswith("disconnected")
 
 

@@ -45,13 +45,18 @@ def block(kind: str, *numbers: int) -> ZenBlock:
 
 def copy_input_channels(blocks: list[ZenBlock], like: list[ZenBlock]) -> list[ZenBlock]:
     """Return `blocks` with the input channels of `like`."""
-    return [ZenBlock(b.kind, w.cin, b.cout, b.stride, b.inner, b.layers) for b, w in zip(blocks, like, strict=True)]
+    return [
+        ZenBlock(b.kind, w.cin, b.cout, b.stride, b.inner, b.layers)
+        for b, w in zip(blocks, like, strict=True)
+    ]
 
 
 def params_on_meta(space: Space, structure: str, classes: int) -> int:
     """Return the number of parameters that torch counts."""
     task = Task("count", (3, 224, 224), classes)
-    return sum(p.numel() for p in space.build(space.parse(structure), task, device="meta").parameters())
+    return sum(
+        p.numel() for p in space.build(space.parse(structure), task, device="meta").parameters()
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- both spaces
@@ -87,7 +92,9 @@ def test_true_and_official_counts(name):
         arch = space.parse(entry["structure"])
         assert count_params(space, arch, task) == entry["params"]
         assert count_flops(space, arch, task) == entry["macs"]
-        assert count_params(space, arch, task, variant="published") == entry["official_get_model_size"]
+        assert (
+            count_params(space, arch, task, variant="published") == entry["official_get_model_size"]
+        )
         assert count_flops(space, arch, task, variant="published") == entry["official_get_FLOPs"]
         assert count_arch_layers(arch) == entry["official_get_num_layers"]
 
@@ -101,7 +108,10 @@ def test_candidates_are_the_official_ones_and_so_is_their_bias(name):
     for candidate_list in lists:
         kind, _, numbers = candidate_list["block"].rstrip(")").partition("(")
         old = block(kind, *map(int, numbers.split(",")))
-        fair, published = MUTATIONS[name].list_candidates(old), MUTATIONS[name].list_candidates(old, "published")
+        fair, published = (
+            MUTATIONS[name].list_candidates(old),
+            MUTATIONS[name].list_candidates(old, "published"),
+        )
         names = sorted(map(str, fair))
         assert len(set(names)) == len(names) == candidate_list["n_distinct"]
         names_json = json.dumps(names, separators=(",", ":"))
@@ -119,13 +129,21 @@ def test_official_mutations_are_possible_here(name, count):
     assert len(chain) == count
     for entry in chain:
         old, new = (
-            StructureNotation(MUTATIONS[name].kinds).parse_blocks(entry[which]) for which in ("parent", "structure")
+            StructureNotation(MUTATIONS[name].kinds).parse_blocks(entry[which])
+            for which in ("parent", "structure")
         )
         assert len(old) == len(new)  # no golden step splits a block
-        changed = [n for n, (a, b) in enumerate(zip(copy_input_channels(old, new), new, strict=True)) if a != b]
+        changed = [
+            n
+            for n, (a, b) in enumerate(zip(copy_input_channels(old, new), new, strict=True))
+            if a != b
+        ]
         assert 1 <= len(changed) <= 2
         for n in changed:
-            assert new[n] in [copy_input_channels([c], [new[n]])[0] for c in MUTATIONS[name].list_candidates(old[n])]
+            assert new[n] in [
+                copy_input_channels([c], [new[n]])[0]
+                for c in MUTATIONS[name].list_candidates(old[n])
+            ]
 
 
 @pytest.mark.data
@@ -146,7 +164,20 @@ def test_the_bias_is_towards_the_types_listed_first():
     assert "".join(one["block"] for one in candidate_lists) == mobilenetv2.INITIAL["imagenet"]
     every = 504 // 12  # candidates of a type
     by_type = candidate_lists[1]["by_type"]
-    assert [by_type[kind] / every for kind in mobilenetv2.KINDS] == [12, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
+    assert [by_type[kind] / every for kind in mobilenetv2.KINDS] == [
+        12,
+        12,
+        11,
+        10,
+        9,
+        8,
+        7,
+        6,
+        5,
+        4,
+        3,
+        2,
+    ]
 
 
 ZENNET = {  # published structures, by their multiply-adds
@@ -162,7 +193,11 @@ ZENNET = {  # published structures, by their multiply-adds
 
 @pytest.mark.parametrize(
     ("name", "without", "with_se"),
-    [("400M", 5_698_208, 7_466_024), ("600M", 7_125_944, 11_311_664), ("900M", 13_300_208, 19_351_644)],
+    [
+        ("400M", 5_698_208, 7_466_024),
+        ("600M", 7_125_944, 11_311_664),
+        ("900M", 13_300_208, 19_351_644),
+    ],
 )
 def test_published_mobile_networks(name, without, with_se):
     """SPACES.md: ZenNAS' README says 5.7 M, 7.1 M (both without squeeze-and-excitation) and 19.4 M (with it)."""

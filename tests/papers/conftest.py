@@ -13,7 +13,7 @@ from tests.conftest import shared
 from untrained.benchmarks import import_benchmark
 from untrained.papers import dextr_searches, hnas_cells, nasi_searches, samples, sigeo_ctr
 from untrained.spaces import Space, load_space
-from untrained.studies._truth import Truth
+from untrained.workflows.ground_truth import GroundTruth
 
 TABLES = (
     "nasbench201",
@@ -54,11 +54,13 @@ DEXTR = {
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data root with all tables; tests that need it are skipped if the data are absent."""
-    root, data = tmp_path_factory.mktemp("root"), shared("data")
+    root = tmp_path_factory.mktemp("root")
+    data = shared("data")
     for name in TABLES:
         import_benchmark(name, data, root)
     (root / "ctr").mkdir()
-    for name in sigeo_ctr.TABLES.values():  # the first rows of each
+    for name in sigeo_ctr.TABLES.values():
+        # The first rows are enough.
         with (
             gzip.open(data / "ctr" / name, "rt") as whole,
             gzip.open(root / "ctr" / name, "wt") as head,
@@ -70,19 +72,20 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace networks by shallow, narrow ones, and images by small ones."""
-    known = samples.known
+    load_ground_truth = samples.load_ground_truth
 
-    def shrunk(name: str) -> Space:
+    def load_small_space(name: str) -> Space:
         return load_space(name).with_options(**SMALL.get(name.partition("(")[0], {}))
 
-    def in_miniature(*asked: object) -> Truth:
-        truth = known(*asked)
+    def load_truth_of_small_images(*args: object) -> GroundTruth:
+        truth = load_ground_truth(*args)
         shape = truth.task.input_shape
         return replace(truth, task=replace(truth.task, input_shape=(*shape[:-2], 32, 32)))
 
-    monkeypatch.setattr(samples, "load_space", cache(shrunk))
-    monkeypatch.setattr(samples, "known", in_miniature)
-    monkeypatch.setattr(sys.modules["untrained.spaces.transnas.space"], "MICRO_CODE", (4,))  # of five modules
+    monkeypatch.setattr(samples, "load_space", cache(load_small_space))
+    monkeypatch.setattr(samples, "load_ground_truth", load_truth_of_small_images)
+    # One module instead of five.
+    monkeypatch.setattr(sys.modules["untrained.spaces.transnas.space"], "MICRO_CODE", (4,))
     monkeypatch.setattr(sigeo_ctr, "SPACES", ("nasrec_small(blocks=1)", "nasrec_full(blocks=1)"))
     monkeypatch.setattr(hnas_cells, "SPACE", "darts(channels=4,cells=2)")
     for name, value in NASI.items():

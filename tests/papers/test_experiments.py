@@ -2,11 +2,12 @@
 
 import pytest
 
-from untrained.engine import Store
 from untrained.papers import EXPERIMENTS, ReproductionResult, reproduce, sigeo_ctr
 from untrained.papers.experiment import ExperimentConfig
-from untrained.strategies._run import STORE
-from untrained.studies.references import Entry, Trials
+from untrained.reports.confirmation_facts import ReferenceResult
+from untrained.runs.folder import STORE
+from untrained.runs.store import Store
+from untrained.workflows.references import TrainingTrials
 
 SLOW = ("dextr-table-1", "dextr-figure-5", "sigeo-table-2")
 UNTRAINED = ("sigeo-table-4-search",)  # its published numbers come from trainings that are not run
@@ -30,7 +31,9 @@ def test_registered_experiments():
         assert experiment.name.partition("-")[0] in PAPERS
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in NAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in NAMES]
+)
 @pytest.mark.data
 def test_experiment_runs_saves_and_resumes(name, small, data_root, run_folder):
     options = {
@@ -63,15 +66,20 @@ def test_experiment_runs_saves_and_resumes(name, small, data_root, run_folder):
 
 
 @pytest.mark.data
-def test_networks_made_by_hand_are_trained_once_per_table(small, data_root, run_folder, monkeypatch):
+def test_networks_made_by_hand_are_trained_once_per_table(
+    small, data_root, run_folder, monkeypatch
+):
     trained = []
 
     def compared(trials, winner, by_hand):
         trained.append((trials.space, by_hand))
-        return (Entry("found", loss=0.5), *(() if by_hand == () else (Entry("dlrm", loss=0.6),)))
+        return (
+            ReferenceResult("found", loss=0.5),
+            *(() if by_hand == () else (ReferenceResult("dlrm", loss=0.6),)),
+        )
 
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"frappe": sigeo_ctr.TABLES["frappe"]})
-    monkeypatch.setattr(Trials, "compared", compared)
+    monkeypatch.setattr(TrainingTrials, "compare_with_references", compared)
     found = reproduce("sigeo-table-5", samples=3, batch=4, run=run_folder, data_root=data_root)
     assert trained == [("nasrec_small(blocks=1)", None), ("nasrec_full(blocks=1)", ())]
     losses = [line.ours for line in found.lines if line.what.endswith("log loss")]
@@ -81,10 +89,17 @@ def test_networks_made_by_hand_are_trained_once_per_table(small, data_root, run_
 def test_networks_made_by_hand_are_compared_with_the_search_that_finished(run_folder, monkeypatch):
     """In the first space no training finished."""
     first, second = sigeo_ctr.SPACES
-    beside = Entry("found", loss=0.5), Entry("dlrm", loss=0.6, behind=0.1, margin=0.02)
-    deviation = {first: (Entry("found", error="none"),), second: beside}
+    beside = (
+        ReferenceResult("found", loss=0.5),
+        ReferenceResult("dlrm", loss=0.6, behind=0.1, margin=0.02),
+    )
+    deviation = {first: (ReferenceResult("found", error="none"),), second: beside}
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"criteo": ""})
-    monkeypatch.setattr(sigeo_ctr, "search_and_train", lambda config, table, space, by_hand: deviation[space])
-    notes = {line.what: line.note for line in sigeo_ctr.table_5(ExperimentConfig(3, 1, run_folder)).lines}
+    monkeypatch.setattr(
+        sigeo_ctr, "search_and_train", lambda config, table, space, by_hand: deviation[space]
+    )
+    notes = {
+        line.what: line.note for line in sigeo_ctr.table_5(ExperimentConfig(3, 1, run_folder)).lines
+    }
     assert notes["criteo, sigeo in nasrec_small, log loss"] == "none"
     assert notes["criteo, dlrm, log loss"] == "+0.1000 \u00b1 0.0200 beside nasrec_full"

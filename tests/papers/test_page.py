@@ -4,10 +4,13 @@ import re
 from dataclasses import replace
 
 from tests.papers.test_reproduce import RESULT
-from untrained.reports import report
-from untrained.reports.pages.reproduction_page import make_reproduction_headline, render_reproduction_page
+from untrained.reports.pages.reproduction_page import (
+    make_reproduction_headline,
+    render_reproduction_page,
+)
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.reports.svg.figure import MAX_CURVE_POINTS, draw_figure
+from untrained.workflows.report import report
 
 
 def test_page_shows_every_line_and_deviation():

@@ -57,7 +57,11 @@ def first_numbers(cells: list[str]) -> Numbers:
      ("#params", "params"), ("ZiCo", "zico"), ("MeCo", "meco"), ("Swap_reg", "swap_reg"), ("Dextr (ours)", "dextr")],
 )  # fmt: skip
 def test_dextr_table_1(row, name):
-    rows = {cells[0]: first_numbers(cells[1:]) for cells in table_rows("dextr", "Table 1: Comparison") if cells}
+    rows = {
+        cells[0]: first_numbers(cells[1:])
+        for cells in table_rows("dextr", "Table 1: Comparison")
+        if cells
+    }
     assert dextr.TABLE_1[name] == rows[row]
     assert [place.label for place in dextr.ALL_TASKS] == [
         "TNB-Object", "TNB-Scene", "TNB-Jigsaw", "NB101", "NB201-cf10", "NB201-cf100", "NB201-ImNet120", "NB301",
@@ -65,7 +69,9 @@ def test_dextr_table_1(row, name):
 
 
 def test_dextr_table_4():
-    rows = [first_numbers(cells[2:]) for cells in table_rows("dextr", "Table 4: Comparison") if cells]
+    rows = [
+        first_numbers(cells[2:]) for cells in table_rows("dextr", "Table 4: Comparison") if cells
+    ]
     assert list(dextr.TABLE_4.values()) == rows
 
 
@@ -80,7 +86,8 @@ def test_dextr_table_5_and_figure_2():
         assert f"<td>{benchmark}</td>\n<td>{number} %</td>" in text_of_paper
     for accuracy, score in dextr_figures.FIGURE_2.items():
         assert re.search(
-            rf"{accuracy:.2f}% accuracy\) has the \w+ (mean )?Dextr (score|value) \({score}\)", text_of_paper
+            rf"{accuracy:.2f}% accuracy\) has the \w+ (mean )?Dextr (score|value) \({score}\)",
+            text_of_paper,
         )
     assert "ranging between {} and {}".format(*dextr_figures.FIGURE_2_DEVIATIONS) in text_of_paper
 
@@ -91,14 +98,18 @@ def test_hnas_table_1_and_its_neighbour_table_2():
         found = [row for row in printed("hnas", f"M_{{{name}}}\t", 4) if len(row) == 4]
         for scenario, row in zip(("realizable", "non-realizable"), found[:2], strict=True):
             ours = [hnas.TABLE_1[f"{scenario}/{place}"] for place in ("NB101", "NB201")]
-            assert tuple(v for numbers in ours for v in (numbers[column], numbers[column + 4])) == row
+            assert (
+                tuple(v for numbers in ours for v in (numbers[column], numbers[column + 4])) == row
+            )
 
 
 def test_hnas_table_2():
     """The text has lost its plus-minus signs: `312` is 31 +- 2, `27 1` is 27 +- 1."""
     for name, (width, depth, trace, kappa) in hnas_cells.TABLE_2.items():
         wide, deep = f"{width:.1f}/[45].0", f"{depth:.0f}/[56]"
-        assert re.search(rf"{name}\t{wide}\t{deep}\t{trace:.0f} ?\d+\t{kappa:.0f} \d+\n", text("hnas")), name
+        assert re.search(
+            rf"{name}\t{wide}\t{deep}\t{trace:.0f} ?\d+\t{kappa:.0f} \d+\n", text("hnas")
+        ), name
 
 
 def test_hnas_table_4():
@@ -111,7 +122,9 @@ def test_hnas_tables_5_6_and_13(label):
     scenarios = ("realizable", "trade-off", "condition", "non-realizable")
     start = text("hnas").index("\nTable 5: ")
     block = text("hnas")[text("hnas").index(f"\n{label}\t", start) :].splitlines()[1:5]
-    assert [hnas.TABLE_5[f"{how}/{label}"] for how in scenarios] == [numbers(line) for line in block]
+    assert [hnas.TABLE_5[f"{how}/{label}"] for how in scenarios] == [
+        numbers(line) for line in block
+    ]
     mean_and_deviation = [row for row in printed("hnas", f"{label}\t", 16) if len(row) in (8, 16)]
     six = [row[::2] for row in mean_and_deviation if len(row) == 8 and row[1] < 0.1]
     thirteen = [row[::2] for row in mean_and_deviation if len(row) == 16]
@@ -123,7 +136,9 @@ def test_hnas_tables_5_6_and_13(label):
 def test_hnas_ablations():
     for name in ("LeCun", "Xavier", "He"):
         rows = [row for row in printed("hnas", f"{name} [", 8) if len(row) == 8]
-        assert [hnas_ablations.TABLE_10[f"{how}/{name}"] for how in ("realizable", "non-realizable")] == rows
+        assert [
+            hnas_ablations.TABLE_10[f"{how}/{name}"] for how in ("realizable", "non-realizable")
+        ] == rows
     for table, sizes, before in ((hnas_ablations.TABLE_11, (4, 8, 16, 32, 64), "Table 11: "),
                                  (hnas_ablations.TABLE_12, (4, 8, 16, 32), "Table 12: ")):  # fmt: skip
         block = text("hnas").partition(f"\n{before}")[2].splitlines()
@@ -139,12 +154,16 @@ def block(number: int) -> list[str]:
 def test_hnas_tables_7_and_14():
     """Table 3 has the same numbers as Table 14, as has Table 7."""
     for label, row in hnas_searches.TABLE_14.items():
-        starts = "Optimal" if label == "Optimal" else f"HNAS ($\\mathcal{{M}}_{{\\text{{{label}}}}}$)"
+        starts = (
+            "Optimal" if label == "Optimal" else f"HNAS ($\\mathcal{{M}}_{{\\text{{{label}}}}}$)"
+        )
         ours = tuple(value for value in row if value is not None)
         assert next(numbers(line) for line in block(14) if line.startswith(starts)) == ours
         if label in ("Grad", "SNIP", "GraSP", "Trace"):
             for table in (3, 7):
-                (line,) = [line for line in block(table)[:30] if line.startswith(f"HNAS (M _{{{label}}})")]
+                (line,) = [
+                    line for line in block(table)[:30] if line.startswith(f"HNAS (M _{{{label}}})")
+                ]
                 assert numbers(line) == row
     for label, row in hnas_searches.TABLE_7.items():
         assert next(numbers(line) for line in block(7) if line.startswith(label)) == row
@@ -193,7 +212,11 @@ def test_sigeo_table_5(name, starts):
 def test_sigeo_table_4():
     """ZiCo and SiGeo are the last two columns of eight."""
     block = text("sigeo").partition("Table 4: Top-1 accuracies")[2]
-    rows = [re.findall(r"(\d+\.\d+)%", line) for line in block.splitlines() if line.startswith("CIFAR-10")][:2]
+    rows = [
+        re.findall(r"(\d+\.\d+)%", line)
+        for line in block.splitlines()
+        if line.startswith("CIFAR-10")
+    ][:2]
     assert [len(row) for row in rows] == [8, 8]
     for name, column in (("zico", 6), ("sigeo", 7)):
         assert sigeo_resnet.TABLE_4[name] == tuple(float(row[column]) for row in rows)
@@ -208,7 +231,9 @@ def test_nasi_table_3_7_and_figure_1():
             "synflow": "SynFlow (",
             "naswot": "NASWOT (Mellor",
         }
-        (found,) = [r for r in printed("nasi", starts.get(name, "NASI (conditioned)"), 6) if len(r) == 6]
+        (found,) = [
+            r for r in printed("nasi", starts.get(name, "NASI (conditioned)"), 6) if len(r) == 6
+        ]
         assert row == (found[0], found[3], found[1], found[4])
     for name, row in nasi.TABLE_7.items():
         assert row in printed("nasi", f"{name} ", 7)
@@ -229,7 +254,13 @@ def test_cells_of_table_2_are_the_published_ones():
         "SNAS": "SNAS_mild",
     }
     for name, reference in names.items():
-        told = {key: golden[reference][key] for key in ("normal", "normal_concat", "reduce", "reduce_concat")}
-        edges = {key: list(map(tuple, value)) if "concat" not in key else value for key, value in told.items()}
+        told = {
+            key: golden[reference][key]
+            for key in ("normal", "normal_concat", "reduce", "reduce_concat")
+        }
+        edges = {
+            key: list(map(tuple, value)) if "concat" not in key else value
+            for key, value in told.items()
+        }
         written = ", ".join(f"{key}={value}" for key, value in edges.items())
         assert CELLS[name].genes == darts.parse(f"Genotype({written})").genes

@@ -9,8 +9,8 @@ import torch
 
 from tests.conftest import shared
 from untrained.benchmarks import import_benchmark
-from untrained.cli import app, main
-from untrained.data import TRAIN, Pictures, Source
+from untrained.cli.app import app, main
+from untrained.data import TRAIN, DataSource, ImagePart
 from untrained.errors import UsageError
 from untrained.papers import (
     EXPERIMENTS,
@@ -20,7 +20,7 @@ from untrained.papers import (
     sigeo_warmup,
 )
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
-from untrained.training.warmup import WarmUp
+from untrained.training.warm_up import WarmUp
 from untrained.types import Task
 
 RESULT = ReproductionResult(
@@ -79,9 +79,14 @@ def test_markdown_table(run_folder):
     """Empty columns are left out, and a cell of NAS-Bench-201 does not break its row."""
     replace(RESULT, folder=str(run_folder)).save()
     whole = (run_folder / "reproduction.md").read_text()
-    assert whole.startswith("# Dextr (Asthana et al.): Two rows\n\n```\nuntrained reproduce dextr-table-4\n```\n")
+    assert whole.startswith(
+        "# Dextr (Asthana et al.): Two rows\n\n```\nuntrained reproduce dextr-table-4\n```\n"
+    )
     assert "\n| what | paper | ours | 95 % | \u00b1 seeds | difference | note |\n|" in whole
-    assert "\n| NB201-cf10, zen | 0.330 | 0.210 | 0.150 to 0.270 |  | \u22120.120 | 3 disconnected |\n" in whole
+    assert (
+        "\n| NB201-cf10, zen | 0.330 | 0.210 | 0.150 to 0.270 |  | \u22120.120 | 3 disconnected |\n"
+        in whole
+    )
     assert whole.endswith("\n\n- Ours is a sample.\n")
     few = replace(RESULT, lines=(TableLine("mine", None, 0.5, note="|none~0|"),)).to_markdown()
     assert "| what | ours | note |\n| --- | --- | --- |\n| mine | 0.500 | \\|none~0\\| |\n" in few
@@ -90,7 +95,9 @@ def test_markdown_table(run_folder):
 def test_damaged_result_file_is_refused_in_one_line(run_folder):
     replace(RESULT, folder=str(run_folder)).save()
     (run_folder / "reproduction.json").write_text('{"lines": [{"nonsense": 1}]}')
-    with pytest.raises(UsageError, match=r"reproduction.json cannot be read: .*makes it anew") as refused:
+    with pytest.raises(
+        UsageError, match=r"reproduction.json cannot be read: .*can write it again"
+    ) as refused:
         ReproductionResult.read(run_folder)
     assert "\n" not in str(refused.value)
 
@@ -106,7 +113,9 @@ def test_list_experiments_shows_last_run(tmp_path, monkeypatch):
     assert row["state"] == "largest difference: -0.12 (NB201-cf10, zen)"
     assert (row["made_on"], row["furthest"]) == (RESULT.made_on, pytest.approx(-0.12))
     (tmp_path / "runs/reproduce-dextr-table-4/reproduction.json").write_text("{")
-    assert "cannot be read" in next(row["state"] for row in list_experiments() if row["name"] == "dextr-table-4")
+    assert "cannot be read" in next(
+        row["state"] for row in list_experiments() if row["name"] == "dextr-table-4"
+    )
 
 
 def test_missing_table_is_reported_before_anything_is_measured(tmp_path, run_folder):
@@ -125,13 +134,17 @@ def test_all_tables_are_checked_first(small, tmp_path, run_folder):
 
 
 def test_unknown_experiment_lists_similar_names():
-    with pytest.raises(UsageError, match="no table or figure is called 'dextr-tabel-4'; did you mean dextr-table-4"):
+    with pytest.raises(
+        UsageError, match="no table or figure is called 'dextr-tabel-4'; did you mean dextr-table-4"
+    ):
         reproduce("dextr-tabel-4")
 
 
 @pytest.mark.parametrize("arguments", [{"samples": 2}, {"seeds": 0}, {"batch": 0}])
 def test_impossible_counts_are_refused(arguments):
-    with pytest.raises(UsageError, match=f"{next(iter(arguments))} is .*; write a whole number from"):
+    with pytest.raises(
+        UsageError, match=f"{next(iter(arguments))} is .*; write a whole number from"
+    ):
         reproduce("dextr-table-4", **arguments)
 
 
@@ -216,12 +229,15 @@ def test_wrong_name_is_reported_in_one_line(monkeypatch, capsys):
 )
 def test_warm_up_levels_are_shares_of_the_whole_data_set_if_possible(images, steps, sentence):
     picture = torch.zeros(1, 2, 2, 3, dtype=torch.uint8).expand(images, -1, -1, -1)
-    part = Pictures(picture, torch.zeros(images, dtype=torch.long), torch.zeros(3), torch.ones(3))
-    source = Source(Task("cifar10", (3, 2, 2), 10), lambda n, rng: next(part.batches(n)), lambda: {TRAIN: part})
+    part = ImagePart(picture, torch.zeros(images, dtype=torch.long), torch.zeros(3), torch.ones(3))
+    source = DataSource(
+        Task("cifar10", (3, 2, 2), 10), lambda n, rng: next(part.batches(n)), lambda: {TRAIN: part}
+    )
     arguments = [
-        WarmUp.of(sigeo_warmup.format_warm_up(level, images, None), source) for level in sigeo_warmup.LEVELS[1:]
+        WarmUp.parse(sigeo_warmup.format_warm_up(level, images, None), source)
+        for level in sigeo_warmup.LEVELS[1:]
     ]
     assert [warm_up.steps for warm_up in arguments] == list(steps)
     assert sentence in sigeo_warmup.describe_levels(images)
-    trial = WarmUp.of(sigeo_warmup.format_warm_up(40, images, 16), source)
-    assert (trial.size, trial.steps) == (16, steps[-1])
+    trial = WarmUp.parse(sigeo_warmup.format_warm_up(40, images, 16), source)
+    assert (trial.batch_size, trial.steps) == (16, steps[-1])

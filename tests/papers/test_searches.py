@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 from tests.conftest import shared
+from untrained.config import ComputeConfig
 from untrained.errors import UsageError
 from untrained.papers import dextr_searches, nasi_searches, reproduce, searches
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
 from untrained.spaces import load_space
-from untrained.strategies.search import search
-from untrained.studies._scores import Crew
+from untrained.workflows.search import run_search, search
 
 SPACE = "nasbench201(channels=4,cells=1)"
 PLANS = [SearchPlan(SPACE, "random", "noise", seed) for seed in (3, 4)]
@@ -52,22 +52,27 @@ def set_ended(folder, how):
 
 
 def test_search_of_experiment_equals_plain_search_with_its_seed(run_folder, tmp_path):
-    alone = [search(SPACE, "params", "random", 1, "noise", seed=seed, run=tmp_path / str(seed)) for seed in (3, 4)]
+    alone = [
+        search(SPACE, "params", "random", 1, "noise", seed=seed, run=tmp_path / str(seed))
+        for seed in (3, 4)
+    ]
     outcomes = run_searches(make_config(run_folder), PLANS, "searches")
     assert [each.arch for each in outcomes] == [each.best for each in alone]
     assert outcomes[0].arch != outcomes[1].arch
-    assert [each.scores["params"] for each in outcomes] == [each.ranking.standings[0].score for each in alone]
+    assert [each.scores["params"] for each in outcomes] == [
+        each.ranking.standings[0].score for each in alone
+    ]
     assert [each.scored_count for each in outcomes] == [1, 1]
 
 
 def test_finished_searches_are_read_and_others_run(run_folder, monkeypatch):
     events, asked = [], []
 
-    def count_search(**words):
-        asked.append(words["seed"])
-        return search(**words)
+    def count_search(config, on_progress):
+        asked.append(config.seed)
+        return run_search(config, on_progress)
 
-    monkeypatch.setattr(searches, "search", count_search)
+    monkeypatch.setattr(searches, "run_search", count_search)
     first = run_searches(make_config(run_folder, on_progress=events.append), PLANS[:1], "searches")
     assert asked == [3]
     both = run_searches(make_config(run_folder, on_progress=events.append), PLANS, "searches")
@@ -98,12 +103,12 @@ def test_steps_are_reported_as_part_of_all_searches(run_folder):
 
 
 def test_interrupted_search_says_how_to_resume(run_folder, monkeypatch):
-    def stop_search(**words):
-        result = search(**words)
+    def stop_search(config, on_progress):
+        result = run_search(config, on_progress)
         set_ended(result.run.folder, "interrupted")
         return replace(result, run=replace(result.run, ended="interrupted"))
 
-    monkeypatch.setattr(searches, "search", stop_search)
+    monkeypatch.setattr(searches, "run_search", stop_search)
     with pytest.raises(UsageError, match="the same command resumes"):
         run_searches(make_config(run_folder), PLANS, "searches")
     assert not PLANS[1].folder(make_config(run_folder)).exists(), "no other search is started"
@@ -113,10 +118,11 @@ def test_different_settings_have_different_folders(tmp_path):
     others = [replace(PLANS[0], seed=9), replace(PLANS[0], strategy="local"), replace(PLANS[0], data="digits"),
               replace(PLANS[0], space="nasbench201"), replace(PLANS[0], max_params="1M")]  # fmt: skip
     folders = {plan.folder(make_config(tmp_path)) for plan in [PLANS[0], *others]}
-    folders.add(PLANS[0].folder(make_config(tmp_path, compute=Crew("cuda"))))
+    folders.add(PLANS[0].folder(make_config(tmp_path, compute=ComputeConfig("cuda"))))
     assert len(folders) == 7
     moved = [
-        replace(PLANS[0], data=f"npz:{place}/cifar10.npz").folder(make_config(tmp_path)) for place in ("/a", "b/c")
+        replace(PLANS[0], data=f"npz:{place}/cifar10.npz").folder(make_config(tmp_path))
+        for place in ("/a", "b/c")
     ]
     assert moved[0] == moved[1]
 
@@ -124,7 +130,9 @@ def test_different_settings_have_different_folders(tmp_path):
 def test_two_workers_find_the_same_as_one(run_folder, tmp_path):
     events = []
     outcomes = run_searches(
-        make_config(run_folder, compute=Crew(workers=2), on_progress=events.append), PLANS, "searches"
+        make_config(run_folder, compute=ComputeConfig(workers=2), on_progress=events.append),
+        PLANS,
+        "searches",
     )
     assert [each.arch for each in outcomes] == [
         each.arch for each in run_searches(make_config(tmp_path), PLANS, "searches")
@@ -134,19 +142,24 @@ def test_two_workers_find_the_same_as_one(run_folder, tmp_path):
 
 def test_failure_in_subprocess_is_reported_in_one_line(run_folder):
     wrong = [replace(plan, strategy="nasi(steps=0)") for plan in PLANS]
-    with pytest.raises(UsageError, match=r"seed.*failed: nasi takes steps, batch and samples from 1 up"):
-        run_searches(make_config(run_folder, compute=Crew(workers=2)), wrong, "searches")
+    with pytest.raises(
+        UsageError, match=r"seed.*failed: nasi takes steps, batch and samples from 1 up"
+    ):
+        run_searches(make_config(run_folder, compute=ComputeConfig(workers=2)), wrong, "searches")
 
 
 def test_search_process_ends_with_its_parent(run_folder):
-    asked = replace(PLANS[0], budget=10_000, proxy="dextr").to_arguments(make_config(run_folder))
+    plan = replace(PLANS[0], budget=10_000, proxy="dextr")
+    document = plan.to_search_config(make_config(run_folder)).to_document()
     with subprocess.Popen(
-        [sys.executable, "-m", "untrained.strategies._searcher"],
+        [sys.executable, "-m", "untrained.workflows.search_process"],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            process.communicate(json.dumps(asked).encode() + b"\n", timeout=60)  # which closes its standard input
+            process.communicate(
+                json.dumps(document).encode() + b"\n", timeout=60
+            )  # which closes its standard input
         finally:
             process.kill()
         assert process.returncode == 1
@@ -156,10 +169,10 @@ def test_search_process_ends_with_its_parent(run_folder):
 
 
 def test_mean_over_searches_has_interval_and_spread():
-    """2, 4 and 6: mean 4, deviation 2, half-width 4.303 * 2 / sqrt(3)."""
+    """2, 4 and 6: mean 4, deviation 2, half-width 4.3027 * 2 / sqrt(3)."""
     line = nasi_searches.make_searches_line("what", 5.0, [2.0, 4.0, 6.0])
     assert (line.ours, line.spread, line.note) == (4.0, 2.0, "")
-    assert line.high - line.ours == line.ours - line.low == pytest.approx(4.303 * 2 / 3**0.5)
+    assert line.high - line.ours == line.ours - line.low == pytest.approx(4.302652730 * 2 / 3**0.5)
     partly = nasi_searches.make_searches_line("what", 5.0, [2.0, float("nan")], "cells")
     assert (partly.ours, partly.low, partly.note) == (2.0, None, "cells; 1 of 2 not in the table")
     assert nasi_searches.make_searches_line("what", 5.0, [float("nan")]).ours is None
@@ -202,11 +215,15 @@ def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch)
     monkeypatch.setattr(nasi_searches, "run_searches", return_outcomes)
     limits = nasi_searches.LimitCells({"with ever more steps": PLAIN}, {"skip_connect": 2.5}, 3)
     monkeypatch.setattr(nasi_searches, "find_limit_cells", lambda config: limits)
-    outcomes = reproduce("nasi-table-4", samples=20_000, seeds=2, run=run_folder, data_root=data_root)
+    outcomes = reproduce(
+        "nasi-table-4", samples=20_000, seeds=2, run=run_folder, data_root=data_root
+    )
     assert [(plan.strategy, plan.seed) for plan in asked] == [
         (f"nasi(steps={steps},batch=64)", seed) for steps in (100, 400) for seed in (0, 1)
     ]
-    csv = pd.read_csv(shared("data", "nasbench201", "nb201_full.csv.gz"), dtype={"ops": str}).set_index("arch_str")
+    csv = pd.read_csv(
+        shared("data", "nasbench201", "nb201_full.csv.gz"), dtype={"ops": str}
+    ).set_index("arch_str")
     columns = {"C10": "c10_test_200", "C100": "c100_test_200", "IN-16-120": "in16_test_200"}
     lines = {line.what: line for line in outcomes.lines}
     for label, column in columns.items():
@@ -215,8 +232,12 @@ def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch)
             assert line.ours == pytest.approx(csv.loc[[BEST, PLAIN], column].mean())
             assert line.spread == pytest.approx(csv.loc[[BEST, PLAIN], column].std())
         assert lines[f"at random, {label}"].ours == pytest.approx(csv[column].mean())
-        convolutions = csv[csv.index.map(lambda cell: re.findall("[a-z]+_", cell).count("nor_") == 6)]
-        assert lines[f"convolutions alone, {label}"].ours == pytest.approx(convolutions[column].mean())
+        convolutions = csv[
+            csv.index.map(lambda cell: re.findall("[a-z]+_", cell).count("nor_") == 6)
+        ]
+        assert lines[f"convolutions alone, {label}"].ours == pytest.approx(
+            convolutions[column].mean()
+        )
         assert lines[f"with ever more steps, {label}"].ours == pytest.approx(csv.loc[PLAIN, column])
     assert lines["mean R with skip_connect on edge 3<-0"].ours == 2.5
     assert lines["NASI (4T), C100"].published == 71.20
@@ -230,13 +251,20 @@ def test_nu_hides_the_few_cells_with_a_huge_t(data_root, run_folder, monkeypatch
 
     def measure_sample(config, proxies, place, cells):
         archs = [load_space("nasbench201").parse(cell) for cell in cells]
-        first, *behind = [[dict(arch.genes)[edge] for arch in archs] for edge in ("1<-0", "2<-0", "2<-1")]
-        huge = [all(option == "skip_connect" for option in options) for options in zip(first, *behind, strict=True)]
+        first, *behind = [
+            [dict(arch.genes)[edge] for arch in archs] for edge in ("1<-0", "2<-0", "2<-1")
+        ]
+        huge = [
+            all(option == "skip_connect" for option in options)
+            for options in zip(first, *behind, strict=True)
+        ]
         t = np.where(huge, 100.0, np.where(np.array(first) == "nor_conv_3x3", 3.0, 1.0))
         return SampleScores({"nasi_batch": t[None]}, SimpleNamespace(archs=archs))
 
     monkeypatch.setattr(nasi_searches, "measure_sample", measure_sample)
-    limits = nasi_searches.find_limit_cells(ExperimentConfig(2000, 1, run_folder, data_root=data_root))
+    limits = nasi_searches.find_limit_cells(
+        ExperimentConfig(2000, 1, run_folder, data_root=data_root)
+    )
     chosen = {name: cell.split("~")[0] for name, cell in limits.cells.items()}
     assert limits.cell_count == 2000
     assert limits.edge_means.keys() == {
@@ -257,7 +285,9 @@ def test_cost_of_evolution_is_extrapolated(run_folder, monkeypatch):
     start = load_space("mobilenetv2").sample(np.random.default_rng(0))
     best = SearchOutcome(start, 864.0, {"params": 2e6, "flops": 449e6}, 2000, ())
     plans = []
-    monkeypatch.setattr(dextr_searches, "run_searches", lambda config, asked, stage: plans.extend(asked) or [best])
+    monkeypatch.setattr(
+        dextr_searches, "run_searches", lambda config, asked, stage: plans.extend(asked) or [best]
+    )
     outcomes = reproduce("dextr-table-8-search", run=run_folder)
     assert (plans[0].max_flops, plans[0].budget, plans[0].proxy) == ("450M", 2000, "dextr")
     assert [line.ours for line in outcomes.lines] == pytest.approx([449.0, 2.0, 0.01, 0.5])

@@ -11,7 +11,7 @@ from untrained.papers import reproduce
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.sigeo_trainings import BATCH, END, EPOCHS, LEVELS, SETTINGS, train_networks
 from untrained.probe.guard import random_state
-from untrained.rng import seed_for, torch_generator
+from untrained.seeds import derive_seed, make_torch_generator
 from untrained.spaces import load_space
 from untrained.spaces.mlp import SIGEO
 
@@ -23,7 +23,9 @@ def mnist(tmp_path):
     """A file like that of MNIST: 300 training images, which are two batches of 128, and 50 test images."""
     rng = np.random.default_rng(0)
     sizes = {"train": 300, "test": 50}
-    arrays = {f"x_{part}": rng.integers(0, 256, (n, 28, 28), dtype=np.uint8) for part, n in sizes.items()}
+    arrays = {
+        f"x_{part}": rng.integers(0, 256, (n, 28, 28), dtype=np.uint8) for part, n in sizes.items()
+    }
     arrays |= {f"y_{part}": rng.integers(0, 10, n, dtype=np.uint8) for part, n in sizes.items()}
     np.savez(tmp_path / "mnist.npz", **arrays)
     return tmp_path, {name: torch.from_numpy(values) for name, values in arrays.items()}
@@ -33,7 +35,7 @@ def train_by_hand(arrays, width, setting, seed=0):
     """The training of the paper in a plain loop: (statistics before the first batch, final losses)."""
     space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
     arch = space.parse(f"depth=1,width1={width},activation=relu")
-    with random_state(seed_for("weights", arch.space, arch, seed)):
+    with random_state(derive_seed("weights", arch.space, arch, seed)):
         W, b, V, c = (p.detach().requires_grad_() for p in space.build(arch).parameters())
     X, XT = (arrays[f"x_{part}"].flatten(1) / 255 for part in ("train", "test"))
     if setting.normalise:
@@ -46,9 +48,13 @@ def train_by_hand(arrays, width, setting, seed=0):
 
     statistics = None
     for pass_ in range(EPOCHS):
-        batches = torch.randperm(len(X), generator=torch_generator("course", seed, pass_)).split(BATCH)
+        batches = torch.randperm(
+            len(X), generator=make_torch_generator("course", seed, pass_)
+        ).split(BATCH)
         if statistics is None:
-            found = [(loss(X[rows], Y[rows]), rows) for rows in batches]  # three: there is no fourth
+            found = [
+                (loss(X[rows], Y[rows]), rows) for rows in batches
+            ]  # three: there is no fourth
             g = [torch.autograd.grad(value, (W, V)) for value, _ in found]
             products = [float((W * gw).sum().detach() + (V * gv).sum().detach()) for gw, gv in g]
             flat = np.stack([np.concatenate([gw.flatten(), gv.flatten()]) for gw, gv in g])
@@ -59,7 +65,9 @@ def train_by_hand(arrays, width, setting, seed=0):
                 "deviation": flat.std(0).sum(),
             }
         for rows in batches[:2]:
-            for p, grad in zip((W, b, V, c), torch.autograd.grad(loss(X[rows], Y[rows]), (W, b, V, c)), strict=True):
+            for p, grad in zip(
+                (W, b, V, c), torch.autograd.grad(loss(X[rows], Y[rows]), (W, b, V, c)), strict=True
+            ):
                 with torch.no_grad():
                     p -= setting.rate * grad
     with torch.no_grad():
@@ -89,7 +97,9 @@ def test_levels_are_measured_after_their_share_of_an_epoch(mnist, run_folder):
 
 
 def test_diverged_training_has_no_numbers(mnist, run_folder):
-    found = train_networks(ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), replace(TEXT, rate=1e30))
+    found = train_networks(
+        ExperimentConfig(3, 1, run_folder, data_root=mnist[0]), replace(TEXT, rate=1e30)
+    )
     assert all(np.isnan(scores).all() for scores in found.scores.values())
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.conftest import shared
 from untrained.benchmarks.statistics import spearman
-from untrained.data import load
+from untrained.data import load_data
 from untrained.papers import measurements, sigeo_warmup
 from untrained.papers.dextr import add_published_variants, compute_swap_reg
 from untrained.papers.experiment import ExperimentConfig
@@ -61,14 +61,18 @@ def scores(*rows):
 def test_line_is_mean_over_seeds_without_missing_scores():
     x = scores([1, 2, 3, nan, 5], [3, 2, 1, 0, -1])
     found = make_correlation_line("x", 0.5, spearman, x, scores([10, 20, 30, 40, 50]))
-    assert found.ours == pytest.approx((1 - 1) / 2)  # perfect on the first seed, reversed on the second
+    assert found.ours == pytest.approx(
+        (1 - 1) / 2
+    )  # perfect on the first seed, reversed on the second
     assert found.spread == pytest.approx(sqrt(2))
     assert found.difference == pytest.approx(-0.5)
     assert make_correlation_line("x", None, spearman, x, x).difference is None
 
 
 def test_undefined_line_has_a_note():
-    found = make_correlation_line("x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular")
+    found = make_correlation_line(
+        "x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular"
+    )
     assert (found.ours, found.difference, found.paper_in_interval) == (None, None, None)
     assert found.note == "2 singular; not defined on this sample"
 
@@ -81,15 +85,24 @@ def test_gain_compares_the_same_architectures():
     found = make_gain_line("x", spearman, truth, before, truth)
     assert found.ours == pytest.approx(known)
     assert found.low < known < found.high
-    again = make_gain_line("x", spearman, 2 * before, before, truth)  # ranks alike, so every resample agrees
+    again = make_gain_line(
+        "x", spearman, 2 * before, before, truth
+    )  # ranks alike, so every resample agrees
     assert (again.ours, again.low, again.high) == (0, 0, 0)
     without = before.copy()
     without[0, :100] = nan
-    half = spearmanr(truth[0, 100:], truth[0, 100:]).statistic - spearmanr(before[0, 100:], truth[0, 100:]).statistic
+    half = (
+        spearmanr(truth[0, 100:], truth[0, 100:]).statistic
+        - spearmanr(before[0, 100:], truth[0, 100:]).statistic
+    )
     assert make_gain_line("x", spearman, truth, without, truth).ours == pytest.approx(half)
-    two = make_gain_line("x", spearman, np.concatenate([truth, before]), np.concatenate([before, before]), truth)
+    two = make_gain_line(
+        "x", spearman, np.concatenate([truth, before]), np.concatenate([before, before]), truth
+    )
     assert two.ours == pytest.approx(known / 2)
-    assert make_gain_line("x", spearman, truth, 0 * before, truth).note == "not defined on this sample"
+    assert (
+        make_gain_line("x", spearman, truth, 0 * before, truth).note == "not defined on this sample"
+    )
 
 
 def test_mean_line_has_two_standard_errors():
@@ -155,7 +168,8 @@ def test_trade_off_is_fitted_if_the_best_are_in_the_middle():
 def test_without_base_every_row_has_its_own_trade_off():
     M = scores(np.linspace(1, 3, 41))
     low, high = (
-        BoundCase(f"at {q}", {"M": M}, np.ones_like(M), -np.abs(M**2 - np.quantile(M**2, q))) for q in (0.25, 0.75)
+        BoundCase(f"at {q}", {"M": M}, np.ones_like(M), -np.abs(M**2 - np.quantile(M**2, q)))
+        for q in (0.25, 0.75)
     )
     numbers = {f"trade-off/at {q}": (0.5,) for q in (0.25, 0.75)}
     borrowed = make_bound_lines([low, high], low, numbers, ("trade-off",), ("Spearman",))
@@ -166,10 +180,14 @@ def test_without_base_every_row_has_its_own_trade_off():
 
 def test_dead_network_is_ranked_last_and_failed_one_is_omitted():
     M, reached = scores([1.0, 2.0, 4.0, np.nan, 3.0]), scores([60.0, 70.0, 90.0, 10.0, 20.0])
-    kappa = scores([1.0, 1.0, 1.0, np.nan, np.nan])  # the fourth is dead, the last has a singular kernel
+    kappa = scores(
+        [1.0, 1.0, 1.0, np.nan, np.nan]
+    )  # the fourth is dead, the last has a singular kernel
     numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "condition")}
     case = BoundCase("C10", {"M": M}, kappa, reached)
-    plain, condition = make_bound_lines([case], case, numbers, ("realizable", "condition"), ("Spearman",))
+    plain, condition = make_bound_lines(
+        [case], case, numbers, ("realizable", "condition"), ("Spearman",)
+    )
     assert plain.ours == pytest.approx(spearmanr([1, 2, 4, 0, 3], [60, 70, 90, 10, 20]).statistic)
     assert condition.ours == pytest.approx(1.0)  # 10, 60, 70, 90 in this order
 
@@ -192,11 +210,15 @@ def test_swap_reg_prefers_large_networks():
 
 
 def test_nasi_constraint_is_its_mean():
-    assert np.isnan(apply_constraint(make_measurements(nasi_batch=[1, 2, 9]))).tolist() == [[False, False, True]]
+    assert np.isnan(apply_constraint(make_measurements(nasi_batch=[1, 2, 9]))).tolist() == [
+        [False, False, True]
+    ]
 
 
 def test_published_variant_follows_ours():
-    rows = add_published_variants([make_proxy_row("a", "zico", (1,)), make_proxy_row("b", "dextr", (2,))], "dextr")
+    rows = add_published_variants(
+        [make_proxy_row("a", "zico", (1,)), make_proxy_row("b", "dextr", (2,))], "dextr"
+    )
     assert [(each.label, each.proxies) for each in rows] == [
         ("a", ("zico",)), ("b", ("dextr",)), ("b, as coded", ("dextr(variant=published)",)),
     ]  # fmt: skip
@@ -205,7 +227,10 @@ def test_published_variant_follows_ours():
 def test_trial_limits_the_samples_of_a_proxy():
     assert limit_samples("zico", None) == "zico"
     assert limit_samples("dextr", 4) == "dextr"
-    assert load_proxy(limit_samples("trace(reading=fixed)", 4)).label == "trace(reading=fixed,samples=4)"
+    assert (
+        load_proxy(limit_samples("trace(reading=fixed)", 4)).label
+        == "trace(reading=fixed,samples=4)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,7 +242,7 @@ def test_width_and_depth_of_cells(name, wide, deep):
 
 
 def test_random_labels_keep_the_images():
-    source = load("digits", load_space("nasbench201").task)
+    source = load_data("digits", load_space("nasbench201").task)
     other = randomise_labels(source)
     assert torch.equal(other.batch(64).inputs, source.batch(64).inputs)
     assert (other.batch(64).targets == source.batch(64).targets).double().mean() < 0.4
@@ -242,7 +267,9 @@ def test_share_of_large_layers_by_hand():
     mixed = nn.Sequential(linear([[0.5], [0.1]]), linear([[0.0, 0.0], [40.0, 0.0]]))
     assert measurements.large_layers(Probe(mixed, image)) == 0.5
     modules = load_proxy(f"{measurements.NAME}:large_layers(which=modules)")
-    assert modules(Probe(mixed, image)) == pytest.approx(4 / 7)  # the last block and the whole repeat the last ReLU
+    assert modules(Probe(mixed, image)) == pytest.approx(
+        4 / 7
+    )  # the last block and the whole repeat the last ReLU
 
 
 def test_initialisations_have_the_variance_of_their_rule():
@@ -255,7 +282,10 @@ def test_initialisation_does_not_change_the_network():
     model = nn.Sequential(nn.Linear(3, 500), nn.ReLU(), nn.Linear(500, 2))
     before = [p.clone() for p in model.parameters()]
     batch = Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
-    asked = (f"{measurements.NAME}:with_initialisation(metric=l2_norm,rule={how})" for how in ("he", "lecun"))
+    asked = (
+        f"{measurements.NAME}:with_initialisation(metric=l2_norm,rule={how})"
+        for how in ("he", "lecun")
+    )
     he, lecun = (load_proxy(name)(Probe(model, batch)) for name in asked)
     assert he / lecun == pytest.approx(sqrt(2))  # the same draws, twice the variance
     assert lecun == pytest.approx(sqrt(1500 / 3) + sqrt(1000 / 500), rel=0.1)
@@ -321,7 +351,9 @@ def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch
     monkeypatch.setattr(sigeo_warmup, "measure_sample", measure_sample_at_level)
     values = {
         line.what: line.ours
-        for line in sigeo_warmup.table_3(ExperimentConfig(40, 1, tmp_path, data_root=tmp_path)).lines
+        for line in sigeo_warmup.table_3(
+            ExperimentConfig(40, 1, tmp_path, data_root=tmp_path)
+        ).lines
     }
 
     def rho(x):
@@ -329,7 +361,9 @@ def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch
 
     warm, cold = zico[3] + 50 * norms[3] - losses[3], zico[0] + 50 * norms[0]
     assert values["FR norm alone, 0 % warm-up, Spearman"] == pytest.approx(rho(norms[0]))
-    assert values["FR norm alone, 40 % warm-up, Spearman"] == pytest.approx(rho(norms[3] - losses[3] / 50))
+    assert values["FR norm alone, 40 % warm-up, Spearman"] == pytest.approx(
+        rho(norms[3] - losses[3] / 50)
+    )
     more = rho(norms[3] - losses[3] / 50) - rho(norms[0])
     assert values["FR norm alone, 40 % warm-up, Spearman above that without"] == pytest.approx(more)
     assert values["sigeo with weights 1, 50, 0, 0 % warm-up, Spearman"] == pytest.approx(rho(cold))
@@ -349,7 +383,10 @@ def test_other_scores_of_the_table_are_in_the_note(data_root, run_folder):
     source = pd.read_csv(shared("data", "transnasbench101", "tnb101_micro_full.csv.gz"))
     scene = source[source.task == "class_scene"]
     expected = spearmanr(scene.synflow, scene.val_accuracy)[0]
-    assert describe_other_scores(sample, "synflow", spearman) == f"by others {expected:.2f} ({len(scene):,})"
+    assert (
+        describe_other_scores(sample, "synflow", spearman)
+        == f"by others {expected:.2f} ({len(scene):,})"
+    )
     assert describe_other_scores(sample, "random", spearman) == ""
 
 

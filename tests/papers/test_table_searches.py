@@ -23,14 +23,14 @@ from untrained.papers.table_searches import (
     repeat_search,
 )
 from untrained.proxies import load_proxy
-from untrained.rng import generator
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
-from untrained.studies._truth import Truth
 from untrained.types import Arch, Failure
+from untrained.workflows.ground_truth import GroundTruth
 
 SIZE = 60
 SPACE = load_space("nasbench201")
-ARCHS = tuple(SPACE.sample(generator("test", k)) for k in range(SIZE))
+ARCHS = tuple(SPACE.sample(make_generator("test", k)) for k in range(SIZE))
 NAMES = (
     "trace",
     "knas",
@@ -57,7 +57,7 @@ VALIDATION = ACCURACIES["cifar10_val_12"]
 class Table:
     """The part of a table that a search reads, including a row that was not measured."""
 
-    name, extra = "made up", SPACE.make_arch(SPACE.sample(generator("test", "more")).genes)
+    name, extra = "made up", SPACE.make_arch(SPACE.sample(make_generator("test", "more")).genes)
 
     def archs(self):
         return (*map(str, ARCHS), str(self.extra))
@@ -70,13 +70,15 @@ class Table:
 
     def values(self, archs, metric):
         column = ACCURACIES[getattr(metric, "name", metric)]
-        return np.array([99.0 if arch == self.extra else column[ARCHS.index(arch)] for arch in archs])
+        return np.array(
+            [99.0 if arch == self.extra else column[ARCHS.index(arch)] for arch in archs]
+        )
 
 
 @pytest.fixture
 def table() -> MeasuredTable:
     metric = SimpleNamespace(name="cifar10_test_200")
-    truth = Truth(Table(), metric, "nasbench201", SPACE.task, ARCHS, tuple(TESTS[0]))
+    truth = GroundTruth(Table(), metric, "nasbench201", SPACE.task, ARCHS, tuple(TESTS[0]))
     proxies = {name: load_proxy(name) for name in NAMES}
     failures = {name: {"disconnected": 1} for name in NAMES}
     source = SimpleNamespace(task=SPACE.task)
@@ -108,16 +110,16 @@ def best(places) -> int:
 
 def test_measured_space_contains_only_measured_architectures():
     known = MeasuredSpace(SPACE, ARCHS[:20])
-    draw = generator("test", "known")
+    draw = make_generator("test", "known")
     assert known.size == 20
     assert {known.sample(draw) for _ in range(400)} == set(ARCHS[:20])
     assert all(known.mutate(ARCHS[k], draw) in ARCHS[:20] for k in range(20))
 
 
 def test_mutations_are_neighbours_if_these_are_measured():
-    neighbour = SPACE.mutate(ARCHS[0], generator("test", "neighbour"))
+    neighbour = SPACE.mutate(ARCHS[0], make_generator("test", "neighbour"))
     known = MeasuredSpace(SPACE, (ARCHS[0], neighbour, *ARCHS[30:]))
-    drawn = [known.mutate(ARCHS[0], generator("test", k)) for k in range(30)]
+    drawn = [known.mutate(ARCHS[0], make_generator("test", k)) for k in range(30)]
     assert drawn.count(neighbour) > 20
 
 
@@ -151,7 +153,9 @@ def test_search_by_proxy_takes_the_best_score(table):
 
 def test_lower_scores_win_if_lower_is_better(table):
     lowest = int(np.nanargmin(SCORES["ntk_condition"][0]))
-    found = table.search_by_proxy(hnas_searches.RandomSearch(table.space, generator("low")), "ntk_condition", 1000)
+    found = table.search_by_proxy(
+        hnas_searches.RandomSearch(table.space, make_generator("low")), "ntk_condition", 1000
+    )
     assert ARCHS.index(found[-1]) == lowest
 
 
@@ -164,14 +168,14 @@ def test_random_search_with_all_queries_finds_the_best_of_the_table(table):
 
 def test_evolution_spends_its_queries_and_keeps_the_best(table):
     for run in range(3):
-        course = hnas_searches.make_evolution(14)(table, generator("test", "evolution", run))
+        course = hnas_searches.make_evolution(14)(table, make_generator("test", "evolution", run))
         values = [VALIDATION[ARCHS.index(arch)] for arch in course]
         assert len(values) == 14
         assert values == sorted(values)
 
 
 def test_hnas_chooses_the_best_of_its_queries(table):
-    draw = generator("hnas")
+    draw = make_generator("hnas")
     strategy = table_searches.make_hnas_strategy(table, draw, "knas", acquisition="ucb")
     found = table.search_with_queries(strategy)
     asked = [ARCHS.index(query.arch) for query in strategy.trace]
@@ -188,8 +192,12 @@ def test_accuracy_lines_are_mean_and_deviation(table):
     def either(ground: MeasuredTable, draw: np.random.Generator) -> list[Arch]:
         return [ARCHS[9], first if draw.random() < 0.5 else second]
 
-    picked = [3 if generator("search", "coin", run).random() < 0.5 else 4 for run in range(RUNS)]
-    lines = compare_algorithms(table, {"coin": either}, {"coin": (94.0, 0.1, 72.0, None, 45.0, 0.25)})
+    picked = [
+        3 if make_generator("search", "coin", run).random() < 0.5 else 4 for run in range(RUNS)
+    ]
+    lines = compare_algorithms(
+        table, {"coin": either}, {"coin": (94.0, 0.1, 72.0, None, 45.0, 0.25)}
+    )
     assert [line.what for line in lines] == ["coin, C10", "coin, C100", "coin, IN-16"]
     assert [line.published for line in lines] == [94.0, 72.0, 45.0]
     assert [line.note for line in lines] == ["paper: \u00b1 0.10", "", "paper: \u00b1 0.25"]
@@ -197,7 +205,9 @@ def test_accuracy_lines_are_mean_and_deviation(table):
         values = [row[place] for place in picked]
         mean = sum(values) / RUNS
         assert line.ours == pytest.approx(mean)
-        assert line.spread == pytest.approx((sum((v - mean) ** 2 for v in values) / (RUNS - 1)) ** 0.5)
+        assert line.spread == pytest.approx(
+            (sum((v - mean) ** 2 for v in values) / (RUNS - 1)) ** 0.5
+        )
     nothing = make_accuracy_lines("none", np.empty((3, 0)))
     assert [line.ours for line in nothing] == [None] * 3
 
@@ -213,7 +223,9 @@ def test_grid_lines_are_the_best_first_choice(table):
             balance = np.median([kappa[place] / M[place] for place in good])
             mu = 10 ** (-2 + 3 * j / (hnas_searches.GRID_SIDE - 1)) * balance
             mu /= np.median([abs(M[place] ** 2 - nu) for place in good])
-            answers.add(min(good, key=lambda place: kappa[place] / M[place] + mu * abs(M[place] ** 2 - nu)))
+            answers.add(
+                min(good, key=lambda place: kappa[place] / M[place] + mu * abs(M[place] ** 2 - nu))
+            )
     lines = hnas_searches.make_grid_lines(table, {"SNIP": "snip"})
     assert [line.ours for line in lines] == pytest.approx(TESTS[:, best(answers)].tolist())
 
@@ -223,7 +235,9 @@ def test_training_free_variant_has_the_smallest_kappa_over_trace(config):
     found = {line.what: line for line in hnas_searches.table_15(config).lines}
     assert found["kappa / M_Trace, C100"].ours == pytest.approx(TESTS[1, least])
     assert found["kappa / M_Trace, C100"].published == 69.78
-    assert found["Best of the table, IN-16"].ours == 99.0, "the whole table, also what was not measured"
+    assert found["Best of the table, IN-16"].ours == 99.0, (
+        "the whole table, also what was not measured"
+    )
 
 
 def test_figure_2_is_the_mean_error_of_the_incumbents(config, table):
@@ -231,10 +245,14 @@ def test_figure_2_is_the_mean_error_of_the_incumbents(config, table):
     for picture, row in zip(found.plots, TESTS, strict=True):
         curve = next(curve for curve in picture.curves if curve.name == "RS")
         courses = repeat_search(table, "RS", hnas_searches.make_random_search(QUERIES))
-        errors = [np.mean([100 - row[ARCHS.index(each[k])] for each in courses]) for k in range(QUERIES)]
+        errors = [
+            np.mean([100 - row[ARCHS.index(each[k])] for each in courses]) for k in range(QUERIES)
+        ]
         assert curve.y == pytest.approx(errors)
         assert curve.x == tuple(range(1, QUERIES + 1))
-        assert {curve.y for curve in picture.curves if curve.name == "best of the table"} == {(1.0,) * QUERIES}
+        assert {curve.y for curve in picture.curves if curve.name == "best of the table"} == {
+            (1.0,) * QUERIES
+        }
     (last,) = [line for line in found.lines if line.what == "RS, IN-16, 20 queries"]
     assert last.ours == pytest.approx(errors[-1])
 
@@ -242,7 +260,9 @@ def test_figure_2_is_the_mean_error_of_the_incumbents(config, table):
 def test_figure_5_uses_the_weights_of_the_best_query(config, table):
     courses = []
     for run in range(3):
-        strategy = table_searches.make_hnas_strategy(table, generator("search", "HNAS (Trace)", run), "trace")
+        strategy = table_searches.make_hnas_strategy(
+            table, make_generator("search", "HNAS (Trace)", run), "trace"
+        )
         table.search_with_queries(strategy)
         course = []
         for k in range(QUERIES):
@@ -257,7 +277,10 @@ def test_figure_5_uses_the_weights_of_the_best_query(config, table):
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_records_have_the_measured_scores(table, seeds):
-    doubled = {name: np.concatenate([scores + seed for seed in range(seeds)]) for name, scores in SCORES.items()}
+    doubled = {
+        name: np.concatenate([scores + seed for seed in range(seeds)])
+        for name, scores in SCORES.items()
+    }
     ground = MeasuredTable(replace(table.sample, scores=doubled))
     (records,) = ground.read_scores([ARCHS[2]])
     assert [(r.proxy, r.seed, r.value) for r in records if r.proxy == "snip"] == [

@@ -26,7 +26,9 @@ Scalars = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> (samples,)
 class Net(nn.Module):
     """A network written in one line: `Net(lambda net, x: net.a(x).tanh(), a=nn.Linear(3, 4))`."""
 
-    def __init__(self, does: Callable[[Any, Tensor], Tensor], **parts: nn.Module | nn.Parameter) -> None:
+    def __init__(
+        self, does: Callable[[Any, Tensor], Tensor], **parts: nn.Module | nn.Parameter
+    ) -> None:
         super().__init__()
         self.does = does
         for name, part in parts.items():
@@ -70,7 +72,10 @@ def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
 def by_sample(model: nn.Module, scalars: Tensor) -> Rows:
     """One backward a sample."""
     named = trained_by(model)
-    rows = [torch.autograd.grad(s, list(named.values()), retain_graph=True, materialize_grads=True) for s in scalars]
+    rows = [
+        torch.autograd.grad(s, list(named.values()), retain_graph=True, materialize_grads=True)
+        for s in scalars
+    ]
     return {name: torch.stack(grads) for name, *grads in zip(named, *rows, strict=True)}
 
 
@@ -135,9 +140,17 @@ def cross(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
             }
             module.forward = _PerSample(deepcopy(module), own)
             copies |= {f"{name}.{key}": p for key, p in own.items()}
-    assert set(copies) == set(trained_by(model)), "a parameter outside of the layers this loop knows"
+    assert set(copies) == set(trained_by(model)), (
+        "a parameter outside of the layers this loop knows"
+    )
     total = scalars(model(data.inputs.clone()), data.targets).sum()
-    return dict(zip(copies, torch.autograd.grad(total, list(copies.values()), materialize_grads=True), strict=True))
+    return dict(
+        zip(
+            copies,
+            torch.autograd.grad(total, list(copies.values()), materialize_grads=True),
+            strict=True,
+        )
+    )
 
 
 class _PerSample:
@@ -155,7 +168,9 @@ class _PerSample:
         return torch.cat([self._one(x, i) for i in range(len(x))])
 
     def _one(self, x: Tensor, i: int) -> Tensor:
-        return functional_call(self.layer, {name: p[i] for name, p in self.copies.items()}, (x[i : i + 1],))
+        return functional_call(
+            self.layer, {name: p[i] for name, p in self.copies.items()}, (x[i : i + 1],)
+        )
 
 
 LOOPS: dict[str, Callable[..., Rows]] = {"cross": cross, "fixed": fixed, "exact": exact}
@@ -165,14 +180,22 @@ def squared(outputs: Tensor, targets: Tensor) -> Tensor:
     return ((outputs - targets) ** 2).flatten(1).mean(1)
 
 
-def check(model: nn.Module, data: Batch, reading: str = "cross", loop: Callable[..., Rows] = alone) -> None:
+def check(
+    model: nn.Module, data: Batch, reading: str = "cross", loop: Callable[..., Rows] = alone
+) -> None:
     """Per-sample gradients of a network are those of a loop: Gram matrices by the summed outputs, norms and products
     by a squared loss."""
-    assert_same_kernel(Probe(model, data).kernel("sum", "all", reading), loop(model, data, summed), model)
+    assert_same_kernel(
+        Probe(model, data).kernel("sum", "all", reading), loop(model, data, summed), model
+    )
     with torch.no_grad():
         targets = on_batch(model)(data.inputs.clone()).cos()
     data = Batch(data.inputs, targets)
-    assert_same_kernel(Probe(model, data, loss="mse").kernel("loss", "all", reading), loop(model, data, squared), model)
+    assert_same_kernel(
+        Probe(model, data, loss="mse").kernel("loss", "all", reading),
+        loop(model, data, squared),
+        model,
+    )
 
 
 def assert_same_kernel(kernel: Kernel, rows: Rows, model: nn.Module) -> None:
@@ -197,4 +220,6 @@ def assert_same_kernel(kernel: Kernel, rows: Rows, model: nn.Module) -> None:
 def _close(name: str, ours: Tensor, expected: Tensor, scale: float) -> None:
     """`scale`: what a sum would be if nothing in it cancelled."""
     assert ours.dtype == D
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-10 * scale + 1e-25, msg=lambda m: f"{name}: {m}")
+    torch.testing.assert_close(
+        ours, expected, rtol=0, atol=1e-10 * scale + 1e-25, msg=lambda m: f"{name}: {m}"
+    )

@@ -34,23 +34,41 @@ def transformer(**options: Any) -> nn.Module:
         tokens = torch.cat([net.token.expand(len(x), -1, -1), x], 1) + net.positions
         return net.head(net.norm(net.layer(tokens))[:, 0])
 
-    return Net(does, token=token, positions=positions, layer=layer, norm=nn.LayerNorm(6), head=nn.Linear(6, 3))
+    return Net(
+        does,
+        token=token,
+        positions=positions,
+        layer=layer,
+        norm=nn.LayerNorm(6),
+        head=nn.Linear(6, 3),
+    )
 
 
 def attention(**options: Any) -> nn.Module:
     """Across two sequences, so that query, key and value differ."""
     net = nn.MultiheadAttention(6, 2, 0.3, batch_first=True, **options)
-    return Net(lambda net, x: net.a(net.q(x), x.tanh(), x.cos())[0].sum(1), a=net, q=nn.Linear(6, 6))
+    return Net(
+        lambda net, x: net.a(net.q(x), x.tanh(), x.cos())[0].sum(1), a=net, q=nn.Linear(6, 6)
+    )
 
 
 def cnn(**options: Any) -> nn.Module:
-    layers = [nn.Conv2d(3, 4, 3, 2), nn.ReLU(**options), nn.Conv2d(4, 4, 3, groups=2, padding=1), nn.ReLU(**options)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(4, 3))
+    layers = [
+        nn.Conv2d(3, 4, 3, 2),
+        nn.ReLU(**options),
+        nn.Conv2d(4, 4, 3, groups=2, padding=1),
+        nn.ReLU(**options),
+    ]
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(4, 3)
+    )
 
 
 def on_tokens(activation: nn.Module) -> nn.Module:
     """A linear layer on three axes returns a view, which an activation may overwrite."""
-    return nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 5), activation, nn.Flatten(), nn.Linear(20, 3))
+    return nn.Sequential(
+        nn.Linear(6, 6), nn.Linear(6, 5), activation, nn.Flatten(), nn.Linear(20, 3)
+    )
 
 
 NETWORKS: Cases = {
@@ -61,16 +79,28 @@ NETWORKS: Cases = {
     "a frozen first layer": (lambda: frozen(cnn(inplace=True), "0.weight", "0.bias"), IMAGES),
     "a frozen weight and a frozen bias": (lambda: frozen(cnn(), "0.weight", "2.bias"), IMAGES),
     "branches": (
-        lambda: Net(residual, stem=nn.Conv2d(3, 4, 3), left=nn.Conv2d(4, 4, 1), right=nn.Conv2d(4, 4, 3, padding=1)),
+        lambda: Net(
+            residual,
+            stem=nn.Conv2d(3, 4, 3),
+            left=nn.Conv2d(4, 4, 1),
+            right=nn.Conv2d(4, 4, 3, padding=1),
+        ),
         IMAGES,
     ),
     "an unused branch": (
-        lambda: Net(lambda net, x: (net.a(x), net.b(x))[0].tanh(), a=nn.Linear(6, 3), b=nn.Linear(6, 3)),
+        lambda: Net(
+            lambda net, x: (net.a(x), net.b(x))[0].tanh(), a=nn.Linear(6, 3), b=nn.Linear(6, 3)
+        ),
         FLAT,
     ),
-    "a layer twice": (lambda: Net(lambda net, x: net.a(net.a(x).tanh()).tanh(), a=nn.Linear(6, 6)), FLAT),
+    "a layer twice": (
+        lambda: Net(lambda net, x: net.a(net.a(x).tanh()).tanh(), a=nn.Linear(6, 6)),
+        FLAT,
+    ),
     "a convolution twice": (
-        lambda: Net(lambda net, x: net.a(net.a(x).relu_()).mean((2, 3)), a=nn.Conv2d(3, 3, 3, padding=1)),
+        lambda: Net(
+            lambda net, x: net.a(net.a(x).relu_()).mean((2, 3)), a=nn.Conv2d(3, 3, 3, padding=1)
+        ),
         IMAGES,
     ),
     "a second use without gradient": (
@@ -81,13 +111,20 @@ NETWORKS: Cases = {
         lambda: Net(lambda net, x: net.a(x).tanh() + net.a(x.cos()).detach(), a=nn.Linear(6, 3)),
         FLAT,
     ),
-    "a norm twice": (lambda: Net(lambda net, x: net.a(x) * net.a(x.tanh()), a=nn.LayerNorm(6)), TOKENS),
+    "a norm twice": (
+        lambda: Net(lambda net, x: net.a(x) * net.a(x.tanh()), a=nn.LayerNorm(6)),
+        TOKENS,
+    ),
     "self-attention": (
-        lambda: Net(lambda net, x: net.a(x, x, x)[0].sum(1), a=nn.MultiheadAttention(6, 2, batch_first=True)),
+        lambda: Net(
+            lambda net, x: net.a(x, x, x)[0].sum(1), a=nn.MultiheadAttention(6, 2, batch_first=True)
+        ),
         TOKENS,
     ),
     "self-attention with the sequence first": (
-        lambda: Net(lambda net, x: net.a(*[x.transpose(0, 1)] * 3)[0].sum(0), a=nn.MultiheadAttention(6, 2)),
+        lambda: Net(
+            lambda net, x: net.a(*[x.transpose(0, 1)] * 3)[0].sum(0), a=nn.MultiheadAttention(6, 2)
+        ),
         TOKENS,
     ),
     "attention across": (attention, TOKENS),
@@ -107,7 +144,10 @@ NETWORKS: Cases = {
         TOKENS,
     ),
     "a transformer": (transformer, TOKENS),
-    "a transformer with norms first and GELU": (lambda: transformer(norm_first=True, activation="gelu"), TOKENS),
+    "a transformer with norms first and GELU": (
+        lambda: transformer(norm_first=True, activation="gelu"),
+        TOKENS,
+    ),
     "a transformer with a frozen projection": (
         lambda: frozen(transformer(), "layer.self_attn.in_proj_weight", "positions"),
         TOKENS,
@@ -122,7 +162,9 @@ def standardised(net: Any, x: Tensor) -> Tensor:
 
 
 def standard(norm: nn.Module) -> nn.Module:
-    return Net(standardised, stem=nn.Conv2d(3, 4, 3, bias=False), norm=norm, w=P(torch.empty(3, 4, 3, 3)))
+    return Net(
+        standardised, stem=nn.Conv2d(3, 4, 3, bias=False), norm=norm, w=P(torch.empty(3, 4, 3, 3))
+    )
 
 
 def recurrent(net: Any, x: Tensor) -> Tensor:
@@ -154,52 +196,103 @@ def from_constants(net: Any, x: Tensor) -> Tensor:
 
 FALLBACKS: Cases = {
     "weight standardisation": (lambda: standard(nn.GroupNorm(2, 4)), IMAGES),
-    "einsum": (lambda: Net(lambda net, x: torch.einsum("bi,oi->bo", x, net.w).tanh(), w=P(torch.empty(3, 6))), FLAT),
-    "a transposed weight": (lambda: Net(lambda net, x: (x @ net.w.T).tanh(), w=P(torch.empty(3, 6))), FLAT),
+    "einsum": (
+        lambda: Net(
+            lambda net, x: torch.einsum("bi,oi->bo", x, net.w).tanh(), w=P(torch.empty(3, 6))
+        ),
+        FLAT,
+    ),
+    "a transposed weight": (
+        lambda: Net(lambda net, x: (x @ net.w.T).tanh(), w=P(torch.empty(3, 6))),
+        FLAT,
+    ),
     "weight norm": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(6, 3)), FLAT),
-    "a bilinear layer": (lambda: Net(lambda net, x: net.b(x, x.cos()), b=nn.Bilinear(6, 6, 3)), FLAT),
+    "a bilinear layer": (
+        lambda: Net(lambda net, x: net.b(x, x.cos()), b=nn.Bilinear(6, 6, 3)),
+        FLAT,
+    ),
     "PReLU": (lambda: nn.Sequential(nn.Linear(6, 3), nn.PReLU(3)), FLAT),
-    "positions added in place": (lambda: Net(lambda net, x: (x * 1).add_(net.p).tanh(), p=P(torch.empty(6))), FLAT),
+    "positions added in place": (
+        lambda: Net(lambda net, x: (x * 1).add_(net.p).tanh(), p=P(torch.empty(6))),
+        FLAT,
+    ),
     "an input overwritten later": (
         lambda: Net(overwritten, a=nn.Linear(6, 6), p=P(torch.ones(6))),
         FLAT,
     ),
     "a split weight": (
-        lambda: Net(lambda net, x: F.linear(net.a(x), net.w.split(2)[1]), a=nn.Linear(6, 6), w=P(torch.empty(4, 6))),
+        lambda: Net(
+            lambda net, x: F.linear(net.a(x), net.w.split(2)[1]),
+            a=nn.Linear(6, 6),
+            w=P(torch.empty(4, 6)),
+        ),
         FLAT,
     ),
     "an unbound weight": (
-        lambda: Net(lambda net, x: F.linear(net.a(x), net.w.unbind()[1]), a=nn.Linear(6, 6), w=P(torch.empty(2, 3, 6))),
+        lambda: Net(
+            lambda net, x: F.linear(net.a(x), net.w.unbind()[1]),
+            a=nn.Linear(6, 6),
+            w=P(torch.empty(2, 3, 6)),
+        ),
         FLAT,
     ),
     "LSTM": (
-        lambda: Net(recurrent, stem=nn.Linear(6, 5), rnn=nn.LSTM(5, 4, batch_first=True), head=nn.Linear(4, 3)),
+        lambda: Net(
+            recurrent,
+            stem=nn.Linear(6, 5),
+            rnn=nn.LSTM(5, 4, batch_first=True),
+            head=nn.Linear(4, 3),
+        ),
         TOKENS,
     ),
     "GRU": (
-        lambda: Net(recurrent, stem=nn.Linear(6, 5), rnn=nn.GRU(5, 4, batch_first=True), head=nn.Linear(4, 3)),
+        lambda: Net(
+            recurrent,
+            stem=nn.Linear(6, 5),
+            rnn=nn.GRU(5, 4, batch_first=True),
+            head=nn.Linear(4, 3),
+        ),
         TOKENS,
     ),
-    "windows folded into the batch": (lambda: Net(windows, a=nn.Linear(6, 3), head=nn.Linear(6, 3)), TOKENS),
+    "windows folded into the batch": (
+        lambda: Net(windows, a=nn.Linear(6, 3), head=nn.Linear(6, 3)),
+        TOKENS,
+    ),
     "sequence first": (
-        lambda: Net(sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)),
+        lambda: Net(
+            sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)
+        ),
         (4, 5, 6),
     ),
     "sequence first, as many tokens as samples": (
-        lambda: Net(sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)),
+        lambda: Net(
+            sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)
+        ),
         (4, 4, 6),
     ),
     "a table of positions": (lambda: Net(looked_up, table=nn.Embedding(9, 6)), (4, 5, 6)),
-    "a table of positions, as many as samples": (lambda: Net(looked_up, table=nn.Embedding(9, 6)), (4, 4, 6)),
-    "a layer fed by constants, as many as samples": (lambda: Net(from_constants, a=nn.Linear(2, 6)), FLAT),
+    "a table of positions, as many as samples": (
+        lambda: Net(looked_up, table=nn.Embedding(9, 6)),
+        (4, 4, 6),
+    ),
+    "a layer fed by constants, as many as samples": (
+        lambda: Net(from_constants, a=nn.Linear(2, 6)),
+        FLAT,
+    ),
 }
 
 
 def normed(norm: Callable[..., nn.Module] = nn.BatchNorm2d, **options: Any) -> nn.Module:
     """No bias before a norm: its gradient would be zero and rounding."""
     layers = [nn.Conv2d(3, 4, 3, 2, bias=False), norm(4, **options), nn.ReLU(inplace=True)]
-    layers += [nn.Conv2d(4, 4, 3, groups=2, padding=1, bias=False), norm(4, eps=0.1, **options), nn.Tanh()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(4, 3))
+    layers += [
+        nn.Conv2d(4, 4, 3, groups=2, padding=1, bias=False),
+        norm(4, eps=0.1, **options),
+        nn.Tanh(),
+    ]
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(4, 3)
+    )
 
 
 def tied_and_normed(net: Any, x: Tensor) -> Tensor:
@@ -211,12 +304,18 @@ NORMED: Cases = {
     "without affine": (lambda: normed(affine=False), IMAGES),
     "without running statistics": (lambda: normed(track_running_stats=False), IMAGES),
     "features": (
-        lambda: nn.Sequential(nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)),
+        lambda: nn.Sequential(
+            nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)
+        ),
         FLAT,
     ),
     "series": (
         lambda: nn.Sequential(
-            nn.Conv1d(4, 5, 3, bias=False), nn.BatchNorm1d(5), nn.Tanh(), nn.Flatten(), nn.Linear(20, 3)
+            nn.Conv1d(4, 5, 3, bias=False),
+            nn.BatchNorm1d(5),
+            nn.Tanh(),
+            nn.Flatten(),
+            nn.Linear(20, 3),
         ),
         TOKENS,
     ),

@@ -74,13 +74,18 @@ def test_folds_of_shape_functions_apply_to_every_network(what, make):
     func, arrange = MOVES[what]
     stack = make(2, 3, 4, 5) if make is moving else drawn(G, 2, 3, 4, 5)
     if what == "squeeze":
-        stack, arrange = (moving(2, 1, 4) if make is moving else drawn(G, 2, 1, 4)), lambda x: (x, 1)
+        stack, arrange = (
+            (moving(2, 1, 4) if make is moving else drawn(G, 2, 1, 4)),
+            lambda x: (x, 1),
+        )
     assert_same(func, [stack], arrange)
 
 
 @pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, moving), (moving, drawn)])
 @pytest.mark.parametrize("dim", [1, -1])
-@pytest.mark.parametrize("shape", [(2, 3, 3), (2, 3, 4, 5)])  # stacks of more than four axes are joined flat
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 3), (2, 3, 4, 5)]
+)  # stacks of more than four axes are joined flat
 def test_fold_of_cat(kinds, dim, shape):
     stacks = [make(*shape) if make is moving else drawn(G, *shape) for make in kinds]
     assert_same(torch.cat, stacks, lambda *parts: (list(parts), dim))
@@ -112,25 +117,38 @@ def test_convolutions_of_many_networks_as_products(kernel, stride, padding, dila
     found = convolution_products.convolve_by_products(x, weight, bias, stride, padding, dilation)
     for row in range(2):
         for place in range(G):
-            expected = F.conv2d(x[row, place], weight[place], bias[place], stride, padding, dilation)
+            expected = F.conv2d(
+                x[row, place], weight[place], bias[place], stride, padding, dilation
+            )
             torch.testing.assert_close(found[row, place], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("make", [drawn, moving])
 def test_folding_convolutions_by_products_equals_folding_by_groups(make, monkeypatch):
     """Also the bias, which does not move."""
-    stacks = [moving(2, 3, 8, 9) if make is moving else drawn(G, 2, 3, 8, 9), drawn(G, 4, 3, 3, 3), drawn(G, 4)]
+    stacks = [
+        moving(2, 3, 8, 9) if make is moving else drawn(G, 2, 3, 8, 9),
+        drawn(G, 4, 3, 3, 3),
+        drawn(G, 4),
+    ]
     asked = []
-    monkeypatch.setattr(convolution_products, "are_products_faster", lambda *args: asked.append(args) or True)
+    monkeypatch.setattr(
+        convolution_products, "are_products_faster", lambda *args: asked.append(args) or True
+    )
     assert_same(F.conv2d, stacks, lambda x, w, b: (x, w, b, 2, 1))
     assert len(asked) == 1
 
 
 def test_products_are_not_used_for_large_patches_or_unsupported_settings():
-    weight, x = torch.empty(4, 8, 16, 3, 3, device="meta"), torch.empty(4, 1, 16, 64, 64, device="meta")
+    weight, x = (
+        torch.empty(4, 8, 16, 3, 3, device="meta"),
+        torch.empty(4, 1, 16, 64, 64, device="meta"),
+    )
     assert convolution_products.are_products_possible(x, weight, 1, 1)
     assert not convolution_products.are_products_possible(x, weight, 1, "same")
-    large = torch.empty(2**7, 1, 16, 128, 128, device="meta")  # 2**25 entries, and nine times as many in patches
+    large = torch.empty(
+        2**7, 1, 16, 128, 128, device="meta"
+    )  # 2**25 entries, and nine times as many in patches
     assert not convolution_products.are_products_possible(large, weight, 1, 1)
     assert convolution_products.are_products_possible(large, weight, 2, 1)
     assert not convolution_products.are_products_faster(

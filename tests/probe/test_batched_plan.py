@@ -21,7 +21,10 @@ CLOSE = 1e-4  # relative to the norm; float32 kernels for many networks add in a
 
 
 def batch(*shape: int) -> Batch:
-    return Batch(torch.randn(*shape, generator=torch.Generator().manual_seed(1)), torch.zeros(shape[0]).long())
+    return Batch(
+        torch.randn(*shape, generator=torch.Generator().manual_seed(1)),
+        torch.zeros(shape[0]).long(),
+    )
 
 
 def initialised(make: Any, count: int) -> list[nn.Module]:
@@ -35,10 +38,16 @@ def initialised(make: Any, count: int) -> list[nn.Module]:
     return made
 
 
-def measure_together(models: list[nn.Module], seen: Batch) -> tuple[list[Probe], RunStatistics, MeasurementPlan]:
+def measure_together(
+    models: list[nn.Module], seen: Batch
+) -> tuple[list[Probe], RunStatistics, MeasurementPlan]:
     """Return probes with measurements that were taken together."""
     plan = MeasurementPlan(
-        (ViewPlan(len(seen), True, "all", (tuple(seen.inputs.shape[1:]),), operations=len(seen) == 1),)
+        (
+            ViewPlan(
+                len(seen), True, "all", (tuple(seen.inputs.shape[1:]),), operations=len(seen) == 1
+            ),
+        )
     )
     probes, statistics = [Probe(model, seen) for model in models], RunStatistics()
     plan.measure(probes, SignatureCache(), statistics)
@@ -59,7 +68,10 @@ def assert_agreement(models: list[nn.Module], seen: Batch) -> RunStatistics:
         assert probe.operations == alone.operations
         for ours, theirs in zip(probe.features, alone.features, strict=True):
             assert_near(ours.tensor, theirs.tensor)
-        together, single = probe.inverse_conditions(probe.features), alone.inverse_conditions(alone.features)
+        together, single = (
+            probe.inverse_conditions(probe.features),
+            alone.inverse_conditions(alone.features),
+        )
         torch.testing.assert_close(together, single, rtol=1e-3, atol=1e-5)
         for together_row, row in zip(probe._motions[shape], alone.circle_jet(shape), strict=True):
             assert_near(together_row, row)
@@ -81,7 +93,9 @@ class Wired(nn.Module):
         self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
 
     def edge(self, kind: str) -> nn.Module:
-        conv = nn.Sequential(nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False), nn.BatchNorm2d(4))
+        conv = nn.Sequential(
+            nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False), nn.BatchNorm2d(4)
+        )
         return {"conv": conv, "skip": nn.Identity(), "pool": nn.AvgPool2d(3, 1, 1)}[kind]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -112,7 +126,9 @@ class Transformer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(2).transpose(1, 2) + self.position
         n, length, _ = x.shape
-        q, k, v = self.qkv(self.norm(x)).reshape(n, length, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (
+            self.qkv(self.norm(x)).reshape(n, length, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        )
         weights = (q @ k.transpose(-2, -1) / 2).softmax(dim=-1)
         x = x + (weights @ v).transpose(1, 2).reshape(n, length, 8)
         x = x + F.scaled_dot_product_attention(x, x, x)
@@ -243,7 +259,9 @@ def test_a_function_without_a_taylor_rule_does_not_affect_other_networks():
 
 def test_networks_with_norms_over_few_values_are_not_measured_together():
     """Four positions a channel: what is left of float32 after a few such norms is not the same twice."""
-    probes, _, plan = measure_together(initialised(lambda: Wired("conv", "skip"), 2), batch(1, 3, 2, 2))
+    probes, _, plan = measure_together(
+        initialised(lambda: Wired("conv", "skip"), 2), batch(1, 3, 2, 2)
+    )
     assert not any(map(plan.is_complete, probes))
 
 
@@ -252,7 +270,9 @@ def test_a_plan_lists_what_was_measured_of_the_first_samples():
     first = probe.first(2)
     first.inverse_conditions([f for f in first.features if f.leaf_calls][:2])
     first.circle_jet((3, 8, 8))
-    assert MeasurementPlan.from_probe(probe) == MeasurementPlan((ViewPlan(2, True, "leaves", ((3, 8, 8),)),))
+    assert MeasurementPlan.from_probe(probe) == MeasurementPlan(
+        (ViewPlan(2, True, "leaves", ((3, 8, 8),)),)
+    )
     assert MeasurementPlan.from_probe(Probe(Assorted(), batch(1, 3, 8, 8))) == MeasurementPlan(())
 
 
@@ -283,7 +303,10 @@ def test_conditions_do_not_depend_on_the_place_in_a_stack():
     draw = torch.Generator().manual_seed(3)
     wide, tall = torch.randn(4, 2, 3, 2, 4, generator=draw), torch.randn(3, 1, 5, 2, generator=draw)
     constant = torch.randn(1, 3, 8, generator=draw)
-    pieces = [StackSlice(wide, i) for i in (2, 0, 3, 1)] + [StackSlice(tall, 2), StackSlice(tall, 0)]
+    pieces = [StackSlice(wide, i) for i in (2, 0, 3, 1)] + [
+        StackSlice(tall, 2),
+        StackSlice(tall, 0),
+    ]
     pieces.insert(3, TapeResult({}).find_slice(constant))
     expected = []
     for piece in pieces:

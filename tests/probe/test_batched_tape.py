@@ -13,14 +13,16 @@ from untrained.probe.batched.recorder import record_tape
 from untrained.probe.batched.signatures import META, SignatureCache
 from untrained.probe.batched.tape import Tape, TapeCall, ValueRef
 from untrained.probe.passes import read_logits
-from untrained.rng import generator
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.spaces.block_templates import copy_from_template
 from untrained.types import Task
 
 
 def record(model: nn.Module, side: int, cache: SignatureCache) -> Tape:
-    tape = record_tape(model, torch.empty(1, 3, side, side, device=META), cache, seed=0, read_logits=read_logits)
+    tape = record_tape(
+        model, torch.empty(1, 3, side, side, device=META), cache, seed=0, read_logits=read_logits
+    )
     assert isinstance(tape, Tape)
     return tape
 
@@ -34,28 +36,39 @@ def test_tapes_of_networks_that_read_no_sizes_can_be_resized(name):
     space = load_space(name)
     cache = SignatureCache()
     for seed in range(3):
-        model = space.build(space.sample(generator("tape", seed)), Task("noise", (3, 16, 16), 10))
+        model = space.build(
+            space.sample(make_generator("tape", seed)), Task("noise", (3, 16, 16), 10)
+        )
         resized = record_and_resize(model, 24, cache)
         expected = record(model, 24, cache)
         assert resized is not None
         assert_equal(resized, expected)
 
 
-SPACES = ["nasbench201(channels=4,cells=2)", "darts(channels=4,cells=3)", "autoformer_tiny(patch=4)"]
+SPACES = [
+    "nasbench201(channels=4,cells=2)",
+    "darts(channels=4,cells=3)",
+    "autoformer_tiny(patch=4)",
+]
 
 
 @pytest.mark.parametrize("name", SPACES)
 def test_equal_blocks_are_run_once_and_recorded_like_each_other(name, monkeypatch):
     space = load_space(name)
     cache = SignatureCache()
-    models = [space.build(space.sample(generator("tape", seed)), Task("noise", (3, 16, 16), 10)) for seed in range(4)]
+    models = [
+        space.build(space.sample(make_generator("tape", seed)), Task("noise", (3, 16, 16), 10))
+        for seed in range(4)
+    ]
     found = [record(model, 16, cache) for model in models]
     monkeypatch.setattr(recorder, "find_template", lambda block: None)
     for tape, model in zip(found, models, strict=True):
         expected = record(model, 16, cache)
         assert_equal(tape, expected)
         assert tape.reads_sizes == expected.reads_sizes
-        assert [feature[1:] for feature in tape.features] == [feature[1:] for feature in expected.features]
+        assert [feature[1:] for feature in tape.features] == [
+            feature[1:] for feature in expected.features
+        ]
         for ours, theirs in zip(tape.features, expected.features, strict=True):
             assert_same_reference(ours.ref, theirs.ref)
     again = sum(program is not None for program in cache.block_programs.values())
@@ -81,7 +94,9 @@ def singles(call: TapeCall) -> list[TapeCall]:
 
 def assert_equal(ours: Tape, theirs: Tape) -> None:
     assert ours.output == theirs.output
-    one_by_one = [[single for call in tape.calls for single in singles(call)] for tape in (ours, theirs)]
+    one_by_one = [
+        [single for call in tape.calls for single in singles(call)] for tape in (ours, theirs)
+    ]
     for mine, other in zip(*one_by_one, strict=True):
         assert mine.instruction is other.instruction
         assert mine.outputs == other.outputs
@@ -115,7 +130,9 @@ def test_tapes_of_networks_that_read_sizes_cannot_be_resized(what):
 
 def test_overwritten_values_have_the_new_size():
     found = record_and_resize(
-        nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 3)), 24, SignatureCache()
+        nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 3)),
+        24,
+        SignatureCache(),
     )
     assert found is not None
     assert [call.instruction.inputs[0].shape[-1] for call in found.calls] == [24, 22, 22]

@@ -27,7 +27,11 @@ class Basic(nn.Module):
         self.bn1 = nn.BatchNorm2d(cout)
         self.relu = nn.ReLU(inplace=True)
         self.conv2 = nn.Conv2d(cout, cout, 3, padding=1, bias=False)
-        self.down = nn.Sequential(nn.Conv2d(cin, cout, 1, stride), nn.BatchNorm2d(cout)) if stride > 1 else None
+        self.down = (
+            nn.Sequential(nn.Conv2d(cin, cout, 1, stride), nn.BatchNorm2d(cout))
+            if stride > 1
+            else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.conv2(self.relu(self.bn1(self.conv1(x))))
@@ -38,7 +42,9 @@ class Basic(nn.Module):
 class ResNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)
+        )
         self.layer1 = nn.Sequential(Basic(4, 4), Basic(4, 4))
         self.layer2 = nn.Sequential(Basic(4, 6, 2), Basic(6, 6))
         self.head = nn.Linear(6, 3)
@@ -72,7 +78,13 @@ def nasbench201(cells: int = 1) -> nn.Module:
 
 
 def plain() -> nn.Module:
-    layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3), nn.Tanh()]
+    layers = [
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(4, 4, 3),
+        nn.Tanh(),
+    ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
 
 
@@ -83,16 +95,33 @@ def mlp() -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "names"),
     [
-        (nasbench201(2), [f"cells.{i}" for i in range(8)]),  # 2 cells, block, 2 cells, block, 2 cells
+        (
+            nasbench201(2),
+            [f"cells.{i}" for i in range(8)],
+        ),  # 2 cells, block, 2 cells, block, 2 cells
         (ResNet(), ["layer1.0", "layer1.1", "layer2.0", "layer2.1"]),
         (Transformer(3), [f"encoder.layers.{i}" for i in range(3)]),
         (plain(), ["0", "3", "7"]),
         (mlp(), ["0", "2", "4"]),
-        (nn.Sequential(nn.Sequential(nn.Linear(6, 6)), nn.Sequential(nn.Linear(6, 6), nn.ReLU())), ["0", "1"]),
+        (
+            nn.Sequential(
+                nn.Sequential(nn.Linear(6, 6)), nn.Sequential(nn.Linear(6, 6), nn.ReLU())
+            ),
+            ["0", "1"],
+        ),
         (nn.Sequential(nn.Sequential(PreActivated(), PreActivated())), ["0.0", "0.1"]),
         (nn.Tanh(), []),
     ],
-    ids=["nasbench201", "resnet", "transformer", "plain", "mlp", "stack of stacks", "stack alone", "nothing"],
+    ids=[
+        "nasbench201",
+        "resnet",
+        "transformer",
+        "plain",
+        "mlp",
+        "stack of stacks",
+        "stack alone",
+        "nothing",
+    ],
 )
 def test_blocks_are_the_members_of_the_outermost_stacks(model, names):
     found = {module: name for name, module in model.named_modules()}
@@ -162,7 +191,9 @@ def test_features_are_the_outputs_of_blocks(case):
         assert not ours.requires_grad
 
 
-@pytest.mark.parametrize("case", ["nasbench201", "resnet", "overwriting", "doubling", "transformer"])
+@pytest.mark.parametrize(
+    "case", ["nasbench201", "resnet", "overwriting", "doubling", "transformer"]
+)
 def test_gradients_through_blocks_equal_those_of_autograd(case):
     """Each block alone: its own input, random signs at its output, and the gradient at its input."""
     make, shape = NETWORKS[case]
@@ -175,7 +206,9 @@ def test_gradients_through_blocks_equal_those_of_autograd(case):
         (g_in,) = torch.autograd.grad(block(x * 1), x, g_out)
         ours_in, ours_out = pair
         torch.testing.assert_close(ours_out, by_position(g_out))
-        torch.testing.assert_close(ours_in, _pixels_as_channels(g_in, g_out), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            ours_in, _pixels_as_channels(g_in, g_out), rtol=1e-10, atol=1e-12
+        )
 
 
 def _pixels_as_channels(g_in: Tensor, g_out: Tensor) -> Tensor:
@@ -184,7 +217,11 @@ def _pixels_as_channels(g_in: Tensor, g_out: Tensor) -> Tensor:
     if g_in.ndim != 4 or g_in.shape[2:] == g_out.shape[2:]:
         return by_position(g_in)
     n, c, h, w = g_in.shape
-    return g_in.reshape(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5).reshape(n * h * w // 4, 4 * c)
+    return (
+        g_in.reshape(n, c, h // 2, 2, w // 2, 2)
+        .permute(0, 2, 4, 1, 3, 5)
+        .reshape(n * h * w // 4, 4 * c)
+    )
 
 
 def test_a_remaining_border_is_cut_off():
@@ -202,7 +239,11 @@ def test_a_block_without_a_path_from_its_input_has_no_gradient():
     """Whether by a zero that keeps the graph alive, by a constant, or by a detached copy."""
     for cut, alive in ((lambda x: x * 0, True), (torch.zeros_like, False), (Tensor.detach, False)):
         middle = Net(lambda net, x, cut=cut: net.a(cut(x)), a=nn.Linear(6, 6))
-        model = made(nn.Sequential(*(nn.Sequential(block) for block in (nn.Linear(6, 6), middle, nn.Linear(6, 6)))))
+        model = made(
+            nn.Sequential(
+                *(nn.Sequential(block) for block in (nn.Linear(6, 6), middle, nn.Linear(6, 6)))
+            )
+        )
         first, second, third = passed(model, batch(*FLAT)).passes
         assert first is not None
         assert third is not None
@@ -211,7 +252,11 @@ def test_a_block_without_a_path_from_its_input_has_no_gradient():
 
 def test_a_constant_block_has_no_gradient():
     constant = Net(lambda net, x: torch.ones_like(x), a=nn.Identity())
-    model = made(nn.Sequential(*(nn.Sequential(block) for block in (nn.Linear(6, 6), constant, nn.Linear(6, 6)))))
+    model = made(
+        nn.Sequential(
+            *(nn.Sequential(block) for block in (nn.Linear(6, 6), constant, nn.Linear(6, 6)))
+        )
+    )
     first, second, third = passed(model, batch(*FLAT)).passes
     assert first is not None
     assert second is None
@@ -219,7 +264,9 @@ def test_a_constant_block_has_no_gradient():
 
 
 def test_a_block_that_raises_the_resolution_is_unsupported():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Upsample(scale_factor=4), nn.Conv2d(4, 4, 3)).double()
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.Upsample(scale_factor=4), nn.Conv2d(4, 4, 3)
+    ).double()
     with pytest.raises(Unscorable, match="unsupported: a block raises the resolution"):
         passed(model, batch(*IMAGES))
 
@@ -272,7 +319,9 @@ def test_the_last_map_is_pooled_and_classified(model, shape, name):
     model, data, seen = made(model), batch(*shape), []
     ours = Probe(model, data).last_map
     copy = on_batch(model)
-    copy.get_submodule(name).register_forward_hook(lambda module, args, output: seen.append(output.clone()))
+    copy.get_submodule(name).register_forward_hook(
+        lambda module, args, output: seen.append(output.clone())
+    )
     copy(data.inputs)
     torch.testing.assert_close(ours, seen[0].detach(), rtol=1e-10, atol=1e-12)
 
@@ -296,15 +345,35 @@ def token_and_positions(net: Any, x: Tensor) -> Tensor:
         (plain(), IMAGES, 3),
         (nn.Conv1d(4, 3, 1), TOKENS, 1),
         (ResNet(), (2, 3, 8, 8), 1 + 2 * 2 + 2 * 2 + 1),
-        (nasbench201(), (2, 3, 8, 8), 1 + 3 * 3 + 2 * 2 + 1),  # a cell is a chain of three convolutions, a block of two
-        (Transformer(), TOKENS, 1 + 2 * 4 + 1),  # a layer: projection in and out, two of the feed-forward
+        (
+            nasbench201(),
+            (2, 3, 8, 8),
+            1 + 3 * 3 + 2 * 2 + 1,
+        ),  # a cell is a chain of three convolutions, a block of two
+        (
+            Transformer(),
+            TOKENS,
+            1 + 2 * 4 + 1,
+        ),  # a layer: projection in and out, two of the feed-forward
         (Net(lambda net, x: net.a(net.a(net.a(x))), a=nn.Linear(6, 6)), FLAT, 3),
         (
-            Net(lambda net, x: net.a(x) + net.b(net.c(x)), a=nn.Linear(6, 3), b=nn.Linear(6, 3), c=nn.Linear(6, 6)),
+            Net(
+                lambda net, x: net.a(x) + net.b(net.c(x)),
+                a=nn.Linear(6, 3),
+                b=nn.Linear(6, 3),
+                c=nn.Linear(6, 6),
+            ),
             FLAT,
             2,
         ),
-        (Net(lambda net, x: net.a(x, x.cos(), x)[0], a=nn.MultiheadAttention(6, 2, batch_first=True)), TOKENS, 2),
+        (
+            Net(
+                lambda net, x: net.a(x, x.cos(), x)[0],
+                a=nn.MultiheadAttention(6, 2, batch_first=True),
+            ),
+            TOKENS,
+            2,
+        ),
         (
             Net(
                 token_and_positions,

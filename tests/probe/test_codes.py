@@ -68,15 +68,21 @@ def test_calls_come_in_order_and_their_inputs_before_they_are_overwritten():
 
 
 def test_zero_is_not_positive_and_samples_of_one_number_are_samples():
-    (code,) = codes(nn.Tanh(), Batch(torch.tensor([-1.0, 0.0, 2.0]), torch.zeros(3, dtype=torch.long)))
+    (code,) = codes(
+        nn.Tanh(), Batch(torch.tensor([-1.0, 0.0, 2.0]), torch.zeros(3, dtype=torch.long))
+    )
     assert code.signs.tolist() == [[False], [False], [True]]
 
 
 def test_a_transformer_is_read_in_its_feed_forward_layers():
     """Softmax, sine and multiplication are not pointwise nonlinearities of neurons."""
-    layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True, activation="gelu", norm_first=True).double()
+    layer = nn.TransformerEncoderLayer(
+        6, 2, 8, batch_first=True, activation="gelu", norm_first=True
+    ).double()
     data, entered = batch(*TOKENS), []
-    layer.linear1.register_forward_hook(lambda module, args, output: entered.append(output.detach()))
+    layer.linear1.register_forward_hook(
+        lambda module, args, output: entered.append(output.detach())
+    )
     (code,) = codes(nn.Sequential(layer, nn.Softmax(-1)), data)
     assert torch.equal(code.signs, entered[0].flatten(1) > 0)
 
@@ -89,7 +95,11 @@ def test_batch_norm_before_a_nonlinearity_uses_batch_statistics():
 
 @pytest.mark.parametrize(
     "model",
-    [nn.Linear(6, 3), nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)), Net(lambda net, x: x.softmax(1) * x.sin())],
+    [
+        nn.Linear(6, 3),
+        nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)),
+        Net(lambda net, x: x.softmax(1) * x.sin()),
+    ],
 )
 def test_a_network_without_nonlinearity_is_unsupported(model):
     with pytest.raises(Unscorable, match="unsupported: the network has no pointwise nonlinearity"):
@@ -122,7 +132,10 @@ class FunctionalReLU(nn.Module):
         (nn.Sequential(FunctionalReLU(), nn.Linear(6, 6), nn.GELU(), nn.PReLU()), [1, 0, 1]),
         (ReLUThen(nn.ReLU(), nn.ReLU()), [2, 1]),
         (Net(lambda net, x: net.a(x) + net.b(x), a=nn.ReLU(), b=ReLUThen(nn.ReLU())), [1, 2]),
-        (nn.Sequential(nn.Tanh(), ReLUThen(nn.Linear(6, 6), nn.Tanh()), nn.ReLU(inplace=True)), [0, 0, 1]),
+        (
+            nn.Sequential(nn.Tanh(), ReLUThen(nn.Linear(6, 6), nn.Tanh()), nn.ReLU(inplace=True)),
+            [0, 0, 1],
+        ),
     ],
 )
 def test_modules_named_after_a_relu_that_take_the_same_input_are_counted(model, named):
@@ -144,6 +157,18 @@ def batch_32() -> Batch:
 
 
 def test_every_nonlinearity_is_registered_under_all_names():
-    for f in (F.relu, torch.relu, Tensor.relu, Tensor.relu_, torch.relu_, F.relu_, F.gelu, F.silu, Tensor.tanh_):
+    for f in (
+        F.relu,
+        torch.relu,
+        Tensor.relu,
+        Tensor.relu_,
+        torch.relu_,
+        F.relu_,
+        F.gelu,
+        F.silu,
+        Tensor.tanh_,
+    ):
         assert f in NONLINEARITIES
-    assert not {torch.softmax, F.softmax, torch.mul, torch.sin, F.dropout, Tensor.exp} & NONLINEARITIES
+    assert (
+        not {torch.softmax, F.softmax, torch.mul, torch.sin, F.dropout, Tensor.exp} & NONLINEARITIES
+    )

@@ -49,7 +49,12 @@ def test_each_tensor_is_kept_once_with_its_multiplicity():
     3: Linear)                         4th tensor, returned by 3 and the root"""
     inner = nn.Sequential(nn.Conv2d(2, 3, 1), nn.Sequential(nn.ReLU()))
     model = nn.Sequential(inner, nn.Dropout(0.5), nn.Flatten(), nn.Linear(12, 3))
-    assert counts(model, batch_of(1, 2, 2, 2)) == [("0.0", 1, 1), ("0.1.0", 4, 2), ("2", 1, 1), ("3", 2, 1)]
+    assert counts(model, batch_of(1, 2, 2, 2)) == [
+        ("0.0", 1, 1),
+        ("0.1.0", 4, 2),
+        ("2", 1, 1),
+        ("3", 2, 1),
+    ]
 
 
 def test_a_module_called_twice_gives_two_features():
@@ -57,10 +62,16 @@ def test_a_module_called_twice_gives_two_features():
     model = nn.Sequential(layer, nn.Tanh(), layer)
     batch = batch_of(1, 4)
     found = Probe(model, batch).features
-    assert [(f.name, f.calls, f.leaf_calls) for f in found] == [("0", 1, 1), ("1", 1, 1), ("0", 2, 1)]
+    assert [(f.name, f.calls, f.leaf_calls) for f in found] == [
+        ("0", 1, 1),
+        ("1", 1, 1),
+        ("0", 2, 1),
+    ]
     first = batch.inputs @ layer.weight.T + layer.bias
     torch.testing.assert_close(found[0].tensor, first.detach())
-    torch.testing.assert_close(found[2].tensor, (first.tanh() @ layer.weight.T + layer.bias).detach())
+    torch.testing.assert_close(
+        found[2].tensor, (first.tanh() @ layer.weight.T + layer.bias).detach()
+    )
 
 
 def test_modules_that_return_their_input_count_as_calls():
@@ -114,13 +125,21 @@ def test_the_main_tensor_of_a_module_is_its_first_real_valued_one():
     batch = batch_of(1, 4)
     found = Probe(Mixed(), batch).features
     assert [f.name for f in found] == ["pair", "record", ""]
-    for kept, expected in zip(found, (batch.inputs + 1, batch.inputs + 3, batch.inputs * 2), strict=True):
+    for kept, expected in zip(
+        found, (batch.inputs + 1, batch.inputs + 3, batch.inputs * 2), strict=True
+    ):
         assert torch.equal(kept.tensor, expected)
 
 
 @pytest.mark.parametrize(
     ("shape", "matrix"),
-    [((2, 3, 4, 5), (3, 20)), ((2, 7, 4), (7, 4)), ((2, 6), (6, 1)), ((2,), (1, 1)), ((1, 2, 3, 2, 2), (2, 12))],
+    [
+        ((2, 3, 4, 5), (3, 20)),
+        ((2, 7, 4), (7, 4)),
+        ((2, 6), (6, 1)),
+        ((2,), (1, 1)),
+        ((1, 2, 3, 2, 2), (2, 12)),
+    ],
 )
 def test_the_matrix_is_the_first_sample(shape, matrix):
     tensor = torch.randn(shape)
@@ -138,7 +157,11 @@ def by_svd(matrix: Tensor) -> float:
 
 @settings(derandomize=True, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(1, 6), st.integers(1, 9), st.booleans(), st.integers(0, 99)), min_size=1, max_size=6)
+    st.lists(
+        st.tuples(st.integers(1, 6), st.integers(1, 9), st.booleans(), st.integers(0, 99)),
+        min_size=1,
+        max_size=6,
+    )
 )
 def test_inverse_conditions_are_those_of_the_svd(cases):
     """Many shapes at once, equal ones among them, some of rank one; 1e-7 is what squaring in float64 leaves of zero."""
@@ -172,7 +195,9 @@ def test_inverse_conditions_of_feature_maps_in_single_precision(shape):
     ],
 )
 def test_inverse_conditions_computed_by_hand(matrix, ratio):
-    assert float(inverse_conditions([feature(torch.tensor(matrix))])) == pytest.approx(ratio, abs=1e-7)
+    assert float(inverse_conditions([feature(torch.tensor(matrix))])) == pytest.approx(
+        ratio, abs=1e-7
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 1), (2, 3), (16, 256)])
@@ -238,12 +263,18 @@ def linear(weight: list[list[float]]) -> nn.Module:
     [  # outputs are (1, 2) and (0, -1)
         ("cross_entropy", torch.tensor([1, 0]), (log(1 + exp(-1)) + log(1 + exp(-1))) / 2),
         ("mse", torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=D), (0 + 4 + 0 + 1) / 4),
-        ("bce", torch.ones(2, 2, dtype=D), (log(1 + exp(-1)) + log(1 + exp(-2)) + log(2) + log(1 + exp(1))) / 4),
+        (
+            "bce",
+            torch.ones(2, 2, dtype=D),
+            (log(1 + exp(-1)) + log(1 + exp(-2)) + log(2) + log(1 + exp(1))) / 4,
+        ),
     ],
 )
 def test_losses_computed_by_hand(loss, targets, expected):
     inputs = torch.tensor([[1.0, 2.0], [0.0, -1.0]], dtype=D)
-    assert Probe(linear([[1, 0], [0, 1]]), Batch(inputs, targets), loss=loss).loss == pytest.approx(expected, rel=1e-12)
+    assert Probe(linear([[1, 0], [0, 1]]), Batch(inputs, targets), loss=loss).loss == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_batch_norm_uses_batch_statistics_and_keeps_its_buffers():
@@ -260,7 +291,9 @@ def test_batch_norm_uses_batch_statistics_and_keeps_its_buffers():
         probe = Probe(model.train(mode), Batch(x, torch.tensor([0, 1])))
         torch.testing.assert_close(probe.outputs, expected, rtol=1e-12, atol=0)
         torch.testing.assert_close(probe.features[0].tensor, expected, rtol=1e-12, atol=0)
-        assert probe.loss == pytest.approx(float(F.cross_entropy(expected, torch.tensor([0, 1]))), rel=1e-12)
+        assert probe.loss == pytest.approx(
+            float(F.cross_entropy(expected, torch.tensor([0, 1]))), rel=1e-12
+        )
     assert (model.running_mean == 100).all()
     assert (model.running_var == 9).all()
     assert model.num_batches_tracked == 0
@@ -272,7 +305,14 @@ class AlwaysDrops(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "dropout", [nn.Dropout(0.9), nn.Dropout(0.9, inplace=True), nn.AlphaDropout(0.9), nn.Dropout1d(0.9), AlwaysDrops()]
+    "dropout",
+    [
+        nn.Dropout(0.9),
+        nn.Dropout(0.9, inplace=True),
+        nn.AlphaDropout(0.9),
+        nn.Dropout1d(0.9),
+        AlwaysDrops(),
+    ],
 )
 def test_dropout_is_off(dropout):
     torch.manual_seed(0)
@@ -280,7 +320,9 @@ def test_dropout_is_off(dropout):
     batch = batch_of(2, 4)
     probe = Probe(nn.Sequential(first, dropout, last).train(), batch)
     assert torch.equal(probe.outputs, last(first(batch.inputs)).detach())
-    assert probe.loss == pytest.approx(float(F.cross_entropy(probe.outputs, batch.targets)), rel=1e-6)
+    assert probe.loss == pytest.approx(
+        float(F.cross_entropy(probe.outputs, batch.targets)), rel=1e-6
+    )
 
 
 class Answers(nn.Module):
@@ -309,12 +351,16 @@ def test_logits_are_read_from_the_output_of_a_model(wrap):
     probe = Probe(model, batch)
     logits = model.layer(batch.inputs)
     torch.testing.assert_close(probe.outputs, logits.detach())
-    assert probe.loss == pytest.approx(float(F.cross_entropy(logits, batch.targets).detach()), rel=1e-6)
+    assert probe.loss == pytest.approx(
+        float(F.cross_entropy(logits, batch.targets).detach()), rel=1e-6
+    )
     _, velocity, _ = probe.circle_jet((4,))
     torch.testing.assert_close(velocity, (model.layer.weight @ probe.plane((4,))[1][0]).detach())
 
 
-@pytest.mark.parametrize("answer", [None, "text", (), {"scores": torch.zeros(1)}, [torch.zeros(1), None]])
+@pytest.mark.parametrize(
+    "answer", [None, "text", (), {"scores": torch.zeros(1)}, [torch.zeros(1), None]]
+)
 def test_a_model_without_logits_is_unsupported(answer):
     with pytest.raises(Unscorable, match=type(answer).__name__) as caught:
         Probe(Answers(lambda x, logits: answer), batch_of(2, 4)).outputs  # noqa: B018
@@ -332,7 +378,13 @@ def test_measurements_are_taken_once():
     model = Counts()
     probe = Probe(model, batch_of(1, 4))
     for _ in range(3):
-        probe.features, probe.outputs, probe.inverse_conditions(probe.features), probe.macs, probe.circle_jet((4,))
+        (
+            probe.features,
+            probe.outputs,
+            probe.inverse_conditions(probe.features),
+            probe.macs,
+            probe.circle_jet((4,)),
+        )
     assert model.runs == 3  # one for features and outputs, one for the count, one for the jet
 
 
@@ -342,7 +394,13 @@ def test_measurements_are_taken_once():
 def test_size_computed_by_hand():
     """Conv 3 -> 8, 3x3, stride 2 on 10x12 gives 5x6: 8 (3 3 3) 5 6 multiply-adds. Linear 8 -> 5: 40. Biases, norms,
     activations and poolings do not count; the batch does not either."""
-    layers = [nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    layers = [
+        nn.Conv2d(3, 8, 3, 2, 1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    ]
     model = nn.Sequential(*layers, nn.Linear(8, 5))
     probe = Probe(model, batch_of(4, 3, 10, 12))
     assert probe.macs == 8 * 27 * 30 + 8 * 5

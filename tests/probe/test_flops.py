@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from untrained import score
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.flops import FlopCounter
 from untrained.types import Batch
+from untrained.workflows.score import score_networks
 
 STEPS, INPUTS, HIDDEN, CLASSES = 16, 64, 128, 5
 OPTIONS: list[dict[str, Any]] = [
@@ -42,7 +42,9 @@ def probe_of(model: nn.Module, *shape: int, device: str = "cpu") -> Probe:
     return Probe(model.to(device), Batch(inputs, torch.zeros(2, dtype=torch.long, device=device)))
 
 
-def count_by_hand(kind: str, layers: int = 1, bidirectional: bool = False, proj_size: int = 0) -> int:
+def count_by_hand(
+    kind: str, layers: int = 1, bidirectional: bool = False, proj_size: int = 0
+) -> int:
     """A step of a layer multiplies its input and its state by one matrix per gate, and its state by the projection."""
     directions = 2 if bidirectional else 1
     state = proj_size or HIDDEN
@@ -64,7 +66,8 @@ def test_an_lstm_is_counted_and_not_only_the_layer_behind_it():
 
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize(
-    "options", [{}, {"bidirectional": True}, {"num_layers": 3}, {"bidirectional": True, "num_layers": 2}]
+    "options",
+    [{}, {"bidirectional": True}, {"num_layers": 3}, {"bidirectional": True, "num_layers": 2}],
 )
 @pytest.mark.parametrize("kind", GATES)
 def test_recurrent_networks_are_counted_by_the_matrices_of_their_gates(kind, options, batch_first):
@@ -86,7 +89,9 @@ def test_an_lstm_with_projections():
 @pytest.mark.parametrize("proj_size", [0, 32])
 def test_what_a_gpu_calls_for_an_lstm_has_the_same_count(proj_size):
     """`_cudnn_rnn` answers on the meta device too."""
-    layers = nn.LSTM(INPUTS, HIDDEN, num_layers=2, bidirectional=True, proj_size=proj_size, device="meta")
+    layers = nn.LSTM(
+        INPUTS, HIDDEN, num_layers=2, bidirectional=True, proj_size=proj_size, device="meta"
+    )
     inputs = torch.zeros(STEPS, 1, INPUTS, device="meta")
     hidden = torch.zeros(4, 1, proj_size or HIDDEN, device="meta")
     cell = torch.zeros(4, 1, HIDDEN, device="meta")
@@ -133,7 +138,11 @@ PRODUCTS = {
     "dot product": (lambda x, w: (x[0, 0] @ w)[None], (4,), 4),
     "added matrix times vector": (lambda x, w: torch.addmv(x[0, :, 0], x[0], w), (4,), 6 * 4),
     "in place": (lambda x, w: x.new_zeros(6, 3).addmm_(x[0], w), (4, 3), 6 * 4 * 3),
-    "sum of products": (lambda x, w: torch.addbmm(x.new_zeros(6, 3), x, w[None]), (4, 3), 6 * 4 * 3),
+    "sum of products": (
+        lambda x, w: torch.addbmm(x.new_zeros(6, 3), x, w[None]),
+        (4, 3),
+        6 * 4 * 3,
+    ),
     "convolution over time": (
         lambda x, w: torch.conv_tbc(x.transpose(0, 1), w, w.new_zeros(5)),
         (3, 4, 5),
@@ -188,10 +197,15 @@ def test_what_has_no_formula_is_unsupported_by_name(name):
 
 @pytest.mark.filterwarnings("ignore:torch")  # quantised tensors are deprecated, and still in use
 def test_a_quantised_layer_is_unsupported_and_not_free():
-    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Flatten(), nn.Linear(24, 3)), {nn.Linear})
-    flops, params = score(model, ("flops", "params"), torch.zeros(2, 6, 4))
+    model = torch.ao.quantization.quantize_dynamic(
+        nn.Sequential(nn.Flatten(), nn.Linear(24, 3)), {nn.Linear}
+    )
+    flops, params = score_networks(model, ("flops", "params"), torch.zeros(2, 6, 4))
     assert flops.error is not None
-    assert (flops.error.kind, "quantized::linear_dynamic" in flops.error.detail) == ("unsupported", True)
+    assert (flops.error.kind, "quantized::linear_dynamic" in flops.error.detail) == (
+        "unsupported",
+        True,
+    )
     assert params.error is not None
     assert (params.error.kind, "quantised" in params.error.detail) == ("unsupported", True)
 
@@ -200,7 +214,9 @@ def test_a_quantised_layer_is_unsupported_and_not_free():
 @pytest.mark.parametrize("kind", GATES)
 def test_proxies_of_weight_matrices_do_not_leave_out_recurrent_layers_in_silence(kind, proxy):
     inputs = torch.randn(4, STEPS, INPUTS)
-    (record,) = score(Recurrent(kind, batch_first=True), (proxy,), (inputs, torch.arange(4)))
+    (record,) = score_networks(
+        Recurrent(kind, batch_first=True), (proxy,), (inputs, torch.arange(4))
+    )
     assert record.error is not None
     assert (record.error.kind, kind in record.error.detail) == ("unsupported", True)
 

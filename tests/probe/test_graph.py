@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tests.probe.loops import D, Net, batch, made
 from tests.probe.networks import FLAT, TOKENS, normed, transformer
-from tests.probe.test_views import DATA, bits, counted
+from tests.probe.test_views import DATA, bits, count_forward_samples
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.graph import record_graph
@@ -33,7 +33,7 @@ FIRST: dict[str, Callable[[Probe], object]] = {
 
 def test_all_derivatives_of_a_batch_share_one_forward_pass():
     model = made(normed())
-    seen, probe = counted(model), Probe(model, DATA)
+    seen, probe = count_forward_samples(model), Probe(model, DATA)
     for measure in FIRST.values():
         measure(probe)
     assert seen == [12, 2]  # the batch, and two samples that tell on which axis samples lie
@@ -75,7 +75,7 @@ def test_codes_of_a_graph_equal_those_of_a_pass_without_graph(case):
     make, forwards = CODED[case]
     model, data = made(make()).float(), batch(*TOKENS)
     data = Batch(data.inputs.float(), data.targets)
-    alone, probe, seen = Probe(model, data), Probe(model, data), counted(model)
+    alone, probe, seen = Probe(model, data), Probe(model, data), count_forward_samples(model)
     assert probe.gradients
     assert probe.codes
     assert len(seen) == forwards
@@ -93,7 +93,7 @@ def test_channels_of_later_rows_equal_those_of_a_separate_probe():
 
 def test_one_graph_is_kept_and_none_of_later_rows():
     model = made(normed())
-    seen, probe = counted(model), Probe(model, DATA)
+    seen, probe = count_forward_samples(model), Probe(model, DATA)
     probe.first(6).jacobian, probe.parts(2)[1].gradients, probe.first(6).gradients
     assert seen == [6, 6]
     probe.first(4).jacobian, probe.first(6).blocks
@@ -102,7 +102,7 @@ def test_one_graph_is_kept_and_none_of_later_rows():
 
 def test_a_graph_is_kept_beside_one_of_a_quarter_of_its_rows():
     model = made(normed())
-    seen, probe = counted(model), Probe(model, DATA)
+    seen, probe = count_forward_samples(model), Probe(model, DATA)
     probe.jacobian, probe.first(3).jacobian, probe.blocks, probe.first(3).blocks
     assert seen == [12, 3]
     probe.first(4).jacobian, probe.gradients
@@ -130,7 +130,10 @@ def test_batch_norm_equals_that_of_torch_for_any_scale(affine):
     draw = torch.Generator().manual_seed(0)
     x, g = torch.randn(2, 5, 3, 4, generator=draw, dtype=D)
     parts = {name: nn.Parameter(torch.randn(3, generator=draw, dtype=D)) for name in affine}
-    model = Net(lambda net, x: F.batch_norm(x, None, None, **dict(net.named_parameters()), training=True), **parts)
+    model = Net(
+        lambda net, x: F.batch_norm(x, None, None, **dict(net.named_parameters()), training=True),
+        **parts,
+    )
     graph = record_graph(model, model, x)
     sources = [graph.inputs, *parts.values()]
     mean, var = x.mean((0, 2)), x.var((0, 2), unbiased=False)
@@ -139,7 +142,9 @@ def test_batch_norm_equals_that_of_torch_for_any_scale(affine):
         expected = F.batch_norm(leaf, *statistics, **parts, training=not fixed)
         torch.testing.assert_close(graph.outputs, expected)
         theirs = torch.autograd.grad((expected * g).sum(), [leaf, *parts.values()])
-        for ours, grad in zip(graph.gradients((graph.outputs * g).sum(), sources, fixed=fixed), theirs, strict=True):
+        for ours, grad in zip(
+            graph.gradients((graph.outputs * g).sum(), sources, fixed=fixed), theirs, strict=True
+        ):
             torch.testing.assert_close(ours, grad)
 
 
@@ -150,17 +155,26 @@ def test_batch_norm_equals_that_of_torch_for_any_scale(affine):
 def test_the_second_derivative_of_batch_norm_equals_that_of_torch(affine):
     """d/dx and d/dg of v . dL/dx, dL/dy = g."""
     draw = torch.Generator().manual_seed(0)
-    x, g, v = (t.requires_grad_() for t in torch.randn(3, 5, 3, 4, generator=draw, dtype=D).unbind())
+    x, g, v = (
+        t.requires_grad_() for t in torch.randn(3, 5, 3, 4, generator=draw, dtype=D).unbind()
+    )
     parts = {name: torch.randn(3, generator=draw, dtype=D) for name in affine}
     found = []
-    for norm in (F.batch_norm, lambda *args, **kwargs: apply_batch_norm(NormStatistics(), *args, **kwargs)[0]):
-        (dx,) = torch.autograd.grad(norm(3 * x + 1, None, None, **parts, training=True), x, g, create_graph=True)
+    for norm in (
+        F.batch_norm,
+        lambda *args, **kwargs: apply_batch_norm(NormStatistics(), *args, **kwargs)[0],
+    ):
+        (dx,) = torch.autograd.grad(
+            norm(3 * x + 1, None, None, **parts, training=True), x, g, create_graph=True
+        )
         found.append(torch.autograd.grad((dx * v.detach()).sum(), [x, g]))
     torch.testing.assert_close(found[1], found[0])
 
 
 def by_keyword(net: Any, x: Tensor) -> Tensor:
-    return F.linear(F.linear(x, weight=net.a.weight, bias=net.a.bias).tanh(), net.b.weight, bias=net.b.bias)
+    return F.linear(
+        F.linear(x, weight=net.a.weight, bias=net.a.bias).tanh(), net.b.weight, bias=net.b.bias
+    )
 
 
 def by_product(net: Any, x: Tensor) -> Tensor:
@@ -185,7 +199,8 @@ def test_the_hessian_times_the_weights_is_right_for_every_use_of_weights(does):
 
     def loss(*matrices: Tensor) -> Tensor:
         return F.cross_entropy(
-            functional_call(model, dict(zip(names, matrices, strict=True)), (data.inputs,)), data.targets
+            functional_call(model, dict(zip(names, matrices, strict=True)), (data.inputs,)),
+            data.targets,
         )
 
     at = tuple(model.get_parameter(name).detach() for name in names)
@@ -196,6 +211,12 @@ def test_the_hessian_times_the_weights_is_right_for_every_use_of_weights(does):
 
 
 def test_grasp_of_weights_without_gradient_is_disconnected():
-    model = made(Net(lambda net, x: x[:, :3] * net.scale, a=nn.Linear(6, 3), scale=nn.Parameter(torch.ones(3))))
+    model = made(
+        Net(
+            lambda net, x: x[:, :3] * net.scale,
+            a=nn.Linear(6, 3),
+            scale=nn.Parameter(torch.ones(3)),
+        )
+    )
     with pytest.raises(Unscorable, match="disconnected: the loss does not depend on any weight"):
         Probe(model, batch(*FLAT)).hessian_weights  # noqa: B018

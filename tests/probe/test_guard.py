@@ -25,7 +25,9 @@ def test_every_generator_is_seeded_and_restored():
         assert not set(draws()) & set(first)
     assert torch.equal(torch.rand(3), outside)
     torch.manual_seed(5)
-    assert float(torch.rand(())) == first[0]  # like torch's own seeding, so that weights equal those of a plain script
+    assert (
+        float(torch.rand(())) == first[0]
+    )  # like torch's own seeding, so that weights equal those of a plain script
 
 
 def test_seeding_records_no_stack_trace(monkeypatch):
@@ -37,6 +39,10 @@ def test_seeding_records_no_stack_trace(monkeypatch):
 
 def test_index_modules_equals_named_modules():
     shared = nn.Sequential(nn.ReLU(), nn.Linear(2, 2))
-    model = nn.Sequential(nn.Sequential(nn.Tanh(), shared), nn.ModuleDict({"again": shared, "own": nn.Linear(2, 1)}))
+    model = nn.Sequential(
+        nn.Sequential(nn.Tanh(), shared), nn.ModuleDict({"again": shared, "own": nn.Linear(2, 1)})
+    )
     model.register_module("none", None)
-    assert [(name, module) for module, name in index_modules(model).items()] == list(model.named_modules())
+    assert [(name, module) for module, name in index_modules(model).items()] == list(
+        model.named_modules()
+    )

@@ -39,13 +39,19 @@ def reference(f: Function, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out = f(rows[0] + t * rows[1] + t * t / 2 * rows[2])
         first = [_d(y, t) for y in out.flatten()]
         second = [_d(d, t) for d in first]
-    return out.detach(), torch.stack(first).detach().reshape(out.shape), torch.stack(second).detach().reshape(out.shape)
+    return (
+        out.detach(),
+        torch.stack(first).detach().reshape(out.shape),
+        torch.stack(second).detach().reshape(out.shape),
+    )
 
 
 def _d(y: Tensor, t: Tensor) -> Tensor:
     if not y.requires_grad:
         return torch.zeros_like(t)
-    return torch.autograd.grad(y, t, create_graph=True, allow_unused=True, materialize_grads=True)[0]
+    return torch.autograd.grad(y, t, create_graph=True, allow_unused=True, materialize_grads=True)[
+        0
+    ]
 
 
 def check(f: Function, rows: Tensor, equal: Function | None = None) -> None:
@@ -62,17 +68,26 @@ def check(f: Function, rows: Tensor, equal: Function | None = None) -> None:
 
 
 W = torch.randn(6, 4, dtype=D, generator=torch.Generator().manual_seed(1))
-K1, K2, K3 = (torch.randn(6, 2, *(3,) * d, dtype=D, generator=torch.Generator().manual_seed(d)) for d in (1, 2, 3))
+K1, K2, K3 = (
+    torch.randn(6, 2, *(3,) * d, dtype=D, generator=torch.Generator().manual_seed(d))
+    for d in (1, 2, 3)
+)
 C = torch.randn(2, 4, 6, 6, dtype=D, generator=torch.Generator().manual_seed(2))
 gamma, beta = torch.linspace(0.5, 1.5, 4, dtype=D), torch.linspace(-1, 1, 4, dtype=D)
 image = (2, 4, 6, 6)
 
 CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
     "conv1d": (lambda x: F.conv1d(x, K1, gamma.repeat(2)[:6], padding=1, groups=2), (2, 4, 7)),
-    "conv2d": (lambda x: F.conv2d(x, K2, gamma.repeat(2)[:6], stride=2, padding=1, dilation=2, groups=2), image),
+    "conv2d": (
+        lambda x: F.conv2d(x, K2, gamma.repeat(2)[:6], stride=2, padding=1, dilation=2, groups=2),
+        image,
+    ),
     "conv2d unbatched": (lambda x: F.conv2d(x, K2, None, groups=2), image[1:]),
     "conv2d 1x1": (lambda x: F.conv2d(x, W[:, :, None, None], gamma.repeat(2)[:6]), image),
-    "conv2d 1x1 stride": (lambda x: F.conv2d(x, W[:, :, None, None], None, stride=2, padding=1), image),
+    "conv2d 1x1 stride": (
+        lambda x: F.conv2d(x, W[:, :, None, None], None, stride=2, padding=1),
+        image,
+    ),
     "conv1d 1 unbatched": (lambda x: F.conv1d(x, W[:, :, None]), (4, 5)),
     "conv3d": (lambda x: F.conv3d(x, K3, None, groups=2), (1, 4, 3, 4, 3)),
     "conv_transpose2d": (lambda x: F.conv_transpose2d(x, K2[:4], gamma[:2], stride=2), image),
@@ -114,8 +129,14 @@ CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
     "var": (lambda x: x.var(1), (3, 4)),
     "glu": (lambda x: F.glu(x, 1), image),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x * 2, x.sin()), (2, 2, 3, 4)),
-    "attention causal": (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3), (2, 3, 4)),
-    "attention mask": (lambda x: F.scaled_dot_product_attention(x, x, x, torch.eye(3, dtype=D) > 0), (2, 3, 4)),
+    "attention causal": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3),
+        (2, 3, 4),
+    ),
+    "attention mask": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, torch.eye(3, dtype=D) > 0),
+        (2, 3, 4),
+    ),
     "matmul": (lambda x: x @ x.transpose(-1, -2), (2, 3, 4)),
     "matmul constant": (lambda x: W @ x, (4, 3)),
     "bmm": (lambda x: torch.bmm(x, x.mT), (2, 3, 4)),
@@ -135,7 +156,10 @@ CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
     "stack": (lambda x: torch.stack([x, C], 1).exp(), image),
     "where": (lambda x: torch.where(x > 0, x.sin(), C), image),
     "masked_fill": (lambda x: x.sin().masked_fill(C > 0, 3.0), image),
-    "reshape": (lambda x: x.sin().reshape(2, -1).view(-1, 4).unflatten(0, (2, -1)).flatten(), image),
+    "reshape": (
+        lambda x: x.sin().reshape(2, -1).view(-1, 4).unflatten(0, (2, -1)).flatten(),
+        image,
+    ),
     "transpose": (lambda x: x.permute(0, 2, 3, 1).transpose(1, 2).sin().movedim(-1, 1), image),
     "slicing": (lambda x: x[:, 1:3, ::2, -1].sin() * x[..., 0, 0][:, None, 1:2], image),
     "indexing": (lambda x: x[:, torch.tensor([2, 0])].sin(), image),
@@ -166,7 +190,9 @@ CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
 }
 
 
-EQUAL: dict[str, Function] = {"hardsigmoid": lambda x: F.relu6(x * 2 + 3) / 6}  # torch's is off by 3e-8, and once only
+EQUAL: dict[str, Function] = {
+    "hardsigmoid": lambda x: F.relu6(x * 2 + 3) / 6
+}  # torch's is off by 3e-8, and once only
 
 
 def _iadd(x: Tensor) -> Tensor:
@@ -187,10 +213,20 @@ def test_rule(name, seed):
 
 def block(kind: str) -> tuple[nn.Module, tuple[int, ...]]:
     if kind == "cnn":
-        layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.Conv2d(4, 4, 3, groups=2), nn.BatchNorm2d(4)]
-        return nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)), (2, 3, 8, 8)
+        layers = [
+            nn.Conv2d(3, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.SiLU(),
+            nn.Conv2d(4, 4, 3, groups=2),
+            nn.BatchNorm2d(4),
+        ]
+        return nn.Sequential(
+            *layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+        ), (2, 3, 8, 8)
     if kind == "encoder":
-        return nn.TransformerEncoderLayer(8, 2, 12, activation="gelu", batch_first=True, norm_first=True), (2, 3, 8)
+        return nn.TransformerEncoderLayer(
+            8, 2, 12, activation="gelu", batch_first=True, norm_first=True
+        ), (2, 3, 8)
     if kind == "decoder":
         return _Decoder(), (2, 3, 8)
     return _Attention(), (3, 2, 8)
@@ -206,7 +242,9 @@ class _Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         mask = torch.ones(3, 3, dtype=torch.bool).triu(1)
         padding = torch.tensor([[False, False, True], [False, False, False]])
-        out, weights = self.attention(x, x[..., :4], x[..., 4:], attn_mask=mask, key_padding_mask=padding)
+        out, weights = self.attention(
+            x, x[..., :4], x[..., 4:], attn_mask=mask, key_padding_mask=padding
+        )
         return out.sum(-1) + weights.sin().sum(1).T
 
 
@@ -216,7 +254,9 @@ class _Decoder(nn.Module):
         self.layer = nn.TransformerDecoderLayer(8, 2, 12, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, x.cos(), tgt_mask=nn.Transformer.generate_square_subsequent_mask(3, dtype=x.dtype))
+        return self.layer(
+            x, x.cos(), tgt_mask=nn.Transformer.generate_square_subsequent_mask(3, dtype=x.dtype)
+        )
 
 
 @pytest.mark.parametrize("kind", ["cnn", "encoder", "decoder", "attention"])
@@ -239,7 +279,9 @@ def test_the_value_equals_the_output_of_the_network_to_the_last_bit():
         assert torch.equal(model(jet(rows)).value, model(rows[0]))
 
 
-@pytest.mark.parametrize("options", [(3, 1, 1, False, False), (2, 2), ((2, 3), (1, 2), (1, 0)), (5, 3, 2, False, True)])
+@pytest.mark.parametrize(
+    "options", [(3, 1, 1, False, False), (2, 2), ((2, 3), (1, 2), (1, 0)), (5, 3, 2, False, True)]
+)
 def test_our_average_pooling_is_torchs_to_the_last_bit(options):
     x = torch.randn(2, 5, 17, 19)
     pooled = F.avg_pool2d(Jet.of(x, torch.stack([x, x])), *options)
@@ -295,7 +337,9 @@ def test_a_function_without_a_rule_is_unsupported(function, name):
 def test_a_network_with_an_unknown_function_is_measured_by_reverse_mode():
     class Bessel(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return torch.special.i0(x.flatten(1) * 3) @ torch.linspace(0, 1, 36, dtype=D).reshape(12, 3)
+            return torch.special.i0(x.flatten(1) * 3) @ torch.linspace(0, 1, 36, dtype=D).reshape(
+                12, 3
+            )
 
     x = torch.randn(1, 3, 2, 2, dtype=D)
     probe = Probe(Bessel(), Batch(x, torch.zeros(1)))

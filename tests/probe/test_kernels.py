@@ -51,15 +51,17 @@ def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     usual = kernels._compute_sample_by_sample
 
-    def counted(*args: Any) -> Kernel:
+    def count_calls(*args: Any) -> Kernel:
         seen.append(1)
         return usual(*args)
 
-    monkeypatch.setattr(kernels, "_compute_sample_by_sample", counted)
+    monkeypatch.setattr(kernels, "_compute_sample_by_sample", count_calls)
     return seen
 
 
-def kernel(model: nn.Module, data: Batch, reading: str = "cross", outputs: str = "sum", over: str = "all") -> Kernel:
+def kernel(
+    model: nn.Module, data: Batch, reading: str = "cross", outputs: str = "sum", over: str = "all"
+) -> Kernel:
     return Probe(model, data).kernel(outputs, over, reading)
 
 
@@ -68,7 +70,9 @@ def kernel(model: nn.Module, data: Batch, reading: str = "cross", outputs: str =
 
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("case", NETWORKS)
-def test_without_batch_norm_every_reading_equals_the_gradient_of_each_sample(case, reading, fallbacks):
+def test_without_batch_norm_every_reading_equals_the_gradient_of_each_sample(
+    case, reading, fallbacks
+):
     make, shape = NETWORKS[case]
     model, data = made(make()), batch(*shape)
     check(model, data, reading)
@@ -95,7 +99,10 @@ def test_a_kernel_over_layers_only():
     model, data = made(transformer()), batch(*TOKENS)
     rows = alone(model, data)
     parts = ("self_attn.in_proj_", "self_attn.out_proj.", "linear1.", "linear2.")
-    names = {f"layer.{part}{kind}" for part in parts for kind in ("weight", "bias")} | {"head.weight", "head.bias"}
+    names = {f"layer.{part}{kind}" for part in parts for kind in ("weight", "bias")} | {
+        "head.weight",
+        "head.bias",
+    }
     assert len(rows) > len(names)
     K = kernel(model, data, "fixed", over="layers")
     assert_same_kernel(K, {name: rows[name] for name in names}, model)
@@ -118,7 +125,8 @@ def test_functions_without_a_rule_are_computed_sample_by_sample(case, reading, f
 def test_with_batch_norm_functions_without_a_rule_are_unsupported_in_reading_cross(fallbacks):
     model, data = made(standard(nn.BatchNorm2d(4))), batch(*IMAGES)
     with pytest.raises(
-        Unscorable, match=r"unsupported: no per-sample gradient of a parameter used by .*(mean|__sub__)"
+        Unscorable,
+        match=r"unsupported: no per-sample gradient of a parameter used by .*(mean|__sub__)",
     ):
         kernel(model, data, "cross")
     assert not fallbacks
@@ -146,7 +154,9 @@ def test_with_batch_norm_each_reading_equals_its_definition(case, reading, outpu
     make, shape = NORMED[case]
     model, data = made(make()), batch(*shape)
     scalars = {"sum": summed, "label": labelled, "loss": cross_entropy}[outputs]
-    assert_same_kernel(kernel(model, data, reading, outputs), LOOPS[reading](model, data, scalars), model)
+    assert_same_kernel(
+        kernel(model, data, reading, outputs), LOOPS[reading](model, data, scalars), model
+    )
     assert len(fallbacks) == (reading == "exact")
 
 
@@ -165,7 +175,9 @@ def test_the_mode_of_the_network_does_not_matter():
     for module in norms(model):
         module.running_mean.normal_(generator=torch.Generator().manual_seed(3))
     for reading in READINGS:
-        trained, evaluated = (kernel(model.train(mode), data, reading).gram() for mode in (True, False))
+        trained, evaluated = (
+            kernel(model.train(mode), data, reading).gram() for mode in (True, False)
+        )
         assert torch.equal(trained, evaluated)
 
 
@@ -178,8 +190,12 @@ def test_all_outputs_are_the_sum_over_outputs(reading):
     K = kernel(model, data, reading, "all")
     loops = [LOOPS[reading](model, data, lambda out, _, o=o: out[:, o]) for o in range(3)]
     for name, found in K.norms.items():
-        torch.testing.assert_close(found, sum(rows[name].flatten(1).square().sum(1) for rows in loops))
-    assert K.trace() == pytest.approx(sum(float(g.square().sum()) for rows in loops for g in rows.values()), rel=1e-10)
+        torch.testing.assert_close(
+            found, sum(rows[name].flatten(1).square().sum(1) for rows in loops)
+        )
+    assert K.trace() == pytest.approx(
+        sum(float(g.square().sum()) for rows in loops for g in rows.values()), rel=1e-10
+    )
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -188,21 +204,36 @@ def test_agreement_counts_how_often_signs_of_loss_gradients_agree(reading):
     model, data = made(normed()), batch(*IMAGES)
     rows = LOOPS[reading](model, data, cross_entropy)
     expected = {name: float(g.sign().sum(0).abs().sum()) for name, g in rows.items()}
-    assert {name: float(n) for name, n in kernel(model, data, reading, "loss").agreement.items()} == expected
-    assert len({total / rows[name][0].numel() for name, total in expected.items()}) > 3  # neither none nor all agree
+    assert {
+        name: float(n) for name, n in kernel(model, data, reading, "loss").agreement.items()
+    } == expected
+    assert (
+        len({total / rows[name][0].numel() for name, total in expected.items()}) > 3
+    )  # neither none nor all agree
     assert kernel(model, data, reading, "sum").agreement == {}
 
 
 @pytest.mark.parametrize("loss", ["mse", "bce"])
 def test_the_loss_of_a_sample_is_the_mean_over_its_entries(loss):
     model, data = made(nn.Sequential(nn.Linear(6, 3), nn.Tanh(), nn.Linear(3, 2))), batch(*FLAT)
-    data = Batch(data.inputs, torch.rand(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
+    data = Batch(
+        data.inputs,
+        torch.rand(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)),
+    )
 
     def scalars(out: Tensor, y: Tensor) -> Tensor:
-        entries = (out - y) ** 2 if loss == "mse" else -(y * out.sigmoid().log() + (1 - y) * (1 - out.sigmoid()).log())
+        entries = (
+            (out - y) ** 2
+            if loss == "mse"
+            else -(y * out.sigmoid().log() + (1 - y) * (1 - out.sigmoid()).log())
+        )
         return entries.mean(1)
 
-    assert_same_kernel(Probe(model, data, loss=loss).kernel("loss", "all", "fixed"), alone(model, data, scalars), model)
+    assert_same_kernel(
+        Probe(model, data, loss=loss).kernel("loss", "all", "fixed"),
+        alone(model, data, scalars),
+        model,
+    )
 
 
 def test_a_kernel_is_computed_once():
@@ -211,7 +242,10 @@ def test_a_kernel_is_computed_once():
     model.register_forward_hook(lambda *_: calls.append(1))
     first = [probe.kernel("label", "layers", reading) for reading in READINGS]
     before = len(calls)
-    assert all(probe.kernel("label", "layers", reading) is K for reading, K in zip(READINGS, first, strict=True))
+    assert all(
+        probe.kernel("label", "layers", reading) is K
+        for reading, K in zip(READINGS, first, strict=True)
+    )
     assert len(calls) == before == 2  # the batch once for all readings, and a few samples
 
 

@@ -23,7 +23,13 @@ def weight_and_bias(layer: str) -> tuple[str, str]:
 def cnn(activation: nn.Module | None = None) -> nn.Module:
     """A convolution right before an activation that overwrites what it says, and not only with zeros."""
     act = activation or nn.LeakyReLU(0.3, inplace=True)
-    layers = [nn.Conv2d(3, 4, 3, 2, bias=False), nn.BatchNorm2d(4), act, nn.Conv2d(4, 6, 3, groups=2), act]
+    layers = [
+        nn.Conv2d(3, 4, 3, 2, bias=False),
+        nn.BatchNorm2d(4),
+        act,
+        nn.Conv2d(4, 6, 3, groups=2),
+        act,
+    ]
     return made(nn.Sequential(*layers, nn.Flatten(), nn.Dropout(0.5), nn.Linear(6, 3)))
 
 
@@ -42,7 +48,9 @@ def tied() -> nn.Module:
 
 
 def unreached() -> nn.Module:
-    return made(Net(lambda net, x: net.a(x), a=nn.Linear(6, 3), b=nn.Linear(6, 3), c=nn.LayerNorm(6)))
+    return made(
+        Net(lambda net, x: net.a(x), a=nn.Linear(6, 3), b=nn.Linear(6, 3), c=nn.LayerNorm(6))
+    )
 
 
 NETWORKS = {
@@ -65,8 +73,12 @@ def test_gradients_are_those_of_the_loss_in_train_mode_without_dropout(case):
     loss.backward()
     probe = Probe(model, data)
     assert probe.loss == pytest.approx(float(loss.detach()), rel=1e-12)
-    expected = {n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in copy.named_parameters()}
-    assert list(probe.gradients) == [name for name, p in model.named_parameters() if p.requires_grad]
+    expected = {
+        n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in copy.named_parameters()
+    }
+    assert list(probe.gradients) == [
+        name for name, p in model.named_parameters() if p.requires_grad
+    ]
     for name, g in probe.gradients.items():
         torch.testing.assert_close(g, expected[name], rtol=1e-10, atol=1e-13)
 
@@ -88,15 +100,25 @@ def saliencies(model: nn.Module, data: Batch) -> list[tuple[int, Tensor]]:
         if isinstance(module, nn.Conv2d | nn.Linear):
             module.register_forward_hook(hold)
     F.cross_entropy(model(data.inputs), data.targets).backward()
-    return [(module.weight[0].numel(), _summed(module, out)) for module, out in said if out.grad is not None]
+    return [
+        (module.weight[0].numel(), _summed(module, out))
+        for module, out in said
+        if out.grad is not None
+    ]
 
 
 def _summed(module: nn.Module, out: Tensor) -> Tensor:
     product = (out * out.grad).detach()
-    return product.sum((2, 3)) if isinstance(module, nn.Conv2d) else product.reshape(len(out), -1, out.shape[-1]).sum(1)
+    return (
+        product.sum((2, 3))
+        if isinstance(module, nn.Conv2d)
+        else product.reshape(len(out), -1, out.shape[-1]).sum(1)
+    )
 
 
-@pytest.mark.parametrize("case", ["a CNN", "a frozen first layer", "linear layers on tokens", "a layer twice"])
+@pytest.mark.parametrize(
+    "case", ["a CNN", "a frozen first layer", "linear layers on tokens", "a layer twice"]
+)
 def test_channels_are_activation_times_gradient_also_after_in_place_activations(case):
     make, shape = NETWORKS[case]
     model, data = make(), batch(*shape)
@@ -119,13 +141,17 @@ def test_projections_of_attention_are_linear_layers_among_the_channels():
     model = made(Net(lambda net, x: net.a(x, x, x)[0].sum(1), a=attention))
     x, y = torch.randn(3, 1, 4, dtype=D), torch.tensor([0, 1, 2])
     found = Probe(model, Batch(x.expand(3, 2, 4), y)).channels
-    assert [c.fan_in for c in found] == [4] * 4  # out, value, key and query, however they are packed
+    assert [c.fan_in for c in found] == [
+        4
+    ] * 4  # out, value, key and query, however they are packed
     Wv, bv = attention.in_proj_weight[8:].detach(), attention.in_proj_bias[8:].detach()
     value = (x[:, 0] @ Wv.T + bv).requires_grad_()
     out = (value @ attention.out_proj.weight.T + attention.out_proj.bias).detach().requires_grad_()
     (g_out,) = torch.autograd.grad(F.cross_entropy(2 * out, y), out)
     torch.testing.assert_close(found[0].saliency, (out * g_out).detach())
-    torch.testing.assert_close(found[1].saliency, (value * (g_out @ attention.out_proj.weight)).detach())
+    torch.testing.assert_close(
+        found[1].saliency, (value * (g_out @ attention.out_proj.weight)).detach()
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- hessian
@@ -136,7 +162,9 @@ def test_the_hessian_times_the_weights_equals_a_hessian_vector_product(case):
     """Over the weights of layers alone: neither biases nor norms take part."""
     if case == "a transformer":
         model, data = made(transformer(activation="gelu")), batch(*TOKENS)
-        names = [n for n, _ in model.named_parameters() if "proj" in n or "linear" in n or "head" in n]
+        names = [
+            n for n, _ in model.named_parameters() if "proj" in n or "linear" in n or "head" in n
+        ]
         names = [n for n in names if n.endswith("weight")]
     else:
         model, data = cnn(nn.SiLU()), batch(*IMAGES)
@@ -155,7 +183,9 @@ def test_the_hessian_times_the_weights_equals_a_hessian_vector_product(case):
     ours = Probe(model, data).hessian_weights
     assert sorted(ours) == sorted(names)
     for name, theirs in zip(names, expected, strict=True):
-        torch.testing.assert_close(ours[name], theirs, rtol=1e-8, atol=1e-10 * float(theirs.abs().max()))
+        torch.testing.assert_close(
+            ours[name], theirs, rtol=1e-8, atol=1e-10 * float(theirs.abs().max())
+        )
 
 
 def test_a_loss_that_is_linear_in_the_weights_has_no_curvature():
@@ -186,14 +216,21 @@ def test_the_jacobian_is_the_gradient_of_all_outputs_by_the_inputs(case):
     before = data.inputs.clone()
     x = data.inputs.clone().requires_grad_()
     (expected,) = torch.autograd.grad(on_batch(models[case])(x * 1).sum(), x)
-    torch.testing.assert_close(Probe(models[case], data).jacobian, expected.flatten(1), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        Probe(models[case], data).jacobian, expected.flatten(1), rtol=1e-10, atol=1e-12
+    )
     assert torch.equal(data.inputs, before)
 
 
 def test_integer_inputs_have_no_derivative():
     model = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 3))
     probe = Probe(model, Batch(torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, 1])))
-    for measure in (lambda: probe.jacobian, lambda: probe.blocks, probe.flow, lambda: probe.circle_jet((2,))):
+    for measure in (
+        lambda: probe.jacobian,
+        lambda: probe.blocks,
+        probe.flow,
+        lambda: probe.circle_jet((2,)),
+    ):
         with pytest.raises(Unscorable, match=r"unsupported: .* real-valued inputs"):
             measure()
 
@@ -253,6 +290,8 @@ def test_norm_variances_are_in_call_order_and_include_functional_norms():
     found = [variance.channels for variance in Probe(model, data).norm_variances]
     v = data.inputs.var(0, unbiased=False)
     unit = 9 * v / (9 * v + 1e-5)  # the variance that the first one leaves
-    for ours, expected in zip(found, (9 * v, 4 * unit, torch.full((6,), 25.0, dtype=D)), strict=True):
+    for ours, expected in zip(
+        found, (9 * v, 4 * unit, torch.full((6,), 25.0, dtype=D)), strict=True
+    ):
         torch.testing.assert_close(ours, expected)
     assert Probe(nn.Linear(6, 3, dtype=D), data).norm_variances == ()

@@ -26,12 +26,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even k
 @pytest.fixture
 def in_one_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail where the pass would fall back to one backward a sample."""
-    monkeypatch.setattr(kernels, "_compute_sample_by_sample", lambda *_: pytest.fail("one backward a sample"))
+    monkeypatch.setattr(
+        kernels, "_compute_sample_by_sample", lambda *_: pytest.fail("one backward a sample")
+    )
 
 
 def weighted(out: Tensor) -> Tensor:
     """Every entry of a sample's output counts differently, the same for every sample."""
-    return out.tanh() * torch.linspace(-1, 2, out[0].numel(), dtype=out.dtype).reshape(1, *out.shape[1:])
+    return out.tanh() * torch.linspace(-1, 2, out[0].numel(), dtype=out.dtype).reshape(
+        1, *out.shape[1:]
+    )
 
 
 def behind_a_gain(shape: tuple[int, ...], layer: nn.Module) -> nn.Module:
@@ -41,12 +45,18 @@ def behind_a_gain(shape: tuple[int, ...], layer: nn.Module) -> nn.Module:
 
 CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "1d": (lambda: nn.Conv1d(4, 6, 3), (3, 4, 9)),
-    "1d, stride, dilation, padding": (lambda: nn.Conv1d(4, 6, 3, stride=2, padding=3, dilation=2), (3, 4, 9)),
+    "1d, stride, dilation, padding": (
+        lambda: nn.Conv1d(4, 6, 3, stride=2, padding=3, dilation=2),
+        (3, 4, 9),
+    ),
     "1d, same, even kernel": (lambda: nn.Conv1d(4, 6, 4, padding="same"), (3, 4, 9)),
     "2d": (lambda: nn.Conv2d(4, 6, 3, padding=1), (3, 4, 6, 5)),
     "2d, no bias": (lambda: nn.Conv2d(4, 6, 3, bias=False), (3, 4, 6, 5)),
     "2d, uneven": (lambda: nn.Conv2d(4, 6, (3, 2), (2, 1), (0, 2), (1, 2)), (3, 4, 6, 5)),
-    "2d, same, dilated": (lambda: nn.Conv2d(4, 6, (2, 3), padding="same", dilation=(1, 2)), (3, 4, 6, 5)),
+    "2d, same, dilated": (
+        lambda: nn.Conv2d(4, 6, (2, 3), padding="same", dilation=(1, 2)),
+        (3, 4, 6, 5),
+    ),
     "2d, valid": (lambda: nn.Conv2d(4, 6, 3, 2, padding="valid"), (3, 4, 6, 5)),
     "2d, groups": (lambda: nn.Conv2d(4, 6, 3, groups=2, stride=2, padding=1), (3, 4, 6, 5)),
     "2d, depthwise": (lambda: nn.Conv2d(4, 8, 3, groups=4, dilation=2, padding=2), (3, 4, 6, 5)),
@@ -56,9 +66,18 @@ CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "3d, same": (lambda: nn.Conv3d(2, 3, (1, 2, 3), padding="same"), (3, 2, 4, 5, 3)),
     "1d transposed": (lambda: nn.ConvTranspose1d(4, 6, 3, 2, 1, output_padding=1), (3, 4, 5)),
     "2d transposed": (lambda: nn.ConvTranspose2d(4, 6, 3), (3, 4, 3, 4)),
-    "2d transposed, groups": (lambda: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, groups=2, dilation=2), (3, 4, 3, 4)),
-    "2d transposed, depthwise": (lambda: nn.ConvTranspose2d(4, 4, 2, 2, groups=4, bias=False), (3, 4, 3, 4)),
-    "3d transposed": (lambda: nn.ConvTranspose3d(2, 3, 2, (2, 1, 2), dilation=(1, 2, 1)), (3, 2, 2, 3, 2)),
+    "2d transposed, groups": (
+        lambda: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, groups=2, dilation=2),
+        (3, 4, 3, 4),
+    ),
+    "2d transposed, depthwise": (
+        lambda: nn.ConvTranspose2d(4, 4, 2, 2, groups=4, bias=False),
+        (3, 4, 3, 4),
+    ),
+    "3d transposed": (
+        lambda: nn.ConvTranspose3d(2, 3, 2, (2, 1, 2), dilation=(1, 2, 1)),
+        (3, 2, 2, 3, 2),
+    ),
 }
 OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(5, 4), (3, 5)),
@@ -96,13 +115,20 @@ def test_an_instance_norm_on_running_statistics_is_computed_sample_by_sample():
 
 
 @st.composite
-def convolutions(draw: Any) -> tuple[Callable[..., Tensor], tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+def convolutions(
+    draw: Any,
+) -> tuple[Callable[..., Tensor], tuple[int, ...], tuple[int, ...], dict[str, Any]]:
     """A functional convolution, the shapes of its input and weight, and its settings."""
     d = draw(st.integers(1, 3))
     some = st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * d)
     transposed, groups = draw(st.booleans()), draw(st.sampled_from([1, 2, 4]))
     more = groups * draw(st.integers(1, 2))
-    settings = {"stride": draw(some), "dilation": draw(some), "groups": groups, "padding": draw(st.integers(0, 2))}
+    settings = {
+        "stride": draw(some),
+        "dilation": draw(some),
+        "groups": groups,
+        "padding": draw(st.integers(0, 2)),
+    }
     if not transposed and draw(st.booleans()):
         settings["padding"] = draw(st.sampled_from(["same", "valid"]))
         settings["stride"] = 1 if settings["padding"] == "same" else settings["stride"]
@@ -155,7 +181,9 @@ def test_an_embedding_gives_the_gradients_of_a_loop_over_samples(padding_idx):
     model = embedding(padding_idx=padding_idx)
     check(model, words())
     rows = alone(model, words())
-    assert (padding_idx is None) == bool(rows["table.weight"][:, padding_idx or 0].any())  # the padding has no gradient
+    assert (padding_idx is None) == bool(
+        rows["table.weight"][:, padding_idx or 0].any()
+    )  # the padding has no gradient
 
 
 def test_a_negative_padding_index_counts_from_the_end():
@@ -173,7 +201,9 @@ def test_single_words_are_samples_too():
     c = torch.linspace(-1, 2, 5, dtype=W.dtype)
     for i, word in enumerate(WORDS[:, 1]):
         rows[i, word] = (c * (1 - W[word].cumsum(0).tanh() ** 2)).flip(0).cumsum(0).flip(0)
-    assert_same_kernel(Probe(model, words(WORDS[:, 1])).kernel("sum", "all"), {"table.weight": rows}, model)
+    assert_same_kernel(
+        Probe(model, words(WORDS[:, 1])).kernel("sum", "all"), {"table.weight": rows}, model
+    )
 
 
 # -------------------------------------------------------------------------------------------------- parameters by hand
@@ -214,7 +244,9 @@ def test_a_parameter_of_a_user_gives_the_gradients_of_a_loop_over_samples(case, 
 
 @pytest.mark.usefixtures("in_one_backward")
 @pytest.mark.parametrize("entries", [1, 31, 64, 10**6])
-@pytest.mark.parametrize("case", ["linear", "tied linear", "embedding", "embedding tied with the head"])
+@pytest.mark.parametrize(
+    "case", ["linear", "tied linear", "embedding", "embedding tied with the head"]
+)
 def test_large_matrices_are_computed_in_pieces_with_the_same_result(case, entries, monkeypatch):
     """Of 3 samples and rows of 5 entries, 64 entries hold four rows, and 31 two."""
     monkeypatch.setattr(sample_gradients, "MAX_PIECE_ENTRIES", entries)
@@ -224,9 +256,13 @@ def test_large_matrices_are_computed_in_pieces_with_the_same_result(case, entrie
         "tied linear": Net(lambda net, x: net.a(net.a(x).tanh()).sum(1), a=linear),
         "embedding": embedding(),
         "embedding tied with the head": Net(
-            lambda net, x: F.linear(net.table(x).tanh(), net.table.weight).sum(1), table=nn.Embedding(7, 5)
+            lambda net, x: F.linear(net.table(x).tanh(), net.table.weight).sum(1),
+            table=nn.Embedding(7, 5),
         ),
     }
     model = made(models[case])
-    assert len(list(sample_gradients.split_rows(torch.empty(7, 5), 3))) == {1: 7, 31: 4, 64: 2, 10**6: 1}[entries]
+    assert (
+        len(list(sample_gradients.split_rows(torch.empty(7, 5), 3)))
+        == {1: 7, 31: 4, 64: 2, 10**6: 1}[entries]
+    )
     check(model, data)

@@ -32,7 +32,9 @@ def test_random_gram_matrices_agree_within_the_tolerance(rows):
     X = draw(5, rows, 2 * rows)
     for features in (X, X.relu(), X * torch.logspace(0, -3, rows, dtype=D)[:, None]):
         G = features @ features.mT
-        torch.testing.assert_close(ratio_by_squaring(G).sqrt(), decomposed(G), rtol=TOLERANCE, atol=0)
+        torch.testing.assert_close(
+            ratio_by_squaring(G).sqrt(), decomposed(G), rtol=TOLERANCE, atol=0
+        )
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-9, 1e-6, 1e-3])
@@ -67,11 +69,19 @@ def test_rank_deficient_matrices_have_the_ratio_zero():
     found, full = ratio_by_squaring(X @ X.mT).sqrt(), decomposed(X @ X.mT)
     assert float(found[:3].max()) < 1e-6
     assert float(found[0]) == float(found[2]) == 0.0
-    assert float(found[3]) == pytest.approx(float(full[3]), rel=TOLERANCE)  # unharmed by its neighbours
+    assert float(found[3]) == pytest.approx(
+        float(full[3]), rel=TOLERANCE
+    )  # unharmed by its neighbours
 
 
 def test_a_matrix_that_is_not_finite_does_not_affect_others():
-    G = torch.stack([torch.eye(3, dtype=D), torch.full((3, 3), torch.nan, dtype=D), torch.diag(torch.ones(3, dtype=D))])
+    G = torch.stack(
+        [
+            torch.eye(3, dtype=D),
+            torch.full((3, 3), torch.nan, dtype=D),
+            torch.diag(torch.ones(3, dtype=D)),
+        ]
+    )
     G[2, 0, 0] = torch.inf
     assert extreme_ratio(G)[0] == 1
     assert extreme_ratio(G).isnan().tolist() == [False, True, True]

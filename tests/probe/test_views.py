@@ -18,7 +18,7 @@ from untrained.types import Batch
 DATA = batch(12, 3, 7, 7)
 
 
-def counted(model: nn.Module) -> list[int]:
+def count_forward_samples(model: nn.Module) -> list[int]:
     """Grows by the number of samples of every forward pass."""
     seen: list[int] = []
     model.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
@@ -47,7 +47,9 @@ def test_probes_of_the_same_rows_are_the_same_object():
     assert probe.parts(2)[0] is half
     assert probe.parts(4)[0] is half.parts(2)[0] is probe.first(3)
     second = probe.parts(2)[1]
-    assert probe.parts(4)[2] is second.first(3) is second.parts(2)[0]  # rows 6 to 8, however they are reached
+    assert (
+        probe.parts(4)[2] is second.first(3) is second.parts(2)[0]
+    )  # rows 6 to 8, however they are reached
     assert second.parts(3)[1] is not half.parts(3)[1]
 
 
@@ -62,20 +64,30 @@ def test_parts_are_equal_batches_in_order(count):
 
 
 def test_more_parts_than_samples_are_unsupported():
-    with pytest.raises(Unscorable, match="unsupported: 13 batches need at least 13 samples, not 12"):
+    with pytest.raises(
+        Unscorable, match="unsupported: 13 batches need at least 13 samples, not 12"
+    ):
         Probe(made(normed()), DATA).parts(13)
 
 
-MEASURES: dict[str, tuple[Callable[[Probe], object], int]] = {  # and how many forwards each takes alone
+MEASURES: dict[
+    str, tuple[Callable[[Probe], object], int]
+] = {  # and how many forwards each takes alone
     "outputs": (lambda p: p.outputs, 1),
-    "features": (lambda p: (p.features, p.outputs, p.last_map), 2),  # once more with copies: a ReLU works in place
+    "features": (
+        lambda p: (p.features, p.outputs, p.last_map),
+        2,
+    ),  # once more with copies: a ReLU works in place
     "codes": (lambda p: p.codes, 1),
     "variances": (lambda p: p.norm_variances, 1),
     "loss": (lambda p: (p.loss, p.gradients, p.channels), 1),
     "hessian": (lambda p: p.hessian_weights, 1),
     "jacobian": (lambda p: p.jacobian, 1),
     "blocks": (lambda p: (p.blocks.features, p.blocks.passes), 1),
-    "exact kernel": (lambda p: (p.kernel("loss", "all", "exact"), p.kernel("loss", "all", "exact")), 1),
+    "exact kernel": (
+        lambda p: (p.kernel("loss", "all", "exact"), p.kernel("loss", "all", "exact")),
+        1,
+    ),
     "size": (lambda p: (p.macs, p.params, p.weights), 1),
     "flow": (lambda p: (p.flow(), p.flow(True)), 2),
     "jet": (lambda p: (p.circle_jet((3, 7, 7)), p.circle_jet((3, 7, 7))), 1),
@@ -86,18 +98,22 @@ MEASURES: dict[str, tuple[Callable[[Probe], object], int]] = {  # and how many f
 def test_a_measurement_is_taken_once_for_all_views_of_the_same_rows(name):
     measure, forwards = MEASURES[name]
     model = made(normed())
-    seen = counted(model)
+    seen = count_forward_samples(model)
     probe = Probe(model, DATA)
     for view in (probe.first(6), probe.parts(2)[0], probe.first(9).first(6), probe.first(6)):
         measure(view)
     assert len(seen) == forwards
     measure(probe.parts(2)[1])
-    assert len(seen) == 2 * forwards + (name in ("loss", "hessian"))  # two backward passes, and no graph is kept here
+    assert len(seen) == 2 * forwards + (
+        name in ("loss", "hessian")
+    )  # two backward passes, and no graph is kept here
 
 
 def test_a_network_with_in_place_functions_is_run_twice_at_most():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(100, 3)).double()
-    seen = counted(model)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(100, 3)
+    ).double()
+    seen = count_forward_samples(model)
     probe = Probe(model, DATA)
     probe.gradients, probe.channels, probe.loss, probe.jacobian  # noqa: B018
     assert seen == [12, 12]
@@ -136,14 +152,16 @@ def _fields(value: object) -> list[str]:
 
 def test_a_network_with_different_outputs_is_connected():
     model = made(normed())
-    seen = counted(model)
+    seen = count_forward_samples(model)
     probe = Probe(model, DATA)
     probe.gradients  # noqa: B018
     probe.require_connected()
     assert seen == [12]  # outputs of an earlier pass are used
 
 
-@pytest.mark.parametrize("does", [lambda net, x: net.a(x * 0), lambda net, x: net.a(torch.ones_like(x))])
+@pytest.mark.parametrize(
+    "does", [lambda net, x: net.a(x * 0), lambda net, x: net.a(torch.ones_like(x))]
+)
 @pytest.mark.parametrize("samples", [1, 4])
 def test_a_network_that_ignores_its_input_is_disconnected(does, samples):
     probe = Probe(made(Net(does, a=nn.Linear(6, 3))), batch(samples, 6))
@@ -151,18 +169,24 @@ def test_a_network_that_ignores_its_input_is_disconnected(does, samples):
         probe.require_connected()
 
 
-@pytest.mark.parametrize("inputs", [torch.zeros(1, 6), torch.ones(4, 6), torch.tensor([[1, 2, 3, 4, 5, 6]])])
+@pytest.mark.parametrize(
+    "inputs", [torch.zeros(1, 6), torch.ones(4, 6), torch.tensor([[1, 2, 3, 4, 5, 6]])]
+)
 def test_equal_samples_do_not_make_a_network_disconnected(inputs):
     """A batch of one sample, of copies, or of words: another input is drawn."""
-    model = nn.Linear(6, 3) if inputs.is_floating_point() else nn.Sequential(nn.Embedding(7, 2), nn.Flatten())
-    seen = counted(model)
+    model = (
+        nn.Linear(6, 3)
+        if inputs.is_floating_point()
+        else nn.Sequential(nn.Embedding(7, 2), nn.Flatten())
+    )
+    seen = count_forward_samples(model)
     Probe(model, Batch(inputs, torch.zeros(len(inputs), dtype=torch.long))).require_connected()
     assert seen[-1] == 2  # the first sample, and another
 
 
 def test_a_motion_along_a_circle_proves_connection():
     model = made(Net(lambda net, x: net.a(x), a=nn.Linear(6, 3)))
-    seen, probe = counted(model), Probe(model, batch(1, 6))
+    seen, probe = count_forward_samples(model), Probe(model, batch(1, 6))
     probe.circle_jet((6,))
     probe.require_connected()
     assert len(seen) == 1
@@ -176,18 +200,21 @@ def test_weights_are_those_of_convolutions_linear_layers_and_projections():
     names |= {"layer.linear1.weight", "layer.linear2.weight", "head.weight"}
     assert set(Probe(frozen(transformer(), "head.weight"), DATA).weights) == names
     narrow = nn.MultiheadAttention(6, 2, kdim=3, vdim=4)
-    assert set(Probe(narrow, DATA).weights) == {f"{part}_weight" for part in ("q_proj", "k_proj", "v_proj")} | {
-        "out_proj.weight"
-    }
+    assert set(Probe(narrow, DATA).weights) == {
+        f"{part}_weight" for part in ("q_proj", "k_proj", "v_proj")
+    } | {"out_proj.weight"}
     with pytest.raises(Unscorable, match="no convolution and no linear layer"):
         Probe(nn.LayerNorm(6), DATA).weights  # noqa: B018
 
 
 def test_with_gaussian_weights_is_a_copy_with_gaussian_weights_and_no_biases():
-    model = made(nn.Sequential(nn.Conv2d(3, 40, 3), nn.BatchNorm2d(40), nn.Flatten(), nn.Linear(1000, 3)))
+    model = made(
+        nn.Sequential(nn.Conv2d(3, 40, 3), nn.BatchNorm2d(40), nn.Flatten(), nn.Linear(1000, 3))
+    )
     before = {name: p.clone() for name, p in model.state_dict().items()}
     copies = [
-        Probe(model, DATA, seed=3).with_gaussian_weights(torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+        Probe(model, DATA, seed=3).with_gaussian_weights(torch.Generator().manual_seed(seed))
+        for seed in (1, 1, 2)
     ]
     for name, p in model.state_dict().items():
         assert torch.equal(p, before[name])
@@ -206,7 +233,11 @@ def test_with_gaussian_weights_is_a_copy_with_gaussian_weights_and_no_biases():
 
 def test_gaussian_weights_include_the_biases_of_attention():
     layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
-    copy = Probe(made(layer), batch(4, 4, 6)).with_gaussian_weights(torch.Generator().manual_seed(0)).model
+    copy = (
+        Probe(made(layer), batch(4, 4, 6))
+        .with_gaussian_weights(torch.Generator().manual_seed(0))
+        .model
+    )
     assert not copy.self_attn.in_proj_bias.any()
     assert not copy.self_attn.out_proj.bias.any()
     assert copy.norm1.bias.any()
@@ -221,7 +252,10 @@ def test_a_probe_on_other_inputs_has_the_same_network():
 
 def test_a_probe_is_released_without_references():
     """It holds activations of whole batches; a ring of references would keep them until Python looks for rings."""
-    model, batch = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(8, 3, 2, 2)
+    model, batch = (
+        nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)),
+        torch.randn(8, 3, 2, 2),
+    )
     probe = Probe(model, Batch(batch, torch.arange(8) % 3))
     for name in ("grad_norm", "zico(samples=8)", "trace", "az_expressivity", "dextr", "grasp"):
         load_proxy(name)(probe)

@@ -44,7 +44,9 @@ def make_array(shape: bytes, dtype: bytes, data: bytes) -> bytes:
 def make_int64(value: int) -> bytes:
     """An integer of numpy, which is no `int`."""
     data = b"C\x08" + struct.pack("<q", value)
-    return name("numpy.core.multiarray", "scalar") + make_dtype("i8", plain_state()) + data + b"\x86R"
+    return (
+        name("numpy.core.multiarray", "scalar") + make_dtype("i8", plain_state()) + data + b"\x86R"
+    )
 
 
 def in_table(value: bytes) -> bytes:
@@ -55,16 +57,28 @@ def in_table(value: bytes) -> bytes:
 HOSTILE_PICKLES: dict[str, bytes] = {
     # Flags of numpy's dtypes: an array of 8-byte "objects" that are addresses of the attacker's choice.
     "dtype_flags": in_table(
-        b"(" + make_array(b"K\x01\x85", make_dtype("f8", plain_state("<", flags=63)), ADDRESS) + b"l"
+        b"("
+        + make_array(b"K\x01\x85", make_dtype("f8", plain_state("<", flags=63)), ADDRESS)
+        + b"l"
     ),
-    "dtype_objects": in_table(make_array(b"K\x01\x85", make_dtype("O8", plain_state("|", 63)), ADDRESS)),
+    "dtype_objects": in_table(
+        make_array(b"K\x01\x85", make_dtype("O8", plain_state("|", 63)), ADDRESS)
+    ),
     "dtype_state_twice": in_table(
-        make_array(b"K\x01\x85", make_dtype("f8", plain_state()) + plain_state("<", 63) + b"b", ADDRESS)
+        make_array(
+            b"K\x01\x85", make_dtype("f8", plain_state()) + plain_state("<", 63) + b"b", ADDRESS
+        )
     ),
     "ndarray_state_of_a_list": in_table(b"]" + plain_state() + b"b"),
-    "shape_too_large": in_table(make_array(b"J\xff\xff\xff\x7f\x85", make_dtype("f8", plain_state()), ADDRESS)),
+    "shape_too_large": in_table(
+        make_array(b"J\xff\xff\xff\x7f\x85", make_dtype("f8", plain_state()), ADDRESS)
+    ),
     "shape_overflows": in_table(
-        make_array(b"\x8a\x08" + struct.pack("<q", 2**62) + b"K\x04\x86", make_dtype("f8", plain_state()), b"")
+        make_array(
+            b"\x8a\x08" + struct.pack("<q", 2**62) + b"K\x04\x86",
+            make_dtype("f8", plain_state()),
+            b"",
+        )
     ),
     "shape_of_numpy_integers": in_table(
         make_array(make_int64(2**62) + b"\x85", make_dtype("f8", plain_state()), ADDRESS)
@@ -79,7 +93,9 @@ HOSTILE_PICKLES: dict[str, bytes] = {
     "bytearray_by_call": in_table(
         name("builtins", "bytearray") + b"\x8a\x05" + (6 * 10**9).to_bytes(5, "little") + b"\x85R"
     ),
-    "zeros_by_dtype": in_table(RECONSTRUCT + name("numpy", "ndarray") + SIX_BILLION + b"\x85C\x01b\x87R"),
+    "zeros_by_dtype": in_table(
+        RECONSTRUCT + name("numpy", "ndarray") + SIX_BILLION + b"\x85C\x01b\x87R"
+    ),
     "text_dtype_of_gigabytes": in_table(make_dtype("U999999999", plain_state())),
     # Structures that are small in memory and have no end when somebody walks through them.
     "list_in_itself": in_table(b"]q\x00h\x00a"),
@@ -89,7 +105,9 @@ HOSTILE_PICKLES: dict[str, bytes] = {
     "deep_nesting": in_table(b"]" * 5000 + b"a" * 4999),
     # Code.
     "os_system": in_table(name("os", "system") + text("touch it_ran") + b"\x85R"),
-    "getattr_chain": in_table(name("builtins", "getattr") + name("os", "system") + text("x") + b"\x86R"),
+    "getattr_chain": in_table(
+        name("builtins", "getattr") + name("os", "system") + text("x") + b"\x86R"
+    ),
     "instance": in_table(b"(ios\nsystem\n"),
     "object": in_table(b"(" + name("os", "system") + text("touch it_ran") + b"o"),
     "new_object": in_table(name("numpy", "ndarray") + b"K\x02\x85\x85\x81"),
@@ -102,7 +120,9 @@ HOSTILE_PICKLES: dict[str, bytes] = {
 }
 
 
-def write_torch_zip(path: Path, pickled: bytes, storages: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
+def write_torch_zip(
+    path: Path, pickled: bytes, storages: dict[str, bytes], method: int = zipfile.ZIP_STORED
+) -> Path:
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("archive/data.pkl", pickled)
         for key, content in storages.items():
@@ -112,8 +132,24 @@ def write_torch_zip(path: Path, pickled: bytes, storages: dict[str, bytes], meth
 
 def make_tensor(offset: bytes, size: bytes, stride: bytes) -> bytes:
     """A tensor over the storage `0`, which has as many numbers as its bytes hold."""
-    storage = b"(" + text("storage") + name("torch", "DoubleStorage") + text("0") + text("cpu") + b"K\x04tQ"
-    arguments = b"(" + storage + offset + size + stride + b"\x89" + name("collections", "OrderedDict") + b")Rt"
+    storage = (
+        b"("
+        + text("storage")
+        + name("torch", "DoubleStorage")
+        + text("0")
+        + text("cpu")
+        + b"K\x04tQ"
+    )
+    arguments = (
+        b"("
+        + storage
+        + offset
+        + size
+        + stride
+        + b"\x89"
+        + name("collections", "OrderedDict")
+        + b")Rt"
+    )
     return name("torch._utils", "_rebuild_tensor_v2") + arguments + b"R"
 
 
@@ -134,9 +170,15 @@ def int_bytes(value: int) -> bytes:
 
 HOSTILE_TENSORS: dict[str, bytes] = {
     # `offset + (size - 1) * stride` overflows to a small number where sizes are integers of numpy.
-    "numpy_sizes_overflow": make_tensor(b"K\x00", make_int64(2**61 + 1) + b"\x85", make_int64(8) + b"\x85"),
-    "numpy_offset_overflows": make_tensor(make_int64(-(2**62)), b"K\x02\x85", make_int64(2**62) + b"\x85"),
-    "numpy_stride_reads_the_heap": make_tensor(b"K\x00", make_int64(3) + b"\x85", make_int64(2**63 - 1) + b"\x85"),
+    "numpy_sizes_overflow": make_tensor(
+        b"K\x00", make_int64(2**61 + 1) + b"\x85", make_int64(8) + b"\x85"
+    ),
+    "numpy_offset_overflows": make_tensor(
+        make_int64(-(2**62)), b"K\x02\x85", make_int64(2**62) + b"\x85"
+    ),
+    "numpy_stride_reads_the_heap": make_tensor(
+        b"K\x00", make_int64(3) + b"\x85", make_int64(2**63 - 1) + b"\x85"
+    ),
     "reaches_outside": make_tensor(b"K\x00", b"K\x64\x85", b"K\x01\x85"),
     "offset_outside": make_tensor(b"K\x64", b"K\x01\x85", b"K\x01\x85"),
     "negative_offset": make_tensor(int_bytes(-8), b"K\x01\x85", b"K\x01\x85"),

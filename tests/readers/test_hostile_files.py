@@ -27,7 +27,7 @@ from tests.readers.hostile_files import (
     write_npz,
     write_torch_zip,
 )
-from untrained.engine import Store
+from untrained.runs.store import Store
 
 FOUR_NUMBERS = struct.pack("<4d", 1, 2, 3, 4)
 
@@ -71,7 +71,9 @@ def test_a_hostile_tensor_is_refused(reader, tmp_path, name):
 def test_a_torch_file_that_unpacks_to_gigabytes_is_refused(reader, tmp_path):
     tensor = make_tensor(b"K\x00", b"K\x01\x85", b"K\x01\x85")
     bomb = bytes(300 * 2**20)
-    path = write_torch_zip(tmp_path / "a.pth", in_transnas(tensor), {"0": bomb}, zipfile.ZIP_DEFLATED)
+    path = write_torch_zip(
+        tmp_path / "a.pth", in_transnas(tensor), {"0": bomb}, zipfile.ZIP_DEFLATED
+    )
     assert path.stat().st_size < 2**20
     assert "takes more than" in check_refused(reader.read("transnas.pth", path))
 
@@ -86,12 +88,18 @@ def test_a_pickle_of_nothing_but_empty_containers_is_refused(reader, tmp_path):
 def test_a_packed_pickle_that_unpacks_to_gigabytes_is_refused(reader, tmp_path):
     folder = publishers.nats(tmp_path / "nats", ["a"], only=())
     publishers.pbz2(folder / "000000.pickle.pbz2", {"12": bytes(400 * 2**20)})
-    assert "takes more than" in check_refused(reader.read("nats.pbz2", folder / "000000.pickle.pbz2"))
+    assert "takes more than" in check_refused(
+        reader.read("nats.pbz2", folder / "000000.pickle.pbz2")
+    )
 
 
 def test_a_key_that_no_text_can_show_is_cut_and_printable(reader, tmp_path):
     path = tmp_path / "a.pickle"
-    path.write_bytes(plain_pickle({"nasbench201": {"\x1b[31m" * 5000: {"config": [{"arch_str": "\x1b\n" * 9999}]}}}))
+    path.write_bytes(
+        plain_pickle(
+            {"nasbench201": {"\x1b[31m" * 5000: {"config": [{"arch_str": "\x1b\n" * 9999}]}}}
+        )
+    )
     message = check_refused(reader.read("hwnas.pickle", path))
     assert message.isprintable()
     assert len(message) < 1000
@@ -106,7 +114,10 @@ HEADER = "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }"
 @pytest.mark.parametrize(
     ("header", "says"),
     [
-        (HEADER % "(3, 1125899906842624)", "claims 3,377,699,720,527,872 bytes of numbers, and 64 are there"),
+        (
+            HEADER % "(3, 1125899906842624)",
+            "claims 3,377,699,720,527,872 bytes of numbers, and 64 are there",
+        ),
         (HEADER % "(4, 4611686018427387904, 8)", "are there"),
         (HEADER % "(4, -4)", "no kind, order or shape"),
         (HEADER % ("(" + "1, " * 33 + ")"), "33 axes"),
@@ -144,7 +155,9 @@ def test_a_csv_file_as_npz_advises_csv(reader, tmp_path):
 
 
 def test_an_npz_label_of_two_billion_is_refused(reader, tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.zeros((4, 4, 4), np.uint8), y=np.array([0, 1, 2, 2_000_000_000]))
+    np.savez(
+        tmp_path / "a.npz", x=np.zeros((4, 4, 4), np.uint8), y=np.array([0, 1, 2, 2_000_000_000])
+    )
     message = check_refused(reader.read("images.npz", tmp_path / "a.npz"))
     assert "y has the label 2000000000; number the classes 0, 1, 2" in message
 
@@ -181,7 +194,9 @@ def test_json_of_nothing_but_brackets_is_refused(reader, tmp_path):
     assert "takes more than" in check_refused(reader.read("suite_zero.json", path))
 
 
-@pytest.mark.parametrize("key", ["(" * 5000, "-" * 200_000 + "1", "9" * 5000, "(1, 2", "__import__('os')"])
+@pytest.mark.parametrize(
+    "key", ["(" * 5000, "-" * 200_000 + "1", "9" * 5000, "(1, 2", "__import__('os')"]
+)
 def test_an_architecture_that_is_no_tuple_of_numbers_is_refused(reader, tmp_path, key):
     path = tmp_path / "zc.json"
     path.write_text(json.dumps({"cifar10": {key: {"val_accuracy": 1}}, "cifar100": {}}))
@@ -206,7 +221,7 @@ def test_a_suite_zero_file_without_architectures_is_refused(reader, tmp_path):
         (b"tablesettingssettings", b"tableset\x1b\ningssettings"),
         (b"tablesettingssettings", b"tab\nesettingssettings"),
         (b"CREATE TABLE settings", b"CREATE TABLE\nse\x1btings"),
-        (b"PRIMARY KEY, measure", b'PRIMARY KEY\n"measure'),
+        (b"PRIMARY KEY,\n    measure", b'PRIMARY KEY\n\n   "measure'),
     ],
 )
 def test_a_store_with_a_damaged_schema_is_refused_in_one_line(reader, tmp_path, old, new):

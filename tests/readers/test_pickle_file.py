@@ -77,7 +77,9 @@ def test_arrays_are_read(tmp_path, array, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("value", [np.float64(1.5), np.float32(0.25), np.int64(-3), np.bool_(True), np.str_("ab")])
+@pytest.mark.parametrize(
+    "value", [np.float64(1.5), np.float32(0.25), np.int64(-3), np.bool_(True), np.str_("ab")]
+)
 def test_scalars_of_numpy_become_plain_values(tmp_path, value, protocol):
     found = read_back(tmp_path, value, protocol)
     assert found == value
@@ -90,7 +92,9 @@ def test_packed_pickles_are_read(tmp_path):
 
 
 def test_strings_of_python_2_are_bytes(tmp_path):
-    (tmp_path / "a.pickle").write_bytes(b"(lp0\nS'data'\np1\naS'it\\'s\\x00'\np2\naI5\naL7L\naI01\na.")
+    (tmp_path / "a.pickle").write_bytes(
+        b"(lp0\nS'data'\np1\naS'it\\'s\\x00'\np2\naI5\naL7L\naI01\na."
+    )
     assert read_pickle(tmp_path / "a.pickle") == [b"data", b"it's\0", 5, 7, True]
 
 
@@ -113,7 +117,9 @@ def test_only_what_plain_data_need_may_be_named(tmp_path, evil, protocol):
         read_back(tmp_path, [evil], protocol)
 
 
-@pytest.mark.parametrize("value", [np.array([None]), np.array([(1, 2.0)], "i4,f4"), np.array(["2020"], "M8[D]")])
+@pytest.mark.parametrize(
+    "value", [np.array([None]), np.array([(1, 2.0)], "i4,f4"), np.array(["2020"], "M8[D]")]
+)
 def test_arrays_of_other_kinds_are_refused_by_name(tmp_path, value):
     with pytest.raises(UsageError, match="was refused: it has an array of the kind"):
         read_back(tmp_path, value, 4)
@@ -156,12 +162,19 @@ def test_a_tensor_that_reaches_outside_its_storage_is_refused():
     for offset, size, stride in [(0, (7,), (1,)), (3, (2, 2), (2, 2)), (6, (), ())]:
         with pytest.raises(RefusedFileError, match="reaches outside its 6 numbers"):
             make_strided_array(storage, offset, size, stride, allowance)
-    for offset, size, stride in [(-1, (2,), (1,)), (0, (2,), (-1,)), (0, (np.int64(2),), (1,)), (0, (True,), (1,))]:
+    for offset, size, stride in [
+        (-1, (2,), (1,)),
+        (0, (2,), (-1,)),
+        (0, (np.int64(2),), (1,)),
+        (0, (True,), (1,)),
+    ]:
         with pytest.raises(DamagedFileError):
             make_strided_array(storage, offset, size, stride, allowance)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x04", pickle.dumps([1] * 50)[:-20], b"PK\x03\x04junk"])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\x80\x04", pickle.dumps([1] * 50)[:-20], b"PK\x03\x04junk"]
+)
 @pytest.mark.parametrize("read", [read_pickle, read_torch])
 def test_what_is_no_pickle_is_said_in_one_line(tmp_path, content, read):
     (tmp_path / "a.pth").write_bytes(content)

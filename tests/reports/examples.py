@@ -9,24 +9,38 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.pages import trust_page
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.summary import FailedArch, RankedArch, SearchSummary
+from untrained.reports.summary_facts import FailedArch, RankedArch, SearchSummary
 from untrained.spaces.core.diagrams import CellGraph, Diagram
-from untrained.studies.trust import Estimate, Judged, Trust
 
-CONV3, CONV1, SKIP, NONE, POOL = "nor_conv_3x3", "nor_conv_1x1", "skip_connect", "none", "avg_pool_3x3"
+CONV3, CONV1, SKIP, NONE, POOL = (
+    "nor_conv_3x3",
+    "nor_conv_1x1",
+    "skip_connect",
+    "none",
+    "avg_pool_3x3",
+)
 PAIRS = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 rooms = pytest.mark.parametrize("room", [880, 350])
 
 
 def nb201(*ops: str) -> CellGraph:
-    return CellGraph(("in", "1", "2", "out"), tuple((a, b, op) for (a, b), op in zip(PAIRS, ops, strict=True)))
+    return CellGraph(
+        ("in", "1", "2", "out"), tuple((a, b, op) for (a, b), op in zip(PAIRS, ops, strict=True))
+    )
 
 
 def nb101(ops: str, wires: str) -> CellGraph:
-    names = {"i": "input", "o": "output", "3": "conv3x3-bn-relu", "1": "conv1x1-bn-relu", "m": "maxpool3x3"}
+    names = {
+        "i": "input",
+        "o": "output",
+        "3": "conv3x3-bn-relu",
+        "1": "conv1x1-bn-relu",
+        "m": "maxpool3x3",
+    }
     edges = tuple((int(wire[0]), int(wire[1]), "") for wire in wires.split())
     return CellGraph(tuple(names[op] for op in ops), edges)
 
@@ -52,7 +66,8 @@ def summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary
     random = Random(0)
     sizes = [random.uniform(0.07, 1.5) for _ in range(count)]
     ranking = tuple(
-        RankedArch(i + 1, arch(random), 3.91 - 0.02 * i, None, 1e6 * size, 1.5e8 * size) for i, size in enumerate(sizes)
+        RankedArch(i + 1, arch(random), 3.91 - 0.02 * i, None, 1e6 * size, 1.5e8 * size)
+        for i, size in enumerate(sizes)
     )
     kinds = ("disconnected", "disconnected", "nan")
     fields: dict[str, Any] = {
@@ -64,7 +79,9 @@ def summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary
         "proxy_about": "Condition numbers of feature maps and curvature of the output; Dextr.",
         "higher_is_better": True,
         "ranking": ranking,
-        "failed": tuple(FailedArch(arch(random), kinds[i % 3], f"detail {i}") for i in range(failures)),
+        "failed": tuple(
+            FailedArch(arch(random), kinds[i % 3], f"detail {i}") for i in range(failures)
+        ),
         "diagram": CELLS["mixed"],
         "settings": {"strategy": "random", "seed": "7"},
         "versions": {"torch": "2.13.0"},
@@ -74,7 +91,12 @@ def summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary
     return SearchSummary(**(fields | changes))
 
 
-PLAIN, WIDE, SIGNED, FLAT = (lambda z: z), (lambda z: np.exp(9 * z)), (lambda z: 1e3 * z**9), (lambda z: 64 + 0 * z)
+PLAIN, WIDE, SIGNED, FLAT = (
+    (lambda z: z),
+    (lambda z: np.exp(9 * z)),
+    (lambda z: 1e3 * z**9),
+    (lambda z: 64 + 0 * z),
+)
 PROXIES: dict[str, tuple[str, float, float | None, Any]] = {  # kind, correlation, cost, from a normal number to a score
     "mean of ranks": ("combination", 0.94, 16, PLAIN), "meco": ("proxy", 0.92, 3, PLAIN),
     "dextr(variant=published)": ("proxy", 0.91, 13, PLAIN), "swap": ("proxy", 0.82, 1, PLAIN),
@@ -91,7 +113,9 @@ PROXIES: dict[str, tuple[str, float, float | None, Any]] = {  # kind, correlatio
 def estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | None]:
     """By scipy, with intervals of a normal sample; the rest by their definitions."""
     if np.ptp(scores) == 0 or np.ptp(truth) == 0:
-        return dict.fromkeys(("spearman", "kendall", "pearson", "top_overlap", "precision_at_10", "regret"))
+        return dict.fromkeys(
+            ("spearman", "kendall", "pearson", "top_overlap", "precision_at_10", "regret")
+        )
     x, k = sign * scores, max(1, round(len(scores) / 10))
     by_score, by_truth = np.argsort(-x), set(np.argsort(-truth)[:k].tolist())
     rho = float(stats.spearmanr(x, truth).statistic)
@@ -107,7 +131,7 @@ def estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | None]:
     }
 
 
-def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> Trust:
+def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> BenchmarkResult:
     """A realistic study: one quality behind all scores, one more that the gradient proxies share."""
     rng, random = np.random.default_rng(0), Random(0)
     quality, gradient = rng.standard_normal((2, archs))
@@ -121,13 +145,15 @@ def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> Trust:
         sign = -1 if name == "ntk_condition" else 1
         kinds = {"disconnected": int(missing.sum()) - (name == "zen"), "nan": int(name == "zen")}
         judged.append(
-            Judged(
+            ProxyResult(
                 name, f"What {name} measures.", kind, sign == 1, cost, int((~missing).sum()),
                 {k: n for k, n in kinds.items() if n > 0}, estimates(scores[~missing], truth[~missing], sign),
                 tuple(None if gone else float(s) for s, gone in zip(scores, missing, strict=True)),
             )
         )  # fmt: skip
-    judged.sort(key=lambda row: -estimate.value if (estimate := row.statistics["spearman"]) else 2.0)
+    judged.sort(
+        key=lambda row: -estimate.value if (estimate := row.statistics["spearman"]) else 2.0
+    )
     fields: dict[str, Any] = {
         "title": "nasbench201: test accuracy on CIFAR-10",
         "command": "untrained bench --space nasbench201 --dataset cifar10 --proxy all --samples 300 --seeds 3",
@@ -136,7 +162,7 @@ def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> Trust:
         "truth_unit": "%",
         "archs": tuple(arch(random) for _ in range(archs)),
         "truth": tuple(truth.tolist()),
-        "judged": tuple(judged),
+        "proxy_results": tuple(judged),
         "notes": ("The table holds 15,625 of 15,625 architectures.",),
         "settings": {"samples": "300", "data": "cifar10"},
         "versions": {"torch": "2.13.0"},
@@ -144,7 +170,7 @@ def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> Trust:
         "seeds": 3,
         "made_on": "31 January 2025, 14:05",
     }
-    return Trust(**(fields | changes))
+    return BenchmarkResult(**(fields | changes))
 
 
 def drawn(sketch: Diagram, room: float = 880) -> ElementTree.Element:
@@ -152,19 +178,33 @@ def drawn(sketch: Diagram, room: float = 880) -> ElementTree.Element:
 
 
 def boxes(svg: ElementTree.Element, kind: str) -> list[tuple[float, float, float, float]]:
-    rects = [group.find("rect") for group in svg.iter("g") if group.attrib["class"].split()[0] == kind]
-    return [tuple(float(rect.attrib[k]) for k in ("x", "y", "width", "height")) for rect in rects if rect is not None]  # type: ignore[misc]
+    rects = [
+        group.find("rect") for group in svg.iter("g") if group.attrib["class"].split()[0] == kind
+    ]
+    return [
+        tuple(float(rect.attrib[k]) for k in ("x", "y", "width", "height"))
+        for rect in rects
+        if rect is not None
+    ]  # type: ignore[misc]
 
 
 def overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
     return all(a[k] < b[k] + b[k + 2] and b[k] < a[k] + a[k + 2] for k in (0, 1))
 
 
-def opened(browser: Any, folder: Path, run: SearchSummary | Trust, width: int, scheme: str = "light") -> Any:
+def opened(
+    browser: Any,
+    folder: Path,
+    run: SearchSummary | BenchmarkResult,
+    width: int,
+    scheme: str = "light",
+) -> Any:
     """The report of a run in a browser window of some width, which must not complain nor ask for another file."""
     file = folder / "report.html"
     file.write_text(
-        render_search_page(run) if isinstance(run, SearchSummary) else trust_page.render_trust_page(run),
+        render_search_page(run)
+        if isinstance(run, SearchSummary)
+        else trust_page.render_trust_page(run),
         encoding="utf-8",
     )
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)

@@ -20,7 +20,9 @@ def test_agreement_is_symmetric_and_leaves_out_what_is_missing() -> None:
         assert table[i][i] == pytest.approx(1.0)
         for j, b in enumerate(columns[:4]):
             both = np.isfinite(a) & np.isfinite(b)
-            assert table[i][j] == pytest.approx(float(stats.spearmanr(a[both], b[both]).statistic), abs=1e-12)
+            assert table[i][j] == pytest.approx(
+                float(stats.spearmanr(a[both], b[both]).statistic), abs=1e-12
+            )
             assert table[i][j] == table[j][i]
     assert table[4] == [None] * 5
 
@@ -32,6 +34,9 @@ def test_alike_rows_stand_together() -> None:
     seen = [families[i] for i in order_by_similarity(table)]
     assert sum(a != b for a, b in pairwise(seen)) == 2
     chain = [[1 - abs(i - j) / 10 for j in (3, 0, 2, 4, 1)] for i in (3, 0, 2, 4, 1)]
-    assert [(3, 0, 2, 4, 1)[i] for i in order_by_similarity(chain)] in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
+    assert [(3, 0, 2, 4, 1)[i] for i in order_by_similarity(chain)] in (
+        [0, 1, 2, 3, 4],
+        [4, 3, 2, 1, 0],
+    )
     assert order_by_similarity([]) == []
     assert order_by_similarity([[None]]) == [0]

@@ -12,12 +12,15 @@ from tests.reports.examples import summary
 from untrained.reports.pages.choice_tables import make_choice_tables
 from untrained.reports.pages.strategy_trace import make_trace_section
 from untrained.reports.svg.square import draw_square
-from untrained.strategies import _trace
+from untrained.runs import trace as _trace
 from untrained.strategies.hnas import HNAS, Query
 from untrained.types import Arch
 
 Cell = tuple[str, int, str]  # its tag, its ink in per cent, its text
-ALPHA = [["1<-0", [["skip", 0.5], ["conv", -0.5], ["pool", 0.0]]], ["<b>", [["skip", 2.0], ["conv", None]]]]
+ALPHA = [
+    ["1<-0", [["skip", 0.5], ["conv", -0.5], ["pool", 0.0]]],
+    ["<b>", [["skip", 2.0], ["conv", None]]],
+]
 
 
 def table(page: str) -> list[list[Cell]]:
@@ -43,7 +46,11 @@ def test_names_of_choices_and_options_are_escaped():
 
 
 def test_a_decision_that_is_told_is_marked_although_it_is_not_the_largest():
-    verdict = {"where": "2<-1", "without": [["skip", 7.0], ["conv", 3.0], ["none", None]], "decided": "conv"}
+    verdict = {
+        "where": "2<-1",
+        "without": [["skip", 7.0], ["conv", 3.0], ["none", None]],
+        "decided": "conv",
+    }
     page = make_choice_tables([verdict])
     assert "2&lt;-1" in page
     assert ">without</th>" in page
@@ -65,7 +72,10 @@ def test_of_numbers_that_are_all_alike_none_is_marked(numbers: tuple[float | Non
 
 def test_choices_without_an_option_in_common_are_tables_of_their_own():
     edges = [{"where": "n3", "without": [["n3<-0", 1.0], ["n3<-1", 2.0]], "decided": "n3<-1"}]
-    operations = [{"where": f"n{i}<-0", "without": [["skip", 1.0], ["conv", 2.0]], "decided": "skip"} for i in (1, 2)]
+    operations = [
+        {"where": f"n{i}<-0", "without": [["skip", 1.0], ["conv", 2.0]], "decided": "skip"}
+        for i in (1, 2)
+    ]
     page = make_choice_tables(operations + edges)
     assert page.count("<table") == 2
     assert [text.count("<tr>") for text in page.split("<table")[1:]] == [3, 2]
@@ -89,24 +99,41 @@ def test_nothing_is_drawn_of_another_form(other: Any) -> None:
 
 def test_the_step_that_found_the_best_is_drawn_and_else_the_last():
     def step(arch: str | None, top: str) -> dict[str, Any]:
-        return {"arch": arch, "alpha": [["c", [["x", float(top == "x")], ["y", float(top == "y")]]]]}
+        return {
+            "arch": arch,
+            "alpha": [["c", [["x", float(top == "x")], ["y", float(top == "y")]]]],
+        }
 
     best = summary().best
     found = make_trace_section(summary(trace=(step(best, "x"), step("other", "y"))))
     assert "<h3>Step 1: alpha</h3>" in found
-    unknown = make_trace_section(summary(trace=(step("one", "x"), step("two", "y"), {"arch": None})))
+    unknown = make_trace_section(
+        summary(trace=(step("one", "x"), step("two", "y"), {"arch": None}))
+    )
     assert "<h3>Step 2: alpha</h3>" in unknown
-    assert "<h3>Step 1: alpha</h3>" in make_trace_section(summary(trace=(step("one", "x"),), ranking=()))
+    assert "<h3>Step 1: alpha</h3>" in make_trace_section(
+        summary(trace=(step("one", "x"),), ranking=())
+    )
     assert unknown.index("<h3>") < unknown.index("<details>")
 
 
 # ---------------------------------------------------------------------------------------------------------- the square
 
 SIDES = {
-    "along": {"name": "nu <up>", "low": 0.0, "high": 5000.0, "log": False},
-    "up": {"name": "mu", "low": 1e-4, "high": 1.0, "log": True},
+    "x_axis": {"name": "nu <up>", "low": 0.0, "high": 5000.0, "log": False},
+    "y_axis": {"name": "mu", "low": 1e-4, "high": 1.0, "log": True},
 }
-CORNERS = [[0.0, 0.0], [0.0, 0.5], [0.0, 1.0], [0.5, 0.0], [0.5, 0.5], [0.5, 1.0], [1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]
+CORNERS = [
+    [0.0, 0.0],
+    [0.0, 0.5],
+    [0.0, 1.0],
+    [0.5, 0.0],
+    [0.5, 0.5],
+    [0.5, 1.0],
+    [1.0, 0.0],
+    [1.0, 0.5],
+    [1.0, 1.0],
+]
 
 
 def belief(mean: list[float], **sides: Any) -> dict[str, Any]:
@@ -125,8 +152,12 @@ def cells(page: str) -> list[tuple[float, float, float, float, int]]:
 
 
 def dots(page: str) -> list[tuple[str, float, float, str]]:
-    pattern = r'<circle class="query ?(\w*)" cx="([\d.]+)" cy="([\d.]+)" r="\d"><title>([^<]*)</title>'
-    return [(kind, float(x), float(y), unescape(said)) for kind, x, y, said in re.findall(pattern, page)]
+    pattern = (
+        r'<circle class="query ?(\w*)" cx="([\d.]+)" cy="([\d.]+)" r="\d"><title>([^<]*)</title>'
+    )
+    return [
+        (kind, float(x), float(y), unescape(said)) for kind, x, y, said in re.findall(pattern, page)
+    ]
 
 
 def test_cells_cover_the_square_and_more_ink_is_more():
@@ -139,7 +170,9 @@ def test_cells_cover_the_square_and_more_ink_is_more():
     assert sum(w * h for _, _, w, h, _ in drawn) == pytest.approx(whole**2, rel=0.01)
     assert drawn[0][1] > drawn[2][1], "up is up"
     assert drawn[8][0] > drawn[2][0], "along is to the right"
-    assert drawn[4][2] == pytest.approx(2 * drawn[0][2], abs=0.5), "a cell at a side is cut off there"
+    assert drawn[4][2] == pytest.approx(2 * drawn[0][2], abs=0.5), (
+        "a cell at a side is cut off there"
+    )
 
 
 def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
@@ -181,7 +214,11 @@ def test_a_belief_that_is_the_same_everywhere_has_one_shade():
 
 
 def test_a_side_that_does_not_vary_has_no_ticks():
-    page = draw_square(belief([3.0] * 9, up={"name": "mu", "low": 0.1, "high": 0.1, "log": True}), (), "accuracy")
+    page = draw_square(
+        belief([3.0] * 9, y_axis={"name": "mu", "low": 0.1, "high": 0.1, "log": True}),
+        (),
+        "accuracy",
+    )
     assert 'class="end"' not in page
 
 
@@ -191,7 +228,9 @@ def test_without_a_belief_there_is_no_square():
     told = make_trace_section(summary(trace=trace, prediction=belief([1.0] * 9)))
     assert told.index("<figure>") < told.index("<details>")
     assert "Prediction of dextr at the end" in told
-    worse = make_trace_section(summary(trace=trace, prediction=belief([1.0] * 9), higher_is_better=False))
+    worse = make_trace_section(
+        summary(trace=trace, prediction=belief([1.0] * 9), higher_is_better=False)
+    )
     assert "Prediction of minus dextr at the end" in worse
 
 
@@ -199,39 +238,48 @@ def test_without_a_belief_there_is_no_square():
 
 
 def strategy(**plan: Any) -> HNAS:
-    return HNAS(None, np.random.default_rng(0), lambda _: None, judge=lambda _: (), **plan)  # type: ignore[arg-type]
+    return HNAS(None, np.random.default_rng(0), lambda _: None, evaluate_pool=lambda _: (), **plan)  # type: ignore[arg-type]
 
 
 def test_a_folder_holds_the_belief_of_one_query_and_the_page_draws_it(tmp_path):
     asked = strategy()
-    _trace.save(tmp_path, asked)
+    _trace.write_trace(tmp_path, asked)
     assert list(tmp_path.iterdir()) == [], "nothing was told"
-    assert (_trace.read(tmp_path), _trace.belief(tmp_path)) == ([], None)
+    assert (_trace.read_trace(tmp_path), _trace.read_belief(tmp_path)) == ([], None)
     asked.trace.append(Query((0.25, 0.5), 0.01, 400.0, Arch("s", (("c", "1"),)), 0.75))
-    _trace.save(tmp_path, asked)
-    found = _trace.belief(tmp_path)
+    _trace.write_trace(tmp_path, asked)
+    found = _trace.read_belief(tmp_path)
     assert found is not None
     assert set(found["mean"]) == {0.75}, "of one value all that is believed is its own"
-    assert found["along"] == {"name": "nu: a quantile of trace^2 in the pool", "low": 0.0, "high": 1.0, "log": False}
-    assert (found["up"]["low"], found["up"]["high"], found["up"]["log"]) == (0.01, 10.0, True)
-    page = make_trace_section(summary(trace=tuple(_trace.read(tmp_path)), prediction=found))
+    assert found["x_axis"] == {
+        "name": "nu: a quantile of trace^2 in the pool",
+        "low": 0.0,
+        "high": 1.0,
+        "log": False,
+    }
+    assert (found["y_axis"]["low"], found["y_axis"]["high"], found["y_axis"]["log"]) == (
+        0.01,
+        10.0,
+        True,
+    )
+    page = make_trace_section(summary(trace=tuple(_trace.read_trace(tmp_path)), prediction=found))
     assert len(cells(page)) == 625
     assert [(kind, said) for kind, _, _, said in dots(page)] == [
         ("top", "Step 1: mu 0.01000, nu 400.0, value 0.7500, the best")
     ]
     (tmp_path / "belief.json").write_text("{")
-    assert _trace.belief(tmp_path) is None
+    assert _trace.read_belief(tmp_path) is None
 
 
 def test_with_a_scale_the_sides_are_plain_numbers(tmp_path):
     asked = strategy(preset="nasbench201")
     asked.trace.append(Query((0.0, 0.5), 0.01, 0.0, Arch("s", (("c", "1"),)), 0.75))
-    _trace.save(tmp_path, asked)
+    _trace.write_trace(tmp_path, asked)
     found = json.loads((tmp_path / "belief.json").read_text())
-    assert found["along"] == {"name": "nu", "low": 0.0, "high": 5000.0, "log": False}
-    assert found["up"] == {"name": "mu", "low": 1e-4, "high": 1.0, "log": True}
+    assert found["x_axis"] == {"name": "nu", "low": 0.0, "high": 5000.0, "log": False}
+    assert found["y_axis"] == {"name": "mu", "low": 1e-4, "high": 1.0, "log": True}
 
 
 def test_a_strategy_that_believes_nothing_leaves_no_file(tmp_path):
-    _trace.save(tmp_path, object())
+    _trace.write_trace(tmp_path, object())
     assert list(tmp_path.iterdir()) == []

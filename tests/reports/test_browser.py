@@ -15,14 +15,18 @@ from tests.reports.examples import CELLS, opened, summary, too_wide
 def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
     long = replace(summary().ranking[0], arch="x" * 400, spread=0.25)
     rows = (long, *summary().ranking[1:])
-    page = opened(browser, tmp_path, summary(ranking=rows, seeds=3, stopped_early=True), width, scheme)
+    page = opened(
+        browser, tmp_path, summary(ranking=rows, seeds=3, stopped_early=True), width, scheme
+    )
     assert too_wide(page, "html", ".rank", ".copy pre", ".drawing.wide", ".drawing.narrow") == []
     drawn = page.evaluate(
         """[...document.querySelectorAll("svg")].map(svg => [svg, svg.getBoundingClientRect()]).map(([svg, box]) =>
         [svg.getAttribute("class"), box.width, box.height, svg.querySelectorAll("circle, rect").length])
         .filter(row => row[1] > 0)"""
     )
-    assert [kind for kind, *_ in drawn] == ["cell", "chart", "chart", "chart"], "one drawing of two is shown"
+    assert [kind for kind, *_ in drawn] == ["cell", "chart", "chart", "chart"], (
+        "one drawing of two is shown"
+    )
     assert all(w > 250 and h > 100 and marks >= 10 for _, w, h, marks in drawn)
     assert [marks for *_, marks in drawn][2:] == [95, 95]
     assert page.locator("button:visible").count() == 2
@@ -39,7 +43,9 @@ def test_labels_fit_their_boxes(browser: Any, tmp_path: Path, name: str) -> None
         return Math.min(text.left - box.left, box.right - text.right, text.top - box.top, box.bottom - text.bottom);
         })"""
     )
-    assert len(slack) == len(CELLS[name].nodes) + sum(bool(label) for *_, label in CELLS[name].edges)
+    assert len(slack) == len(CELLS[name].nodes) + sum(
+        bool(label) for *_, label in CELLS[name].edges
+    )
     assert min(slack) > 1
     page.close()
 

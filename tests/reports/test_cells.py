@@ -6,7 +6,19 @@ from random import Random
 
 import pytest
 
-from tests.reports.examples import CELLS, CONV1, CONV3, NONE, POOL, SKIP, boxes, drawn, overlap, rooms, summary
+from tests.reports.examples import (
+    CELLS,
+    CONV1,
+    CONV3,
+    NONE,
+    POOL,
+    SKIP,
+    boxes,
+    drawn,
+    overlap,
+    rooms,
+    summary,
+)
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.drawings.layout import separate_places
 from untrained.reports.pages.search_page import render_search_page
@@ -22,7 +34,12 @@ def on_path(path: str) -> list[tuple[float, float]]:
     for i in range(0, len(points) - 1, 3):
         for t in (k / 40 for k in range(41)):
             weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
-            found.append(tuple(sum(w * p[k] for w, p in zip(weights, points[i : i + 4], strict=True)) for k in (0, 1)))
+            found.append(
+                tuple(
+                    sum(w * p[k] for w, p in zip(weights, points[i : i + 4], strict=True))
+                    for k in (0, 1)
+                )
+            )
     return found  # type: ignore[return-value]
 
 
@@ -31,7 +48,9 @@ def on_path(path: str) -> list[tuple[float, float]]:
 def test_a_drawing_has_every_edge_and_nothing_overlaps(name: str, room: float) -> None:
     cell = CELLS[name]
     svg = drawn(cell, room)
-    wires = {group.attrib["data-edge"]: group for group in svg.iter("g") if "data-edge" in group.attrib}
+    wires = {
+        group.attrib["data-edge"]: group for group in svg.iter("g") if "data-edge" in group.attrib
+    }
     assert set(wires) == {f"{a}-{b}" for a, b, _ in cell.edges}
     texts = [text.text or "" for text in svg.iter("text")]
     assert sorted(texts) == sorted([*cell.nodes, *(label for *_, label in cell.edges if label)])
@@ -39,7 +58,10 @@ def test_a_drawing_has_every_edge_and_nothing_overlaps(name: str, room: float) -
     assert len(everything) == len(texts)
     assert not [pair for pair in combinations(everything, 2) if overlap(*pair)]
     left, top, width, height = map(float, svg.attrib["viewBox"].split())
-    assert all(x >= left and y >= top and x + w <= left + width and y + h <= top + height for x, y, w, h in everything)
+    assert all(
+        x >= left and y >= top and x + w <= left + width and y + h <= top + height
+        for x, y, w, h in everything
+    )
 
 
 @rooms
@@ -54,7 +76,11 @@ def test_wires_keep_clear_of_boxes_that_are_not_theirs(name: str, room: float) -
         assert path is not None
         foreign = [box for n, box in enumerate(nodes) if n not in (a, b)]
         foreign += [box for edge, box in labels.items() if edge != f"{a}-{b}"]
-        hit = [p for p in on_path(path.attrib["d"]) if any(overlap((*p, 0.0, 0.0), box) for box in foreign)]
+        hit = [
+            p
+            for p in on_path(path.attrib["d"])
+            if any(overlap((*p, 0.0, 0.0), box) for box in foreign)
+        ]
         assert not hit, f"{a}-{b} runs over a box"
 
 
@@ -64,7 +90,10 @@ def test_boxes_of_any_graph_keep_apart(seed: int) -> None:
     count = random.randint(1, 7)
     labels = ["", CONV3, SKIP, "a_rather_long_operation"] if seed % 2 else [""]
     pairs = [pair for pair in combinations(range(count), 2) if random.random() < 0.5]
-    cell = CellGraph(tuple(str(n) * n for n in range(count)), tuple((a, b, random.choice(labels)) for a, b in pairs))
+    cell = CellGraph(
+        tuple(str(n) * n for n in range(count)),
+        tuple((a, b, random.choice(labels)) for a, b in pairs),
+    )
     svg = drawn(cell, random.choice((350, 880)))
     everything = boxes(svg, "node") + boxes(svg, "tag")
     assert len(everything) == count + sum(bool(label) for *_, label in cell.edges)
@@ -81,12 +110,29 @@ def test_a_narrow_drawing_flows_down_and_a_wide_one_right() -> None:
 
 
 def test_none_is_faint_and_colours_follow_operations() -> None:
-    assert [find_family(op) for op in (CONV3, CONV1, SKIP, NONE, POOL)] == ["conv3", "conv1", "skip", "none", "avg"]
-    assert [find_family(op) for op in ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")] == ["conv3", "conv1", "max"]
-    assert [find_family(op) for op in ("sep_conv_5x5", "dil_conv_3x3", "input", "")] == ["sep", "dil", "plain", "plain"]
+    assert [find_family(op) for op in (CONV3, CONV1, SKIP, NONE, POOL)] == [
+        "conv3",
+        "conv1",
+        "skip",
+        "none",
+        "avg",
+    ]
+    assert [find_family(op) for op in ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")] == [
+        "conv3",
+        "conv1",
+        "max",
+    ]
+    assert [find_family(op) for op in ("sep_conv_5x5", "dil_conv_3x3", "input", "")] == [
+        "sep",
+        "dil",
+        "plain",
+        "plain",
+    ]
     drawing = draw_diagram(CELLS["mixed"])
     assert drawing.count('class="wire op-none"') == 1
-    assert drawing.index("wire op-none") < drawing.index("wire op-conv3"), "faint wires lie underneath"
+    assert drawing.index("wire op-none") < drawing.index("wire op-conv3"), (
+        "faint wires lie underneath"
+    )
     assert re.search(r"\.wire\.op-none path \{[^}]*stroke-dasharray", render_search_page(summary()))
 
 

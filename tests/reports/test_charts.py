@@ -7,7 +7,7 @@ import pytest
 
 from tests.reports.examples import summary
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.summary import RankedArch
+from untrained.reports.summary_facts import RankedArch
 from untrained.reports.svg.charts import MAX_DOTS, draw_histogram, draw_size_scatter
 
 
@@ -18,7 +18,9 @@ def test_the_histogram_counts_every_score_once() -> None:
     assert sum(int(n) for title in titles for n in re.findall(r", (\d+) of them", title)) == 10
 
 
-@pytest.mark.parametrize("scores", [[1.0], [2.0, 2.0, 2.0], [1e-3, 1.0, 1e9], [-1e6, 0.0, 3.0], [0.0]])
+@pytest.mark.parametrize(
+    "scores", [[1.0], [2.0, 2.0, 2.0], [1e-3, 1.0, 1e9], [-1e6, 0.0, 3.0], [0.0]]
+)
 def test_the_histogram_bears_any_scores(scores: list[float]) -> None:
     rows = [RankedArch(i + 1, "a", score) for i, score in enumerate(scores)]
     chart = ElementTree.fromstring(draw_histogram(rows))
@@ -34,9 +36,13 @@ def test_the_scatter_has_a_named_dot_for_each_row_and_marks_ten() -> None:
     dots = [dot for dot in chart.iter("circle") if dot.find("title") is not None]
     assert len(dots) == 94
     assert len([dot for dot in dots if dot.get("class") == "top"]) == 10
-    assert dots[-1].findtext("title", "").startswith(f"1. {rows[0].arch}\nscore 3.91"), "the best is drawn last, on top"
+    assert dots[-1].findtext("title", "").startswith(f"1. {rows[0].arch}\nscore 3.91"), (
+        "the best is drawn last, on top"
+    )
     assert "parameters (log scale)" in [text.text for text in chart.iter("text")]
-    assert all(0 <= float(dot.attrib["cx"]) <= 440 and 0 <= float(dot.attrib["cy"]) <= 300 for dot in dots)
+    assert all(
+        0 <= float(dot.attrib["cx"]) <= 440 and 0 <= float(dot.attrib["cy"]) <= 300 for dot in dots
+    )
 
 
 def test_the_scatter_leaves_out_rows_without_a_size() -> None:

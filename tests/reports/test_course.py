@@ -3,10 +3,14 @@
 import re
 
 from tests.reports.examples import summary
-from untrained.reports.pages.search_course import make_front_section, make_limits_section, make_progress_section
+from untrained.reports.pages.search_course import (
+    make_front_section,
+    make_limits_section,
+    make_progress_section,
+)
 from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.pages.strategy_trace import make_trace_section
-from untrained.reports.summary import LimitResult, Tradeoff
+from untrained.reports.summary_facts import LimitResult, Tradeoff
 
 
 def levels(section: str) -> list[float]:
@@ -17,7 +21,9 @@ def levels(section: str) -> list[float]:
 
 
 def test_the_best_so_far_only_rises_and_says_when_it_was_found():
-    told = make_progress_section(summary(scores_in_order=(3.0, 1.0, 5.0, 4.0, 5.0), higher_is_better=True))
+    told = make_progress_section(
+        summary(scores_in_order=(3.0, 1.0, 5.0, 4.0, 5.0), higher_is_better=True)
+    )
     heights = levels(told)
     assert len(heights) == 2
     assert heights[1] < heights[0]  # y grows downwards
@@ -25,7 +31,9 @@ def test_the_best_so_far_only_rises_and_says_when_it_was_found():
 
 
 def test_where_lower_is_better_the_best_so_far_only_falls():
-    told = make_progress_section(summary(scores_in_order=(3.0, 4.0, 2.0, 1.0), higher_is_better=False))
+    told = make_progress_section(
+        summary(scores_in_order=(3.0, 4.0, 2.0, 1.0), higher_is_better=False)
+    )
     heights = levels(told)
     assert len(heights) == 3
     assert heights == sorted(heights)
@@ -37,14 +45,21 @@ def test_one_score_has_no_course():
 
 
 def test_the_front_joins_what_is_beaten_by_none():
-    points = ((100.0, 1.0, "small", True), (300.0, 3.0, "large", True), (300.0, 2.0, "beaten", False))
+    points = (
+        (100.0, 1.0, "small", True),
+        (300.0, 3.0, "large", True),
+        (300.0, 2.0, "beaten", False),
+    )
     told = make_front_section(summary(tradeoff=Tradeoff("params", False, 2, points)))
     assert "2 of 3 architectures are on the Pareto front of 2 objectives" in told
     assert "params (lower is better)" in told
     assert told.count("<circle") == 2
     assert (path := re.search(r'class="front" d="([^"]*)"', told))
     assert path[1].count(",") == 2
-    assert [name for name in ("small", "large", "beaten") if f"<code>{name}</code>" in told] == ["small", "large"]
+    assert [name for name in ("small", "large", "beaten") if f"<code>{name}</code>" in told] == [
+        "small",
+        "large",
+    ]
 
 
 def test_a_front_of_three_objectives_is_not_joined_in_the_plane_of_two():
@@ -78,7 +93,11 @@ def test_what_a_strategy_believed_is_a_folded_table_of_its_steps():
 
 
 def test_steps_within_a_step_are_tables_of_their_own():
-    nasi = {"arch": "a", "alpha": [["1<-0", [["skip", 0.5], ["none", None]]]], "steps": [{"t": 1.0}, {"t": 2.0}]}
+    nasi = {
+        "arch": "a",
+        "alpha": [["1<-0", [["skip", 0.5], ["none", None]]]],
+        "steps": [{"t": 1.0}, {"t": 2.0}],
+    }
     told = make_trace_section(summary(trace=(nasi,)))
     assert told.count("<details>") == 3
     assert "Step 1: alpha" in told

@@ -33,7 +33,9 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 
 def bars(root: ElementTree.Element, kind: str) -> list[tuple[float, float, float, float]]:
-    found = [rect for rect in root.iter("rect") if rect.attrib.get("class", "").split()[:1] == [kind]]
+    found = [
+        rect for rect in root.iter("rect") if rect.attrib.get("class", "").split()[:1] == [kind]
+    ]
     return [tuple(float(rect.attrib[k]) for k in ("x", "y", "width", "height")) for rect in found]  # type: ignore[misc]
 
 
@@ -51,7 +53,9 @@ def test_every_block_has_a_bar_as_long_as_the_root_of_its_channels(room: float) 
     assert [len(row) for row in lists] == [1, 1, 5, 3, 1]
     lengths = [row[0][2] for row in lists]
     for stage, length in zip(MOBILE.stages, lengths, strict=True):
-        assert length == pytest.approx(lengths[-1] * sqrt(stage.channels / 2048), abs=0.11)  # printed to 0.1
+        assert length == pytest.approx(
+            lengths[-1] * sqrt(stage.channels / 2048), abs=0.11
+        )  # printed to 0.1
     assert all(box[2] == row[0][2] for row in lists for box in row)
 
 
@@ -91,7 +95,10 @@ def test_without_strides_and_bottlenecks_nothing_is_said_of_them() -> None:
     root = drawn(MLP)
     assert texts(root) == ["block", "channels", "linear", "128", "linear", "512"]
     assert (
-        drawn(StageList((Stage("conv 3x3", 8), Stage("conv 3x3", 8, stride=2))), 350).find(".//text[.='1']") is not None
+        drawn(StageList((Stage("conv 3x3", 8), Stage("conv 3x3", 8, stride=2))), 350).find(
+            ".//text[.='1']"
+        )
+        is not None
     )
 
 
@@ -99,7 +106,10 @@ def test_blocks_are_coloured_by_what_they_are_made_of() -> None:
     assert [find_family(label) for label in ("E6 K3", "K3 K3", "K1 K7 K1", "conv 3x3", "conv 1x1", "linear")] == [
         "sep", "conv3", "conv1", "conv3", "conv1", "plain",
     ]  # fmt: skip
-    assert [row.attrib["class"] for row in rows(drawn(MOBILE))][:2] == ["row op-conv3", "row op-sep"]
+    assert [row.attrib["class"] for row in rows(drawn(MOBILE))][:2] == [
+        "row op-conv3",
+        "row op-sep",
+    ]
 
 
 # layers
@@ -118,7 +128,11 @@ def test_a_layer_is_told_in_numbers() -> None:
     """192 * 3.5 = 672, 192 * 4 = 768."""
     root = drawn(TINY)
     assert texts(root)[:3] == ["layer", "heads", "MLP: ratio \u00d7 192"]
-    assert [texts(row) for row in rows(root)] == [["1", "3.5 = 672"], ["2", "4 = 768"], ["3", "3.5 = 672"]]
+    assert [texts(row) for row in rows(root)] == [
+        ["1", "3.5 = 672"],
+        ["2", "4 = 768"],
+        ["3", "3.5 = 672"],
+    ]
     assert root.attrib["aria-label"] == (
         "Transformer of width 192 with 3 layers. 3 heads, MLP ratio 3.5; 4 heads, MLP ratio 4; 3 heads, MLP ratio 3.5"
     )
@@ -131,11 +145,18 @@ def test_a_layer_is_told_in_numbers() -> None:
 @pytest.mark.parametrize("name", LISTS)
 def test_boxes_keep_apart_and_inside(name: str, room: float) -> None:
     root = drawn(LISTS[name], room)
-    everything = bars(root, "bar") + boxes(root, "tag") + (bars(root, "part") if name in ("tiny", "base") else [])
+    everything = (
+        bars(root, "bar")
+        + boxes(root, "tag")
+        + (bars(root, "part") if name in ("tiny", "base") else [])
+    )
     assert not [pair for pair in combinations(everything, 2) if overlap(*pair)]
     left, top, width, height = map(float, root.attrib["viewBox"].split())
     assert width <= room + 12
-    assert all(x >= left and y >= top and x + w <= left + width and y + h <= top + height for x, y, w, h in everything)
+    assert all(
+        x >= left and y >= top and x + w <= left + width and y + h <= top + height
+        for x, y, w, h in everything
+    )
 
 
 def test_named_cells_stand_one_below_the_other() -> None:
@@ -146,7 +167,9 @@ def test_named_cells_stand_one_below_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "sketch", [StageList(()), TransformerLayers(8, (), ()), CellGraphs(())], ids=lambda sketch: type(sketch).__name__
+    "sketch",
+    [StageList(()), TransformerLayers(8, (), ()), CellGraphs(())],
+    ids=lambda sketch: type(sketch).__name__,
 )
 def test_nothing_is_drawn_of_nothing(sketch: Diagram) -> None:
     assert not rows(drawn(sketch))

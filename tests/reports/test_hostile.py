@@ -20,9 +20,9 @@ from tests.reports.examples import trust
 from tests.reports.test_believed import belief, query
 from tests.reports.test_training_page import example
 from untrained.errors import UsageError
-from untrained.reports import report
 from untrained.runs.winner import read_winner
-from untrained.strategies import search
+from untrained.workflows.report import report
+from untrained.workflows.search import search
 
 EVIL = "\"'><img src=x onerror=document.title='run'><script>document.title='run'</script></title></style>"
 TAGS = set(
@@ -68,11 +68,18 @@ def check_page(page: str, where: str = "") -> None:
 
 def write_search(folder: Path) -> None:
     """A run with everything that its page can show."""
-    options: dict[str, Any] = {"strategy": "nsga2", "beside": "params", "max_params": "10M", "workers": 1}
-    search("nasbench201(channels=4,cells=1)", "flops", budget=4, data="noise", run=folder, **options)
+    options: dict[str, Any] = {
+        "strategy": "nsga2",
+        "beside": "params",
+        "limits": {"params": "10M"},
+        "workers": 1,
+    }
+    search(
+        "nasbench201(channels=4,cells=1)", "flops", budget=4, data="noise", run=folder, **options
+    )
     best = read_winner(folder).arch
-    asked = replace(example().asked, arch=str(best))
-    replace(example(), folder=str(folder), asked=asked).save()
+    asked = replace(example().key, arch=str(best))
+    replace(example(), folder=str(folder), key=asked).save()
     scores = [["c", [["x", 1.0], ["y", 0.0]]]]
     step = {"arch": str(best), "alpha": scores, "note": "x", "of": [{"name": "y", "value": 0.5}]}
     (folder / "trace.json").write_text(json.dumps([step, step | query((0.5, 0.5), 3.0)]))
@@ -81,7 +88,9 @@ def write_search(folder: Path) -> None:
         "winner": str(best),
         "reached": 70.0,
         "by": ["flops"],
-        "groups": [{"name": "flops", "about": "the best", "archs": ["a", "b"], "reached": [70.0, None]}],
+        "groups": [
+            {"name": "flops", "about": "the best", "archs": ["a", "b"], "reached": [70.0, None]}
+        ],
         "contrasts": [],
         "epochs": 5,
         "samples": 480,
@@ -186,7 +195,12 @@ def test_evil_texts_in_all_strings_at_once_stay_texts(written):
             inner = facts
             for step in path[:-1]:
                 inner = inner[step]
-            if isinstance(inner[path[-1]], str) and path[-1] not in ("measure", "code", "kind", "ended"):
+            if isinstance(inner[path[-1]], str) and path[-1] not in (
+                "measure",
+                "code",
+                "kind",
+                "ended",
+            ):
                 inner[path[-1]] = EVIL
         try:
             file.write_text(json.dumps(facts))
@@ -202,7 +216,8 @@ def test_evil_texts_in_the_store_stay_texts(tmp_path):
         database.execute("UPDATE archs SET arch = arch || ?", (EVIL,))
         database.execute("UPDATE records SET note = ?", (EVIL,))
         database.execute(
-            "UPDATE records SET value = NULL, error = 'error', detail = ?, trace = ? WHERE id < 4", (EVIL, EVIL)
+            "UPDATE records SET value = NULL, error = 'error', detail = ?, trace = ? WHERE id < 4",
+            (EVIL, EVIL),
         )
     page = report(folder).read_text()
     check_page(page)
@@ -222,7 +237,9 @@ def test_only_our_own_script_and_style_may_run(written):
 
 
 @pytest.mark.browser
-def test_nothing_runs_in_a_browser_even_if_a_text_were_not_escaped(browser: Any, written: Path, tmp_path: Path) -> None:
+def test_nothing_runs_in_a_browser_even_if_a_text_were_not_escaped(
+    browser: Any, written: Path, tmp_path: Path
+) -> None:
     """The policy is the second lock: the texts are put into the page as they are."""
     page = report(written).read_text()
     hostile = page.replace("<section>", f"<section>{EVIL[3:]}<b onclick=1 style='color:red'>", 1)

@@ -7,20 +7,32 @@ from typing import Any
 import pytest
 
 from tests.reports.examples import summary
+from untrained.reports.confirmation_facts import Confirmation, Group
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
-from untrained.reports.summary import FailedArch, RankedArch, WorkerTimes
+from untrained.reports.summary_facts import FailedArch, RankedArch, WorkerTimes
 from untrained.spaces.core.diagrams import CellGraph
-from untrained.studies.confirm import Confirmation, Group
 
 
 def body_of(page: str) -> str:
     """The body without style, script and places to break a line; a space before each tag."""
     body = re.sub(r"<(style|script)>.*?</\1>", "", page[page.index("<body>") :], flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<wbr>", "", body).replace("\u00a0", " ").replace("<", " <")).strip()
+    return re.sub(
+        r"\s+", " ", re.sub(r"<wbr>", "", body).replace("\u00a0", " ").replace("<", " <")
+    ).strip()
 
 
 def test_a_winner_that_another_outscored_is_told_as_one():
-    won = Confirmation(summary().ranking[3].arch, 70.0, (), (Group("dextr", "", (), ()),), (), 5, 480, "clicks", 1.0)
+    won = Confirmation(
+        summary().ranking[3].arch,
+        70.0,
+        (),
+        (Group("dextr", "", (), ()),),
+        (),
+        5,
+        480,
+        "clicks",
+        1.0,
+    )
     run = summary(confirmation=won)
     assert make_search_headline(run).startswith("Best by training, number 4 of 94 by score: score ")
 
@@ -28,7 +40,10 @@ def test_a_winner_that_another_outscored_is_told_as_one():
 def test_the_page_tells_the_result_in_order() -> None:
     best = replace(summary().ranking[0], params=1.073e6, flops=153.6e6)
     run = summary(ranking=(best, *summary().ranking[1:]))
-    assert make_search_headline(run) == "Best of 94: score 3.91, 1.07 M parameters, 154 M multiply-adds."
+    assert (
+        make_search_headline(run)
+        == "Best of 94: score 3.91, 1.07 M parameters, 154 M multiply-adds."
+    )
     seen = body_of(render_search_page(run))
     order = [
         make_search_headline(run), "Higher is better.",
@@ -72,7 +87,9 @@ def test_a_run_without_a_score_says_so() -> None:
     assert "No architecture has a score: 3 architectures, all failed." in seen
     assert "No architecture has a score." in seen
     assert "<svg" not in page
-    assert "Nothing was scored." in body_of(render_search_page(summary(count=0, failures=0, cost={})))
+    assert "Nothing was scored." in body_of(
+        render_search_page(summary(count=0, failures=0, cost={}))
+    )
 
 
 def test_one_architecture_needs_no_distribution() -> None:
@@ -95,7 +112,10 @@ def test_a_lower_score_can_be_better() -> None:
 
 def test_failures_are_counted_by_kind_with_their_first_example() -> None:
     seen = body_of(render_search_page(summary(failures=6)))
-    rows = re.findall(r"<code>(disconnected|nan) </code> </td> <td class=\"num\">(\d+) </td>.*?<p>(detail \d)", seen)
+    rows = re.findall(
+        r"<code>(disconnected|nan) </code> </td> <td class=\"num\">(\d+) </td>.*?<p>(detail \d)",
+        seen,
+    )
     assert rows == [("disconnected", "4", "detail 0"), ("nan", "2", "detail 2")]
 
 
@@ -111,7 +131,8 @@ def test_the_correlation_with_size_is_told(size: Any, correlation: str, verdict:
     rows = tuple(RankedArch(i + 1, f"a{i}", 50.0 - i, None, size(i)) for i in range(40))
     seen = body_of(render_search_page(summary(ranking=rows)))
     assert re.search(
-        rf"correlation of the score: \u2212?{re.escape(correlation.lstrip(chr(0x2212)))}\d* with parameters", seen
+        rf"correlation of the score: \u2212?{re.escape(correlation.lstrip(chr(0x2212)))}\d* with parameters",
+        seen,
     )
     assert verdict in seen
     assert "with multiply-adds" not in seen
@@ -141,14 +162,21 @@ def test_missing_numbers_are_dashes_and_empty_columns_are_left_out() -> None:
 
 
 def test_what_the_seeds_cannot_tell_from_the_best_is_marked() -> None:
-    rows = [RankedArch(1, "a", 2.0, 0.1, margin=0.2), RankedArch(2, "b", 1.9, 0.3, margin=0.7, tied=True)]
-    page = render_search_page(summary(ranking=(*rows, RankedArch(3, "c", 1.0, 0.1, margin=0.2)), seeds=3))
+    rows = [
+        RankedArch(1, "a", 2.0, 0.1, margin=0.2),
+        RankedArch(2, "b", 1.9, 0.3, margin=0.7, tied=True),
+    ]
+    page = render_search_page(
+        summary(ranking=(*rows, RankedArch(3, "c", 1.0, 0.1, margin=0.2)), seeds=3)
+    )
     assert re.findall(r'<td class="num soft">(= \d|\d)</td>', page) == ["1", "= 2", "3"]
     assert "not significantly worse than the best" in page
 
 
 def test_an_interrupted_run_tells_how_to_go_on() -> None:
-    early = body_of(render_search_page(summary(stopped_early=True, ending="Stopped by Ctrl-C: go on.")))
+    early = body_of(
+        render_search_page(summary(stopped_early=True, ending="Stopped by Ctrl-C: go on."))
+    )
     whole = body_of(render_search_page(summary()))
     assert "Stopped by Ctrl-C: go on." in early
     assert "Resume" in early
@@ -157,8 +185,15 @@ def test_an_interrupted_run_tells_how_to_go_on() -> None:
 
 
 def test_the_first_trace_of_each_kind_of_failure_is_there_and_safe_to_show() -> None:
-    kinds = [("error", ""), ("error", "File <a>, line 3\nValueError"), ("error", "another"), ("nan", "")]
-    failed = tuple(FailedArch(f"arch{i}", kind, "why", trace) for i, (kind, trace) in enumerate(kinds))
+    kinds = [
+        ("error", ""),
+        ("error", "File <a>, line 3\nValueError"),
+        ("error", "another"),
+        ("nan", ""),
+    ]
+    failed = tuple(
+        FailedArch(f"arch{i}", kind, "why", trace) for i, (kind, trace) in enumerate(kinds)
+    )
     page = render_search_page(summary(failed=failed))
     assert re.findall(r"<pre>(File[^<]*)</pre>", page) == ["File &lt;a&gt;, line 3\nValueError"]
     assert "another" not in page
@@ -169,7 +204,8 @@ def test_workers_are_shown_where_there_were_several_or_one_died() -> None:
     second = WorkerTimes("process 2", 40, 2.0, 0.0, 21.0, 0.0, deaths=2)
     page = render_search_page(summary(workers=(first, second)))
     rows = [
-        re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr><td class=\"\">process.*?</tr>", page)
+        re.findall(r"<td[^>]*>([^<]*)</td>", row)
+        for row in re.findall(r"<tr><td class=\"\">process.*?</tr>", page)
     ]
     assert rows == [
         ["process 1", "60", "3 s", "1 s", "20 s", "6 s", "0"],
@@ -181,9 +217,16 @@ def test_workers_are_shown_where_there_were_several_or_one_died() -> None:
 
 def test_what_was_screened_and_what_must_be_said_of_scores() -> None:
     seen = body_of(
-        render_search_page(summary(screening="Screened 500 by params and kept 100.", notes=("measured on 32",)))
+        render_search_page(
+            summary(screening="Screened 500 by params and kept 100.", notes=("measured on 32",))
+        )
     )
-    assert "Screened 500 by params and kept 100. The search examined 100 of 15,625 architectures" in seen
+    assert (
+        "Screened 500 by params and kept 100. The search examined 100 of 15,625 architectures"
+        in seen
+    )
     assert "Note on some scores: measured on 32." in seen
     assert "Peak GPU memory" not in seen
-    assert "<dt>Peak GPU memory</dt><dd>3 MiB</dd>" in render_search_page(summary(peak_bytes=3 * 2**20))
+    assert "<dt>Peak GPU memory</dt><dd>3 MiB</dd>" in render_search_page(
+        summary(peak_bytes=3 * 2**20)
+    )

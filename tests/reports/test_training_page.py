@@ -6,39 +6,59 @@ from typing import Any
 
 from tests.reports.examples import summary
 from tests.reports.test_page import body_of
-from untrained._terminal_train import show_confirmed
+from untrained.cli.terminal.confirmation import show_confirmation
+from untrained.reports.confirmation_facts import Confirmation, Contrast, Group, ReferenceResult
 from untrained.reports.pages import search_page, training_page
 from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
-from untrained.studies.confirm import Confirmation, Contrast, Group, contrast
-from untrained.studies.references import Entry
-from untrained.training.trained import Asked, Trained
+from untrained.training.result import TrainingKey, TrainingResult
+from untrained.workflows.confirm import compare_groups
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
 
-def example(**changes: Any) -> Trained:
-    asked = Asked("runs/mine", "nasbench201", "|cell|", "folder:./photos", {"name": "quick", "epochs": 3}, 0, "cpu")
-    curve = tuple(
-        {"epoch": e, "rate": 0.1, "loss": 2.0 / e, "val_loss": 2.5 / e, "val_accuracy": 0.3 * e} for e in (1, 2, 3)
+def example(**changes: Any) -> TrainingResult:
+    asked = TrainingKey(
+        "runs/mine",
+        "nasbench201",
+        "|cell|",
+        "folder:./photos",
+        {"name": "quick", "epochs": 3},
+        0,
+        "cpu",
     )
-    found = Trained(
-        asked=asked,
+    curve = tuple(
+        {"epoch": e, "rate": 0.1, "loss": 2.0 / e, "val_loss": 2.5 / e, "val_accuracy": 0.3 * e}
+        for e in (1, 2, 3)
+    )
+    found = TrainingResult(
+        key=asked,
         ended="epochs",
         curve=curve,
-        chosen={"epoch": 3, "kind": "average", "accuracy": 0.9, "loss": 0.8},
+        best={"epoch": 3, "kind": "average", "accuracy": 0.9, "loss": 0.8},
         accuracy=0.875,
         loss=0.7,
         samples={"train": 70, "val": 15, "test": 16},
         task={},
         classes=("cat", "dog"),
-        normal={},
+        normalisation={},
         params=73_300,
         seconds=75.0,
         samples_per_second=1234.0,
         confusion=[[7, 1], [1, 7]],
-        calibration=[{"samples": 4, "sure": 0.6, "right": 0.5}, {"samples": 12, "sure": 0.95, "right": 1.0}],
+        calibration=[
+            {"samples": 4, "confidence": 0.6, "accuracy": 0.5},
+            {"samples": 12, "confidence": 0.95, "accuracy": 1.0},
+        ],
         calibration_error=0.0625,
-        mistakes=[{"truth": "cat", "said": "dog", "chance": 0.1, "sure": 0.9, "picture": PICTURE}],
+        mistakes=[
+            {
+                "truth": "cat",
+                "predicted": "dog",
+                "truth_probability": 0.1,
+                "confidence": 0.9,
+                "picture": PICTURE,
+            }
+        ],
         command="untrained train runs/mine",
         versions={"torch": "2"},
         made_on="today",
@@ -47,7 +67,10 @@ def example(**changes: Any) -> Trained:
 
 
 def test_the_page_tells_the_result_in_order():
-    assert make_training_headline(example()) == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
+    assert (
+        make_training_headline(example())
+        == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
+    )
     assert "after part of an epoch," in make_training_headline(example(curve=()))
     seen = body_of(training_page.render_training_page(example()))
     order = [
@@ -65,7 +88,9 @@ def test_the_page_tells_the_result_in_order():
 
 def test_curves_confusion_and_mistakes_are_drawn():
     html = make_training_sections(example())
-    assert html.count('<polyline class="curve"') == 2 + 1 + 2  # losses, accuracy, calibration and its ideal
+    assert (
+        html.count('<polyline class="curve"') == 2 + 1 + 2
+    )  # losses, accuracy, calibration and its ideal
     assert f'src="{PICTURE}"' in html
     cells = re.findall(r"<title>(\w+, \w+: [\d.]+|\w+, \w+: not defined)</title>", html)
     assert set(cells) == {"cat, cat: 0.88", "cat, dog: 0.12", "dog, cat: 0.12", "dog, dog: 0.88"}
@@ -93,19 +118,43 @@ def test_what_is_not_there_is_left_out():
 
 def test_every_string_is_escaped():
     evil = '<img src=x onerror="alert(1)">'
-    asked = replace(example().asked, arch=evil, data=evil, space=evil, recipe={"name": evil, evil: evil})
-    wrong = [{"truth": evil, "said": evil, "chance": 0.1, "sure": 0.9, "picture": evil}]
-    html = training_page.render_training_page(example(asked=asked, classes=(evil, evil), mistakes=wrong, command=evil))
+    asked = replace(
+        example().key, arch=evil, data=evil, space=evil, recipe={"name": evil, evil: evil}
+    )
+    wrong = [
+        {
+            "truth": evil,
+            "predicted": evil,
+            "truth_probability": 0.1,
+            "confidence": 0.9,
+            "picture": evil,
+        }
+    ]
+    html = training_page.render_training_page(
+        example(key=asked, classes=(evil, evil), mistakes=wrong, command=evil)
+    )
     assert "<img src=x" not in html
     assert 'onerror="' not in html
 
 
 def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
     ranking = summary().ranking
-    first = Group("dextr", "the best of the ranking", (ranking[0].arch, ranking[1].arch), (90.0, None))
-    other = Group("random", "drawn from the same records", (ranking[3].arch, ranking[4].arch), (95.0, 93.0))
+    first = Group(
+        "dextr", "the best of the ranking", (ranking[0].arch, ranking[1].arch), (90.0, None)
+    )
+    other = Group(
+        "random", "drawn from the same records", (ranking[3].arch, ranking[4].arch), (95.0, 93.0)
+    )
     found = Confirmation(
-        ranking[3].arch, 95.0, ("random",), (first, other), (contrast(first, other),), 3, 1500, "digits", 10.0
+        ranking[3].arch,
+        95.0,
+        ("random",),
+        (first, other),
+        (compare_groups(first, other),),
+        3,
+        1500,
+        "digits",
+        10.0,
     )
     whole = summary(confirmation=found, training=example())
     seen = body_of(search_page.render_search_page(whole))
@@ -116,23 +165,45 @@ def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
     assert f"score {ranking[3].score:.3g}" in search_page.make_search_headline(whole)
     assert search_page.make_search_headline(whole).endswith(make_training_headline(example()))
     assert "another architecture: |cell|" in seen
-    assert "This is the cost of scoring. The confirmation took 10 s. Training the best took 1 min 15 s." in seen
-    same = replace(example(), asked=replace(example().asked, arch=ranking[3].arch))
+    assert (
+        "This is the cost of scoring. The confirmation took 10 s. Training the best took 1 min 15 s."
+        in seen
+    )
+    same = replace(example(), key=replace(example().key, arch=ranking[3].arch))
     assert "another architecture" not in body_of(
         search_page.render_search_page(summary(confirmation=found, training=same))
     )
 
 
-def of_clicks(**changes: Any) -> Trained:
-    curve = tuple({"epoch": e, "rate": 0.1, "loss": 0.5 / e, "val_loss": 0.6, "val_auc": 0.7 + e / 100} for e in (1, 2))
-    bins = [{"predicted": 0.1, "observed": 0.2, "rows": 5}, {"predicted": 0.6, "observed": 0.5, "rows": 5}]
-    told = {"curve": curve, "chosen": {"epoch": 2, "kind": "weights", "loss": 0.6, "auc": 0.72}, "loss": 0.4512}
-    told |= {"accuracy": None, "auc": 0.7654, "normalised_entropy": 0.9, "calibration": bins, "calibration_error": 0.1}
+def of_clicks(**changes: Any) -> TrainingResult:
+    curve = tuple(
+        {"epoch": e, "rate": 0.1, "loss": 0.5 / e, "val_loss": 0.6, "val_auc": 0.7 + e / 100}
+        for e in (1, 2)
+    )
+    bins = [
+        {"predicted": 0.1, "observed": 0.2, "rows": 5},
+        {"predicted": 0.6, "observed": 0.5, "rows": 5},
+    ]
+    told = {
+        "curve": curve,
+        "best": {"epoch": 2, "kind": "weights", "loss": 0.6, "auc": 0.72},
+        "loss": 0.4512,
+    }
+    told |= {
+        "accuracy": None,
+        "auc": 0.7654,
+        "normalised_entropy": 0.9,
+        "calibration": bins,
+        "calibration_error": 0.1,
+    }
     return example(**told | {"classes": (), "confusion": [], "mistakes": []} | changes)
 
 
 def test_the_page_of_clicks_tells_log_loss_auc_and_calibration():
-    assert make_training_headline(of_clicks()) == "Test log loss 0.4512, AUC 0.7654 after 2 epochs, 73.3 k parameters."
+    assert (
+        make_training_headline(of_clicks())
+        == "Test log loss 0.4512, AUC 0.7654 after 2 epochs, 73.3 k parameters."
+    )
     seen = body_of(training_page.render_training_page(of_clicks()))
     order = [make_training_headline(of_clicks()), "Test log loss", "0.4512, AUC 0.7654 on 16 samples",
              "90.00 % of the log loss",
@@ -148,9 +219,15 @@ def test_the_page_of_clicks_tells_log_loss_auc_and_calibration():
 
 
 def test_without_an_auc_the_page_says_nothing_of_it():
-    curve = tuple({name: value for name, value in row.items() if name != "val_auc"} for row in of_clicks().curve)
+    curve = tuple(
+        {name: value for name, value in row.items() if name != "val_auc"}
+        for row in of_clicks().curve
+    )
     bare = of_clicks(
-        curve=curve, auc=None, normalised_entropy=None, chosen={"epoch": 1, "kind": "weights", "loss": 0.6}
+        curve=curve,
+        auc=None,
+        normalised_entropy=None,
+        best={"epoch": 1, "kind": "weights", "loss": 0.6},
     )
     assert "AUC" not in body_of(training_page.render_training_page(bare))
 
@@ -158,26 +235,33 @@ def test_without_an_auc_the_page_says_nothing_of_it():
 def beside() -> Confirmation:
     """A found network, one by hand that is worse, and one that failed."""
     entries = (
-        Entry("found", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
-        Entry("logistic", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
-        Entry("wild", error="<script> [bold]"),
+        ReferenceResult("found", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
+        ReferenceResult("logistic", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
+        ReferenceResult("wild", error="<script> [bold]"),
     )
-    groups = (Group("sigeo", "the best of the ranking", ("a",), (68.0,)), Group("random", "drawn", ("b",), (70.0,)))
+    groups = (
+        Group("sigeo", "the best of the ranking", ("a",), (68.0,)),
+        Group("random", "drawn", ("b",), (70.0,)),
+    )
     contrasts = (Contrast("random", -2.0, None, None, None, 0),)
     return Confirmation("b", 70.0, ("random",), groups, contrasts, 5, 480, "clicks", 71.0, entries)
 
 
 def test_the_terminal_shows_them_in_lines_of_80_letters(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    show_confirmed(beside())
+    show_confirmation(beside())
     said = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.strip()}
     assert rows["found"] == ["1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
-    assert rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
+    assert (
+        rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
+    )
     told = " ".join(said.split())
     assert "wild failed: <script> [bold]" in told
     assert "they reach 2.0 points of AUC less on average than chosen at random" in told
-    best = "the one of least log loss on the validation part, with an AUC of 70.0 %, chosen at random."
+    best = (
+        "the one of least log loss on the validation part, with an AUC of 70.0 %, chosen at random."
+    )
     assert f"The winner of this run is {best} confirming took 1 min 11 s" in told
 
 

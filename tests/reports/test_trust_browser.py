@@ -12,10 +12,14 @@ pytestmark = pytest.mark.browser
 widths = pytest.mark.parametrize("width", [1280, 390])
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (1280, "dark"), (390, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (390, "dark"), (1280, "dark"), (390, "light")]
+)
 def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
     page = opened(browser, tmp_path, trust(), width, scheme)
-    page.evaluate('document.querySelectorAll("details").forEach(details => { details.open = true; })')
+    page.evaluate(
+        'document.querySelectorAll("details").forEach(details => { details.open = true; })'
+    )
     assert too_wide(page, "html", "section > div", ".many", ".copy pre", ".drawing") == []
     if width > 1000:
         assert too_wide(page, ".scroll") == [], "the table needs no scrolling where there is room"
@@ -23,13 +27,17 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme:
         """[...document.querySelectorAll("svg")].map(svg => svg.getBoundingClientRect()).filter(box => box.width > 0)
         .map(box => [box.width, box.height])"""
     )
-    assert len(shown) == 1 + 20 + 1 + 1 + 1, "bars, clouds, strips, heat map, costs: one drawing of two is shown"
+    assert len(shown) == 1 + 20 + 1 + 1 + 1, (
+        "bars, clouds, strips, heat map, costs: one drawing of two is shown"
+    )
     assert all(w > 250 and h > 200 for w, h in shown)
     page.close()
 
 
 @widths
-def test_texts_stay_in_their_charts_and_ticks_keep_apart(browser: Any, tmp_path: Path, width: int) -> None:
+def test_texts_stay_in_their_charts_and_ticks_keep_apart(
+    browser: Any, tmp_path: Path, width: int
+) -> None:
     page = opened(browser, tmp_path, trust(), width)
     found = page.evaluate(
         """[...document.querySelectorAll(".chart")].filter(chart => chart.checkVisibility()).map(chart => {

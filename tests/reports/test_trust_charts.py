@@ -46,7 +46,9 @@ def at(ticks: list[tuple[float, float]], value: float) -> float:
 
 
 def places(path: Svg) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in re.findall(r"M([-\d.]+),([-\d.]+)h0", path.attrib["d"])]
+    return [
+        (float(x), float(y)) for x, y in re.findall(r"M([-\d.]+),([-\d.]+)h0", path.attrib["d"])
+    ]
 
 
 # Bars
@@ -54,7 +56,11 @@ def places(path: Svg) -> list[tuple[float, float]]:
 
 @rooms
 def test_bars_and_intervals_lie_where_their_numbers_say(room: float) -> None:
-    rows = [Bar("a", 0.9, 0.85, 0.93), Bar("b", 0.4, kind="baseline"), Bar("c", -0.25, -0.4, -0.1, "other")]
+    rows = [
+        Bar("a", 0.9, 0.85, 0.93),
+        Bar("b", 0.4, kind="baseline"),
+        Bar("c", -0.25, -0.4, -0.1, "other"),
+    ]
     svg = parsed(draw_bars(rows, room, reference=0.4))
     ticks = across(svg)
     assert {0.0} < {value for value, _ in ticks}
@@ -64,13 +70,17 @@ def test_bars_and_intervals_lie_where_their_numbers_say(room: float) -> None:
         assert float(rect.attrib["x"]) == pytest.approx(left, abs=0.15)
         assert float(rect.attrib["width"]) == pytest.approx(right - left, abs=0.15)
         assert group.attrib["class"] == f"k-{row.kind}"
-        whiskers = [re.findall(r"[MH]([-\d.]+)", path.attrib["d"]) for path in kind(group, "whisker")]
+        whiskers = [
+            re.findall(r"[MH]([-\d.]+)", path.attrib["d"]) for path in kind(group, "whisker")
+        ]
         assert len(whiskers) == (row.low is not None)
         for ends in whiskers:
             expected = [at(ticks, end) for end in (row.low, row.high) if end is not None]
             assert [float(end) for end in ends] == pytest.approx(expected, abs=0.15)
     (mark,) = kind(svg, "mark")
-    assert float(re.findall(r"M([-\d.]+)", mark.attrib["d"])[0]) == pytest.approx(at(ticks, 0.4), abs=0.15)
+    assert float(re.findall(r"M([-\d.]+)", mark.attrib["d"])[0]) == pytest.approx(
+        at(ticks, 0.4), abs=0.15
+    )
     assert [text.text for text in kind(svg, "title")] == ["0.900", "0.400", "\u22120.250"]
 
 
@@ -90,7 +100,8 @@ def test_a_bar_of_any_name_and_of_zero(room: float) -> None:
 def dots(count: int, seed: int = 0) -> list[ScatterPoint]:
     rng = np.random.default_rng(seed)
     return [
-        ScatterPoint(float(s), float(80 + t), f"arch {i}") for i, (s, t) in enumerate(rng.standard_normal((count, 2)))
+        ScatterPoint(float(s), float(80 + t), f"arch {i}")
+        for i, (s, t) in enumerate(rng.standard_normal((count, 2)))
     ]
 
 
@@ -102,15 +113,21 @@ def test_a_cloud_has_every_dot_in_its_place(higher: bool) -> None:
     assert (len(dim), len(top)) == (90, 10)
     ticks = across(svg)
     by_truth = sorted(points, key=lambda dot: -dot.truth)
-    assert sorted(x for x, _ in top) == pytest.approx(sorted(at(ticks, dot.score) for dot in by_truth[:10]), abs=0.15)
+    assert sorted(x for x, _ in top) == pytest.approx(
+        sorted(at(ticks, dot.score) for dot in by_truth[:10]), abs=0.15
+    )
     assert max(y for _, y in top) < min(y for _, y in dim), "the best tenth lies above"
     (ring,) = kind(svg, "ring")
     best = (max if higher else min)(points, key=lambda dot: dot.score)
-    assert float(ring.attrib["cx"]) == max(x for x, _ in dim + top), "the better score is on the right"
+    assert float(ring.attrib["cx"]) == max(x for x, _ in dim + top), (
+        "the better score is on the right"
+    )
     assert ring.findtext("title", "").startswith(f"{best.arch}\nbest score")
 
 
-@pytest.mark.parametrize("made", [lambda x: x, lambda x: np.exp(9 * x), lambda x: np.sign(x) * np.exp(9 * abs(x))])
+@pytest.mark.parametrize(
+    "made", [lambda x: x, lambda x: np.exp(9 * x), lambda x: np.sign(x) * np.exp(9 * abs(x))]
+)
 def test_histograms_count_what_lies_before_them(made: object) -> None:
     points = [ScatterPoint(float(made(dot.score)), dot.truth, "") for dot in dots(300)]  # type: ignore[operator]
     svg = parsed(draw_scatter(points, "a", ""))
@@ -129,7 +146,9 @@ def test_histograms_count_what_lies_before_them(made: object) -> None:
         for i in group:
             start, length = bars[i][axis], bars[i][axis + 2]
             end = start + length + 0.5
-            least, most = (sum(start - s < place[axis] < end + s for place in seen) for s in (-0.2, 0.2))
+            least, most = (
+                sum(start - s < place[axis] < end + s for place in seen) for s in (-0.2, 0.2)
+            )
             assert least <= counts[i] <= most, "all before it, and of those on its border some"
             assert bars[i][3 - axis] / longest == pytest.approx(
                 counts[i] / max(counts[j] for j in group), abs=0.1 / longest + 0.003
@@ -152,23 +171,35 @@ def test_an_axis_is_as_plain_as_the_values_allow() -> None:
     [([1.0, 2.0, 3.0], "score"), ([10.0**i for i in range(30)], "score (log scale)"),
      ([-1e12, *range(1, 29), 1e12], "rank by score"), ([5.0, 5.0], "score"), ([0.0, 0.0], "score")],
 )  # fmt: skip
-def test_a_cloud_says_which_axis_it_has_and_bears_any_scores(values: list[float], title: str) -> None:
-    svg = parsed(draw_scatter([ScatterPoint(value, float(i), EVIL) for i, value in enumerate(values)], EVIL, "\u2013"))
+def test_a_cloud_says_which_axis_it_has_and_bears_any_scores(
+    values: list[float], title: str
+) -> None:
+    svg = parsed(
+        draw_scatter(
+            [ScatterPoint(value, float(i), EVIL) for i, value in enumerate(values)], EVIL, "\u2013"
+        )
+    )
     assert title in [text.text for text in svg.iter("text")]
     assert sum(len(places(path)) for path in kind(svg, "points")) == len(values)
-    flat = parsed(draw_scatter([ScatterPoint(value, 10.0, "") for value in values], "constant truth", ""))
+    flat = parsed(
+        draw_scatter([ScatterPoint(value, 10.0, "") for value in values], "constant truth", "")
+    )
     assert sum(len(places(path)) for path in kind(flat, "points")) == len(values)
 
 
 def test_truth_by_rank_is_told_in_its_own_numbers() -> None:
     """Of 41 truths the ticks are the 1st, 11th, 21st, 31st and 41st best."""
     truths = [-1e9, *range(39), 1e9]
-    svg = parsed(draw_scatter([ScatterPoint(1.0 * i, truth, "") for i, truth in enumerate(truths)], "a", ""))
+    svg = parsed(
+        draw_scatter([ScatterPoint(1.0 * i, truth, "") for i, truth in enumerate(truths)], "a", "")
+    )
     assert "score, truth by rank" in [text.text for text in svg.iter("text")]
     ticks = [text for text in kind(svg, "end") if "title" not in text.attrib["class"]]
     assert [text.text for text in ticks] == ["1.00e9", "29.0", "19.0", "9.00", "\u22121.00e9"]
     heights = sorted(y for path in kind(svg, "points") for _, y in places(path))
-    assert [float(text.attrib["y"]) - 4 for text in ticks] == pytest.approx([heights[i] for i in (0, 10, 20, 30, 40)])
+    assert [float(text.attrib["y"]) - 4 for text in ticks] == pytest.approx(
+        [heights[i] for i in (0, 10, 20, 30, 40)]
+    )
 
 
 def test_many_dots_are_thinned_evenly_and_the_same_way_twice() -> None:
@@ -210,7 +241,11 @@ def test_strips_place_dots_by_rank(room: float) -> None:
     ]
     svg = parsed(draw_strips(rows, room))
     for row, group in zip(rows, svg.findall("g"), strict=True):
-        (track,), (zone,), (path,) = kind(group, "track"), kind(group, "zone"), kind(group, "points")
+        (track,), (zone,), (path,) = (
+            kind(group, "track"),
+            kind(group, "zone"),
+            kind(group, "points"),
+        )
         left, width = float(track.attrib["x"]), float(track.attrib["width"])
         expected = [left + share * width for share, _ in row.tenth.places]
         assert [x for x, _ in places(path)] == pytest.approx(expected, abs=0.15)
@@ -227,7 +262,10 @@ def test_strips_place_dots_by_rank(room: float) -> None:
 @rooms
 @pytest.mark.parametrize("count", [1, 4, 60])
 def test_a_heat_map_has_a_cell_for_every_pair(count: int, room: float) -> None:
-    table = [[1.0 if i == j else -0.5 if (i + j) % 2 else 0.25 for j in range(count)] for i in range(count)]
+    table = [
+        [1.0 if i == j else -0.5 if (i + j) % 2 else 0.25 for j in range(count)]
+        for i in range(count)
+    ]
     svg = parsed(draw_heatmap([f"p{i}" for i in range(count)], table, room))
     rows = svg.findall("g[@transform]")
     cells = [list(row.iter("rect")) for row in rows]
@@ -253,7 +291,9 @@ def test_a_pair_without_correlation_is_an_empty_cell() -> None:
 
 def test_the_legend_goes_from_minus_one_to_one() -> None:
     (legend,) = kind(parsed(draw_heatmap(["a"], [[1.0]], 350)), "legend")
-    inks = [(rect.attrib["class"], float(rect.attrib["fill-opacity"])) for rect in legend.iter("rect")]
+    inks = [
+        (rect.attrib["class"], float(rect.attrib["fill-opacity"])) for rect in legend.iter("rect")
+    ]
     assert inks[0] == ("minus", 1.0)
     assert inks[-1] == ("plus", 1.0)
     assert Counter(name for name, _ in inks) == {"minus": 10, "plus": 11}
@@ -268,7 +308,12 @@ POINTS = [
 
 
 def test_only_what_nothing_cheaper_matches_is_worth_its_cost() -> None:
-    assert [offer.name for offer in POINTS if is_on_front(offer, POINTS)] == ["params", "naswot", "meco", EVIL]
+    assert [offer.name for offer in POINTS if is_on_front(offer, POINTS)] == [
+        "params",
+        "naswot",
+        "meco",
+        EVIL,
+    ]
     twins = [CostPoint("a", 1, 0.5), CostPoint("b", 1, 0.5), CostPoint("c", 2, 0.5)]
     assert [offer.name for offer in twins if is_on_front(offer, twins)] == ["a", "b"]
 
@@ -291,7 +336,10 @@ def test_costs_lie_on_a_log_axis_and_nothing_left_of_it(room: float) -> None:
 
 
 def test_names_that_need_not_be_there_cover_nothing() -> None:
-    crowd = [CostPoint("best", 1, 0.9), *(CostPoint(f"proxy {i}", 3, 0.5 + 0.001 * i) for i in range(30))]
+    crowd = [
+        CostPoint("best", 1, 0.9),
+        *(CostPoint(f"proxy {i}", 3, 0.5 + 0.001 * i) for i in range(30)),
+    ]
     svg = parsed(draw_tradeoff(crowd, 350, "cost", "Spearman"))
     names = [(float(text.attrib["x"]), float(text.attrib["y"]) - 11, 7.0 * len(text.text or ""), 14.0)
              for text in kind(svg, "name")]  # fmt: skip
@@ -301,6 +349,10 @@ def test_names_that_need_not_be_there_cover_nothing() -> None:
 
 @pytest.mark.parametrize("costs", [(0, 0), (3, 3), (0, 5), (1, 1e6)])
 def test_any_costs_can_be_drawn(costs: tuple[float, float]) -> None:
-    svg = parsed(draw_tradeoff([CostPoint("a", costs[0], 0.5), CostPoint("b", costs[1], 0.5)], 350, "cost", "Spearman"))
+    svg = parsed(
+        draw_tradeoff(
+            [CostPoint("a", costs[0], 0.5), CostPoint("b", costs[1], 0.5)], 350, "cost", "Spearman"
+        )
+    )
     assert len(kind(svg, "offer")) == 2
     assert all(0 < float(dot.attrib["cx"]) < 350 for dot in kind(svg, "offer"))

@@ -10,19 +10,21 @@ from scipy import stats
 
 from tests.reports.examples import trust
 from tests.reports.test_page import body_of
+from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.reports.pages.trust_page import make_verdict, render_trust_page
-from untrained.studies.trust import Estimate, Judged, Trust
 
 EVIL = '<img src=x onerror="alert(1)">&'
 
 
-def judged(name: str, kind: str = "proxy", value: float | None = 0.5, low: Any = None, high: Any = None) -> Judged:
+def judged(
+    name: str, kind: str = "proxy", value: float | None = 0.5, low: Any = None, high: Any = None
+) -> ProxyResult:
     main = None if value is None else Estimate(value, low, high)
-    return Judged(name, "", kind, True, 1.0, 3, {}, {"spearman": main}, (1.0, 2.0, 3.0))
+    return ProxyResult(name, "", kind, True, 1.0, 3, {}, {"spearman": main}, (1.0, 2.0, 3.0))
 
 
-def study(*rows: Judged, **changes: Any) -> Trust:
-    return trust(archs=3, proxies=0, judged=rows, **changes)
+def study(*rows: ProxyResult, **changes: Any) -> BenchmarkResult:
+    return trust(archs=3, proxies=0, proxy_results=rows, **changes)
 
 
 def section_of(page: str, title: str) -> str:
@@ -59,7 +61,9 @@ def section_of(page: str, title: str) -> str:
         ((), "No proxy was evaluated."),
     ],
 )  # fmt: skip
-def test_the_verdict_says_whether_the_best_beats_the_best_baseline(rows: tuple[Judged, ...], said: str) -> None:
+def test_the_verdict_says_whether_the_best_beats_the_best_baseline(
+    rows: tuple[ProxyResult, ...], said: str
+) -> None:
     found = make_verdict(study(*rows)).replace("\u00a0", " ")
     assert found.endswith(said)
     assert said in body_of(render_trust_page(study(*rows)))
@@ -97,12 +101,14 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 
 def test_every_string_is_escaped() -> None:
     told = {"spearman": Estimate(0.5, 0.4, 0.6), EVIL: Estimate(1.0)}
-    row = replace(trust().judged[0], proxy=EVIL, about=EVIL, failures={EVIL: 2}, statistics=told)
+    row = replace(
+        trust().proxy_results[0], proxy=EVIL, about=EVIL, failures={EVIL: 2}, statistics=told
+    )
     rows = (replace(row, kind="baseline"), replace(row, kind=EVIL))
     page = render_trust_page(
         replace(
             trust(), title=EVIL, command=EVIL, space=EVIL, truth_about=EVIL, truth_unit=EVIL, made_on=EVIL,
-            archs=(EVIL,) * 300, judged=rows,
+            archs=(EVIL,) * 300, proxy_results=rows,
             notes=(EVIL,), settings={EVIL: EVIL}, versions={EVIL: EVIL}, cost={EVIL: 1.0},
         )
     )  # fmt: skip
@@ -113,8 +119,10 @@ def test_every_string_is_escaped() -> None:
 
 def test_forty_four_proxies_on_a_thousand_architectures_stay_below_two_megabytes() -> None:
     few = trust(archs=1000)
-    rows = [replace(row, proxy=f"{row.proxy} {i}") for i in range(3) for row in few.judged][:44]
-    page = render_trust_page(replace(few, judged=tuple(rows)))
+    rows = [replace(row, proxy=f"{row.proxy} {i}") for i in range(3) for row in few.proxy_results][
+        :44
+    ]
+    page = render_trust_page(replace(few, proxy_results=tuple(rows)))
     assert len(page.encode()) < 2e6
     assert "Each plot shows 400 points; the histograms count all." in page
     assert len(re.findall(r"<path class=\"points (?:dim|top)\"", page)) >= 44
@@ -124,17 +132,22 @@ def test_forty_four_proxies_on_a_thousand_architectures_stay_below_two_megabytes
 def test_twelve_clouds_are_in_plain_sight_and_the_others_folded() -> None:
     page = section_of(render_trust_page(trust()), "Score against truth")
     sight, fold = page.split("<details>")
-    names = [row.proxy for row in trust().judged]
-    told = [re.findall(r'<text class="title" x="0" y="12">([^<]*)<', part) for part in (sight, fold)]
+    names = [row.proxy for row in trust().proxy_results]
+    told = [
+        re.findall(r'<text class="title" x="0" y="12">([^<]*)<', part) for part in (sight, fold)
+    ]
     assert told == [names[:12], names[12:]]
 
 
 def test_rows_beyond_sixty_are_left_out_of_charts_and_the_page_says_so() -> None:
     few = trust(archs=30)
     rows = [
-        replace(row, proxy=f"{row.proxy} {i}") for i in range(4) for row in few.judged if row.statistics["spearman"]
+        replace(row, proxy=f"{row.proxy} {i}")
+        for i in range(4)
+        for row in few.proxy_results
+        if row.statistics["spearman"]
     ]
-    page = render_trust_page(replace(few, judged=tuple(rows)))
+    page = render_trust_page(replace(few, proxy_results=tuple(rows)))
     assert page.count("The first 60 of 76 are shown.") == 3
     assert section_of(page, "Rank correlation").count('class="bar"') == 2 * 60
     assert section_of(page, "Proxies").count("<tr class=") == 76
@@ -149,9 +162,16 @@ def test_the_table_has_every_statistic_and_marks_what_is_not_a_proxy() -> None:
         "Proxy", "Spearman", "95 % interval", "\u00b1 seeds", "Kendall", "Pearson", "Top 10 %", "Top 10",
         "Regret, %", "n", "Failed", "Cost",
     ]  # fmt: skip
-    lines = {row.proxy: line for row, line in zip(trust().judged, re.findall(r"<tr class.*?</tr>", page), strict=True)}
-    values = [re.sub(r"<.*?>", "", text) for text in re.findall(r"<td[^>]*>(.*?)</td>", lines["zen"])]
-    row = next(row for row in trust().judged if row.proxy == "zen")
+    lines = {
+        row.proxy: line
+        for row, line in zip(
+            trust().proxy_results, re.findall(r"<tr class.*?</tr>", page), strict=True
+        )
+    }
+    values = [
+        re.sub(r"<.*?>", "", text) for text in re.findall(r"<td[^>]*>(.*?)</td>", lines["zen"])
+    ]
+    row = next(row for row in trust().proxy_results if row.proxy == "zen")
     expect = {name: estimate for name, estimate in row.statistics.items() if estimate}
     main = expect["spearman"]
     assert [value.replace("\u00a0", " ").replace("\u2212", "-") for value in values] == [
@@ -160,15 +180,28 @@ def test_the_table_has_every_statistic_and_marks_what_is_not_a_proxy() -> None:
         f"{100 * expect['precision_at_10'].value:.0f} %", f"{expect['regret'].value:.2f}", str(row.n),
         f"{row.failures['disconnected']} disconnected, 1 nan", "2",
     ]  # fmt: skip
-    assert [name for name, line in lines.items() if ">baseline<" in line] == ["params", "flops", "random"]
-    assert [name for name, line in lines.items() if ">third party<" in line] == ["synflow/cifar10/0"]
+    assert [name for name, line in lines.items() if ">baseline<" in line] == [
+        "params",
+        "flops",
+        "random",
+    ]
+    assert [name for name, line in lines.items() if ">third party<" in line] == [
+        "synflow/cifar10/0"
+    ]
     assert lines["te_nas_regions"].count("\u2013</td>") == 6
     assert f'title="{0.5 * expect["top_overlap"].value * 100:.0f} %\u00a0to' in lines["zen"]
 
 
 def test_columns_that_nothing_fills_are_left_out() -> None:
     page = section_of(render_trust_page(study(judged("a"), judged("b", value=0.2))), "Proxies")
-    assert re.findall(r"<th [^>]*>([^<]*)</th>", page) == ["Proxy", "Spearman", "95 % interval", "n", "Failed", "Cost"]
+    assert re.findall(r"<th [^>]*>([^<]*)</th>", page) == [
+        "Proxy",
+        "Spearman",
+        "95 % interval",
+        "n",
+        "Failed",
+        "Cost",
+    ]
     assert "Regret" not in page
     assert "seeds" not in page
 
@@ -181,7 +214,10 @@ def test_proxies_that_failed_alike_share_a_line() -> None:
     page = section_of(render_trust_page(study(*rows)), "Failures")
     assert "3 of 4 proxies could not score all 3 architectures." in page
     assert re.findall(r"<th [^>]*>([^<]*)</th>", page)[0] == "Proxies"
-    lines = [re.sub(r"<.*?>", "", line.replace("</td>", "|")) for line in re.findall(r"<tr><td.*?</tr>", page)]
+    lines = [
+        re.sub(r"<.*?>", "", line.replace("</td>", "|"))
+        for line in re.findall(r"<tr><td.*?</tr>", page)
+    ]
     heads = re.findall(r"<th [^>]*>([^<]*)</th>", page)[1:]
     found = [dict(zip(["names", *heads], line.split("|"), strict=False)) for line in lines]
     assert found == [
@@ -198,8 +234,10 @@ def test_the_heat_map_is_scipys_correlation_of_what_both_have_scored() -> None:
     page = section_of(render_trust_page(facts), "Agreement between proxies")
     said = dict(re.findall(r"<title>([^<]*): ([^<:]*)</title>", page))
     columns = {
-        row.proxy: np.array([np.nan if s is None else s * (1 if row.higher_is_better else -1) for s in row.scores])
-        for row in facts.judged
+        row.proxy: np.array(
+            [np.nan if s is None else s * (1 if row.higher_is_better else -1) for s in row.scores]
+        )
+        for row in facts.proxy_results
     }
     assert len(said) == len(columns) ** 2
     for a, x in columns.items():
@@ -217,7 +255,7 @@ def test_the_heat_map_is_scipys_correlation_of_what_both_have_scored() -> None:
 def test_what_is_found_of_the_best_tenth_is_the_overlap_of_the_table() -> None:
     page = section_of(render_trust_page(trust()), "Best tenth")
     found = dict(re.findall(r"<title>([^<]*): ([\d.]+ of \d+) found</title>", page))
-    for row in trust().judged:
+    for row in trust().proxy_results:
         if overlap := row.statistics["top_overlap"]:
             k = round(row.n / 10)
             assert found[row.proxy] == f"{overlap.value * k:.0f} of {k}"
@@ -247,7 +285,10 @@ def test_one_proxy_has_no_one_to_be_compared_with() -> None:
 
 
 def test_a_study_in_which_all_failed_says_so() -> None:
-    rows = [replace(judged(name, value=None), n=0, scores=(None,) * 3, failures={"nan": 3}) for name in "ab"]
+    rows = [
+        replace(judged(name, value=None), n=0, scores=(None,) * 3, failures={"nan": 3})
+        for name in "ab"
+    ]
     page = render_trust_page(study(*rows, cost={}))
     assert "No proxy has a rank correlation with the truth." in page
     assert "<svg" not in page
@@ -259,7 +300,12 @@ def test_a_study_in_which_all_failed_says_so() -> None:
 def test_a_constant_truth_and_few_architectures_can_be_shown(count: int) -> None:
     row = replace(judged("a", value=None), n=count, scores=tuple(map(float, range(count))))
     page = render_trust_page(
-        trust(archs=count, proxies=0, judged=(row, replace(row, proxy="b")), truth=(10.0,) * count)
+        trust(
+            archs=count,
+            proxies=0,
+            proxy_results=(row, replace(row, proxy="b")),
+            truth=(10.0,) * count,
+        )
     )
     assert "all architectures are equally good" in page
     assert "<h2>Score against truth" in page
@@ -273,7 +319,9 @@ def test_an_empty_study_is_a_page() -> None:
 
 
 def test_advice_and_the_command_that_follows_it_stand_in_the_header() -> None:
-    page = render_trust_page(trust(advice="Search by meco.", following="untrained search --proxy auto"))
+    page = render_trust_page(
+        trust(advice="Search by meco.", following="untrained search --proxy auto")
+    )
     head = page[: page.index("</header>")]
     assert "Search by meco." in head
     assert 'data-copy="untrained search --proxy auto"' in head

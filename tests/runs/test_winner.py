@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from untrained import reports
-from untrained.engine import stores
-from untrained.exports.subject import found as find_export
-from untrained.strategies.search import Progress, Result, search
-from untrained.training._subject import resolved
-from untrained.training.recipes import recipe as read_recipe
+from untrained.progress import Progress
+from untrained.runs import store_files as stores
+from untrained.training.recipes import load_recipe
+from untrained.workflows import report as report_workflow
+from untrained.workflows.export_subject import resolve_export_subject
+from untrained.workflows.search import SearchResult, search
+from untrained.workflows.train_subject import resolve_subject
 
 # A proxy whose values depend on the data, so that other data have another winner.
 MINE = """
@@ -58,13 +59,18 @@ def write_data(name: str, seed: int) -> None:
     np.savez(name, x=pictures, y=np.arange(60) % 3)
 
 
-def ask(run: Path = RUN, data: str = "data.npz", **options: Any) -> Result:
-    return search("./mine.py:mynet", "./mine.py:response", data=f"npz:{data}", run=run, workers=1, **options)
+def ask(run: Path = RUN, data: str = "data.npz", **options: Any) -> SearchResult:
+    return search(
+        "./mine.py:mynet", "./mine.py:response", data=f"npz:{data}", run=run, workers=1, **options
+    )
 
 
-def describe(result: Result) -> list[tuple[object, ...]]:
+def describe(result: SearchResult) -> list[tuple[object, ...]]:
     """The records of a search without what they cost."""
-    return [(r.arch, r.measure, r.task, r.data, r.init, r.device, r.seed, r.value, r.error) for r in result.records]
+    return [
+        (r.arch, r.measure, r.task, r.data, r.init, r.device, r.seed, r.value, r.error)
+        for r in result.records
+    ]
 
 
 def stop_after(count: int, error: type[BaseException]) -> Callable[[Progress], None]:
@@ -79,16 +85,21 @@ def stop_after(count: int, error: type[BaseException]) -> Callable[[Progress], N
 
 def name_winners(run: Path = RUN) -> dict[str, str | None]:
     """The winner by the name of whoever names it."""
-    reported = reports.outcome(run)
-    trained = resolved(run, "nasbench201", None, read_recipe("quick"), None, "cpu", None)
-    exported = find_export(run, "nasbench201", None, None, None, None, None)
-    page = reports.report(run).read_text(encoding="utf-8")
+    reported = report_workflow.outcome(run)
+    trained = resolve_subject(run, "nasbench201", None, load_recipe("quick"), None, "cpu", None)
+    exported = resolve_export_subject(run, "nasbench201")
+    page = report_workflow.report(run).read_text(encoding="utf-8")
     shown = re.search(r"Best architecture.*?(width=\d,kernel=\d)", page, re.DOTALL)
     assert shown is not None
-    return {"report": reported["best"], "page": shown[1], "train": trained.arch, "export": exported.arch}
+    return {
+        "report": reported["best"],
+        "page": shown[1],
+        "train": trained.arch,
+        "export": exported.arch,
+    }
 
 
-def check_winner(result: Result) -> None:
+def check_winner(result: SearchResult) -> None:
     """Everything names the winner of the search, and an undisturbed search finds the same records."""
     best = str(result.best)
     assert set(name_winners().values()) == {best}
@@ -107,7 +118,9 @@ class Story:
     events: list[str]
 
     def happen(self) -> None:
-        event = self.draw.choice(["search", "search", "merge", "change data", "interrupt", "kill", "confirm"])
+        event = self.draw.choice(
+            ["search", "search", "merge", "change data", "interrupt", "kill", "confirm"]
+        )
         budget = self.draw.choice([2, 5, 9, 12])
         self.events.append(f"{event} {budget}")
         if event == "merge":
@@ -116,12 +129,18 @@ class Story:
             write_data("data.npz", self.draw.randrange(10**6))
             self.finish(budget)
         elif event == "interrupt":
-            result = ask(budget=budget, watch=stop_after(self.draw.randint(1, budget - 1), KeyboardInterrupt))
+            result = ask(
+                budget=budget,
+                on_progress=stop_after(self.draw.randint(1, budget - 1), KeyboardInterrupt),
+            )
             assert result.run.ended == "interrupted"
             check_winner(result)
         elif event == "kill":
             with pytest.raises(KilledError):
-                ask(budget=budget, watch=stop_after(self.draw.randint(1, budget - 1), KilledError))
+                ask(
+                    budget=budget,
+                    on_progress=stop_after(self.draw.randint(1, budget - 1), KilledError),
+                )
             assert len(set(name_winners().values())) == 1
         elif event == "confirm":
             self.finish(budget, confirm=1)
@@ -136,7 +155,7 @@ class Story:
         other = Path(f"other{len(self.events)}")
         write_data("other.npz", self.draw.randrange(10**6))
         ask(other, "other.npz", budget=12)
-        stores.merge(RUN, [other])
+        stores.merge_stores(RUN, [other])
         assert name_winners() == winners
 
     def finish(self, budget: int, **options: Any) -> None:
@@ -164,7 +183,9 @@ def test_a_smaller_budget_ranks_what_it_asks_for(project):
     small = ask(budget=2)
     alone = ask(Path("alone"), budget=2)
     assert len(small.ranking.standings) == 2
-    assert {str(s.arch) for s in small.ranking.standings} == {str(s.arch) for s in alone.ranking.standings}
+    assert {str(s.arch) for s in small.ranking.standings} == {
+        str(s.arch) for s in alone.ranking.standings
+    }
     assert name_winners() == name_winners(Path("alone"))
 
 
@@ -185,7 +206,7 @@ def test_records_of_other_runs_have_no_say(project):
     before = ask(budget=5)
     write_data("other.npz", 7)
     ask(Path("other"), "other.npz", budget=12)
-    assert stores.merge(RUN, ["other"]) > 0
+    assert stores.merge_stores(RUN, ["other"]) > 0
     best = str(before.best)
     assert set(name_winners().values()) == {best}
     again = ask(budget=5)
@@ -197,7 +218,7 @@ def test_a_killed_search_leaves_no_winner_of_an_earlier_question(project):
     write_data("data.npz", 3)
     ask(budget=12, confirm=2)
     with pytest.raises(KilledError):
-        ask(budget=5, confirm=2, watch=stop_after(2, KilledError))
+        ask(budget=5, confirm=2, on_progress=stop_after(2, KilledError))
     assert Path("run/confirmed.json").exists()
     whole = ask(Path("alone"), budget=2)
     assert set(name_winners().values()) == {str(whole.best)}
@@ -206,7 +227,7 @@ def test_a_killed_search_leaves_no_winner_of_an_earlier_question(project):
 def test_a_kill_while_a_finished_search_is_repeated_changes_nothing(project):
     before = ask(budget=9)
     with pytest.raises(KilledError):
-        ask(budget=9, watch=stop_after(1, KilledError))
+        ask(budget=9, on_progress=stop_after(1, KilledError))
     assert set(name_winners().values()) == {str(before.best)}
 
 

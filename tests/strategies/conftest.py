@@ -1,4 +1,4 @@
-"""The folder of a user, with a space and a proxy of their own."""
+"""A folder with a user's own space and proxy."""
 
 from pathlib import Path
 from textwrap import dedent

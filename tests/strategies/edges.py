@@ -1,7 +1,7 @@
-"""A supernet small enough for pencil and paper: two edges in a row, each multiplies by a number, then by theta = 1/2.
+"""A supernet that can be computed by hand: two edges in a row, each multiplies by a number.
 
-f(x) = s x / 2, s the product of what the edges multiply by. Shown x = 1 and y = 0 with squared error, the loss is
-(s / 2)^2, its gradient by theta is s^2, and so t = s^4.
+f(x) = theta s x with theta = 1/2; s is the product of the factors of both edges. For x = 1, y = 0
+and the squared error, the loss is (s / 2)^2, its gradient in theta is s^2, and so t = s^4.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import untrained
-from untrained.data import Source
+from untrained.data import DataSource
 from untrained.spaces.core.supernet import (
     GeneSpellings,
     OptionScores,
@@ -30,12 +30,16 @@ class TwoEdges(nn.Module):
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.options = {name: tuple(factors) for name, factors in FACTORS.items()}
-        self.mixture = make_uniform_mixture({name: len(some) for name, some in self.options.items()})
+        self.mixture = make_uniform_mixture(
+            {name: len(some) for name, some in self.options.items()}
+        )
         self.theta = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, x: Tensor) -> Tensor:
         for name, factors in FACTORS.items():
-            x = mix_branches(self.mixture[name], [lambda x, k=k: k * x for k in factors.values()], x)
+            x = mix_branches(
+                self.mixture[name], [lambda x, k=k: k * x for k in factors.values()], x
+            )
         return self.theta * x
 
     def subnet(self, arch: Arch) -> nn.Module:
@@ -55,4 +59,4 @@ def ones(samples: int, generator: torch.Generator) -> Batch:
     return Batch(torch.ones(samples, 1), torch.zeros(samples, 1))
 
 
-SOURCE = Source(TASK, ones)
+SOURCE = DataSource(TASK, ones)

@@ -1,4 +1,4 @@
-"""Small spaces, a search of them, a search in a process of its own, and what is left of it."""
+"""Small spaces, searches of them in this process and in another, and readers of their results."""
 
 import os
 import sqlite3
@@ -14,17 +14,21 @@ from torch import nn
 import untrained
 from tests.records import make_record
 from untrained import Arch, Probe, Record, Task, search
-from untrained.engine import Store
 from untrained.proxies import Proxy
-from untrained.strategies import Result
+from untrained.runs.store import Store
 from untrained.types import Failure, ScoreKey
+from untrained.workflows.search import SearchResult
 
 TASK = Task("noise", (3, 8, 8), 4)
 
 
 @untrained.space(task=TASK, size=16)
 def tiny(choose: Any, task: Task) -> nn.Module:
-    width, kernel, bias = choose("width", (2, 3, 4, 5)), choose("kernel", (1, 3)), choose("bias", ("yes", "no"))
+    width, kernel, bias = (
+        choose("width", (2, 3, 4, 5)),
+        choose("kernel", (1, 3)),
+        choose("bias", ("yes", "no")),
+    )
     conv = nn.Conv2d(3, width, kernel, padding=kernel // 2, bias=bias == "yes")
     return nn.Sequential(conv, nn.Tanh(), nn.Flatten(), nn.Linear(width * 64, task.num_classes))
 
@@ -37,7 +41,7 @@ def four(choose: Any, task: Task) -> nn.Module:
 def proxy(higher_is_better: bool = True) -> Proxy:
     @untrained.proxy(higher_is_better=higher_is_better)
     def weight(probe: Probe) -> float:
-        """The first weight: any number, another for every architecture and seed."""
+        """The first weight: a number that differs between architectures and seeds."""
         return float(next(probe.model.parameters()).detach().flatten()[0])
 
     return weight
@@ -45,28 +49,35 @@ def proxy(higher_is_better: bool = True) -> Proxy:
 
 @untrained.proxy()
 def odd(probe: Probe) -> float:
-    """Nothing for convolutions of even width, the width of the others."""
+    """The width of the convolution; no score if it is even."""
     width = len(next(probe.model.parameters()))
     return float("nan") if width % 2 == 0 else float(width)
 
 
-def find(folder: Path, proxy: Any = "params", budget: int = 6, **options: Any) -> Result:
+def search_tiny(
+    folder: Path, proxy: Any = "params", budget: int = 6, **options: Any
+) -> SearchResult:
     options = {"space": tiny, "data": "noise"} | options
     return search(proxy=proxy, budget=budget, run=folder, **options)
 
 
-def contents(folder: Path) -> dict[ScoreKey, tuple[float | None, Failure | None]]:
+def read_values(folder: Path) -> dict[ScoreKey, tuple[float | None, Failure | None]]:
     with Store(folder / "records.sqlite") as store:
         records = list(store)
-    found = {record.key: (record.value, record.error) for record in records}
-    assert len(found) == len(records)
-    return found
+    values = {record.key: (record.value, record.error) for record in records}
+    assert len(values) == len(records)
+    return values
 
 
-def timeless(records: Any) -> list[Record]:
-    """The same records without what they cost."""
-    nothing: Any = {"build_seconds": 0.0, "transfer_seconds": 0.0, "measure_seconds": 0.0, "peak_bytes": None}
-    return [replace(record, **nothing) for record in records]
+def drop_costs(records: Any) -> list[Record]:
+    """Return the same records without their times and memory."""
+    no_costs: Any = {
+        "build_seconds": 0.0,
+        "transfer_seconds": 0.0,
+        "measure_seconds": 0.0,
+        "peak_bytes": None,
+    }
+    return [replace(record, **no_costs) for record in records]
 
 
 def record(arch: str, seed: int, value: float | None) -> Record:
@@ -91,12 +102,17 @@ MINE = """
     def small(probe):
         return probe.params
 """
-MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from untrained.cli import main; main()"
+MAIN = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    " from untrained.cli.app import main; main()"
+)
 
 
-def started(project: Path, run: str, *more: str) -> "subprocess.Popen[str]":
-    """`untrained search` as a process of its own, in the folder of the user's space."""
-    options = f"search --space ./mine.py:mynet --proxy dextr --data noise --run {run} --budget 40".split()
+def start_search(project: Path, run: str, *more: str) -> "subprocess.Popen[str]":
+    """Start `untrained search` in a new process, in the folder of the user's space."""
+    options = (
+        f"search --space ./mine.py:mynet --proxy dextr --data noise --run {run} --budget 40".split()
+    )
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, *options, *more],
         cwd=project,
@@ -108,28 +124,28 @@ def started(project: Path, run: str, *more: str) -> "subprocess.Popen[str]":
     )
 
 
-def stored(run: Path) -> int:
-    """How many records there are, read beside the process that writes them."""
+def count_records(run: Path) -> int:
+    """Count the records while another process writes them."""
     if not (run / "records.sqlite").exists():
         return 0
     db = sqlite3.connect(run / "records.sqlite", timeout=30)
     try:
         return int(db.execute("SELECT count(*) FROM records").fetchone()[0])
-    except sqlite3.OperationalError:  # the table is being made
+    except sqlite3.OperationalError:  # the table does not exist yet
         return 0
     finally:
         db.close()
 
 
-def wait_for(process: "subprocess.Popen[str]", run: Path, count: int) -> int:
+def wait_for_records(process: "subprocess.Popen[str]", run: Path, count: int) -> int:
     deadline = time.monotonic() + 240
-    while (found := stored(run)) < count:
+    while (records := count_records(run)) < count:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "nothing was scored for four minutes"
         time.sleep(0.005)
-    return found
+    return records
 
 
-def finished(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+def wait_for_exit(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
     out, err = process.communicate(timeout=300)
     return process.returncode, out, err

@@ -1,4 +1,4 @@
-"""HNAS: the Gaussian process against scikit-learn's, Algorithm 1 on synthetic tables, and the plain hybrid `screen`."""
+"""HNAS: the Gaussian process against scikit-learn's, Algorithm 1 on toy scores; best_of_pool."""
 
 from math import erf, exp, pi, sqrt
 
@@ -11,10 +11,16 @@ from tests.records import make_record
 from tests.strategies.toys import TASK, best, drive, fitness, record, ten, total, twelve
 from untrained.errors import UsageError
 from untrained.proxies.hnas import bound
-from untrained.strategies import _bayes
+from untrained.strategies.bayes import (
+    ACQUISITIONS,
+    LENGTHS,
+    NOISES,
+    fit_gaussian_process,
+    suggest_point,
+)
+from untrained.strategies.best_of_pool import BestOfPool
 from untrained.strategies.hnas import HNAS, PRESETS
 from untrained.strategies.random import RandomSearch
-from untrained.strategies.screen import Screen
 from untrained.types import Arch, Failure
 
 
@@ -22,28 +28,33 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-# ------------------------------------------------------------------------------------------------ Gaussian process
+# ------------------------------------------------------------------------------ Gaussian process
 
 
-def test_the_posterior_is_that_of_scikit_learn():
+def test_the_gaussian_process_equals_that_of_scikit_learn():
     X, Z = rng(0).random((12, 2)), rng(1).random((30, 2))
     y = np.sin(5 * X[:, 0]) + X[:, 1] + 70
-    ours = _bayes.fitted(X, y)
+    ours = fit_gaussian_process(X, y)
     kernel = ours.scale**2 * Matern(ours.length, nu=2.5) + WhiteKernel(ours.scale**2 * ours.noise)
-    theirs = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-15, normalize_y=True).fit(X, y)
+    theirs = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-15, normalize_y=True).fit(
+        X, y
+    )
     mean, std = theirs.predict(Z, return_std=True)
-    np.testing.assert_allclose(ours(Z)[0], mean, rtol=1e-5)
-    np.testing.assert_allclose(ours(Z)[1], std, rtol=1e-3)
+    np.testing.assert_allclose(ours.predict(Z)[0], mean, rtol=1e-5)
+    np.testing.assert_allclose(ours.predict(Z)[1], std, rtol=1e-3)
     grid = [GaussianProcessRegressor(Matern(length, nu=2.5) + WhiteKernel(noise), optimizer=None, alpha=1e-15) for
-            length in _bayes.LENGTHS for noise in _bayes.NOISES]  # fmt: skip
+            length in LENGTHS for noise in NOISES]  # fmt: skip
     standard = (y - y.mean()) / y.std()
-    for process in grid:  # none explains the data better, whatever its variance
+    for process in grid:  # none has a larger likelihood, whatever its variance
         process.fit(X, standard)
-        assert _likelihood(X, standard, ours.length, ours.noise) >= _profile(process, X, standard) - 1e-6
+        assert (
+            _likelihood(X, standard, ours.length, ours.noise)
+            >= _profile(process, X, standard) - 1e-6
+        )
 
 
 def _profile(process, X, y) -> float:
-    """The likelihood of a fitted process at its best variance, from scikit-learn's own factor of its matrix."""
+    """Return the likelihood of a fitted process at its best variance, from scikit-learn's L_."""
     L = process.L_
     variance = y @ np.linalg.solve(L @ L.T, y) / len(y)
     return float(-0.5 * (len(y) * np.log(variance) + 2 * np.log(np.diag(L)).sum()))
@@ -54,7 +65,7 @@ def _likelihood(X, y, length: float, noise: float) -> float:
     return _profile(GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-15).fit(X, y), X, y)
 
 
-def test_acquisitions_worked_out_by_hand():
+def test_acquisitions_computed_by_hand():
     mean, std, top = np.array([1.0, 2.0]), np.array([0.5, 2.0]), 1.5
 
     def below(z: float) -> float:
@@ -63,29 +74,30 @@ def test_acquisitions_worked_out_by_hand():
     for i, (m, s) in enumerate(zip(mean, std, strict=True)):
         z = (m - top) / s
         improvement = (m - top) * below(z) + s * exp(-z * z / 2) / sqrt(2 * pi)
-        assert _bayes.ACQUISITIONS["ei"](mean, std, top)[i] == pytest.approx(improvement)
-        assert _bayes.ACQUISITIONS["poi"](mean, std, top)[i] == pytest.approx(below(z))
-        assert _bayes.ACQUISITIONS["ucb"](mean, std, top)[i] == pytest.approx(m + 2.576 * s)
+        assert ACQUISITIONS["ei"](mean, std, top)[i] == pytest.approx(improvement)
+        assert ACQUISITIONS["poi"](mean, std, top)[i] == pytest.approx(below(z))
+        assert ACQUISITIONS["ucb"](mean, std, top)[i] == pytest.approx(m + 2.576 * s)
 
 
-@pytest.mark.parametrize("acquisition", _bayes.ACQUISITIONS)
-def test_bayesian_optimisation_finds_the_top_of_a_hill(acquisition):
-    """-|x - (0.3, 0.7)|^2, from the four corners: in 16 steps nearer to the top than 20 random points."""
+@pytest.mark.parametrize("acquisition", ACQUISITIONS)
+def test_bayesian_optimisation_finds_a_maximum(acquisition):
+    """Maximise -|x - (0.3, 0.7)|^2 from the four corners; 20 random points come less close."""
     top = np.array([0.3, 0.7])
     for seed in range(3):
         X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
         for _ in range(16):
             y = -((X - top) ** 2).sum(1)
-            X = np.vstack([X, _bayes.suggest(X, y, acquisition, rng(seed + len(X)))])
+            X = np.vstack([X, suggest_point(X, y, acquisition, rng(seed + len(X)))])
         assert np.linalg.norm(X - top, axis=1).min() < 0.08
-    assert np.isfinite(_bayes.suggest(X, np.ones(len(X)), acquisition, rng())).all()  # nothing to tell apart
+    # All values are equal.
+    assert np.isfinite(suggest_point(X, np.ones(len(X)), acquisition, rng())).all()
 
 
-# ----------------------------------------------------------------------------------------------------- Algorithm 1
+# ----------------------------------------------------------------------------------- Algorithm 1
 
 
 def metric(arch: Arch) -> float:
-    """M from 1 to 31."""
+    """Return M, from 1 to 31."""
     return 1 + total(arch)
 
 
@@ -93,32 +105,44 @@ def kappa(arch: Arch) -> float:
     return 2.0 + int(arch["c0"])
 
 
-def judge(archs):
+def evaluate_pool(archs):
     for arch in archs:
         yield [record(arch, metric(arch), "trace@1"), record(arch, kappa(arch), "ntk_condition@1")]
 
 
 def accuracy(arch: Arch) -> float:
-    """Best where M^2 is 400, that is M = 20, and then slightly better with a larger c9."""
+    """Return an accuracy that is best for M^2 = 400, M = 20, and slightly better for large c9."""
     return 90 - abs(metric(arch) ** 2 - 400) / 20 + int(arch["c9"]) / 10
 
 
-def test_it_finds_the_region_of_the_best_nu():
-    """Where mu weighs, the pool's answer is the architecture with M^2 nearest to nu: so nu = 400 is best."""
+def test_hnas_finds_the_region_of_the_best_nu():
+    """With a large mu, the bound is lowest for the M^2 closest to nu, so nu = 400 is best."""
     for seed in range(5):
-        strategy = HNAS(ten, rng(seed), fitness, judge=judge, pool=500, more=100)
-        found = drive(strategy, accuracy, 100)
-        assert len(found) == 20
+        strategy = HNAS(ten, rng(seed), fitness, evaluate_pool=evaluate_pool, pool=500, more=100)
+        scores = drive(strategy, accuracy, 100)
+        assert len(scores) == 20
         top = max(strategy.trace, key=lambda query: query.value)
         assert abs(metric(top.arch) ** 2 - 400) <= 41, "M is 19, 20 or 21, of 1 to 31"
         later = [query.nu for query in strategy.trace[5:]]
-        assert abs(np.median(later) - 400) < 100, "the median of M^2 in the pool, 256, is further off"
+        assert abs(np.median(later) - 400) < 100, (
+            "the median of M^2 in the pool, 256, is further away"
+        )
 
 
-def test_told_how_far_nu_goes_it_finds_the_peak_itself():
-    """nu up to 700, mu from 10^-4 to 1: every point of the square is another pair, whatever the pool holds."""
+def test_with_a_scale_hnas_finds_the_best_itself():
+    """nu up to 700, mu from 10^-4 to 1: both are plain numbers that do not depend on the pool."""
     for seed in range(5):
-        strategy = HNAS(ten, rng(seed), fitness, judge=judge, pool=500, more=100, scale=700.0, lowest=-4.0, highest=0.0)
+        strategy = HNAS(
+            ten,
+            rng(seed),
+            fitness,
+            evaluate_pool=evaluate_pool,
+            pool=500,
+            more=100,
+            scale=700.0,
+            lowest=-4.0,
+            highest=0.0,
+        )
         drive(strategy, accuracy, 100)
         top = max(strategy.trace, key=lambda query: query.value)
         assert top.value >= 89.9
@@ -127,24 +151,36 @@ def test_told_how_far_nu_goes_it_finds_the_peak_itself():
         assert np.median([abs(query.nu - 400) for query in later]) < 0.15 * 700
 
 
-def test_a_query_minimises_the_bound_among_what_was_not_asked():
-    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=50, more=10, steps=8)
-    asked: list[Arch] = []
+def test_a_query_minimises_the_bound_among_new_architectures():
+    strategy = HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=50, more=10, steps=8)
+    proposed: list[Arch] = []
     while archs := strategy.ask(5):
         (arch,) = archs
         assert strategy.ask(5) == []  # one at a time
         strategy.tell([record(arch, accuracy(arch))])
         query = strategy.trace[-1]
-        left = [other for other in strategy.pool if other not in asked]
-        values = {other: kappa(other) / metric(other) + query.mu * abs(metric(other) ** 2 - query.nu) for other in left}
+        candidates = [other for other in strategy.pool if other not in proposed]
+        values = {
+            other: kappa(other) / metric(other) + query.mu * abs(metric(other) ** 2 - query.nu)
+            for other in candidates
+        }
         assert values[arch] == pytest.approx(min(values.values()))
-        assert len(strategy.pool) == 50 + 10 * len(asked)
-        asked.append(arch)
-    assert len(asked) == 8
+        assert len(strategy.pool) == 50 + 10 * len(proposed)
+        proposed.append(arch)
+    assert len(proposed) == 8
 
 
-def test_the_first_quarter_tries_nu_evenly_at_the_middle_of_mu():
-    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=50, more=0, steps=20, preset="nasbench201")
+def test_the_first_quarter_tries_evenly_spaced_nu_at_the_middle_of_mu():
+    strategy = HNAS(
+        ten,
+        rng(),
+        fitness,
+        evaluate_pool=evaluate_pool,
+        pool=50,
+        more=0,
+        steps=20,
+        preset="nasbench201",
+    )
     drive(strategy, accuracy, 100)
     first = strategy.trace[:5]
     assert [query.nu for query in first] == pytest.approx([0, 1250, 2500, 3750, 5000])
@@ -156,20 +192,30 @@ def test_the_first_quarter_tries_nu_evenly_at_the_middle_of_mu():
 
 def test_the_published_formula():
     M, k = np.array([2.0, 5.0]), np.array([10.0, 20.0])
-    assert bound(M, k, 0.1, 3.0, "published") == pytest.approx([10 / (2 + 1e-6) + 0.1 * 5, 20 / (5 + 1e-6) + 0.1 * 16])
+    assert bound(M, k, 0.1, 3.0, "published") == pytest.approx(
+        [10 / (2 + 1e-6) + 0.1 * 5, 20 / (5 + 1e-6) + 0.1 * 16]
+    )
     assert bound(M, k, 0.1, 3.0) == pytest.approx([5 + 0.1 * 1, 4 + 0.1 * 22])
     plan = PRESETS["nasbench201"]
     assert (plan.scale, plan.lowest, plan.highest, plan.variant) == (5000, -4, 0, "published")
     plan = PRESETS["darts"]
-    assert (plan.steps, plan.probes, plan.pool, plan.more, plan.acquisition) == (25, 6, 60_000, 0, "ucb")
+    assert (plan.steps, plan.initial_steps, plan.pool, plan.more, plan.acquisition) == (
+        25,
+        6,
+        60_000,
+        0,
+        "ucb",
+    )
     assert (plan.scale, plan.lowest, plan.highest, plan.variant) == (100, -4, 1, "published")
 
 
 @pytest.mark.parametrize("variant", ["default", "published"])
-def test_nu_is_a_quantile_of_the_pool_and_mu_balances_both_terms_unless_told(variant):
-    """The first steps are at quantiles 0, 0.25, ... of M^2 and in the middle of 10^-2 to 10: the second term is 10^-0.5
-    times the first, in the median."""
-    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=300, more=0, variant=variant)
+def test_without_a_scale_nu_is_a_quantile_and_mu_balances_both_terms(variant):
+    """The first steps are at quantiles 0, 0.25, ... of M^2 and in the middle of 10^-2 to 10, so the
+    second term is 10^-0.5 times the first, in the median."""
+    strategy = HNAS(
+        ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=300, more=0, variant=variant
+    )
     drive(strategy, accuracy, 5)
     squares = sorted(M**2 for M, _ in strategy.pool.values())
     for step, query in enumerate(strategy.trace):
@@ -181,47 +227,54 @@ def test_nu_is_a_quantile_of_the_pool_and_mu_balances_both_terms_unless_told(var
         assert second == pytest.approx(10**-0.5 * first)
 
 
-def test_a_metric_in_other_units_finds_the_same():
-    """M a million times as large and kappa a thousandth: the same architectures in the same order."""
+def test_the_units_of_the_metric_do_not_matter():
+    """M times a million and kappa over a thousand: the same architectures in the same order."""
 
-    def rescaled(archs):
+    def score_rescaled(archs):
         for arch in archs:
-            yield [record(arch, 1e6 * metric(arch), "trace@1"), record(arch, 1e-3 * kappa(arch), "ntk_condition@1")]
+            yield [
+                record(arch, 1e6 * metric(arch), "trace@1"),
+                record(arch, 1e-3 * kappa(arch), "ntk_condition@1"),
+            ]
 
-    found = [
-        drive(HNAS(ten, rng(), fitness, judge=each, pool=200, more=20), accuracy, 20) for each in (judge, rescaled)
+    scores = [
+        drive(HNAS(ten, rng(), fitness, evaluate_pool=each, pool=200, more=20), accuracy, 20)
+        for each in (evaluate_pool, score_rescaled)
     ]
-    assert list(found[0]) == list(found[1])
+    assert list(scores[0]) == list(scores[1])
 
 
-def test_where_most_of_the_pool_is_equal_there_is_still_an_answer():
-    def same(archs):
-        return ([record(arch, 3.0, "trace@1"), record(arch, kappa(arch), "ntk_condition@1")] for arch in archs)
+def test_a_pool_with_equal_metrics_still_has_a_result():
+    def score_equally(archs):
+        return (
+            [record(arch, 3.0, "trace@1"), record(arch, kappa(arch), "ntk_condition@1")]
+            for arch in archs
+        )
 
-    strategy = HNAS(ten, rng(), fitness, judge=same, pool=50, more=0, steps=4)
-    found = drive(strategy, accuracy, 4)
-    assert sorted(kappa(arch) for arch in strategy.pool)[:4] == [kappa(arch) for arch in found]
+    strategy = HNAS(ten, rng(), fitness, evaluate_pool=score_equally, pool=50, more=0, steps=4)
+    scores = drive(strategy, accuracy, 4)
+    assert sorted(kappa(arch) for arch in strategy.pool)[:4] == [kappa(arch) for arch in scores]
 
 
-def test_what_has_no_metric_is_not_in_the_pool_and_a_failed_query_teaches_nothing():
-    def partly(archs):
+def test_failures_are_not_in_the_pool_and_failed_queries_are_not_fitted():
+    def fail_some(archs):
         for arch in archs:
             failed = make_record(arch, "ntk_condition@1", TASK, 0, error=Failure("singular"))
             yield [record(arch, metric(arch), "trace@1"),
                    failed if int(arch["c1"]) == 3 else record(arch, 2.0, "ntk_condition@1")]  # fmt: skip
 
-    strategy = HNAS(ten, rng(), fitness, judge=partly, pool=100, more=0, steps=10)
+    strategy = HNAS(ten, rng(), fitness, evaluate_pool=fail_some, pool=100, more=0, steps=10)
     drive(strategy, lambda arch: None if int(arch["c2"]) < 2 else accuracy(arch), 100)
     assert 50 < len(strategy.pool) < 100
     assert all(int(arch["c1"]) != 3 for arch in strategy.pool)
     assert {query.value is None for query in strategy.trace} == {True, False}
-    everything_failed = HNAS(ten, rng(), fitness, judge=judge, pool=30, more=0, steps=10)
-    assert len(drive(everything_failed, lambda arch: None, 100)) == 10
-    assert everything_failed.belief() is None
+    all_failed = HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=30, more=0, steps=10)
+    assert len(drive(all_failed, lambda arch: None, 100)) == 10
+    assert all_failed.predict_grid() is None
 
 
-def test_the_mean_of_a_judges_seeds_counts():
-    def seeds(archs):
+def test_pool_scores_are_averaged_over_seeds():
+    def score_two_seeds(archs):
         for arch in archs:
             yield [
                 make_record(arch, m, TASK, s, v + s)
@@ -229,22 +282,22 @@ def test_the_mean_of_a_judges_seeds_counts():
                 for s in (0, 1)
             ]
 
-    strategy = HNAS(ten, rng(), fitness, judge=seeds, pool=3, steps=1)
+    strategy = HNAS(ten, rng(), fitness, evaluate_pool=score_two_seeds, pool=3, steps=1)
     strategy.ask(1)
     assert set(strategy.pool.values()) == {(5.5, 7.5)}
 
 
-def test_what_it_believes_is_plain_data():
-    strategy = HNAS(ten, rng(), fitness, judge=judge, pool=300, more=0)
+def test_the_predicted_grid_is_plain_data():
+    strategy = HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=300, more=0)
     drive(strategy, accuracy, 100)
-    belief = strategy.belief(side=11)
-    assert len(belief.points) == len(belief.mean) == len(belief.std) == 121
-    quantile, _ = belief.points[int(np.argmax(belief.mean))]
+    prediction = strategy.predict_grid(side=11)
+    assert len(prediction.points) == len(prediction.mean) == len(prediction.std) == 121
+    quantile, _ = prediction.points[int(np.argmax(prediction.mean))]
     assert abs(quantile - np.mean([M**2 <= 400 for M, _ in strategy.pool.values()])) < 0.2
-    assert min(belief.std) > 0
+    assert min(prediction.std) > 0
 
 
-def test_wrong_requests():
+def test_wrong_options_are_refused():
     for options, message in (
         ({"preset": "nasbench"}, "did you mean nasbench201"),
         ({"acquisition": "thompson"}, "ei, poi, ucb"),
@@ -253,49 +306,63 @@ def test_wrong_requests():
         ({"variant": "publish"}, "did you mean published"),
     ):
         with pytest.raises(UsageError, match=message):
-            HNAS(ten, rng(), fitness, judge=judge, **options)
-    with pytest.raises(UsageError, match="a judge that measures grad; it measured trace, ntk_condition"):
-        HNAS(ten, rng(), fitness, judge=judge, metric="grad").ask(1)
+            HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, **options)
+    with pytest.raises(
+        UsageError, match="a pool that is scored with grad; it was scored with trace, ntk_condition"
+    ):
+        HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, metric="grad").ask(1)
 
 
-# ---------------------------------------------------------------------------------------------------------- screen
+# ---------------------------------------------------------------------------------- best_of_pool
 
 
-def test_screen_asks_for_the_top_of_a_pool_best_first():
-    judged = []
+def test_best_of_pool_proposes_the_top_of_a_pool_best_first():
+    scored_archs = []
 
-    def scored(archs):
-        judged.extend(archs)
+    def score(archs):
+        scored_archs.extend(archs)
         return ([record(arch, None if total(arch) == 20 else total(arch))] for arch in archs)
 
-    strategy = Screen(ten, rng(), judge=scored, by=fitness, pool=200, top=7)
-    asked = [*strategy.ask(3), *strategy.ask(100)]
+    strategy = BestOfPool(ten, rng(), evaluate_pool=score, pool_fitness=fitness, pool=200, top=7)
+    proposed = [*strategy.ask(3), *strategy.ask(100)]
     assert strategy.ask(1) == []
-    assert len(set(judged)) == 200
-    usable = [arch for arch in judged if total(arch) != 20]
-    assert [total(arch) for arch in asked] == sorted(map(total, usable), reverse=True)[:7]
-    assert judged == RandomSearch(ten, rng()).ask(200)
-    assert list(strategy.pool)[:7] == asked
+    assert len(set(scored_archs)) == 200
+    usable = [arch for arch in scored_archs if total(arch) != 20]
+    assert [total(arch) for arch in proposed] == sorted(map(total, usable), reverse=True)[:7]
+    assert scored_archs == RandomSearch(ten, rng()).ask(200)
+    assert list(strategy.pool)[:7] == proposed
 
 
-def test_screening_by_a_noisy_proxy_beats_random_queries():
+def test_best_of_pool_by_a_noisy_proxy_beats_random_queries():
     noise = {}
 
-    def noisy(archs):
+    def score_noisily(archs):
         for arch in archs:
             yield [record(arch, total(arch) + 3 * noise.setdefault(arch, rng(len(noise)).normal()))]
 
     for seed in range(5):
-        screened = best(drive(Screen(ten, rng(seed), judge=noisy, by=fitness), total, 20))
-        assert screened > best(drive(RandomSearch(ten, rng(seed)), total, 20))
+        strategy = BestOfPool(ten, rng(seed), evaluate_pool=score_noisily, pool_fitness=fitness)
+        assert best(drive(strategy, total, 20)) > best(
+            drive(RandomSearch(ten, rng(seed)), total, 20)
+        )
 
 
-def test_screen_of_a_small_space_and_of_nothing():
-    everything = Screen(
-        twelve, rng(), judge=lambda archs: ([record(a, 1.0)] for a in archs), by=fitness, pool=50, top=20
+def test_best_of_pool_of_a_small_space_and_of_failures():
+    whole_space = BestOfPool(
+        twelve,
+        rng(),
+        evaluate_pool=lambda archs: ([record(a, 1.0)] for a in archs),
+        pool_fitness=fitness,
+        pool=50,
+        top=20,
     )
-    assert len(everything.ask(99)) == 12
-    nothing = Screen(twelve, rng(), judge=lambda archs: ([record(a, None)] for a in archs), by=fitness)
-    assert nothing.ask(5) == []
+    assert len(whole_space.ask(99)) == 12
+    failures = BestOfPool(
+        twelve,
+        rng(),
+        evaluate_pool=lambda archs: ([record(a, None)] for a in archs),
+        pool_fitness=fitness,
+    )
+    assert failures.ask(5) == []
     with pytest.raises(UsageError, match="top from 1 to 10, not 20"):
-        Screen(twelve, rng(), judge=judge, by=fitness, pool=10)
+        BestOfPool(twelve, rng(), evaluate_pool=evaluate_pool, pool_fitness=fitness, pool=10)

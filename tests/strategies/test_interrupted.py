@@ -1,4 +1,4 @@
-"""What is left of a search after kill -9 and Ctrl-C."""
+"""What remains of a search after kill -9 and Ctrl-C."""
 
 import json
 import os
@@ -8,54 +8,65 @@ import time
 
 import pytest
 
-from tests.strategies.helpers import contents, finished, started, stored, wait_for
+from tests.strategies.helpers import (
+    count_records,
+    read_values,
+    start_search,
+    wait_for_exit,
+    wait_for_records,
+)
 
-HERE = ("--workers", "1")  # in that process; tests/engine/test_chaos.py kills workers
+# In the process itself; tests/engine/test_chaos.py kills worker processes.
+HERE = (
+    "--workers",
+    "1",
+)
 
 
 @pytest.mark.slow
 def test_kill_9_loses_no_finished_record_and_doubles_none(project):
-    undisturbed = started(project, "undisturbed", *HERE)
+    undisturbed = start_search(project, "undisturbed", *HERE)
     moments = random.Random(os.urandom(8))
     survived = 0
     for _ in range(3):
-        process = started(project, "killed", *HERE)
-        wait_for(process, project / "killed", survived + 1)
+        process = start_search(project, "killed", *HERE)
+        wait_for_records(process, project / "killed", survived + 1)
         time.sleep(moments.uniform(0, 0.1))
-        seen = stored(project / "killed")
+        seen = count_records(project / "killed")
         process.kill()
-        assert finished(process)[0] == -signal.SIGKILL
-        survived = stored(project / "killed")
+        assert wait_for_exit(process)[0] == -signal.SIGKILL
+        survived = count_records(project / "killed")
         assert survived >= seen >= 1
-    assert survived < 40 * 3  # it was stopped in the middle
-    kept = contents(project / "killed")
-    code, _, errors = finished(started(project, "killed", *HERE))
+    assert survived < 40 * 3  # it was killed before the end
+    kept = read_values(project / "killed")
+    code, _, errors = wait_for_exit(start_search(project, "killed", *HERE))
     assert code == 0, errors
-    code, _, errors = finished(undisturbed)
+    code, _, errors = wait_for_exit(undisturbed)
     assert code == 0, errors
-    whole = contents(project / "killed")
+    whole = read_values(project / "killed")
     assert kept.items() <= whole.items()
-    assert whole == contents(project / "undisturbed")
-    assert len(whole) == stored(project / "killed") == 40 * 3  # dextr, params and FLOPs of each
+    assert whole == read_values(project / "undisturbed")
+    # Dextr, params and FLOPs of each.
+    assert len(whole) == count_records(project / "killed") == 40 * 3
 
 
-def test_ctrl_c_keeps_the_best_so_far_and_the_same_command_goes_on(project):
-    process = started(project, "run")
-    seen = wait_for(process, project / "run", 18)  # they come in any order, and are told in that of asking
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    code, out, err = finished(process)
-    assert code == 130, err  # what comes behind && is not begun
+def test_ctrl_c_keeps_the_best_so_far_and_the_same_command_resumes(project):
+    process = start_search(project, "run")
+    seen = wait_for_records(process, project / "run", 18)  # workers finish in any order
+    os.killpg(process.pid, signal.SIGINT)  # like a terminal: also to the workers
+    code, out, err = wait_for_exit(process)
+    assert code == 130, err  # so that a command after && does not start
     assert "Traceback" not in out + err
     assert "Stopped by Ctrl-C" in out
     assert "report: run/report.html" in out
     assert (project / "run" / "report.html").stat().st_size > 1000
     assert json.loads((project / "run" / "run.json").read_text())["ended"] == "interrupted"
-    before = contents(project / "run")
+    before = read_values(project / "run")
     assert seen <= len(before) < 40 * 3
-    code, out, err = finished(started(project, "run"))
+    code, out, err = wait_for_exit(start_search(project, "run"))
     assert code == 0, err
     assert "Stopped by Ctrl-C" not in out
-    after = contents(project / "run")
+    after = read_values(project / "run")
     assert before.items() <= after.items()
     assert len(after) == 40 * 3
     assert json.loads((project / "run" / "run.json").read_text())["ended"] == "budget"

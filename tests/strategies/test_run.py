@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 
 import untrained
-from tests.engine.test_store_versions import written_by_1
 from tests.records import change_record
-from tests.strategies.helpers import MINE, contents, find, four, odd, timeless, tiny
+from tests.runs.test_store_versions import write_store_1
+from tests.strategies.helpers import MINE, drop_costs, four, odd, read_values, search_tiny, tiny
 from untrained import load_space, report, search
-from untrained.data import load
-from untrained.engine import Cost, Examiner, Job, Samples, Store, job_for
+from untrained.config import ComputeConfig, SearchConfig
+from untrained.data import load_data
+from untrained.engine import SeedBatches, Worker, WorkerCost, WorkerSetup, make_worker_setup
 from untrained.errors import UsageError
 from untrained.proxies import load_proxy
-from untrained.reports.report import summarise_run
+from untrained.runs.folder import RunFolder, make_file_name
+from untrained.runs.store import Store
 from untrained.runs.winner import read_ranking
 from untrained.spaces.core.diagrams import Stage, StageList
-from untrained.strategies._run import Run, Settings, for_a_file
+from untrained.workflows.report import summarise_run
 
 OTHERS: dict[str, dict[str, Any]] = {
     "proxy 'params' (now 'flops')": {"proxy": "flops"},
@@ -34,20 +36,20 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_other_settings_in_the_same_folder_are_refused_by_name(run_folder, what):
-    find(run_folder, budget=2)
-    before, facts = contents(run_folder), (run_folder / "run.json").read_text()
+    search_tiny(run_folder, budget=2)
+    before, facts = read_values(run_folder), (run_folder / "run.json").read_text()
     with pytest.raises(UsageError) as caught:
-        find(run_folder, **{"budget": 2} | OTHERS[what])
+        search_tiny(run_folder, **{"budget": 2} | OTHERS[what])
     assert what in str(caught.value)
     assert str(caught.value).count("(now") == 1
     assert str(caught.value).endswith(f"; for this one add --run {run_folder}-2")
-    assert (contents(run_folder), (run_folder / "run.json").read_text()) == (before, facts)
+    assert (read_values(run_folder), (run_folder / "run.json").read_text()) == (before, facts)
 
 
 def test_a_request_that_failed_before_its_first_record_does_not_occupy_the_folder(run_folder):
     with pytest.raises(UsageError, match="no variant"):
-        find(run_folder, "dextr(variant=wrong)", budget=2)
-    assert len(find(run_folder, "dextr", budget=2).ranking.standings) == 2
+        search_tiny(run_folder, "dextr(variant=wrong)", budget=2)
+    assert len(search_tiny(run_folder, "dextr", budget=2).ranking.standings) == 2
 
 
 def test_wrong_requests_leave_no_folder(run_folder):
@@ -57,7 +59,7 @@ def test_wrong_requests_leave_no_folder(run_folder):
     ]  # fmt: skip
     for options in wrong:
         with pytest.raises(UsageError):
-            find(run_folder, **options)
+            search_tiny(run_folder, **options)
         assert not run_folder.exists()
 
 
@@ -65,21 +67,28 @@ def test_the_default_folder_says_what_was_asked_and_what_can_be_typed_again(tmp_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(dedent(MINE))
     plain = search("./mine.py:mynet", "params", budget=1, data="noise")
-    other = search("./mine.py:mynet", "./mine.py:small", budget=1, data="noise", seed=3, seeds=2, top=3)
+    other = search(
+        "./mine.py:mynet", "./mine.py:small", budget=1, data="noise", seed=3, seeds=2, top=3
+    )
     assert (plain.run.folder.parts[0], plain.run.folder != other.run.folder) == ("runs", True)
     assert all(part.isascii() and not set(part) & set("/:()' ") for part in other.run.folder.parts)
-    assert other.run.options().startswith(
-        "--space ./mine.py:mynet --proxy ./mine.py:small --data noise --seed 3 --seeds 2 --budget 1 --run runs/"
+    assert other.run.to_command().startswith(
+        "untrained search --space ./mine.py:mynet --proxy ./mine.py:small --data noise --seed 3 --seeds 2 --budget 1 --run runs/"
     )
-    assert timeless(search("./mine.py:mynet", "params", budget=1, data="noise").records) == timeless(plain.records)
+    assert drop_costs(
+        search("./mine.py:mynet", "params", budget=1, data="noise").records
+    ) == drop_costs(plain.records)
 
 
 @pytest.mark.parametrize("letter", ["a", "\u00e4", "\u65e5"])
 def test_a_name_too_long_for_a_folder_is_cut_and_still_its_own(tmp_path, letter):
     """File systems take 255 bytes; names that fit are as they were."""
-    assert for_a_file("mlp", "csv:./w.csv?label=click", "seed3") == "mlp-csv_._w.csv_label_click-seed3"
+    assert (
+        make_file_name("mlp", "csv:./w.csv?label=click", "seed3")
+        == "mlp-csv_._w.csv_label_click-seed3"
+    )
     long = [("mlp", f"csv:w.csv?drop={letter * 300}{end}", "seed3") for end in "xy"]
-    names = {for_a_file(*words) for words in (*long, *long, ("mlp", long[0][1] + "-seed3"))}
+    names = {make_file_name(*words) for words in (*long, *long, ("mlp", long[0][1] + "-seed3"))}
     assert len(names) == 3
     for name in names:
         assert len(f"{name}-2".encode()) <= 255
@@ -88,7 +97,7 @@ def test_a_name_too_long_for_a_folder_is_cut_and_still_its_own(tmp_path, letter)
 
 
 def test_a_report_can_be_written_anew(run_folder):
-    found = find(run_folder, odd, budget=16)
+    found = search_tiny(run_folder, odd, budget=16)
     page = report(run_folder)
     assert page == run_folder / "report.html"
     text = page.read_text()
@@ -97,28 +106,49 @@ def test_a_report_can_be_written_anew(run_folder):
     page.unlink()
     assert found.report() == page
     assert page.exists()
-    assert sorted(p.name for p in run_folder.iterdir()) == ["records.sqlite", "report.html", "run.json"]
+    assert sorted(p.name for p in run_folder.iterdir()) == [
+        "records.sqlite",
+        "report.html",
+        "run.json",
+    ]
 
 
 def test_a_folder_that_is_no_run_says_how_to_make_one(tmp_path):
     for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(UsageError, match=r"has no run\.json; `untrained search --run .*` makes one"):
+        with pytest.raises(
+            UsageError, match=r"has no run\.json; `untrained search --run .*` makes one"
+        ):
             report(folder)
     assert list(tmp_path.iterdir()) == []
 
 
 def _without(name: str) -> str:
-    facts = {"settings": {}, "measure": "m@1", "higher_is_better": True, "about": "", "budget": 1}
+    config = SearchConfig(budget=1).to_document()
+    facts = {"config": config, "measure": "m@1", "higher_is_better": True, "about": ""}
     return json.dumps({key: value for key, value in facts.items() if key != name})
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "3", "null", "{}", '{"settings": 3}', _without("settings"), _without("budget"), "\x00\xff"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        "{}",
+        '{"config": 3}',
+        '{"config": {}}',
+        '{"config": {"compute": {"workers": "many"}}}',
+        _without("config"),
+        _without("measure"),
+        "\x00\xff",
+    ],
 )
 def test_a_damaged_run_file_is_named(run_folder, text):
-    find(run_folder, budget=1)
+    search_tiny(run_folder, budget=1)
     (run_folder / "run.json").write_text(text)
-    for again in (lambda: report(run_folder), lambda: find(run_folder, budget=1)):
+    for again in (lambda: report(run_folder), lambda: search_tiny(run_folder, budget=1)):
         with pytest.raises(UsageError, match=r"run\.json is damaged") as caught:
             again()
         assert "\n" not in str(caught.value)
@@ -128,7 +158,7 @@ def test_a_run_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(UsageError, match="cannot be used as a run folder") as caught:
-            find(folder)
+            search_tiny(folder)
         assert str(folder) in str(caught.value)
 
 
@@ -139,18 +169,29 @@ def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path, monkeypatch
     Path("mine.py").write_text(code.format(value=1.0))
     search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=2, run="r")
     Path("mine.py").write_text(code.format(value=2.0))
-    with pytest.raises(UsageError, match=r"^r holds another run, with mine\.py as it was \(changed since\); for this"):
+    with pytest.raises(
+        UsageError,
+        match=r"^r holds another run, with mine\.py as it was \(changed since\); for this",
+    ):
         search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=3, run="r")
 
 
-def test_every_file_that_may_have_changed_is_named_once_and_another_file_by_its_name(tmp_path, monkeypatch):
+def test_every_file_that_may_have_changed_is_named_once_and_another_file_by_its_name(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     for name in "abc":
         Path(f"{name}.py").touch()
-    now = Settings("./a.py:net", "./a.py:p", "zerocost_pt(operations=./b.py:q)", "noise", 0, 1, "cpu", code="12")
-    assert now.changed(replace(now, code="34")) == "a.py or b.py as it was (changed since)"
-    assert now.changed(replace(now, code="34", seed=3)) == "seed 3 (now 0), a.py or b.py as it was (changed since)"
-    assert now.changed(replace(now, code="34", proxy="./c.py:p")) == "proxy './c.py:p' (now './a.py:p')"
+    config = SearchConfig("./a.py:net", "./a.py:p", "zerocost_pt(operations=./b.py:q)", "noise")
+    now = RunFolder(Path("run"), config, "p@1", True, "", code="12")
+    before = replace(now, code="34")
+    assert now.describe_changes(before) == "a.py or b.py as it was (changed since)"
+    other_seed = replace(before, config=replace(config, seed=3))
+    assert (
+        now.describe_changes(other_seed) == "seed 3 (now 0), a.py or b.py as it was (changed since)"
+    )
+    other_proxy = replace(before, config=replace(config, proxy="./c.py:p"))
+    assert now.describe_changes(other_proxy) == "proxy './c.py:p' (now './a.py:p')"
 
 
 def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypatch):
@@ -167,37 +208,51 @@ def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypa
 
 
 def test_a_space_without_a_name_works_here_and_is_refused_elsewhere_with_a_hint(run_folder):
-    assert find(run_folder, budget=40).run.workers[0]["worker"] == "this process"
+    assert search_tiny(run_folder, budget=40).run.workers[0]["worker"] == "this process"
     for wish in ({"workers": 2}, {"time_limit": "9s"}, {"ray": "local"}):
         with pytest.raises(UsageError, match=r"put it in a file and give \./mine\.py:NAME"):
-            find(run_folder / "other", **wish)
+            search_tiny(run_folder / "other", **wish)
     assert not (run_folder / "other").exists()
 
 
 def test_so_is_a_proxy_without_a_name(run_folder):
     mine = untrained.proxy()(lambda probe: 1.0)
     with pytest.raises(UsageError, match=r"put it in a file and give \./mine\.py:NAME"):
-        find(run_folder, mine, space="nasbench201(channels=2,cells=1)", workers=2)
+        search_tiny(run_folder, mine, space="nasbench201(channels=2,cells=1)", workers=2)
 
 
 def test_an_object_that_a_name_leads_to_is_as_good_as_the_name():
-    space, mine = load_space("nasbench201(channels=2,cells=1)"), load_proxy("dextr(variant=published)")
-    samples = Samples.of(load("noise", space.task), [mine], (0,))
-    job = job_for(space, [mine, load_proxy("params")], samples, "cpu")
-    assert isinstance(job, Job)
-    assert (job.space, job.proxies) == ("nasbench201(channels=2,cells=1)", ("dextr(variant=published)", "params"))
-    assert isinstance(job_for(tiny, [mine], samples, "cpu"), Examiner)
-    assert isinstance(job_for(space, [odd], samples, "cpu"), Examiner)
+    space, mine = (
+        load_space("nasbench201(channels=2,cells=1)"),
+        load_proxy("dextr(variant=published)"),
+    )
+    samples = SeedBatches.for_proxies(load_data("noise", space.task), [mine], (0,))
+    job = make_worker_setup(space, [mine, load_proxy("params")], samples, ComputeConfig())
+    assert isinstance(job, WorkerSetup)
+    assert (job.space, job.proxies) == (
+        "nasbench201(channels=2,cells=1)",
+        ("dextr(variant=published)", "params"),
+    )
+    assert isinstance(make_worker_setup(tiny, [mine], samples, ComputeConfig()), Worker)
+    assert isinstance(make_worker_setup(space, [odd], samples, ComputeConfig()), Worker)
     changed = replace(space, hooks=replace(space.hooks, size=3))  # the name leads to another one
-    assert isinstance(job_for(changed, [mine], samples, "cpu"), Examiner)
+    assert isinstance(make_worker_setup(changed, [mine], samples, ComputeConfig()), Worker)
 
 
 def test_the_account_adds_up_over_sittings(run_folder):
-    run = Run(run_folder, Settings("s", "p", "random", "noise", 0, 1, "cpu"), "p@1", True, "", 5)
-    one = Cost("process 1", 3, build=1.0, transfer=0.5, measure=2.0, alive=5.0, deaths=1, batched=2)
-    two = Cost("process 2", 2, build=0.5, measure=1.0, alive=5.0)
-    first = run.account([one, two], 6.0, "time")
-    second = first.save().resume().account([one, Cost("ray actor 1", 7, measure=4.0, alive=4.5)], 4.0, "budget")
+    run = RunFolder(run_folder, SearchConfig("s", "p", data="noise", budget=5), "p@1", True, "")
+    one = WorkerCost(
+        "process 1", 3, build=1.0, transfer=0.5, measure=2.0, alive=5.0, deaths=1, batched=2
+    )
+    two = WorkerCost("process 2", 2, build=0.5, measure=1.0, alive=5.0)
+    first = run.add_session([one.row(), two.row()], 6.0, "time")
+    second = (
+        first.save()
+        .resume()
+        .add_session(
+            [one.row(), WorkerCost("ray actor 1", 7, measure=4.0, alive=4.5).row()], 4.0, "budget"
+        )
+    )
     assert (first.wall_seconds, second.wall_seconds, second.ended) == (6.0, 10.0, "budget")
     assert {row["worker"]: row for row in second.workers} == {
         "process 1": {"worker": "process 1", "networks": 6, "build": 2.0, "transfer": 1.0, "measure": 4.0,
@@ -206,12 +261,12 @@ def test_the_account_adds_up_over_sittings(run_folder):
         "ray actor 1": {"worker": "ray actor 1", "networks": 7, "build": 0.0, "transfer": 0.0, "measure": 4.0,
                         "alive": 4.5, "deaths": 0, "batched": 0, "idle": 0.5},
     }  # fmt: skip
-    assert Run.read(second.save().folder) == second
+    assert RunFolder.read(second.save().folder) == second
 
 
 def test_what_a_run_cost_is_what_its_records_cost(run_folder):
-    found = find(run_folder, budget=3)
-    again = find(run_folder, budget=6)
+    found = search_tiny(run_folder, budget=3)
+    again = search_tiny(run_folder, budget=6)
     (row,) = again.run.workers
     assert row["networks"] == 6
     for name in ("build", "transfer", "measure"):
@@ -220,28 +275,32 @@ def test_what_a_run_cost_is_what_its_records_cost(run_folder):
     assert found.run.workers[0]["networks"] == 3
 
 
-FORMER = {
-    "settings": {
-        "space": "tiny", "proxy": "params", "strategy": "random", "data": "noise", "seed": 0, "seeds": 1,
-        "device": "cpu", "code": "",
-    },
-    "measure": "params@1", "higher_is_better": True, "about": "Number of parameters.", "budget": 4,
-    "wall_seconds": 100.0, "stopped_early": True, "versions": {"python": "3.11.7"},
-}  # fmt: skip
+def test_run_folder_of_an_earlier_version_is_refused(run_folder):
+    run_folder.mkdir()
+    facts = {"settings": {"space": "tiny"}, "measure": "params@1", "budget": 4}
+    (run_folder / "run.json").write_text(json.dumps(facts))
+    for read_again in (lambda: report(run_folder), lambda: search_tiny(run_folder, budget=1)):
+        with pytest.raises(UsageError, match=r"run\.json was written by an earlier version"):
+            read_again()
 
 
-def test_a_run_of_the_former_version_goes_on(tmp_path):
-    """Its facts knew `stopped_early` and neither `ended` nor workers; its store had one table, and nobody knows which
-    torch measured what is in it, so that it is kept and measured again."""
-    whole = find(tmp_path / "whole", budget=6)
+def test_run_with_store_of_first_version_resumes(tmp_path):
+    """The store had one table, and nobody knows which torch measured its records.
+
+    So they are kept and measured again. Facts of `run.json` that no version knows are ignored.
+    """
+    whole = search_tiny(tmp_path / "whole", budget=6)
     folder = tmp_path / "former"
-    folder.mkdir()
-    (folder / "run.json").write_text(json.dumps(FORMER))
-    known = [replace(r, build_seconds=7.0) for r in timeless(whole.records)[:8]]
-    written_by_1(folder / "records.sqlite", known)
-    assert (Run.read(folder).ended, Run.read(folder).budget) == ("", 4)
-    found = find(folder, budget=6)
-    assert timeless(found.records) == timeless(whole.records)
+    interrupted = replace(whole.run, folder=folder, wall_seconds=100.0, workers=[], ended="")
+    interrupted = replace(interrupted, config=replace(whole.run.config, run=folder, budget=4))
+    interrupted.save()
+    facts = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(facts | {"stopped_early": True}))
+    known = [replace(r, build_seconds=7.0) for r in drop_costs(whole.records)[:8]]
+    write_store_1(folder / "records.sqlite", known)
+    assert (RunFolder.read(folder).ended, RunFolder.read(folder).config.budget) == ("", 4)
+    found = search_tiny(folder, budget=6)
+    assert drop_costs(found.records) == drop_costs(whole.records)
     assert 100 < found.run.wall_seconds < 160
     assert (found.run.ended, found.run.workers[0]["networks"]) == ("budget", 6)
     with Store(folder / "records.sqlite", read_only=True) as store:
@@ -249,11 +308,11 @@ def test_a_run_of_the_former_version_goes_on(tmp_path):
     assert "stopped_early" not in json.loads((folder / "run.json").read_text())
     assert report(folder).exists()
     with pytest.raises(UsageError, match=r"another run, with seeds 1 \(now 2\)"):
-        find(folder, seeds=2)
+        search_tiny(folder, seeds=2)
 
 
 def test_how_many_networks_were_looked_at_together_is_in_the_account(run_folder):
-    asked = {"budget": 6, "data": "noise", "workers": 1, "population": 4, "run": run_folder}
+    asked = {"budget": 6, "data": "noise", "workers": 1, "networks_per_batch": 4, "run": run_folder}
     found = search("nasbench201(channels=2,cells=1)", **asked, input_size=16)
     (row,) = found.run.workers
     assert 3 <= row["batched"] < row["networks"] == 6

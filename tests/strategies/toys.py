@@ -1,4 +1,4 @@
-"""Spaces with a known best, and a driver that answers strategies without building anything."""
+"""Spaces whose best architecture is known, and a driver that scores without building networks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,25 +11,29 @@ from untrained.strategies import Strategy
 from untrained.types import Arch, Failure, Record, Task
 
 TASK = Task("noise", (3, 8, 8), 4)
-Answer = Callable[[Arch], float | None]
+ScoreFunction = Callable[[Arch], float | None]
 
 
 @untrained.space(task=TASK, size=4**10)
 def ten(choose: Any, task: Task) -> Any:
-    """Ten choices of four. The hidden layer is one wider than their sum: 193 w + 4 (w + 1) parameters."""
+    """Ten choices of four. Of width w = 1 + their sum, it has 193 w + 4 (w + 1) parameters."""
     width = 1 + sum(choose(f"c{i}", (0, 1, 2, 3)) for i in range(10))
-    return lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, width), nn.ReLU(), nn.Linear(width, task.num_classes))
+    return lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(192, width), nn.ReLU(), nn.Linear(width, task.num_classes)
+    )
 
 
 @untrained.space(task=TASK, size=12)
 def twelve(choose: Any, task: Task) -> Any:
-    """Small enough to be exhausted."""
+    """A space that is small enough to be exhausted."""
     width, bias = choose("width", (1, 2, 3, 4, 5, 6)), choose("bias", ("yes", "no"))
-    return lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, width), nn.Linear(width, 4, bias=bias == "yes"))
+    return lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(192, width), nn.Linear(width, 4, bias=bias == "yes")
+    )
 
 
 def total(arch: Arch) -> float:
-    """The sum of the choices of `ten`: 30 at the most."""
+    """Return the sum of the choices of `ten`, at most 30."""
     return float(sum(int(value) for _, value in arch.genes))
 
 
@@ -38,22 +42,24 @@ def record(arch: Arch, value: float | None, measure: str = "toy@1") -> Record:
 
 
 def fitness(records: Sequence[Record]) -> float | None:
-    """Higher is better; of one architecture, of the measure `toy`."""
+    """Return the score of one architecture by the measure `toy`; higher is better."""
     assert len({r.arch for r in records}) == 1
     (value,) = [r.value for r in records if r.proxy == "toy"]
     return value
 
 
-def drive(strategy: Strategy, answer: Answer, budget: int, portion: int = 5) -> dict[Arch, float | None]:
-    """What was asked and answered, in order."""
-    found: dict[Arch, float | None] = {}
-    while len(found) < budget and (archs := strategy.ask(min(portion, budget - len(found)))):
-        assert len(archs) <= portion
-        assert not found.keys() & set(archs)
-        found |= {arch: answer(arch) for arch in archs}
-        strategy.tell([record(arch, found[arch]) for arch in archs])
-    return found
+def drive(
+    strategy: Strategy, score_arch: ScoreFunction, budget: int, ask_size: int = 5
+) -> dict[Arch, float | None]:
+    """Run a strategy and return its proposals with their scores, in order."""
+    scores: dict[Arch, float | None] = {}
+    while len(scores) < budget and (archs := strategy.ask(min(ask_size, budget - len(scores)))):
+        assert len(archs) <= ask_size
+        assert not scores.keys() & set(archs)
+        scores |= {arch: score_arch(arch) for arch in archs}
+        strategy.tell([record(arch, scores[arch]) for arch in archs])
+    return scores
 
 
-def best(found: dict[Arch, float | None]) -> float:
-    return max(value for value in found.values() if value is not None)
+def best(scores: dict[Arch, float | None]) -> float:
+    return max(value for value in scores.values() if value is not None)

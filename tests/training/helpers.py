@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import untrained
-from untrained.data import Source, load
+from untrained.data import DataSource, load_data
 from untrained.spaces.core.supernet import share_weights
-from untrained.training.warmup import WarmUp
+from untrained.training.warm_up import WarmUp
 from untrained.types import Arch, Task
 
 TASK = Task("digits", (1, 4, 4), 10)
@@ -45,12 +45,12 @@ def alone(choose: Any, task: Task) -> nn.Module:
     return layers(choose("width", (2, 3, 4, 5, WIDEST)))
 
 
-def digits() -> Source:
-    return load("digits", TASK)
+def digits() -> DataSource:
+    return load_data("digits", TASK)
 
 
 def asked(said: str) -> WarmUp:
-    return WarmUp.of(said, digits())
+    return WarmUp.parse(said, digits())
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:

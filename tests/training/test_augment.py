@@ -3,7 +3,13 @@
 import torch
 from torch import Tensor
 
-from untrained.training.augment import cut_out, flipped, mixed, mixing, shifted
+from untrained.training.augment import (
+    cut_out_squares,
+    draw_mixup,
+    flip_images,
+    mix_samples,
+    shift_images,
+)
 
 
 def images(n: int = 40, height: int = 5, width: int = 7) -> Tensor:
@@ -27,16 +33,18 @@ def windows(image: Tensor, most: int) -> list[Tensor]:
 
 def test_a_shift_is_a_window_of_the_image_on_black_and_every_sample_has_its_own():
     before = images()
-    after = shifted(before, 2, draws())
+    after = shift_images(before, 2, draws())
     assert after.dtype == torch.uint8
     found = [
         next(k for k, window in enumerate(windows(image, 2)) if torch.equal(window, moved))
         for image, moved in zip(before, after, strict=True)
     ]
     assert len(set(found)) > 10
-    assert set(range(25)) == {k for seed in range(12) for k in places(before, shifted(before, 2, draws(seed)))}
-    assert torch.equal(shifted(before, 2, draws()), after)
-    assert not torch.equal(shifted(before, 2, draws(2)), after)
+    assert set(range(25)) == {
+        k for seed in range(12) for k in places(before, shift_images(before, 2, draws(seed)))
+    }
+    assert torch.equal(shift_images(before, 2, draws()), after)
+    assert not torch.equal(shift_images(before, 2, draws(2)), after)
 
 
 def places(before: Tensor, after: Tensor) -> list[int]:
@@ -48,7 +56,7 @@ def places(before: Tensor, after: Tensor) -> list[int]:
 
 def test_a_flip_exchanges_left_and_right_of_about_half():
     before = images(400)
-    after = flipped(before, draws())
+    after = flip_images(before, draws())
     turned = [torch.equal(a, b.flip(1)) for a, b in zip(after, before, strict=True)]
     kept = [torch.equal(a, b) for a, b in zip(after, before, strict=True)]
     assert all(a != b for a, b in zip(turned, kept, strict=True))
@@ -57,7 +65,7 @@ def test_a_flip_exchanges_left_and_right_of_about_half():
 
 def test_cutout_blanks_one_square_around_any_place_and_spares_the_rest():
     before = images(300).permute(0, 3, 1, 2).float()
-    after = cut_out(before, 3, draws())
+    after = cut_out_squares(before, 3, draws())
     shapes = set()
     for old, new in zip(before, after, strict=True):
         blank = (new == 0).all(0)
@@ -67,14 +75,16 @@ def test_cutout_blanks_one_square_around_any_place_and_spares_the_rest():
         assert columns[-1] - columns[0] + 1 == len(columns) <= 3
         assert torch.equal(new[:, ~blank], old[:, ~blank])
         shapes.add((int(rows[0]), int(columns[0]), len(rows), len(columns)))
-    assert len(shapes) == 5 * 7  # every pixel was a centre; at the edges two rows or columns are left
+    assert (
+        len(shapes) == 5 * 7
+    )  # every pixel was a centre; at the edges two rows or columns are left
     assert {(3, 3), (2, 2), (2, 3), (3, 2)} == {shape[2:] for shape in shapes}
 
 
 def test_mixup_weighs_pixels_and_targets_alike():
     pixels, targets = torch.randn(3, 2, 4, 4), torch.eye(3)
     shares, partners = torch.tensor([1.0, 0.25, 0.6]), torch.tensor([1, 2, 2])
-    inputs, soft = mixed(pixels, targets, shares, partners)
+    inputs, soft = mix_samples(pixels, targets, shares, partners)
     assert torch.equal(inputs[0], pixels[0])
     torch.testing.assert_close(inputs[1], 0.25 * pixels[1] + 0.75 * pixels[2])
     torch.testing.assert_close(inputs[2], pixels[2])
@@ -83,10 +93,10 @@ def test_mixup_weighs_pixels_and_targets_alike():
 
 def test_shares_are_beta_and_partners_a_permutation_that_the_seed_decides():
     """Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)): 0.1389 for a = 0.4."""
-    shares, partners = mixing(4000, 0.4, 3, 17)
+    shares, partners = draw_mixup(4000, 0.4, 3, 17)
     assert abs(float(shares.mean()) - 0.5) < 0.03
     assert abs(float(shares.var()) - 1 / (4 * 1.8)) < 0.01
     assert torch.equal(partners.sort().values, torch.arange(4000))
-    again, other = mixing(4000, 0.4, 3, 17), mixing(4000, 0.4, 3, 18)
+    again, other = draw_mixup(4000, 0.4, 3, 17), draw_mixup(4000, 0.4, 3, 18)
     assert torch.equal(again[0], shares)
     assert not torch.equal(other[0], shares)

@@ -10,27 +10,57 @@ import numpy as np
 import pytest
 import torch
 
-from untrained.data.parts import Pictures
-from untrained.training.recipes import recipe
+from untrained.data.parts import ImagePart
+from untrained.training.recipes import load_recipe
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "training.py"
 ARCH = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
-TINY = ["--space", "nasbench201(channels=2,cells=1)", "--recipe", "cifar(epochs=2,batch=16,cutout=4,crop=2)"]
+TINY = [
+    "--space",
+    "nasbench201(channels=2,cells=1)",
+    "--recipe",
+    "cifar(epochs=2,batch=16,cutout=4,crop=2)",
+]
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> str:
     monkeypatch.setattr(sys, "argv", ["training.py", *arguments])
     runpy.run_path(str(SCRIPT), run_name="__main__")
     return capsys.readouterr().out
 
 
 def throughput(monkeypatch, capsys, data: str, device: str) -> str:
-    said = ["--data", data, "--device", device, "--network", ARCH, "--steps", "2", "--workers", "0", *TINY]
+    said = [
+        "--data",
+        data,
+        "--device",
+        device,
+        "--network",
+        ARCH,
+        "--steps",
+        "2",
+        "--workers",
+        "0",
+        *TINY,
+    ]
     return printed(monkeypatch, capsys, "--part", "throughput", *said)
 
 
 def cifar(monkeypatch, capsys, data: str, out: Path, device: str) -> str:
-    searched = ["--proxy", "naswot", "--strategy", "random", "--budget", "4", "--workers", "1", "--max-params", "10k"]
+    searched = [
+        "--proxy",
+        "naswot",
+        "--strategy",
+        "random",
+        "--budget",
+        "4",
+        "--workers",
+        "1",
+        "--max-params",
+        "10k",
+    ]
     said = ["--data", data, "--device", device, "--out", str(out), "--steps", "2", *searched, *TINY]
     return printed(monkeypatch, capsys, "--part", "cifar", *said)
 
@@ -38,13 +68,19 @@ def cifar(monkeypatch, capsys, data: str, out: Path, device: str) -> str:
 @pytest.fixture
 def data(tmp_path: Path) -> str:
     draws = np.random.default_rng(0)
-    np.savez(tmp_path / "noise.npz", x=draws.integers(0, 256, (100, 16, 16, 3), dtype=np.uint8), y=np.arange(100) % 4)
+    np.savez(
+        tmp_path / "noise.npz",
+        x=draws.integers(0, 256, (100, 16, 16, 3), dtype=np.uint8),
+        y=np.arange(100) % 4,
+    )
     return f"npz:{tmp_path / 'noise.npz'}"
 
 
 def test_throughput_stands_beside_a_plain_loop(monkeypatch, capsys, data):
     rows = [
-        line.split("|")[1:-1] for line in throughput(monkeypatch, capsys, data, "cpu").splitlines() if "|" in line[:1]
+        line.split("|")[1:-1]
+        for line in throughput(monkeypatch, capsys, data, "cpu").splitlines()
+        if "|" in line[:1]
     ]
     table = {name.strip(): (rate.strip(), float(times)) for name, rate, times in rows[2:]}
     assert next(iter(table)) == "plain, float32, 0 workers"
@@ -53,48 +89,62 @@ def test_throughput_stands_beside_a_plain_loop(monkeypatch, capsys, data):
     assert all(times > 0 for _, times in table.values())
 
 
-def test_a_search_three_trainings_and_a_table_that_go_on_where_they_were(monkeypatch, capsys, data, tmp_path):
+def test_a_search_three_trainings_and_a_table_that_go_on_where_they_were(
+    monkeypatch, capsys, data, tmp_path
+):
     out = tmp_path / "out"
     first = cifar(monkeypatch, capsys, data, out, "cpu")
     networks = json.loads((out / "networks.json").read_text())["networks"]
     assert list(networks) == ["found", "params", "random"]
     with (out / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["network"], row["epoch"]) for row in rows] == [(name, str(e)) for name in networks for e in (1, 2)]
+    assert [(row["network"], row["epoch"]) for row in rows] == [
+        (name, str(e)) for name in networks for e in (1, 2)
+    ]
     assert first.count("epochs in 9 minutes") == 1
     page = (out / "results.md").read_text()
     for name in networks:
         trained = json.loads((out / name / "train.json").read_text())
         assert f"| {trained['params']:,} | {100 * trained['accuracy']:.2f} % | 2 |" in page
-        assert trained["asked"]["arch"] == networks[name]["arch"]
+        assert trained["key"]["arch"] == networks[name]["arch"]
         assert trained["params"] <= 10_000
-    sizes = {name: json.loads((out / name / "train.json").read_text())["params"] for name in networks}
-    frame = json.loads((out / "search" / "run.json").read_text())["settings"]
-    assert (frame["proxy"], frame["max_params"]) == ("naswot", "10k")
+    sizes = {
+        name: json.loads((out / name / "train.json").read_text())["params"] for name in networks
+    }
+    frame = json.loads((out / "search" / "run.json").read_text())["config"]
+    assert (frame["proxy"], frame["limits"]) == ("naswot", {"params": "10k"})
     assert sizes["params"] >= sizes["found"]
     weights = torch.load(out / "found" / "model.pt", weights_only=True)
     again = cifar(monkeypatch, capsys, data, out, "cpu")
     assert "epoch 1 of 2" in first
     assert "epoch 1 of 2" not in again  # nothing is trained twice
     assert (out / "results.md").read_text() == page
-    assert all(map(torch.equal, weights.values(), torch.load(out / "found" / "model.pt", weights_only=True).values()))
+    assert all(
+        map(
+            torch.equal,
+            weights.values(),
+            torch.load(out / "found" / "model.pt", weights_only=True).values(),
+        )
+    )
 
 
 def test_the_plain_loop_distorts_as_the_recipe_says():
     """Without shifts and blanks a picture is itself or its mirror image; a blanked square is of the mean colour."""
     one_by_one = runpy.run_path(str(SCRIPT))["OneByOne"]
     images = torch.arange(2 * 6 * 6 * 3, dtype=torch.uint8).reshape(2, 6, 6, 3)
-    part = Pictures(images, torch.tensor([0, 1]), torch.full((3,), 0.5), torch.full((3,), 0.25))
-    plain = one_by_one(part, recipe("cifar(crop=0,cutout=0)"))
-    normal = part.normal(images)
+    part = ImagePart(images, torch.tensor([0, 1]), torch.full((3,), 0.5), torch.full((3,), 0.25))
+    plain = one_by_one(part, load_recipe("cifar(crop=0,cutout=0)"))
+    normal = part.normalise(images)
     seen = [plain[1] for _ in range(20)]
     assert {label for _, label in seen} == {1}
     kinds = [(torch.equal(x, normal[1]), torch.equal(x, normal[1].flip(2))) for x, _ in seen]
     assert set(kinds) == {(True, False), (False, True)}
-    blanked = one_by_one(part, recipe("cifar(crop=0,cutout=4)"))
+    blanked = one_by_one(part, load_recipe("cifar(crop=0,cutout=4)"))
     areas = {int((blanked[0][0] == 0).all(0).sum()) for _ in range(40)}
     assert max(areas) == 16
     assert min(areas) >= 4  # at a corner a quarter is left
-    shifted = one_by_one(part, recipe("cifar(crop=2,cutout=0)"))
+    shifted = one_by_one(part, load_recipe("cifar(crop=2,cutout=0)"))
     black = (torch.zeros(3) - 0.5) / 0.25
-    assert any(torch.allclose(shifted[0][0][:, 0].T, black) for _ in range(20))  # the first row came from outside
+    assert any(
+        torch.allclose(shifted[0][0][:, 0].T, black) for _ in range(20)
+    )  # the first row came from outside

@@ -8,7 +8,7 @@ import torch
 
 from tests.training.toys import accelerate, archive, same, trained, weights
 from untrained.errors import UsageError
-from untrained.training._crowd import crowd
+from untrained.training.distributed import connect_process
 from untrained.types import Batch
 
 PLAIN = "quick(epochs=2,batch=10,average=0.0,crop=0)"
@@ -19,11 +19,11 @@ def test_every_sample_of_a_batch_is_learned_by_one_process(monkeypatch):
     shares = []
     for place in range(3):
         accelerate(monkeypatch, place, 3)
-        shares.append(crowd("accelerate").share(batch))
+        shares.append(connect_process("accelerate").select_samples(batch))
     assert [share.targets.tolist() for share in shares] == [[0, 3, 6], [1, 4], [2, 5]]
     assert all(torch.equal(share.inputs, share.targets.float()) for share in shares)
     with pytest.raises(UsageError, match="batches of 2 cannot be shared by 3 processes"):
-        crowd("accelerate").share(Batch(torch.zeros(2), torch.zeros(2)))
+        connect_process("accelerate").select_samples(Batch(torch.zeros(2), torch.zeros(2)))
 
 
 def test_one_process_of_one_learns_what_it_learns_alone(tmp_path: Path, monkeypatch):
@@ -38,7 +38,9 @@ def test_only_the_first_process_writes(tmp_path: Path, monkeypatch):
     accelerate(monkeypatch, 1, 2)
     found = trained(tmp_path / "a", data, PLAIN, device="accelerate")
     assert not (tmp_path / "a").exists()
-    assert not same(weights(found), weights(trained(tmp_path / "b", data, PLAIN)))  # it learned its share
+    assert not same(
+        weights(found), weights(trained(tmp_path / "b", data, PLAIN))
+    )  # it learned its share
 
 
 def test_what_several_processes_cannot_do_is_refused(tmp_path: Path, monkeypatch):

@@ -17,23 +17,24 @@ from tests.conftest import shared
 from tests.training.helpers import asked, elastic
 from tests.training.toys import RECIPE, SHAPE, Busy, archive, busy, same, trained, weights
 from untrained import search
-from untrained.data import load
+from untrained.data import load_data
 from untrained.data.parts import TRAIN
 from untrained.errors import UsageError
-from untrained.exports import export
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
 from untrained.proxies import load_proxy
-from untrained.training import _feed, train
-from untrained.training._crowd import Alone
-from untrained.training._feed import Feed
-from untrained.training._network import layout
-from untrained.training._replay import WARM, Replayed
-from untrained.training._subject import resolved
-from untrained.training.brief import NAME
-from untrained.training.loop import Trainer
-from untrained.training.recipes import RECIPES, recipe
+from untrained.training import batches as batches_module
+from untrained.training.batches import BatchLoader
+from untrained.training.cuda_graph import WARM_UP_STEPS, ReplayedGradients
+from untrained.training.distributed import SingleProcess
+from untrained.training.loop import Training
+from untrained.training.network import choose_memory_format
+from untrained.training.recipes import RECIPES, load_recipe
+from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Batch, Task
+from untrained.workflows.export import export
+from untrained.workflows.train import train
+from untrained.workflows.train_subject import resolve_subject
 
 pytestmark = [
     pytest.mark.gpu,
@@ -66,10 +67,11 @@ def close(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
         torch.testing.assert_close(b[name].cpu(), tensor.cpu(), rtol=1e-2, atol=1e-2)
 
 
-def trainer(data: str, said: str, model: nn.Module) -> Trainer:
-    how = recipe(said)
-    chosen = resolved(model, "nasbench201", data, how, SHAPE, "cuda", None)
-    made = Trainer(chosen, how, chosen.source.parts, Alone("cuda"), 0)
+def trainer(data: str, said: str, model: nn.Module) -> Training:
+    how = load_recipe(said)
+    chosen = resolve_subject(model, "nasbench201", data, how, SHAPE, "cuda", None)
+    network = chosen.build_network("cuda", 0)
+    made = Training(network, chosen.source, how, chosen.source.parts, SingleProcess("cuda"), 0)
     made.model.train()
     return made
 
@@ -90,7 +92,7 @@ def test_replayed_is_launched_to_the_last_digit_with_the_same_chance():
             return loss.detach()
 
         call, found = wrap(gradients), []
-        for step in range(WARM + 5):
+        for step in range(WARM_UP_STEPS + 5):
             inputs = torch.arange(64.0, device="cuda").roll(step)
             torch.manual_seed(step)
             found.append(float(call(inputs, torch.ones_like(inputs))))
@@ -101,20 +103,27 @@ def test_replayed_is_launched_to_the_last_digit_with_the_same_chance():
 
     launched = losses(lambda gradients: gradients)
     assert len(set(launched)) == len(launched)
-    assert losses(lambda gradients: Replayed(gradients, "cuda")) == pytest.approx(launched, rel=1e-6)
+    assert losses(lambda gradients: ReplayedGradients(gradients, "cuda")) == pytest.approx(
+        launched, rel=1e-6
+    )
 
 
 def test_replayed_steps_learn_what_launched_ones_learn(tmp_path, data):
     launched = weights(trained(tmp_path / "a", data, EPOCHS, what=still(), device="cuda"))
     replayed = trained(tmp_path / "b", data, REPLAYED, what=still(), device="cuda")
     close(launched, weights(replayed))
-    assert trainer(data, REPLAYED, still()).gradients.__class__ is Replayed
-    assert trainer(data, REPLAYED, busy()).gradients.__class__ is not Replayed  # its paths are dropped ever more often
+    assert trainer(data, REPLAYED, still()).gradient_function.__class__ is ReplayedGradients
+    assert (
+        trainer(data, REPLAYED, busy()).gradient_function.__class__ is not ReplayedGradients
+    )  # its paths are dropped ever more often
 
 
 def test_a_replayed_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, data):
     whole = weights(trained(tmp_path / "a", data, REPLAYED, what=still(), device="cuda"))
-    assert trained(tmp_path / "b", data, REPLAYED, what=still(), device="cuda", time="1ms").ended == "time"
+    assert (
+        trained(tmp_path / "b", data, REPLAYED, what=still(), device="cuda", time="1ms").ended
+        == "time"
+    )
     close(whole, weights(trained(tmp_path / "b", data, REPLAYED, what=still(), device="cuda")))
 
 
@@ -123,7 +132,9 @@ def test_a_network_that_looks_at_its_own_numbers_is_refused_in_one_line(tmp_path
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x / max(float(x.abs().max()), 1e-3))
 
-    with pytest.raises(UsageError, match=r"cannot be recorded: .*; put graphs=False in the recipe") as caught:
+    with pytest.raises(
+        UsageError, match=r"cannot be recorded: .*; put graphs=False in the recipe"
+    ) as caught:
         trained(tmp_path / "a", data, REPLAYED, what=Looks(), device="cuda")
     assert "\n" not in str(caught.value)
     assert torch.cuda.get_sync_debug_mode() == 0
@@ -148,21 +159,35 @@ def test_a_recording_that_breaks_off_leaves_nothing_behind():
         return F.dropout(inputs, 0.5).sum()
 
     def breaks(inputs: Tensor, targets: Tensor) -> Tensor:
-        return inputs * float(inputs.sum()) if torch.cuda.is_current_stream_capturing() else chance(inputs, targets)
+        return (
+            inputs * float(inputs.sum())
+            if torch.cuda.is_current_stream_capturing()
+            else chance(inputs, targets)
+        )
 
     def told(call: Callable[[Tensor, Tensor], Tensor]) -> float:
         torch.manual_seed(5)
         return float(call(ones, ones))
 
     launched, stream = told(chance), torch.cuda.current_stream()
-    earlier, broken, later = Replayed(chance, "cuda"), Replayed(breaks, "cuda"), Replayed(chance, "cuda")
-    assert [told(call) for call in [earlier] * (WARM + 1) + [broken] * WARM] == [launched] * (2 * WARM + 1)
+    earlier, broken, later = (
+        ReplayedGradients(chance, "cuda"),
+        ReplayedGradients(breaks, "cuda"),
+        ReplayedGradients(chance, "cuda"),
+    )
+    assert [told(call) for call in [earlier] * (WARM_UP_STEPS + 1) + [broken] * WARM_UP_STEPS] == [
+        launched
+    ] * (2 * WARM_UP_STEPS + 1)
     for _ in range(2):
-        with pytest.raises(UsageError, match=r"cannot be recorded: .*; put graphs=False in the recipe"):
+        with pytest.raises(
+            UsageError, match=r"cannot be recorded: .*; put graphs=False in the recipe"
+        ):
             told(broken)
     assert torch.cuda.current_stream() == stream
     assert kept() < 2**20
-    assert [told(call) for call in [chance, earlier] + [later] * (WARM + 1)] == [launched] * (WARM + 3)
+    assert [told(call) for call in [chance, earlier] + [later] * (WARM_UP_STEPS + 1)] == [
+        launched
+    ] * (WARM_UP_STEPS + 3)
 
 
 # ---------------------------------------------------------------------------------------------------------- the loop
@@ -179,25 +204,27 @@ def hurried() -> Iterator[Callable[[], None]]:
 @pytest.mark.parametrize("graphs", [False, True])
 def test_no_step_waits_for_the_device(data, hurried, graphs):
     made = trainer(data, f"cifar(batch=5,cutout=2,crop=1,graphs={graphs})", still())
-    batches = made.feeds[TRAIN].learned(0)
-    for _ in range(WARM + 2):
-        made.learn(next(batches))
+    batches = made.train_loader.training_batches(0)
+    for _ in range(WARM_UP_STEPS + 2):
+        made.train_step(next(batches))
     hurried()
     for _ in range(3):
-        made.learn(next(batches))
-    assert made.step == WARM + 5
-    with pytest.raises(RuntimeError, match="synchronizing"):  # so a step that waits would have been heard of
-        made.lost.item()
+        made.train_step(next(batches))
+    assert made.step == WARM_UP_STEPS + 5
+    with pytest.raises(
+        RuntimeError, match="synchronizing"
+    ):  # so a step that waits would have been heard of
+        made.epoch_loss.item()
 
 
 def test_pictures_that_do_not_fit_make_the_same_batches(data, monkeypatch):
-    part, how = load(data, Task("any", SHAPE, 3)).parts[TRAIN], recipe(RECIPE)
+    part, how = load_data(data, Task("any", SHAPE, 3)).parts[TRAIN], load_recipe(RECIPE)
     task = Task("stripes", SHAPE, 3)
-    there = Feed.of(part, task, how, "cuda", 0)
-    monkeypatch.setattr(_feed, "SHARE", 0.0)
-    here = Feed.of(part, task, how, "cuda", 0)
+    there = BatchLoader.open(part, task, how, "cuda", 0)
+    monkeypatch.setattr(batches_module, "GPU_MEMORY_SHARE", 0.0)
+    here = BatchLoader.open(part, task, how, "cuda", 0)
     assert (there.part.images.device.type, here.part.images.device.type) == ("cuda", "cpu")
-    for one, other in zip(there.learned(1), here.learned(1), strict=True):
+    for one, other in zip(there.training_batches(1), here.training_batches(1), strict=True):
         assert one.inputs.is_cuda
         assert torch.equal(one.inputs, other.inputs)
         assert torch.equal(one.targets, other.targets)
@@ -208,8 +235,8 @@ def test_weights_and_their_average_stay_in_full_precision_where_arithmetic_is_no
     assert RECIPES["cifar"].bf16
     heard: list[torch.dtype] = []
     made.model.conv.register_forward_hook(lambda module, inputs, output: heard.append(output.dtype))
-    for batch in made.feeds[TRAIN].learned(0):
-        made.learn(batch)
+    for batch in made.train_loader.training_batches(0):
+        made.train_step(batch)
     assert set(heard) == {torch.bfloat16}
     assert made.average is not None
     for net in (made.model, made.average.model):
@@ -225,7 +252,7 @@ def test_an_auxiliary_tower_that_pools_only_while_learning_keeps_channels_first(
             return F.avg_pool2d(x, 5, stride=3) if self.training else x
 
     batch = Batch(torch.zeros(2, 3, 8, 8, device="cuda"), torch.zeros(2))
-    assert layout(Tower().cuda(), batch) == torch.contiguous_format
+    assert choose_memory_format(Tower().cuda(), batch) == torch.contiguous_format
 
 
 def test_random_states_of_the_device_are_put_back():
@@ -239,7 +266,10 @@ def test_clicks_are_learned(tmp_path):
     net = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     rows = [
         "click,a,b,c,d,e",
-        *(f"{i % 3 // 2},{i % 7}.5,{i % 11}.5,{i * i % 13}.5,{i % 5}.5,{i % 3}.5" for i in range(300)),
+        *(
+            f"{i % 3 // 2},{i % 7}.5,{i % 11}.5,{i * i % 13}.5,{i % 5}.5,{i % 3}.5"
+            for i in range(300)
+        ),
     ]
     (tmp_path / "c.csv").write_text("\n".join(rows))
     said = f"csv:{tmp_path / 'c.csv'}?label=click"
@@ -254,20 +284,22 @@ def test_clicks_are_learned(tmp_path):
 
 
 def test_a_warm_up_that_was_stopped_goes_on_to_the_same_weights(tmp_path):
-    whole = asked("20%").begin(elastic, 0, "cuda", tmp_path / "a", None)
-    again = asked("20%").begin(elastic, 0, "cuda", tmp_path / "a", None)  # from the checkpoint at its end
-    assert all(tensor.device.type == "cpu" for tensor in whole.state.values())
-    assert same(whole.state, again.state)
+    whole = asked("20%").prepare_weights(elastic, 0, "cuda", tmp_path / "a", None)
+    again = asked("20%").prepare_weights(
+        elastic, 0, "cuda", tmp_path / "a", None
+    )  # from the checkpoint at its end
+    assert all(tensor.device.type == "cpu" for tensor in whole.weights.values())
+    assert same(whole.weights, again.weights)
     model = elastic.build(elastic.parse("width=3"), device="cuda")
     whole.open(lambda: elastic.supernet(device="cuda"), "cuda")(model, elastic.parse("width=3"), 0)
-    torch.testing.assert_close(model[1].weight.cpu(), whole.state["body.1.weight"][:3])
+    torch.testing.assert_close(model[1].weight.cpu(), whole.weights["body.1.weight"][:3])
 
 
 def test_a_short_training_is_asked_for_like_a_proxy():
     torch.manual_seed(0)
-    source = load("digits", Task("digits", (1, 8, 8), 10))
+    source = load_data("digits", Task("digits", (1, 8, 8), 10))
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    training, batch = load_proxy(f"{NAME}(epochs=3,samples=600)"), source.batch(600)
+    training, batch = load_proxy(f"{SHORT_TRAINING}(epochs=3,samples=600)"), source.batch(600)
     here, there = (training(Probe(net.to(kind), batch.to(kind))) for kind in ("cpu", "cuda"))
     assert there == pytest.approx(here, abs=0.02)
 
@@ -278,14 +310,20 @@ def test_from_a_search_to_an_exported_model(tmp_path):
         pytest.importorskip(package)
     space = "nasbench201(channels=4,cells=1)"
     said = {"device": "cuda", "run": tmp_path / "run"}
-    done = search(space, "dextr", budget=3, data="digits", confirm=1, workers=1, input_size=8, **said)
+    done = search(
+        space, "dextr", budget=3, data="digits", confirm=1, workers=1, input_size=8, **said
+    )
     assert done.confirmed is not None
-    found = train(tmp_path / "run", recipe="cifar(epochs=2,batch=64,cutout=2,crop=1)", device="cuda")
+    found = train(
+        tmp_path / "run", recipe="cifar(epochs=2,batch=64,cutout=2,crop=1)", device="cuda"
+    )
     assert next(found.model.parameters()).is_cuda
     exported = export(tmp_path / "run", tmp_path / "out")
     assert exported.missing == {}
     assert json.loads((exported.folder / "config.json").read_text())["made_by"]
-    assert export(found.model, tmp_path / "again", data="digits", input_shape=(3, 8, 8)).missing == {}
+    assert (
+        export(found.model, tmp_path / "again", data="digits", input_shape=(3, 8, 8)).missing == {}
+    )
 
 
 @pytest.mark.data
@@ -293,5 +331,9 @@ def test_throughput_and_trainings_of_the_benchmark_run(tmp_path, monkeypatch, ca
     from tests.training.test_benchmark import cifar, throughput
 
     archive_of_pictures = f"npz:{shared('data', 'cifar10', 'subset_2000_1000.npz')}"
-    assert "times the fastest plain loop; at least 3" in throughput(monkeypatch, capsys, archive_of_pictures, "cuda")
-    assert "were wanted: " in cifar(monkeypatch, capsys, archive_of_pictures, tmp_path / "out", "cuda")
+    assert "times the fastest plain loop; at least 3" in throughput(
+        monkeypatch, capsys, archive_of_pictures, "cuda"
+    )
+    assert "were wanted: " in cifar(
+        monkeypatch, capsys, archive_of_pictures, tmp_path / "out", "cuda"
+    )

@@ -8,8 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tests.training.toys import archive, trained, weights
-from untrained.training._judge import laid
-from untrained.training._network import _Pools, layout, pools_overlap
+from untrained.training.evaluation import apply_memory_format
+from untrained.training.network import (
+    OverlappingPoolDetector,
+    choose_memory_format,
+    has_overlapping_pools,
+)
 from untrained.types import Batch
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -34,9 +38,9 @@ class Functional(nn.Module):
     ],
 )
 def test_averages_of_windows_that_overlap_are_heard(model, overlap):
-    with _Pools() as pools:
+    with OverlappingPoolDetector() as pools:
         model(torch.zeros(1, 1, 6, 6))
-    assert pools.heard == overlap
+    assert pools.detected == overlap
 
 
 def test_an_auxiliary_tower_that_pools_only_while_learning_is_heard_and_nothing_is_changed():
@@ -50,20 +54,27 @@ def test_an_auxiliary_tower_that_pools_only_while_learning_is_heard_and_nothing_
             return self.pool(F.dropout(x)) if self.training else x
 
     tower, state = Tower(), torch.get_rng_state()
-    assert pools_overlap(tower, torch.ones(2, 1, 6, 6))
+    assert has_overlapping_pools(tower, torch.ones(2, 1, 6, 6))
     assert torch.equal(tower.norm.running_mean, torch.zeros(1))
     assert not tower.training
     assert torch.equal(torch.get_rng_state(), state)
-    assert not pools_overlap(nn.Sequential(nn.Dropout(), nn.AvgPool2d(2)), torch.ones(2, 1, 6, 6))
+    assert not has_overlapping_pools(
+        nn.Sequential(nn.Dropout(), nn.AvgPool2d(2)), torch.ones(2, 1, 6, 6)
+    )
 
 
 def test_on_a_cpu_and_for_rows_nothing_is_laid_out_anew():
-    assert layout(nn.Identity(), Batch(torch.zeros(2, 3, 4, 4), torch.zeros(2))) == torch.contiguous_format
+    assert (
+        choose_memory_format(nn.Identity(), Batch(torch.zeros(2, 3, 4, 4), torch.zeros(2)))
+        == torch.contiguous_format
+    )
     rows = torch.zeros(4, 3).t()
-    assert laid(rows, torch.channels_last) is rows
+    assert apply_memory_format(rows, torch.channels_last) is rows
     pictures = torch.zeros(2, 4, 4, 3).permute(0, 3, 1, 2)
-    assert laid(pictures, torch.contiguous_format).is_contiguous()
-    assert laid(pictures, torch.channels_last).is_contiguous(memory_format=torch.channels_last)
+    assert apply_memory_format(pictures, torch.contiguous_format).is_contiguous()
+    assert apply_memory_format(pictures, torch.channels_last).is_contiguous(
+        memory_format=torch.channels_last
+    )
 
 
 @pytest.mark.gpu
@@ -71,7 +82,9 @@ def test_on_a_cpu_and_for_rows_nothing_is_laid_out_anew():
 def test_a_gpu_learns_what_a_cpu_learns_and_goes_on_after_a_stop(tmp_path: Path):
     """Convolutions add in another order there, and need not add in the same one again: a tolerance of 1e-2."""
     data, plain = archive(tmp_path), "quick(epochs=3,batch=10,crop=0,average=0.9)"
-    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)
+    )
     here = weights(trained(tmp_path / "cpu", data, plain, what=net))
     there = weights(trained(tmp_path / "gpu", data, plain, what=net, device="cuda"))
     trained(tmp_path / "stopped", data, plain, what=net, device="cuda", time="1ms")
@@ -88,10 +101,18 @@ def test_everything_a_recipe_has_runs_on_a_gpu(tmp_path: Path):
     found = trained(tmp_path / "a", archive(tmp_path), said, device="cuda")
     assert found.ended == "epochs"
     assert all(
-        tensor.device.type == "cpu" for tensor in torch.load(tmp_path / "a" / "model.pt", weights_only=True).values()
+        tensor.device.type == "cpu"
+        for tensor in torch.load(tmp_path / "a" / "model.pt", weights_only=True).values()
     )
     assert (
-        layout(nn.AvgPool2d(3, 1).cuda(), Batch(torch.zeros(2, 3, 8, 8).cuda(), torch.zeros(2)))
+        choose_memory_format(
+            nn.AvgPool2d(3, 1).cuda(), Batch(torch.zeros(2, 3, 8, 8).cuda(), torch.zeros(2))
+        )
         == torch.contiguous_format
     )
-    assert layout(nn.AvgPool2d(2).cuda(), Batch(torch.zeros(2, 3, 8, 8).cuda(), torch.zeros(2))) == torch.channels_last
+    assert (
+        choose_memory_format(
+            nn.AvgPool2d(2).cuda(), Batch(torch.zeros(2, 3, 8, 8).cuda(), torch.zeros(2))
+        )
+        == torch.channels_last
+    )

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from untrained.data import Source
-from untrained.data.parts import Pictures
+from untrained.data import DataSource
+from untrained.data.parts import ImagePart
 from untrained.identity import fingerprint_tensors
 from untrained.spaces.core.layers import drop_path
-from untrained.training.train import train
-from untrained.training.trained import Trained
+from untrained.training.result import TrainingResult
 from untrained.types import Batch, Task
+from untrained.workflows.train import train
 
 SHAPE = (1, 6, 6)
 CLASSES = 3
@@ -40,7 +40,11 @@ class Busy(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm, self.dropout = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Dropout(0.2)
+        self.conv, self.norm, self.dropout = (
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.Dropout(0.2),
+        )
         self.head, self.drop_path = nn.Linear(144, CLASSES), 0.3
 
     def forward(self, x: Tensor) -> Tensor:
@@ -59,13 +63,13 @@ def busy() -> Busy:
 RECIPE = "quick(epochs=3,batch=10,crop=1,flip=True,cutout=2,mixup=0.4,average=0.9)"
 
 
-def trained(folder: Path, data: str, recipe: str = RECIPE, **options: Any) -> Trained:
+def trained(folder: Path, data: str, recipe: str = RECIPE, **options: Any) -> TrainingResult:
     options = {"input_shape": SHAPE, "run": folder} | options
     what = options.pop("what", None) or busy()
     return train(what, data, recipe, **options)
 
 
-def weights(found: Trained) -> dict[str, Tensor]:
+def weights(found: TrainingResult) -> dict[str, Tensor]:
     assert found.model is not None
     return dict(found.model.state_dict())
 
@@ -90,7 +94,9 @@ class Counted:
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
         self.passes += 1
         self.orders.append(order is not None)
-        places = torch.arange(len(self)) if order is None else torch.randperm(len(self), generator=order)
+        places = (
+            torch.arange(len(self)) if order is None else torch.randperm(len(self), generator=order)
+        )
         for rows in places.split(size):
             yield Batch(self.inputs[rows], self.targets[rows])
 
@@ -98,7 +104,7 @@ class Counted:
         return fingerprint_tensors([self.inputs, self.targets])
 
 
-def counted(n: int, columns: int = 4, classes: int = 2, seed: int = 0) -> Counted:
+def make_rows(n: int, columns: int = 4, classes: int = 2, seed: int = 0) -> Counted:
     """Rows whose class is the sign of the first column."""
     draws = torch.Generator().manual_seed(seed)
     inputs = torch.randn(n, columns, generator=draws)
@@ -110,12 +116,12 @@ def use(monkeypatch: pytest.MonkeyPatch, task: Task, parts: dict[str, Any]) -> N
     first = parts["train"]
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
-        return next(iter(first.batches(samples))) if isinstance(first, Pictures) else Batch(
+        return next(iter(first.batches(samples))) if isinstance(first, ImagePart) else Batch(
             first.inputs[:samples], first.targets[:samples]
         )  # fmt: skip
 
-    source = Source(task, draw, lambda: parts)
-    monkeypatch.setattr("untrained.training._subject.source_for", lambda *_: source)
+    source = DataSource(task, draw, lambda: parts)
+    monkeypatch.setattr("untrained.workflows.train_subject.load_source_for", lambda *_: source)
 
 
 def accelerate(monkeypatch: pytest.MonkeyPatch, place: int, processes: int) -> list[str]:

@@ -1,51 +1,71 @@
-"""Several scores made into one, without any training: ranks are added, and who says the same twice counts once.
+"""Combine the scores of several proxies into one, without training.
 
-Columns are scores by proxy of the same architectures, oriented so that higher is better; NaN is a failure, which shares
-the last place. Pure functions of columns: nothing here knows what a proxy or a network is.
+Columns are scores of the same architectures by proxy, oriented so that higher is better. NaN is a
+failure and shares the last rank. This module does not know proxies or networks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from untrained.benchmarks.statistics import Floats, ranks
+from untrained.benchmarks.statistics import Floats, compute_ranks
 
 Columns = Mapping[str, ArrayLike]
 
 
-def places(column: ArrayLike) -> Floats:
-    """Rank / n, 1 for the best; equal scores share the mean of their ranks, failures that of the last ones."""
+def compute_relative_ranks(column: ArrayLike) -> Floats:
+    """Return rank / n, which is 1 for the best.
+
+    Equal scores share the mean of their ranks; failures share the mean of the lowest ranks.
+    """
     scores = np.asarray(column, dtype=np.float64)
-    return ranks(np.where(np.isnan(scores), -np.inf, scores)) / len(scores)
+    with_failures_last = np.where(np.isnan(scores), -np.inf, scores)
+    return compute_ranks(with_failures_last) / len(scores)
 
 
-def mean_rank(columns: Columns) -> Floats:
-    """(1/m) sum_j rank_j / n"""
-    return np.asarray(np.mean([places(column) for column in columns.values()], axis=0))
+def compute_mean_ranks(columns: Columns) -> Floats:
+    """Return the mean relative rank over all m columns: (1/m) sum_j rank_j / n."""
+    ranks = [compute_relative_ranks(column) for column in columns.values()]
+    return np.asarray(np.mean(ranks, axis=0))
 
 
-def agreement(columns: Columns) -> Floats:
-    """Spearman of all pairs, in the order of the columns; 0 with a column in which all are equal."""
-    placed = np.array([places(column) for column in columns.values()])
-    n = placed.shape[1]
-    spread = placed - (n + 1) / (2 * n)
-    length = np.linalg.norm(spread, axis=1)
-    unit = np.divide(spread, length[:, None], out=np.zeros_like(spread), where=length[:, None] > 0)
+def compute_rank_correlations(columns: Columns) -> Floats:
+    """Return Spearman's correlation of every pair of columns, in the order of the columns.
+
+    The correlation with a constant column is 0.
+    """
+    ranks = np.array([compute_relative_ranks(column) for column in columns.values()])
+    n = ranks.shape[1]
+    mean_rank = (n + 1) / (2 * n)
+    centred = ranks - mean_rank
+    norms = np.linalg.norm(centred, axis=1)[:, None]
+    unit = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
     return np.asarray(unit @ unit.T)
 
 
-def weakly_correlated(columns: Columns, limit: float = 0.8) -> list[str]:
-    """Which columns to add: the one that agrees most with all others first, then, in that order, every one that agrees
-    with none of those taken by more than `limit`. Columns that on the whole contradict the others are left out."""
-    names, rho = list(columns), agreement(columns)
+def choose_diverse_columns(columns: Columns, limit: float = 0.8) -> list[str]:
+    """Choose columns that do not repeat each other.
+
+    Columns are considered in the order of their agreement with all others, the most typical one
+    first. A column is chosen unless it correlates by more than `limit` with one that was chosen
+    before. Columns that contradict the others on the whole are left out.
+
+    Args:
+        columns: Scores by proxy.
+        limit: Largest allowed rank correlation between two chosen columns.
+
+    Returns:
+        Names of the chosen columns, in the order in which they were chosen.
+    """
+    names = list(columns)
+    rho = compute_rank_correlations(columns)
     consensus = rho.sum(1) - rho.diagonal()
-    taken: list[int] = []
-    for place in np.argsort(-consensus, kind="stable"):
-        if consensus[place] > 0 and not _repeats(rho[place], taken, limit):
-            taken.append(int(place))
-    return [names[place] for place in taken]
-
-
-def _repeats(rho: Floats, taken: Sequence[int], limit: float) -> bool:
-    return any(rho[other] > limit for other in taken)
+    chosen: list[int] = []
+    for index in np.argsort(-consensus, kind="stable"):
+        if consensus[index] <= 0:
+            continue
+        if any(rho[index][other] > limit for other in chosen):
+            continue
+        chosen.append(int(index))
+    return [names[index] for index in chosen]

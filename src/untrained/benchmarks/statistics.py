@@ -1,14 +1,19 @@
-"""How well scores tell good architectures from bad ones, and how sure that is.
+"""Statistics that say how well scores rank architectures, with confidence intervals.
 
-    x  scores, oriented so that higher is better      y  the truth, higher is better      n  architectures
-    w  how often each architecture counts, (n, R): one column for each of R samples
+    x  scores, oriented so that higher is better
+    y  the truth, higher is better
+    n  number of architectures
+    w  how often each architecture counts, (n, R): one column per resample
 
-Every statistic is written once, for columns of weights. A column of ones is the sample itself; drawing n architectures
-with replacement gives a column that says how often each was drawn. So a thousand resamples cost a few matrix products.
-Ties share their places: in ranks, and at the edge of a top group. `ranks` and `among_best` are those of plain values.
+Every statistic is written once, for columns of weights. A column of ones is the sample itself. A
+bootstrap resample is a column that says how often each architecture was drawn, so a thousand
+resamples cost a few matrix products.
 
-A statistic that is not defined (fewer than three architectures, all scores or all truths equal) is None, never NaN.
-Nothing here knows of networks or tables.
+Equal values share the mean of their ranks; at the border of a top group they share the places that
+are left. A statistic that is undefined (fewer than three architectures, or all scores or all truths
+equal) is None, never NaN.
+
+This module does not know networks or tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,251 +24,334 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Weighted = Callable[["_Sample", Floats], Floats]
-_BLOCK = 1 << 22  # numbers in a temporary array
-_LEAST = 3  # architectures below which nothing can be said
-_FEW = 12  # below which a faultless order says little
-TENTH = 0.1  # the share that counts as the best
-_NO_SPREAD = 1e-20  # what rounding leaves of a variance of zero
+Values = Sequence[float] | Floats
+WeightedStatistic = Callable[["_Sample", Floats], Floats]
+
+# The share of architectures that counts as the best.
+TOP_SHARE = 0.1
+
+# Largest number of elements in a temporary array.
+_BLOCK = 1 << 22
+# With fewer architectures no statistic is defined.
+_MIN_COUNT = 3
+# With fewer architectures a perfect order gets no interval.
+_MIN_COUNT_FOR_PERFECT_ORDER = 12
+# Rounding errors leave about this much of a variance that is zero.
+_MIN_VARIANCE = 1e-20
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number for scores and truth: `spearman(scores, truth)`."""
+    """A statistic of scores and truth: `spearman(scores, truth)`.
+
+    Attributes:
+        name: Public name, also the key in results.
+        about: What it means, in one sentence.
+        weighted: Computes it for every column of weights.
+        higher_is_better: Its direction.
+    """
 
     name: str
     about: str
-    weighted: Weighted
+    weighted: WeightedStatistic
     higher_is_better: bool = True
 
-    def __call__(self, scores: Sequence[float] | Floats, truth: Sequence[float] | Floats) -> float | None:
-        sample = _Sample.of(scores, truth)
-        return float(self.weighted(sample, np.ones((sample.n, 1)))[0]) if sample.defined else None
+    def __call__(self, scores: Values, truth: Values) -> float | None:
+        """Return the statistic, or None if it is undefined.
+
+        Raises:
+            ValueError: The lengths differ, or a value is not finite.
+        """
+        sample = _Sample.make(scores, truth)
+        if not sample.is_defined:
+            return None
+        weights = np.ones((sample.n, 1))
+        return float(self.weighted(sample, weights)[0])
 
 
-def ranks(values: Sequence[float] | Floats) -> Floats:
-    """1, 2, 3, ... from the lowest up; equal values share the mean of their ranks."""
-    return _plain(values, _Ordered.ranks)
+def compute_ranks(values: Values) -> Floats:
+    """Return ranks 1, 2, 3, ... from the lowest; equal values share the mean of their ranks."""
+    array = np.asarray(values, dtype=np.float64)
+    weights = np.ones((len(array), 1))
+    return _SortedValues(array).compute_ranks(weights)[:, 0]
 
 
-def among_best(values: Sequence[float] | Floats, k: float) -> Floats:
-    """The chance of each value to be among the k highest when ties are broken at random: 1, 0, or a share of a tie."""
-    return _plain(values, partial(_Ordered.in_top, k=k))
+def compute_top_chances(values: Values, k: float) -> Floats:
+    """Return the chance of each value to be among the `k` highest if ties are broken at random."""
+    array = np.asarray(values, dtype=np.float64)
+    weights = np.ones((len(array), 1))
+    return _SortedValues(array).compute_top_chances(weights, k)[:, 0]
 
 
-def tenth(count: int, share: float = TENTH) -> int:
-    """How many the best tenth are, or another share."""
+def count_top(count: int, share: float = TOP_SHARE) -> int:
+    """Return how many of `count` architectures are the top share; at least one."""
     return max(1, round(share * count))
 
 
-def interval(
+def bootstrap_interval(
     statistic: Statistic,
-    scores: Sequence[float] | Floats,
-    truth: Sequence[float] | Floats,
+    scores: Values,
+    truth: Values,
     rng: np.random.Generator,
     resamples: int = 1000,
 ) -> tuple[float, float] | None:
-    """The 95 % percentile bootstrap interval over architectures; None for a few of them in an order without a mistake,
-    or exactly the wrong way round. Every resample of it is so too, and an interval without width would claim to know.
+    """Return the 95 % percentile bootstrap interval over architectures.
 
-    For the three correlations of normal samples it covers the true value in 90 to 98 of 100 cases from 12 architectures
-    up. Accelerated (BCa) and transformed (Fisher z) intervals did no better, so the plain one stays. For `regret` it
-    says how much the choice of architectures matters and no more: no resample has a better best than the sample.
+    For the three correlations of normal samples it covers the true value in 90 to 98 of 100 cases
+    from 12 architectures up. Accelerated (BCa) and transformed (Fisher z) intervals were not
+    better, so the simple one is used. For `regret` the interval only says how much the choice of
+    architectures matters: no resample contains a better architecture than the sample.
+
+    Returns:
+        Lower and upper end. None if the statistic is undefined, and for fewer than 12 architectures
+        in perfect or exactly reversed order: all their resamples have the same order, so the
+        interval would have no width.
     """
-    drawn = resampled(statistic, scores, truth, rng, resamples)
-    if drawn is None or (len(scores) < _FEW and _Sample.of(scores, truth).faultless):
+    values = bootstrap_statistic(statistic, scores, truth, rng, resamples)
+    if values is None:
         return None
-    return between(drawn)
+    if len(scores) < _MIN_COUNT_FOR_PERFECT_ORDER and _Sample.make(scores, truth).is_perfect:
+        return None
+    return percentile_interval(values)
 
 
-def resampled(
+def bootstrap_statistic(
     statistic: Statistic,
-    scores: Sequence[float] | Floats,
-    truth: Sequence[float] | Floats,
+    scores: Values,
+    truth: Values,
     rng: np.random.Generator,
     resamples: int = 1000,
 ) -> Floats | None:
-    """The statistic of architectures drawn with replacement, again and again; equal generators draw the same ones. NaN
-    where those drawn are all equal."""
-    sample = _Sample.of(scores, truth)
-    if not sample.defined:
+    """Return the statistic of resamples, drawn with replacement.
+
+    Generators in the same state draw the same resamples.
+
+    Returns:
+        One value per resample, NaN where all values of a resample are equal; None if the statistic
+        of the sample is undefined.
+    """
+    sample = _Sample.make(scores, truth)
+    if not sample.is_defined:
         return None
-    most = max(1, _BLOCK // sample.n)
-    sizes = [min(most, resamples - done) for done in range(0, resamples, most)]
-    return np.concatenate([statistic.weighted(sample, _resampled(sample.n, size, rng)) for size in sizes])
+    largest_block = max(1, _BLOCK // sample.n)
+    blocks = []
+    for done in range(0, resamples, largest_block):
+        block_size = min(largest_block, resamples - done)
+        weights = _draw_resamples(sample.n, block_size, rng)
+        blocks.append(statistic.weighted(sample, weights))
+    return np.concatenate(blocks)
 
 
-def between(drawn: Floats) -> tuple[float, float] | None:
-    """The middle 95 % of what was drawn; None where half of it is not defined."""
-    known = np.sort(drawn[np.isfinite(drawn)])
-    if len(known) < len(drawn) / 2:
+def percentile_interval(values: Floats) -> tuple[float, float] | None:
+    """Return the central 95 % of bootstrap values; None if more than half of them are NaN."""
+    defined = np.sort(values[np.isfinite(values)])
+    if len(defined) < len(values) / 2:
         return None
-    low, high = np.quantile(known, (0.025, 0.975))
+    low, high = np.quantile(defined, (0.025, 0.975))
     return float(low), float(high)
 
 
-def _resampled(n: int, resamples: int, rng: np.random.Generator) -> Floats:
-    """How often each of n architectures is drawn when n are drawn with replacement."""
-    drawn = rng.integers(n, size=(n, resamples)) * resamples + np.arange(resamples)
-    return np.bincount(drawn.ravel(), minlength=n * resamples).reshape(n, resamples).astype(np.float64)
+def _draw_resamples(n: int, resamples: int, rng: np.random.Generator) -> Floats:
+    """Return how often each of n architectures is drawn per resample, (n, resamples)."""
+    drawn = rng.integers(n, size=(n, resamples))
+    # A cell of the result is an architecture and a resample; count the draws of each cell.
+    cells = drawn * resamples + np.arange(resamples)
+    counts = np.bincount(cells.ravel(), minlength=n * resamples)
+    return counts.reshape(n, resamples).astype(np.float64)
 
 
-# ----------------------------------------------------------------------------------------------------------- samples
+# ----------------------------------------------------------------------------------- samples
 
 
 @dataclass(frozen=True, eq=False)
-class _Ordered:
-    """Values in ascending order, and where groups of equal ones begin and end."""
+class _SortedValues:
+    """Values, their ascending order, and the groups of equal values."""
 
     values: Floats
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
+        """Indices that sort the values."""
         return np.argsort(self.values, kind="stable")
 
     @cached_property
-    def starts(self) -> NDArray[np.intp]:
-        """The place where each group begins."""
+    def group_starts(self) -> NDArray[np.intp]:
+        """Positions in the ascending order where groups of equal values begin."""
         ascending = self.values[self.order]
-        return np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)])
+        differs_from_previous = np.append(True, ascending[1:] != ascending[:-1])
+        # Without values there is no first group either.
+        return np.flatnonzero(differs_from_previous[: len(ascending)])
 
     @cached_property
     def group(self) -> NDArray[np.intp]:
-        """The group of each value, in the values' own order; higher values have higher groups."""
+        """Number of the group of each value, ascending, in the original order of the values."""
+        group_sizes = np.diff(np.append(self.group_starts, len(self.values)))
         group = np.empty(len(self.values), dtype=np.intp)
-        group[self.order] = np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.values))))
+        group[self.order] = np.repeat(np.arange(len(self.group_starts)), group_sizes)
         return group
 
-    def weights(self, w: Floats) -> Floats:
-        """How much each group weighs, (groups, R)."""
+    def sum_weights(self, w: Floats) -> Floats:
+        """Return the weight of each group, (groups, R)."""
         ordered = w[self.order]
-        return ordered if len(self.starts) == len(w) else np.add.reduceat(ordered, self.starts)
+        if len(self.group_starts) == len(w):
+            return ordered
+        return np.add.reduceat(ordered, self.group_starts)
 
-    def ranks(self, w: Floats) -> Floats:
-        """The rank of each value, equal ones sharing the mean of their places, (n, R)."""
-        weights = self.weights(w)
+    def compute_ranks(self, w: Floats) -> Floats:
+        """Return the rank of each value; equal values share the mean of their ranks, (n, R)."""
+        weights = self.sum_weights(w)
         ranks: Floats = np.cumsum(weights, axis=0) - (weights - 1) / 2
         return ranks[self.group]
 
-    def in_top(self, w: Floats, k: float) -> Floats:
-        """The chance of each value to be among the k highest when ties are broken at random, (n, R)."""
-        weights = self.weights(w)
-        above = weights.sum(0) - np.cumsum(weights, axis=0)
-        chances: Floats = np.clip((k - above) / np.maximum(weights, 1), 0, 1)
+    def compute_top_chances(self, w: Floats, k: float) -> Floats:
+        """Return the chance of each value to be among the k highest, (n, R)."""
+        weights = self.sum_weights(w)
+        weight_above = weights.sum(0) - np.cumsum(weights, axis=0)
+        chances: Floats = np.clip((k - weight_above) / np.maximum(weights, 1), 0, 1)
         return chances[self.group]
-
-
-def _plain(values: Sequence[float] | Floats, of: Callable[[_Ordered, Floats], Floats]) -> Floats:
-    """What is said of values that count once each."""
-    found = np.asarray(values, dtype=np.float64)
-    return of(_Ordered(found), np.ones((len(found), 1)))[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    x: _Ordered
-    y: _Ordered
+    """Scores x and truth y of the same architectures."""
+
+    x: _SortedValues
+    y: _SortedValues
 
     @classmethod
-    def of(cls, scores: Sequence[float] | Floats, truth: Sequence[float] | Floats) -> "_Sample":
-        x, y = (np.asarray(values, dtype=np.float64).ravel() for values in (scores, truth))
+    def make(cls, scores: Values, truth: Values) -> "_Sample":
+        x = np.asarray(scores, dtype=np.float64).ravel()
+        y = np.asarray(truth, dtype=np.float64).ravel()
         if len(x) != len(y):
-            raise ValueError(f"{len(x)} scores and {len(y)} truths do not belong together")
+            raise ValueError(f"there are {len(x)} scores and {len(y)} truths; give one per score")
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise ValueError("a missing number has no rank: leave failures out, and count them")
-        return cls(_Ordered(x), _Ordered(y))
+        return cls(_SortedValues(x), _SortedValues(y))
 
     @property
     def n(self) -> int:
         return len(self.x.values)
 
     @property
-    def defined(self) -> bool:
-        return self.n >= _LEAST and all(np.ptp(side.values) > 0 for side in (self.x, self.y))
+    def is_defined(self) -> bool:
+        """Whether there are enough architectures, with different scores and different truths."""
+        if self.n < _MIN_COUNT:
+            return False
+        return bool(np.ptp(self.x.values) > 0 and np.ptp(self.y.values) > 0)
 
     @property
-    def faultless(self) -> bool:
-        """Whether one order is the other, or the other reversed."""
-        x, y = self.x.group, self.y.group
+    def is_perfect(self) -> bool:
+        """Whether scores and truth have the same order, or exactly the reversed one."""
+        x = self.x.group
+        y = self.y.group
         return np.array_equal(x, y) or np.array_equal(x, y.max() - y)
 
 
-# -------------------------------------------------------------------------------------------------------- correlation
+# ------------------------------------------------------------------------------- correlation
 
 
-def _spearman(sample: _Sample, w: Floats) -> Floats:
-    return _correlation(sample.x.ranks(w), sample.y.ranks(w), w)
+def _compute_spearman(sample: _Sample, w: Floats) -> Floats:
+    return _correlate(sample.x.compute_ranks(w), sample.y.compute_ranks(w), w)
 
 
-def _pearson(sample: _Sample, w: Floats) -> Floats:
-    x, y = (side.values / np.ptp(side.values) for side in (sample.x, sample.y))
-    return _correlation((x - x.mean())[:, None], (y - y.mean())[:, None], w)
+def _compute_pearson(sample: _Sample, w: Floats) -> Floats:
+    # Scaled and centred first, so that squares of very large or very small values stay accurate.
+    x = sample.x.values / np.ptp(sample.x.values)
+    y = sample.y.values / np.ptp(sample.y.values)
+    return _correlate((x - x.mean())[:, None], (y - y.mean())[:, None], w)
 
 
-def _correlation(x: Floats, y: Floats, w: Floats) -> Floats:
-    """cov(x, y) / (std x std y), weighted, column by column."""
-    dx, dy = (side - _sum(w * side) / _sum(w) for side in (x, y))
-    wx, wy = w * dx, w * dy
-    return _ratio(_dot(wx, dy), np.sqrt(_dot(wx, dx) * _dot(wy, dy)))
+def _correlate(x: Floats, y: Floats, w: Floats) -> Floats:
+    """Return cov(x, y) / (std x std y), weighted, per column."""
+    dx = x - _sum_rows(w * x) / _sum_rows(w)
+    dy = y - _sum_rows(w * y) / _sum_rows(w)
+    wx = w * dx
+    wy = w * dy
+    return _divide(_dot_columns(wx, dy), np.sqrt(_dot_columns(wx, dx) * _dot_columns(wy, dy)))
 
 
-def _kendall(sample: _Sample, w: Floats) -> Floats:
-    """tau-b: (concordant - discordant) / sqrt(pairs untied in x * pairs untied in y); with s_ij the sign of a pair,
-    concordant - discordant = 1/2 sum_ij w_i w_j s_ij(x) s_ij(y)."""
-    x, y, light = sample.x.group, sample.y.group, w.astype(np.float32)  # counts: exact in single precision
-    agreeing = np.zeros(w.shape[1])
-    for rows in np.array_split(np.arange(sample.n), 1 + sample.n * sample.n // _BLOCK):
-        agree = np.sign(x[rows, None] - x) * np.sign(y[rows, None] - y)
-        agreeing += _dot(w[rows], agree.astype(np.float32) @ light)
-    untied = [_sum(w) ** 2 - _sum(side.weights(w) ** 2) for side in (sample.x, sample.y)]
-    return _ratio(agreeing, np.sqrt(untied[0] * untied[1]))
+def _compute_kendall(sample: _Sample, w: Floats) -> Floats:
+    """Return Kendall's tau-b.
+
+    tau-b = (concordant - discordant) / sqrt(pairs untied in x * pairs untied in y)
+    concordant - discordant = 1/2 sum_ij w_i w_j s_ij(x) s_ij(y), with s_ij the sign of a pair
+    """
+    x = sample.x.group
+    y = sample.y.group
+    # Weights are counts, which single precision represents exactly.
+    w_single = w.astype(np.float32)
+    agreement = np.zeros(w.shape[1])
+    block_count = 1 + sample.n * sample.n // _BLOCK
+    for rows in np.array_split(np.arange(sample.n), block_count):
+        signs = np.sign(x[rows, None] - x) * np.sign(y[rows, None] - y)
+        agreement += _dot_columns(w[rows], signs.astype(np.float32) @ w_single)
+    pairs = _sum_rows(w) ** 2
+    untied_x = pairs - _sum_rows(sample.x.sum_weights(w) ** 2)
+    untied_y = pairs - _sum_rows(sample.y.sum_weights(w) ** 2)
+    return _divide(agreement, np.sqrt(untied_x * untied_y))
 
 
-def _sum(columns: Floats) -> Floats:
+def _sum_rows(columns: Floats) -> Floats:
     total: Floats = columns.sum(0)
     return total
 
 
-def _dot(a: Floats, b: Floats) -> Floats:
+def _dot_columns(a: Floats, b: Floats) -> Floats:
     product: Floats = np.einsum("ir,ir->r", a, b)
     return product
 
 
-def _ratio(above: Floats, below: Floats) -> Floats:
-    """NaN where a resample has no spread."""
-    return np.divide(above, below, out=np.full_like(below, np.nan), where=below > _NO_SPREAD)
+def _divide(numerator: Floats, denominator: Floats) -> Floats:
+    """Divide; NaN where the values of a resample are all equal."""
+    nan = np.full_like(denominator, np.nan)
+    return np.divide(numerator, denominator, out=nan, where=denominator > _MIN_VARIANCE)
 
 
-# ---------------------------------------------------------------------------------------------------------- the best
+# ---------------------------------------------------------------------------------- the best
 
 
-def _overlap(sample: _Sample, w: Floats, top: float) -> Floats:
-    k = tenth(sample.n, top)
-    return _sum(w * sample.x.in_top(w, k) * sample.y.in_top(w, k)) / k
+def _compute_overlap(sample: _Sample, w: Floats, top: float) -> Floats:
+    k = count_top(sample.n, top)
+    top_by_score = sample.x.compute_top_chances(w, k)
+    top_by_truth = sample.y.compute_top_chances(w, k)
+    return _sum_rows(w * top_by_score * top_by_truth) / k
 
 
-def _precision(sample: _Sample, w: Floats, k: int, top: float) -> Floats:
-    chosen = min(k, sample.n)
-    return _sum(w * sample.x.in_top(w, chosen) * sample.y.in_top(w, tenth(sample.n, top))) / chosen
+def _compute_precision(sample: _Sample, w: Floats, k: int, top: float) -> Floats:
+    selected = min(k, sample.n)
+    top_by_score = sample.x.compute_top_chances(w, selected)
+    top_by_truth = sample.y.compute_top_chances(w, count_top(sample.n, top))
+    return _sum_rows(w * top_by_score * top_by_truth) / selected
 
 
-def _regret(sample: _Sample, w: Floats) -> Floats:
-    return _sum(w * (sample.y.in_top(w, 1) - sample.x.in_top(w, 1)) * sample.y.values[:, None])
+def _compute_regret(sample: _Sample, w: Floats) -> Floats:
+    best_by_truth = sample.y.compute_top_chances(w, 1)
+    best_by_score = sample.x.compute_top_chances(w, 1)
+    return _sum_rows(w * (best_by_truth - best_by_score) * sample.y.values[:, None])
 
 
-spearman = Statistic("spearman", "Correlation of ranks.", _spearman)
-kendall = Statistic("kendall", "Pairs in the right order less pairs in the wrong one, tau-b.", _kendall)
-pearson = Statistic("pearson", "Correlation of values.", _pearson)
-top_overlap = Statistic(
-    "top_overlap", "Share of the best 10 % by score that are among the best 10 %.", partial(_overlap, top=TENTH)
+spearman = Statistic("spearman", "Correlation of ranks.", _compute_spearman)
+kendall = Statistic(
+    "kendall", "Pairs in the right order minus pairs in the wrong order, tau-b.", _compute_kendall
 )
-regret = Statistic("regret", "What the best by score falls short of the best of all.", _regret, higher_is_better=False)
+pearson = Statistic("pearson", "Correlation of values.", _compute_pearson)
+top_overlap = Statistic(
+    "top_overlap",
+    "Share of the best 10 % by score that are among the best 10 %.",
+    partial(_compute_overlap, top=TOP_SHARE),
+)
+regret = Statistic(
+    "regret",
+    "How much worse than the best the architecture with the best score is.",
+    _compute_regret,
+    higher_is_better=False,
+)
 
 
-def precision_at(k: int, top: float = TENTH) -> Statistic:
-    """Of the k best by score, the share that belongs to the best 10 %."""
+def precision_at(k: int, top: float = TOP_SHARE) -> Statistic:
+    """Return the statistic: of the k best by score, the share that is among the best 10 %."""
     about = f"Share of the best {k} by score that are among the best {top:.0%}."
-    return Statistic(f"precision_at_{k}", about, partial(_precision, k=k, top=top))
+    return Statistic(f"precision_at_{k}", about, partial(_compute_precision, k=k, top=top))
 
 
 STATISTICS = (spearman, kendall, pearson, top_overlap, regret, precision_at(10))

@@ -1,31 +1,34 @@
-"""Data: one door, `load(name, like)`, gives a `Source` of batches. Embedded and offline: noise, photos, digits, clicks.
+"""Data sources: `load_data` opens data by name and returns a `DataSource` of batches.
 
-noise   photos   digits   cifar10   cifar100   mnist   fashion_mnist
-folder:PATH   images:PATH.csv   npz:PATH   hf:NAME
-clicks   csv:PATH   parquet:PATH   criteo:PATH   avazu:PATH   kdd2012:PATH   frappe:PATH
+    noise   photos   digits   clicks                              in memory, without files
+    cifar10   cifar100   mnist   fashion_mnist                    files of the publisher
+    folder:PATH   images:PATH.csv   npz:PATH   hf:NAME            your pictures
+    csv:PATH   parquet:PATH                                       your tables
+    criteo:PATH   avazu:PATH   kdd2012:PATH   frappe:PATH         public click logs
+
+It also accepts tensors, numpy arrays, a torch Dataset and a DataLoader.
 """
 
-from untrained.data import (  # noqa: F401 - they register themselves
+from untrained.data import (  # noqa: F401 - importing a module registers its sources
     cifar,
     clicks,
     embedded,
-    folders,
     hugging_face,
     mnist,
     npz,
-    tables,
 )
-from untrained.data._progress import listening as listening
-from untrained.data._source import SOURCES as SOURCES
-from untrained.data._source import Card as Card
-from untrained.data._source import Source as Source
-from untrained.data._source import data_root as data_root
-from untrained.data._source import from_tensors as from_tensors
-from untrained.data._source import load as load
-from untrained.data._source import sized as sized
 from untrained.data.parts import TEST as TEST
 from untrained.data.parts import TRAIN as TRAIN
 from untrained.data.parts import VAL as VAL
+from untrained.data.parts import ImagePart as ImagePart
 from untrained.data.parts import Part as Part
 from untrained.data.parts import Parts as Parts
-from untrained.data.parts import Pictures as Pictures
+from untrained.data.pictures import folders  # noqa: F401 - registers its sources
+from untrained.data.registry import SOURCES as SOURCES
+from untrained.data.registry import load_data as load_data
+from untrained.data.source import Card as Card
+from untrained.data.source import DataSource as DataSource
+from untrained.data.source import make_tensor_source as make_tensor_source
+from untrained.data.source import with_input_size as with_input_size
+from untrained.data.tables import sources  # noqa: F401 - registers its sources
+from untrained.data_root import find_data_root as find_data_root

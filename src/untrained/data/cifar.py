@@ -1,7 +1,8 @@
-"""CIFAR-10 and CIFAR-100 as their publisher packs them, binary or python. The test images are read when somebody asks
-for them, so whoever only scores networks needs the training files alone.
+"""CIFAR-10 and CIFAR-100, in the binary or in the Python version of the publisher.
 
-The python batches are pickles; they are read by an unpickler that knows arrays and plain data and refuses the rest.
+The test images are read when they are needed, so that scoring needs the training files only. The
+files of the Python version are pickles. They are read by an unpickler that accepts arrays and plain
+data and refuses everything else.
 """
 
 from collections.abc import Sequence
@@ -13,119 +14,176 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrained.data._source import Arrays, Source, from_arrays, image_task, source
+from untrained.data.images import Arrays, make_image_source, make_image_task
 from untrained.data.parts import TEST
+from untrained.data.registry import register_source
+from untrained.data.source import DataSource
 from untrained.errors import UsageError
-from untrained.identity import file_state
+from untrained.identity import read_file_state
 from untrained.readers.pickle_file import read_pickle
 from untrained.types import Task
 
+_PIXEL_BYTES = 3 * 32 * 32
+
 
 @dataclass(frozen=True)
-class _Published:
-    """How one of the two is packed: `labels` bytes lie before the pixels of an image, the last of them is its class."""
+class _Publication:
+    """How one of the two data sets is published.
+
+    Attributes:
+        title: Its name.
+        binary_folder: Folder of the binary version.
+        python_folder: Folder of the Python version.
+        train_files: Names of the training files; binary ones end in `.bin`.
+        test_file: Name of the test file.
+        label_bytes: Bytes in front of the pixels of an image; the last one is its class.
+        label_key: Key of the labels in the Python version.
+        mean: Mean of each colour.
+        std: Standard deviation of each colour.
+        classes: Names of the classes.
+    """
 
     title: str
-    folder: str  # with -FORM at its end
-    forms: tuple[str, str]  # what FORM is: binary, python
-    train: tuple[str, ...]
-    test: str
-    labels: int
-    key: bytes
+    binary_folder: str
+    python_folder: str
+    train_files: tuple[str, ...]
+    test_file: str
+    label_bytes: int
+    label_key: bytes
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     classes: tuple[str, ...]
 
 
-_TEN = _Published(
-    "CIFAR-10",
-    "cifar-10-batches",
-    ("bin", "py"),
-    tuple(f"data_batch_{k}" for k in range(1, 6)),
-    "test_batch",
-    1,
-    b"labels",
-    (0.4914, 0.4822, 0.4465),
-    (0.2470, 0.2435, 0.2616),
-    tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
+_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR100_CLASSES = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+    camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile
+    cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp
+    lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom
+    oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+    possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake
+    spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
+    train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+_CIFAR10 = _Publication(
+    title="CIFAR-10",
+    binary_folder="cifar-10-batches-bin",
+    python_folder="cifar-10-batches-py",
+    train_files=tuple(f"data_batch_{number}" for number in range(1, 6)),
+    test_file="test_batch",
+    label_bytes=1,
+    label_key=b"labels",
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
+    classes=tuple(_CIFAR10_CLASSES.split()),
 )
-_HUNDRED = _Published(
-    "CIFAR-100",
-    "cifar-100",
-    ("binary", "python"),
-    ("train",),
-    "test",
-    2,
-    b"fine_labels",
-    (0.5071, 0.4865, 0.4409),
-    (0.2673, 0.2564, 0.2762),
-    tuple(
-        """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
-        castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
-        elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster
-        man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck
-        pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk
-        skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger
-        tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm""".split()
-    ),
+_CIFAR100 = _Publication(
+    title="CIFAR-100",
+    binary_folder="cifar-100-binary",
+    python_folder="cifar-100-python",
+    train_files=("train",),
+    test_file="test",
+    label_bytes=2,
+    label_key=b"fine_labels",
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
+    classes=tuple(_CIFAR100_CLASSES.split()),
 )
 
 
-@source("cifar10", "CIFAR-10, from the publisher's files under the data root")
-def cifar10(argument: str, like: Task, root: Path) -> Source:
-    return _opened(_TEN, image_task("cifar10", like, classes=10), root)
+@register_source("CIFAR-10, from the publisher's files under the data root")
+def cifar10(argument: str, like: Task, root: Path) -> DataSource:
+    return _open_publication(_CIFAR10, make_image_task("cifar10", like, classes=10), root)
 
 
-@source("cifar100", "CIFAR-100 with its hundred fine classes, from the publisher's files under the data root")
-def cifar100(argument: str, like: Task, root: Path) -> Source:
-    return _opened(_HUNDRED, image_task("cifar100", like, classes=100), root)
+@register_source(
+    "CIFAR-100 with its hundred fine classes, from the publisher's files under the data root"
+)
+def cifar100(argument: str, like: Task, root: Path) -> DataSource:
+    return _open_publication(_CIFAR100, make_image_task("cifar100", like, classes=100), root)
 
 
-def _opened(published: _Published, task: Task, root: Path) -> Source:
-    statistics = torch.tensor(published.mean), torch.tensor(published.std)
-    held = {TEST: partial(_read, published, (published.test,), root)}
-    images, labels = _read(published, published.train, root)
-    return from_arrays(images, labels, task, statistics, held=held, classes=published.classes)
+def _open_publication(publication: _Publication, task: Task, root: Path) -> DataSource:
+    images, labels = _read_images(publication, publication.train_files, root)
+    statistics = (torch.tensor(publication.mean), torch.tensor(publication.std))
+    read_test = partial(_read_images, publication, (publication.test_file,), root)
+    return make_image_source(
+        images,
+        labels,
+        task,
+        statistics,
+        published_parts={TEST: read_test},
+        classes=publication.classes,
+    )
 
 
-def _read(published: _Published, names: Sequence[str], root: Path) -> Arrays:
-    """The images (N, H, W, C) of these batches and their labels."""
-    binary, python = (f"{published.folder}-{form}" for form in published.forms)
-    for folder, suffix in ((binary, ".bin"), (python, "")):
-        files = tuple(root / folder / f"{name}{suffix}" for name in names)
+def _read_images(publication: _Publication, names: Sequence[str], root: Path) -> Arrays:
+    """Read the images (N, H, W, C) and the labels of some files.
+
+    Raises:
+        UsageError: The files are not there.
+    """
+    binary_files = tuple(root / publication.binary_folder / f"{name}.bin" for name in names)
+    python_files = tuple(root / publication.python_folder / name for name in names)
+    for files in (binary_files, python_files):
         if all(file.is_file() for file in files):
-            return _read_files(published, files, tuple(file_state(file) for file in files))
-    more = f" to _{len(names)}" if len(names) > 1 else ""
+            states = tuple(read_file_state(file) for file in files)
+            return _read_files(publication, files, states)
+
+    binary_example = f"{publication.binary_folder}/{names[0]}.bin"
+    python_example = f"{publication.python_folder}/{names[0]}"
+    if len(names) > 1:
+        binary_example += f" to _{len(names)}.bin"
+        python_example += f" to _{len(names)}"
     raise UsageError(
-        f"{published.title} is not under {root}: looked for {binary}/{names[0]}.bin{more and f'{more}.bin'} and for "
-        f"{python}/{names[0]}{more}. Unpack the publisher's archive there, or name another folder with "
-        f"--data-root or UNTRAINED_DATA. Without it, --data digits needs no files."
+        f"{publication.title} is not under {root}: looked for {binary_example} and for "
+        f"{python_example}. Unpack the publisher's archive there, or name another folder with "
+        "--data-root or UNTRAINED_DATA. Without it, --data digits needs no files."
     )
 
 
 @lru_cache(maxsize=8)
-def _read_files(published: _Published, files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]) -> Arrays:
-    """The content of these files, kept as long as their states are the same."""
-    read = _binary if files[0].suffix == ".bin" else _python
-    pixels, labels = zip(*(read(file, published) for file in files), strict=True)
+def _read_files(
+    publication: _Publication, files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]
+) -> Arrays:
+    """Read files, and keep the result in memory while they do not change."""
+    pixels = []
+    labels = []
+    for file in files:
+        if file.suffix == ".bin":
+            file_pixels, file_labels = _read_binary_file(file, publication)
+        else:
+            file_pixels, file_labels = _read_python_file(file, publication)
+        pixels.append(file_pixels)
+        labels.append(file_labels)
+    # The publisher stores the red, the green and the blue plane of an image one after the other.
     planes = torch.cat(pixels).reshape(-1, 3, 32, 32)
     return planes.permute(0, 2, 3, 1).contiguous(), torch.cat(labels)
 
 
-def _binary(file: Path, published: _Published) -> tuple[Tensor, Tensor]:
-    """The bytes of its labels and 3,072 of pixels (red, green, blue planes) an image."""
-    raw, size = np.fromfile(file, dtype=np.uint8), published.labels + 3072
-    if raw.size == 0 or raw.size % size:
-        raise UsageError(f"{file} is damaged: {raw.size} bytes is not a whole number of {size:,}-byte images")
-    rows = torch.from_numpy(raw).reshape(-1, size)
-    return rows[:, published.labels :], rows[:, published.labels - 1].long()
+def _read_binary_file(file: Path, publication: _Publication) -> tuple[Tensor, Tensor]:
+    content = np.fromfile(file, dtype=np.uint8)
+    image_bytes = publication.label_bytes + _PIXEL_BYTES
+    if content.size == 0 or content.size % image_bytes:
+        raise UsageError(
+            f"{file} is damaged: {content.size} bytes is not a whole number of "
+            f"{image_bytes:,}-byte images"
+        )
+    rows = torch.from_numpy(content).reshape(-1, image_bytes)
+    labels = rows[:, publication.label_bytes - 1].long()
+    return rows[:, publication.label_bytes :], labels
 
 
-def _python(file: Path, published: _Published) -> tuple[Tensor, Tensor]:
-    batch = read_pickle(file)
-    if not isinstance(batch, dict) or not {b"data", published.key} <= batch.keys():
-        raise UsageError(f"{file} is damaged: it is no dictionary of data and {published.key.decode()}")
-    pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[published.key])
-    if pixels.dtype != np.uint8 or pixels.shape != (labels.size, 3072):
-        raise UsageError(f"{file} is damaged: {pixels.dtype} data {pixels.shape} with {labels.size} labels")
+def _read_python_file(file: Path, publication: _Publication) -> tuple[Tensor, Tensor]:
+    content = read_pickle(file)
+    label_key = publication.label_key
+    if not isinstance(content, dict) or not {b"data", label_key} <= content.keys():
+        raise UsageError(f"{file} is damaged: it is no dictionary of data and {label_key.decode()}")
+    pixels = np.asarray(content[b"data"])
+    labels = np.asarray(content[label_key])
+    if pixels.dtype != np.uint8 or pixels.shape != (labels.size, _PIXEL_BYTES):
+        raise UsageError(
+            f"{file} is damaged: {pixels.dtype} data {pixels.shape} with {labels.size} labels"
+        )
     return torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))

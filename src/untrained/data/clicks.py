@@ -1,13 +1,14 @@
-"""`clicks`: a click log that is made up, with interactions planted in it. Any number of rows, the same ones every time.
+"""`clicks`: a synthetic click log with known interactions between its columns.
 
     logit = bias + first order + second order + third order + gates
+
     first order   a weight of each identifier and of each dense column
     second order  <u_a, u_b> for two pairs of columns
-    third order   sum_k p_k q_k r_k for one triple of columns, which no sum of pairs can say
+    third order   sum_k p_k q_k r_k for one triple of columns, which no sum of pairs can express
     gates         a dense column times a weight of an identifier
 
-`u`, `p`, `q`, `r` are drawn once for each identifier. A logistic regression sees the first order only. Since the truth
-is known, so is the best log loss that anybody can reach.
+`u`, `p`, `q` and `r` are drawn once for each identifier. A logistic regression sees the first order
+only. Since the true probabilities are known, so is the lowest possible log loss.
 """
 
 from pathlib import Path
@@ -15,83 +16,123 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.data._options import split_query
-from untrained.data._source import Source, source
 from untrained.data.parts import TEST, TRAIN, VAL
-from untrained.data.table_card import TableCard
+from untrained.data.registry import register_source
+from untrained.data.source import DataSource
+from untrained.data.tables.card import TableCard
+from untrained.data.tables.options import split_query
 from untrained.errors import UsageError
-from untrained.rng import generator
+from untrained.seeds import make_generator
 from untrained.types import Task
 
-DENSE = 4
-SIZES = (16, 16, 16, 16, 10, 10, 10, 100)
-PAIRS, TRIPLE, GATES = ((0, 1), (2, 3)), (4, 5, 6), ((0, 4), (1, 7))
-LATENT = 2
-BIAS, FIRST, SECOND, THIRD, GATE = -1.4, 0.35, 0.8, 1.5, 0.8
-ROWS = 20_000
-FEWEST = 100
+DENSE_COLUMNS = 4
+VOCABULARIES = (16, 16, 16, 16, 10, 10, 10, 100)
+PAIRS = ((0, 1), (2, 3))  # columns of identifiers
+TRIPLE = (4, 5, 6)
+GATES = ((0, 4), (1, 7))  # a dense column and a column of identifiers
+LATENT_SIZE = 2
+BIAS = -1.4
+# How strong the terms of the logit are.
+FIRST_ORDER = 0.35
+SECOND_ORDER = 0.8
+THIRD_ORDER = 1.5
+GATE = 0.8
+DEFAULT_ROWS = 20_000
+MIN_ROWS = 100
 
 
-@source(
-    "clicks",
+@register_source(
     "a made-up click log with planted interactions, any number of rows: clicks, clicks:rows=100000",
-    argument=True,
+    takes_argument=True,
 )
-def clicks(argument: str, like: Task, root: Path) -> Source:
-    from untrained.data._table import Rows, from_rows
+def clicks(argument: str, like: Task, root: Path) -> DataSource:
+    # Importing pyarrow and pandas takes a second, so it is done when a table is opened.
+    from untrained.data.tables.source import TablePart, make_table_source
 
-    rows, seed = _said(argument)
-    values, ids, logit = made(rows, seed)
-    labels = generator("clicks", "labels", seed).random(rows) < 1 / (1 + np.exp(-logit))
-    table = np.concatenate([values, ids, labels[:, None]], axis=1).astype(np.float32)
-    cuts = [round(0.8 * rows), round(0.9 * rows)]  # rows are drawn alike, so their order is as good as any
-    parts = {name: Rows(part) for name, part in zip((TRAIN, VAL, TEST), np.split(table, cuts), strict=True)}
-    name = "clicks" + (f":{argument}" if argument else "")
+    rows, seed = _parse_argument(argument)
+    dense, identifiers, logits = generate_clicks(rows, seed)
+    probabilities = 1 / (1 + np.exp(-logits))
+    labels = make_generator("clicks", "labels", seed).random(rows) < probabilities
+    table = np.concatenate([dense, identifiers, labels[:, None]], axis=1).astype(np.float32)
+
+    # Rows are independent of each other, so they can be split in their order.
+    train, val, test = np.split(table, [round(0.8 * rows), round(0.9 * rows)])
+    parts = {TRAIN: TablePart(train), VAL: TablePart(val), TEST: TablePart(test)}
+
+    name = f"clicks:{argument}" if argument else "clicks"
+    counts = ", ".join(f"{len(part):,} {part_name}" for part_name, part in parts.items())
+    sizes = ", ".join(map(str, VOCABULARIES))
     facts = {
-        "rows": f"{rows:,} ({', '.join(f'{len(part):,} {name}' for name, part in parts.items())}), made up",
+        "rows": f"{rows:,} ({counts}), made up",
         "label": f"1 in {labels.mean():.1%} of the rows",
-        "columns": f"{DENSE} dense, {len(SIZES)} of identifiers ({', '.join(map(str, SIZES))} different ones)",
+        "columns": f"{DENSE_COLUMNS} dense, {len(VOCABULARIES)} of identifiers "
+        f"({sizes} different ones)",
         "planted": f"pairs {PAIRS}, triple {TRIPLE}, gates (dense, identifiers) {GATES}",
     }
-    return from_rows(Task(name, (DENSE + len(SIZES),), 1, "bce", SIZES), parts, lambda: TableCard(name, facts))
+    column_count = DENSE_COLUMNS + len(VOCABULARIES)
+    task = Task(name, (column_count,), 1, "bce", VOCABULARIES)
+    return make_table_source(task, parts, lambda: TableCard(name, facts))
 
 
-def made(
+def generate_clicks(
     rows: int, seed: int = 0, block: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Dense columns (rows, 4), identifiers (rows, 8) and the true logits (rows,). What is planted depends on the seed
-    alone: other blocks are more of the same log."""
-    planted = generator("clicks", "planted", seed)
-    weights = [planted.normal(size=size) for size in SIZES]
-    slopes = planted.normal(size=DENSE)
-    latent = [planted.normal(size=(size, LATENT)) for size in SIZES]
-    gates = [planted.normal(size=SIZES[field]) for _, field in GATES]
+    """Generate rows of the click log.
 
-    drawn = generator("clicks", "rows", seed, block)
-    values = drawn.normal(size=(rows, DENSE))
-    ids = np.stack([_zipf(drawn, size, rows) for size in SIZES], axis=1)
-    at = [table[ids[:, i]] for i, table in enumerate(latent)]
-    logit = BIAS + FIRST * (values @ slopes + sum(w[ids[:, i]] for i, w in enumerate(weights)))
-    logit += SECOND * sum((at[a] * at[b]).sum(1) for a, b in PAIRS)
-    logit += THIRD * np.prod([at[i] for i in TRIPLE], axis=0).sum(1)
-    logit += GATE * sum(values[:, d] * gate[ids[:, i]] for (d, i), gate in zip(GATES, gates, strict=True))
-    return values, ids, logit
+    Args:
+        rows: Number of rows.
+        seed: Seed of the weights and interactions.
+        block: Blocks of the same seed are different rows of the same log.
+
+    Returns:
+        Dense columns (rows, 4), identifiers (rows, 8) and the true logits (rows,).
+    """
+    weight_generator = make_generator("clicks", "planted", seed)
+    weights = [weight_generator.normal(size=size) for size in VOCABULARIES]
+    slopes = weight_generator.normal(size=DENSE_COLUMNS)
+    latent_vectors = [weight_generator.normal(size=(size, LATENT_SIZE)) for size in VOCABULARIES]
+    gate_weights = [weight_generator.normal(size=VOCABULARIES[column]) for _, column in GATES]
+
+    row_generator = make_generator("clicks", "rows", seed, block)
+    dense = row_generator.normal(size=(rows, DENSE_COLUMNS))
+    columns = [_draw_identifiers(row_generator, size, rows) for size in VOCABULARIES]
+    identifiers = np.stack(columns, axis=1)
+
+    # Latent vectors of the identifiers of each row, (rows, LATENT_SIZE) per column.
+    latent = [vectors[identifiers[:, column]] for column, vectors in enumerate(latent_vectors)]
+    identifier_weights = sum(
+        weight[identifiers[:, column]] for column, weight in enumerate(weights)
+    )
+    logits = BIAS + FIRST_ORDER * (dense @ slopes + identifier_weights)
+    logits += SECOND_ORDER * sum((latent[a] * latent[b]).sum(1) for a, b in PAIRS)
+    logits += THIRD_ORDER * np.prod([latent[column] for column in TRIPLE], axis=0).sum(1)
+    gates = np.zeros(rows)
+    for (dense_column, column), weight in zip(GATES, gate_weights, strict=True):
+        gates = gates + dense[:, dense_column] * weight[identifiers[:, column]]
+    logits += GATE * gates
+    return dense, identifiers, logits
 
 
-def _zipf(drawn: np.random.Generator, size: int, rows: int) -> NDArray[np.int64]:
-    """Identifiers of which the n-th comes 1 / sqrt(n) times as often as the first."""
-    share = 1 / np.sqrt(np.arange(1, size + 1))
-    return drawn.choice(size, rows, p=share / share.sum())
+def _draw_identifiers(generator: np.random.Generator, size: int, rows: int) -> NDArray[np.int64]:
+    """Draw identifiers of which the n-th is 1 / sqrt(n) times as frequent as the first."""
+    frequencies = 1 / np.sqrt(np.arange(1, size + 1))
+    return generator.choice(size, rows, p=frequencies / frequencies.sum())
 
 
-def _said(argument: str) -> tuple[int, int]:
-    """`rows=100000,seed=3`."""
-    said = {"rows": ROWS, "seed": 0}
-    for word in filter(None, split_query(argument)[0].split(",")):
+def _parse_argument(argument: str) -> tuple[int, int]:
+    """Read rows and seed from an argument such as `rows=100000,seed=3`."""
+    values = {"rows": DEFAULT_ROWS, "seed": 0}
+    for word in split_query(argument)[0].split(","):
+        if not word:
+            continue
         name, _, text = word.partition("=")
-        if name not in said or not text.isdecimal():
-            raise UsageError(f"clicks cannot be made with {word!r}; write clicks:rows=100000,seed=1")
-        said[name] = int(text)
-    if said["rows"] < FEWEST:
-        raise UsageError(f"{said['rows']} rows are too few to learn from; write clicks:rows={FEWEST} or more")
-    return said["rows"], said["seed"]
+        if name not in values or not text.isdecimal():
+            raise UsageError(
+                f"clicks cannot be made with {word!r}; write clicks:rows=100000,seed=1"
+            )
+        values[name] = int(text)
+    if values["rows"] < MIN_ROWS:
+        raise UsageError(
+            f"{values['rows']} rows are too few to learn from; write clicks:rows={MIN_ROWS} or more"
+        )
+    return values["rows"], values["seed"]

@@ -1,5 +1,8 @@
-"""What every machine has: Gaussian noise of any shape, and two things that scikit-learn carries in its wheel, two
-photographs and 1,797 scanned digits. The files are read directly, since importing scikit-learn takes a second."""
+"""Data that need no files of their own: noise, photographs and digits.
+
+Two photographs and 1,797 scanned digits come with scikit-learn. Their files are read directly,
+because importing scikit-learn takes a second.
+"""
 
 import gzip
 from collections.abc import Callable
@@ -13,93 +16,113 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from untrained.data._source import (
-    Source,
-    channel_statistics,
+from untrained.data.images import (
+    compute_channel_statistics,
     fit_channels,
     fit_statistic,
-    from_arrays,
-    image_task,
-    random_labels,
-    resize,
-    source,
+    make_image_source,
+    make_image_task,
+    resize_images,
 )
+from untrained.data.registry import register_source
+from untrained.data.source import DataSource, draw_random_labels
 from untrained.errors import UsageError
 from untrained.types import Batch, Task
 
+_SMALLEST_CROP = 128  # pixels
+_LARGEST_CROP = 384
 
-@source("noise", "Gaussian noise of any shape, random labels")
-def noise(argument: str, like: Task, root: Path) -> Source:
+
+@register_source("Gaussian noise of any shape, random labels")
+def noise(argument: str, like: Task, root: Path) -> DataSource:
     task = replace(like, dataset="noise")
-    return _unlabelled(task, lambda generator: _gaussian(task, generator))
+    return _make_unlabelled_source(task, lambda generator: _draw_noise(task, generator))
 
 
-@source("photos", "crops of two photographs (a temple, a flower), random labels")
-def photos(argument: str, like: Task, root: Path) -> Source:
-    task = image_task("photos", like)
-    return _unlabelled(task, lambda generator: _crop(task, generator))
+@register_source("crops of two photographs (a temple, a flower), random labels")
+def photos(argument: str, like: Task, root: Path) -> DataSource:
+    task = make_image_task("photos", like)
+    return _make_unlabelled_source(task, lambda generator: _draw_crop(task, generator))
 
 
-def _unlabelled(task: Task, make: Callable[[torch.Generator], Tensor]) -> Source:
-    """Samples made one after the other, each with a random label."""
+@register_source("1,797 handwritten digits of 8x8 pixels, enlarged")
+def digits(argument: str, like: Task, root: Path) -> DataSource:
+    table = _read_digits()
+    images = (table[:, :64].reshape(-1, 8, 8, 1) * (255 / 16)).to(torch.uint8)
+    labels = table[:, 64]
+    task = make_image_task("digits", like, classes=10)
+    return make_image_source(images, labels, task, classes=tuple("0123456789"))
+
+
+def _make_unlabelled_source(
+    task: Task, draw_input: Callable[[torch.Generator], Tensor]
+) -> DataSource:
+    """Make a source of random samples, each with a random label."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
-        pairs = [(make(generator), random_labels(1, task, generator)) for _ in range(samples)]
-        return Batch(torch.stack([image for image, _ in pairs]), torch.cat([label for _, label in pairs]))
+        # Samples are drawn one by one, so that a small batch is the start of a large one.
+        inputs = []
+        labels = []
+        for _ in range(samples):
+            inputs.append(draw_input(generator))
+            labels.append(draw_random_labels(1, task, generator))
+        return Batch(torch.stack(inputs), torch.cat(labels))
 
-    return Source(task, draw)
-
-
-@source("digits", "1,797 handwritten digits of 8x8 pixels, enlarged")
-def digits(argument: str, like: Task, root: Path) -> Source:
-    table = _digits()
-    images = (table[:, :64].reshape(-1, 8, 8, 1) * (255 / 16)).to(torch.uint8)
-    task = image_task("digits", like, classes=10)
-    return from_arrays(images, table[:, 64], task, classes=tuple("0123456789"))
+    return DataSource(task, draw)
 
 
-def _gaussian(task: Task, generator: torch.Generator) -> Tensor:
-    """One sample; in a row of a table the identifiers are as likely as each other."""
+def _draw_noise(task: Task, generator: torch.Generator) -> Tensor:
+    """Draw one sample. In a row of a table, all identifiers are equally likely."""
     values = torch.randn(task.input_shape, generator=generator)
-    for column, size in enumerate(task.vocabularies, len(values) - len(task.vocabularies)):
-        values[column] = _between(0, size - 1, generator)
+    first_identifier_column = len(values) - len(task.vocabularies)
+    for column, size in enumerate(task.vocabularies, first_identifier_column):
+        values[column] = _draw_integer(0, size - 1, generator)
     return values
 
 
-def _crop(task: Task, generator: torch.Generator) -> Tensor:
-    """A random square of 128 to 384 pixels of one photograph, scaled to the task, normalised: (C, H, W)."""
-    photograph, mean, std = _photographs()[_between(0, 1, generator)]
-    side = _between(128, min(384, *photograph.shape[:2]), generator)
-    top = _between(0, photograph.shape[0] - side, generator)
-    left = _between(0, photograph.shape[1] - side, generator)
+def _draw_crop(task: Task, generator: torch.Generator) -> Tensor:
+    """Draw a random square of a photograph, resized to the task and normalised: (C, H, W)."""
+    photograph, mean, std = _read_photographs()[_draw_integer(0, 1, generator)]
+    height, width, _ = photograph.shape
+    side = _draw_integer(_SMALLEST_CROP, min(_LARGEST_CROP, height, width), generator)
+    top = _draw_integer(0, height - side, generator)
+    left = _draw_integer(0, width - side, generator)
     square = photograph[top : top + side, left : left + side].permute(2, 0, 1)[None].float() / 255
     pixels = (fit_channels(square, task) - fit_statistic(mean, task)) / fit_statistic(std, task)
-    return resize(pixels, task)[0]
+    return resize_images(pixels, task)[0]
 
 
-def _between(low: int, high: int, generator: torch.Generator) -> int:
+def _draw_integer(low: int, high: int, generator: torch.Generator) -> int:
     return int(torch.randint(low, high + 1, (), generator=generator))
 
 
 @cache
-def _photographs() -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
-    """Both photographs, (H, W, 3) uint8, each with mean and standard deviation of its channels."""
-    files = [_bundled("images", name) for name in ("china.jpg", "flower.jpg")]
-    pixels = [torch.from_numpy(np.array(Image.open(file, formats=["JPEG"]).convert("RGB"))) for file in files]
-    return tuple((photograph, *channel_statistics(photograph[None])) for photograph in pixels)
+def _read_photographs() -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
+    """Read both photographs, (H, W, 3) of uint8, with mean and deviation of their channels."""
+    photographs = []
+    for name in ("china.jpg", "flower.jpg"):
+        image = Image.open(_find_bundled_file("images", name), formats=["JPEG"]).convert("RGB")
+        pixels = torch.from_numpy(np.array(image))
+        mean, std = compute_channel_statistics(pixels[None])
+        photographs.append((pixels, mean, std))
+    return tuple(photographs)
 
 
 @cache
-def _digits() -> Tensor:
-    """(1797, 65): 64 pixels of 0 to 16, then the label."""
-    with gzip.open(_bundled("data", "digits.csv.gz"), "rt") as lines:
+def _read_digits() -> Tensor:
+    """Read the digits, (1797, 65): 64 pixels from 0 to 16, then the label."""
+    with gzip.open(_find_bundled_file("data", "digits.csv.gz"), "rt") as lines:
         return torch.from_numpy(np.loadtxt(lines, delimiter=","))
 
 
-def _bundled(*parts: str) -> Path:
+def _find_bundled_file(*parts: str) -> Path:
+    """Find a file of scikit-learn without importing it."""
     spec = find_spec("sklearn")
     if spec is None or not spec.submodule_search_locations:
-        raise UsageError("photos and digits come with scikit-learn: pip install scikit-learn, or use --data noise")
+        raise UsageError(
+            "photos and digits come with scikit-learn: pip install scikit-learn, "
+            "or use --data noise"
+        )
     path = Path(spec.submodule_search_locations[0], "datasets", *parts)
     if not path.is_file():
         raise UsageError(f"this scikit-learn has no file {path}; use --data noise")

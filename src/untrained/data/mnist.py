@@ -1,4 +1,7 @@
-"""MNIST and Fashion-MNIST: the publishers' four IDX files, packed by gzip or not, or one numpy archive of them."""
+"""MNIST and Fashion-MNIST: the four IDX files of the publisher, or one numpy archive.
+
+The IDX files may be compressed by gzip.
+"""
 
 import math
 from functools import lru_cache
@@ -8,72 +11,120 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrained.data._source import Arrays, Source, image_task, source
-from untrained.data.npz import from_read, read_npz
+from untrained.data.images import Arrays, make_image_task
+from untrained.data.npz import make_source_from_parts, read_npz
 from untrained.data.parts import TEST, TRAIN
+from untrained.data.registry import register_source
+from untrained.data.source import DataSource
 from untrained.errors import UsageError
-from untrained.identity import file_state
+from untrained.identity import read_file_state
 from untrained.readers.compressed_file import read_whole_file
 from untrained.readers.limits import named_problems
 from untrained.types import Task
 
-_CLOTHES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
-_FILES = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-_BYTES = 8  # the code of unsigned bytes in an IDX file
+_DIGITS = tuple("0123456789")
+_CLOTHES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+_FILE_NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+_UNSIGNED_BYTES = 8  # code of this type in an IDX file
 
 
-@source("mnist", "MNIST, digits of 28x28 pixels: the publisher's files in the folder mnist of the data root")
-def mnist(argument: str, like: Task, root: Path) -> Source:
-    return _opened("mnist", like, root / "mnist", (0.1307, 0.3081), tuple("0123456789"))
+@register_source(
+    "MNIST, digits of 28x28 pixels: the publisher's files in the folder mnist of the data root"
+)
+def mnist(argument: str, like: Task, root: Path) -> DataSource:
+    task = make_image_task("mnist", like, classes=10)
+    return _open_folder(root / "mnist", task, mean=0.1307, std=0.3081, classes=_DIGITS)
 
 
-@source("fashion_mnist", "Fashion-MNIST, clothes of 28x28 pixels: the publisher's files in the folder fashion_mnist")
-def fashion_mnist(argument: str, like: Task, root: Path) -> Source:
-    return _opened("fashion_mnist", like, root / "fashion_mnist", (0.2860, 0.3530), tuple(_CLOTHES.split(",")))
+@register_source(
+    "Fashion-MNIST, clothes of 28x28 pixels: the publisher's files in the folder fashion_mnist"
+)
+def fashion_mnist(argument: str, like: Task, root: Path) -> DataSource:
+    task = make_image_task("fashion_mnist", like, classes=10)
+    return _open_folder(root / "fashion_mnist", task, mean=0.2860, std=0.3530, classes=_CLOTHES)
 
 
-def _opened(name: str, like: Task, folder: Path, statistics: tuple[float, float], classes: tuple[str, ...]) -> Source:
-    mean, std = (torch.tensor([value]) for value in statistics)
-    return from_read(_read(folder), image_task(name, like, classes=10), (mean, std), classes)
+def _open_folder(
+    folder: Path, task: Task, mean: float, std: float, classes: tuple[str, ...]
+) -> DataSource:
+    statistics = (torch.tensor([mean]), torch.tensor([std]))
+    return make_source_from_parts(_read_folder(folder), task, statistics, classes)
 
 
-def _read(folder: Path) -> dict[str, Arrays]:
-    files = tuple(file for name in _FILES if (file := _packed_or_not(folder / name)).is_file())
-    if len(files) == len(_FILES):
-        return _read_files(files, tuple(file_state(file) for file in files))
-    archive = next(iter(sorted(folder.glob("*.npz"))), None)
-    if archive is None:
+def _read_folder(folder: Path) -> dict[str, Arrays]:
+    """Read the training and the test images of a folder."""
+    files = []
+    for name in _FILE_NAMES:
+        for file in (folder / name, folder / f"{name}.gz"):
+            if file.is_file():
+                files.append(file)
+                break
+    if len(files) == len(_FILE_NAMES):
+        states = tuple(read_file_state(file) for file in files)
+        return _read_files(tuple(files), states)
+    archives = sorted(folder.glob("*.npz"))
+    if not archives:
         raise UsageError(
-            f"{folder.name} is not in {folder}: looked for {', '.join(_FILES)}, each also with .gz, "
-            f"and for an .npz archive. Put them there, or name another data root with --data-root or UNTRAINED_DATA. "
-            f"Without them, --data digits needs no files."
+            f"{folder.name} is not in {folder}: looked for {', '.join(_FILE_NAMES)}, each also "
+            "with .gz, and for an .npz archive. Put them there, or name another data root with "
+            "--data-root or UNTRAINED_DATA. Without them, --data digits needs no files."
         )
-    return read_npz(archive)
+    return read_npz(archives[0])
 
 
 @lru_cache(maxsize=4)
 def _read_files(files: tuple[Path, ...], states: tuple[tuple[int, ...], ...]) -> dict[str, Arrays]:
-    """The content of the four files, kept as long as their states are the same."""
-    return {TRAIN: _pair(*files[:2]), TEST: _pair(*files[2:])}
+    """Read the four files, and keep the result in memory while they do not change."""
+    train_images, train_labels, test_images, test_labels = files
+    return {
+        TRAIN: _read_part(train_images, train_labels),
+        TEST: _read_part(test_images, test_labels),
+    }
 
 
-def _packed_or_not(file: Path) -> Path:
-    return file if file.is_file() else file.with_name(f"{file.name}.gz")
+def _read_part(image_file: Path, label_file: Path) -> Arrays:
+    images = _read_idx(image_file, axes=3)
+    labels = _read_idx(label_file, axes=1)
+    if len(images) != len(labels):
+        raise UsageError(
+            f"{image_file} has {len(images)} images and {label_file.name} {len(labels)} labels; "
+            "one of them is damaged"
+        )
+    return images[..., None], labels.long()
 
 
-def _pair(images: Path, labels: Path) -> Arrays:
-    x, y = _idx(images, 3), _idx(labels, 1)
-    if len(x) != len(y):
-        raise UsageError(f"{images} has {len(x)} images and {labels.name} {len(y)} labels; one of them is damaged")
-    return x[..., None], y.long()
+def _read_idx(file: Path, axes: int) -> Tensor:
+    """Read an IDX file of bytes.
 
-
-def _idx(file: Path, axes: int) -> Tensor:
-    """Two zeros, the code of the type, the number of axes; then their lengths, four bytes each; then the numbers."""
+    It starts with two zeros, the code of the type and the number of axes. The lengths of the axes
+    follow, four bytes each, then the numbers.
+    """
     with named_problems(file):
-        raw = read_whole_file(file)
+        content = read_whole_file(file)
     start = 4 + 4 * axes
-    shape = tuple(np.frombuffer(raw[4:start], dtype=">u4").tolist()) if len(raw) > start else ()
-    if raw[:4] != bytes((0, 0, _BYTES, axes)) or math.prod(shape) != len(raw) - start:
-        raise UsageError(f"{file} is damaged: it is no IDX file of bytes with {axes} axes, or it is cut off")
-    return torch.from_numpy(np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape).copy())
+    shape: tuple[int, ...] = ()
+    if len(content) > start:
+        shape = tuple(np.frombuffer(content[4:start], dtype=">u4").tolist())
+    is_header_right = content[:4] == bytes((0, 0, _UNSIGNED_BYTES, axes))
+    if not is_header_right or math.prod(shape) != len(content) - start:
+        raise UsageError(
+            f"{file} is damaged: it is no IDX file of bytes with {axes} axes, or it is cut off"
+        )
+    numbers = np.frombuffer(content, dtype=np.uint8, offset=start)
+    return torch.from_numpy(numbers.reshape(shape).copy())

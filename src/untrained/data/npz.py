@@ -1,5 +1,7 @@
-"""Images in numpy archives: `x` and `y`, or `x_train` and `y_train`, and the parts that are kept apart beside them.
-Archives are read without pickles, so that a stranger's file runs nothing."""
+"""Images in numpy archives: `x` and `y`, or `x_train` and `y_train`, perhaps with other parts.
+
+Archives are read without pickles, so that a file from the internet cannot run code.
+"""
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -8,49 +10,62 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from untrained.data._source import Arrays, Source, from_arrays, image_task, source
+from untrained.data.images import Arrays, make_image_source, make_image_task
 from untrained.data.parts import TEST, TRAIN, VAL
-from untrained.errors import SHOWN, UsageError
+from untrained.data.registry import register_source
+from untrained.data.source import DataSource
+from untrained.errors import MAX_NAMES_SHOWN, UsageError
 from untrained.identity import fingerprint_file
 from untrained.readers.npz_file import list_npz_names, read_npz_arrays
 from untrained.types import Task
 
-# The names of images and labels in an archive, by part.
-_NAMES = {
+# Possible names of images and labels in an archive, by part.
+_ARRAY_NAMES = {
     TRAIN: (("x", "y"), ("x_train", "y_train")),
     VAL: (("x_val", "y_val"),),
     TEST: (("x_test", "y_test"),),
 }
-MOST_CLASSES = 100_000
+_MAX_CLASSES = 100_000
 
 
-@source(
-    "npz",
-    "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8), labels y; also x_val, y_val, x_test, y_test",
-    own=True,
+@register_source(
+    "npz:PATH, a numpy archive: images x (N, H, W[, C], uint8), labels y; "
+    "also x_val, y_val, x_test, y_test",
+    belongs_to_user=True,
 )
-def npz(argument: str, like: Task, root: Path) -> Source:
+def npz(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
         raise UsageError("say which file: npz:PATH, such as --data npz:./images.npz")
     path = Path(argument)
     parts = read_npz(path)
-    classes = 1 + max(int(labels.max()) for _, labels in parts.values())
-    return from_read(parts, image_task(f"npz:{path.name}", like, classes))
+    largest_label = max(int(labels.max()) for _, labels in parts.values())
+    task = make_image_task(f"npz:{path.name}", like, largest_label + 1)
+    return make_source_from_parts(parts, task)
 
 
-def from_read(
-    found: Mapping[str, Arrays],
+def make_source_from_parts(
+    parts: Mapping[str, Arrays],
     task: Task,
     statistics: tuple[torch.Tensor, torch.Tensor] | None = None,
     classes: tuple[str, ...] = (),
-) -> Source:
-    """Parts that are in memory already; those that are missing are cut from the one to learn from."""
-    held = {part: partial(found.__getitem__, part) for part in found if part != TRAIN}
-    return from_arrays(*found[TRAIN], task, statistics, held=held, classes=classes)
+) -> DataSource:
+    """Make a source of parts in memory. Missing parts are split off from the training part."""
+    images, labels = parts[TRAIN]
+    published_parts = {}
+    for part in parts:
+        if part != TRAIN:
+            published_parts[part] = partial(parts.__getitem__, part)
+    return make_image_source(
+        images, labels, task, statistics, published_parts=published_parts, classes=classes
+    )
 
 
 def read_npz(path: Path) -> dict[str, Arrays]:
-    """Read images and labels of every part that the archive holds."""
+    """Read images and labels of every part in an archive.
+
+    Raises:
+        UsageError: The file cannot be read, or holds something else.
+    """
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
@@ -62,36 +77,47 @@ def read_npz(path: Path) -> dict[str, Arrays]:
 
 @lru_cache(maxsize=4)
 def _read_content(path: Path, content: str) -> dict[str, Arrays]:
-    """Read the archive at `path`; the answer is kept as long as its content is the same."""
+    """Read an archive, and keep the result in memory while its content is the same."""
     names = list_npz_names(path)
-    pairs = {}
-    for part, candidates in _NAMES.items():
-        for pair in candidates:
-            if pair[0] in names and pair[1] in names:
-                pairs[part] = pair
+    names_by_part = {}
+    for part, candidates in _ARRAY_NAMES.items():
+        for image_name, label_name in candidates:
+            if image_name in names and label_name in names:
+                names_by_part[part] = (image_name, label_name)
                 break
-    if TRAIN not in pairs:
-        listed = ", ".join(names[:SHOWN]) or "nothing"
+    if TRAIN not in names_by_part:
+        listed = ", ".join(names[:MAX_NAMES_SHOWN]) or "nothing"
         raise UsageError(f"{path} holds {listed}; it needs x and y (or x_train and y_train)")
-    wanted = [name for pair in pairs.values() for name in pair]
-    arrays = read_npz_arrays(path, wanted)
-    return {part: _check_images(path, arrays, *pair) for part, pair in pairs.items()}
+
+    needed_names: list[str] = []
+    for pair in names_by_part.values():
+        needed_names.extend(pair)
+    arrays = read_npz_arrays(path, needed_names)
+    parts = {}
+    for part, (image_name, label_name) in names_by_part.items():
+        parts[part] = _check_images(path, arrays, image_name, label_name)
+    return parts
 
 
-def _check_images(path: Path, arrays: Mapping[str, np.ndarray], x_name: str, y_name: str) -> Arrays:
-    x = arrays[x_name]
-    y = arrays[y_name]
-    if x.dtype != np.uint8 or x.ndim not in (3, 4) or x.size == 0:
-        raise UsageError(f"{path}: {x_name} is {x.dtype} {x.shape}; wanted uint8 (N, H, W[, C])")
-    if y.dtype.kind not in "iu" or y.size != len(x) or y.min() < 0:
+def _check_images(
+    path: Path, arrays: Mapping[str, np.ndarray], image_name: str, label_name: str
+) -> Arrays:
+    images = arrays[image_name]
+    labels = arrays[label_name]
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.size == 0:
         raise UsageError(
-            f"{path}: {y_name} is {y.dtype} {y.shape}; wanted {len(x)} whole numbers from 0 up, one per image"
+            f"{path}: {image_name} is {images.dtype} {images.shape}; wanted uint8 (N, H, W[, C])"
         )
-    if y.max() >= MOST_CLASSES:
+    if labels.dtype.kind not in "iu" or labels.size != len(images) or labels.min() < 0:
         raise UsageError(
-            f"{path}: {y_name} has the label {y.max()}; number the classes 0, 1, 2 and so on, "
-            f"at most {MOST_CLASSES:,} of them"
+            f"{path}: {label_name} is {labels.dtype} {labels.shape}; "
+            f"wanted {len(images)} whole numbers from 0 up, one per image"
         )
-    if x.ndim == 3:
-        x = x[..., None]
-    return torch.from_numpy(x), torch.from_numpy(y.reshape(-1).astype(np.int64))
+    if labels.max() >= _MAX_CLASSES:
+        raise UsageError(
+            f"{path}: {label_name} has the label {labels.max()}; number the classes 0, 1, 2 and so "
+            f"on, at most {_MAX_CLASSES:,} of them"
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    return torch.from_numpy(images), torch.from_numpy(labels.reshape(-1).astype(np.int64))

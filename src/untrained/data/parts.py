@@ -1,10 +1,11 @@
-"""The parts of a data set: one to learn from, one to choose by, one to be judged on once. Whoever only scores networks
-at initialisation draws from the first.
+"""The parts of a data set: `train` to learn from, `val` to select by, `test` to evaluate once.
 
-A `Part` hands out its samples in passes. Pictures are held as bytes in one size, so that a training can keep all of
-them on its device and distort them there; rows of a table may be read from a file while they are asked for.
+A `Part` provides its samples in passes. Images are kept in memory as bytes of one size, so that a
+training can keep all of them on its device and augment them there. Rows of a table may be read from
+a file while they are needed.
 """
 
+import hashlib
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -13,11 +14,13 @@ import torch
 from torch import Tensor
 
 from untrained.identity import fingerprint_tensors
-from untrained.rng import torch_generator
+from untrained.seeds import make_torch_generator
 from untrained.types import Batch, Task
 
-TRAIN, VAL, TEST = "train", "val", "test"
-_IMAGES_AT_ONCE = 4096  # of a file that may be larger than memory
+TRAIN = "train"
+VAL = "val"
+TEST = "test"
+_IMAGES_PER_STEP = 4096  # images that are fingerprinted at once; all may be larger than memory
 Rows = TypeVar("Rows", Tensor, list[Any])
 
 
@@ -27,11 +30,16 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
-        """One pass: every sample once, in an order that the generator decides or, without one, as they lie."""
+        """Make one pass over all samples.
+
+        Args:
+            size: Samples per batch.
+            order: Generator for a random order; None to keep the order of the samples.
+        """
         ...
 
     def fingerprint(self) -> str:
-        """A text that is another one when any sample is."""
+        """Return a text that changes when any sample changes."""
         ...
 
 
@@ -39,55 +47,102 @@ Parts = Mapping[str, Part]
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """A part that is held in memory: uint8 (N, H, W, C) of one size, with the statistics that make them normal."""
+class ImagePart:
+    """A part of images in memory.
+
+    Attributes:
+        images: Images (N, H, W, C) of uint8.
+        labels: Their classes (N,).
+        mean: Mean per channel (C,), on the scale 0 to 1.
+        std: Standard deviation per channel (C,).
+    """
 
     images: Tensor
     labels: Tensor
-    mean: Tensor  # (C,), on the scale 0 to 1
+    mean: Tensor
     std: Tensor
 
     def __len__(self) -> int:
         return len(self.images)
 
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
-        places = torch.arange(len(self)) if order is None else torch.randperm(len(self), generator=order)
-        for rows in places.split(size):  # type: ignore[no-untyped-call]
-            yield Batch(self.normal(self.images[rows]), self.labels[rows])
+        if order is None:
+            rows = torch.arange(len(self))
+        else:
+            rows = torch.randperm(len(self), generator=order)
+        for batch_rows in rows.split(size):  # type: ignore[no-untyped-call]
+            yield Batch(self.normalise(self.images[batch_rows]), self.labels[batch_rows])
 
     def fingerprint(self) -> str:
-        images = self.images.split(_IMAGES_AT_ONCE)  # type: ignore[no-untyped-call]
+        images = self.images.split(_IMAGES_PER_STEP)  # type: ignore[no-untyped-call]
         return fingerprint_tensors([*images, self.labels, self.mean, self.std])
 
-    def normal(self, images: Tensor) -> Tensor:
-        """(N, C, H, W), each channel of mean zero and deviation one over the data set."""
+    def normalise(self, images: Tensor) -> Tensor:
+        """Convert images to floats (N, C, H, W) with mean 0 and deviation 1 per channel."""
         pixels = images.permute(0, 3, 1, 2).float() / 255
         return (pixels - self.mean.reshape(1, -1, 1, 1)) / self.std.reshape(1, -1, 1, 1)
 
 
-def shares(given: Container[str]) -> dict[str, float]:
-    """What the samples to learn from are cut into: themselves, and every part that their publisher does not keep apart.
-    15 % to be judged on, 15 % to choose by; 10 % to choose by where the publisher has a test."""
-    cut = {} if VAL in given else {VAL: 0.1 if TEST in given else 0.15}
-    cut |= {} if TEST in given else {TEST: 0.15}
-    return {TRAIN: 1 - sum(cut.values()), **cut}
+def choose_shares(published_parts: Container[str]) -> dict[str, float]:
+    """Choose which shares of the training samples become other parts.
+
+    Test and validation are 15 % each. Validation is 10 % if the publisher provides a test part.
+
+    Args:
+        published_parts: Names of parts that the publisher provides separately.
+
+    Returns:
+        Shares by part; they sum to 1, and `train` is the first.
+    """
+    shares = {}
+    if VAL not in published_parts:
+        shares[VAL] = 0.1 if TEST in published_parts else 0.15
+    if TEST not in published_parts:
+        shares[TEST] = 0.15
+    return {TRAIN: 1 - sum(shares.values()), **shares}
 
 
-def shared_out(rows: Rows, shares: Mapping[str, float]) -> dict[str, Rows]:
-    """Rows in a random order cut into shares; what rounding leaves over is in the first."""
-    first, *others = shares
-    counts, found = {name: round(shares[name] * len(rows)) for name in others}, {}
-    for name, count in counts.items():
-        found[name], rows = rows[:count], rows[count:]
-    return {first: rows, **found}
+def split_rows(rows: Rows, shares: Mapping[str, float]) -> dict[str, Rows]:
+    """Split rows by shares. Rows that are left by rounding go to the first part."""
+    first_part, *other_parts = shares
+    # Counts refer to all rows, so they are computed before any rows are taken away.
+    counts = {part: round(shares[part] * len(rows)) for part in other_parts}
+    rows_of_parts = {}
+    for part, count in counts.items():
+        rows_of_parts[part] = rows[:count]
+        rows = rows[count:]
+    return {first_part: rows, **rows_of_parts}
 
 
-def stratified(labels: Tensor, shares: Mapping[str, float], task: Task, seed: int = 0) -> dict[str, Tensor]:
-    """Places of each part, in rising order: every class in the same shares."""
-    places: dict[str, list[Tensor]] = {name: [] for name in shares}
+def split_by_class(
+    labels: Tensor, shares: Mapping[str, float], task: Task, seed: int = 0
+) -> dict[str, Tensor]:
+    """Split samples into parts such that every class has the same shares.
+
+    The split of a class depends on its own samples only, not on those of other classes.
+
+    Args:
+        labels: Classes of the samples (N,).
+        shares: Shares by part.
+        task: Task of the data, whose name decides the random order.
+        seed: Seed of the random order.
+
+    Returns:
+        Rows of each part, in increasing order.
+    """
+    rows_of_parts: dict[str, list[Tensor]] = {part: [] for part in shares}
     for label in labels.unique():  # type: ignore[no-untyped-call]
         rows = (labels == label).nonzero()[:, 0]
-        rows = rows[torch.randperm(len(rows), generator=torch_generator("split", task.dataset, int(label), seed))]
-        for name, found in shared_out(rows, shares).items():
-            places[name].append(found)
-    return {name: torch.cat(found).sort().values for name, found in places.items()}
+        generator = make_torch_generator("split", task.dataset, int(label), seed)
+        shuffled_rows = rows[torch.randperm(len(rows), generator=generator)]
+        for part, part_rows in split_rows(shuffled_rows, shares).items():
+            rows_of_parts[part].append(part_rows)
+    return {part: torch.cat(rows).sort().values for part, rows in rows_of_parts.items()}
+
+
+def fingerprint_samples(parts: Parts) -> str:
+    """Return a fingerprint of every sample of a data set."""
+    digest = hashlib.sha256()
+    for name, part in parts.items():
+        digest.update(f"{name} {len(part)} {part.fingerprint()}\n".encode())
+    return digest.hexdigest()[:16]

@@ -1,33 +1,81 @@
-"""Samples that a caller has in memory: inputs, or inputs and targets, as tensors or numpy arrays."""
+"""Data that a caller has in Python: tensors, numpy arrays, a torch Dataset or a DataLoader.
+
+Scores on such data are identified by a fingerprint of the samples that the network sees, like all
+other scores (`fingerprint_batch`).
+"""
+
+from collections.abc import Iterator, Sequence, Sized
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from untrained._quantities import show_value
+from untrained.data.source import DataSource, draw_random_labels, make_tensor_source
 from untrained.errors import UsageError
+from untrained.names import user_code_error
+from untrained.quantities import show_value
+from untrained.types import Batch, Task
 
-FORMS = "give a tensor of inputs, or a pair (inputs, targets)"
+DATASET_NAME = "tensor"  # of the task; equal samples have equal keys, wherever they come from
+_FORMS = "give a tensor of inputs, or a pair (inputs, targets)"
+
+
+class Samples(Protocol):
+    """Data of the caller, before it is known which task they are for."""
+
+    def read_first_input(self) -> Tensor:
+        """Return the first input as a batch of one."""
+        ...
+
+    def make_source(self, task: Task) -> DataSource:
+        """Make a data source of these samples."""
+        ...
 
 
 def is_samples(value: object) -> bool:
-    """Whether a value is meant as samples: a tensor, an array, or a tuple that has one of them."""
+    """Return whether a value is meant as data: a tensor, an array, a pair, a Dataset or a loader."""
+    if isinstance(value, Dataset | DataLoader):
+        return True
     entries = value if isinstance(value, tuple) else (value,)
     return any(isinstance(entry, Tensor | np.ndarray) for entry in entries)
 
 
+def open_samples(data: object) -> Samples:
+    """Check data of the caller and prepare to read them.
+
+    Args:
+        data: A tensor or numpy array of inputs; a pair of inputs and targets; a torch Dataset,
+            whose samples are drawn at random; or a DataLoader, whose batches are taken in its own
+            order. Samples of a Dataset are an input or a pair of input and target.
+
+    Raises:
+        UsageError: The data are something else, or no network could be scored on them.
+    """
+    if isinstance(data, DataLoader):
+        return _LoaderSamples(data)
+    if isinstance(data, Dataset):
+        return _DatasetSamples(data)
+    inputs, targets = read_samples(data)
+    return _TensorSamples(inputs, targets)
+
+
 def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
-    """Inputs and targets as tensors; the first axis counts samples.
+    """Convert inputs and targets in memory to tensors whose first axis counts samples.
 
     Args:
         data: A tensor or a numpy array of inputs, or a tuple of inputs and targets.
 
+    Returns:
+        Inputs and targets; None for targets that are missing.
+
     Raises:
-        UsageError: For anything else, and for tensors that no network could be scored on.
+        UsageError: The data are something else, or no network could be scored on them.
     """
     entries = data if isinstance(data, tuple) else (data,)
     if len(entries) not in (1, 2):
-        raise UsageError(f"data is a tuple of {len(entries)}; {FORMS}")
+        raise UsageError(f"data is a tuple of {len(entries)}; {_FORMS}")
     inputs = _read_tensor(entries[0], "inputs")
     _check_inputs(inputs)
     if len(entries) == 1 or entries[1] is None:
@@ -35,10 +83,153 @@ def read_samples(data: object) -> tuple[Tensor, Tensor | None]:
     targets = _read_tensor(entries[1], "targets")
     if targets.ndim == 0 or len(targets) != len(inputs):
         count = len(targets) if targets.ndim else "no"
-        raise UsageError(f"there are {len(inputs)} inputs and {count} targets; give one target per input")
+        raise UsageError(
+            f"there are {len(inputs)} inputs and {count} targets; give one target per input"
+        )
     if targets.is_complex():
-        raise UsageError("the targets are complex numbers; give labels, such as torch.tensor([0, 1, 2])")
+        raise UsageError(
+            "the targets are complex numbers; give labels, such as torch.tensor([0, 1, 2])"
+        )
     return inputs, targets
+
+
+class _TensorSamples:
+    """Samples in memory, which keep their order."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor | None) -> None:
+        self._inputs = inputs
+        self._targets = targets
+
+    def read_first_input(self) -> Tensor:
+        return self._inputs[:1]
+
+    def make_source(self, task: Task) -> DataSource:
+        return make_tensor_source(self._inputs, self._targets, task)
+
+
+class _DatasetSamples:
+    """Samples of a Dataset with indices, drawn at random like those of every other data source."""
+
+    def __init__(self, dataset: "Dataset[Any]") -> None:
+        name = type(dataset).__name__
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+            raise UsageError(
+                f"{name} has no indices to draw samples by; give a DataLoader of it: "
+                "torch.utils.data.DataLoader(dataset, batch_size=64)"
+            )
+        if not isinstance(dataset, Sized):
+            raise UsageError(
+                f"{name} has no length, so no samples can be drawn from it; give it a method "
+                "__len__, or give a DataLoader of it"
+            )
+        if len(dataset) == 0:
+            raise UsageError(f"{name} has no samples; give at least one")
+        self._dataset = dataset
+        self._count = len(dataset)
+        self._name = name
+        # A sample may be augmented at random, so each one is read once: otherwise proxies that
+        # need a different number of samples would see different ones.
+        self._read_entries: dict[int, Any] = {}
+
+    def read_first_input(self) -> Tensor:
+        inputs, _ = self._read([0])
+        return inputs
+
+    def make_source(self, task: Task) -> DataSource:
+        def draw(samples: int, generator: torch.Generator) -> Batch:
+            order = torch.randperm(self._count, generator=generator)
+            inputs, targets = self._read(order[:samples].tolist())
+            if targets is None:
+                targets = draw_random_labels(self._count, task, generator)[:samples]
+            return Batch(inputs, targets)
+
+        return DataSource(task, draw)
+
+    def _read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        for index in indices:
+            if index in self._read_entries:
+                continue
+            try:
+                self._read_entries[index] = self._dataset[index]
+            except Exception as error:
+                raise user_code_error(self._name, f"for sample {index}", error) from error
+        entries = [self._read_entries[index] for index in indices]
+        try:
+            batch = default_collate(entries)
+        except Exception as error:
+            # The samples have different shapes, or are something else than numbers.
+            reason = str(error).partition("\n")[0]
+            raise UsageError(
+                f"samples of {self._name} do not make a batch: {reason}; "
+                "give each sample as a pair (tensor, label) of equal shapes"
+            ) from error
+        return _read_batch(batch, self._name)
+
+
+class _LoaderSamples:
+    """Samples of a DataLoader, in the order in which it provides them."""
+
+    def __init__(self, loader: "DataLoader[Any]") -> None:
+        self._loader = loader
+        self._batches: Iterator[Any] | None = None
+        self._inputs: list[Tensor] = []
+        self._targets: list[Tensor] = []
+
+    def read_first_input(self) -> Tensor:
+        inputs, _ = self._read(1)
+        return inputs
+
+    def make_source(self, task: Task) -> DataSource:
+        def draw(samples: int, generator: torch.Generator) -> Batch:
+            inputs, targets = self._read(samples)
+            if targets is None:
+                targets = draw_random_labels(samples, task, generator)[: len(inputs)]
+            return Batch(inputs, targets)
+
+        return DataSource(task, draw)
+
+    def _read(self, samples: int) -> tuple[Tensor, Tensor | None]:
+        # The loader is iterated once, and only as far as needed: it may shuffle, and it may never
+        # end. A loader that shuffles uses torch's global random state, which belongs to the caller.
+        with torch.random.fork_rng(devices=[]):
+            while sum(map(len, self._inputs)) < samples and self._read_next_batch():
+                pass
+        if not self._inputs:
+            raise UsageError("the DataLoader has no samples; give at least one")
+        inputs = torch.cat(self._inputs)[:samples]
+        if not self._targets:
+            return inputs, None
+        return inputs, torch.cat(self._targets)[:samples]
+
+    def _read_next_batch(self) -> bool:
+        """Read one more batch; return whether there was one."""
+        try:
+            if self._batches is None:
+                self._batches = iter(self._loader)
+            batch = next(self._batches)
+        except StopIteration:
+            return False
+        except Exception as error:
+            raise user_code_error("the DataLoader", "for a batch", error) from error
+        inputs, targets = _read_batch(batch, "the DataLoader")
+        self._inputs.append(inputs)
+        if targets is not None:
+            self._targets.append(targets)
+        return True
+
+
+def _read_batch(batch: object, origin: str) -> tuple[Tensor, Tensor | None]:
+    """Convert a batch of a Dataset or DataLoader: inputs, or a pair of inputs and targets."""
+    if isinstance(batch, list):
+        batch = tuple(batch)
+    entries = batch if isinstance(batch, tuple) else (batch,)
+    if len(entries) not in (1, 2) or not all(isinstance(entry, Tensor) for entry in entries):
+        kinds = ", ".join(type(entry).__name__ for entry in entries)
+        raise UsageError(
+            f"a batch of {origin} is made of {kinds}; it must be a tensor of inputs, "
+            "or a pair (inputs, targets) of tensors"
+        )
+    return read_samples(batch)
 
 
 def _read_tensor(value: object, role: str) -> Tensor:
@@ -46,11 +237,17 @@ def _read_tensor(value: object, role: str) -> Tensor:
         try:
             value = torch.from_numpy(np.ascontiguousarray(value))
         except (TypeError, ValueError) as error:
-            raise UsageError(f"the {role} are an array of {value.dtype}; give one of float32 or int64") from error
+            raise UsageError(
+                f"the {role} are an array of {value.dtype}; give one of float32 or int64"
+            ) from error
     if not isinstance(value, Tensor):
-        raise UsageError(f"the {role} are {show_value(value)}; {FORMS}, such as torch.randn(8, 3, 32, 32)")
+        raise UsageError(
+            f"the {role} are {show_value(value)}; {_FORMS}, such as torch.randn(8, 3, 32, 32)"
+        )
     if value.device.type == "meta":
-        raise UsageError(f"the {role} are on the device meta, where there are no numbers; make them on cpu")
+        raise UsageError(
+            f"the {role} are on the device meta, where there are no numbers; make them on cpu"
+        )
     if value.layout != torch.strided:
         raise UsageError(f"the {role} are a sparse tensor; give {role}.to_dense()")
     return value
@@ -59,9 +256,14 @@ def _read_tensor(value: object, role: str) -> Tensor:
 def _check_inputs(inputs: Tensor) -> None:
     if inputs.ndim == 0 or len(inputs) == 0:
         shape = tuple(inputs.shape)
-        raise UsageError(f"the inputs have the shape {shape}, so there is no sample in them; give at least one")
+        raise UsageError(
+            f"the inputs have the shape {shape}, so there is no sample in them; give at least one"
+        )
     if inputs.dtype in (torch.bfloat16, torch.float16):
         kind = str(inputs.dtype).removeprefix("torch.")
-        raise UsageError(f"the inputs are {kind}, in which scores are not exact; give inputs.float() and model.float()")
+        raise UsageError(
+            f"the inputs are {kind}, in which scores are not exact; "
+            "give inputs.float() and model.float()"
+        )
     if inputs.is_complex():
         raise UsageError("the inputs are complex numbers; give real ones, such as inputs.real")

@@ -1,13 +1,12 @@
-"""The engine: Archs in, Records out, nothing lost on the way. It knows nothing of how architectures are found."""
+"""The engine turns architectures into records. It does not know how architectures are chosen."""
 
-from untrained.engine.evaluate import Evaluator as Evaluator
-from untrained.engine.evaluate import ProxyEvaluator as ProxyEvaluator
-from untrained.engine.evaluate import Samples as Samples
-from untrained.engine.executor import Cost as Cost
-from untrained.engine.hire import check_workers as check_workers
-from untrained.engine.hire import hired as hired
-from untrained.engine.job import job_for as job_for
-from untrained.engine.measure import Examiner as Examiner
-from untrained.engine.measure import Job as Job
-from untrained.engine.score import score as score
-from untrained.engine.store import Store as Store
+from untrained.engine.evaluator import Evaluator as Evaluator
+from untrained.engine.evaluator import ProxyEvaluator as ProxyEvaluator
+from untrained.engine.evaluator import make_inline_evaluator as make_inline_evaluator
+from untrained.engine.executors.base import WorkerCost as WorkerCost
+from untrained.engine.executors.opening import open_executor as open_executor
+from untrained.engine.seed_batches import SeedBatches as SeedBatches
+from untrained.engine.worker import Worker as Worker
+from untrained.engine.worker_setup import WeightSource as WeightSource
+from untrained.engine.worker_setup import WorkerSetup as WorkerSetup
+from untrained.engine.worker_setup import make_worker_setup as make_worker_setup

@@ -1,5 +1,1 @@
-"""A network taken out: plain source, weights, ONNX, and how to use them; nothing of ours is needed there."""
-
-from untrained.exports.export import Exported as Exported
-from untrained.exports.export import export as export
-from untrained.exports.export import ready as ready
+"""Export of a network as plain source, weights, ONNX and programs that run without `untrained`."""

@@ -1,227 +1,394 @@
-"""Plain PyTorch source of exactly one network: a class for each kind of block, readable, with no import of ours.
+"""Write plain PyTorch source of one network: one readable class per kind of block.
 
-Blocks of one type that did the same (`recording.py`) become one class; where they differ in numbers only, these are the
-arguments of its constructor. Attributes keep their names, so weights keep theirs. What the network never used (an
-auxiliary tower, in evaluation mode) is left out. What comes out is trusted only when it has been run: `verified`.
+Blocks of one type that do the same (`tracing.py`) become one class. If they differ only in numbers,
+these become the arguments of its constructor. Attributes keep their names, and therefore weights do
+too. Parts that the network never uses, such as an auxiliary tower in evaluation mode, are left out.
+The source does not import `untrained`. It is returned only after it has been run and has reproduced
+the outputs of the original (`check_source`).
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import getdoc
 from textwrap import dedent
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from untrained.exports._anatomy import Anatomy, identifier
-from untrained.exports._classes import Body, Class, settle
-from untrained.exports._expressions import Call, Listing, Made, Option, Pair, Text, lit
-from untrained.exports._layers import Untold
-from untrained.exports._runs import Run, joined, recorded
+from untrained.exports.class_writer import Block, BlockClass, write_classes
+from untrained.exports.expressions import (
+    Call,
+    Code,
+    Collection,
+    Expression,
+    InstanceRef,
+    KeyValue,
+    Keyword,
+    make_literal,
+)
+from untrained.exports.literals import SourceError
+from untrained.exports.merge_traces import TracedPass, merge_traces, trace_network
+from untrained.exports.network_structure import NetworkStructure, check_identifier
 from untrained.probe.guard import random_state
 
 
 @dataclass(frozen=True)
-class Source:
-    """The text of a module, the name of its network's class, and the network's weights by their names in it."""
+class NetworkSource:
+    """A network as source.
+
+    Attributes:
+        text: The source of the module.
+        class_name: The class of the network in it.
+        weights: The weights by their names in that class.
+        is_trainable: Whether it does the same as the original in training mode too.
+    """
 
     text: str
-    network: str
+    class_name: str
     weights: dict[str, Tensor]
-    trainable: bool  # whether it does the same as the original in training mode too
+    is_trainable: bool
 
 
-def source(network: nn.Module, inputs: Callable[[int], Tensor], title: str) -> Source:
-    """Source that does what `network` does with `inputs(number of samples)`; a UsageError that names the reason where
-    there is none. The network itself is left alone."""
+def write_source(
+    network: nn.Module, make_inputs: Callable[[int], Tensor], title: str
+) -> NetworkSource:
+    """Write source that does what a network does.
+
+    Args:
+        network: The network, which is not changed.
+        make_inputs: Makes a batch of the given size.
+        title: The docstring of the module.
+
+    Returns:
+        Source that reproduces the outputs of the network bit for bit.
+
+    Raises:
+        SourceError: There is no such source; the message names the reason.
+    """
     copy = deepcopy(network).cpu()
     try:
         with random_state(0):
-            runs = recorded(copy, inputs)
-        writer = _Writer(runs)
-        text, name = writer.module(title)
-    except Untold as why:
-        raise Untold(f"no plain source can be written of {type(network).__name__}: {why}") from why
-    return verified(Source(text, name, writer.weights(network), any(run.training for run in runs)), network, inputs)
+            passes = trace_network(copy, make_inputs)
+        writer = _SourceWriter(passes)
+        text, class_name = writer.write_module(title)
+    except SourceError as error:
+        raise SourceError(_describe_refusal(network, str(error))) from error
+    is_trainable = any(traced_pass.training for traced_pass in passes)
+    source = NetworkSource(text, class_name, writer.collect_weights(network), is_trainable)
+    check_source(source, network, make_inputs)
+    return source
 
 
-def verified(made: Source, network: nn.Module, inputs: Callable[[int], Tensor]) -> Source:
-    """The source if its network answers as the original does, to the last bit, for one sample and for several."""
-    twin = rebuilt_network(made)
-    for training in (False, True)[: 1 + made.trainable]:
-        answers = []
-        for model in (deepcopy(network).cpu(), deepcopy(twin)):
-            with random_state(0), torch.no_grad():
-                answers.append([model.train(training)(inputs(samples)) for samples in (5, 1 + training)])
-        if not all(torch.equal(ours, theirs) for ours, theirs in zip(*answers, strict=True)):
-            raise Untold(
-                f"no plain source can be written of {type(network).__name__}: what was written answers otherwise"
-            )
-    return made
+def check_source(
+    source: NetworkSource, network: nn.Module, make_inputs: Callable[[int], Tensor]
+) -> None:
+    """Compare the outputs of the written network with those of the original, bit for bit.
+
+    Raises:
+        SourceError: An output differs.
+    """
+    written = build_from_source(source)
+    # Sizes that were not traced. Batch norm cannot train on a single sample.
+    batch_sizes_by_mode = {False: (5, 1)}
+    if source.is_trainable:
+        batch_sizes_by_mode[True] = (5, 2)
+    for training, batch_sizes in batch_sizes_by_mode.items():
+        expected = _compute_outputs(network, make_inputs, training, batch_sizes)
+        outputs = _compute_outputs(written, make_inputs, training, batch_sizes)
+        for one, other in zip(expected, outputs, strict=True):
+            if not torch.equal(one, other):
+                raise SourceError(
+                    _describe_refusal(network, "the written network has other outputs")
+                )
 
 
-def rebuilt_network(made: Source) -> nn.Module:
-    """The network that the source describes, with its weights."""
+def _compute_outputs(
+    network: nn.Module,
+    make_inputs: Callable[[int], Tensor],
+    training: bool,
+    batch_sizes: Sequence[int],
+) -> list[Tensor]:
+    # Training mode changes buffers, so a copy runs.
+    copy = deepcopy(network).cpu().train(training)
+    with random_state(0), torch.no_grad():
+        return [copy(make_inputs(batch_size)) for batch_size in batch_sizes]
+
+
+def _describe_refusal(network: nn.Module, reason: str) -> str:
+    return f"cannot write plain source for {type(network).__name__}: {reason}"
+
+
+def build_from_source(source: NetworkSource) -> nn.Module:
+    """Build the network that the source describes, with its weights."""
     module = ModuleType("model")
     module.__file__ = "model.py"
-    exec(compile(made.text, "model.py", "exec"), module.__dict__)
+    exec(compile(source.text, "model.py", "exec"), module.__dict__)
     with random_state(0):
-        network: nn.Module = vars(module)[made.network]()
-    network.load_state_dict(made.weights)
+        network: nn.Module = vars(module)[source.class_name]()
+    network.load_state_dict(source.weights)
     return network
 
 
-class _Writer:
-    """From recordings to classes."""
+class _SourceWriter:
+    """Turns the traces of a network into a module."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.runs, self.first = runs, runs[0].recorder
-        self.anatomy: Anatomy = self.first.anatomy
-        self.recordings = joined(runs)
-        self.classes: list[Class] = []
-        self._known: dict[Body, int] = {}
-        self._used = self._in_use()
+    def __init__(self, passes: Sequence[TracedPass]) -> None:
+        self._tracer = passes[0].tracer
+        self._structure: NetworkStructure = self._tracer.structure
+        self._traces = merge_traces(passes)
+        self._classes: list[BlockClass] = []
+        self._class_indices: dict[Block, int] = {}
+        self._used_modules = self._find_used_modules()
 
-    def weights(self, network: nn.Module) -> dict[str, Tensor]:
-        """All weights and buffers of what was used, and constant tensors, by their names in the written network."""
-        whole = {id(below) for module in self._whole() for below in module.modules()}
-        own = dict(network.named_modules(remove_duplicate=False))
-        found: dict[str, Tensor] = {}
-        for name, module in self.anatomy.network.named_modules(remove_duplicate=False):
-            kept = {key for owner, key in self.first.constants if owner == id(module)}
-            for key in (*module._parameters, *module._buffers, *kept):
-                full, tensor = f"{name}.{key}" if name else key, getattr(own[name], key)
-                saved = id(module) in whole and key not in module._non_persistent_buffers_set
-                if tensor is not None and (saved or full in self.first.used or key in kept):
-                    found[full] = tensor.detach()
-        for name, same in self.anatomy.ties():
-            if name in found or same in found:
-                found[name] = found[same] = found[same] if same in found else found[name]
-        return {name: tensor.cpu().clone().contiguous() for name, tensor in found.items()}
+    def write_module(self, title: str) -> tuple[str, str]:
+        """Return the text of the module and the name of the network's class."""
+        self._express_module(self._structure.network)
+        write_classes(self._classes)
+        # A class comes after those that it uses, so the network is the last one.
+        network_class = self._classes[-1].name
+        texts = [block_class.text for block_class in self._classes]
+        return _format_module(title, "\n\n\n".join(texts), network_class), network_class
 
-    def _whole(self) -> list[nn.Module]:
-        """Modules in use that are written as they are, with all their weights."""
-        modules = (m for m in self.anatomy.network.modules() if id(m) in self._used)
-        return [m for m in modules if id(m) in self.anatomy.layers or type(m) is nn.ParameterList]
+    # ------------------------------------------------------------------------------------ weights
 
-    def _in_use(self) -> set[int]:
-        """Modules that were called, or whose weights were used, and those above them."""
-        found = set()
-        for name, module in self.anatomy.network.named_modules(remove_duplicate=False):
-            inside = any(id(below) in self.first.called for below in module.modules())
-            if inside or any(used.startswith(f"{name}.") for used in self.first.used):
-                found.add(id(module))
-        return found
+    def collect_weights(self, network: nn.Module) -> dict[str, Tensor]:
+        """Return the tensors of a network by their names in the written one.
 
-    # --------------------------------------------------------------------------------------------------- bodies
+        These are the weights and buffers of all parts in use, and tensors that are constants.
 
-    def module(self, title: str) -> tuple[str, str]:
-        """The text of the whole module, and the name of its last class, the network."""
-        self._make(self.anatomy.network)
-        settle(self.classes)
-        bodies = "\n\n\n".join(one.text for one in self.classes)
-        return _page(title, bodies, self.classes[-1].name), self.classes[-1].name
+        Args:
+            network: A network with the same modules as the traced one.
+        """
+        complete_modules = self._list_complete_modules()
+        original_modules = dict(network.named_modules(remove_duplicate=False))
+        weights: dict[str, Tensor] = {}
+        for name, module in self._structure.network.named_modules(remove_duplicate=False):
+            constants = self._list_constants(module)
+            for attribute in (*module._parameters, *module._buffers, *constants):
+                tensor = getattr(original_modules[name], attribute)
+                if tensor is None:
+                    continue
+                weight_name = f"{name}.{attribute}" if name else attribute
+                # Layers of torch must load strictly, so they get everything that they save.
+                is_saved_by_layer = (
+                    id(module) in complete_modules
+                    and attribute not in module._non_persistent_buffers_set
+                )
+                is_used = weight_name in self._tracer.used_weights or attribute in constants
+                if is_saved_by_layer or is_used:
+                    weights[weight_name] = tensor.detach()
+        for name, first_name in self._structure.list_ties():
+            # Both names are needed if one is, since loading is strict.
+            if first_name in weights:
+                weights[name] = weights[first_name]
+            elif name in weights:
+                weights[first_name] = weights[name]
+        return {name: tensor.cpu().clone().contiguous() for name, tensor in weights.items()}
 
-    def _make(self, module: nn.Module) -> Any:
-        """The expression that makes a module."""
-        if id(module) in self.anatomy.layers:
-            return self.anatomy.layers[id(module)]
-        if self.anatomy.container(module):
-            return Call(Text(f"nn.{type(module).__name__}"), self._parts(module))
-        body = self._body(module)
-        kind = self._known.setdefault(body, len(self.classes))
-        if kind == len(self.classes):
-            self.classes.append(Class([]))
-        self.classes[kind].instances.append(body)
-        return Made(kind, len(self.classes[kind].instances) - 1)
+    def _list_complete_modules(self) -> set[int]:
+        """Return the ids of modules in use that are written with all their weights."""
+        complete: set[int] = set()
+        for module in self._structure.network.modules():
+            if id(module) not in self._used_modules:
+                continue
+            is_layer = id(module) in self._structure.layer_calls
+            if is_layer or type(module) is nn.ParameterList:
+                complete.update(id(child) for child in module.modules())
+        return complete
 
-    def _parts(self, module: nn.Module) -> tuple[Any, ...]:
-        """The arguments of a container: what it holds. What was not used leaves its place to an identity."""
-        made = {
-            name: self._make(child) if id(child) in self._used else Text("nn.Identity()")
-            for name, child in module._modules.items()
-            if child is not None
-        }
+    def _list_constants(self, module: nn.Module) -> set[str]:
+        """Return the attributes of a block that are tensors but not weights."""
+        return {name for owner, name in self._tracer.constants if owner == id(module)}
+
+    def _find_used_modules(self) -> set[int]:
+        """Return the ids of modules that were called or whose weights were used, or hold such."""
+        used = set()
+        for name, module in self._structure.network.named_modules(remove_duplicate=False):
+            is_called = any(id(child) in self._tracer.called for child in module.modules())
+            prefix = f"{name}."
+            is_read = any(weight.startswith(prefix) for weight in self._tracer.used_weights)
+            if is_called or is_read:
+                used.add(id(module))
+        return used
+
+    # ------------------------------------------------------------------------------------- blocks
+
+    def _express_module(self, module: nn.Module) -> Expression:
+        """Return the expression that makes a module, and add the class of a block."""
+        if id(module) in self._structure.layer_calls:
+            return self._structure.layer_calls[id(module)]
+        if self._structure.is_container(module):
+            return Call(Code(f"nn.{type(module).__name__}"), self._express_children(module))
+        block = self._make_block(module)
+        if block not in self._class_indices:
+            self._class_indices[block] = len(self._classes)
+            self._classes.append(BlockClass([]))
+        class_index = self._class_indices[block]
+        instances = self._classes[class_index].instances
+        instances.append(block)
+        return InstanceRef(class_index, len(instances) - 1)
+
+    def _express_children(self, module: nn.Module) -> tuple[Expression, ...]:
+        """Return the constructor arguments of a container."""
         if isinstance(module, nn.ParameterList):
-            return (Listing("[]", tuple(_zeros(parameter) for parameter in module)),)
+            zeros: list[Expression] = [_express_zeros(parameter) for parameter in module]
+            return (Collection("[]", tuple(zeros)),)
+        children: dict[str, Expression] = {}
+        for name, child in module._modules.items():
+            if child is None:
+                continue
+            if id(child) in self._used_modules:
+                children[name] = self._express_module(child)
+            else:
+                # The others keep their positions, and with them the names of their weights.
+                children[name] = Code("nn.Identity()")
         if isinstance(module, nn.ModuleDict):
-            return (Listing("{}", tuple(Pair(json.dumps(name), node) for name, node in made.items())),)
+            items = [KeyValue(json.dumps(name), child) for name, child in children.items()]
+            return (Collection("{}", tuple(items)),)
         if isinstance(module, nn.ModuleList):
-            return (Listing("[]", tuple(made.values())),)
-        if list(made) == [str(place) for place in range(len(made))]:
-            return tuple(made.values())
-        pairs = tuple(Listing("()", (Text(json.dumps(name)), node)) for name, node in made.items())
-        return (Call(Text("OrderedDict"), (Listing("[]", pairs),)),)
+            return (Collection("[]", tuple(children.values())),)
+        if list(children) == [str(position) for position in range(len(children))]:
+            return tuple(children.values())
+        # A sequence whose children have names.
+        pairs = []
+        for name, child_expression in children.items():
+            pairs.append(Collection("()", (Code(json.dumps(name)), child_expression)))
+        return (Call(Code("OrderedDict"), (Collection("[]", tuple(pairs)),)),)
 
-    def _body(self, module: nn.Module) -> Body:
-        holds = isinstance(module, nn.Sequential | nn.ModuleList)
-        base = "nn.Sequential" if isinstance(module, nn.Sequential) else "nn.ModuleList" if holds else "nn.Module"
-        parts = self._parts(module) if holds else ()
-        children = [] if holds else [(n, child) for n, child in module._modules.items() if child is not None]
-        members = [(identifier(n, module), self._make(child)) for n, child in children if id(child) in self._used]
-        root = module is self.anatomy.network
-        return Body(
-            "Network" if type(module) is nn.Sequential else type(module).__name__.strip("_") or "Block",
-            base,
-            _doc(module, root),
-            parts,
-            (*members, *self._tensors(module)),
-            None if self.anatomy.chain(module) else self.recordings.get(id(module)),
-            tuple(self._tied()) if root else (),
+    def _make_block(self, module: nn.Module) -> Block:
+        is_root = module is self._structure.network
+        base_arguments: tuple[Expression, ...] = ()
+        members: list[tuple[str, Expression]] = []
+        if isinstance(module, nn.Sequential | nn.ModuleList):
+            base = "nn.Sequential" if isinstance(module, nn.Sequential) else "nn.ModuleList"
+            base_arguments = self._express_children(module)
+        else:
+            base = "nn.Module"
+            for name, child in module._modules.items():
+                if child is not None and id(child) in self._used_modules:
+                    members.append((check_identifier(name, module), self._express_module(child)))
+        members.extend(self._express_own_tensors(module))
+        trace = None
+        if not self._structure.is_chain(module):
+            trace = self._traces.get(id(module))
+        return Block(
+            name=get_class_name(module) or "Block",
+            base=base,
+            doc=_find_docstring(module, is_root),
+            base_arguments=base_arguments,
+            members=tuple(members),
+            trace=trace,
+            last_statements=self._write_ties() if is_root else (),
         )
 
-    def _tensors(self, module: nn.Module) -> Iterator[tuple[str, Any]]:
-        """Weights, buffers and constants that a block uses itself."""
+    def _express_own_tensors(self, module: nn.Module) -> list[tuple[str, Expression]]:
+        """Return the members of a block for the weights, buffers and constants that it uses."""
+        members: list[tuple[str, Expression]] = []
         for name, parameter in module._parameters.items():
-            if parameter is not None and self._uses(module, name):
-                yield identifier(name, module), Call(Text("nn.Parameter"), (_zeros(parameter),))
-        kept = {key for owner, key in self.first.constants if owner == id(module)}
-        for name, tensor in {**module._buffers, **{key: getattr(module, key) for key in kept}}.items():
-            if tensor is not None and (name in kept or self._uses(module, name)):
-                yield "", Call(Text("self.register_buffer"), (Text(json.dumps(name)), _zeros(tensor)))
+            if parameter is not None and self._uses_weight(module, name):
+                zeros = _express_zeros(parameter)
+                members.append(
+                    (check_identifier(name, module), Call(Code("nn.Parameter"), (zeros,)))
+                )
+        constants = self._list_constants(module)
+        tensors = dict(module._buffers)
+        for name in constants:
+            tensors[name] = getattr(module, name)
+        for name, tensor in tensors.items():
+            if tensor is None:
+                continue
+            if name in constants or self._uses_weight(module, name):
+                arguments = (Code(json.dumps(name)), _express_zeros(tensor))
+                members.append(("", Call(Code("self.register_buffer"), arguments)))
+        return members
 
-    def _uses(self, module: nn.Module, name: str) -> bool:
-        at = [n for n, m in self.anatomy.network.named_modules(remove_duplicate=False) if m is module]
-        return any((f"{prefix}.{name}" if prefix else name) in self.first.used for prefix in at)
+    def _uses_weight(self, module: nn.Module, name: str) -> bool:
+        """Whether a block itself reads one of its weights, under any of the names of the block."""
+        for prefix, other in self._structure.network.named_modules(remove_duplicate=False):
+            if other is not module:
+                continue
+            weight_name = f"{prefix}.{name}" if prefix else name
+            if weight_name in self._tracer.used_weights:
+                return True
+        return False
 
-    def _tied(self) -> Iterator[str]:
-        network, kept = self.anatomy.network, self.weights(self.anatomy.network)
-        for name, same in self.anatomy.ties():
-            if name in kept and same in kept:
-                yield f"{self.anatomy.path(network, name)} = {self.anatomy.path(network, same)}"
+    def _write_ties(self) -> tuple[str, ...]:
+        """Write assignments for weights that have several names."""
+        network = self._structure.network
+        weights = self.collect_weights(network)
+        assignments = []
+        for name, first_name in self._structure.list_ties():
+            if name in weights and first_name in weights:
+                target = self._structure.format_path(network, name)
+                source = self._structure.format_path(network, first_name)
+                assignments.append(f"{target} = {source}")
+        return tuple(assignments)
 
 
-def _zeros(tensor: Tensor) -> Call:
-    sizes = tuple(lit(int(n)) for n in tensor.shape) or (Listing("()", ()),)
-    return Call(Text("torch.zeros"), (*sizes, Option("dtype", Text(str(tensor.dtype)), "torch.float32")))
+def get_class_name(module: nn.Module) -> str:
+    """Return what to call the class of a module in source and documents."""
+    if type(module) is nn.Sequential:
+        return "Network"
+    return type(module).__name__.strip("_")
 
 
-def _doc(module: nn.Module, root: bool) -> str:
-    """The first sentence that the author of the block wrote about it."""
-    own = type(module).__dict__.get("__doc__") and not type(module).__module__.startswith("torch.")
-    text = " ".join((getdoc(type(module)) or "").split("\n\n")[0].split()) if own else ""
-    sentence = text.partition(". ")[0].replace("\\", "/").replace('"', "'").rstrip(".")
-    return f"{sentence or ('The whole network' if root else 'A block of the network')}."
+def _express_zeros(tensor: Tensor) -> Call:
+    """Return `torch.zeros(...)` of the shape and type of a tensor; `load` fills in the values."""
+    sizes: tuple[Expression, ...] = tuple(make_literal(int(size)) for size in tensor.shape)
+    if not sizes:
+        sizes = (Collection("()", ()),)
+    dtype = Keyword("dtype", Code(str(tensor.dtype)), "torch.float32")
+    return Call(Code("torch.zeros"), (*sizes, dtype))
 
 
-def _page(title: str, bodies: str, network: str) -> str:
-    """The module around the classes."""
-    imports = ["from collections import OrderedDict"] if "OrderedDict(" in bodies else []
-    imports += ["from pathlib import Path", ""]
-    imports += ["import torch"] if "torch." in bodies else []
-    imports += ["from torch import Tensor, nn" if "Tensor" in bodies else "from torch import nn"]
-    imports += ["from torch.nn import functional as F"] if "F." in bodies else []
+def _find_docstring(module: nn.Module, is_root: bool) -> str:
+    """Return the first sentence that the author of a block wrote about it."""
+    block_type = type(module)
+    sentence = ""
+    # `getdoc` would inherit the docstring of nn.Module, which says nothing about the block.
+    has_own_doc = bool(block_type.__dict__.get("__doc__"))
+    if has_own_doc and not block_type.__module__.startswith("torch."):
+        paragraph = (getdoc(block_type) or "").split("\n\n")[0]
+        sentence = " ".join(paragraph.split()).partition(". ")[0]
+        # Neither a backslash nor a quote may end the docstring early.
+        sentence = sentence.replace("\\", "/").replace('"', "'").rstrip(".")
+    if sentence:
+        return f"{sentence}."
+    return "The whole network." if is_root else "A block of the network."
+
+
+def _format_module(title: str, classes: str, network_class: str) -> str:
+    """Put imports before the classes and `load` after them."""
+    imports = []
+    if "OrderedDict(" in classes:
+        imports.append("from collections import OrderedDict")
+    imports.append("from pathlib import Path")
+    imports.append("")
+    if "torch." in classes:
+        imports.append("import torch")
+    if "Tensor" in classes:
+        imports.append("from torch import Tensor, nn")
+    else:
+        imports.append("from torch import nn")
+    if "F." in classes:
+        imports.append("from torch.nn import functional as F")
     load = f'''
-        def load(weights: str | Path | None = None) -> {network}:
-            """The network with its weights, ready to predict; by default those beside this file."""
+        def load(weights: str | Path | None = None) -> {network_class}:
+            """Build the network with its weights, ready to predict.
+
+            Args:
+                weights: A file of weights; by default model.safetensors beside this file.
+            """
             from safetensors.torch import load_file
 
-            network = {network}()
-            network.load_state_dict(load_file(weights or Path(__file__).with_name("model.safetensors")))
+            network = {network_class}()
+            file = weights or Path(__file__).with_name("model.safetensors")
+            network.load_state_dict(load_file(file))
             return network.eval()
     '''
-    return f'"""{title}"""\n\n' + "\n".join(imports) + f"\n\n\n{bodies}\n\n\n{dedent(load).strip()}\n"
+    return "\n".join(
+        [f'"""{title}"""', "", *imports, "", "", classes, "", "", dedent(load).strip(), ""]
+    )

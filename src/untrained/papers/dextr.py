@@ -112,7 +112,8 @@ def table_1(config: ExperimentConfig) -> Findings:
     deviations = (
         *findings.deviations,
         VARIANT_NOTE,
-        "The paper draws 1,000 architectures of NAS-Bench-Suite-Zero; ours are drawn from our tables.",
+        "The paper draws 1,000 architectures of NAS-Bench-Suite-Zero; ours are drawn from our "
+        "tables.",
         "SWAP's mu and sigma are not published for these spaces: mu is the largest number of "
         "parameters in the sample, sigma the mean squared distance from it.",
         "TransNAS-Bench-101 and NAS-Bench-301 have validation accuracy only.",
@@ -151,6 +152,7 @@ def table_5(config: ExperimentConfig) -> Findings:
         proxies[kind] = f"{measurements.NAME}:large_layers(which={kind})"
     lines: list[TableLine] = []
     deviations: list[str] = []
+    # Both readings of "layer" are measured, since the paper does not define it.
     for task, published in TABLE_5.items():
         sample = measure_sample(config, list(proxies.values()), task)
         for kind, proxy in proxies.items():
@@ -159,7 +161,8 @@ def table_5(config: ExperimentConfig) -> Findings:
             lines.append(make_mean_line(what, published, 100 * sample[proxy], note))
         deviations += sample.deviations
     deviations += [
-        "The paper does not say what it counts as a layer: all modules, as its code does, or leaf modules only.",
+        "The paper does not say what it counts as a layer: all modules, as its code does, or "
+        "leaf modules only.",
         "A feature map of zeros, behind a none edge, counts as small.",
     ]
     return Findings(tuple(lines), tuple(deviations))

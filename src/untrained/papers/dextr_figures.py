@@ -10,7 +10,7 @@ import numpy as np
 
 from untrained.benchmarks import open_table
 from untrained.benchmarks.statistics import spearman
-from untrained.engine.measure import Examiner
+from untrained.engine.worker import Worker
 from untrained.papers import measurements
 from untrained.papers.dextr import NB201, NB301, PAPER, TABLES, TRANSNAS, VARIANT_NOTE
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
@@ -37,7 +37,9 @@ FIGURE_5_TASKS = (
 )
 
 
-def find_nearest_archs(config: ExperimentConfig, metric: str, targets: Sequence[float]) -> tuple[str, ...]:
+def find_nearest_archs(
+    config: ExperimentConfig, metric: str, targets: Sequence[float]
+) -> tuple[str, ...]:
     """Return, for each target, the architecture of NAS-Bench-201 whose metric is nearest to it."""
     table = open_table("nasbench201", config.data_root)
     values = table.column(metric)
@@ -56,9 +58,9 @@ def make_probe(config: ExperimentConfig, sample: Sample, index: int) -> Probe:
     device = config.compute.device
     batches = {0: sample.source.batch(1)}
     # The engine's own worker draws the weights, so the network is the one that was scored.
-    worker = Examiner(lambda arch: space.build(arch, task, device), (), task.loss, batches, device)
-    network = worker.network(sample.truth.archs[index], 0).to(device)
-    return Probe(network, worker.batch(0), loss=task.loss, seed=0)
+    worker = Worker(lambda arch: space.build(arch, task, device), (), task.loss, batches, device)
+    network = worker.build_network(sample.truth.archs[index], 0).to(device)
+    return Probe(network, worker.get_batch(0), loss=task.loss, seed=0)
 
 
 def _average_seeds(what: str, published: float | None, values: Scores) -> TableLine:
@@ -122,7 +124,8 @@ def figure_1b(config: ExperimentConfig) -> Findings:
         plots.append(plot)
     deviations = (
         *sample.deviations,
-        "The six networks are ours, nearest to given accuracies: the paper names none and gives no numbers.",
+        "The six networks are ours, nearest to given accuracies: the paper names none and gives "
+        "no numbers.",
         "Two of the three components are drawn.",
     )
     return Findings(tuple(lines), deviations, tuple(plots))
@@ -165,7 +168,8 @@ def figure_2(config: ExperimentConfig) -> Findings:
     plot = Plot("Mean Dextr of ten networks", "test accuracy, %", "Dextr", tuple(curves), True)
     deviations = (
         *sample.deviations,
-        "Our seeds draw other weights as well as another image and circle; the paper keeps the weights.",
+        "Our seeds draw other weights as well as another image and circle; the paper keeps the "
+        "weights.",
         "The ten networks are ours, nearest to ten accuracies between those that the paper names.",
         VARIANT_NOTE,
     )
@@ -200,14 +204,17 @@ def figure_3(config: ExperimentConfig) -> Findings:
     plot = Plot(title, "layer", "1 / c", tuple(curves), True)
     deviations = (
         *sample.deviations,
-        "The two networks are ours, nearest to the accuracies that the paper names; it gives no other numbers.",
+        "The two networks are ours, nearest to the accuracies that the paper names; it gives no "
+        "other numbers.",
         "Layers are leaf modules in call order; those with a single position have no condition "
         "number and are left out.",
     )
     return Findings(tuple(lines), deviations, (plot,))
 
 
-@experiment("dextr-figure-5", PAPER, "Dextr against validation accuracy on six tasks", "Spearman", TABLES)
+@experiment(
+    "dextr-figure-5", PAPER, "Dextr against validation accuracy on six tasks", "Spearman", TABLES
+)
 def figure_5(config: ExperimentConfig) -> Findings:
     """Figure 5: scatter plots of Dextr and validation accuracy on NAS-Bench-101, -201, -301 and
     TransNAS-Bench-101 micro: both rise together."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from untrained.data import load
+from untrained.data import load_data
 from untrained.papers.dextr import PAPER
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import find_images, limit_samples, measure_archs
@@ -16,7 +16,7 @@ from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
 from untrained.reports.reproduction_facts import TableLine
 from untrained.spaces import load_space
 from untrained.spaces.autoformer.counts import count_flops as count_autoformer_flops
-from untrained.strategies.limits import Size
+from untrained.strategies.limits import NetworkSize
 from untrained.types import Task
 
 PROXY = "dextr"
@@ -38,7 +38,10 @@ TABLE_3 = {
 TABLE_8 = (457.0, 0.6)  # multiply-adds (M), days
 
 NOT_TRAINED = "Nothing is trained on ImageNet here, so the errors of this table are left out."
-COST = "Search costs are days of one device: the paper's is an RTX A6000, ours that of the command ({device})."
+COST = (
+    "Search costs are days of one device: the paper's is an RTX A6000, ours that of the command "
+    "({device})."
+)
 
 
 def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     outcomes = run_searches(config, plans, "proposals")
     # Several proposals may be the same architecture.
     archs = list(dict.fromkeys(outcome.arch for outcome in outcomes))
-    source = load(data, load_space(DARTS).task, config.data_root)
+    source = load_data(data, load_space(DARTS).task, config.data_root)
     # All proposals are compared with the same seed.
     one_seed = replace(config, seeds=1)
     scores = measure_archs(one_seed, ["dextr"], DARTS, archs, source, "validation")["dextr"][0]
@@ -77,7 +80,8 @@ def table_2(config: ExperimentConfig) -> Findings:
         return Findings((line,), _list_deviations(config))
     best = archs[int(np.nanargmax(scores))]
     space = load_space(DARTS_IMAGENET)
-    size = Size(space, space.parse(str(best)), IMAGENET)
+    # The cell is searched in a small network, and the large one is what the paper counts.
+    size = NetworkSize(space, space.parse(str(best)), IMAGENET)
     days = sum(outcome.seconds for outcome in outcomes) / DAY
     cost_note = f"{len(outcomes)} proposals, {len(archs)} different"
     lines = (
@@ -95,7 +99,8 @@ def table_2(config: ExperimentConfig) -> Findings:
         f"Each of {config.seeds} proposals is a search with its own seed and its own supernet; "
         "the paper's ten share one supernet. The best proposal by dextr, all with the same seed, "
         "wins. Costs are summed.",
-        "The network for ImageNet has 48 channels and 14 cells and is counted without its auxiliary tower.",
+        "The network for ImageNet has 48 channels and 14 cells and is counted without its "
+        "auxiliary tower.",
         data_note,
     )
     return Findings(lines, deviations)
@@ -130,9 +135,11 @@ def table_3(config: ExperimentConfig) -> Findings:
         ]
     deviations = _list_deviations(
         config,
-        f"{config.samples:,} architectures within the limit are scored in each space, drawn at random.",
+        f"{config.samples:,} architectures within the limit are scored in each space, drawn at "
+        "random.",
         "FLOPs are counted as AutoFormer's own code does.",
-        "Every network has random weights of its own; the authors take them from one untrained supernet.",
+        "Every network has random weights of its own; the authors take them from one untrained "
+        "supernet.",
         _describe_images(data),
     )
     return Findings(tuple(lines), deviations)
@@ -175,8 +182,10 @@ def table_8(config: ExperimentConfig) -> Findings:
     )
     deviations = _list_deviations(
         config,
-        f"Evolution scores {config.samples:,} networks; the paper's makes {ITERATIONS:,} iterations.",
-        "No network beyond 450 M FLOPs is scored; the paper's has 457 M, so its limit or its count differs.",
+        f"Evolution scores {config.samples:,} networks; the paper's makes {ITERATIONS:,} "
+        "iterations.",
+        "No network beyond 450 M FLOPs is scored; the paper's has 457 M, so its limit or its "
+        "count differs.",
         _describe_images(data),
     )
     return Findings(lines, deviations)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
 
+from untrained.config import ComputeConfig
+from untrained.progress import ProgressCallback
 from untrained.registry import Registry
 from untrained.reports.reproduction_facts import Plot, TableLine
-from untrained.strategies.search import Watcher
-from untrained.studies._scores import Crew
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class ExperimentConfig:
     samples: int
     seeds: int
     folder: Path
-    compute: Crew = field(default_factory=Crew)
+    compute: ComputeConfig = field(default_factory=ComputeConfig)
     batch: int | None = None
     data_root: str | Path | None = None
-    on_progress: Watcher | None = None
+    on_progress: ProgressCallback | None = None
 
 
 @dataclass(frozen=True)

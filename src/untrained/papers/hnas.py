@@ -37,7 +37,10 @@ NB101 = BenchmarkTask("NB101", "nasbench101", "cifar10")
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
 SUBSTITUTE_IMAGES = ("digits", "photos", "noise")
 SAMPLE_NOTE = "The paper takes all architectures of the space; ours is a sample."
-NASWOT_NOTE = "The NASWOT of HNAS's code is a log determinant of linear kernels; ours is that of the NASWOT paper."
+NASWOT_NOTE = (
+    "The NASWOT of HNAS's code is a log determinant of linear kernels; ours is that of the "
+    "NASWOT paper."
+)
 
 TABLE_1 = parse_table("""
 realizable/NB101      0.25 0.21 0.45 0.30  0.17 0.15 0.31 0.21
@@ -133,6 +136,7 @@ def table_4(config: ExperimentConfig) -> Findings:
     for task_index, task in enumerate((NB101, NB201)):
         sample = measure_sample(config, list(metrics.values()), task)
         deviations += sample.deviations
+        # A row has the three statistics on NAS-Bench-101, then the three on NAS-Bench-201.
         for pair, numbers in TABLE_4.items():
             first, second = [metrics[name] for name in pair.split("/")]
             note = sample.describe_failures(first, second)
@@ -147,7 +151,9 @@ def table_4(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), (*deviations, SAMPLE_NOTE, CODE_NOTE, NASWOT_NOTE))
 
 
-@experiment("hnas-table-5", PAPER, "What the trade-off and the condition number add", "rank correlation")
+@experiment(
+    "hnas-table-5", PAPER, "What the trade-off and the condition number add", "rank correlation"
+)
 def table_5(config: ExperimentConfig) -> Findings:
     """Table 5: correlation with test error of the realizable bound, with the trade-off, with the
     condition number, and with both, on the three data sets of NAS-Bench-201."""
@@ -172,7 +178,9 @@ def table_6(config: ExperimentConfig) -> Findings:
     return _correlate_across_images(config, GRADIENT_METRICS, TABLE_6, ("Spearman",))
 
 
-@experiment("hnas-table-13", PAPER, "Bounds with KNAS, Fisher, SynFlow and NASWOT", "rank correlation")
+@experiment(
+    "hnas-table-13", PAPER, "Bounds with KNAS, Fisher, SynFlow and NASWOT", "rank correlation"
+)
 def table_13(config: ExperimentConfig) -> Findings:
     """Table 13: the same as Table 6 for KNAS and for three metrics that are not gradients of a
     loss."""
@@ -237,7 +245,9 @@ def _choose_images(config: ExperimentConfig) -> tuple[list[BenchmarkTask], str]:
     return tasks, f"Images that are not under the data root have substitutes: {listing}."
 
 
-@experiment("hnas-figure-4", PAPER, "Test error along a metric, and the condition number within bins", "")
+@experiment(
+    "hnas-figure-4", PAPER, "Test error along a metric, and the condition number within bins", ""
+)
 def figure_4(config: ExperimentConfig) -> Findings:
     """Figure 4: (a) mean test error on CIFAR-10 in 20 bins of each metric: it falls, then rises;
     (b) correlation of the condition number with test error within each bin."""
@@ -271,7 +281,10 @@ def figure_4(config: ExperimentConfig) -> Findings:
         lines.append(TableLine(what, None, mean))
     title = "Condition number and test error within bins"
     plots.append(Plot(title, "bin", "Spearman", tuple(kappa_curves), True))
-    bins_note = "All bins have the same size; the paper does not say how it chooses bins. It gives no numbers."
+    bins_note = (
+        "All bins have the same size; the paper does not say how it chooses bins. It gives no "
+        "numbers."
+    )
     deviations = (*sample.deviations, SAMPLE_NOTE, CODE_NOTE, bins_note)
     return Findings(tuple(lines), deviations, tuple(plots))
 

@@ -67,16 +67,21 @@ def table_10(config: ExperimentConfig) -> Findings:
             call = f"{measurements.NAME}:with_initialisation(metric={metric},rule={rule})"
             proxies[label, metric] = call
     sample = measure_sample(config, list(proxies.values()), NB201)
+    # One case per rule, in the order of the table.
     cases = []
     for label in INITIALISATIONS:
         metrics = {}
         for name, metric in GRADIENT_METRICS.items():
+            # The sign of GraSP has no meaning for a bound.
             metrics[name] = np.abs(sample[proxies[label, metric]])
         kappa = proxies[label, KAPPA]
         note = sample.describe_failures(kappa)
         cases.append(BoundCase(label, metrics, sample[kappa], sample.accuracies, note))
     lines = make_bound_lines(cases, cases[0], TABLE_10, BOTH_BOUNDS)
-    rules_note = "All three rules are normal with biases of zero; the paper does not say whether its own are uniform."
+    rules_note = (
+        "All three rules are normal with biases of zero; the paper does not say whether its own "
+        "are uniform."
+    )
     deviations = (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE, rules_note)
     return Findings(tuple(lines), deviations)
 
@@ -99,7 +104,9 @@ def table_11(config: ExperimentConfig) -> Findings:
         for name, proxy in GRADIENT_METRICS.items():
             metrics[size][name] = np.abs(sample[f"{proxy}(samples={size})"])
         kappas[size] = sample[f"{KAPPA}(samples={size})"]
-    lines = _vary_each_part(metrics, kappas, sample.accuracies, TABLE_11, fixed_kappa=64, fixed_metric=64, base=64)
+    lines = _vary_each_part(
+        metrics, kappas, sample.accuracies, TABLE_11, fixed_kappa=64, fixed_metric=64, base=64
+    )
     return Findings(lines, (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
@@ -122,7 +129,9 @@ def table_12(config: ExperimentConfig) -> Findings:
             metrics[width][name] = np.abs(sample[proxy])
         kappas[width] = sample[KAPPA]
         deviations += sample.deviations
-    lines = _vary_each_part(metrics, kappas, sample.accuracies, TABLE_12, fixed_kappa=4, fixed_metric=32, base=16)
+    lines = _vary_each_part(
+        metrics, kappas, sample.accuracies, TABLE_12, fixed_kappa=4, fixed_metric=32, base=16
+    )
     return Findings(lines, (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
@@ -156,5 +165,6 @@ def _vary_each_part(
         case = BoundCase(f"{size} for kappa", metrics[fixed_metric], kappas[size], accuracies)
         cases.append(case)
         numbers[f"non-realizable/{case.label}"] = published[f"kappa:{size}"]
+    # One fitted trade-off serves all sizes, so that only the size differs between lines.
     base_case = BoundCase("", metrics[base], kappas[base], accuracies)
     return tuple(make_bound_lines(cases, base_case, numbers, ("non-realizable",)))

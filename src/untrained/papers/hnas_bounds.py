@@ -70,7 +70,9 @@ class BoundCase:
         return np.asarray(np.isnan([self.kappa, *self.metrics.values()]).all(0))
 
 
-def make_case(label: str, metrics: Mapping[str, str], measurements: Measurements, accuracies: Scores) -> BoundCase:
+def make_case(
+    label: str, metrics: Mapping[str, str], measurements: Measurements, accuracies: Scores
+) -> BoundCase:
     """Collect the metrics of a sample; GraSP counts by its absolute value.
 
     Args:
@@ -85,7 +87,9 @@ def make_case(label: str, metrics: Mapping[str, str], measurements: Measurements
     return BoundCase(label, metric_scores, measurements[KAPPA], accuracies, note)
 
 
-def compute_bound(M: Scores, kappa: Scores | float = 1.0, trade_off: TradeOff | None = None) -> Scores:
+def compute_bound(
+    M: Scores, kappa: Scores | float = 1.0, trade_off: TradeOff | None = None
+) -> Scores:
     """kappa / M + mu |M^2 - nu|; lower is better, NaN where something is missing.
 
     Without a trade-off it is the first term alone.
@@ -115,7 +119,9 @@ def fit_trade_off(M: Scores, kappa: Scores, accuracies: Scores) -> TradeOff:
     return max(product(SHARES, QUANTILES), key=correlate)
 
 
-def score_scenario(name: str, M: Scores, kappa: Scores, trade_off: TradeOff | None = None) -> Scores:
+def score_scenario(
+    name: str, M: Scores, kappa: Scores, trade_off: TradeOff | None = None
+) -> Scores:
     """Return the bound of a scenario, negated so that higher is better."""
     return -compute_bound(M, _select_kappa(name, kappa), trade_off)
 
@@ -167,6 +173,8 @@ def make_bound_lines(
                 what = f"{what}, {statistic}"
             scores = score_scenario(scenario, M, case.kappa, trade_offs.get(name))
             scores = _rank_last(scores, case.dead)
-            line = make_correlation_line(what, next(numbers), STATISTICS[statistic], scores, case.accuracies, note)
+            line = make_correlation_line(
+                what, next(numbers), STATISTICS[statistic], scores, case.accuracies, note
+            )
             lines.append(line)
     return lines

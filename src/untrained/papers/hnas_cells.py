@@ -8,7 +8,7 @@ output, in edges.
 
 import numpy as np
 
-from untrained.data import load
+from untrained.data import load_data
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.hnas import PAPER
 from untrained.papers.hnas_bounds import KAPPA
@@ -58,7 +58,9 @@ CELLS = {
     ),
     "AmoebaNet": Genotype(
         _parse_cell("avg:0 max:1 sep3:0 sep5:2 sep3:0 avg:3 sep3:1 skip:1 skip:0 avg:1", "456"),
-        _parse_cell("avg:0 sep3:1 max:0 sep7:2 sep7:0 avg:1 max:0 max:1 conv_7x1_1x7:0 sep3:5", "346"),
+        _parse_cell(
+            "avg:0 sep3:1 max:0 sep7:2 sep7:0 avg:1 max:0 max:1 conv_7x1_1x7:0 sep3:5", "346"
+        ),
     ),
     "ENAS": Genotype(
         _parse_cell("sep3:1 skip:1 sep5:1 skip:0 avg:0 sep3:1 sep3:0 avg:1 sep5:1 avg:0", "23456"),
@@ -117,7 +119,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     networks, mean and standard deviation."""
     space = load_space(SPACE)
     data = find_images("cifar10", config.data_root) or "digits"
-    source = load(data, space.task, config.data_root)
+    source = load_data(data, space.task, config.data_root)
     archs = [space.make_arch(cells.genes) for cells in CELLS.values()]
     measurements = measure_archs(config, ["trace", KAPPA], SPACE, archs, source, "cells")
     lines = []
@@ -144,7 +146,9 @@ def table_2(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), deviations)
 
 
-def _make_line(what: str, published: float | None, measurements: Measurements, proxy: str, index: int) -> TableLine:
+def _make_line(
+    what: str, published: float | None, measurements: Measurements, proxy: str, index: int
+) -> TableLine:
     """Average the scores of one cell over seeds and say how many seeds have none."""
     values = measurements[proxy][:, index]
     failed = int((~np.isfinite(values)).sum())

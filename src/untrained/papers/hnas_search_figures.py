@@ -26,11 +26,13 @@ from untrained.papers.table_searches import (
 )
 from untrained.proxies.hnas import bound
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
-from untrained.rng import generator
+from untrained.seeds import make_generator
 from untrained.types import Arch
 
 
-@experiment("hnas-figure-2", PAPER, "Test error by the number of queries", "test error, %", samples=POOL)
+@experiment(
+    "hnas-figure-2", PAPER, "Test error by the number of queries", "test error, %", samples=POOL
+)
 def figure_2(config: ExperimentConfig) -> Findings:
     """Figure 2: mean test error on the three data sets of what HNAS (Trace), random search,
     regularised evolution, and queries of the best by M_Trace have found after so many queries."""
@@ -39,6 +41,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
     algorithms["Zero-cost (Trace)"] = make_best_of_pool("trace")
     algorithms["REA"] = make_evolution(QUERIES)
     algorithms["RS"] = make_random_search(QUERIES)
+    # By label: means and standard deviations over searches, both (data sets, queries).
     errors = {}
     for label, algorithm in algorithms.items():
         errors[label] = _compute_errors(table, repeat_search(table, label, algorithm))
@@ -59,16 +62,22 @@ def figure_2(config: ExperimentConfig) -> Findings:
                 mean = float(means[index, query - 1])
                 spread = float(deviations[index, query - 1])
                 lines.append(TableLine(what, None, mean, spread=spread))
+        # A horizontal line as long as the longest curve.
         constant = (smallest_errors[index],) * len(longest)
         curves.append(Curve("best of the table", longest, constant))
         plots.append(Plot(dataset, "queries", "test error, %", tuple(curves), joined=True))
     axis_note = (
-        "The paper draws curves without numbers along search budgets; ours are along queries. REINFORCE is left out."
+        "The paper draws curves without numbers along search budgets; ours are along queries. "
+        "REINFORCE is left out."
     )
-    return Findings(tuple(lines), (*table.sample.deviations, *COMMON_NOTES, axis_note), tuple(plots))
+    return Findings(
+        tuple(lines), (*table.sample.deviations, *COMMON_NOTES, axis_note), tuple(plots)
+    )
 
 
-def _compute_errors(table: MeasuredTable, searches: list[list[Arch]]) -> tuple[np.ndarray, np.ndarray]:
+def _compute_errors(
+    table: MeasuredTable, searches: list[list[Arch]]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of test errors over searches, (data sets, queries)."""
     # A search that starts with failures has fewer incumbents than queries.
     shortest = min(len(incumbents) for incumbents in searches)
@@ -101,7 +110,7 @@ def figure_5(config: ExperimentConfig) -> Findings:
     table = measure_table(config, GRADIENT_METRICS["Trace"], KAPPA)
     searches = []
     for run in range(RUNS):
-        searches.append(_correlate_bounds(table, generator("search", "HNAS (Trace)", run)))
+        searches.append(_correlate_bounds(table, make_generator("search", "HNAS (Trace)", run)))
     shortest = min(len(correlations) for correlations in searches)
     correlations = np.array([search[:shortest] for search in searches])
     mean = correlations.mean(0)
@@ -131,6 +140,7 @@ def _correlate_bounds(table: MeasuredTable, rng: np.random.Generator) -> list[fl
     sample = table.sample
     strategy = make_hnas_strategy(table, rng, "trace")
     table.search_with_queries(strategy)
+    # The figure correlates over all measured architectures, not only over those queried.
     M = sample["trace"].mean(0)
     kappa = sample[KAPPA].mean(0)
     errors = 100 - sample.accuracies[0]

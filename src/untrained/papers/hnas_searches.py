@@ -27,10 +27,10 @@ from untrained.papers.table_searches import (
 )
 from untrained.proxies.hnas import bound, trade
 from untrained.reports.reproduction_facts import TableLine
+from untrained.strategies.best_of_pool import BestOfPool
 from untrained.strategies.evolution import Evolution
 from untrained.strategies.hnas import PRESETS
 from untrained.strategies.random import RandomSearch
-from untrained.strategies.screen import Screen
 from untrained.types import Arch
 
 POOL = 8192
@@ -77,7 +77,8 @@ UNITS_NOTE = (
     "whatever the metric: hnas(preset=nasbench201)."
 )
 POOL_NOTE = (
-    "The paper draws 40,000 architectures with repetition, nearly the whole space; ours are those of the sample."
+    "The paper draws 40,000 architectures with repetition, nearly the whole space; ours are "
+    "those of the sample."
 )
 NETWORKS_NOTE = (
     "The authors' networks have biases before norms, which dominate M_Trace where a convolution "
@@ -85,7 +86,8 @@ NETWORKS_NOTE = (
     "effect was not measured."
 )
 BELOW_PAPER_NOTE = (
-    'Where HNAS stays below the paper, compare it with its row "with every mu and nu": the best validation accuracy '
+    'Where HNAS stays below the paper, compare it with its row "with every mu and nu": the best '
+    "validation accuracy "
     f"among the first choices of {GRID_SIDE * GRID_SIDE} pairs on a grid, and the test accuracy "
     "of that architecture. Where HNAS is as good, no mu and nu get more out of these scores; "
     f"where it is not, the better pairs fill too little of the square for {QUERIES} queries."
@@ -141,11 +143,11 @@ def make_best_of_pool(proxy: str) -> Algorithm:
     def run_best_of_pool(table: MeasuredTable, rng: np.random.Generator) -> list[Arch]:
         # A trial may have measured fewer architectures than the pool needs.
         pool = min(8000, table.space.size)
-        strategy = Screen(
+        strategy = BestOfPool(
             table.space,
             rng,
-            judge=table.read_scores,
-            by=table.make_fitness(proxy),
+            evaluate_pool=table.read_scores,
+            pool_fitness=table.make_fitness(proxy),
             pool=pool,
             top=min(QUERIES, pool),
         )
@@ -184,6 +186,7 @@ def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[Ta
     archs = sample.truth.archs
     kappa = sample[KAPPA].mean(0)
     validation = sample.truth.table.values(archs, VALIDATION)
+    # The square that HNAS searches: nu by quantile, mu on a logarithmic scale.
     quantiles = np.linspace(0, 1, GRID_SIDE)
     shares = np.logspace(plan.lowest, plan.highest, GRID_SIDE)
     lines = []
@@ -225,7 +228,9 @@ def table_3(config: ExperimentConfig) -> Findings:
     lines = compare_algorithms(table, algorithms, published)
     lines += make_grid_lines(table, metrics)
     lines += make_optimum_lines(table)
-    rows_note = "Rows without a published number are not in the paper; that of KNAS is from its Table 14."
+    rows_note = (
+        "Rows without a published number are not in the paper; that of KNAS is from its Table 14."
+    )
     deviations = (*table.sample.deviations, BELOW_PAPER_NOTE, *COMMON_NOTES, rows_note)
     return Findings(tuple(lines), deviations)
 
@@ -254,8 +259,10 @@ def table_7(config: ExperimentConfig) -> Findings:
     deviations = (
         *table.sample.deviations,
         *COMMON_NOTES,
-        "REINFORCE (103 queries) is left out. REA has a population and tournaments of 10, and one child at a time.",
-        "All query the accuracy after 12 epochs within the sample; the paper's numbers of RS and REA come from others.",
+        "REINFORCE (103 queries) is left out. REA has a population and tournaments of 10, and "
+        "one child at a time.",
+        "All query the accuracy after 12 epochs within the sample; the paper's numbers of RS and "
+        "REA come from others.",
     )
     return Findings(tuple(lines), deviations)
 
@@ -271,7 +278,9 @@ def table_14(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), (*table.sample.deviations, *COMMON_NOTES, NASWOT_NOTE))
 
 
-@experiment("hnas-table-15", PAPER, "HNAS and its training-free variant", "test accuracy, %", samples=POOL)
+@experiment(
+    "hnas-table-15", PAPER, "HNAS and its training-free variant", "test accuracy, %", samples=POOL
+)
 def table_15(config: ExperimentConfig) -> Findings:
     """Table 15: test accuracy of the architecture with the least kappa / M_Trace, which needs no
     training, beside what HNAS finds."""
@@ -289,7 +298,10 @@ def table_15(config: ExperimentConfig) -> Findings:
     algorithms = {label: make_hnas_search("trace", acquisition="ucb")}
     lines += compare_algorithms(table, algorithms, {label: TABLE_16["Trace/UCB"]})
     lines += make_optimum_lines(table)
-    ucb_note = "The paper's numbers of HNAS are those of its Table 16 with UCB, so ours have that acquisition."
+    ucb_note = (
+        "The paper's numbers of HNAS are those of its Table 16 with UCB, so ours have that "
+        "acquisition."
+    )
     return Findings(tuple(lines), (*sample.deviations, *COMMON_NOTES, ucb_note))
 
 
@@ -306,5 +318,6 @@ def table_16(config: ExperimentConfig) -> Findings:
         algorithms[label] = make_hnas_search(metric, acquisition=acquisition.lower())
         published[label] = TABLE_16[f"{name}/{acquisition}"]
     lines = compare_algorithms(table, algorithms, published)
+    # What any search could reach at most.
     lines += make_optimum_lines(table)
     return Findings(tuple(lines), (*table.sample.deviations, *COMMON_NOTES))

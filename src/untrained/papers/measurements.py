@@ -46,7 +46,9 @@ def _largest_singular_values(X: torch.Tensor) -> torch.Tensor:
     return largest.clamp_min(0).sqrt()
 
 
-@proxy(measures="what the metric measures", needs=("data", "labels", "gradients"), samples=64, cost=3)
+@proxy(
+    measures="what the metric measures", needs=("data", "labels", "gradients"), samples=64, cost=3
+)
 def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun") -> float:
     """A proxy on a copy of the network with new weights: normal, with the variance of a rule.
 

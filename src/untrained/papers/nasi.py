@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from untrained.benchmarks.statistics import pearson
-from untrained.data import Source, load
-from untrained.data._source import random_labels
+from untrained.data import DataSource, load_data
+from untrained.data.source import draw_random_labels
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import (
     BenchmarkTask,
@@ -42,7 +42,10 @@ BATCH_SIZES = (4, 8, 16, 32, 64, 128)
 MAX_LABELS = 4096  # labels that are drawn, so that a small batch is the start of a large one
 NO_S3_NOTE = "Space S3 is left out: we have no accuracies for it."
 SAMPLE_NOTE = "The paper takes all architectures of a space; ours is a sample."
-WIDTH_NOTE = f"Networks start with {WIDTH} channels; the paper does not say how many it uses for its correlations."
+WIDTH_NOTE = (
+    f"Networks start with {WIDTH} channels; the paper does not say how many it uses for its "
+    "correlations."
+)
 
 TABLE_3 = parse_table("""
 snip     -0.49 -0.39  -0.62 -0.49
@@ -94,13 +97,16 @@ def table_3(config: ExperimentConfig) -> Findings:
     rows.append(nasi_row)
     findings = make_correlation_table(config, TASKS, rows, ("Spearman", "Kendall"))
     constraint_note = (
-        "The constraint of NASI is t(A) <= nu with nu the mean of t over the sample; the paper does not give its nu."
+        "The constraint of NASI is t(A) <= nu with nu the mean of t over the sample; the paper "
+        "does not give its nu."
     )
     notes = (NO_S3_NOTE, WIDTH_NOTE, constraint_note, SAMPLE_NOTE)
     return Findings(findings.lines, (*findings.deviations, *notes))
 
 
-@experiment("nasi-table-7", PAPER, "Approximations of the trace norm", "Pearson", TABLES, samples=500)
+@experiment(
+    "nasi-table-7", PAPER, "Approximations of the trace norm", "Pearson", TABLES, samples=500
+)
 def table_7(config: ExperimentConfig) -> Findings:
     """Table 7: Pearson correlation of the exact trace norm of the tangent kernel with its
     approximations: the gradient of one mini-batch of 4 to 128 samples (Eq. 12), and the sum of
@@ -119,7 +125,9 @@ def table_7(config: ExperimentConfig) -> Findings:
             note = sample.describe_failures(name, exact)
             line = make_correlation_line(what, number, pearson, sample[name], sample[exact], note)
             lines.append(line)
-    exact_note = "The exact trace norm is over all outputs of 64 samples, with constant batch statistics."
+    exact_note = (
+        "The exact trace norm is over all outputs of 64 samples, with constant batch statistics."
+    )
     notes = (NO_S3_NOTE, WIDTH_NOTE, exact_note, SAMPLE_NOTE)
     return Findings(tuple(lines), (*deviations, *notes))
 
@@ -144,7 +152,7 @@ def figure_1(config: ExperimentConfig) -> Findings:
         truth = sample.truth
         original = sample[proxy]
         note = sample.describe_failures(proxy)
-        noise = load("noise", sample.source.task, config.data_root)
+        noise = load_data("noise", sample.source.task, config.data_root)
         sources = {"labels": randomise_labels(sample.source), "data": noise}
         for kind, source in sources.items():
             what = f"{task.label}, random {kind}"
@@ -160,16 +168,16 @@ def figure_1(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), (*deviations, *notes), tuple(plots))
 
 
-def randomise_labels(source: Source) -> Source:
+def randomise_labels(source: DataSource) -> DataSource:
     """Return the same images with random labels."""
 
     def draw_batch(samples: int, generator: torch.Generator) -> Batch:
         images = source.draw(samples, generator).inputs
         # Always as many labels, so that a larger batch begins with the smaller one.
-        labels = random_labels(MAX_LABELS, source.task, generator)
+        labels = draw_random_labels(MAX_LABELS, source.task, generator)
         return Batch(images, labels[:samples])
 
-    return Source(source.task, draw_batch)
+    return DataSource(source.task, draw_batch)
 
 
 @experiment("nasi-figure-3", PAPER, "Test error along the trace norm", "", TABLES)
@@ -181,6 +189,7 @@ def figure_3(config: ExperimentConfig) -> Findings:
     deviations: list[str] = []
     for task in TASKS:
         sample = measure_sample(config, ["nasi_batch"], task)
+        # Bins are formed by the scores of the first seed.
         t = sample["nasi_batch"][0]
         errors = 100 - sample.accuracies[0]
         bins = split_into_bins(t)
@@ -190,12 +199,19 @@ def figure_3(config: ExperimentConfig) -> Findings:
         label = task.label
         lines += [
             TableLine(f"{label}, bin of the smallest error, of {len(bins)} bins", None, best_bin),
-            TableLine(f"{label}, smallest error of all architectures, %", None, float(errors.min())),
-            TableLine(f"{label}, mean error of the bin of the largest norm, %", None, mean_errors[-1]),
+            TableLine(
+                f"{label}, smallest error of all architectures, %", None, float(errors.min())
+            ),
+            TableLine(
+                f"{label}, mean error of the bin of the largest norm, %", None, mean_errors[-1]
+            ),
         ]
         curve = Curve("mean", mean_norms, mean_errors)
         plots.append(Plot(label, "t(A), mean of a bin", "test error, %", (curve,), True))
         deviations += sample.deviations
-    bins_note = "All bins have the same size; the paper does not say how it chooses bins. It gives no numbers."
+    bins_note = (
+        "All bins have the same size; the paper does not say how it chooses bins. It gives no "
+        "numbers."
+    )
     notes = (NO_S3_NOTE, WIDTH_NOTE, bins_note, SAMPLE_NOTE)
     return Findings(tuple(lines), (*deviations, *notes), tuple(plots))

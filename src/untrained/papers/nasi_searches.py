@@ -20,8 +20,8 @@ from untrained.papers.samples import BenchmarkTask, Scores, find_images, measure
 from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
 from untrained.papers.table_lines import join_notes, make_mean_line, parse_table
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
-from untrained.rng import generator
-from untrained.runs.ranking import margin
+from untrained.runs.ranking import compute_margin
+from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.types import Genes
 
@@ -62,10 +62,14 @@ CELLS_NOTE = (
     "The table of a space of NAS-Bench-1Shot1 holds the cells that its paper lists, and the "
     "search returns the most likely of them."
 )
-SETTINGS_NOTE = "mu is 1 and nu adaptive from 1000 on all spaces; for NAS-Bench-201 the paper gives neither."
+SETTINGS_NOTE = (
+    "mu is 1 and nu adaptive from 1000 on all spaces; for NAS-Bench-201 the paper gives neither."
+)
 
 
-def search_with_nasi(config: ExperimentConfig, space: str, stage: str, **options: Any) -> list[SearchOutcome]:
+def search_with_nasi(
+    config: ExperimentConfig, space: str, stage: str, **options: Any
+) -> list[SearchOutcome]:
     """Search a space with NASI, once per seed.
 
     Args:
@@ -74,6 +78,7 @@ def search_with_nasi(config: ExperimentConfig, space: str, stage: str, **options
         stage: What the progress is called.
         **options: Options of the strategy that differ from `T` steps and batches of `BATCH`.
     """
+    # Without CIFAR-10 the experiment still runs, and a deviation says so.
     data = find_images("cifar10", config.data_root) or "digits"
     settings = {"steps": T, "batch": BATCH} | options
     if config.batch:
@@ -84,7 +89,9 @@ def search_with_nasi(config: ExperimentConfig, space: str, stage: str, **options
     return run_searches(config, plans, stage)
 
 
-def read_accuracies(outcomes: Sequence[SearchOutcome], dataset: str, config: ExperimentConfig) -> list[float]:
+def read_accuracies(
+    outcomes: Sequence[SearchOutcome], dataset: str, config: ExperimentConfig
+) -> list[float]:
     """Read the test accuracies of winners from the table of their space."""
     # The table is that of the space without its options, such as channels.
     table = open_table(outcomes[0].arch.space.partition("(")[0], config.data_root)
@@ -98,7 +105,9 @@ def _read_errors(outcomes: Sequence[SearchOutcome], config: ExperimentConfig) ->
     return [100 - accuracy for accuracy in read_accuracies(outcomes, "cifar10", config)]
 
 
-def make_searches_line(what: str, published: float | None, values: Sequence[float], note: str = "") -> TableLine:
+def make_searches_line(
+    what: str, published: float | None, values: Sequence[float], note: str = ""
+) -> TableLine:
     """Average over searches, with the 95 % interval and the standard deviation.
 
     Searches without a value do not count; the note says how many these are.
@@ -110,7 +119,7 @@ def make_searches_line(what: str, published: float | None, values: Sequence[floa
     if not finite:
         return TableLine(what, published, None, note=note)
     mean = fmean(finite)
-    half_width = margin(finite)
+    half_width = compute_margin(finite)
     if half_width is None:
         return TableLine(what, published, mean, note=note)
     low = mean - half_width
@@ -124,7 +133,8 @@ def draw_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -
     metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
     accuracies = table.column(metric)
     finite = accuracies[np.isfinite(accuracies)]
-    shuffled = generator("at random", table.name, dataset).permutation(finite)
+    # The seed depends on table and data set only, so all experiments draw the same ones.
+    shuffled = make_generator("at random", table.name, dataset).permutation(finite)
     return shuffled[None, : config.samples]
 
 
@@ -139,7 +149,9 @@ def read_convolution_accuracies(dataset: str, config: ExperimentConfig) -> Score
 def is_most_likely(outcome: SearchOutcome) -> bool:
     """Whether the winner has, for every choice, the option with the largest logit."""
     logits = {name: dict(options) for name, options in outcome.trace[-1]["alpha"]}
-    return all(logits[name][option] == max(logits[name].values()) for name, option in outcome.arch.genes)
+    return all(
+        logits[name][option] == max(logits[name].values()) for name, option in outcome.arch.genes
+    )
 
 
 def _count_most_likely(outcomes: Sequence[SearchOutcome]) -> str:
@@ -185,7 +197,8 @@ def table_4(config: ExperimentConfig) -> Findings:
         lines.append(TableLine(f"mean R with {option} on edge 3<-0", None, mean))
     deviations = _list_deviations(
         config,
-        f"T is {T} steps with {BATCH} images and 4T four times as many; the paper gives T in seconds on a GTX 1080 Ti.",
+        f"T is {T} steps with {BATCH} images and 4T four times as many; the paper gives T in "
+        "seconds on a GTX 1080 Ti.",
         "Every search sees CIFAR-10, and what it finds is judged on all three data sets; the "
         "paper does not say whether it searches on each.",
         "The operation that returns zero is left out, as in the paper's searches of DARTS.",
@@ -235,11 +248,12 @@ def find_limit_cells(config: ExperimentConfig) -> LimitCells:
     space = load_space(TABLE)
     # NASI searches without the operation that returns zero.
     all_cells = [cell for cell in table.archs() if "none" not in cell]
-    cells = generator("cells", table.name).permutation(all_cells)[: config.samples].tolist()
+    cells = make_generator("cells", table.name).permutation(all_cells)[: config.samples].tolist()
     task = BenchmarkTask("NB201", TABLE, "cifar10")
     sample = measure_sample(replace(config, seeds=1), ["nasi_batch"], task, cells)
     t = sample["nasi_batch"][0]
     genes = [arch.genes for arch in sample.truth.archs]
+    # Adaptive nu converges to the mean of t; percentiles are other choices of nu.
     nus = {"with ever more steps": float(t.mean())}
     for percentile in PERCENTILES:
         nus[f"nu above {percentile} % of t"] = float(np.percentile(t, percentile))
@@ -313,7 +327,10 @@ def figure_2(config: ExperimentConfig) -> Findings:
             Curve("at random", epochs, (random_mean,) * len(epochs)),
         )
         plots.append(Plot(label, "search budget, epochs", "test error, %", curves, True))
-    figure_note = "The paper draws a figure without numbers; of the other algorithms only random search is here."
+    figure_note = (
+        "The paper draws a figure without numbers; of the other algorithms only random search is "
+        "here."
+    )
     deviations = _list_deviations(config, figure_note, NO_S3_NOTE, CELLS_NOTE)
     return Findings(tuple(lines), deviations, tuple(plots))
 
@@ -340,7 +357,10 @@ def table_2(config: ExperimentConfig) -> Findings:
         what = f"NB201, {kind}"
         outcomes = search_with_nasi(config, NB201, what, **options)
         lines.append(make_searches_line(what, None, _read_errors(outcomes, config)))
-    darts_note = "The column DARTS is left out, since its cells would have to be trained; NAS-Bench-201 is added."
+    darts_note = (
+        "The column DARTS is left out, since its cells would have to be trained; NAS-Bench-201 "
+        "is added."
+    )
     deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, darts_note, CELLS_NOTE)
     return Findings(tuple(lines), deviations)
 
@@ -367,7 +387,10 @@ def table_6(config: ExperimentConfig) -> Findings:
             outcomes = search_with_nasi(config, _set_channels(space, channels), what)
             errors = _read_errors(outcomes, config)
             lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
-    width_note = "N counts the channels of a cell, which its nodes share; the paper does not say what it counts."
+    width_note = (
+        "N counts the channels of a cell, which its nodes share; the paper does not say what it "
+        "counts."
+    )
     deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, CELLS_NOTE, width_note)
     return Findings(tuple(lines), deviations)
 

@@ -6,16 +6,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from untrained._quantities import parse_count, parse_optional_count, parse_path
-from untrained._typed import options
 from untrained.benchmarks import open_table
-from untrained.engine.measure import device_name
+from untrained.command_text import format_options
+from untrained.config import ComputeConfig
+from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
 from untrained.papers.experiment import EXPERIMENTS, ExperimentConfig
+from untrained.progress import ProgressCallback
+from untrained.quantities import parse_count, parse_optional_count, parse_path
 from untrained.reports.reproduction_facts import RESULT_FILE, ReproductionResult
-from untrained.strategies._run import versions
-from untrained.strategies.search import Watcher
-from untrained.studies._scores import Crew
+from untrained.runs.folder import read_versions
 
 
 def reproduce(
@@ -30,7 +30,7 @@ def reproduce(
     time_limit: str | None = None,
     run: str | Path | None = None,
     data_root: str | Path | None = None,
-    on_progress: Watcher | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> ReproductionResult:
     """Repeat a table or figure of a paper and compare its numbers with the published ones.
 
@@ -59,10 +59,10 @@ def reproduce(
     sample_count = parse_count(chosen.samples if samples is None else samples, "samples", 3)
     seed_count = parse_count(chosen.seeds if seeds is None else seeds, "seeds")
     batch = parse_optional_count(batch, "batch")
-    device = device_name(device)
+    device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
-    compute = Crew(device, workers, ray, time_limit)
+    compute = ComputeConfig(device, workers, ray, time_limit)
     # A missing table is reported before anything is measured.
     for table in chosen.needs:
         open_table(table, data_root)
@@ -81,6 +81,7 @@ def reproduce(
     settings = {"samples": f"{sample_count:,}", "seeds": str(seed_count), "device": device}
     if batch:
         settings["batch"] = str(batch)
+    # Only what the user set is part of the command; `format_options` drops defaults.
     arguments: dict[str, Any] = {
         "samples": samples,
         "seeds": seeds,
@@ -97,9 +98,9 @@ def reproduce(
         lines=findings.lines,
         deviations=tuple(dict.fromkeys(filter(None, findings.deviations))),  # each sentence once
         plots=findings.plots,
-        command=f"untrained reproduce {experiment} {options(reproduce, arguments)}".rstrip(),
+        command=f"untrained reproduce {experiment} {format_options(reproduce, arguments)}".rstrip(),
         settings=settings,
-        versions=versions(),
+        versions=read_versions(),
         seconds=perf_counter() - start,
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         folder=str(folder),
@@ -144,6 +145,7 @@ def _describe_last_run(experiment: str) -> dict[str, Any]:
     try:
         result = ReproductionResult.read(folder)
     except UsageError as error:
+        # One damaged file must not hide the list.
         return {"state": str(error), "made_on": "", "furthest": None, "folder": str(folder)}
     line = result.worst_line
     state = "no published numbers"

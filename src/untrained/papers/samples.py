@@ -12,21 +12,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained._load import parse_call
-from untrained._root import data_root
-from untrained.data import Source, load
-from untrained.engine.measure import Start
+from untrained.benchmarks.comparison import collect_scores
+from untrained.data import DataSource, load_data
+from untrained.data_root import find_data_root
+from untrained.engine.worker_setup import WeightSource
 from untrained.errors import UsageError
+from untrained.names import parse_call
 from untrained.papers.experiment import ExperimentConfig
 from untrained.proxies import Proxy, load_proxy
+from untrained.runs.folder import STORE
 from untrained.spaces import load_space
-from untrained.strategies._desk import warming
-from untrained.strategies._run import STORE
-from untrained.studies._judge import column
-from untrained.studies._scores import scored
-from untrained.studies._truth import Truth, known, looked_at
-from untrained.training.warmup import WarmUp
+from untrained.training.warm_up import WarmUp
 from untrained.types import Arch, Task
+from untrained.workflows.ground_truth import GroundTruth, load_benchmark_data, load_ground_truth
+from untrained.workflows.score_architectures import score_architectures
 
 Scores = NDArray[np.float64]  # (seeds, architectures)
 
@@ -97,8 +96,8 @@ class Sample(Measurements):
     """
 
     task: BenchmarkTask
-    truth: Truth
-    source: Source
+    truth: GroundTruth
+    source: DataSource
     deviations: tuple[str, ...]
 
     @property
@@ -129,15 +128,18 @@ def measure_sample(
         archs: The architectures; by default a random sample of the table.
         warm_up: A warm-up of the weights before scoring, such as `10%`; empty for none.
     """
-    truth = known(task.space, task.benchmark, task.dataset, task.metric, config.samples, 0, config.data_root)
+    truth = load_ground_truth(
+        task.space, task.benchmark, task.dataset, task.metric, config.samples, 0, config.data_root
+    )
     # The table's own space has default options; the experiment may need others.
     truth = _select_archs(task, truth, archs)
     data, source = _choose_data(task, truth, config)
     start = None
     if warm_up:
         space = load_space(truth.space)
-        progress = warming(config.on_progress)
-        start = WarmUp.of(warm_up, source).begin(space, 0, config.compute.device, config.folder, progress)
+        start = WarmUp.parse(warm_up, source).prepare_weights(
+            space, 0, config.compute.device, config.folder, config.on_progress
+        )
     stage = f"{task.label} {warm_up}".strip()
     measurements = measure_archs(config, names, truth.space, truth.archs, source, stage, start)
     return Sample(
@@ -154,9 +156,9 @@ def measure_archs(
     names: Sequence[str],
     space: str,
     archs: Sequence[Arch],
-    source: Source,
+    source: DataSource,
     stage: str,
-    start: Start | None = None,
+    start: WeightSource | None = None,
 ) -> Measurements:
     """Score architectures with several proxies; scores that the folder already has are read.
 
@@ -176,7 +178,7 @@ def measure_archs(
     # Workers in other processes load the proxies by these texts.
     typed = {proxies[name].measure: call for name, call in calls.items()}
     seeds = range(config.seeds)
-    result = scored(
+    result = score_architectures(
         space,
         archs,
         list(distinct.values()),
@@ -192,7 +194,7 @@ def measure_archs(
     scores = {}
     failures = {}
     for name, proxy in proxies.items():
-        scores_by_seed, failures[name] = column(result.records, proxy.measure, archs, seeds)
+        scores_by_seed, failures[name] = collect_scores(result.records, proxy.measure, archs, seeds)
         scores[name] = np.array(scores_by_seed, dtype=np.float64)
     return Measurements(scores, failures, proxies)
 
@@ -209,7 +211,7 @@ def limit_samples(name: str, batch: int | None) -> str:
     return f"{base}({arguments})"
 
 
-def _select_archs(task: BenchmarkTask, truth: Truth, archs: Sequence[str]) -> Truth:
+def _select_archs(task: BenchmarkTask, truth: GroundTruth, archs: Sequence[str]) -> GroundTruth:
     """Replace the architectures by those of `archs`, as members of the space with its options."""
     space = load_space(task.space if "(" in task.space else truth.space)
     texts = archs or [str(arch) for arch in truth.archs]
@@ -233,27 +235,31 @@ def find_images(dataset: str, root: str | Path | None) -> str | None:
     """
     task = Task(dataset, (3, 32, 32), 10)
     # Drawing one sample is the only sure way to know that the images are there.
-    for name in (dataset, f"npz:{data_root(root) / dataset}.npz"):
+    for name in (dataset, f"npz:{find_data_root(root) / dataset}.npz"):
         with suppress(UsageError):
-            load(name, task, root).batch(1)
+            load_data(name, task, root).batch(1)
             return name
     return None
 
 
-def _choose_data(task: BenchmarkTask, truth: Truth, config: ExperimentConfig) -> tuple[str, Source]:
+def _choose_data(
+    task: BenchmarkTask, truth: GroundTruth, config: ExperimentConfig
+) -> tuple[str, DataSource]:
     """Return the images that networks see: those of the data set, or the best substitute."""
     name = task.data
     # Tasks whose inputs are not images have no substitute but noise.
     if name is None and len(truth.task.input_shape) == 3:
         name = (
-            find_images(truth.metric.dataset, config.data_root) or find_images("cifar10", config.data_root) or "digits"
+            find_images(truth.metric.dataset, config.data_root)
+            or find_images("cifar10", config.data_root)
+            or "digits"
         )
-    name, source, _ = looked_at(name or "noise", truth, config.data_root)
+    name, source, _ = load_benchmark_data(name or "noise", truth, config.data_root)
     return name, source
 
 
 def _describe_deviations(
-    task: BenchmarkTask, truth: Truth, data: str, data_task: Task, config: ExperimentConfig
+    task: BenchmarkTask, truth: GroundTruth, data: str, data_task: Task, config: ExperimentConfig
 ) -> tuple[str, ...]:
     """Say what differs from any paper because of the tables and images that are available."""
     table = truth.table
@@ -261,10 +267,13 @@ def _describe_deviations(
     deviations = []
     # DARTS has about 1e18 architectures: of such a space no table is complete.
     if len(table) < table.size and table.size < 1e9:
-        deviations.append(f"{task.label}: our table holds {len(table):,} of {table.size:,} architectures.")
+        deviations.append(
+            f"{task.label}: our table holds {len(table):,} of {table.size:,} architectures."
+        )
     if truth.metric.about.startswith("a surrogate"):
         deviations.append(
-            f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, not trainings."
+            f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, "
+            "not trainings."
         )
     # An experiment that names its images has them on purpose.
     if task.data is None and not _is_name_of(data, dataset):
@@ -272,7 +281,8 @@ def _describe_deviations(
         if data_task.num_classes != truth.task.num_classes:
             outputs = f" and have {data_task.num_classes} outputs"
         deviations.append(
-            f"{task.label}: networks see {data}{outputs}, since images of {dataset} are not under the data root."
+            f"{task.label}: networks see {data}{outputs}, since images of {dataset} are not "
+            "under the data root."
         )
     if config.batch is not None:
         deviations.append(f"Networks see at most {config.batch} samples: this is a trial.")

@@ -16,17 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from untrained.config import ComputeConfig, SearchConfig
 from untrained.errors import Interrupted, UsageError
 from untrained.papers.experiment import ExperimentConfig
+from untrained.progress import Progress, ProgressCallback
+from untrained.runs.folder import RunFolder, make_file_name
+from untrained.runs.trace import TraceStep, read_trace
 from untrained.runs.winner import read_ranking, read_winner
-from untrained.strategies import _trace
-from untrained.strategies._desk import LOOKING
-from untrained.strategies._run import Run, for_a_file
-from untrained.strategies.search import Progress, Watcher, search
-from untrained.studies._scores import Crew
 from untrained.types import Arch
+from untrained.workflows.search import run_search
+from untrained.workflows.search_stages import LOOKING
 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # several searches share the cores
 _FINISHED = ("budget", "exhausted")
@@ -58,16 +58,30 @@ class SearchPlan:
         for word in (self.max_params, self.max_flops, config.compute.device):
             if word:
                 words.append(word)
-        return config.folder / "searches" / for_a_file(*words)
+        return config.folder / "searches" / make_file_name(*words)
 
-    def to_arguments(self, config: ExperimentConfig) -> dict[str, Any]:
-        """Return the keyword arguments of `search` as plain data."""
-        root = config.data_root
-        arguments = dict(vars(self))
-        arguments["device"] = config.compute.device
-        arguments["run"] = str(self.folder(config))
-        arguments["data_root"] = None if root is None else str(root)
-        return arguments
+    def to_search_config(self, config: ExperimentConfig) -> SearchConfig:
+        """Return the config of the search, which runs on one worker."""
+        data_root = None
+        if config.data_root is not None:
+            data_root = Path(config.data_root)
+        limits: dict[str, str | float | None] = {}
+        if self.max_params is not None:
+            limits["params"] = self.max_params
+        if self.max_flops is not None:
+            limits["flops"] = self.max_flops
+        return SearchConfig(
+            space=self.space,
+            proxy=self.proxy,
+            strategy=self.strategy,
+            data=self.data,
+            data_root=data_root,
+            budget=self.budget,
+            limits=limits,
+            seed=self.seed,
+            run=self.folder(config),
+            compute=ComputeConfig(device=config.compute.device, workers=1),
+        )
 
 
 @dataclass(frozen=True)
@@ -86,10 +100,12 @@ class SearchOutcome:
     seconds: float
     scores: Mapping[str, float]
     scored_count: int
-    trace: Sequence[_trace.Step]
+    trace: Sequence[TraceStep]
 
 
-def run_searches(config: ExperimentConfig, plans: Sequence[SearchPlan], stage: str) -> list[SearchOutcome]:
+def run_searches(
+    config: ExperimentConfig, plans: Sequence[SearchPlan], stage: str
+) -> list[SearchOutcome]:
     """Run the searches that are not finished and read the outcomes of all.
 
     Args:
@@ -113,10 +129,10 @@ def run_searches(config: ExperimentConfig, plans: Sequence[SearchPlan], stage: s
             config.on_progress(Progress(stage, done, len(plans), finished, workers))
 
     report_progress(0)
-    arguments = [plan.to_arguments(config) for plan in unfinished]
-    runs = _run_in_subprocesses(arguments, workers)
+    configs = [plan.to_search_config(config) for plan in unfinished]
+    runs = _run_in_subprocesses(configs, workers)
     if workers == 1:
-        runs = _run_in_this_process(arguments, config, stage)
+        runs = _run_in_this_process(configs, config, stage)
     for finished, _ in enumerate(runs, 1):
         report_progress(finished)
     outcomes = []
@@ -124,7 +140,8 @@ def run_searches(config: ExperimentConfig, plans: Sequence[SearchPlan], stage: s
         outcome = read_outcome(plan, config)
         if outcome is None:
             raise Interrupted(
-                f"stopped by Ctrl-C; finished searches are in {config.folder}, and the same command resumes"
+                f"stopped by Ctrl-C; finished searches are in {config.folder}, and the same "
+                "command resumes"
             )
         outcomes.append(outcome)
     return outcomes
@@ -135,9 +152,9 @@ def read_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOutcome | 
     folder = plan.folder(config)
     if not (folder / "run.json").is_file():
         return None
-    run = Run.read(folder)
+    run = RunFolder.read(folder)
     # A run with another budget belongs to an experiment of another size.
-    if run.ended not in _FINISHED or run.budget != plan.budget:
+    if run.ended not in _FINISHED or run.config.budget != plan.budget:
         return None
     arch = read_winner(folder).arch
     records = read_ranking(run).records
@@ -148,35 +165,35 @@ def read_outcome(plan: SearchPlan, config: ExperimentConfig) -> SearchOutcome | 
             scores[record.proxy] = record.value
         if record.measure == run.measure:
             scored_archs.add(record.arch)
-    return SearchOutcome(arch, run.wall_seconds, scores, len(scored_archs), _trace.read(folder))
+    return SearchOutcome(arch, run.wall_seconds, scores, len(scored_archs), read_trace(folder))
 
 
-def _run_in_this_process(searches: Sequence[dict[str, Any]], config: ExperimentConfig, stage: str) -> Iterator[None]:
+def _run_in_this_process(
+    searches: Sequence[SearchConfig], config: ExperimentConfig, stage: str
+) -> Iterator[None]:
     """Run searches one after the other.
 
     A search that scores many architectures uses all workers and reports its own progress.
     """
-    for index, arguments in enumerate(searches):
-        if arguments["budget"] > 1:
-            compute = config.compute
-            on_progress = config.on_progress
+    for index, search_config in enumerate(searches):
+        if search_config.budget == 1:
+            on_progress = _combine_steps(
+                config.on_progress, f"{stage}: steps", index, len(searches)
+            )
         else:
-            compute = Crew(workers=1)
-            on_progress = _combine_steps(config.on_progress, f"{stage}: steps", index, len(searches))
-        result = search(
-            **arguments,
-            workers=compute.workers,
-            ray=compute.ray,
-            time_limit=compute.time_limit,
-            watch=on_progress,
-        )
+            compute = replace(config.compute, networks_per_batch=1)
+            search_config = replace(search_config, compute=compute)
+            on_progress = config.on_progress
+        result = run_search(search_config, on_progress)
         # Ctrl-C stops all searches, not only this one.
         if result.run.ended == "interrupted":
             return
         yield
 
 
-def _combine_steps(on_progress: Watcher | None, stage: str, index: int, count: int) -> Watcher | None:
+def _combine_steps(
+    on_progress: ProgressCallback | None, stage: str, index: int, count: int
+) -> ProgressCallback | None:
     """Report the steps of one strategy as a part of the steps of all `count` searches."""
     if on_progress is None:
         return None
@@ -191,13 +208,13 @@ def _combine_steps(on_progress: Watcher | None, stage: str, index: int, count: i
     return report_step
 
 
-def _run_in_subprocesses(searches: Sequence[dict[str, Any]], workers: int) -> Iterator[None]:
+def _run_in_subprocesses(searches: Sequence[SearchConfig], workers: int) -> Iterator[None]:
     """Run several searches at a time, each in its own process."""
     processes: set[subprocess.Popen[str]] = set()
 
-    def run_search_process(arguments: dict[str, Any]) -> None:
+    def run_search_process(config: SearchConfig) -> None:
         # -P keeps the current directory off the import path: foreign files there must not run.
-        command = [sys.executable, "-P", "-m", "untrained.strategies._searcher"]
+        command = [sys.executable, "-P", "-m", "untrained.workflows.search_process"]
         with subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -208,16 +225,16 @@ def _run_in_subprocesses(searches: Sequence[dict[str, Any]], workers: int) -> It
             processes.add(process)
             assert process.stdin is not None
             assert process.stderr is not None
-            process.stdin.write(json.dumps(arguments) + "\n")
+            process.stdin.write(json.dumps(config.to_document()) + "\n")
             # The pipe stays open: when it closes, the process knows that we are gone and ends.
             process.stdin.flush()
             errors = process.stderr.read().strip()
             if process.wait():
                 last_line = errors.rpartition("\n")[2] or "it was killed"
-                raise UsageError(f"the search in {arguments['run']} failed: {last_line}")
+                raise UsageError(f"the search in {config.run} failed: {last_line}")
 
     with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(run_search_process, arguments) for arguments in searches]
+        futures = [pool.submit(run_search_process, config) for config in searches]
         try:
             for future in as_completed(futures):
                 future.result()

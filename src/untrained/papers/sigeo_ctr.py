@@ -10,19 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from untrained._root import data_root
-from untrained.data import Source, load
+from untrained.data import DataSource, load_data
+from untrained.data_root import find_data_root
 from untrained.errors import UsageError
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_mean_line, parse_table
+from untrained.reports.confirmation_facts import Group, ReferenceResult
 from untrained.reports.reproduction_facts import Curve, Plot, TableLine
 from untrained.spaces import load_space
-from untrained.strategies.search import Result, search
-from untrained.studies.confirm import Group, contrast
-from untrained.studies.references import FOUND, RECIPE, Entry, Trials
 from untrained.types import Arch
+from untrained.workflows.confirm import compare_groups
+from untrained.workflows.references import FOUND, RECIPE, TrainingTrials
+from untrained.workflows.search import SearchResult, search
 
 TABLES = {
     "criteo": "criteo_10k.csv.gz",
@@ -45,7 +46,7 @@ WARM_UP_NOTE = (
     f"Warm-up is {WARM_UP} of the training rows, as in the paper; for so small a table that is a "
     "single step of less than one batch of 512, where the paper has hundreds of steps."
 )
-RECIPE_NOTE = f"All are trained with the recipe {RECIPE.name}. {RECIPE.departs}"
+RECIPE_NOTE = f"All are trained with the recipe {RECIPE.name}. {RECIPE.differences}"
 
 # log loss and AUC of Criteo, then of Avazu; `SPACE@WARM_UP` is SiGeo's
 TABLE_5 = parse_table("""
@@ -88,7 +89,8 @@ def table_5(config: ExperimentConfig) -> Findings:
     deviations = (
         SAMPLES_NOTE,
         WARM_UP_NOTE,
-        f"Weights of SiGeo are the paper's after a warm-up, 1, 1, 1; its numbers are those of {WARM_UP}.",
+        "Weights of SiGeo are the paper's after a warm-up, 1, 1, 1; its numbers are those of "
+        f"{WARM_UP}.",
         _describe_evolution(config),
         f"The best {TOP} by the proxy are trained from scratch, as in the paper; the one with the "
         "smallest log loss on the validation rows is evaluated once on the test rows, as are the "
@@ -114,14 +116,14 @@ def figure_4(config: ExperimentConfig) -> Findings:
     lines = []
     curves = []
     for name, group in groups.items():
-        lines.append(make_mean_line(f"best by {name}", None, np.array([group.known])))
-        ranks = tuple(range(1, 1 + len(group.known)))
-        curves.append(Curve(name, ranks, tuple(group.known)))
+        lines.append(make_mean_line(f"best by {name}", None, np.array([group.finished])))
+        ranks = tuple(range(1, 1 + len(group.finished)))
+        curves.append(Curve(name, ranks, tuple(group.finished)))
     # The intervals are those of the difference between two groups of trained networks.
     sigeo_group, *term_groups = groups.values()
     for term_group in term_groups:
-        if sigeo_group.known and term_group.known:
-            comparison = contrast(sigeo_group, term_group)
+        if sigeo_group.finished and term_group.finished:
+            comparison = compare_groups(sigeo_group, term_group)
             line = TableLine(
                 f"best by {sigeo_group.name}, more than those by {comparison.against}",
                 None,
@@ -134,9 +136,11 @@ def figure_4(config: ExperimentConfig) -> Findings:
     title = "Trained networks by their rank"
     plot = Plot(title, "rank by the proxy", "AUC on validation rows, %", tuple(curves))
     deviations = (
-        "The paper draws box plots without numbers: only the signs of the two differences can be compared.",
+        "The paper draws box plots without numbers: only the signs of the two differences can be "
+        "compared.",
         SAMPLES_NOTE,
-        f"Only the table {ABLATION_TABLE} and the space {SPACES[0]} are used; the paper does not say which it shows.",
+        f"Only the table {ABLATION_TABLE} and the space {SPACES[0]} are used; the paper does not "
+        "say which it shows.",
         WARM_UP_NOTE,
         _describe_evolution(config),
         "AUC is that of the validation rows, which also choose the epoch, since test rows are "
@@ -154,8 +158,10 @@ def _train_best(config: ExperimentConfig, name: str, proxy: str) -> Group:
     result = _run_search(config, table, space, proxy, name.replace(" ", "-"))
     best = _best_archs(result)
     data, source = _load_table(config, table, space)
-    trials = Trials(space, data, source, 0, config.compute, config.folder, config.on_progress)
-    metrics = trials.validated(best)
+    trials = TrainingTrials(
+        space, data, source, 0, config.compute, config.folder, config.on_progress
+    )
+    metrics = trials.validate(best)
     aucs = []
     for arch in best:
         aucs.append(100 * metrics[arch]["auc"] if arch in metrics else None)
@@ -164,7 +170,7 @@ def _train_best(config: ExperimentConfig, name: str, proxy: str) -> Group:
 
 def search_and_train(
     config: ExperimentConfig, table: str, space: str, manual_networks: Sequence[str] | None
-) -> tuple[Entry, ...]:
+) -> tuple[ReferenceResult, ...]:
     """Search on one table and train the best architectures.
 
     Args:
@@ -178,26 +184,30 @@ def search_and_train(
     """
     result = _run_search(config, table, space, SIGEO, "")
     data, source = _load_table(config, table, space)
-    trials = Trials(space, data, source, 0, config.compute, result.run.folder, config.on_progress)
-    metrics = trials.validated(_best_archs(result))
+    trials = TrainingTrials(
+        space, data, source, 0, config.compute, result.run.folder, config.on_progress
+    )
+    metrics = trials.validate(_best_archs(result))
     if not metrics:
-        return (Entry(FOUND, error="no training finished"),)
+        return (ReferenceResult(FOUND, error="no training finished"),)
     # Chosen on validation rows; test rows are read only once, for the winner.
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
-    return trials.compared(winner, manual_networks)
+    return trials.compare_with_references(winner, manual_networks)
 
 
-def _best_archs(result: Result) -> list[Arch]:
+def _best_archs(result: SearchResult) -> list[Arch]:
     return [standing.arch for standing in result.ranking.standings[:TOP]]
 
 
-def _load_table(config: ExperimentConfig, table: str, space: str) -> tuple[str, Source]:
+def _load_table(config: ExperimentConfig, table: str, space: str) -> tuple[str, DataSource]:
     """Return what to type for a table, and the data source that this names."""
     data = f"{table}:{_find_table(config, table)}"
-    return data, load(data, load_space(space).task, config.data_root)
+    return data, load_data(data, load_space(space).task, config.data_root)
 
 
-def _run_search(config: ExperimentConfig, table: str, space: str, proxy: str, label: str) -> Result:
+def _run_search(
+    config: ExperimentConfig, table: str, space: str, proxy: str, label: str
+) -> SearchResult:
     """Search by evolution after a warm-up, as in the paper."""
     name = f"{table}-{space}"
     if label:
@@ -211,15 +221,17 @@ def _run_search(config: ExperimentConfig, table: str, space: str, proxy: str, la
         warm_up=WARM_UP,
         seeds=config.seeds,
         run=Path(config.folder, name),
-        watch=config.on_progress,
+        on_progress=config.on_progress,
         **asdict(config.compute),
     )
 
 
 def _find_table(config: ExperimentConfig, table: str) -> Path:
-    path = data_root(config.data_root) / "ctr" / TABLES[table]
+    path = find_data_root(config.data_root) / "ctr" / TABLES[table]
     if not path.is_file():
-        raise UsageError(f"there is no table {path}; put the log there, or name its folder with --data-root")
+        raise UsageError(
+            f"there is no table {path}; put the log there, or name its folder with --data-root"
+        )
     return path
 
 
@@ -236,7 +248,7 @@ def _describe_trial(config: ExperimentConfig) -> str:
     return f"Networks see at most {config.batch} rows: this is a trial."
 
 
-def make_entry_lines(table: str, space: str, entry: Entry) -> list[TableLine]:
+def make_entry_lines(table: str, space: str, entry: ReferenceResult) -> list[TableLine]:
     """Return two lines of a trained network: log loss and AUC on the test rows.
 
     Args:

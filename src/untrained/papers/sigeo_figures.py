@@ -39,7 +39,8 @@ SETTINGS_NOTE = (
     "mixture that neither of them describes."
 )
 COMMON_NOTE = (
-    f"All settings: batches of {BATCH}, three epochs, no momentum; networks see the same batches in the same order."
+    f"All settings: batches of {BATCH}, three epochs, no momentum; networks see the same batches "
+    "in the same order."
 )
 STATISTICS_NOTE = (
     "Statistics are those of the next four batches, for weights without biases; the loss is their "
@@ -120,6 +121,7 @@ def _correlate_losses(
         statistics: The statistics.
         final_losses: "train", "test" or both.
     """
+    # One training gives all statistics at once, so every setting is trained only once.
     trained = {setting.name: train_networks(config, setting) for setting in SETTINGS}
     lines: list[TableLine] = []
     plots: list[Plot] = []
@@ -133,9 +135,11 @@ def _correlate_losses(
                     scores = networks.scores[statistic, level]
                     what = f"{setting}: {name} at {level} %, final {end} loss"
                     lines.append(make_correlation_line(what, None, spearman, scores, losses))
+                    # A plot shows the first seed only; more would hide the trend.
                     curves.append(make_points(f"{level} %", scores[0], losses[0]))
                 title = f"{setting}: {name} and {end} loss"
                 plots.append(Plot(title, name, f"final {end} loss", tuple(curves)))
+    # Data and widths are the same in all settings, so one of them describes the deviations.
     networks = trained[TEXT.name]
     width_count = len(networks.widths)
     widths_note = ""

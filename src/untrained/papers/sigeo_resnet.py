@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from untrained.benchmarks.comparison import collect_scores
 from untrained.benchmarks.statistics import spearman
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import find_images, limit_samples
@@ -15,8 +16,7 @@ from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_correlation_line, parse_table
 from untrained.proxies import load_proxy
 from untrained.reports.reproduction_facts import TableLine
-from untrained.strategies.search import Result, search
-from untrained.studies._judge import column
+from untrained.workflows.search import SearchResult, search
 
 SPACE = "zen_resnet(max_layers=18)"
 LIMIT = "1M"
@@ -61,14 +61,16 @@ def table_4(config: ExperimentConfig) -> Findings:
         f"large network as teacher. A training without these two: {train_command}.",
         f"Evolution scores {config.samples:,} networks of at most {LIMIT} parameters; the paper "
         f"scores 480,000, with the same population of {POPULATION}.",
-        "Only SiGeo and ZiCo are used for a search: the paper takes the other six columns from ZenNAS as well.",
-        f"Networks see {images_name}; one search serves both data sets, since the space is the same.",
+        "Only SiGeo and ZiCo are used for a search: the paper takes the other six columns from "
+        "ZenNAS as well.",
+        f"Networks see {images_name}; one search serves both data sets, since the space is the "
+        "same.",
         trial_note,
     )
     return Findings(tuple(lines), deviations)
 
 
-def _run_search(config: ExperimentConfig, name: str, images: str) -> Result:
+def _run_search(config: ExperimentConfig, name: str, images: str) -> SearchResult:
     """Search by one of the two proxies and record the other one beside it."""
     # The other proxy does not guide the search; it is recorded for the comparison.
     other_name = "zico" if name == "sigeo" else "sigeo"
@@ -79,16 +81,16 @@ def _run_search(config: ExperimentConfig, name: str, images: str) -> Result:
         config.samples,
         images,
         beside=limit_samples(PROXIES[other_name], config.batch),
-        max_params=LIMIT,
+        limits={"params": LIMIT},
         seeds=config.seeds,
         run=Path(config.folder, name),
         data_root=config.data_root,
-        watch=config.on_progress,
+        on_progress=config.on_progress,
         **asdict(config.compute),
     )
 
 
-def _make_size_line(name: str, result: Result) -> TableLine:
+def _make_size_line(name: str, result: SearchResult) -> TableLine:
     """Return the number of parameters of the winner."""
     what = f"search by {name}, parameters of the winner, millions"
     size = None
@@ -101,13 +103,14 @@ def _make_size_line(name: str, result: Result) -> TableLine:
     return TableLine(what, None, size / 1e6, note=str(result.best))
 
 
-def _make_agreement_line(config: ExperimentConfig, name: str, result: Result) -> TableLine:
+def _make_agreement_line(config: ExperimentConfig, name: str, result: SearchResult) -> TableLine:
     """Correlate the two proxies: SiGeo without warm-up is ZiCo and one more term."""
+    # Every architecture has several records; each counts once, in the order of the search.
     archs = list(dict.fromkeys(record.arch for record in result.records))
     scores = []
     for call in PROXIES.values():
         measure = load_proxy(limit_samples(call, config.batch)).measure
-        scores_by_seed, _ = column(result.records, measure, archs, range(config.seeds))
+        scores_by_seed, _ = collect_scores(result.records, measure, archs, range(config.seeds))
         scores.append(np.array(scores_by_seed, dtype=np.float64))
     sigeo_scores, zico_scores = scores
     what = f"search by {name}, Spearman of sigeo and zico among all scored"

@@ -21,26 +21,26 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from untrained._root import data_root
-from untrained.data import TEST, TRAIN, Part, Parts, Pictures, load
-from untrained.engine import Store
-from untrained.engine.executor import threads
-from untrained.engine.faults import attempt
+from untrained.benchmarks.comparison import collect_scores
+from untrained.data import TEST, TRAIN, ImagePart, Part, Parts, load_data
+from untrained.data.parts import fingerprint_samples
+from untrained.data_root import find_data_root
+from untrained.engine.failures import catch_failure
+from untrained.engine.threads import use_threads
 from untrained.errors import Interrupted, Unscorable
-from untrained.identity import fingerprint_samples
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.samples import Scores
 from untrained.probe import Probe
 from untrained.probe.guard import random_state
-from untrained.rng import seed_for, torch_generator
+from untrained.progress import Progress
+from untrained.runs.folder import STORE
+from untrained.runs.store import Store
+from untrained.seeds import derive_seed, make_torch_generator
 from untrained.spaces import Space, load_space
 from untrained.spaces.mlp import SIGEO
-from untrained.strategies._run import STORE
 from untrained.strategies.budget import Budget
-from untrained.strategies.drive import drive
-from untrained.strategies.search import Progress
-from untrained.strategies.sieve import Listed
-from untrained.studies._judge import column
+from untrained.strategies.driver import run_strategy
+from untrained.strategies.screening import FixedCandidates
 from untrained.types import Arch, Batch, Failure, Record, ScoreRequest, Task
 
 BATCH = 128
@@ -130,15 +130,26 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
         def report_progress(done: int, records: Sequence[Record]) -> None:
             if config.on_progress:
                 stage = f"training, {setting.name}"
-                config.on_progress(Progress(stage, done, len(archs), evaluator.measured, 1, records))
+                config.on_progress(
+                    Progress(stage, done, len(archs), evaluator.measured, 1, records)
+                )
 
-        result = drive(Listed(archs), evaluator, Budget(len(archs)), lambda records: None, report_progress)
+        result = run_strategy(
+            FixedCandidates(archs),
+            evaluator,
+            Budget(len(archs)),
+            lambda records: None,
+            report_progress,
+        )
     if result.ended == "interrupted":
-        raise Interrupted(f"stopped by Ctrl-C; finished trainings are in {config.folder}, and the same command resumes")
+        raise Interrupted(
+            f"stopped by Ctrl-C; finished trainings are in {config.folder}, and the same command "
+            "resumes"
+        )
     scores = {}
     for name, level in RESULTS:
         measure = evaluator.name_measure(name, level)
-        scores_by_seed, _ = column(result.records, measure, archs, seeds)
+        scores_by_seed, _ = collect_scores(result.records, measure, archs, seeds)
         scores[name, level] = np.array(scores_by_seed, dtype=np.float64)
     widths = tuple(int(arch["width1"]) for arch in archs)
     return TrainingStatistics(scores, widths, deviations)
@@ -172,7 +183,9 @@ class _TrainingEvaluator:
                 requests = []
                 for name, level in RESULTS:
                     measure = self.name_measure(name, level)
-                    requests.append(ScoreRequest(arch, measure, self.task, seed, data=data, device=device))
+                    requests.append(
+                        ScoreRequest(arch, measure, self.task, seed, data=data, device=device)
+                    )
                 records += self._read_or_train(requests)
             yield records
 
@@ -192,8 +205,8 @@ class _TrainingEvaluator:
     def _train(self, requests: list[ScoreRequest]) -> list[Record]:
         start = perf_counter()
         # The number of threads changes the last digits of sums.
-        with threads(1):
-            values = attempt(self._compute_results, requests[0].arch, requests[0].seed)
+        with use_threads(1):
+            values = catch_failure(self._compute_results, requests[0].arch, requests[0].seed)
         # All records of a training share its time equally.
         seconds = (perf_counter() - start) / len(requests)
         if isinstance(values, Failure):
@@ -205,7 +218,7 @@ class _TrainingEvaluator:
 
     def _compute_results(self, arch: Arch, seed: int) -> list[float]:
         """Train one network and return values in the order of `RESULTS`."""
-        with random_state(seed_for("weights", arch.space, arch, seed)):
+        with random_state(derive_seed("weights", arch.space, arch, seed)):
             model = self.space.build(arch, self.task).to(self.device)
         part = self.parts[TRAIN]
         steps_per_epoch = len(part) // BATCH
@@ -218,7 +231,7 @@ class _TrainingEvaluator:
         values: list[float] = []
         for epoch in range(EPOCHS):
             # All widths see the same batches, since they differ little from each other.
-            order = torch_generator("course", seed, epoch)
+            order = make_torch_generator("course", seed, epoch)
             # Statistics of the last step need the batches after it.
             batch_count = steps_per_epoch + STATISTIC_BATCHES
             batches = []
@@ -274,7 +287,7 @@ def _compute_mean_loss(model: nn.Module, part: Part, device: str) -> float:
 
 def _remove_normalisation(part: Part) -> Part:
     """Return the same images with values from 0 to 1."""
-    assert isinstance(part, Pictures)
+    assert isinstance(part, ImagePart)
     return replace(part, mean=torch.zeros_like(part.mean), std=torch.ones_like(part.std))
 
 
@@ -284,7 +297,7 @@ def _load_data(config: ExperimentConfig, task: Task) -> tuple[Task, Parts, tuple
     Returns:
         The task, the parts, and the deviation that this makes.
     """
-    root = data_root(config.data_root)
+    root = find_data_root(config.data_root)
     for path in (root / "mnist.npz", root / "mnist" / "mnist.npz"):
         if path.is_file():
             with np.load(path, allow_pickle=False) as arrays:
@@ -292,8 +305,11 @@ def _load_data(config: ExperimentConfig, task: Task) -> tuple[Task, Parts, tuple
                 for name in (TRAIN, TEST):
                     images = torch.from_numpy(arrays[f"x_{name}"]).reshape(-1, 28, 28, 1)
                     labels = torch.from_numpy(arrays[f"y_{name}"]).long()
-                    parts[name] = Pictures(images, labels, MEAN, STD)
+                    parts[name] = ImagePart(images, labels, MEAN, STD)
             return task, parts, ()
-    source = load("digits", task)
-    deviation = "Networks learn the digits of scikit-learn, since there is no mnist.npz under the data root."
+    source = load_data("digits", task)
+    deviation = (
+        "Networks learn the digits of scikit-learn, since there is no mnist.npz under the data "
+        "root."
+    )
     return source.task, source.parts, (deviation,)

@@ -7,7 +7,7 @@ Its other experiments with a warm-up are about recommenders (Figures 3 and 4, Ta
 from collections.abc import Mapping
 
 from untrained.benchmarks.statistics import spearman
-from untrained.data import TRAIN, load
+from untrained.data import TRAIN, load_data
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import BenchmarkTask, Sample, find_images, measure_sample
 from untrained.papers.sigeo import PAPER
@@ -50,6 +50,7 @@ def table_3(config: ExperimentConfig) -> Findings:
     """Table 3, NAS-Bench-201, CIFAR-10: Spearman and Kendall correlation with test accuracy after
     every candidate was trained on 0, 10, 20 and 40 % of the data: that of SiGeo grows, that of ZiCo
     hardly."""
+    # Every level has the same architectures, since samples are drawn with a fixed seed.
     images = _count_images(config)
     samples: dict[int, Sample] = {}
     deviations: list[str] = []
@@ -67,11 +68,13 @@ def table_3(config: ExperimentConfig) -> Findings:
         describe_levels(images),
         "The warm-up is one pass of SGD (Nesterov 0.9, rate 0.1, decay 5e-4, batches of 128) over "
         "a random part of the training images; the paper does not describe its own.",
-        "Both see four batches of 64; weights of SiGeo are 1, 1, 0 without and 1, 50, 1 with a warm-up.",
+        "Both see four batches of 64; weights of SiGeo are 1, 1, 0 without and 1, 50, 1 with a "
+        "warm-up.",
         "So a gain of SiGeo may come from other weights. The last lines separate the two causes: "
         "without a warm-up SiGeo minus ZiCo is ln FR, which gives the score with weights 1, 50, "
         "0; after one it is 50 ln FR minus the loss, which represents the FR norm alone.",
-        "NAS-Bench-201 with CIFAR-10 only: the training images of the other four columns are not available.",
+        "NAS-Bench-201 with CIFAR-10 only: the training images of the other four columns are not "
+        "available.",
     ]
     return Findings(tuple(lines), tuple(deviations))
 
@@ -99,7 +102,9 @@ def _make_level_lines(label: str, samples: Mapping[int, Sample]) -> list[TableLi
         for name, number in zip(("Spearman", "Kendall"), numbers, strict=True):
             what = f"{level_label}, {name}"
             statistic = STATISTICS[name]
-            lines.append(make_correlation_line(what, number, statistic, scores, sample.accuracies, note))
+            lines.append(
+                make_correlation_line(what, number, statistic, scores, sample.accuracies, note)
+            )
         if level:
             what = f"{level_label}, Spearman above that without"
             lines.append(make_gain_line(what, spearman, scores, scores_before, sample.accuracies))
@@ -140,7 +145,7 @@ def _make_term_lines(samples: Mapping[int, Sample]) -> list[TableLine]:
 def _count_images(config: ExperimentConfig) -> int:
     """Return the number of training images that are available."""
     name = find_images("cifar10", config.data_root) or "digits"
-    source = load(name, Task("cifar10", (3, 32, 32), 10), config.data_root)
+    source = load_data(name, Task("cifar10", (3, 32, 32), 10), config.data_root)
     return len(source.parts[TRAIN])
 
 
@@ -158,7 +163,10 @@ def describe_levels(images: int) -> str:
             f"Of CIFAR-10 {images:,} images for training are available; levels are still shares "
             f"of its {TRAINING_IMAGES:,}."
         )
-    return f"Levels are shares of {images:,} images, since no more are available: far fewer steps than in the paper."
+    return (
+        f"Levels are shares of {images:,} images, since no more are available: far fewer steps "
+        "than in the paper."
+    )
 
 
 def format_warm_up(level: int, images: int, batch: int | None) -> str:

@@ -7,19 +7,19 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from untrained.benchmarks.comparison import estimate_statistic
 from untrained.benchmarks.statistics import (
     Statistic,
-    between,
+    bootstrap_statistic,
     kendall,
     pearson,
-    resampled,
+    percentile_interval,
     spearman,
 )
 from untrained.papers.experiment import ExperimentConfig, Findings
 from untrained.papers.samples import BenchmarkTask, Sample, Scores, measure_sample
 from untrained.reports.reproduction_facts import Curve, TableLine
-from untrained.rng import generator
-from untrained.studies._judge import estimated
+from untrained.seeds import make_generator
 
 BINS = 20
 MIN_OTHER_SCORES = 30  # fewer scores of other people are not worth a remark
@@ -55,14 +55,18 @@ def make_correlation_line(
         x_row = x[min(seed, len(x) - 1)]
         y_row = y[min(seed, len(y) - 1)]
         pairs.append(_drop_missing(x_row, y_row))
-    estimate = estimated(statistic, pairs)
+    estimate = estimate_statistic(statistic, pairs)
     if estimate is None:
         note = join_notes(note, "not defined on this sample")
         return TableLine(what, published, None, note=note)
-    return TableLine(what, published, estimate.value, estimate.low, estimate.high, estimate.spread, note)
+    return TableLine(
+        what, published, estimate.value, estimate.low, estimate.high, estimate.spread, note
+    )
 
 
-def make_gain_line(what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores) -> TableLine:
+def make_gain_line(
+    what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores
+) -> TableLine:
     """Say by how much a statistic of `x` and `y` exceeds that of `before` and `y`.
 
     Only architectures that have both scores count. The number is the mean over seeds; the interval
@@ -89,14 +93,14 @@ def _compute_gain(
     resamples = []
     for scores in (new_scores, old_scores):
         # The same generator for both sides draws the same architectures.
-        rng = generator("bootstrap", "gain", statistic.name)
+        rng = make_generator("bootstrap", "gain", statistic.name)
         values.append(statistic(scores[complete], y[complete]))
-        resamples.append(resampled(statistic, scores[complete], y[complete], rng))
+        resamples.append(bootstrap_statistic(statistic, scores[complete], y[complete], rng))
     new_value, old_value = values
     new_resamples, old_resamples = resamples
     if new_value is None or old_value is None or new_resamples is None or old_resamples is None:
         return None
-    interval = between(new_resamples - old_resamples)
+    interval = percentile_interval(new_resamples - old_resamples)
     if interval is None:
         return None
     return (new_value - old_value, *interval)
@@ -179,7 +183,9 @@ class CorrelationRow:
     note: str = ""
 
 
-def make_proxy_row(label: str, proxy: str, published: tuple[float | None, ...], note: str = "") -> CorrelationRow:
+def make_proxy_row(
+    label: str, proxy: str, published: tuple[float | None, ...], note: str = ""
+) -> CorrelationRow:
     """Return a row that shows a single proxy."""
 
     def read_scores(sample: Sample) -> Scores:
@@ -223,7 +229,9 @@ def make_correlation_table(
                 note = join_notes(row.note, sample.describe_failures(*row.proxies), other_scores)
                 number = row.published[column * len(statistics) + index]
                 scores = row.compute(sample)
-                lines.append(make_correlation_line(what, number, statistic, scores, sample.accuracies, note))
+                lines.append(
+                    make_correlation_line(what, number, statistic, scores, sample.accuracies, note)
+                )
     return Findings(tuple(lines), tuple(deviations))
 
 

@@ -15,16 +15,16 @@ import numpy as np
 from untrained.papers.samples import Sample
 from untrained.papers.table_lines import make_seeds_line
 from untrained.reports.reproduction_facts import TableLine
-from untrained.rng import generator
 from untrained.runs import ranking
+from untrained.seeds import make_generator
 from untrained.spaces import Space, load_space
-from untrained.strategies import _validate
-from untrained.strategies._strategy import Fitness, Strategy, by_arch
+from untrained.strategies.base import Fitness, Strategy, group_by_arch
 from untrained.strategies.budget import Budget
-from untrained.strategies.drive import drive
+from untrained.strategies.driver import run_strategy
 from untrained.strategies.hnas import HNAS
-from untrained.strategies.limits import Breach, Feasible
+from untrained.strategies.limits import ConstrainedSpace, LimitViolation
 from untrained.types import Arch, Failure, Record, ScoreRequest
+from untrained.workflows import validation as _validate
 
 RUNS = 10
 QUERIES = 20
@@ -33,7 +33,7 @@ MEASURE = f"table:{VALIDATION}@1"
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
 
 
-class MeasuredSpace(Feasible):
+class MeasuredSpace(ConstrainedSpace):
     """The measured architectures of a space, as a space of their own."""
 
     def __init__(self, space: Space, archs: Sequence[Arch]) -> None:
@@ -48,11 +48,11 @@ class MeasuredSpace(Feasible):
     def sample(self, rng: np.random.Generator) -> Arch:
         return self._archs[int(rng.random() * len(self._archs))]
 
-    def breach(self, arch: Arch) -> Breach | None:
+    def find_violation(self, arch: Arch) -> LimitViolation | None:
         # Mutations may leave the sample; the base class then tries again.
         if arch in self._members:
             return None
-        return Breach("measured", None)
+        return LimitViolation("measured", None)
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,13 @@ class MeasuredTable:
     def make_fitness(self, proxy: str) -> Fitness:
         """Return a function that reads the score of a proxy from records."""
         higher_is_better = self.sample.proxies[proxy].higher_is_better
-        return partial(ranking.fitness, measure=f"{proxy}@1", higher_is_better=higher_is_better)
+        return partial(
+            ranking.compute_fitness, measure=f"{proxy}@1", higher_is_better=higher_is_better
+        )
 
     def read_accuracy(self, records: Sequence[Record]) -> float | None:
         """Read the validation accuracy of an architecture from its records."""
-        return ranking.fitness(records, MEASURE, higher_is_better=True)
+        return ranking.compute_fitness(records, MEASURE, higher_is_better=True)
 
     def search_with_queries(self, strategy: Strategy, queries: int = QUERIES) -> list[Arch]:
         """Search with queries of the validation accuracy.
@@ -106,9 +108,11 @@ class MeasuredTable:
         """
         table = self.sample.truth.table
         # A search of the user validates by a table with the same evaluator.
-        metric = _validate.Known(table, table.metric(VALIDATION), MEASURE)
+        metric = _validate.TableMetric(table, table.metric(VALIDATION), MEASURE)
         evaluator = _validate.TableEvaluator(metric, _score_nothing, self.sample.source.task)
-        result = drive(strategy, evaluator, Budget(queries), self.read_accuracy, _ignore_progress)
+        result = run_strategy(
+            strategy, evaluator, Budget(queries), self.read_accuracy, _ignore_progress
+        )
         return list_incumbents(self.read_accuracy, result.records)
 
     def search_by_proxy(self, strategy: Strategy, proxy: str, count: int) -> list[Arch]:
@@ -118,7 +122,7 @@ class MeasuredTable:
             The best architecture after every scored one.
         """
         fitness = self.make_fitness(proxy)
-        result = drive(strategy, self.read_scores, Budget(count), fitness, _ignore_progress)
+        result = run_strategy(strategy, self.read_scores, Budget(count), fitness, _ignore_progress)
         return list_incumbents(fitness, result.records)
 
     def read_test_accuracies(self, archs: Sequence[Arch]) -> np.ndarray:
@@ -148,7 +152,7 @@ def list_incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:
     """
     incumbents: list[Arch] = []
     best_value = -np.inf
-    for arch, arch_records in by_arch(records).items():
+    for arch, arch_records in group_by_arch(records).items():
         value = fitness(arch_records)
         # Strictly greater: of equal architectures the first one stays.
         if value is not None and (not incumbents or value > best_value):
@@ -163,9 +167,18 @@ def list_incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:
 Algorithm = Callable[[MeasuredTable, np.random.Generator], list[Arch]]
 
 
-def make_hnas_strategy(table: MeasuredTable, rng: np.random.Generator, metric: str, **plan: Any) -> HNAS:
+def make_hnas_strategy(
+    table: MeasuredTable, rng: np.random.Generator, metric: str, **plan: Any
+) -> HNAS:
     """Return the strategy HNAS with one of its metrics and options of its plan."""
-    return HNAS(table.space, rng, table.read_accuracy, judge=table.read_scores, metric=metric, **plan)
+    return HNAS(
+        table.space,
+        rng,
+        table.read_accuracy,
+        evaluate_pool=table.read_scores,
+        metric=metric,
+        **plan,
+    )
 
 
 def make_hnas_search(metric: str, **plan: Any) -> Algorithm:
@@ -182,7 +195,7 @@ def repeat_search(table: MeasuredTable, label: str, algorithm: Algorithm) -> lis
 
     Their seeds depend on the label only, so a search is the same in every experiment.
     """
-    return [algorithm(table, generator("search", label, run)) for run in range(RUNS)]
+    return [algorithm(table, make_generator("search", label, run)) for run in range(RUNS)]
 
 
 def compare_algorithms(
@@ -211,7 +224,9 @@ def compare_algorithms(
     return lines
 
 
-def make_accuracy_lines(label: str, accuracies: np.ndarray, published: Sequence[float | None] = ()) -> list[TableLine]:
+def make_accuracy_lines(
+    label: str, accuracies: np.ndarray, published: Sequence[float | None] = ()
+) -> list[TableLine]:
     """Make one line per data set from accuracies of shape (data sets, searches).
 
     Args:

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from untrained.errors import Unscorable
 from untrained.probe import rules  # noqa: F401 - importing it fills the table of Taylor rules
 from untrained.probe.jets import Jet
-from untrained.rng import torch_generator
+from untrained.seeds import make_torch_generator
 
 Network = Callable[[Tensor], Tensor]
 Motion = tuple[Tensor, Tensor, Tensor]  # value, velocity, acceleration
@@ -26,7 +26,7 @@ def draw_plane(shape: tuple[int, ...], seed: int) -> Tensor:
 
     They depend on shape and seed alone, so all networks are measured on the same circle.
     """
-    draw = torch_generator("plane", seed)
+    draw = make_torch_generator("plane", seed)
     u1, u2 = torch.randn(2, 1, *shape, generator=draw, dtype=torch.float64)
     u1 = u1 / u1.norm()
     # Gram-Schmidt: remove the part of u2 that is parallel to u1.

@@ -36,7 +36,7 @@ def _infer_batch_norm(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 # On the meta device torch computes the shapes of these results in Python, which takes three quarters
 # of the time of counting. These functions return the same shapes faster.
-_META_RESULTS: dict[Any, Callable[[Tensor], Any]] = {
+_META_RESULTS: dict[object, Callable[[Tensor], object]] = {
     torch.ops.aten.relu.default: torch.empty_like,
     torch.ops.aten.native_batch_norm.default: _infer_batch_norm,
 }

@@ -22,7 +22,9 @@ from untrained.probe.norms import NormStatistics, apply_batch_norm
 from untrained.probe.tracking import ParameterTracker
 
 # torch may compute these by another kernel when no gradient, or a second one, is needed.
-_FUSED = frozenset(find_functions("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"))
+_FUSED = frozenset(
+    find_functions("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu")
+)
 # Axis of the channels in the output of a layer.
 CHANNEL_AXIS = {F.conv1d: 1, F.conv2d: 1, F.conv3d: 1, F.linear: -1}
 

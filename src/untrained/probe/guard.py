@@ -141,7 +141,7 @@ def _protect_embedding_table(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Return arguments for `F.embedding` with a copied table if it would be overwritten.
 
     With a maximal norm, `F.embedding` rescales rows of the table in place.

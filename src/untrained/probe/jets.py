@@ -130,7 +130,7 @@ def make_in_place(body: Rule) -> Rule:
 def swap_arguments(body: Rule) -> Rule:
     """Return the rule of the reflected operator, such as `__rsub__`."""
 
-    def reflected(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+    def reflected(x: object, y: object, *args: object, **kwargs: object) -> object:
         return body(y, x, *args, **kwargs)
 
     return reflected

@@ -149,7 +149,9 @@ def _longest_path(end: Node, matrices: set[int]) -> int:
             continue
         stack.pop()
         # The node that multiplies by a matrix counts, not the nodes that transpose the matrix.
-        multiplies = not _is_matrix(node, matrices) and any(_is_matrix(source, matrices) for source in inputs)
+        multiplies = not _is_matrix(node, matrices) and any(
+            _is_matrix(source, matrices) for source in inputs
+        )
         longest[node] = max((longest[source] for source in inputs), default=0) + multiplies
     return longest[end]
 

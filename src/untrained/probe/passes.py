@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from untrained.errors import Unscorable
 from untrained.probe.features import Feature, FeatureCapture, inverse_conditions
 from untrained.probe.guard import NormVariance, scoring_mode
-from untrained.rng import seed_for, torch_generator
+from untrained.seeds import derive_seed, make_torch_generator
 from untrained.types import Batch
 
 
@@ -39,11 +39,11 @@ class ForwardProbe:
             purpose: What the numbers are for. The same purpose gives the same numbers, in any order
                 of measurements.
         """
-        return torch_generator("probe", self.seed, purpose)
+        return make_torch_generator("probe", self.seed, purpose)
 
     def scoring_mode(self) -> AbstractContextManager[object]:
         """Return a context in which the model can be run; afterwards nothing has changed."""
-        return scoring_mode(self.model, seed_for("forward", self.seed))
+        return scoring_mode(self.model, derive_seed("forward", self.seed))
 
     def run_network(self, inputs: Tensor) -> Tensor:
         """Run the model, inside `scoring_mode`, and return its logits."""
@@ -93,7 +93,7 @@ class ForwardProbe:
         variances: list[NormVariance] | None = None,
     ) -> FeatureCapture:
         capture = FeatureCapture(keep_copies)
-        seed = seed_for("forward", self.seed)
+        seed = derive_seed("forward", self.seed)
         with (
             torch.no_grad(),
             scoring_mode(self.model, seed, variances),

@@ -329,7 +329,7 @@ def _embedding(
 
 
 @sample_rule("add", "__add__", "__radd__")
-def _add(input: Any, other: Any, *, alpha: float = 1) -> GradientFunction:
+def _add(input: object, other: object, *, alpha: float = 1) -> GradientFunction:
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:
         # Either term may be the parameter.
         for term, factor in ((input, 1), (other, alpha)):
@@ -350,7 +350,7 @@ def _multiply(input: Any, other: Any) -> GradientFunction:
 
 
 @sample_rule("expand")
-def _expand(input: Tensor, *_: Any, **__: Any) -> GradientFunction:
+def _expand(input: Tensor, *_: object, **__: object) -> GradientFunction:
     """Repeat a parameter for every sample, as transformers do with the class token."""
 
     def gradients(grad: Tensor) -> Iterator[GradientPiece]:

@@ -80,10 +80,10 @@ class NormsAsIdentity(TorchFunctionMode):
     def __torch_function__(
         self,
         func: TorchFunction,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if func in self.norms:
             return args[0] if args else kwargs["input"]

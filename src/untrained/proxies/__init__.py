@@ -10,8 +10,8 @@ Names look like this:
 
 from dataclasses import replace
 
-from untrained._load import fingerprint_user_code, loaded
-from untrained._load import split_names as split_names
+from untrained.names import fingerprint_user_code, load_member
+from untrained.names import split_names as split_names
 from untrained.proxies import (  # noqa: F401 - importing a module registers its proxies
     aznas,
     combined,
@@ -31,9 +31,9 @@ from untrained.proxies import (  # noqa: F401 - importing a module registers its
     zen,
     zico,
 )
-from untrained.proxies._proxy import PROXIES as PROXIES
-from untrained.proxies._proxy import Proxy as Proxy
-from untrained.proxies._proxy import proxy as proxy
+from untrained.proxies.base import PROXIES as PROXIES
+from untrained.proxies.base import Proxy as Proxy
+from untrained.proxies.base import proxy as proxy
 
 
 def parse_proxy_names(text: str) -> list[str]:
@@ -70,7 +70,7 @@ def load_proxy(name: "str | Proxy") -> Proxy:
     """
     if isinstance(name, Proxy):
         return name
-    member, options = loaded(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
+    member, options = load_member(name, PROXIES, Proxy, "proxy", "@untrained.proxy(...)")
     # A proxy of the user carries a fingerprint of its files, so that scores of an edited proxy are
     # not mistaken for scores of the old one.
     fingerprint = fingerprint_user_code(name)[:8]

@@ -15,7 +15,7 @@ from torch import Tensor
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies import size  # noqa: F401 - flops is one of the views
-from untrained.proxies._proxy import aggregate, proxy, registered
+from untrained.proxies.base import aggregate, proxy, register_proxy
 
 PAPER = "AZ-NAS (Lee & Ham)"
 SMALL = 1e-8
@@ -23,7 +23,7 @@ TRUNK = "a trunk of blocks"
 VIEWS = ("az_expressivity", "az_progressivity", "az_trainability", "flops")
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
 def az_expressivity(probe: Probe) -> float:
     """How evenly features spread over the directions of channel space, summed over the trunk.
@@ -37,7 +37,7 @@ def az_expressivity(probe: Probe) -> float:
     return sum(map(entropy, probe.blocks.spectra))
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="expressivity", samples=64, cost=2, layers=TRUNK)
 def az_progressivity(probe: Probe) -> float:
     """The smallest growth of that spread from one block to the next.
@@ -50,7 +50,7 @@ def az_progressivity(probe: Probe) -> float:
     return min(after - before for before, after in pairwise(s))
 
 
-@registered
+@register_proxy
 @proxy(
     paper=PAPER,
     measures="trainability",
@@ -97,7 +97,7 @@ def _spectral_norm(g_in: Tensor, g_out: Tensor) -> float:
     return float(torch.linalg.svdvals(g_in.double().mT @ g_out.double() / len(g_out))[0])
 
 
-@registered
+@register_proxy
 @aggregate(parts=VIEWS, paper=PAPER, measures="expressivity, trainability, size")
 def az_nas(*shares: list[float]) -> list[float]:
     """The AZ-NAS score: logarithms of the ranks among the candidates on four views, summed.

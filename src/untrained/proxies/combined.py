@@ -2,10 +2,10 @@
 
 from untrained.errors import Unscorable, UsageError
 from untrained.probe import Probe
-from untrained.proxies._proxy import PROXIES, proxy, registered
+from untrained.proxies.base import PROXIES, proxy, register_proxy
 
 
-@registered
+@register_proxy
 @proxy(
     paper="Dextr (Asthana et al.), Table 4",
     measures="whatever its parts measure",

@@ -28,11 +28,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from untrained._options import Count
 from untrained.errors import Unscorable
+from untrained.options import Count
 from untrained.probe import Probe
 from untrained.probe.features import Feature, inverse_conditions
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.meco import count_features, sample_channels
 
 PAPER = "Dextr (Asthana et al.)"
@@ -41,7 +41,7 @@ CIRCLE_SIZE = (64, 64)  # of images, as in the authors' code
 SMALLEST_IMAGE = 32  # smaller images keep their own size
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
 def dextr(probe: Probe, variant: Variant = "default") -> float:
     """Conditioning of the feature maps and curvature of the output along a circle, in one number.
@@ -58,7 +58,7 @@ def dextr(probe: Probe, variant: Variant = "default") -> float:
     return _combine(A, B)
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
 def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
     """The condition-number half of Dextr.
@@ -71,7 +71,7 @@ def dextr_conditions(probe: Probe, variant: Variant = "default") -> float:
     return log_conditions(probe, variant)
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="expressivity", cost=12)
 def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
     """The curvature half of Dextr.
@@ -83,7 +83,7 @@ def dextr_curvature(probe: Probe, variant: Variant = "default") -> float:
     return log_curvature(probe, variant)
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="expressivity, trainability, generalisation", cost=13)
 def dextr_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """Dextr on a few random channels of each layer, scaled to its width.

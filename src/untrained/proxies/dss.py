@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 
-@registered
+@register_proxy
 @proxy(
     paper="TF-TAS (Zhou et al.)",
     measures="expressivity, trainability",

@@ -6,10 +6,10 @@ import torch
 
 from untrained.probe import Probe
 from untrained.probe.kernels import Reading
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 
-@registered
+@register_proxy
 @proxy(
     paper="GradSign (Zhang & Jia)",
     measures="trainability, generalisation",

@@ -14,7 +14,7 @@ import numpy as np
 
 from untrained.probe import Probe
 from untrained.probe.kernels import Reading
-from untrained.proxies._proxy import PROXIES, proxy, registered
+from untrained.proxies.base import PROXIES, proxy, register_proxy
 from untrained.proxies.tenas import condition_number
 
 PAPER = "HNAS (Shu et al.)"
@@ -33,7 +33,7 @@ Metric = Literal[
 ]
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3)
 def grad(probe: Probe) -> float:
     """Norm of the loss gradient of one mini-batch.
@@ -46,7 +46,7 @@ def grad(probe: Probe) -> float:
     return sqrt(sum(float(g.double().square().sum()) for g in probe.gradients.values()))
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def trace(probe: Probe, reading: Reading = "cross") -> float:
     """Root of the mean squared norm of the gradient of a sample's label output.
@@ -59,7 +59,7 @@ def trace(probe: Probe, reading: Reading = "cross") -> float:
     return sqrt(float(K.trace()) / len(probe.batch))
 
 
-@registered
+@register_proxy
 @proxy(
     paper="KNAS (Xu et al.), HNAS form",
     measures="trainability",
@@ -79,7 +79,7 @@ def knas(probe: Probe, reading: Reading = "cross") -> float:
     return sqrt(abs(float(K.mean())))
 
 
-@registered
+@register_proxy
 @proxy(
     paper=PAPER,
     higher_is_better=False,
@@ -100,7 +100,7 @@ def ntk_condition(probe: Probe, reading: Reading = "cross") -> float:
     return condition_number(probe.kernel("label", "layers", reading).gram())
 
 
-@registered
+@register_proxy
 @proxy(
     paper=PAPER,
     higher_is_better=False,

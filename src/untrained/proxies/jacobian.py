@@ -10,7 +10,7 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 SMALL = 1e-5
 MANY_CLASSES = 100
@@ -27,7 +27,7 @@ def correlate_rows(rows: Tensor) -> Tensor:
     return R
 
 
-@registered
+@register_proxy
 @proxy(
     paper="Jacobian covariance (Mellor et al. 2020), zero-cost-nas form",
     measures="expressivity",
@@ -47,7 +47,7 @@ def jacob_cov(probe: Probe) -> float:
     return -float(((v + SMALL).log() + 1 / (v + SMALL)).sum())
 
 
-@registered
+@register_proxy
 @proxy(
     paper="EPE-NAS (Lopes et al.)",
     measures="expressivity",

@@ -7,16 +7,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from untrained._options import Count
+from untrained.options import Count
 from untrained.probe import Probe
 from untrained.probe.features import Feature, map_by_shape
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 PAPER = "MeCo (Jiang et al.)"
 Variant = Literal["default", "published"]
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
 def meco(probe: Probe, variant: Variant = "default") -> float:
     """Smallest eigenvalue of the correlations between channels, summed over layers.
@@ -32,7 +32,7 @@ def meco(probe: Probe, variant: Variant = "default") -> float:
     return float(lowest @ torch.tensor(counts, dtype=torch.float64))
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability, generalisation", cost=3)
 def meco_opt(probe: Probe, channels: Count = 8, variant: Variant = "default") -> float:
     """MeCo on a few random channels of each layer, scaled to its width.

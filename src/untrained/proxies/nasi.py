@@ -8,12 +8,12 @@ statistics are constants, which makes J_i the gradient of that sample's own outp
 
 from untrained.probe import Probe
 from untrained.probe.kernels import Reading
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 PAPER = "NASI (Shu et al.)"
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability", needs=("data", "gradients"), samples=8, cost=21)
 def ntk_trace(probe: Probe, reading: Reading = "fixed") -> float:
     """Trace norm of the tangent kernel, exact over all outputs.
@@ -25,7 +25,7 @@ def ntk_trace(probe: Probe, reading: Reading = "fixed") -> float:
     return probe.kernel("all", "all", reading).trace()
 
 
-@registered
+@register_proxy
 @proxy(
     paper=PAPER,
     measures="trainability",
@@ -43,7 +43,7 @@ def nasi_samples(probe: Probe, reading: Reading = "fixed") -> float:
     return probe.kernel("loss", "all", reading).trace()
 
 
-@registered
+@register_proxy
 @proxy(
     paper=PAPER,
     measures="trainability",

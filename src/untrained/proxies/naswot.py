@@ -12,13 +12,13 @@ import torch
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 LAYERS = "pointwise nonlinearities"
 MAX_PATTERN_SAMPLES = 62  # the bits of a pattern are packed into one int64
 
 
-@registered
+@register_proxy
 @proxy(paper="NASWOT (Mellor et al.)", measures="expressivity", samples=64, layers=LAYERS)
 def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -> float:
     """How different the codes of different samples are.
@@ -44,7 +44,7 @@ def naswot(probe: Probe, variant: Literal["default", "published"] = "default") -
     return float(logdet)
 
 
-@registered
+@register_proxy
 @proxy(paper="SWAP (Peng et al.)", measures="expressivity", samples=16, layers=LAYERS)
 def swap(probe: Probe) -> float:
     """Number of different patterns of neurons across the samples.
@@ -57,7 +57,7 @@ def swap(probe: Probe) -> float:
     return float(_count_patterns(probe))
 
 
-@registered
+@register_proxy
 @proxy(paper="SWAP (Peng et al.)", measures="expressivity, size", samples=16, layers=LAYERS)
 def swap_reg(probe: Probe, mu: float = 1000.0, sigma: float = 1e6) -> float:
     """SWAP, preferring networks of a given size.
@@ -87,7 +87,7 @@ def _count_patterns(probe: Probe) -> int:
     return len(torch.unique(torch.cat(patterns)))
 
 
-@registered
+@register_proxy
 @proxy(paper="TE-NAS (Chen et al.)", measures="expressivity", samples=64, layers=LAYERS)
 def te_nas_regions(probe: Probe) -> float:
     """Number of linear regions that contain samples.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 PAPER = "zero-cost-nas (Abdelfattah et al.)"
 LAYERS = "convolutions, linear layers"
@@ -31,7 +31,7 @@ def weight_gradients(probe: Probe) -> dict[str, Tensor]:
     return gradients
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def grad_norm(probe: Probe) -> float:
     """Sum over layers of the norm of the loss gradient.
@@ -43,7 +43,7 @@ def grad_norm(probe: Probe) -> float:
     return float(sum(g.norm() for g in weight_gradients(probe).values()))
 
 
-@registered
+@register_proxy
 @proxy(
     paper="SNIP (Lee et al.), zero-cost-nas form",
     measures="trainability",
@@ -69,7 +69,7 @@ def snip(probe: Probe, variant: Literal["default", "per_sample"] = "default") ->
     return float(sum((probe.weights[name] * g).abs().sum() for name, g in gradients.items()))
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="trainability", needs=NEEDS, samples=64, cost=3, layers=LAYERS)
 def plain(probe: Probe) -> float:
     """Weights times their loss gradients, summed with their signs.
@@ -84,7 +84,7 @@ def plain(probe: Probe) -> float:
     return float(sum((probe.weights[name] * g).sum() for name, g in gradients.items()))
 
 
-@registered
+@register_proxy
 @proxy(
     paper="GraSP (Wang et al.), zero-cost-nas form",
     measures="trainability",
@@ -106,7 +106,7 @@ def grasp(probe: Probe) -> float:
     return -float(sum((gradients[name] * HW).sum() for name, HW in products.items()))
 
 
-@registered
+@register_proxy
 @proxy(
     paper="Fisher pruning (Theis et al., Turner et al.), zero-cost-nas form",
     measures="trainability",
@@ -127,7 +127,7 @@ def fisher(probe: Probe) -> float:
     return float(sum(c.fan_in * c.saliency.square().mean(0).sum() / 2 for c in probe.channels))
 
 
-@registered
+@register_proxy
 @proxy(paper=PAPER, measures="size", needs=(), cost=0, layers=LAYERS)
 def l2_norm(probe: Probe) -> float:
     """Sum over layers of the norm of the weights.

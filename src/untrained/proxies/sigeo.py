@@ -11,10 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from untrained._options import Count
 from untrained.errors import Unscorable
+from untrained.options import Count
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.pruning import LAYERS, weight_gradients
 from untrained.proxies.zico import gradient_consistency
 
@@ -27,7 +27,7 @@ PRESETS = {
 Parts = tuple[Probe, ...]
 
 
-@registered
+@register_proxy
 @proxy(
     paper="SiGeo (Zhou et al.)",
     measures="trainability, generalisation",

@@ -6,32 +6,32 @@ Many published correlations are largely explained by the number of parameters.
 from hashlib import sha256
 
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
-from untrained.rng import generator
+from untrained.proxies.base import proxy, register_proxy
+from untrained.seeds import make_generator
 
 
-@registered
+@register_proxy
 @proxy(measures="size", needs=(), cost=0)
 def params(probe: Probe) -> float:
     """Number of trainable parameters."""
     return probe.params
 
 
-@registered
+@register_proxy
 @proxy(measures="size", needs=())
 def flops(probe: Probe) -> float:
     """Multiply-adds of one forward pass of one sample, which the literature calls FLOPs."""
     return probe.macs
 
 
-@registered
+@register_proxy
 @proxy(measures="size", needs=())
 def depth(probe: Probe) -> float:
     """The longest chain of weight matrices from input to output."""
     return probe.depth
 
 
-@registered
+@register_proxy
 @proxy(measures="nothing", needs=(), cost=0)
 def random(probe: Probe) -> float:
     """A random number between 0 and 1: no useful proxy should rank worse.
@@ -44,4 +44,4 @@ def random(probe: Probe) -> float:
         # The first few values are enough to tell two networks apart.
         values = parameter.detach().flatten()[:16].cpu().numpy()
         content.update(f"{name}{tuple(parameter.shape)}".encode() + values.tobytes())
-    return float(generator("random", probe.seed, content.hexdigest()).random())
+    return float(make_generator("random", probe.seed, content.hexdigest()).random())

@@ -8,12 +8,12 @@ from typing import Literal
 
 from untrained.errors import Unscorable
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 LAYERS = "convolutions, linear layers"
 
 
-@registered
+@register_proxy
 @proxy(
     paper="SynFlow (Tanaka et al.)",
     measures="expressivity",
@@ -35,7 +35,7 @@ def synflow(probe: Probe, norms: Literal["identity", "kept"] = "identity") -> fl
     return _require_flow(total)
 
 
-@registered
+@register_proxy
 @proxy(
     paper="LogSynFlow (Cavagnero et al., FreeREA)",
     measures="expressivity",

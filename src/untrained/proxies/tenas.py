@@ -10,7 +10,7 @@ from torch import Tensor
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies import naswot  # noqa: F401 - te_nas_regions is one of the parts
-from untrained.proxies._proxy import aggregate, proxy, registered
+from untrained.proxies.base import aggregate, proxy, register_proxy
 
 # Eigenvalues of a float64 Gram matrix below this share of the largest one are rounding errors.
 SINGULAR = 1e-12
@@ -28,7 +28,7 @@ def condition_number(K: Tensor) -> float:
     return float(eigenvalues[-1] / eigenvalues[0])
 
 
-@registered
+@register_proxy
 @proxy(
     paper="TE-NAS (Chen et al.)",
     higher_is_better=False,
@@ -55,7 +55,7 @@ def te_nas_condition(probe: Probe, variant: Literal["default", "published"] = "d
     return condition_number(probe.kernel("sum", "all", "fixed").gram())
 
 
-@registered
+@register_proxy
 @aggregate(
     parts=("te_nas_condition", "te_nas_regions"),
     paper="TE-NAS (Chen et al.)",

@@ -7,14 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from untrained._options import Count
 from untrained.errors import Unscorable
+from untrained.options import Count
 from untrained.probe import Probe
 from untrained.probe.guard import NormVariance
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 
 
-@registered
+@register_proxy
 @proxy(
     paper="Zen-NAS (Lin et al.)",
     measures="expressivity",

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from untrained._options import Count
 from untrained.errors import Unscorable
+from untrained.options import Count
 from untrained.probe import Probe
-from untrained.proxies._proxy import proxy, registered
+from untrained.proxies.base import proxy, register_proxy
 from untrained.proxies.pruning import LAYERS, weight_gradients
 
 
-@registered
+@register_proxy
 @proxy(
     paper="ZiCo (Li et al.)",
     measures="trainability, generalisation",

@@ -1,5 +1,5 @@
-"""Readers of files that somebody else wrote: pickles, torch files, numpy archives, JSON, compressed files.
+"""Readers of foreign files: pickles, torch files, numpy archives, JSON, compressed files.
 
 A foreign file runs nothing here, and reading it takes memory in proportion to its size. Each reader
-answers with plain Python values and numpy arrays, or with a `UsageError` of one line.
+returns plain Python values and numpy arrays, or raises a `UsageError` of one line.
 """

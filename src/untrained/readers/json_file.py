@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written or damaged."""
+"""JSON files from elsewhere, which may be damaged or hostile."""
 
 import json
 from typing import Any

@@ -80,7 +80,9 @@ def _named_problems(path: Path) -> Iterator[None]:
     except UsageError:
         raise
     except Exception as error:  # a damaged archive can raise anything
-        raise UsageError(f"{path} is not a readable numpy archive: {describe_error(error)}") from error
+        raise UsageError(
+            f"{path} is not a readable numpy archive: {describe_error(error)}"
+        ) from error
 
 
 @contextmanager
@@ -97,7 +99,9 @@ def _strip_ending(name: str) -> str:
     return name.removesuffix(".npy")
 
 
-def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, allowance: MemoryAllowance) -> NDArray[Any]:
+def _read_array(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, allowance: MemoryAllowance
+) -> NDArray[Any]:
     check_member(member)
     with archive.open(member) as file:
         header = _read_header(file)
@@ -143,9 +147,13 @@ def _read_header(file: IO[bytes]) -> _Header:
     order = _ORDER.search(text)
     shape = _SHAPE.search(text)
     if "'|O" in text or "'O" in text:
-        raise RefusedFileError("it holds Python objects; save numbers, such as uint8 images and int labels")
+        raise RefusedFileError(
+            "it holds Python objects; save numbers, such as uint8 images and int labels"
+        )
     if kind is None or order is None or shape is None:
-        raise DamagedFileError("the header of an array has no kind, order or shape that is read here")
+        raise DamagedFileError(
+            "the header of an array has no kind, order or shape that is read here"
+        )
     sizes = [int(size.strip().rstrip("L")) for size in shape[1].split(",") if size.strip()]
     return _Header(
         kind=parse_kind(kind[2], kind[1] if kind[1] in ("<", ">") else "<"),

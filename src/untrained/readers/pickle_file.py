@@ -134,7 +134,7 @@ class PendingArray:
 class _Interpreter:
     """The stack machine of one pickle.
 
-    `stack` is what lies above the last mark, `lower_stacks` what lies below each mark.
+    `stack` holds the items above the last mark, `lower_stacks` those below each mark.
     """
 
     def __init__(
@@ -161,7 +161,9 @@ class _Interpreter:
             self.position += 1
             if opcode == _STOP:
                 if len(self.stack) != 1 or self.lower_stacks:
-                    raise DamagedFileError("it ends with a stack that holds more or less than one value")
+                    raise DamagedFileError(
+                        "it ends with a stack that holds more or less than one value"
+                    )
                 return self.stack.pop()
             operation = _OPERATIONS.get(opcode)
             if operation is None:
@@ -175,7 +177,9 @@ class _Interpreter:
         """Return the next `count` bytes, which must be there."""
         start = self.position
         if count < 0 or count > len(self.data) - start:
-            raise DamagedFileError(f"it claims {count} bytes where {len(self.data) - start} are left")
+            raise DamagedFileError(
+                f"it claims {count} bytes where {len(self.data) - start} are left"
+            )
         self.position = start + count
         return self.data[start : start + count]
 
@@ -204,7 +208,7 @@ class _Interpreter:
         self.stack.append(value)
 
     def pop_mark(self) -> list[Any]:
-        """Return what lies above the last mark, and remove it with the mark."""
+        """Remove the last mark and the items above it, and return the items."""
         items = self.stack
         self.stack = self.lower_stacks.pop()
         return items
@@ -247,7 +251,9 @@ def _operation(opcode: bytes) -> Callable[[_Operation], _Operation]:
 def _proto(machine: _Interpreter) -> None:
     version = machine.take_number(1)
     if version > _LAST_PROTOCOL:
-        raise DamagedFileError(f"it has the pickle protocol {version}; {_LAST_PROTOCOL} is the last one")
+        raise DamagedFileError(
+            f"it has the pickle protocol {version}; {_LAST_PROTOCOL} is the last one"
+        )
 
 
 @_operation(b"\x95")
@@ -690,22 +696,26 @@ def _push_remembered(machine: _Interpreter, place: int) -> None:
 def _push_global(machine: _Interpreter, module: str, name: str) -> None:
     asked = (module, name)
     extension = machine.extension
-    if not (asked in _CALLS or asked in _NAMES or asked in extension.calls or asked in extension.names):
+    if not (
+        asked in _CALLS or asked in _NAMES or asked in extension.calls or asked in extension.names
+    ):
         raise RefusedFileError(f"it asks for {module}.{name}, which plain data never need")
     machine.push(GlobalName(module, name), 200)
 
 
-def _extend_list(machine: _Interpreter, target: Any, items: Sequence[Any]) -> None:
+def _extend_list(machine: _Interpreter, target: object, items: Sequence[object]) -> None:
     if type(target) is not list:
         raise DamagedFileError("items are appended to what is no list")
     machine.allowance.charge(_SLOT_BYTES * len(items))
     target.extend(items)
 
 
-def _fill_dict(target: Any, items: Sequence[Any], allowance: MemoryAllowance) -> None:
+def _fill_dict(target: object, items: Sequence[object], allowance: MemoryAllowance) -> None:
     """Put keys and values, which alternate in `items`, into a dict."""
     if type(target) is not dict or len(items) % 2:
-        raise DamagedFileError("keys and values are put into what is no dictionary, or a value is missing")
+        raise DamagedFileError(
+            "keys and values are put into what is no dictionary, or a value is missing"
+        )
     size_before = getsizeof(target)
     for place in range(0, len(items), 2):
         key = items[place]
@@ -714,7 +724,7 @@ def _fill_dict(target: Any, items: Sequence[Any], allowance: MemoryAllowance) ->
     allowance.charge(getsizeof(target) - size_before)
 
 
-def _check_key(key: Any) -> None:
+def _check_key(key: object) -> None:
     """Refuse keys whose hash takes long: nested tuples could double it with every level."""
     if type(key) is tuple:
         if len(key) > _LARGEST_TUPLE_KEY:
@@ -734,15 +744,17 @@ def _check_simple_key(key: Any) -> None:
         if len(key) > _LONGEST_KEY:
             raise RefusedFileError(f"a key has {len(key)} characters")
     elif kind is not float and kind is not bool and key is not None:
-        raise RefusedFileError("a key is something else than a text, a number or a short tuple of them")
+        raise RefusedFileError(
+            "a key is something else than a text, a number or a short tuple of them"
+        )
 
 
 # ------------------------------------------------------------------------ the calls of plain data
 
 
-def _make_dict(arguments: Arguments, allowance: MemoryAllowance) -> dict[Any, Any]:
+def _make_dict(arguments: Arguments, allowance: MemoryAllowance) -> dict[object, object]:
     """`OrderedDict()`, or with a list of pairs as Python 2 wrote it."""
-    made: dict[Any, Any] = {}
+    made: dict[object, object] = {}
     if arguments:
         (pairs,) = arguments
         if type(pairs) is not list:
@@ -750,7 +762,9 @@ def _make_dict(arguments: Arguments, allowance: MemoryAllowance) -> dict[Any, An
         items = []
         for pair in pairs:
             if type(pair) not in (list, tuple) or len(pair) != 2:
-                raise DamagedFileError("a dictionary is made of something else than a list of pairs")
+                raise DamagedFileError(
+                    "a dictionary is made of something else than a list of pairs"
+                )
             items.extend(pair)
         allowance.charge(_SLOT_BYTES * len(items))
         _fill_dict(made, items, allowance)
@@ -768,12 +782,12 @@ def _make_set(items: Any, allowance: MemoryAllowance) -> set[Any]:
     return made
 
 
-def _call_set(arguments: Arguments, allowance: MemoryAllowance) -> set[Any]:
+def _call_set(arguments: Arguments, allowance: MemoryAllowance) -> set[object]:
     (items,) = arguments or ((),)
     return _make_set(items, allowance)
 
 
-def _call_frozenset(arguments: Arguments, allowance: MemoryAllowance) -> frozenset[Any]:
+def _call_frozenset(arguments: Arguments, allowance: MemoryAllowance) -> frozenset[object]:
     return frozenset(_call_set(arguments, allowance))
 
 
@@ -814,7 +828,7 @@ def _call_reconstruct(arguments: Arguments, allowance: MemoryAllowance) -> Pendi
     return PendingArray()
 
 
-def _call_frombuffer(arguments: Arguments, allowance: MemoryAllowance) -> Any:
+def _call_frombuffer(arguments: Arguments, allowance: MemoryAllowance) -> object:
     """How numpy writes arrays since protocol 5."""
     data, kind, shape, order = arguments
     if order not in ("C", "F"):
@@ -822,18 +836,18 @@ def _call_frombuffer(arguments: Arguments, allowance: MemoryAllowance) -> Any:
     return make_array(data, _finished(kind), shape, allowance, column_major=order == "F")
 
 
-def _call_scalar(arguments: Arguments, allowance: MemoryAllowance) -> Any:
+def _call_scalar(arguments: Arguments, allowance: MemoryAllowance) -> object:
     """A number of numpy becomes a number of Python."""
     kind, data = arguments
     return make_array(data, _finished(kind), (), allowance).item()
 
 
-def _finished(kind: Any) -> Any:
+def _finished(kind: object) -> object:
     """A kind whose byte order never came is in the usual order."""
     return kind.kind if type(kind) is PendingKind else kind
 
 
-def _finish_kind(pending: PendingKind, state: Any) -> ArrayKind:
+def _finish_kind(pending: PendingKind, state: object) -> ArrayKind:
     """The state of a dtype: version, byte order, and six facts that plain kinds do not have."""
     if type(state) is not tuple or len(state) != 8:
         raise DamagedFileError("the state of a dtype has another form")
@@ -843,7 +857,7 @@ def _finish_kind(pending: PendingKind, state: Any) -> ArrayKind:
     return parse_kind(pending.kind.code, byte_order)
 
 
-def _finish_array(state: Any, allowance: MemoryAllowance) -> Any:
+def _finish_array(state: object, allowance: MemoryAllowance) -> object:
     """The state of an array: version, shape, kind, order and bytes."""
     if type(state) is not tuple or len(state) != 5:
         raise DamagedFileError("the state of an array has another form")
@@ -876,8 +890,8 @@ _LEAVES = {type(None), bool, int, float, str, bytes, bytearray, np.ndarray}
 def _check_plain(value: Any, most_items: int) -> None:
     """Check that a value is plain data all through, of reasonable depth and size.
 
-    A few bytes can put a list into itself, or each list twice into the next one. Whoever walks
-    through such a value would never come to an end, so items are counted as often as they occur.
+    A few bytes can put a list into itself, or each list twice into the next one. A loop over such
+    a value would never end, so items are counted as often as they occur.
     """
     count = 0
     pending: list[tuple[Any, int]] = [(value, 0)]

@@ -36,7 +36,9 @@ def parse_kind(code: object, byte_order: object = "<") -> ArrayKind:
     code_text = _to_text(code)
     order_text = _to_text(byte_order)
     if code_text not in _NUMBERS and not _TEXT.fullmatch(code_text):
-        raise RefusedFileError(f"it has an array of the kind {code_text!r}; numbers and short texts are read")
+        raise RefusedFileError(
+            f"it has an array of the kind {code_text!r}; numbers and short texts are read"
+        )
     if order_text not in ("<", ">", "|"):
         raise DamagedFileError(f"an array has the byte order {order_text!r}")
     if order_text == "|":
@@ -45,7 +47,12 @@ def parse_kind(code: object, byte_order: object = "<") -> ArrayKind:
 
 
 def make_array(
-    data: object, kind: object, shape: object, allowance: MemoryAllowance, *, column_major: bool = False
+    data: object,
+    kind: object,
+    shape: object,
+    allowance: MemoryAllowance,
+    *,
+    column_major: bool = False,
 ) -> NDArray[Any]:
     """Copy bytes into a new array in the byte order of this machine.
 
@@ -63,7 +70,9 @@ def make_array(
     sizes = check_sizes(shape)
     wanted_bytes = math.prod(sizes) * kind.item_bytes
     if wanted_bytes != len(data):
-        raise DamagedFileError(f"an array of shape {sizes} takes {wanted_bytes} bytes, and {len(data)} are there")
+        raise DamagedFileError(
+            f"an array of shape {sizes} takes {wanted_bytes} bytes, and {len(data)} are there"
+        )
     allowance.charge(2 * wanted_bytes)
     order = "F" if column_major else "C"
     items = check_items(np.frombuffer(data, kind.to_dtype()), kind)
@@ -94,7 +103,9 @@ def make_strided_array(
     for size, stride in zip(sizes, strides, strict=True):
         last += (size - 1) * stride
     if last >= storage.size:
-        raise RefusedFileError(f"a tensor of shape {sizes} reaches outside its {storage.size} numbers")
+        raise RefusedFileError(
+            f"a tensor of shape {sizes} reaches outside its {storage.size} numbers"
+        )
     byte_strides = []
     for size, stride in zip(sizes, strides, strict=True):
         # The stride of an axis of length 1 is never used, and may be any number.

@@ -50,7 +50,9 @@ def _read_zip(path: Path, allowance: MemoryAllowance) -> Any:
     with zipfile.ZipFile(path) as archive:
         pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
         if not pickles:
-            raise RefusedFileError("it is a zip archive without data.pkl, so torch.save did not write it")
+            raise RefusedFileError(
+                "it is a zip archive without data.pkl, so torch.save did not write it"
+            )
         folder = pickles[0].removesuffix("data.pkl")
         _check_byte_order(archive, folder, allowance)
         storages: dict[tuple[str, str], NDArray[Any]] = {}
@@ -63,7 +65,9 @@ def _read_zip(path: Path, allowance: MemoryAllowance) -> Any:
             return storages[key, kind]
 
         pickled = read_member(archive, pickles[0], allowance)
-        value, _ = interpret_pickle(pickled, allowance, replace(_TENSORS, load_reference=load_storage))
+        value, _ = interpret_pickle(
+            pickled, allowance, replace(_TENSORS, load_reference=load_storage)
+        )
         return value
 
 

@@ -40,7 +40,7 @@ def read_member(archive: zipfile.ZipFile, name: str, allowance: MemoryAllowance)
     check_member(member)
     allowance.charge(2 * member.file_size)
     with archive.open(member) as file:
-        # One byte more than the directory says would show that it lies.
+        # Reading one byte more shows if the directory states a wrong size.
         content = file.read(member.file_size + 1)
     if len(content) != member.file_size:
         raise DamagedFileError(f"its member {name} has another size than its directory says")

@@ -1,4 +1,4 @@
-"""Rank correlations between columns of scores, and an order in which similar columns are neighbours.
+"""Rank correlations between columns of scores, and an order that puts similar columns together.
 
 Missing scores are NaN.
 """
@@ -15,6 +15,7 @@ def correlate_columns(columns: Sequence[Floats]) -> list[list[float | None]]:
     matrix: list[list[float | None]] = [[None] * len(columns) for _ in columns]
     for i, first in enumerate(columns):
         for j, second in enumerate(columns[: i + 1]):
+            # A proxy may fail for some architectures; only those with both scores can be compared.
             both = np.isfinite(first) & np.isfinite(second)
             correlation = spearman(first[both], second[both])
             matrix[i][j] = correlation
@@ -28,12 +29,14 @@ def order_by_similarity(matrix: Sequence[Sequence[float | None]]) -> list[int]:
     This is hierarchical clustering with average linkage. When two groups are joined, each may be
     reversed so that their most similar ends meet.
     """
-    similarity = np.array([[value or 0.0 for value in row] for row in matrix], dtype=np.float64)
+    similarity = np.zeros((len(matrix), len(matrix)))
+    for i, row in enumerate(matrix):
+        for j, value in enumerate(row):
+            # An undefined correlation counts as no relation.
+            similarity[i, j] = value or 0.0
     groups = [[i] for i in range(len(matrix))]
     while len(groups) > 1:
-        pairs = [(a, b) for b in range(len(groups)) for a in range(b)]
-        means = [similarity[np.ix_(groups[a], groups[b])].mean() for a, b in pairs]
-        a, b = pairs[means.index(max(means))]
+        a, b = _find_closest_groups(groups, similarity)
         # b is larger than a, so it is removed first.
         second = groups.pop(b)
         first = groups.pop(a)
@@ -43,8 +46,22 @@ def order_by_similarity(matrix: Sequence[Sequence[float | None]]) -> list[int]:
     return groups[0]
 
 
+def _find_closest_groups(groups: list[list[int]], similarity: Floats) -> tuple[int, int]:
+    """Return the positions of the two groups with the highest mean similarity."""
+    closest = (0, 1)
+    highest = None
+    for b in range(len(groups)):
+        for a in range(b):
+            mean = similarity[np.ix_(groups[a], groups[b])].mean()
+            if highest is None or mean > highest:
+                highest = mean
+                closest = (a, b)
+    return closest
+
+
 def _join_groups(first: list[int], second: list[int], similarity: Floats) -> list[int]:
     """Return both groups in a row, reversed so that their most similar ends meet."""
+    # Only four arrangements are possible, since neighbours inside a group stay neighbours.
     best = None
     joined: list[int] = []
     for left in (first, first[::-1]):

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from untrained import _numbers
-from untrained._files import reading_study, write_study, write_whole
+from untrained import formatting
+from untrained.files import open_study, write_atomically, write_study
 
 RESULT_FILE = "reproduction.json"
 COLUMN_TITLES = ("what", "paper", "ours", "95 %", "\u00b1 seeds", "difference", "note")
@@ -139,6 +139,7 @@ class ReproductionResult:
             for value in (line.published, line.ours):
                 if value is not None:
                     largest = max(largest, abs(value))
+        # Correlations and losses need three decimals, percentages two.
         decimals = 3 if largest < 10 else 2
         return [_format_line(line, decimals) for line in self.lines]
 
@@ -152,6 +153,7 @@ class ReproductionResult:
         filled = self.filled_columns()
         table = []
         for row in [COLUMN_TITLES, ("---",) * len(COLUMN_TITLES), *self.format_lines()]:
+            # A bar would end the cell of a Markdown table.
             cells = [row[column].replace("|", "\\|") for column in filled]
             table.append(f"| {' | '.join(cells)} |")
         torch_version = self.versions.get("torch", "?")
@@ -168,6 +170,7 @@ class ReproductionResult:
     def to_document(self) -> dict[str, Any]:
         """Return what `--json` prints: everything except the points of plots."""
         document = asdict(self) | {"lines": self.to_rows()}
+        # A figure has thousands of points, which are in reproduction.json.
         del document["plots"]
         return document
 
@@ -175,7 +178,7 @@ class ReproductionResult:
         """Write `reproduction.json`, `.csv` and `.md`; each file is complete or absent."""
         path = Path(self.folder, RESULT_FILE)
         write_study(path, asdict(self), self.to_rows())
-        write_whole(path.with_suffix(".md"), self.to_markdown())
+        write_atomically(path.with_suffix(".md"), self.to_markdown())
         return self
 
     @staticmethod
@@ -185,7 +188,8 @@ class ReproductionResult:
         Raises:
             UsageError: If the file is missing or damaged.
         """
-        with reading_study(Path(folder, RESULT_FILE)) as facts:
+        with open_study(Path(folder, RESULT_FILE)) as facts:
+            # JSON has lists of dictionaries instead of tuples of objects.
             fields = dict(facts)
             fields["lines"] = tuple(TableLine(**line) for line in facts["lines"])
             fields["plots"] = tuple(_read_plot(**plot) for plot in facts["plots"])
@@ -198,12 +202,13 @@ def _format_line(line: TableLine, decimals: int) -> tuple[str, ...]:
     def format_number(value: float | None) -> str:
         if value is None:
             return ""
-        return _numbers.fixed(value, decimals)
+        return formatting.format_fixed(value, decimals)
 
     interval = ""
     if line.low is not None:
         interval = f"{format_number(line.low)} to {format_number(line.high)}"
     difference = format_number(line.difference)
+    # A minus sign is written anyway, so a plus shows the direction as well.
     if line.difference is not None and line.difference > 0:
         difference = f"+{difference}"
     return (

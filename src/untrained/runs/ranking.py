@@ -1,24 +1,34 @@
-"""From records to a ranking. The only file that knows directions: everywhere else a score is just a number.
+"""From records to a ranking.
 
-`rank_records` makes every ranking of the package. Which records belong to a run is decided in `runs/winner.py`.
+`rank_records` makes every ranking of the package. Which records belong to a run is decided in
+`runs/winner.py`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
+from scipy.special import stdtrit
+
 from untrained.types import Arch, Failure, Record
 
-# Student's t, 97.5 %, for 1, 2, ... degrees of freedom; beyond the table 2.0 is near enough
-_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120)
+CONFIDENCE = 0.95  # of all intervals
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An architecture's place: mean score over its seeds, their standard deviation and the half-width of the 95 %
-    interval of the mean (None with one seed), and whether seeds cannot tell it from the best."""
+    """An architecture in a ranking.
+
+    Attributes:
+        arch: The architecture.
+        score: Mean score over its seeds.
+        spread: Standard deviation over its seeds; None with one seed.
+        seeds: Number of seeds.
+        margin: Half-width of the 95 % interval of the mean; None with one seed.
+        tied: Whether the seeds cannot distinguish it from the best.
+    """
 
     arch: Arch
     score: float
@@ -30,7 +40,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Best first; and what could not be ranked, with the first reason of each. Nothing is dropped silently."""
+    """Architectures in order of their scores. Nothing is dropped silently.
+
+    Attributes:
+        standings: The architectures with a score, best first.
+        failed: The others, each with its first failure.
+    """
 
     standings: tuple[Standing, ...]
     failed: tuple[tuple[Arch, Failure], ...]
@@ -44,11 +59,12 @@ def rank_records(
 ) -> Ranking:
     """Order architectures by a measure.
 
-    Values of one architecture are averaged over seeds. An architecture that failed on any seed is not ranked. Ties
-    keep the order of discovery.
+    Values of one architecture are averaged over seeds. An architecture that failed on any seed is not
+    ranked. Ties keep the order of discovery.
 
     Args:
-        records: Records that answer one question: the same task, data, weights and device for all architectures.
+        records: Records that answer one question: the same task, data, weights and device for all
+            architectures.
         measure: What to rank by.
         higher_is_better: The direction of the measure.
         excluded: Architectures that must not be ranked, such as those over a limit, and why.
@@ -66,26 +82,91 @@ def rank_records(
     for arch, own_records in by_arch.items():
         if arch in excluded:
             continue
-        failure = next((record.error for record in own_records if record.error), None)
-        if failure is not None:
-            failed.append((arch, failure))
-            continue
-        values = [record.value for record in own_records if record.value is not None]
-        spread = stdev(values) if len(values) > 1 else None
-        standings.append(Standing(arch, fmean(values), spread, len(values), margin(values)))
-    failed += [(arch, failure) for arch, failure in excluded.items() if arch in by_arch]
-    standings.sort(key=lambda standing: -standing.score if higher_is_better else standing.score)
-    return Ranking(tuple(_mark_ties(standings, by_arch)), tuple(failed))
-
-
-def _mark_ties(standings: Sequence[Standing], by_arch: dict[Arch, list[Record]]) -> Iterator[Standing]:
-    """Mark the architectures that the seeds cannot tell from the best."""
-    for place, standing in enumerate(standings):
-        if place == 0:
-            best = scores(by_arch[standing.arch])
-            yield standing
+        failure = _find_failure(own_records)
+        if failure is None:
+            standings.append(_make_standing(arch, own_records))
         else:
-            yield replace(standing, tied=tied(best, scores(by_arch[standing.arch])))
+            failed.append((arch, failure))
+    for arch, failure in excluded.items():
+        if arch in by_arch:
+            failed.append((arch, failure))
+
+    # Sorting is stable, also in the other direction, so ties keep the order of discovery.
+    standings.sort(
+        key=lambda standing: orient_score(standing.score, higher_is_better), reverse=True
+    )
+    return Ranking(_mark_ties(standings, by_arch), tuple(failed))
+
+
+def _find_failure(records: Sequence[Record]) -> Failure | None:
+    for record in records:
+        if record.error:
+            return record.error
+    return None
+
+
+def _make_standing(arch: Arch, records: Sequence[Record]) -> Standing:
+    values = [record.value for record in records if record.value is not None]
+    spread = None
+    if len(values) > 1:
+        spread = stdev(values)
+    return Standing(arch, fmean(values), spread, len(values), compute_margin(values))
+
+
+def _mark_ties(
+    standings: Sequence[Standing], by_arch: Mapping[Arch, Sequence[Record]]
+) -> tuple[Standing, ...]:
+    """Mark the architectures that the seeds cannot distinguish from the best."""
+    if not standings:
+        return ()
+    best = standings[0]
+    best_scores = _index_by_seed(by_arch[best.arch])
+    marked = [best]
+    for standing in standings[1:]:
+        scores = _index_by_seed(by_arch[standing.arch])
+        marked.append(replace(standing, tied=is_tied(best_scores, scores)))
+    return tuple(marked)
+
+
+def _index_by_seed(records: Iterable[Record]) -> dict[int, float]:
+    values = {}
+    for record in records:
+        if record.value is not None:
+            values[record.seed] = record.value
+    return values
+
+
+def is_tied(best: Mapping[int, float], other: Mapping[int, float]) -> bool:
+    """Whether the seeds cannot distinguish two architectures.
+
+    The 95 % interval of their differences, seed by seed, then contains zero. With one seed nothing is
+    known, and nothing is marked.
+
+    Args:
+        best: Scores of one architecture by seed.
+        other: Scores of the other one by seed.
+    """
+    differences = [best[seed] - other[seed] for seed in best if seed in other]
+    margin = compute_margin(differences)
+    if margin is None:
+        return False
+    return abs(fmean(differences)) <= margin
+
+
+def compute_margin(values: Sequence[float]) -> float | None:
+    """Return the half-width of the 95 % interval of the mean; None for fewer than two values."""
+    count = len(values)
+    if count < 2:
+        return None
+    return compute_t_quantile(count) * stdev(values) / sqrt(count)
+
+
+def compute_t_quantile(count: int) -> float:
+    """Return the factor of a two-sided 95 % interval of the mean of `count` values, at least two.
+
+    It is the 97.5 % quantile of Student's t distribution with `count - 1` degrees of freedom.
+    """
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
 
 
 def choose_winner(ranked: Sequence[str], confirmed: str | None) -> str | None:
@@ -93,66 +174,81 @@ def choose_winner(ranked: Sequence[str], confirmed: str | None) -> str | None:
 
     Args:
         ranked: Architectures of the ranking, best first.
-        confirmed: What the confirmation of this ranking named, or None where there was none.
+        confirmed: What the confirmation of this ranking named, or None if there was none.
     """
     if confirmed in ranked:
         return confirmed
-    return ranked[0] if ranked else None
-
-
-def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Records as flat rows, each with mean, standard deviation and number of the scores over its seeds."""
-    kept = list(records)
-    groups: dict[tuple[Arch, str, str], list[float]] = {}
-    for r in kept:
-        groups.setdefault((r.arch, r.measure, r.init), []).extend([r.value] if r.value is not None else [])
-    return [r.row() | _spread(groups[r.arch, r.measure, r.init]) for r in kept]
-
-
-def _spread(values: Sequence[float]) -> dict[str, Any]:
-    return {
-        "mean": fmean(values) if values else None,
-        "std": stdev(values) if len(values) > 1 else None,
-        "n": len(values),
-    }
-
-
-def fitness(records: Iterable[Record], measure: str, higher_is_better: bool) -> float | None:
-    """The mean score of one architecture over its seeds, turned so that higher is better; None where one failed."""
-    values = [record.value for record in records if record.measure == measure]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+    if not ranked:
         return None
-    return fmean(known) if higher_is_better else -fmean(known)
+    return ranked[0]
 
 
-def fitnesses(records: Iterable[Record], measure: str, higher_is_better: bool) -> dict[Arch, float | None]:
-    """The fitness of every architecture."""
+def orient_score(score: float, higher_is_better: bool) -> float:
+    """Return a score such that higher is better: unchanged, or with the other sign.
+
+    All other code that needs one direction calls this function.
+    """
+    if higher_is_better:
+        return score
+    return -score
+
+
+def compute_fitness(
+    records: Iterable[Record], measure: str, higher_is_better: bool
+) -> float | None:
+    """Return the mean score of one architecture over its seeds, such that higher is better.
+
+    Args:
+        records: Records of one architecture, of any measures.
+        measure: The measure to average.
+        higher_is_better: The direction of the measure.
+
+    Returns:
+        The fitness, or None if there is no record of the measure or one of them failed.
+    """
+    values = []
+    for record in records:
+        if record.measure != measure:
+            continue
+        if record.value is None:
+            return None
+        values.append(record.value)
+    if not values:
+        return None
+    return orient_score(fmean(values), higher_is_better)
+
+
+def compute_fitnesses(
+    records: Iterable[Record], measure: str, higher_is_better: bool
+) -> dict[Arch, float | None]:
+    """Return the fitness of every architecture; None as in `compute_fitness`."""
     by_arch: dict[Arch, list[Record]] = {}
     for record in records:
         by_arch.setdefault(record.arch, []).append(record)
-    return {arch: fitness(found, measure, higher_is_better) for arch, found in by_arch.items()}
+    fitnesses = {}
+    for arch, own_records in by_arch.items():
+        fitnesses[arch] = compute_fitness(own_records, measure, higher_is_better)
+    return fitnesses
 
 
-def scores(records: Iterable[Record]) -> dict[int, float]:
-    """Values by seed."""
-    return {r.seed: r.value for r in records if r.value is not None}
+def make_record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return records as flat rows for JSON and tables.
 
-
-def margin(values: Sequence[float]) -> float | None:
-    """Half-width of the 95 % interval of the mean; None with one value."""
-    n = len(values)
-    return None if n < 2 else student(n) * stdev(values) / sqrt(n)
-
-
-def student(n: int) -> float:
-    """Student's t, 97.5 %, for a mean of n values, of which there are at least two."""
-    return _T[n - 2] if n - 2 < len(_T) else 2.0
-
-
-def tied(best: dict[int, float], other: dict[int, float]) -> bool:
-    """Whether the seeds cannot tell two architectures apart: the 95 % interval of their difference, seed by seed, holds
-    zero. With one seed nothing is known, and nothing is marked."""
-    differences = [best[seed] - other[seed] for seed in best if seed in other]
-    half = margin(differences)
-    return half is not None and abs(fmean(differences)) <= half
+    Each row also has the mean, the standard deviation and the number of the scores over the seeds of
+    its architecture, measure and weights.
+    """
+    records = list(records)
+    groups: dict[tuple[Arch, str, str], list[float]] = {}
+    for record in records:
+        values = groups.setdefault((record.arch, record.measure, record.init), [])
+        if record.value is not None:
+            values.append(record.value)
+    rows = []
+    for record in records:
+        values = groups[record.arch, record.measure, record.init]
+        row = record.row()
+        row["mean"] = fmean(values) if values else None
+        row["std"] = stdev(values) if len(values) > 1 else None
+        row["n"] = len(values)
+        rows.append(row)
+    return rows

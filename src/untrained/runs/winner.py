@@ -1,75 +1,102 @@
-"""Which records a run folder is about, how they rank, and which architecture won.
+"""Which records a run is about, how they rank, and which architecture won.
 
-Search, report, training, export and confirmation all ask here, so they name the same winner. Knows folders and
-records, nothing of networks.
+Search, report, training, export and confirmation all ask here, so they name the same winner. This
+file knows folders and records, nothing of networks.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from untrained._files import reading_study
-from untrained._load import names_file, parse_call, require_named
-from untrained.engine import Store
-from untrained.engine.aggregates import aggregated
+from untrained.config import LatencyLimit, parse_latency
 from untrained.errors import UsageError
+from untrained.files import open_study
+from untrained.names import is_reference, parse_call, require_trusted_code
 from untrained.proxies import PROXIES, load_proxy
+from untrained.runs.aggregates import compute_aggregates
+from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, Standing, choose_winner, rank_records
+from untrained.runs.store import Store
 from untrained.spaces import Space
-from untrained.types import Arch, Record
-
-if TYPE_CHECKING:
-    from untrained.strategies._run import Run  # strategies import this module
+from untrained.types import Arch, Failure, Record
 
 CONFIRMED = "confirmed.json"
 
 
 @dataclass(frozen=True)
 class RunRanking:
-    """The records that a run asked for, with scores that exist among candidates only, and their ranking."""
+    """The records that a run asked for, with computed aggregates, and their ranking."""
 
     records: tuple[Record, ...]
     ranking: Ranking
 
     def find(self, name: str | None) -> Standing | None:
-        """The architecture of this name in the ranking."""
-        return next((standing for standing in self.ranking.standings if str(standing.arch) == name), None)
+        """Return the architecture of this name in the ranking; None if it is not ranked."""
+        for standing in self.ranking.standings:
+            if str(standing.arch) == name:
+                return standing
+        return None
 
 
-def rank_run(run: "Run", records: list[Record]) -> RunRanking:
+def rank_run(run: RunFolder, records: list[Record]) -> RunRanking:
     """Rank the records that a run asked for, which `read_records` returns."""
-    name = run.settings.proxy
-    base = name.partition("(")[0]  # a proxy of the user compares nothing, and its file may be gone
-    if base in PROXIES and PROXIES[base].parts:
-        records = records + aggregated(records, load_proxy(name))
-    from untrained.strategies._bounds import find_too_slow
-
-    too_slow = find_too_slow(records, run.settings.max_latency)
+    proxy = run.config.proxy
+    # A proxy of the user's own is never an aggregate, and its file may be gone.
+    base_name = proxy.partition("(")[0]
+    if base_name in PROXIES and PROXIES[base_name].parts:
+        records = records + compute_aggregates(records, load_proxy(proxy))
+    too_slow = find_too_slow(records, run.config.limit_texts.get("max_latency"))
     ranking = rank_records(records, run.measure, run.higher_is_better, excluded=too_slow)
     return RunRanking(tuple(records), ranking)
 
 
-def read_records(run: "Run", store: Store) -> list[Record]:
-    """The records that a run asked for, in that order.
+def find_too_slow(records: Iterable[Record], max_latency: str | None) -> dict[Arch, Failure]:
+    """Find the architectures that were slower than the limit in any measurement, or did not run.
 
-    The store may hold others: of a larger budget, of other data behind the same name, of merged stores. A run of an
-    earlier version did not note what it had asked for, and owns all records of its store.
+    Args:
+        records: Records of any measures; latencies are those of measures `latency(...)`.
+        max_latency: The limit as it was typed, such as "5ms@cpu"; None if there is none.
     """
-    return store.read_question(run.question) if run.question else list(store)
+    too_slow: dict[Arch, Failure] = {}
+    if max_latency is None:
+        return too_slow
+    limit = parse_latency(max_latency)
+    for record in records:
+        if not record.measure.startswith("latency("):
+            continue
+        if record.value is None:
+            too_slow[record.arch] = Failure("latency", str(record.error))
+        elif record.value > limit.seconds:
+            latency = LatencyLimit(record.value, limit.device)
+            too_slow[record.arch] = Failure("latency", f"{latency}, over {limit}")
+    return too_slow
 
 
-def read_ranking(run: "Run") -> RunRanking:
-    """The ranking of a run, from its folder."""
+def read_records(run: RunFolder, store: Store) -> list[Record]:
+    """Return the records that a run asked for, in that order.
+
+    The store may hold others: of a larger budget, of other data behind the same name, of merged
+    stores. A run that did not note what it had asked for owns all records of its store.
+    """
+    if run.question:
+        return store.read_question(run.question)
+    return list(store)
+
+
+def read_ranking(run: RunFolder) -> RunRanking:
+    """Read the ranking of a run from its folder."""
     with Store(run.store, read_only=True) as store:
-        return rank_run(run, read_records(run, store))
+        records = read_records(run, store)
+    return rank_run(run, records)
 
 
-def read_confirmed_name(run: "Run") -> str | None:
-    """The architecture that short trainings confirmed for this very question; None where there were none."""
+def read_confirmed_name(run: RunFolder) -> str | None:
+    """Return the architecture that short trainings confirmed for this question; None if there were none."""
     path = run.folder / CONFIRMED
     if not path.is_file():
         return None
-    with reading_study(path) as facts:
+    with open_study(path) as facts:
         if not is_confirmation_of(run, facts):
             return None
         winner = facts["winner"]
@@ -78,17 +105,27 @@ def read_confirmed_name(run: "Run") -> str | None:
         return winner
 
 
-def is_confirmation_of(run: "Run", facts: dict[str, Any]) -> bool:
-    """Whether a confirmation, as `confirmed.json` holds it, is of what the run asks now and not of an earlier ranking.
+def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
+    """Whether a confirmation is about what the run asks now, and not about an earlier ranking.
 
-    Runs of earlier versions have no named question, nor have their confirmations.
+    Args:
+        run: The run.
+        facts: The confirmation, as `confirmed.json` holds it.
     """
     return bool(facts.get("question", "") == run.question)
 
 
-def find_winner(run: "Run", ranked: RunRanking) -> Standing | None:
-    """The winner of a run folder: the confirmed architecture, else the first of the ranking; None where nothing is
-    ranked. The space is not loaded: it may be the user's code."""
+def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
+    """Return the winner of a run: the confirmed architecture, else the first of the ranking.
+
+    The space is not loaded, because it may be the user's code.
+
+    Returns:
+        The winner; None if nothing is ranked.
+
+    Raises:
+        UsageError: The confirmation names an architecture that the run does not have.
+    """
     names = [str(standing.arch) for standing in ranked.ranking.standings]
     if not names:
         return None
@@ -96,61 +133,89 @@ def find_winner(run: "Run", ranked: RunRanking) -> Standing | None:
     if confirmed is not None and confirmed not in names:
         path = run.folder / CONFIRMED
         raise UsageError(
-            f"{path} names {confirmed!r}, which {run.store} does not hold; the same search makes both anew"
+            f"{path} names {confirmed!r}, which {run.store} does not hold; "
+            "run the same search again to write both"
         )
     return ranked.find(choose_winner(names, confirmed))
 
 
 @dataclass(frozen=True)
 class Winner:
-    """The architecture to go on with, its place in the ranking, and what it was searched for."""
+    """The architecture to train and export, and what it was searched for.
+
+    Attributes:
+        arch: The architecture.
+        standing: Its place in the ranking.
+        space: Name of its space.
+        data: Name of the data.
+        input_shape: Shape of the inputs; None for that of the data, or else of the space.
+        seed: First seed of the search.
+        space_code: Fingerprint of the user's code that defines the space; empty for a built-in one.
+    """
 
     arch: Arch
     standing: Standing
     space: str
     data: str
-    input_shape: tuple[int, ...] | None  # None is that of the data, or the space's usual one
+    input_shape: tuple[int, ...] | None
     seed: int
-    space_code: str  # fingerprint of the user's code that defines the space; empty for one of ours
+    space_code: str
 
 
 def read_winner(folder: str | Path) -> Winner:
-    """The winner of a run folder and what it was searched for. The space is not loaded: it may be the user's code.
+    """Read the winner of a run folder and what it was searched for.
+
+    The space is not loaded, because it may be the user's code.
 
     Raises:
-        UsageError: There is none, because nothing has a score.
+        UsageError: There is no winner, because nothing has a score.
     """
-    from untrained.strategies._run import Run
-
-    run = Run.read(folder)
+    run = RunFolder.read(folder)
+    config = run.config
     ranked = read_ranking(run)
     standing = find_winner(run, ranked)
     if standing is None:
         raise UsageError(f"{folder} has no winner: nothing in it has a score; its report says why")
-    settings = run.settings
-    shape = None
-    if settings.input_size:
-        shape = next(record.task.input_shape for record in ranked.records if record.measure == run.measure)
-    return Winner(standing.arch, standing, settings.space, settings.data, shape, settings.seed, run.space_code)
+    input_shape = None
+    if config.input_size:
+        scored = [record for record in ranked.records if record.measure == run.measure]
+        input_shape = scored[0].task.input_shape
+    return Winner(
+        arch=standing.arch,
+        standing=standing,
+        space=config.space,
+        data=config.data,
+        input_shape=input_shape,
+        seed=config.seed,
+        space_code=run.space_code,
+    )
 
 
 def open_space(winner: Winner, folder: Path, named: str | Space, command: str) -> str | Space:
-    """The space of a run, where it may be loaded.
+    """Return the space of a run if it may be loaded.
 
-    A run folder may come from somebody else, and loading a space of the user's own runs its file. So that file is
-    loaded only if it is as it was when the run was made and the user has named it on this machine before, or if the
-    user names it now.
+    A run folder may be foreign, and loading a space of the user's own runs its file. So
+    that file is loaded only if it is as it was when the run was made and the user has named it on this
+    machine before, or if the user names it now.
 
     Args:
         winner: What the run folder is about.
         folder: The run folder.
         named: The space that the user names with this command, or the default.
         command: What the user typed, for the message.
+
+    Raises:
+        UsageError: The file of the space is not trusted.
     """
-    if not names_file(parse_call(winner.space)[0]):
-        # A space that was an object in Python has a name that leads nowhere; the object does.
-        return named if isinstance(named, Space) and named.name == winner.space else winner.space
-    if isinstance(named, Space) or names_file(parse_call(named)[0]):
+    if not is_reference(parse_call(winner.space)[0]):
+        # The name of a space that was an object in Python leads nowhere, but the object does.
+        if isinstance(named, Space) and named.name == winner.space:
+            return named
+        return winner.space
+    if isinstance(named, Space) or is_reference(parse_call(named)[0]):
         return named
-    require_named(winner.space, winner.space_code or None, str(folder), f"{command} --space {winner.space}")
+    fingerprint = winner.space_code or None
+    require_trusted_code(
+        winner.space, fingerprint, str(folder), f"{command} --space {winner.space}"
+    )
     return winner.space

@@ -4,7 +4,7 @@ from hashlib import sha256
 from inspect import getsource, unwrap
 from pathlib import Path
 
-from untrained._load import fingerprint_user_code, loaded
+from untrained.names import fingerprint_user_code, load_member
 from untrained.spaces import (  # noqa: F401 - importing a space registers it
     autoformer,
     darts,
@@ -70,7 +70,7 @@ def load_space(name: str | Space) -> Space:
     """
     if isinstance(name, Space):
         return name
-    base_space, options = loaded(name, SPACES, Space, "space", "@untrained.space")
+    base_space, options = load_member(name, SPACES, Space, "space", "@untrained.space")
     if not options:
         return base_space
     configured_space = base_space.with_options(**options)

@@ -13,9 +13,9 @@ from math import prod
 
 from torch import nn
 
-from untrained.errors import unknown
+from untrained.errors import unknown_name_error
 from untrained.spaces.core.diagrams import Stage, StageList
-from untrained.spaces.core.space import SPACES, Choose, NetworkBuilder, space
+from untrained.spaces.core.space import Choose, NetworkBuilder, register_space, space
 from untrained.types import Arch, Task
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -49,6 +49,7 @@ def _draw_layers(arch: Arch) -> StageList:
     return StageList(tuple(stages))
 
 
+@register_space
 @space(task=Task("mnist", (1, 28, 28), 10), draw=_draw_layers, size=_compute_size)
 def mlp(
     choose: Choose,
@@ -64,12 +65,9 @@ def mlp(
     hidden_widths = [choose(f"width{layer}", widths) for layer in range(1, depth + 1)]
     activation = choose("activation", activations)
     if activation not in ACTIVATIONS:
-        raise unknown("activation", activation, ACTIVATIONS)
+        raise unknown_name_error("activation", activation, ACTIVATIONS)
     layer_widths = [prod(task.input_shape), *hidden_widths, task.num_classes]
     return partial(_build_network, layer_widths, ACTIVATIONS[activation], relu_logits)
-
-
-SPACES.add("mlp", mlp)
 
 
 def _build_network(

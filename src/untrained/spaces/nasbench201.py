@@ -16,8 +16,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from untrained._options import Count
 from untrained.errors import UsageError
+from untrained.options import Count
 from untrained.spaces.block_templates import copy_from_template
 from untrained.spaces.core.counts import (
     CountedConv,
@@ -29,7 +29,7 @@ from untrained.spaces.core.counts import (
 from untrained.spaces.core.diagrams import CellGraph
 from untrained.spaces.core.layers import ReLUConvBN, Zero
 from untrained.spaces.core.notation import make_parse_error
-from untrained.spaces.core.space import SPACES, Choose, NetworkBuilder, Space, space
+from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.spaces.core.supernet import (
     GeneSpellings,
     Mixture,
@@ -320,6 +320,7 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
     return sum_counts(convs, width, task.num_classes, norm=True)
 
 
+@register_space
 @space(
     task=Task("cifar10", (3, 32, 32), 10),
     notation=Nasbench201Notation(),
@@ -334,9 +335,6 @@ def nasbench201(
     """Cells of four nodes, five operations per edge; 15,625 architectures with known accuracies."""
     ops = [choose(name, OPS) for name in _EDGE_NAMES]
     return partial(NASBench201, ops, task, channels, cells)
-
-
-SPACES.add("nasbench201", nasbench201)
 
 
 # -------------------------------------------------------------------------------- official index

@@ -25,7 +25,7 @@ from untrained.spaces.core.counts import (
 from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.spaces.core.layers import ReLUConvBN
 from untrained.spaces.core.notation import make_parse_error
-from untrained.spaces.core.space import SPACES, Choose, NetworkBuilder, Space, space
+from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.spaces.nasbench201 import CellSkeleton, ResidualBlock, build_stem
 from untrained.types import Arch, Genes, Task
 
@@ -90,6 +90,7 @@ def _is_reduction(step: int) -> bool:
     return step % 2 == 1
 
 
+@register_space
 @space(
     task=Task("cifar10", (3, 32, 32), 10),
     notation=NatsSizeNotation(),
@@ -101,9 +102,6 @@ def nats_size(choose: Choose, task: Task) -> NetworkBuilder:
     """One cell in five widths of 8 to 64 channels; 32,768 architectures with known accuracies."""
     widths = [choose(name, WIDTHS) for name in _CHOICE_NAMES]
     return partial(NATSSize, widths, task)
-
-
-SPACES.add("nats_size", nats_size)
 
 
 class NATSSize(CellSkeleton):

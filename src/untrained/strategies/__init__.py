@@ -1,7 +1,18 @@
-"""Strategies: `ask` for architectures, `tell` what was found. `search` drives any of them over any space."""
+"""Search strategies: `ask` returns architectures to score, `tell` passes their records back.
 
-from untrained.strategies import evolution, hnas, local, nasi, nsga2, random, screen, zerocost_pt  # noqa: F401 - they register themselves
-from untrained.strategies._strategy import STRATEGIES as STRATEGIES
-from untrained.strategies._strategy import Strategy as Strategy
-from untrained.strategies.search import Result as Result
-from untrained.strategies.search import search as search
+One file per strategy. `driver.py` runs any of them, `limits.py` keeps them inside the limits of the
+user, `budget.py` says when to stop.
+"""
+
+from untrained.strategies import (  # noqa: F401 - importing a module registers its strategy
+    best_of_pool,
+    evolution,
+    hnas,
+    local,
+    nasi,
+    nsga2,
+    random,
+    zerocost_pt,
+)
+from untrained.strategies.base import STRATEGIES as STRATEGIES
+from untrained.strategies.base import Strategy as Strategy

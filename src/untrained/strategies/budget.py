@@ -1,20 +1,28 @@
-"""When a search has done enough: so many architectures, so much time, or a ranking that no longer changes."""
+"""When a search stops: after a number of architectures, after a time, or with a stable ranking."""
 
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from untrained._quantities import parse_count, parse_optional_count
-from untrained.strategies._strategy import Fitness
+from untrained.config import DEFAULT_BUDGET
+from untrained.quantities import parse_count, parse_optional_count
+from untrained.strategies.base import Fitness
 from untrained.types import Record
-
-USUAL = 100
 
 
 @dataclass(frozen=True)
 class Budget:
-    """`count` architectures, `seconds` of this sitting, or until the best `top` have stayed the same for `stable` new
-    architectures, whatever comes first; a hundred architectures where nothing is said."""
+    """When to stop; whatever comes first counts.
+
+    Attributes:
+        count: Number of architectures. If nothing else is given, it is `DEFAULT_BUDGET`.
+        seconds: Time since the start of this process; time before an interruption does not count.
+        stable: Stop if the best `top` have not changed for this many new architectures.
+        top: How many of the best `stable` looks at.
+
+    Raises:
+        UsageError: A number is not a whole number of at least 1.
+    """
 
     count: int | None = None
     seconds: float | None = None
@@ -28,39 +36,69 @@ class Budget:
 
     @property
     def total(self) -> int | None:
-        """How many architectures at most; None where something else decides."""
-        return self.count or (None if self.seconds or self.stable else USUAL)
+        """The largest number of architectures, or None if only time or stability decides."""
+        if self.count:
+            return self.count
+        if self.seconds or self.stable:
+            return None
+        return DEFAULT_BUDGET
 
 
 @dataclass
-class Tally:
-    """Counts what a search has done, and says when that is enough."""
+class BudgetTracker:
+    """Counts scored architectures and says when a search has to stop.
+
+    Attributes:
+        budget: When to stop.
+        fitness: Reads the score of an architecture, for `Budget.stable`.
+        done: Number of scored architectures.
+    """
 
     budget: Budget
     fitness: Fitness
     done: int = 0
     _best: list[float] = field(default_factory=list)  # negated, so that the best comes first
-    _unchanged: int = 0  # architectures since the last that was among the best
+    _unchanged: int = 0  # architectures since the last one that was among the best
 
-    def left(self, most: int) -> int:
-        """How many architectures may be asked for now, at most so many."""
+    def limit_ask(self, n: int) -> int:
+        """Return how many architectures to ask for next: n, or fewer if the budget ends before."""
         total = self.budget.total
-        return most if total is None else min(most, total - self.done)
+        if total is None:
+            return n
+        return min(n, total - self.done)
 
-    def ended(self, records: Sequence[Record], seconds: float) -> str:
-        """Why the search is over after one more architecture, so long after its start; empty where it is not."""
+    def add(self, records: Sequence[Record], seconds: float) -> str:
+        """Count one more architecture.
+
+        Args:
+            records: Its records.
+            seconds: Time since the start of the search.
+
+        Returns:
+            Why the search ends now, "budget", "stable" or "time"; empty if it does not.
+        """
         self.done += 1
-        self._unchanged = 0 if self._enters(self.fitness(records)) else self._unchanged + 1
+        # A failed architecture counts, but never enters the best.
+        if self._enters_best(self.fitness(records)):
+            self._unchanged = 0
+        else:
+            self._unchanged += 1
         if self.done == self.budget.total:
             return "budget"
         if self.budget.stable and self._unchanged >= self.budget.stable:
             return "stable"
-        return "time" if self.budget.seconds and seconds > self.budget.seconds else ""
+        if self.budget.seconds and seconds > self.budget.seconds:
+            return "time"
+        return ""
 
-    def _enters(self, value: float | None) -> bool:
-        """Whether this architecture is one of the best so far."""
-        if value is None or (len(self._best) == self.budget.top and -value >= self._best[-1]):
+    def _enters_best(self, value: float | None) -> bool:
+        """Insert a value among the best so far, and return whether it belongs there."""
+        if value is None:
             return False
+        is_full = len(self._best) == self.budget.top
+        if is_full and -value >= self._best[-1]:
+            return False
+        # Equal values came later, so they stay behind.
         insort(self._best, -value)
         del self._best[self.budget.top :]
         return True

@@ -1,77 +1,129 @@
-"""Regularised evolution (Real et al., AAAI 2019; arXiv:1802.01548), with the settings of two papers as presets.
+"""Regularised evolution (Real et al., AAAI 2019; arXiv:1802.01548), with two published presets.
 
-A population of random architectures; in each generation a tournament among some of them, whose winner gets children,
-each a mutation of it; then the oldest die (`dies="oldest"`) or the worst do. What failed has no place in a population.
+It starts with a population of random architectures. In each generation, a few members take part in
+a tournament, and the best of them gets children by mutation. Then the oldest members are removed
+(`dies="oldest"`), or the worst. An architecture that failed never enters the population.
 
-    sigeo    population 128, tournaments of 64, 8 children, 240 generations (SiGeo, arXiv:2311.13169, on NASRec). As in
-             its code a child is mutated six times at first and once at the end. That code returns the two best of each
-             generation and never one of the first population; here whatever was judged can be the best.
-    zennas   population 1024, a parent at random, one child a generation, 10^5 of them, the worst dies (ZenNAS,
-             arXiv:2102.01063; so AZ-NAS and Dextr). It begins with 11 architectures, for which ZenNAS changes one block
-             of an initial structure, and takes the space's own samples here. Later it replaces up to two blocks at a
-             time: an option of that space, `mobilenetv2(replacements=2)`.
+    sigeo    Population 128, tournaments of 64, 8 children, 240 generations (SiGeo,
+             arXiv:2311.13169, on NASRec). As in its code, a child is mutated six times in the first
+             generations and once in the last. That code returns the two best of each generation and
+             never a member of the first population; here every scored architecture can win.
+    zennas   Population 1024, a random parent, one child per generation, 10^5 generations, the worst
+             is removed (ZenNAS, arXiv:2102.01063; also AZ-NAS and Dextr). It starts with 11
+             architectures: ZenNAS changes one block of an initial structure, we take samples of the
+             space. Later ZenNAS replaces up to two blocks at a time, which is an option of the
+             space: `mobilenetv2(replacements=2)`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from untrained.errors import UsageError
-from untrained.strategies._strategy import STRATEGIES, Fitness, Generations, SpaceLike, plan_of
+from untrained.strategies.base import (
+    Fitness,
+    GenerationStrategy,
+    SpaceLike,
+    make_plan,
+    register_strategy,
+)
 from untrained.types import Arch
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How to evolve."""
+class EvolutionPlan:
+    """Options of evolution.
+
+    Attributes:
+        population: Number of members.
+        tournament: Number of random members of which the best becomes the parent; 1 is any parent.
+        children: Number of children per generation.
+        generations: Number of generations with parents, or None for no end.
+        dies: Which members are removed.
+        initial: Number of random architectures to start with; None for a whole population.
+        cooling: Mutate children several times in the first generations. Needs `generations`.
+    """
 
     population: int = 64
-    tournament: int = 16  # of how many the best becomes the parent; 1 is any
-    children: int = 8  # a generation
-    generations: int | None = None  # after which it ends
+    tournament: int = 16
+    children: int = 8
+    generations: int | None = None
     dies: Literal["oldest", "worst"] = "oldest"
-    initial: int | None = None  # random ones to begin with; None: a whole population
-    cooling: bool = False  # mutate more at the start: needs `generations`
+    initial: int | None = None
+    cooling: bool = False
 
     def __post_init__(self) -> None:
-        least = min(self.population, self.tournament, self.children, self.initial or 1, self.generations or 1)
-        if least < 1 or self.dies not in ("oldest", "worst"):
-            raise UsageError("evolution takes whole numbers from 1 up, and dies=oldest or dies=worst")
+        smallest = min(
+            self.population,
+            self.tournament,
+            self.children,
+            self.initial or 1,
+            self.generations or 1,
+        )
+        if smallest < 1 or self.dies not in ("oldest", "worst"):
+            raise UsageError(
+                "evolution takes whole numbers from 1 up, and dies=oldest or dies=worst"
+            )
         if self.cooling and self.generations is None:
-            raise UsageError("cooling=True needs to know the end: say generations=240 or the like")
+            raise UsageError(
+                "cooling=True needs the number of generations, such as generations=240"
+            )
 
-    def mutations(self, generation: int) -> int:
-        """How often a child of this generation, counted from 0, is mutated."""
+    def count_mutations(self, generation: int) -> int:
+        """Return how often a child of this generation, counted from 0, is mutated."""
         if not self.cooling or self.generations is None:
             return 1
-        return (self.generations - generation) // max(20, self.generations // 5) + 1
+        remaining = self.generations - generation
+        return remaining // max(20, self.generations // 5) + 1
 
 
 PRESETS = {
-    "": Plan(),
-    "sigeo": Plan(population=128, tournament=64, children=8, generations=240, cooling=True),
-    "zennas": Plan(population=1024, tournament=1, children=1, generations=100_000, dies="worst", initial=11),
+    "": EvolutionPlan(),
+    "sigeo": EvolutionPlan(
+        population=128, tournament=64, children=8, generations=240, cooling=True
+    ),
+    "zennas": EvolutionPlan(
+        population=1024, tournament=1, children=1, generations=100_000, dies="worst", initial=11
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The population after a generation; without a parent it is at random."""
+class PopulationStep:
+    """The population after a generation.
+
+    Attributes:
+        parent: Parent of the generation; None if the generation was sampled at random.
+        alive: Number of members.
+        best: Largest fitness.
+        median: Median fitness.
+        worst: Smallest fitness.
+    """
 
     parent: Arch | None
     alive: int
     best: float
-    middle: float
+    median: float
     worst: float
 
 
-class Evolution(Generations[float]):
-    """Children of the fittest of a few replace the oldest; presets sigeo and zennas."""
+@register_strategy
+class Evolution(GenerationStrategy[float]):
+    """Children of the fittest of a few replace the oldest; presets sigeo and zennas.
 
-    planned: ClassVar[type] = Plan
+    Args:
+        space: Where architectures come from.
+        rng: Random generator.
+        fitness: What to maximise.
+        preset: Name of published settings.
+        **options: Fields of `EvolutionPlan` that differ from the preset.
+    """
+
+    name = "evolution"
+    plan_class = EvolutionPlan
 
     def __init__(
         self,
@@ -80,52 +132,60 @@ class Evolution(Generations[float]):
         fitness: Fitness,
         *,
         preset: Literal["", "sigeo", "zennas"] = "",
-        **plan: Any,
+        **options: Any,
     ) -> None:
         super().__init__(space, rng, fitness)
-        self.plan = plan_of("evolution", PRESETS, preset, plan)
-        self.population: dict[Arch, float] = {}  # from old to young
-        self.trace: list[Moment] = []
+        self.plan = make_plan("evolution", PRESETS, preset, options)
+        self.population: dict[Arch, float] = {}  # oldest first
+        self.trace: list[PopulationStep] = []
         self._parent: Arch | None = None
-        self._generation = 0  # how many had parents
+        self._generation = 0  # number of generations that had a parent
 
     def propose(self) -> list[Arch]:
         if self._generation == self.plan.generations:
             return []
         if not self.population:
-            return self.samples(self.plan.initial or self.plan.population)
-        parent = self._winner()
-        children = self.unseen.children(self.plan.children, lambda: self._child(parent))
-        self._parent = parent if children else None
+            return self.sample_new(self.plan.initial or self.plan.population)
+        parent = self._select_parent()
+        children = self.new_archs.derive_new(
+            self.plan.children, lambda: self._mutate_parent(parent)
+        )
         self._generation += 1
-        return children or self.samples(self.plan.children)  # where all around the parent is known
+        if children:
+            self._parent = parent
+            return children
+        # Every neighbour of the parent was scored before.
+        self._parent = None
+        return self.sample_new(self.plan.children)
 
-    def _winner(self) -> Arch:
-        alive = list(self.population)
-        some = self.rng.choice(len(alive), min(self.plan.tournament, len(alive)), replace=False)
-        entered: list[Arch] = [alive[place] for place in sorted(some)]
-        return max(entered, key=self.population.__getitem__)
+    def learn(self, values: dict[Arch, float]) -> None:
+        self.population |= values
+        while len(self.population) > self.plan.population:
+            del self.population[self._select_removal()]
+        if self.population:
+            self.trace.append(_describe_population(self._parent, list(self.population.values())))
 
-    def _child(self, parent: Arch) -> Arch:
+    def _select_parent(self) -> Arch:
+        """Hold a tournament among random members."""
+        members = list(self.population)
+        size = min(self.plan.tournament, len(members))
+        places = self.rng.choice(len(members), size, replace=False)
+        # Sorted by age, so that the oldest of equally fit members wins.
+        contestants: list[Arch] = [members[place] for place in sorted(places)]
+        return max(contestants, key=self.population.__getitem__)
+
+    def _mutate_parent(self, parent: Arch) -> Arch:
         child = parent
-        for _ in range(self.plan.mutations(self._generation)):
+        for _ in range(self.plan.count_mutations(self._generation)):
             child = self.space.mutate(child, self.rng)
         return child
 
-    def learn(self, found: dict[Arch, float]) -> None:
-        self.population |= found
-        while len(self.population) > self.plan.population:
-            self.population.pop(self._dying())
-        if self.population:
-            self.trace.append(_moment(self._parent, list(self.population.values())))
-
-    def _dying(self) -> Arch:
+    def _select_removal(self) -> Arch:
         oldest_first = list(self.population)
-        return oldest_first[0] if self.plan.dies == "oldest" else min(oldest_first, key=self.population.__getitem__)
+        if self.plan.dies == "oldest":
+            return oldest_first[0]
+        return min(oldest_first, key=self.population.__getitem__)
 
 
-def _moment(parent: Arch | None, values: Sequence[float]) -> Moment:
-    return Moment(parent, len(values), max(values), median(values), min(values))
-
-
-STRATEGIES.add("evolution", Evolution)
+def _describe_population(parent: Arch | None, values: Sequence[float]) -> PopulationStep:
+    return PopulationStep(parent, len(values), max(values), median(values), min(values))

@@ -1,81 +1,127 @@
 """HNAS (Shu et al., NeurIPS 2022; arXiv:2201.09785), Algorithm 1.
 
-It judges a pool by proxies, and asks for few architectures, whose records come from something dearer: a short training,
-or a table's validation accuracy. `judge` is the Evaluator of the pool; `fitness` reads the dear records.
+It scores a large pool with proxies and proposes few architectures, whose validation accuracy comes
+from something expensive: a short training, or a table of known results.
 
-    M, kappa    a gradient metric and the condition number of the tangent kernel, of every architecture of the pool
-    step        (mu, nu) by Bayesian optimisation; add random architectures to the pool; ask for the one that minimises
-                kappa / M + mu |M^2 - nu| (Eq. 7; `proxies/hnas.py`) among those not asked before; hear its accuracy
+    M       a gradient metric of an architecture of the pool, such as `trace`
+    kappa   condition number of its tangent kernel, `ntk_condition`
+    mu, nu  weights of the bound, chosen by Bayesian optimisation
+    bound   kappa / M + mu |M^2 - nu|; lower is better                  (Eq. 7; `proxies/hnas.py`)
+    step    choose (mu, nu); add random architectures to the pool; propose the architecture with the
+            lowest bound that was not proposed before; learn its validation accuracy
 
-The first quarter of the steps tries nu evenly at the middle of mu's range, which is logarithmic. Both are told without
-units (`trade` in `proxies/hnas.py`), since metrics differ by many orders of magnitude: nu is any quantile of M^2 in the
-pool, and mu makes the second term 10^-2 to 10 times the first, in the median. With a `scale`, the largest nu, both are
-plain numbers, as in the presets, which have the authors' formula (mu |M^2 - nu^2|):
+The first quarter of the steps tries evenly spaced values of nu at the middle of mu's logarithmic
+range. Metrics differ by many orders of magnitude, so mu and nu are relative to the pool (`trade` in
+`proxies/hnas.py`): nu is a quantile of M^2, and mu makes the second term 10^-2 to 10 times as large
+as the first, in the median. With a `scale`, which is the largest nu, both are plain numbers. The
+presets are like this, and use the formula of the authors' code (mu |M^2 - nu^2|):
 
-    nasbench201    20 steps, 2000 more architectures each, nu up to 5000, mu from 10^-4 to 1, expected improvement
-    darts          25 steps, one pool of 60,000, nu up to 100, mu from 10^-4 to 10, upper confidence bound
+    nasbench201    20 steps with 2,000 new architectures each, nu up to 5,000, mu from 10^-4 to 1,
+                   expected improvement
+    darts          25 steps, one pool of 60,000, nu up to 100, mu from 10^-4 to 10, upper confidence
+                   bound
 
-The training-free variant fixes mu and nu: that is a proxy, `untrained search --proxy "hnas(mu=0.01,nu=100)"`.
+The training-free variant has fixed mu and nu, so it is a proxy:
+`untrained search --proxy "hnas(mu=0.01,nu=100)"`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import fmean
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from untrained.errors import UsageError, unknown
+from untrained.errors import UsageError, unknown_name_error
 from untrained.proxies.hnas import bound, trade
-from untrained.strategies import _bayes
-from untrained.strategies._strategy import STRATEGIES, Fitness, Judge, SpaceLike, Unseen, by_arch, plan_of
+from untrained.strategies.base import (
+    Fitness,
+    NewArchSampler,
+    PoolEvaluator,
+    SpaceLike,
+    Strategy,
+    group_by_arch,
+    make_plan,
+    register_strategy,
+)
+from untrained.strategies.bayes import ACQUISITIONS, Array, fit_gaussian_process, suggest_point
 from untrained.types import Arch, Record
 
-CONDITION = "ntk_condition"  # kappa
+KAPPA = "ntk_condition"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How to look for (mu, nu)."""
+class HNASPlan:
+    """Options of HNAS.
+
+    Attributes:
+        metric: The proxy that measures M.
+        steps: Number of proposed architectures.
+        pool: Number of architectures that are scored before the first step.
+        more: Number of architectures that are scored before every other step.
+        lowest: Smallest log10 mu.
+        highest: Largest log10 mu.
+        scale: Largest nu, or None if mu and nu are relative to the pool.
+        acquisition: Acquisition function of Bayesian optimisation.
+        variant: Formula of the bound, see `proxies/hnas.py`.
+    """
 
     metric: str = "trace"
     steps: int = 20
-    pool: int = 2000  # architectures judged before the first step
-    more: int = 2000  # and before every other
-    lowest: float = -2.0  # of log10 mu
+    pool: int = 2000
+    more: int = 2000
+    lowest: float = -2.0
     highest: float = 1.0
-    scale: float | None = None  # the largest nu; None: nu and mu are relative to the pool
+    scale: float | None = None
     acquisition: str = "ei"
     variant: str = "default"
 
     def __post_init__(self) -> None:
         if min(self.steps, self.pool) < 1 or self.more < 0 or self.lowest > self.highest:
-            raise UsageError("hnas takes steps and pool from 1 up, more from 0 up, and lowest not above highest")
-        if self.acquisition not in _bayes.ACQUISITIONS:
-            raise unknown("acquisition", self.acquisition, _bayes.ACQUISITIONS)
+            raise UsageError(
+                "hnas takes steps and pool from 1 up, more from 0 up, and lowest not above highest"
+            )
+        if self.acquisition not in ACQUISITIONS:
+            raise unknown_name_error("acquisition", self.acquisition, ACQUISITIONS)
         if self.variant not in ("default", "published"):
-            raise unknown("variant of hnas", self.variant, ("default", "published"))
+            raise unknown_name_error("variant of hnas", self.variant, ("default", "published"))
 
     @property
-    def probes(self) -> int:
-        """Steps before anything is learned."""
+    def initial_steps(self) -> int:
+        """Number of steps before Bayesian optimisation starts."""
         return max(self.steps // 4, 1)
 
 
 PRESETS = {
-    "": Plan(),
-    "nasbench201": Plan(lowest=-4.0, highest=0.0, scale=5e3, variant="published"),
-    "darts": Plan(
-        steps=25, pool=60_000, more=0, lowest=-4.0, scale=1e2, acquisition="ucb", variant="published"
+    "": HNASPlan(),
+    "nasbench201": HNASPlan(lowest=-4.0, highest=0.0, scale=5e3, variant="published"),
+    "darts": HNASPlan(
+        steps=25,
+        pool=60_000,
+        more=0,
+        lowest=-4.0,
+        scale=1e2,
+        acquisition="ucb",
+        variant="published",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One step: where in the square (log mu, nu) it was, what was asked for, and what came of it; None: failed."""
+    """One step of the search.
 
-    point: tuple[float, float]  # in [0, 1]^2: the quantile of nu, or nu / scale; the place of log10 mu in its range
+    Attributes:
+        point: Position in the unit square: nu as a quantile, or as a part of `scale`, and the
+            position of log10 mu in its range.
+        mu: mu at that position.
+        nu: nu at that position.
+        arch: The proposed architecture.
+        value: Its fitness; None if it failed or is not known yet.
+    """
+
+    point: tuple[float, float]
     mu: float
     nu: float
     arch: Arch
@@ -83,8 +129,8 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """A side of the square: what it means, and from where to where it goes."""
+class GridAxis:
+    """One side of the unit square: what it means, and the values at its ends."""
 
     name: str
     low: float
@@ -93,21 +139,40 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
-    """What the Gaussian process believes on a grid of points: mean and standard deviation of the value."""
+class GridPrediction:
+    """What the Gaussian process predicts on a grid of the unit square.
 
-    along: Side  # nu
-    up: Side  # mu
+    Attributes:
+        x_axis: Meaning of the first coordinate, nu.
+        y_axis: Meaning of the second coordinate, mu.
+        points: The grid.
+        mean: Predicted mean per point.
+        std: Predicted standard deviation per point.
+    """
+
+    x_axis: GridAxis
+    y_axis: GridAxis
     points: tuple[tuple[float, float], ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
 
-class HNAS:
-    """Bayesian optimisation of the two weights of HNAS's bound, on a few trainings or table look-ups."""
+@register_strategy
+class HNAS(Strategy):
+    """Bayesian optimisation of the two weights of HNAS's bound, on a few trainings or look-ups.
 
-    needs: ClassVar[tuple[str, ...]] = ("judge",)
-    planned: ClassVar[type] = Plan
+    Args:
+        space: Where the pool is sampled from.
+        rng: Random generator.
+        fitness: Reads the validation result of a proposed architecture.
+        evaluate_pool: Scores the pool with the proxies of `list_metrics`.
+        preset: Name of published settings.
+        **options: Fields of `HNASPlan` that differ from the preset.
+    """
+
+    name = "hnas"
+    needs = ("evaluate_pool",)
+    plan_class = HNASPlan
 
     def __init__(
         self,
@@ -115,108 +180,161 @@ class HNAS:
         rng: np.random.Generator,
         fitness: Fitness,
         *,
-        judge: Judge,
+        evaluate_pool: PoolEvaluator,
         preset: Literal["", "nasbench201", "darts"] = "",
-        **plan: Any,
+        **options: Any,
     ) -> None:
-        self._rng, self._fitness, self._judge = rng, fitness, judge
-        self.plan = plan_of("hnas", PRESETS, preset, plan)
-        self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa) of what has both
+        self._rng = rng
+        self._fitness = fitness
+        self._evaluate_pool = evaluate_pool
+        self._new_archs = NewArchSampler(space)
+        self._open_query: Query | None = None  # proposed, but without a result yet
+        self.plan = make_plan("hnas", PRESETS, preset, options)
+        self.default_budget = self.plan.steps
+        self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa)
         self.trace: list[Query] = []
-        self._unseen = Unseen(space)
-        self._open: Query | None = None  # asked and not told yet
 
     @staticmethod
-    def metrics(preset: str = "", **plan: Any) -> tuple[str, ...]:
-        """The proxies that the judge must measure."""
-        return plan_of("hnas", PRESETS, preset, plan).metric, CONDITION
-
-    @property
-    def usual(self) -> int:
-        return self.plan.steps
+    def list_metrics(preset: str = "", **options: Any) -> tuple[str, ...]:
+        """Return the names of the proxies that the pool is scored with: M and kappa."""
+        plan = make_plan("hnas", PRESETS, preset, options)
+        return plan.metric, KAPPA
 
     def ask(self, n: int) -> list[Arch]:
-        """The architecture of the next step; one at a time, since the step after it depends on its value."""
-        if n < 1 or self._open is not None or len(self.trace) == self.plan.steps:
+        """Propose the architecture of the next step.
+
+        There is one at a time, because the next step depends on its result.
+        """
+        if n < 1 or self._open_query is not None or len(self.trace) == self.plan.steps:
             return []
-        self._grow(self.plan.more if self.trace else self.plan.pool)
-        asked = {query.arch for query in self.trace}
-        if len(asked) == len(self.pool):
+        if self.trace:
+            self._grow_pool(self.plan.more)
+        else:
+            self._grow_pool(self.plan.pool)
+        proposed = {query.arch for query in self.trace}
+        # The space may be smaller than the pool.
+        if len(proposed) == len(self.pool):
             return []
         M, kappa = np.array(list(self.pool.values())).T
-        point = self._next_point()
-        mu, nu = self._weights(point, M, kappa)
-        archs, order = list(self.pool), np.argsort(bound(M, kappa, mu, nu, self.plan.variant), kind="stable")
-        chosen = next(archs[place] for place in order if archs[place] not in asked)
-        self._open = Query(point, mu, nu, chosen)
-        return [chosen]
+        point = self._choose_point()
+        mu, nu = self._read_weights(point, M, kappa)
+        archs = list(self.pool)
+        # Stable, so that of equal bounds the first sampled architecture is proposed.
+        order = np.argsort(bound(M, kappa, mu, nu, self.plan.variant), kind="stable")
+        best = next(archs[place] for place in order if archs[place] not in proposed)
+        self._open_query = Query(point, mu, nu, best)
+        return [best]
 
     def tell(self, records: Sequence[Record]) -> None:
-        found = by_arch(records)
-        if self._open is not None and self._open.arch in found:
-            self.trace.append(replace(self._open, value=self._fitness(found[self._open.arch])))
-            self._open = None
+        if self._open_query is None:
+            return
+        own_records = group_by_arch(records).get(self._open_query.arch)
+        if own_records is None:
+            return
+        self.trace.append(replace(self._open_query, value=self._fitness(own_records)))
+        self._open_query = None
 
-    def belief(self, side: int = 25) -> Belief | None:
-        """What is believed of the square now, for a picture; None before anything was told."""
-        X, y = self._seen()
+    def predict_grid(self, side: int = 25) -> GridPrediction | None:
+        """Predict the fitness on a grid of the unit square.
+
+        Args:
+            side: Number of grid points per side.
+
+        Returns:
+            The prediction, or None as long as no query has a result.
+        """
+        X, y = self._read_observations()
         if not len(y):
             return None
         ticks = np.linspace(0, 1, side)
-        grid = np.array([(nu, mu) for nu in ticks for mu in ticks])
-        mean, std = _bayes.fitted(X, y)(grid)
-        return Belief(*self._sides(), tuple(map(tuple, grid.tolist())), tuple(mean.tolist()), tuple(std.tolist()))
+        grid = np.array(list(product(ticks, ticks)))
+        mean, std = fit_gaussian_process(X, y).predict(grid)
+        x_axis, y_axis = self._make_axes()
+        return GridPrediction(
+            x_axis,
+            y_axis,
+            points=tuple(map(tuple, grid.tolist())),
+            mean=tuple(mean.tolist()),
+            std=tuple(std.tolist()),
+        )
 
-    def _sides(self) -> tuple[Side, Side]:
-        """nu and mu as they are told: plain numbers, or relative to the pool."""
+    def _make_axes(self) -> tuple[GridAxis, GridAxis]:
+        """Return the axes of nu and mu."""
+        low = 10**self.plan.lowest
+        high = 10**self.plan.highest
+        if self.plan.scale is not None:
+            return GridAxis("nu", 0.0, self.plan.scale), GridAxis("mu", low, high, log=True)
+        nu_name = f"nu: a quantile of {self.plan.metric}^2 in the pool"
+        mu_name = "mu: second term over first, in the median"
+        return GridAxis(nu_name, 0.0, 1.0), GridAxis(mu_name, low, high, log=True)
+
+    def _read_weights(
+        self, point: tuple[float, float], M: Array, kappa: Array
+    ) -> tuple[float, float]:
+        """Return mu and nu at a point of the unit square.
+
+        Args:
+            point: The point.
+            M: Metric of the pool, (n,).
+            kappa: Condition numbers of the pool, (n,).
+        """
         plan = self.plan
-        sizes = 10**plan.lowest, 10**plan.highest
+        x, y = point
+        size = 10 ** (plan.lowest + y * (plan.highest - plan.lowest))
         if plan.scale is not None:
-            return Side("nu", 0.0, plan.scale), Side("mu", *sizes, log=True)
-        quantile = Side(f"nu: a quantile of {plan.metric}^2 in the pool", 0.0, 1.0)
-        return quantile, Side("mu: second term over first, in the median", *sizes, log=True)
+            return size, x * plan.scale
+        mu, nu = trade(M, kappa, size, x)
+        # The published formula squares nu.
+        if plan.variant == "published":
+            return mu, nu**0.5
+        return mu, nu
 
-    def _weights(self, point: tuple[float, float], M: _bayes.Array, kappa: _bayes.Array) -> tuple[float, float]:
-        """mu and nu at a point of the square."""
-        plan, (along, place) = self.plan, point
-        size = 10 ** (plan.lowest + place * (plan.highest - plan.lowest))
-        if plan.scale is not None:
-            return size, along * plan.scale
-        mu, nu = trade(M, kappa, size, along)
-        return mu, nu**0.5 if plan.variant == "published" else nu
+    def _choose_point(self) -> tuple[float, float]:
+        """Return where in the unit square the next step is."""
+        step = len(self.trace)
+        initial_steps = self.plan.initial_steps
+        X, y = self._read_observations()
+        # Without any result, as when all queries failed, there is nothing to fit.
+        if step < initial_steps or not len(y):
+            return float(np.linspace(0, 1, initial_steps)[step % initial_steps]), 0.5
+        first, second = suggest_point(X, y, self.plan.acquisition, self._rng)
+        return float(first), float(second)
 
-    def _next_point(self) -> tuple[float, float]:
-        step, probes = len(self.trace), self.plan.probes
-        X, y = self._seen()
-        if step < probes or not len(y):
-            return float(np.linspace(0, 1, probes)[step % probes]), 0.5
-        nu, mu = _bayes.suggest(X, y, self.plan.acquisition, self._rng)
-        return float(nu), float(mu)
+    def _read_observations(self) -> tuple[Array, Array]:
+        """Return the points of queries with a result, (n, 2), and their values, (n,)."""
+        points = []
+        values = []
+        for query in self.trace:
+            if query.value is not None:
+                points.append(query.point)
+                values.append(query.value)
+        return np.array(points), np.array(values, dtype=float)
 
-    def _seen(self) -> tuple[_bayes.Array, _bayes.Array]:
-        told = [query for query in self.trace if query.value is not None]
-        return np.array([query.point for query in told]), np.array([query.value for query in told], dtype=float)
-
-    def _grow(self, n: int) -> None:
-        """Judge up to n more random architectures; one without M or kappa is left out."""
-        new = self._unseen.samples(n, self._rng)
-        for arch, records in zip(new, self._judge(new), strict=True):
-            M, kappa = (_mean(records, proxy) for proxy in (self.plan.metric, CONDITION))
+    def _grow_pool(self, n: int) -> None:
+        """Score up to n more random architectures; those without M or kappa are left out."""
+        archs = self._new_archs.sample_new(n, self._rng)
+        for arch, records in zip(archs, self._evaluate_pool(archs), strict=True):
+            M = _average_seeds(records, self.plan.metric)
+            kappa = _average_seeds(records, KAPPA)
+            # The bound divides by M.
             if M and kappa is not None:
-                self.pool[arch] = abs(M), kappa
+                self.pool[arch] = (abs(M), kappa)
 
 
-def _mean(records: Sequence[Record], proxy: str) -> float | None:
-    """The mean over seeds of what this proxy says; None if it failed on any, or was not asked."""
+def _average_seeds(records: Sequence[Record], proxy: str) -> float | None:
+    """Return the mean score of a proxy over seeds; None if it failed with one of them.
+
+    Raises:
+        UsageError: The pool was not scored with this proxy.
+    """
     values = [record.value for record in records if record.proxy == proxy]
-    known = [value for value in values if value is not None]
     if not values:
-        raise UsageError(f"hnas needs a judge that measures {proxy}; it measured {_measured(records)}")
-    return fmean(known) if len(known) == len(values) else None
-
-
-def _measured(records: Sequence[Record]) -> str:
-    return ", ".join(dict.fromkeys(record.proxy for record in records)) or "nothing"
-
-
-STRATEGIES.add("hnas", HNAS)
+        measured = dict.fromkeys(record.proxy for record in records)
+        raise UsageError(
+            f"hnas needs a pool that is scored with {proxy}; "
+            f"it was scored with {', '.join(measured) or 'nothing'}"
+        )
+    scores = [value for value in values if value is not None]
+    if len(scores) < len(values):
+        return None
+    return fmean(scores)

@@ -1,9 +1,6 @@
-"""Latency on this machine: measured, predicted where that is safe, and of winners always measured.
+"""Latency on this machine: measure it with a timer, or predict it with a linear model.
 
-A prediction is linear in what `Probe.operations` counts on the meta device: for every kind of operation how many there
-are, their multiply-adds and the memory they make. Ridge regression on relative errors, fitted anew with every
-measurement; the penalty is the one with the smallest error of leaving one out, and that error says how far to trust it.
-This file knows nothing of strategies.
+This file knows neither limits nor strategies; see `max_latency.py` for the limit.
 """
 
 from collections import Counter
@@ -13,24 +10,27 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from untrained._onnx import open_onnx, write_onnx
-from untrained.engine.executor import threads
+from untrained.engine.threads import use_threads
 from untrained.errors import UsageError
+from untrained.onnx_files import open_onnx, write_onnx
 from untrained.probe.flops import Operation
-from untrained.strategies.limits import Pace
 from untrained.types import Arch
 
-_FIRST = 16  # measurements before the first prediction
+Array = NDArray[np.float64]
+# A kind of operation, and what is counted of it: "calls", "flops" or "bytes".
+Feature = tuple[str, str]
+
 _PENALTIES = np.geomspace(1e-8, 1e2, 21)
 
 
-# ------------------------------------------------------------------------------------------------------- measuring
+# ------------------------------------------------------------------------------------- measuring
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,21 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopwatch:
-    """How to measure: `Stopwatch(device="cuda")(network, inputs)`. On one thread unless told: several wait for each
-    other at every layer, and where anything else wants a core, a network of 0.3 ms takes 50 (dev/LOG.md)."""
+class LatencyTimer:
+    """Measures the latency of networks.
+
+    Attributes:
+        device: Where networks run.
+        batch: Number of samples in the input.
+        threads: Number of CPU threads. Several threads wait for each other at every layer, so on a
+            busy machine a network of 0.3 ms can take 50 ms (dev/LOG.md).
+        runtime: "torch", or "onnx" for ONNX Runtime.
+        runs: Number of forward passes whose median counts.
+        warm_up: Number of forward passes before them.
+
+    Raises:
+        UsageError: There is no such runtime, or it does not support the device.
+    """
 
     device: str = "cpu"
     batch: int = 1
@@ -62,59 +74,96 @@ class Stopwatch:
         if self.runtime not in ("torch", "onnx"):
             raise UsageError(f"there is no runtime {self.runtime!r}; measure with torch or onnx")
         if self.runtime == "onnx" and self.device != "cpu":
-            raise UsageError("runtime=onnx measures on the CPU; leave @device out, or take runtime=torch")
+            raise UsageError(
+                "runtime=onnx measures on the CPU; leave out @device, or use runtime=torch"
+            )
 
-    def __call__(self, network: nn.Module, input_shape: tuple[int, ...]) -> Latency:
-        """The latency of a network on inputs of this shape."""
-        inputs = torch.randn(self.batch, *input_shape, generator=torch.Generator().manual_seed(0))
-        return self.time(self._torch(network, inputs) if self.runtime == "torch" else self._onnx(network, inputs))
+    def time_network(self, network: nn.Module, input_shape: tuple[int, ...]) -> Latency:
+        """Measure a network in evaluation mode.
 
-    def time(self, run: Callable[[], Any]) -> Latency:
-        """The latency of whatever `run` does."""
-        with threads(self.threads), torch.inference_mode():
+        Args:
+            network: The network.
+            input_shape: Shape of one sample.
+        """
+        generator = torch.Generator().manual_seed(0)
+        inputs = torch.randn(self.batch, *input_shape, generator=generator)
+        if self.runtime == "torch":
+            return self.time_function(self._prepare_torch(network, inputs))
+        return self.time_function(self._prepare_onnx(network, inputs))
+
+    def time_function(self, function: Callable[[], object]) -> Latency:
+        """Measure a function, such as a forward pass on fixed inputs."""
+        with use_threads(self.threads), torch.inference_mode():
             for _ in range(self.warm_up):
-                run()
-            seconds = median(_timed(run) for _ in range(self.runs))
-        return Latency(seconds, self.batch, self.threads, self.device, self.runtime, self.runs, self.warm_up)
+                function()
+            seconds = median(_time_once(function) for _ in range(self.runs))
+        return Latency(
+            seconds=seconds,
+            batch=self.batch,
+            threads=self.threads,
+            device=self.device,
+            runtime=self.runtime,
+            runs=self.runs,
+            warm_up=self.warm_up,
+        )
 
-    def _torch(self, network: nn.Module, inputs: Tensor) -> Callable[[], Any]:
-        ready, shown = network.eval().to(self.device), inputs.to(self.device)
+    def _prepare_torch(self, network: nn.Module, inputs: Tensor) -> Callable[[], object]:
+        moved_network = network.eval().to(self.device)
+        moved_inputs = inputs.to(self.device)
 
         def run() -> None:
-            ready(shown)
-            if shown.is_cuda:
+            moved_network(moved_inputs)
+            # A GPU works asynchronously: without this, only the launch would be measured.
+            if moved_inputs.is_cuda:
                 torch.cuda.synchronize(self.device)
 
         return run
 
-    def _onnx(self, network: nn.Module, inputs: Tensor) -> Callable[[], Any]:
+    def _prepare_onnx(self, network: nn.Module, inputs: Tensor) -> Callable[[], object]:
         with TemporaryDirectory() as folder:
             path = Path(folder, "network.onnx")
             write_onnx(network, inputs, path)
-            opened = open_onnx(path, self.threads)
-        return lambda: opened(inputs)
+            model = open_onnx(path, self.threads)
+        return lambda: model(inputs)
 
 
-def _timed(run: Callable[[], Any]) -> float:
+def _time_once(function: Callable[[], object]) -> float:
     start = perf_counter()
-    run()
+    function()
     return perf_counter() - start
 
 
-# ------------------------------------------------------------------------------------------------------ predicting
+# ------------------------------------------------------------------------------------ predicting
 
 
 class LatencyModel:
-    """`observe(arch, seconds)`, then `predict(arch)`. `operations` tells what an architecture's network consists of:
-    `lambda arch: Size(space, arch, task).probe.operations`."""
+    """Predicts latency from the operations of a network; learns from every measurement.
 
-    def __init__(self, operations: Callable[[Arch], Iterable[Operation]]) -> None:
-        self._operations = operations
+        x_i      features of architecture i: for each kind of operation, the number of calls, their
+                 multiply-adds and the bytes of their outputs; and a constant
+        y_i      its measured latency
+        A        rows x_i / y_i, columns divided by their norms
+        w        argmin_w |A w - 1|^2 + penalty |w|^2: ridge regression on relative errors
+        error    root mean square of 1 - x_i w_(i) / y_i, with w_(i) fitted without i
+
+    The penalty is the one with the smallest error. The error says how far to trust a prediction.
+
+    Args:
+        list_operations: Returns the operations of an architecture's network, such as
+            `lambda arch: NetworkSize(space, arch, task).probe.operations`.
+
+    Attributes:
+        observed: Measured latency in seconds by architecture.
+        error: The error; None before two measurements.
+    """
+
+    def __init__(self, list_operations: Callable[[Arch], Iterable[Operation]]) -> None:
+        self._list_operations = list_operations
         self.observed: dict[Arch, float] = {}
-        self._counted: dict[Arch, Counter[tuple[str, str]]] = {}
-        self._columns: list[tuple[str, str]] = []
-        self._weights = np.zeros(0)
-        self.error: float | None = None  # relative, of leaving one out; None before anything is fitted
+        self.error: float | None = None
+        self._features: dict[Arch, Counter[Feature]] = {}
+        self._columns: list[Feature] = []
+        self._weights: Array = np.zeros(0)
 
     def observe(self, arch: Arch, seconds: float) -> None:
         """Learn from a measurement."""
@@ -123,64 +172,62 @@ class LatencyModel:
             self._fit()
 
     def predict(self, arch: Arch) -> float | None:
-        """Seconds; None before two measurements, or for an operation that was never measured."""
-        counted = self._features(arch)
-        if self.error is None or not set(counted) <= set(self._columns):
+        """Return the latency in seconds.
+
+        Returns:
+            None before two measurements, or if the network has an operation that no measured
+            network has.
+        """
+        features = self._count_features(arch)
+        if self.error is None or not set(features) <= set(self._columns):
             return None
-        return max(float(self._row(counted) @ self._weights), 0.0)
+        seconds = float(self._make_row(features) @ self._weights)
+        return max(seconds, 0.0)
 
     def _fit(self) -> None:
-        """min_w sum_i (x_i w / y_i - 1)^2 + penalty |D w|^2, D the size of each column."""
-        rows = [self._features(arch) for arch in self.observed]
-        self._columns = sorted({column for row in rows for column in row})
+        """Compute w, the penalty and the error from a singular value decomposition of A."""
+        features = [self._count_features(arch) for arch in self.observed]
+        columns: set[Feature] = set()
+        for arch_features in features:
+            columns.update(arch_features)
+        self._columns = sorted(columns)
         y = np.array(list(self.observed.values()))
-        A = np.stack([self._row(row) for row in rows]) / y[:, None]
-        sizes = np.linalg.norm(A, axis=0)
-        U, s, V = np.linalg.svd(A / sizes, full_matrices=False)
-        errors = [_left_out(U, s, penalty) for penalty in _PENALTIES]
+        A = np.stack([self._make_row(row) for row in features]) / y[:, None]
+        norms = np.linalg.norm(A, axis=0)
+        U, s, V = np.linalg.svd(A / norms, full_matrices=False)
+        errors = [compute_leave_one_out_error(U, s, penalty) for penalty in _PENALTIES]
         penalty = _PENALTIES[int(np.argmin(errors))]
         self.error = min(errors)
-        self._weights = (V.T @ (s / (s**2 + penalty) * (U.T @ np.ones(len(y))))) / sizes
+        self._weights = (V.T @ (s / (s**2 + penalty) * (U.T @ np.ones(len(y))))) / norms
 
-    def _features(self, arch: Arch) -> Counter[tuple[str, str]]:
-        if arch not in self._counted:
-            counted: Counter[tuple[str, str]] = Counter({("all", "calls"): 1})  # what costs time whatever is run
-            for operation in self._operations(arch):
-                kind = operation.kind
-                flops = operation.flops or 0  # without a formula the calls and bytes of its kind predict the time
-                counted.update({(kind, "calls"): 1, (kind, "flops"): flops, (kind, "bytes"): operation.bytes})
-            self._counted[arch] = +counted
-        return self._counted[arch]
+    def _count_features(self, arch: Arch) -> Counter[Feature]:
+        if arch not in self._features:
+            # The constant: time that every network takes.
+            counts: Counter[Feature] = Counter({("all", "calls"): 1})
+            for operation in self._list_operations(arch):
+                counts[operation.kind, "calls"] += 1
+                # An operation without a formula is predicted from its calls and bytes.
+                counts[operation.kind, "flops"] += operation.flops or 0
+                counts[operation.kind, "bytes"] += operation.bytes
+            # The plus sign removes features that are zero.
+            self._features[arch] = +counts
+        return self._features[arch]
 
-    def _row(self, counted: Counter[tuple[str, str]]) -> "np.ndarray[Any, np.dtype[np.float64]]":
-        return np.array([float(counted[column]) for column in self._columns])
+    def _make_row(self, features: Counter[Feature]) -> Array:
+        return np.array([float(features[column]) for column in self._columns])
 
 
-def _left_out(U: Any, s: Any, penalty: float) -> float:
-    """Root mean square of 1 - x_i w_(i), w_(i) fitted without i: r_i / (1 - H_ii)."""
+def compute_leave_one_out_error(U: Array, s: Array, penalty: float) -> float:
+    """Return the error of ridge regression with target 1 when each row is left out in turn.
+
+    With H = U diag(s^2 / (s^2 + penalty)) U^T and residuals r = 1 - H 1, the residual of row i in
+    a fit without it is r_i / (1 - H_ii), so no second fit is needed.
+
+    Args:
+        U: Left singular vectors of A, (n, k).
+        s: Singular values of A, (k,).
+        penalty: The penalty.
+    """
     H = (U * (s**2 / (s**2 + penalty))) @ U.T
-    residual = (1 - H.sum(1)) / np.maximum(1 - np.diag(H), 1e-9)
-    return float(np.sqrt(np.mean(residual**2)))
-
-
-class Gauge:
-    """Seconds of an architecture, for `Feasible(latency=...)`: measured at first and near the limit, predicted where
-    the prediction is further from the limit than twice its error. `measured` counts what was spent, `predicted` what
-    was spared."""
-
-    def __init__(self, model: LatencyModel, measure: Callable[[Arch], float], limit: Pace) -> None:
-        self.model, self._measure, self._limit = model, measure, limit.seconds
-        self.measured = self.predicted = 0
-
-    def __call__(self, arch: Arch) -> float:
-        if arch in self.model.observed:
-            return self.model.observed[arch]
-        guess = self.model.predict(arch) if len(self.model.observed) >= _FIRST else None
-        error = self.model.error or 0.0
-        if guess is not None and abs(guess - self._limit) > 2 * error * max(guess, self._limit):
-            self.predicted += 1
-            return guess
-        seconds = self._measure(arch)
-        self.measured += 1
-        self.model.observe(arch, seconds)
-        return seconds
+    residuals = (1 - H.sum(1)) / np.maximum(1 - np.diag(H), 1e-9)
+    return float(np.sqrt(np.mean(residuals**2)))

@@ -1,7 +1,8 @@
-"""Local search: hill climbing with restarts. On small spaces hard to beat (White et al., UAI 2021; arXiv:2005.02960).
+"""Local search: hill climbing with restarts (White et al., UAI 2021; arXiv:2005.02960).
 
-From a random architecture to the best of some new neighbours, as long as that is better; where it is not, again from
-another random one. A neighbour is a mutation.
+It starts at a random architecture and moves to the best of some new neighbours as long as that is
+an improvement. Otherwise it starts again at another random architecture. A neighbour is a mutation.
+On small spaces this is hard to beat.
 """
 
 from dataclasses import dataclass
@@ -9,50 +10,73 @@ from dataclasses import dataclass
 import numpy as np
 
 from untrained.errors import UsageError
-from untrained.strategies._strategy import STRATEGIES, Fitness, Generations, SpaceLike
+from untrained.strategies.base import Fitness, GenerationStrategy, SpaceLike, register_strategy
 from untrained.types import Arch
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Where the climber stands after a generation, and whether it came there by a restart."""
+class ClimbStep:
+    """A move: the new position, its fitness, and whether it was reached by a restart."""
 
     arch: Arch
     value: float
     restarted: bool
 
 
-class LocalSearch(Generations[float]):
-    """Hill climbing: to the best of some neighbours while it is better, else again from anywhere."""
+@register_strategy
+class LocalSearch(GenerationStrategy[float]):
+    """Hill climbing: move to the best of some neighbours while it is better, else restart.
+
+    Args:
+        space: Where architectures come from.
+        rng: Random generator.
+        fitness: What to maximise.
+        neighbours: Number of neighbours per generation.
+        patience: Restart after this many generations without an improvement.
+    """
+
+    name = "local"
 
     def __init__(
-        self, space: SpaceLike, rng: np.random.Generator, fitness: Fitness, *, neighbours: int = 8, patience: int = 2
+        self,
+        space: SpaceLike,
+        rng: np.random.Generator,
+        fitness: Fitness,
+        *,
+        neighbours: int = 8,
+        patience: int = 2,
     ) -> None:
-        """`neighbours` are judged at a time; after `patience` times without anything better it starts anew."""
         super().__init__(space, rng, fitness)
         if min(neighbours, patience) < 1:
             raise UsageError("local search takes neighbours and patience from 1 up")
-        self.neighbours, self.patience = neighbours, patience
-        self.trace: list[Step] = []
-        self._here: tuple[Arch, float] | None = None
-        self._failures = 0
+        self.neighbours = neighbours
+        self.patience = patience
+        self.trace: list[ClimbStep] = []
+        self._position: Arch | None = None  # None before the first step and at a restart
+        self._position_value = 0.0
+        self._failures = 0  # generations without an improvement
 
     def propose(self) -> list[Arch]:
-        if self._here is not None and self._failures < self.patience:
-            here = self._here[0]
-            around = self.unseen.children(self.neighbours, lambda: self.space.mutate(here, self.rng))
-            if around:
-                return around
-        self._here, self._failures = None, 0
-        return self.samples(1)
+        position = self._position
+        if position is not None and self._failures < self.patience:
+            neighbours = self.new_archs.derive_new(
+                self.neighbours, lambda: self.space.mutate(position, self.rng)
+            )
+            if neighbours:
+                return neighbours
+        # No improvement for too long, or every neighbour was scored before: restart.
+        self._position = None
+        self._failures = 0
+        return self.sample_new(1)
 
-    def learn(self, found: dict[Arch, float]) -> None:
-        best = max(found, key=found.__getitem__, default=None)
-        if best is None or (self._here is not None and found[best] <= self._here[1]):
+    def learn(self, values: dict[Arch, float]) -> None:
+        # After a restart any score is an improvement.
+        restarted = self._position is None
+        best = max(values, key=values.__getitem__, default=None)
+        if best is None or (not restarted and values[best] <= self._position_value):
             self._failures += 1
             return
-        self.trace.append(Step(best, found[best], restarted=self._here is None))
-        self._here, self._failures = (best, found[best]), 0
-
-
-STRATEGIES.add("local", LocalSearch)
+        self.trace.append(ClimbStep(best, values[best], restarted))
+        self._position = best
+        self._position_value = values[best]
+        self._failures = 0

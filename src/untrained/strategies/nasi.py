@@ -1,93 +1,152 @@
-"""NASI: NAS at initialisation (Shu et al., ICLR 2022; arXiv:2109.00817), Algorithm 1. No official code exists.
+"""NASI: NAS at initialisation (Shu et al., ICLR 2022; arXiv:2109.00817), Algorithm 1.
 
-    alpha   logits of the options of all choices, 0 at first (alpha_0)
-    A       an architecture: one option a choice, by straight-through Gumbel-softmax of temperature 1
-    t(A)    ||(1/b) sum_x g_x||^2, g_x the loss gradient of sample x in a mini-batch of b                (Eq. 12)
-    R(A)    t(A) - mu max(0, t(A) - nu)                                                                 (Eq. 13)
-    Delta   (xi / T) sum_t G_t / max(||G_1||, ..., ||G_t||), G_t = dR(A_t)/dalpha at alpha_0, xi = 1    (Eq. 18)
+    alpha   logits of the options of all choices; alpha_0 = 0 at the start
+    A_t     architecture sampled in step t: one option per choice, by a straight-through
+            Gumbel-softmax of temperature 1
+    b       number of samples in a mini-batch
+    g_x     gradient of the loss of sample x in the parameters of A
+    t(A)    ||(1/b) sum_x g_x||^2, an estimate of the trace norm of the tangent kernel      (Eq. 12)
+    mu, nu  weight and threshold of the constraint on t(A)
+    R(A)    t(A) - mu max(0, t(A) - nu), the objective                                      (Eq. 13)
+    G_t     dR(A_t) / dalpha at alpha_0
+    T       number of steps
+    Delta   (xi / T) sum_t G_t / max(||G_1||, ..., ||G_t||) with xi = 1                     (Eq. 18)
 
-The answer is the most probable architecture under alpha_0 + Delta. nu is fixed to the mean of t over some random
-architectures (NASI-FIX, Eq. 40), or follows it: nu_t = (nu_0 + sum_{s<t} t(A_s)) / t (NASI-ADA, Eq. 41).
+The result is the most probable architecture under alpha_0 + Delta. nu is either fixed to the mean
+of t over some random architectures (NASI-FIX, Eq. 40), or it adapts:
+nu_t = (nu_0 + sum_{s<t} t(A_s)) / t (NASI-ADA, Eq. 41).
 
-Published settings: mu = 1 and nu_0 = 1000 on NAS-Bench-1Shot1 (the default), for one epoch; T = 100, b = 64 and mu = 2
-on DARTS (`darts_nasi`), with nu_0 = 500, or fixed to 100: `nasi(mu=2,nu=fixed,nu0=100)`. Of NAS-Bench-201 the paper
-tells T in seconds (30), that 4T is better, `nasi(steps=400)`, and neither mu nor nu. The operation that answers zero is
-left out, as the paper does on DARTS; with it (`zero=True`) the answer may be a network cut off from its input.
+Published settings: mu = 1 and nu_0 = 1000 for one epoch on NAS-Bench-1Shot1 (the default); T = 100,
+b = 64, mu = 2 and nu_0 = 500 on DARTS (`darts_nasi`), or nu = 100: `nasi(mu=2,nu=fixed,nu0=100)`.
+For NAS-Bench-201 the paper gives T only in seconds (30), says that 4T is better
+(`nasi(steps=400)`), and gives neither mu nor nu. The operation `none` is left out, as in the paper
+on DARTS; with it (`zero=True`) the output of the result may not depend on its input. There is no
+official code.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from untrained.data import Source
-from untrained.data._source import fingerprint
+from untrained.data import DataSource
+from untrained.data.source import fingerprint_batch
 from untrained.errors import UsageError
 from untrained.probe.gradients import LOSSES, find_trainable_parameters
 from untrained.probe.guard import fastest_kernels, full_precision, scoring_mode
 from untrained.probe.passes import read_logits
-from untrained.rng import torch_generator
+from untrained.runs.step_log import StepLog
+from untrained.seeds import make_torch_generator
 from untrained.spaces import Space
 from untrained.spaces.core.supernet import Supernet
-from untrained.strategies._notes import Notes
-from untrained.strategies._strategy import STRATEGIES, Fitness, Unseen
-from untrained.strategies._supernets import ByChoice, by_choice, feasible, mixable, module, most_wanted, new_seed
-from untrained.strategies.limits import Feasible
+from untrained.strategies.base import Fitness, NewArchSampler, Strategy, register_strategy
+from untrained.strategies.limits import ConstrainedSpace
+from untrained.strategies.supernets import (
+    OptionNumbers,
+    as_constrained,
+    as_module,
+    draw_seed,
+    find_best_arch,
+    list_option_numbers,
+    make_mixed_supernet,
+)
 from untrained.types import Arch, Batch, Record
 
 Logits = dict[str, Tensor]
-ZERO = "none"  # the operation that answers zero
+
+# The operation whose output is zero.
+ZERO_OPERATION = "none"
+# nu_0 of NASI-ADA on NAS-Bench-1Shot1.
+_DEFAULT_INITIAL_NU = 1000.0
 
 
-def straight_through(alpha: Tensor, gumbel: Tensor) -> Tensor:
-    """One-hot at the largest of alpha + gumbel; its gradient is that of their softmax."""
+def sample_straight_through(alpha: Tensor, gumbel: Tensor) -> Tensor:
+    """Sample an option by a straight-through Gumbel-softmax.
+
+    Args:
+        alpha: Logits, (options,).
+        gumbel: Gumbel noise, (options,).
+
+    Returns:
+        A one-hot vector at the largest alpha + gumbel, with the gradient of their softmax.
+    """
     soft = (alpha + gumbel).softmax(0)
     hard = F.one_hot(soft.argmax(), len(soft)).to(soft)
     return hard - soft.detach() + soft
 
 
-def trace_norm(supernet: Supernet, batch: Batch, loss: str, *, differentiable: bool = True) -> Tensor:
-    """t(A) of the architecture that the mixture is set to, (); its gradient reaches the mixture."""
-    parameters = list(find_trainable_parameters(module(supernet)).values())
-    with torch.enable_grad(), scoring_mode(module(supernet)):
-        value = LOSSES[loss](read_logits(supernet(batch.inputs.clone())), batch.targets)
-        found = torch.autograd.grad(value, parameters, create_graph=differentiable, allow_unused=True)
-    return sum((g.double().square().sum() for g in found if g is not None), torch.zeros((), dtype=torch.float64))
+def compute_trace_norm(
+    supernet: Supernet, batch: Batch, loss: str, *, differentiable: bool = True
+) -> Tensor:
+    """Compute t(A) of the architecture that the mixture of a supernet selects (Eq. 12).
+
+    Args:
+        supernet: The supernet.
+        batch: The mini-batch.
+        loss: Name of the loss.
+        differentiable: Whether the gradient of the result in the mixture is needed.
+
+    Returns:
+        t(A) in float64, ().
+    """
+    parameters = list(find_trainable_parameters(as_module(supernet)).values())
+    with torch.enable_grad(), scoring_mode(as_module(supernet)):
+        logits = read_logits(supernet(batch.inputs.clone()))
+        value = LOSSES[loss](logits, batch.targets)
+        gradients = torch.autograd.grad(
+            value, parameters, create_graph=differentiable, allow_unused=True
+        )
+    total = torch.zeros((), dtype=torch.float64)
+    for gradient in gradients:
+        # Parameters of options that were not sampled have no gradient.
+        if gradient is not None:
+            total = total + gradient.double().square().sum()
+    return total
 
 
-def objective(t: Tensor, mu: float, nu: float) -> Tensor:
-    """R (Eq. 13)."""
+def compute_objective(t: Tensor, mu: float, nu: float) -> Tensor:
+    """Return R (Eq. 13)."""
     return t - mu * (t - nu).clamp_min(0)
 
 
-def one_step(gradients: Sequence[Logits], xi: float = 1.0) -> Logits:
-    """Delta (Eq. 18); a gradient that is zero adds nothing."""
+def compute_one_step(gradients: Sequence[Logits], xi: float = 1.0) -> Logits:
+    """Return Delta (Eq. 18).
+
+    Args:
+        gradients: G_1, ..., G_T.
+        xi: Length of the step.
+    """
     delta = {name: torch.zeros_like(g) for name, g in gradients[0].items()}
-    largest = 0.0
+    largest_norm = 0.0
     for G in gradients:
-        largest = max(largest, float(torch.cat(list(G.values())).norm()))
+        largest_norm = max(largest_norm, _compute_norm(G))
         for name, g in G.items():
-            delta[name] += xi / len(gradients) * g / (largest or 1.0)
+            # As long as all gradients were zero, they add nothing.
+            delta[name] += xi / len(gradients) * g / (largest_norm or 1.0)
     return delta
 
 
+def _compute_norm(G: Logits) -> float:
+    return float(torch.cat(list(G.values())).norm())
+
+
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """What chance says of one look at the supernet: Gumbel noise by choice, and a mini-batch."""
+class RandomDraw:
+    """The random part of one step: Gumbel noise per choice, and a mini-batch."""
 
     gumbel: dict[str, Tensor]
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A sampled architecture's trace norm, the constraint at that moment, and the norm of the gradient."""
+class NASIStep:
+    """One step: t(A_t), nu_t and the norm of G_t."""
 
     t: float
     nu: float
@@ -95,30 +154,51 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """One run of Algorithm 1: what it saw, the logits it ended with, and what it found."""
+class NASIRun:
+    """One run of Algorithm 1: its result, the logits at the end, and its steps."""
 
     arch: Arch | None
-    alpha: ByChoice
-    steps: tuple[Step, ...]
+    alpha: OptionNumbers
+    steps: tuple[NASIStep, ...]
 
 
-class NASI:
-    """NAS at initialisation: one step of gradient ascent on a supernet. Every architecture is a search of its own."""
+@register_strategy
+class NASI(Strategy):
+    """NAS at initialisation: one step of gradient ascent on a supernet, once per architecture.
 
-    needs: ClassVar[tuple[str, ...]] = ("source",)
-    usual: ClassVar[int] = 1
-    portion: ClassVar[int] = 1
+    Args:
+        space: A space with a supernet.
+        rng: Random generator.
+        fitness: Not used, because NASI does not learn from records.
+        source: Where mini-batches come from.
+        device: Where the supernet computes.
+        step_log: Where steps are kept, so that an interrupted search resumes.
+        steps: T, the number of steps.
+        batch: b, the number of samples per mini-batch.
+        mu: Weight of the constraint.
+        nu: Whether the threshold is fixed (Eq. 40) or adapts (Eq. 41).
+        nu0: The fixed threshold, instead of the mean over `samples` architectures, or the initial
+            value of the adaptive one.
+        samples: Number of random architectures for the mean of Eq. 40.
+        labels: Whether targets are those of the data or random.
+        inputs: Whether inputs are those of the data or noise.
+        zero: Whether the operation `none` may be chosen.
+    """
+
+    name = "nasi"
+    needs = ("source",)
+    default_budget = 1
+    max_ask = 1
 
     def __init__(
         self,
-        space: "Space | Feasible",
+        space: Space | ConstrainedSpace,
         rng: np.random.Generator,
         fitness: Fitness | None = None,
         *,
-        source: Source,
+        source: DataSource,
         device: str = "cpu",
-        notes: Notes | None = None,
+        step_log: StepLog | None = None,
         steps: int = 100,
         batch: int = 64,
         mu: float = 1.0,
@@ -129,124 +209,190 @@ class NASI:
         inputs: Literal["data", "noise"] = "data",
         zero: bool = False,
     ) -> None:
-        """`nu0`: what nu is fixed to, in place of the mean over `samples` architectures, or what it starts from."""
         if min(steps, batch, samples) < 1 or mu < 0:
             raise UsageError("nasi takes steps, batch and samples from 1 up, and mu from 0 up")
-        for name, value, known in (("nu", nu, ("fixed", "adaptive")), ("labels", labels, ("data", "random")),
-                                   ("inputs", inputs, ("data", "noise"))):  # fmt: skip
-            if value not in known:
-                raise UsageError(f"nasi has no {name} {value!r}; there are: {', '.join(known)}")
-        self._space, self._rng, self._source, self._device = feasible(space), rng, source, device
-        self._notes = notes or Notes()
-        self._steps, self._batch, self._mu, self._samples = steps, batch, mu, samples
-        self._adaptive, self._nu0 = nu == "adaptive", nu0
-        self._random_labels, self._noise, self._zero = labels == "random", inputs == "noise", zero
-        self._unseen = Unseen(self._space)
-        self.trace: list[Search] = []
+        _check_choice("nu", nu, ("fixed", "adaptive"))
+        _check_choice("labels", labels, ("data", "random"))
+        _check_choice("inputs", inputs, ("data", "noise"))
+        self._space = as_constrained(space)
+        self._rng = rng
+        self._source = source
+        self._device = device
+        self._step_log = step_log or StepLog()
+        self._steps = steps
+        self._batch_size = batch
+        self._mu = mu
+        self._adaptive = nu == "adaptive"
+        self._initial_nu = nu0
+        self._samples = samples
+        self._random_labels = labels == "random"
+        self._noise_inputs = inputs == "noise"
+        self._allow_zero = zero
+        self._new_archs = NewArchSampler(self._space)
+        self.trace: list[NASIRun] = []
 
     def ask(self, n: int) -> list[Arch]:
-        found: list[Arch] = []
-        while len(found) < n and (arch := self._search()) is not None:
-            found.append(arch)
-        return found
+        archs: list[Arch] = []
+        while len(archs) < n:
+            arch = self._run_algorithm()
+            if arch is None:
+                break
+            archs.append(arch)
+        return archs
 
     def tell(self, records: Sequence[Record]) -> None:
-        """NASI does not learn from records."""
+        """Do nothing: NASI does not learn from records."""
 
-    # ------------------------------------------------------------------------------------------------ Algorithm 1
+    # ------------------------------------------------------------------------------- Algorithm 1
 
-    def _search(self) -> Arch | None:
-        supernet = mixable(self._space, new_seed(self._rng), self._device, "nasi")
-        counted = not self._adaptive and self._nu0 is None
-        self._notes.begin(self._steps + (self._samples if counted else 0))
-        fixed = None if self._adaptive else self._fixed_nu(supernet)
-        steps: list[Step] = []
+    def _run_algorithm(self) -> Arch | None:
+        """Run Algorithm 1 on a new supernet."""
+        supernet = make_mixed_supernet(self._space, draw_seed(self._rng), self._device, "nasi")
+        self._step_log.begin_proposal(self._count_measurements())
+        fixed_nu = None
+        if not self._adaptive:
+            fixed_nu = self._choose_fixed_nu(supernet)
+        steps: list[NASIStep] = []
         gradients: list[Logits] = []
         for number in range(self._steps):
-            nu = self._adaptive_nu([step.t for step in steps]) if fixed is None else fixed
-            t, G = self._step(supernet, number, nu)
+            nu = fixed_nu
+            if nu is None:
+                nu = self._compute_adaptive_nu([step.t for step in steps])
+            t, G = self._take_step(supernet, number, nu)
             gradients.append(G)
-            steps.append(Step(t, nu, float(torch.cat(list(G.values())).norm())))
+            steps.append(NASIStep(t, nu, _compute_norm(G)))
         if not any(step.gradient for step in steps):
             raise UsageError(
-                f"nasi learned nothing: every sampled trace norm is above nu = {nu:.4g}; give a larger nu0"
+                f"nasi learned nothing: every sampled trace norm is above nu = {steps[-1].nu:.4g}; "
+                "give a larger nu0"
             )
-        delta, options = one_step(gradients), supernet.options
-        scores = {name: (d + self._barred(options[name])).tolist() for name, d in delta.items()}
-        arch = most_wanted(self._space, supernet, scores, self._unseen.add)
-        self.trace.append(Search(arch, by_choice(options, scores), tuple(steps)))
+        scores = {}
+        for name, delta in compute_one_step(gradients).items():
+            scores[name] = (delta + self._mask_options(supernet.options[name])).tolist()
+        arch = find_best_arch(self._space, supernet, scores, self._new_archs.mark_seen)
+        alpha = list_option_numbers(supernet.options, scores)
+        self.trace.append(NASIRun(arch, alpha, tuple(steps)))
         return arch
 
-    def _adaptive_nu(self, norms: Sequence[float]) -> float:
-        """Eq. 41."""
-        start = 1000.0 if self._nu0 is None else self._nu0
-        return (start + sum(norms)) / (len(norms) + 1)
+    def _count_measurements(self) -> int:
+        """Return how many times one run looks at the supernet, for the progress bar."""
+        if not self._adaptive and self._initial_nu is None:
+            return self._steps + self._samples
+        return self._steps
 
-    def _fixed_nu(self, supernet: Supernet) -> float:
-        """Eq. 40, unless it is given."""
-        if self._nu0 is not None:
-            return self._nu0
+    def _compute_adaptive_nu(self, norms: Sequence[float]) -> float:
+        """Return nu_t of Eq. 41, given t(A_1), ..., t(A_{t-1})."""
+        initial_nu = _DEFAULT_INITIAL_NU
+        if self._initial_nu is not None:
+            initial_nu = self._initial_nu
+        return (initial_nu + sum(norms)) / (len(norms) + 1)
+
+    def _choose_fixed_nu(self, supernet: Supernet) -> float:
+        """Return the given nu, or that of Eq. 40."""
+        if self._initial_nu is not None:
+            return self._initial_nu
         norms = []
         for number in range(self._samples):
             draw = self._draw(supernet)
-            norms.append(self._notes.of(self._key("sample", number, draw), partial(self._sampled, supernet, draw)))
+            key = self._make_key("sample", number, draw)
+            norms.append(
+                self._step_log.get_or_compute(key, partial(self._measure_sample, supernet, draw))
+            )
         return float(np.mean(norms))
 
-    def _sampled(self, supernet: Supernet, draw: Draw) -> float:
-        """t of a sampled architecture."""
-        self._mix(supernet, draw, differentiable=False)
+    def _measure_sample(self, supernet: Supernet, draw: RandomDraw) -> float:
+        """Return t of a random architecture."""
+        self._set_mixture(supernet, draw, differentiable=False)
         with fastest_kernels(self._device):
-            return float(self._norm(supernet, draw, differentiable=False))
+            return float(self._measure_norm(supernet, draw, differentiable=False))
 
-    def _step(self, supernet: Supernet, number: int, nu: float) -> tuple[float, Logits]:
-        """t of a sampled architecture, and dR/dalpha at alpha_0 = 0, as they are written down."""
+    def _take_step(self, supernet: Supernet, number: int, nu: float) -> tuple[float, Logits]:
+        """Return t(A_t) and G_t, computed now or read from the step log."""
         draw = self._draw(supernet)
-        t, G = self._notes.of(self._key("step", number, draw), partial(self._gradient, supernet, draw, nu))
-        return t, {name: torch.tensor(g, dtype=torch.float64) for name, g in G.items()}
+        key = self._make_key("step", number, draw)
+        t, gradient = self._step_log.get_or_compute(
+            key, partial(self._compute_gradient, supernet, draw, nu)
+        )
+        G = {name: torch.tensor(g, dtype=torch.float64) for name, g in gradient.items()}
+        return t, G
 
-    def _gradient(self, supernet: Supernet, draw: Draw, nu: float) -> tuple[float, dict[str, list[float]]]:
-        alpha = self._mix(supernet, draw)
+    def _compute_gradient(
+        self, supernet: Supernet, draw: RandomDraw, nu: float
+    ) -> tuple[float, dict[str, list[float]]]:
+        """Return t(A_t) and G_t as plain numbers for the step log."""
+        alpha = self._set_mixture(supernet, draw)
         with fastest_kernels(self._device), full_precision():
-            t = self._norm(supernet, draw)
-            found = torch.autograd.grad(objective(t, self._mu, nu), list(alpha.values()))
-        return float(t.detach()), {name: g.tolist() for name, g in zip(alpha, found, strict=True)}
+            t = self._measure_norm(supernet, draw)
+            objective = compute_objective(t, self._mu, nu)
+            gradients = torch.autograd.grad(objective, list(alpha.values()))
+        G = {name: g.tolist() for name, g in zip(alpha, gradients, strict=True)}
+        return float(t.detach()), G
 
-    def _key(self, what: str, number: int, draw: Draw) -> str:
-        return f"search {len(self.trace)}, {what} {number}, {fingerprint(draw.batch)}"
+    def _make_key(self, kind: str, number: int, draw: RandomDraw) -> str:
+        """Return the name of a measurement in the step log."""
+        return f"search {len(self.trace)}, {kind} {number}, {fingerprint_batch(draw.batch)}"
 
-    def _draw(self, supernet: Supernet) -> Draw:
-        """Drawn for every look, also for one that is known: so chance goes on as if nobody had taken notes."""
-        options = supernet.options
-        gumbel = {name: torch.from_numpy(self._rng.gumbel(size=len(some))) for name, some in options.items()}
-        return Draw(gumbel, self._batch_of(new_seed(self._rng)))
+    def _draw(self, supernet: Supernet) -> RandomDraw:
+        """Draw Gumbel noise and a mini-batch.
 
-    def _mix(self, supernet: Supernet, draw: Draw, *, differentiable: bool = True) -> Logits:
-        """Set the mixture to a random architecture; the logits behind it, which are 0."""
+        This happens for every measurement, also for one that the step log has, so that the
+        generator does not depend on the step log.
+        """
+        # Drawn with numpy, so that the noise does not depend on the device.
+        gumbel = {}
+        for name, options in supernet.options.items():
+            gumbel[name] = torch.from_numpy(self._rng.gumbel(size=len(options)))
+        return RandomDraw(gumbel, self._make_batch(draw_seed(self._rng)))
+
+    def _set_mixture(
+        self, supernet: Supernet, draw: RandomDraw, *, differentiable: bool = True
+    ) -> Logits:
+        """Set the mixture to a random architecture, and return the logits alpha_0 behind it."""
         alpha: Logits = {}
         for name, options in supernet.options.items():
-            alpha[name] = torch.zeros(len(options), dtype=torch.float64, requires_grad=differentiable)
-            supernet.mixture[name] = straight_through(alpha[name], draw.gumbel[name] + self._barred(options))
+            alpha[name] = torch.zeros(
+                len(options), dtype=torch.float64, requires_grad=differentiable
+            )
+            noise = draw.gumbel[name] + self._mask_options(options)
+            supernet.mixture[name] = sample_straight_through(alpha[name], noise)
         return alpha
 
-    def _barred(self, options: Sequence[str]) -> Tensor:
-        """Minus infinity where an option is never taken, 0 elsewhere."""
-        return torch.tensor([-inf if option == ZERO and not self._zero else 0.0 for option in options])
+    def _mask_options(self, options: Sequence[str]) -> Tensor:
+        """Return minus infinity for options that are never taken, and 0 for all others."""
+        mask = torch.zeros(len(options))
+        for place, option in enumerate(options):
+            if option == ZERO_OPERATION and not self._allow_zero:
+                mask[place] = -inf
+        return mask
 
-    def _norm(self, supernet: Supernet, draw: Draw, *, differentiable: bool = True) -> Tensor:
+    def _measure_norm(
+        self, supernet: Supernet, draw: RandomDraw, *, differentiable: bool = True
+    ) -> Tensor:
+        """Return t of the architecture that the mixture selects."""
         batch = draw.batch.to(self._device)
-        t = trace_norm(supernet, batch, self._source.task.loss, differentiable=differentiable).cpu()
+        loss = self._source.task.loss
+        t = compute_trace_norm(supernet, batch, loss, differentiable=differentiable).cpu()
         if not isfinite(float(t.detach())):
-            raise UsageError(f"nasi: the gradient of the supernet of {self._space.name} is not finite on this data")
+            raise UsageError(
+                f"nasi: the gradient of the supernet of {self._space.name} is not finite "
+                "on this data"
+            )
         return t
 
-    def _batch_of(self, seed: int) -> Batch:
-        batch, chance = self._source.batch(self._batch, seed), torch_generator("nasi", seed)
-        inputs, targets = batch.inputs, batch.targets
-        if self._noise:
-            inputs = torch.randn(inputs.shape, generator=chance)
+    def _make_batch(self, seed: int) -> Batch:
+        """Return a mini-batch, with random labels or inputs if the options say so."""
+        batch = self._source.batch(self._batch_size, seed)
+        generator = make_torch_generator("nasi", seed)
+        inputs = batch.inputs
+        targets = batch.targets
+        if self._noise_inputs:
+            inputs = torch.randn(inputs.shape, generator=generator)
         if self._random_labels:
-            targets = torch.randint(self._source.task.num_classes, targets.shape, generator=chance)
+            classes = self._source.task.num_classes
+            targets = torch.randint(classes, targets.shape, generator=generator)
         return Batch(inputs, targets)
 
 
-STRATEGIES.add("nasi", NASI)
+def _check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise UsageError(f"nasi has no {option} {value!r}; there are: {', '.join(allowed)}")

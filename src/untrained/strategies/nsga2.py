@@ -1,72 +1,100 @@
-"""NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 2002): several objectives at once.
+"""NSGA-II (Deb et al., IEEE Trans. Evolutionary Computation 6(2), 2002): several objectives.
 
-Points are tuples of objectives, all of them higher-is-better. One point dominates another if it is nowhere worse and
-somewhere better. The population of the next generation is filled front by front; of the last front that fits in part,
-those with the most room around them (crowding distance) are taken.
+    p            a point: the objectives of one architecture, all of them higher-is-better
+    p dominates q        p is at least as good as q in every objective and better in one
+    F_1, F_2, ...        fronts: F_1 is dominated by none, F_2 only by F_1, and so on
+                         (fast-non-dominated-sort, Section III-A)
+    d(p)         crowding distance of p in its front: sum over objectives of the distance between
+                 its two neighbours, divided by the extent of the front; infinite at both ends
+                 (Section III-B)
+
+The next population is filled front by front. Of the last front, which fits only in part, the points
+with the largest crowding distance are taken (Section III-C).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 
 from untrained.errors import UsageError
-from untrained.strategies._strategy import STRATEGIES, Fitness, Generations, SpaceLike
+from untrained.strategies.base import Fitness, GenerationStrategy, SpaceLike, register_strategy
 from untrained.types import Arch, Record
 
 Point = tuple[float, ...]
 
 
-def fronts(points: Sequence[Point]) -> list[list[int]]:
-    """Places of the points, sorted into fronts: the first is dominated by none, the next by the first alone, ..."""
+def sort_into_fronts(points: Sequence[Point]) -> list[list[int]]:
+    """Sort points into fronts.
+
+    Args:
+        points: Objectives of each architecture; higher is better.
+
+    Returns:
+        The fronts F_1, F_2, ... as indices of their points.
+    """
     if not points:
         return []
     P = np.asarray(points, dtype=float)  # (points, objectives)
-    nowhere_worse = np.all(P[:, None] >= P[None], axis=2)
-    dominates = nowhere_worse & ~nowhere_worse.T
-    found: list[list[int]] = []
-    left = np.ones(len(P), dtype=bool)
-    while left.any():
-        front = left & ~np.any(dominates[left], axis=0)
-        found.append(np.flatnonzero(front).tolist())
-        left &= ~front
-    return found
+    # at_least_as_good[i, j]: point i is nowhere worse than point j.
+    at_least_as_good = np.all(P[:, None] >= P[None], axis=2)
+    dominates = at_least_as_good & ~at_least_as_good.T
+    fronts: list[list[int]] = []
+    remaining = np.ones(len(P), dtype=bool)
+    while remaining.any():
+        is_dominated = np.any(dominates[remaining], axis=0)
+        front = remaining & ~is_dominated
+        fronts.append(np.flatnonzero(front).tolist())
+        remaining &= ~front
+    return fronts
 
 
-def pareto_front(points: Sequence[Point]) -> list[int]:
-    """Places of the points that no other dominates."""
-    return fronts(points)[0] if points else []
+def find_pareto_front(points: Sequence[Point]) -> list[int]:
+    """Return the indices of the points that no other point dominates."""
+    if not points:
+        return []
+    return sort_into_fronts(points)[0]
 
 
-def crowding(points: Sequence[Point]) -> list[float]:
-    """For each point of a front, the sides of the box between its neighbours in every objective, relative to the extent
-    of the front; infinite at both ends."""
-    P = np.asarray(points, dtype=float)
-    distance = np.zeros(len(P))
+def measure_crowding(points: Sequence[Point]) -> list[float]:
+    """Return the crowding distance d(p) of each point of one front."""
+    P = np.asarray(points, dtype=float)  # (points, objectives)
+    distances = np.zeros(len(P))
     for values in P.T:
         order = np.argsort(values, kind="stable")
-        distance[order[[0, -1]]] = inf
+        distances[order[[0, -1]]] = inf
         extent = values[order[-1]] - values[order[0]]
         if extent > 0:
-            distance[order[1:-1]] += (values[order[2:]] - values[order[:-2]]) / extent
-    found: list[float] = distance.tolist()
-    return found
+            gaps = values[order[2:]] - values[order[:-2]]
+            distances[order[1:-1]] += gaps / extent
+    distance_list: list[float] = distances.tolist()
+    return distance_list
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """The non-dominated of the population after a generation."""
+class FrontStep:
+    """The first front of the population after a generation."""
 
     archs: tuple[Arch, ...]
     points: tuple[Point, ...]
 
 
-class NSGA2(Generations[Point]):
-    """Several objectives at once, such as a proxy and parameters: keeps a whole front of trade-offs."""
+@register_strategy
+class NSGA2(GenerationStrategy[Point]):
+    """Several objectives at once, such as a proxy and parameters: keeps a front of trade-offs.
 
-    needs: ClassVar[tuple[str, ...]] = ("beside",)
+    Args:
+        space: Where architectures come from.
+        rng: Random generator.
+        fitness: The first objective.
+        beside: One or two more objectives.
+        population: Number of members, and of children per generation.
+        crossover: Probability that a child has two parents.
+    """
+
+    name = "nsga2"
+    needs = ("beside",)
 
     def __init__(
         self,
@@ -78,48 +106,77 @@ class NSGA2(Generations[Point]):
         population: int = 32,
         crossover: float = 0.9,
     ) -> None:
-        """`beside` are the objectives beside `fitness`, one or two; a child has two parents with this probability."""
         if population < 2 or len(beside) > 2 or not 0 <= crossover <= 1:
-            raise UsageError("nsga2 takes a population from 2 up, at most three objectives, and crossover from 0 to 1")
-
-        def point(records: Sequence[Record]) -> Point | None:
-            values = [objective(records) for objective in (fitness, *beside)]
-            known = tuple(value for value in values if value is not None)
-            return known if len(known) == len(values) else None
-
-        super().__init__(space, rng, point)
-        self.size, self.crossover = population, crossover
+            raise UsageError(
+                "nsga2 takes a population from 2 up, at most three objectives, "
+                "and crossover from 0 to 1"
+            )
+        self._objectives = (fitness, *beside)
+        super().__init__(space, rng, self._read_point)
+        self.size = population
+        self.crossover = crossover
         self.population: dict[Arch, Point] = {}  # best first: by front, then by crowding distance
-        self.trace: list[Front] = []
+        self.trace: list[FrontStep] = []
 
     def propose(self) -> list[Arch]:
+        # Crossover needs two members.
         if len(self.population) < 2:
-            return self.samples(self.size)
-        return self.unseen.children(self.size, self._child) or self.samples(self.size)
+            return self.sample_new(self.size)
+        children = self.new_archs.derive_new(self.size, self._make_child)
+        return children or self.sample_new(self.size)
 
-    def _child(self) -> Arch:
-        """Two parents by tournaments of two, crossed; and a mutation, unless crossing made something new by itself."""
-        a, b = self._parent(), self._parent()
-        child = self.space.cross(a, b, self.rng) if self.rng.random() < self.crossover else a
-        new = child not in (a, b) and self.rng.random() < 0.5
-        return child if new else self.space.mutate(child, self.rng)
-
-    def _parent(self) -> Arch:
-        best_first = list(self.population)
-        return best_first[int(self.rng.integers(len(best_first), size=2).min())]
-
-    def learn(self, found: dict[Arch, Point]) -> None:
-        everyone = self.population | found
-        archs, points = list(everyone), list(everyone.values())
-        sorted_fronts = fronts(points)
+    def learn(self, values: dict[Arch, Point]) -> None:
+        candidates = self.population | values
+        archs = list(candidates)
+        points = list(candidates.values())
+        fronts = sort_into_fronts(points)
         best_first: list[int] = []
-        for front in sorted_fronts:
-            room = crowding([points[i] for i in front])
-            best_first += [front[k] for k in sorted(range(len(front)), key=lambda k: -room[k])]
-        self.population = {archs[i]: points[i] for i in best_first[: self.size]}
-        if sorted_fronts:
-            first = [i for i in sorted_fronts[0] if archs[i] in self.population]
-            self.trace.append(Front(tuple(archs[i] for i in first), tuple(points[i] for i in first)))
+        for front in fronts:
+            best_first += _sort_by_crowding(front, points)
+        survivors = best_first[: self.size]
+        self.population = {archs[index]: points[index] for index in survivors}
+        if fronts:
+            self._add_to_trace(fronts[0], archs, points)
+
+    def _read_point(self, records: Sequence[Record]) -> Point | None:
+        """Return all objectives of an architecture; None if one of them is missing."""
+        values: list[float] = []
+        for objective in self._objectives:
+            value = objective(records)
+            if value is None:
+                return None
+            values.append(value)
+        return tuple(values)
+
+    def _make_child(self) -> Arch:
+        """Cross two parents. Mutate the child too, always if crossover made nothing new."""
+        first = self._select_parent()
+        second = self._select_parent()
+        child = first
+        if self.rng.random() < self.crossover:
+            child = self.space.cross(first, second, self.rng)
+        # The generator is used only if the child differs from both parents.
+        if child not in (first, second) and self.rng.random() < 0.5:
+            return child
+        return self.space.mutate(child, self.rng)
+
+    def _select_parent(self) -> Arch:
+        """Hold a tournament of two; the population is sorted, so the smaller index wins."""
+        best_first = list(self.population)
+        places = self.rng.integers(len(best_first), size=2)
+        return best_first[int(places.min())]
+
+    def _add_to_trace(
+        self, front: Sequence[int], archs: Sequence[Arch], points: Sequence[Point]
+    ) -> None:
+        members = [index for index in front if archs[index] in self.population]
+        front_archs = tuple(archs[index] for index in members)
+        front_points = tuple(points[index] for index in members)
+        self.trace.append(FrontStep(front_archs, front_points))
 
 
-STRATEGIES.add("nsga2", NSGA2)
+def _sort_by_crowding(front: Sequence[int], points: Sequence[Point]) -> list[int]:
+    """Return the indices of a front, those with the largest crowding distance first."""
+    distances = measure_crowding([points[index] for index in front])
+    order = sorted(range(len(front)), key=lambda place: -distances[place])
+    return [front[place] for place in order]

@@ -1,27 +1,33 @@
-"""Random search: every architecture once, in random order. The baseline every other strategy has to beat."""
+"""Random search: every architecture once, in random order. Other strategies have to beat it."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
-from untrained.strategies._strategy import STRATEGIES, Fitness, SpaceLike, Unseen
+from untrained.strategies.base import (
+    Fitness,
+    NewArchSampler,
+    SpaceLike,
+    Strategy,
+    register_strategy,
+)
 from untrained.types import Arch, Record
 
 
-class RandomSearch:
+@register_strategy
+class RandomSearch(Strategy):
     """Uniform samples of the space without repetition."""
 
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "random"
 
-    def __init__(self, space: SpaceLike, rng: np.random.Generator, fitness: Fitness | None = None) -> None:
-        self._rng, self._unseen = rng, Unseen(space)
+    def __init__(
+        self, space: SpaceLike, rng: np.random.Generator, fitness: Fitness | None = None
+    ) -> None:
+        self._rng = rng
+        self._new_archs = NewArchSampler(space)
 
     def ask(self, n: int) -> list[Arch]:
-        return self._unseen.samples(n, self._rng)
+        return self._new_archs.sample_new(n, self._rng)
 
     def tell(self, records: Sequence[Record]) -> None:
-        """Random search does not learn."""
-
-
-STRATEGIES.add("random", RandomSearch)
+        """Do nothing: random search does not learn."""

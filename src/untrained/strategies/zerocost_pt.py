@@ -1,50 +1,72 @@
-"""Zero-Cost-PT (Xiang et al., AAAI 2023; arXiv:2106.08871): operations of a supernet are judged by taking them away.
+"""Zero-Cost-PT (Xiang et al., AAAI 2023; arXiv:2106.08871): remove parts of a supernet in turn.
 
-Proposal: the choices in random order; for each, every option is taken out in turn and the supernet is scored by a
-proxy; the option whose loss hurts most, that is without which the score is lowest, is kept alone. On DARTS then the
-topology: at every node in random order, edges are cut one at a time, and the one whose loss hurts least is dropped,
-until two are left. Every choice and every node sees a new mini-batch. Validation is the search's own scoring of the
-proposals, by any proxy: `untrained search --strategy zerocost_pt --proxy naswot --seeds 100`.
+    S             score of the supernet by a proxy, turned so that higher is better
+    S without o   score of the supernet with option o removed from one choice
+    operations    visit the choices in random order; keep the option o with the lowest
+                  `S without o`, that is the option whose removal hurts most, and remove all others
+    topology      on DARTS, then visit the nodes in random order; remove the edge e with the highest
+                  `S without e`, that is the edge whose removal hurts least, until two are left
+    validation    each pass over the supernet gives one proposal; the search scores the proposals
+                  with any proxy and keeps the best
 
-    (default)    10 proposals, operations and edges by naswot on 64 samples, as the authors do
-    dextr        Dextr's search: operations by dextr, edges still by naswot, 16 samples; validate by `--proxy dextr`
+Every choice and every node uses a new mini-batch. An example with validation by 100 mini-batches:
+`untrained search --strategy zerocost_pt --proxy naswot --seeds 100`. Presets:
 
-The authors' code treats an edge of the normal and one of the reduction cell in one step, scores in evaluation mode with
-fresh statistics of batch norm, and while it judges the next edge of a node it puts the dropped one back; we take a step
-for each, read batch statistics as everywhere, and leave out what was dropped. NAS-Bench-1Shot1's parents are choices
-like its operations; not every combination is a listed cell, so give it `members=tight`.
+    (default)    10 proposals; operations and edges by naswot on 64 samples, as the authors do
+    dextr        the search of Dextr: operations by dextr, edges by naswot on 16 samples; validate
+                 with `--proxy dextr`
+
+Differences from the authors' code: it treats an edge of the normal cell and one of the reduction
+cell in one step, it scores in evaluation mode with fresh statistics of batch norm, and it restores
+a removed edge while it scores the next edge of the same node. We take a step for each edge, use
+batch statistics as everywhere, and leave removed edges out. In NAS-Bench-1Shot1 parents are choices
+like operations; not every combination is a member of the space, so use `members=tight`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
-from untrained.data import Source
-from untrained.data._source import fingerprint
-from untrained.errors import Unscorable, UsageError, unknown
+from untrained.data import DataSource
+from untrained.data.source import fingerprint_batch
+from untrained.errors import Unscorable, UsageError, unknown_name_error
 from untrained.probe import Probe
 from untrained.probe.guard import fastest_kernels
 from untrained.proxies import Proxy, load_proxy
+from untrained.runs.step_log import StepLog
 from untrained.spaces import Space
 from untrained.spaces.core.supernet import Supernet
 from untrained.spaces.darts.supernet import DartsSupernet
-from untrained.strategies._notes import Notes
-from untrained.strategies._strategy import STRATEGIES, Fitness, Unseen
-from untrained.strategies._supernets import feasible, member, mix_evenly, mixable, module, new_seed
-from untrained.strategies.limits import Feasible
+from untrained.strategies.base import Fitness, NewArchSampler, Strategy, register_strategy
+from untrained.strategies.limits import ConstrainedSpace
+from untrained.strategies.supernets import (
+    as_constrained,
+    as_module,
+    draw_seed,
+    find_member,
+    make_mixed_supernet,
+    reset_mixture,
+)
 from untrained.types import Arch, Batch, Record
 
-PRESETS = {"": ("naswot", "naswot"), "dextr": ("dextr", "naswot(samples=16)")}  # operations, edges
-KEPT = 2  # edges of a node of DARTS
+# The proxies for operations and for edges.
+PRESETS = {"": ("naswot", "naswot"), "dextr": ("dextr", "naswot(samples=16)")}
+# Number of input edges of a DARTS node.
+EDGES_PER_NODE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The score of the supernet without something, for each option of a choice or each edge of a node, and which of
-    them was kept or, of edges, dropped. None where there was no score."""
+class Decision:
+    """A decision at one choice or one node.
+
+    Attributes:
+        where: Name of the choice or node.
+        without: Score of the supernet without each option, or each edge; None if it has no score.
+        decided: The option that was kept, or the edge that was removed.
+    """
 
     where: str
     without: tuple[tuple[str, float | None], ...]
@@ -53,198 +75,300 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed architecture and how it came about; or why there is none."""
+    """One pass over the supernet.
+
+    Attributes:
+        arch: The proposed architecture, or None if there is none.
+        decisions: The decisions that led to it.
+        dropped: Why there is none: "known", "outside of the space", the name of the limit that it
+            violates, or where nothing had a score.
+    """
 
     arch: Arch | None
-    verdicts: tuple[Verdict, ...]
-    dropped: str = ""  # `known`, `outside of the space`, the limit it breaks, or where nothing had a score
+    decisions: tuple[Decision, ...]
+    dropped: str = ""
 
 
-class ZeroCostPT:
-    """Operations of a supernet are judged by taking them away; some proposals, validated by the search's proxy."""
+@register_strategy
+class ZeroCostPT(Strategy):
+    """Operations of a supernet are chosen by removing them; proposals are scored by the proxy.
 
-    needs: ClassVar[tuple[str, ...]] = ("source",)
-    portion: ClassVar[int] = 1
+    Args:
+        space: A space with a supernet.
+        rng: Random generator.
+        fitness: Not used, because nothing is learned from records.
+        source: Where mini-batches come from.
+        device: Where the supernet computes.
+        step_log: Where scores are kept, so that an interrupted search resumes.
+        proposals: Number of passes over the supernet.
+        operations: Proxy that chooses operations, instead of that of the preset.
+        edges: Proxy that chooses edges, instead of that of the preset.
+        preset: Name of published settings.
+    """
+
+    name = "zerocost_pt"
+    needs = ("source",)
+    max_ask = 1
 
     def __init__(
         self,
-        space: "Space | Feasible",
+        space: Space | ConstrainedSpace,
         rng: np.random.Generator,
         fitness: Fitness | None = None,
         *,
-        source: Source,
+        source: DataSource,
         device: str = "cpu",
-        notes: Notes | None = None,
+        step_log: StepLog | None = None,
         proposals: int = 10,
-        operations: "str | Proxy | None" = None,
-        edges: "str | Proxy | None" = None,
+        operations: str | Proxy | None = None,
+        edges: str | Proxy | None = None,
         preset: Literal["", "dextr"] = "",
     ) -> None:
         if preset not in PRESETS:
-            raise unknown("preset of zerocost_pt", preset, filter(None, PRESETS))
+            raise unknown_name_error("preset of zerocost_pt", preset, filter(None, PRESETS))
         if proposals < 1:
             raise UsageError("zerocost_pt makes proposals from 1 up")
-        self._by = [load_proxy(said or usual) for said, usual in zip((operations, edges), PRESETS[preset], strict=True)]
-        if aggregate := next((proxy for proxy in self._by if proxy.parts), None):
-            raise UsageError(f"{aggregate.name} compares candidates; zerocost_pt needs a proxy that judges one network")
-        self._space, self._rng, self._source, self._device = feasible(space), rng, source, device
-        self._notes = notes or Notes()
-        self._left = self.usual = proposals
-        self._unseen = Unseen(self._space)
-        self._supernet: Supernet | None = None
+        default_operations, default_edges = PRESETS[preset]
+        self._operation_proxy = _load_single_proxy(operations or default_operations)
+        self._edge_proxy = _load_single_proxy(edges or default_edges)
+        self._space = as_constrained(space)
+        self._rng = rng
+        self._source = source
+        self._device = device
+        self._step_log = step_log or StepLog()
+        self._remaining = proposals
+        self.default_budget = proposals
+        self._new_archs = NewArchSampler(self._space)
+        self._supernet: Supernet | None = None  # built by the first `ask`
         self.trace: list[Proposal] = []
 
     def ask(self, n: int) -> list[Arch]:
-        """As many of the proposals; one that was made before is not made again, nor one beyond the limits."""
+        """Make up to n proposals.
+
+        Proposals that were made before, and those over a limit, are dropped.
+        """
         if self._supernet is None:
-            self._supernet = mixable(self._space, new_seed(self._rng), self._device, "zerocost_pt")
-        found: list[Arch] = []
-        while len(found) < n and self._left:
-            self._left -= 1
-            proposal = self._propose(self._supernet)
+            seed = draw_seed(self._rng)
+            self._supernet = make_mixed_supernet(self._space, seed, self._device, "zerocost_pt")
+        archs: list[Arch] = []
+        while len(archs) < n and self._remaining:
+            self._remaining -= 1
+            proposal = self._make_proposal(self._supernet)
             self.trace.append(proposal)
-            found += [proposal.arch] if proposal.arch is not None else []
-        if not self._left and not any(proposal.arch for proposal in self.trace):
-            why = ", ".join(dict.fromkeys(proposal.dropped for proposal in self.trace))
+            if proposal.arch is not None:
+                archs.append(proposal.arch)
+        if not self._remaining and not any(proposal.arch for proposal in self.trace):
+            reasons = ", ".join(dict.fromkeys(proposal.dropped for proposal in self.trace))
             raise UsageError(
-                f"zerocost_pt: none of {len(self.trace)} proposals for {self._space.name} can be kept: {why}"
+                f"zerocost_pt: none of {len(self.trace)} proposals for {self._space.name} "
+                f"can be kept: {reasons}"
             )
-        return found
+        return archs
 
     def tell(self, records: Sequence[Record]) -> None:
-        """The records are the validation; nothing is learned from them."""
+        """Do nothing: the records are the validation, and nothing is learned from them."""
 
-    # --------------------------------------------------------------------------------------------------- a proposal
+    # -------------------------------------------------------------------------------- a proposal
 
-    def _propose(self, supernet: Supernet) -> Proposal:
-        verdicts: list[Verdict] = []
-        self._notes.begin(_scores(supernet))
+    def _make_proposal(self, supernet: Supernet) -> Proposal:
+        decisions: list[Decision] = []
+        self._step_log.begin_proposal(_count_scores(supernet))
         try:
-            verdicts.extend(self._verdicts(supernet))
-        except Unscorable as reason:
-            return Proposal(None, tuple(verdicts), reason.detail)
+            # Extended one by one, so that decisions before a failure stay in the trace.
+            decisions.extend(self._decide_all(supernet))
+        except Unscorable as error:
+            return Proposal(None, tuple(decisions), error.detail)
+        # The mixture is one-hot now, so the best architecture is the only one left.
         scores = {name: weights.tolist() for name, weights in supernet.mixture.items()}
-        arch = member(self._space.space, next(supernet.decode_scores(scores)))
-        dropped = self._objection(arch)
-        return Proposal(None if dropped else arch, tuple(verdicts), dropped)
+        spellings = next(supernet.decode_scores(scores))
+        arch = find_member(self._space.space, spellings)
+        dropped = self._find_objection(arch)
+        if dropped:
+            arch = None
+        return Proposal(arch, tuple(decisions), dropped)
 
-    def _objection(self, arch: Arch | None) -> str:
+    def _find_objection(self, arch: Arch | None) -> str:
+        """Return why an architecture cannot be proposed; empty if it can."""
         if arch is None:
             return "outside of the space"
-        if not self._unseen.add(arch):
+        if not self._new_archs.mark_seen(arch):
             return "known"
-        breach = None if self._space.allows(arch) else self._space.breach(arch)
-        return breach.limit if breach else ""
+        if self._space.allows(arch):
+            return ""
+        violation = self._space.find_violation(arch)
+        assert violation is not None
+        return violation.limit
 
-    def _verdicts(self, supernet: Supernet) -> Iterator[Verdict]:
-        mix_evenly(supernet)
-        for name in self._shuffled(_open(supernet)):
-            yield self._choose(supernet, name)
+    def _decide_all(self, supernet: Supernet) -> Iterator[Decision]:
+        reset_mixture(supernet)
+        for name in self._shuffle(_list_open_choices(supernet)):
+            yield self._choose_option(supernet, name)
         if isinstance(supernet, DartsSupernet):
-            yield from self._topology(supernet)
+            yield from self._choose_edges(supernet)
 
-    def _choose(self, supernet: Supernet, name: str) -> Verdict:
-        """Keep the option without which the supernet is worst."""
-        options, even = supernet.options[name], supernet.mixture[name]
-        score = self._scorer(supernet, self._by[0], name)
-        without: list[float | None] = []
+    def _choose_option(self, supernet: Supernet, name: str) -> Decision:
+        """Keep the option of a choice whose removal lowers the score most."""
+        proxy = self._operation_proxy
+        options = supernet.options[name]
+        even_weights = supernet.mixture[name]
+        scorer = self._make_scorer(supernet, proxy, name)
+        scores: list[float | None] = []
         for place, option in enumerate(options):
-            supernet.mixture[name] = even.clone()
-            supernet.mixture[name][place] = 0.0
-            without.append(score(f"without {option}"))
-        kept = _first_least(without, self._by[0], name)
-        supernet.mixture[name] = torch.zeros_like(even)
-        supernet.mixture[name][kept] = 1.0
-        return Verdict(name, tuple(zip(options, without, strict=True)), options[kept])
+            weights = even_weights.clone()
+            weights[place] = 0.0
+            supernet.mixture[name] = weights
+            scores.append(scorer.score(f"without {option}"))
+        kept = _find_first_worst(scores, proxy, name)
+        one_hot = torch.zeros_like(even_weights)
+        one_hot[kept] = 1.0
+        supernet.mixture[name] = one_hot
+        return Decision(name, tuple(zip(options, scores, strict=True)), options[kept])
 
-    def _topology(self, supernet: DartsSupernet) -> Iterator[Verdict]:
-        """Cut edges of every node, the least missed first, until two are left."""
-        nodes = _nodes(supernet)
-        for node in self._shuffled(list(nodes)):
-            edges, score = nodes[node], self._scorer(supernet, self._by[1], node)
-            while len(edges) > KEPT:
-                without: list[float | None] = []
+    def _choose_edges(self, supernet: DartsSupernet) -> Iterator[Decision]:
+        """Remove edges of every node, those whose removal lowers the score least first."""
+        proxy = self._edge_proxy
+        edges_by_node = _group_edges(supernet)
+        for node in self._shuffle(list(edges_by_node)):
+            edges = edges_by_node[node]
+            scorer = self._make_scorer(supernet, proxy, node)
+            while len(edges) > EDGES_PER_NODE:
+                scores: list[float | None] = []
                 for edge in edges:
                     weights = supernet.mixture[edge]
                     supernet.mixture[edge] = torch.zeros_like(weights)
-                    without.append(score(f"of {len(edges)} edges without {edge}"))
+                    scores.append(scorer.score(f"of {len(edges)} edges without {edge}"))
                     supernet.mixture[edge] = weights
-                dropped = edges[_last_greatest(without, self._by[1], node)]
-                yield Verdict(node, tuple(zip(edges, without, strict=True)), dropped)
-                supernet.mixture[dropped] = torch.zeros_like(supernet.mixture[dropped])
-                edges = [edge for edge in edges if edge != dropped]
+                removed = edges[_find_last_best(scores, proxy, node)]
+                yield Decision(node, tuple(zip(edges, scores, strict=True)), removed)
+                supernet.mixture[removed] = torch.zeros_like(supernet.mixture[removed])
+                edges = [edge for edge in edges if edge != removed]
 
-    def _shuffled(self, names: list[str]) -> list[str]:
+    def _shuffle(self, names: list[str]) -> list[str]:
         return [names[place] for place in self._rng.permutation(len(names))]
 
-    def _scorer(self, supernet: Supernet, proxy: Proxy, where: str) -> "_Scorer":
-        seed = new_seed(self._rng)
+    def _make_scorer(self, supernet: Supernet, proxy: Proxy, where: str) -> "_SupernetScorer":
+        """Return a scorer with a new mini-batch."""
+        seed = draw_seed(self._rng)
+        # All options of one choice are compared on the same samples.
         batch = self._source.batch(proxy.samples, seed)
-        at = f"proposal {len(self.trace)}, {fingerprint(batch)}, {where}"
-        return _Scorer(supernet, proxy, batch.to(self._device), self._source.task.loss, seed, self._notes, at)
+        return _SupernetScorer(
+            supernet,
+            proxy,
+            batch.to(self._device),
+            self._source.task.loss,
+            seed,
+            self._step_log,
+            key=f"proposal {len(self.trace)}, {fingerprint_batch(batch)}, {where}",
+        )
 
 
 @dataclass(frozen=True)
-class _Scorer:
-    """The score of the supernet as it is mixed now, always on the same batch; None where there is none."""
+class _SupernetScorer:
+    """Scores the supernet with its current mixture, always on the same batch.
+
+    Attributes:
+        supernet: The supernet.
+        proxy: The proxy.
+        batch: The batch.
+        loss: Name of the loss.
+        seed: Seed of the proxy.
+        step_log: Where scores are kept.
+        key: Proposal, batch, and choice or node, which name the scores in the step log.
+    """
 
     supernet: Supernet
     proxy: Proxy
     batch: Batch
     loss: str
     seed: int
-    notes: Notes
-    at: str  # the proposal, the batch and the choice or node
+    step_log: StepLog
+    key: str
 
-    def __call__(self, mixed: str) -> float | None:
-        """As it is written down; `mixed` says how it is mixed now."""
-        found: float | None = self.notes.of(f"{self.at} {mixed}", self._measured)
-        return found
+    def score(self, mixture: str) -> float | None:
+        """Return the score, computed now or read from the step log.
 
-    def _measured(self) -> float | None:
+        Args:
+            mixture: Describes the current mixture, for the step log.
+
+        Returns:
+            The score, or None if there is none.
+        """
+        value: float | None = self.step_log.get_or_compute(f"{self.key} {mixture}", self._measure)
+        return value
+
+    def _measure(self) -> float | None:
+        model = as_module(self.supernet)
         try:
             with fastest_kernels(str(self.batch.inputs.device)):
-                value = self.proxy(Probe(module(self.supernet), self.batch, loss=self.loss, seed=self.seed))
+                value = self.proxy(Probe(model, self.batch, loss=self.loss, seed=self.seed))
         except (Unscorable, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return None
-        return value if np.isfinite(value) else None
+        if not np.isfinite(value):
+            return None
+        return value
 
 
-def _open(supernet: Supernet) -> list[str]:
-    """Choices that leave something to decide."""
+def _load_single_proxy(name: str | Proxy) -> Proxy:
+    """Load a proxy, and refuse an aggregate, which cannot score a single network."""
+    proxy = load_proxy(name)
+    if proxy.parts:
+        raise UsageError(
+            f"{proxy.name} compares candidates; zerocost_pt needs a proxy that scores one network"
+        )
+    return proxy
+
+
+def _list_open_choices(supernet: Supernet) -> list[str]:
+    """Return the choices that have more than one option."""
     return [name for name, options in supernet.options.items() if len(options) > 1]
 
 
-def _nodes(supernet: DartsSupernet) -> dict[str, list[str]]:
-    """The edges of every node."""
-    nodes: dict[str, list[str]] = {}
-    for name in supernet.options:
-        nodes.setdefault(name.partition("<-")[0], []).append(name)
-    return nodes
+def _group_edges(supernet: DartsSupernet) -> dict[str, list[str]]:
+    """Return the edges by node; edges are called `node<-source`."""
+    edges_by_node: dict[str, list[str]] = {}
+    for edge in supernet.options:
+        node = edge.partition("<-")[0]
+        edges_by_node.setdefault(node, []).append(edge)
+    return edges_by_node
 
 
-def _scores(supernet: Supernet) -> int:
-    """How many scores a proposal takes: one an option, and of DARTS one an edge as often as one of them is dropped."""
-    edges = _nodes(supernet).values() if isinstance(supernet, DartsSupernet) else ()
-    cut = sum(sum(range(KEPT + 1, len(some) + 1)) for some in edges)
-    return cut + sum(len(supernet.options[name]) for name in _open(supernet))
+def _count_scores(supernet: Supernet) -> int:
+    """Return how many scores one proposal needs, for the progress bar."""
+    count = 0
+    for name in _list_open_choices(supernet):
+        count += len(supernet.options[name])
+    if isinstance(supernet, DartsSupernet):
+        for edges in _group_edges(supernet).values():
+            # A node is scored once per remaining edge, each time that one of them is removed.
+            count += sum(range(EDGES_PER_NODE + 1, len(edges) + 1))
+    return count
 
 
-def _first_least(values: Sequence[float | None], proxy: Proxy, where: str) -> int:
-    return min(_oriented(values, proxy, where), key=lambda place: place[1])[0]
+def _find_first_worst(scores: Sequence[float | None], proxy: Proxy, where: str) -> int:
+    """Return the place of the worst score; of equal ones the first."""
+    oriented = _orient_scores(scores, proxy, where)
+    return min(oriented, key=lambda pair: pair[1])[0]
 
 
-def _last_greatest(values: Sequence[float | None], proxy: Proxy, where: str) -> int:
-    return max(reversed(_oriented(values, proxy, where)), key=lambda place: place[1])[0]
+def _find_last_best(scores: Sequence[float | None], proxy: Proxy, where: str) -> int:
+    """Return the place of the best score; of equal ones the last."""
+    oriented = _orient_scores(scores, proxy, where)
+    return max(reversed(oriented), key=lambda pair: pair[1])[0]
 
 
-def _oriented(values: Sequence[float | None], proxy: Proxy, where: str) -> list[tuple[int, float]]:
-    """Places and scores of what has one, higher is better."""
+def _orient_scores(
+    scores: Sequence[float | None], proxy: Proxy, where: str
+) -> list[tuple[int, float]]:
+    """Return places and scores, turned so that higher is better, without missing scores.
+
+    Raises:
+        Unscorable: All scores are missing.
+    """
     sign = 1 if proxy.higher_is_better else -1
-    found = [(place, sign * value) for place, value in enumerate(values) if value is not None]
-    if not found:
+    oriented: list[tuple[int, float]] = []
+    for place, score in enumerate(scores):
+        if score is not None:
+            oriented.append((place, sign * score))
+    if not oriented:
         raise Unscorable("unsupported", f"no {proxy.label} at {where}")
-    return found
-
-
-STRATEGIES.add("zerocost_pt", ZeroCostPT)
+    return oriented

@@ -1,3 +1,1 @@
-"""Training: the one room where weights change."""
-
-from untrained.training.train import train as train
+"""Training of networks: recipes, the training loop, checkpoints, evaluation and warm-up."""

@@ -1,53 +1,94 @@
-"""Distortions of a whole batch at once, each sample in its own way, on the device where it lies.
+"""Data augmentation of a whole batch of images at once, on the device that holds the images.
 
-Shifts and flips work on bytes (N, H, W, C), before pixels are normalised: what a shift lets in is black, as everywhere.
-Cutout and mixup work on normalised pixels (N, C, H, W), where a blanked square is of the mean colour. All draw from the
-generator that they are given, which is of the same device, so nothing depends on what was drawn elsewhere.
+Shifts and flips work on bytes (N, H, W, C) before normalisation, so pixels that a shift brings in
+are black. Cutout and mixup work on normalised pixels (N, C, H, W), where a zero is the mean colour.
+Every function draws from the generator that it receives, so the result depends on its seed alone.
 """
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from untrained.rng import generator
+from untrained.seeds import make_generator
 
 
-def shifted(images: Tensor, most: int, draws: torch.Generator) -> Tensor:
-    """Each image (H, W, C) moved by up to `most` pixels along both axes."""
-    n, height, width, _ = images.shape
-    padded = F.pad(images, (0, 0, most, most, most, most))
-    top, left = torch.randint(2 * most + 1, (2, n, 1), generator=draws, device=images.device)
-    rows = top + torch.arange(height, device=images.device)  # (n, height)
-    columns = left + torch.arange(width, device=images.device)
-    return padded[torch.arange(n, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
+def shift_images(images: Tensor, max_shift: int, generator: torch.Generator) -> Tensor:
+    """Shift each image by a random distance along both axes.
+
+    Args:
+        images: Bytes (N, H, W, C).
+        max_shift: Largest distance in pixels, in either direction.
+        generator: Source of random numbers, on the device of the images.
+
+    Returns:
+        Images of the same shape. Pixels from outside an image are black.
+    """
+    count, height, width, _ = images.shape
+    device = images.device
+    padded = F.pad(images, (0, 0, max_shift, max_shift, max_shift, max_shift))
+    offsets = torch.randint(2 * max_shift + 1, (2, count, 1), generator=generator, device=device)
+    top, left = offsets
+    rows = top + torch.arange(height, device=device)  # (N, H)
+    columns = left + torch.arange(width, device=device)  # (N, W)
+    samples = torch.arange(count, device=device)
+    return padded[samples[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
-def flipped(images: Tensor, draws: torch.Generator) -> Tensor:
-    """Every other image, by chance, with left and right exchanged."""
-    turn = torch.rand(len(images), 1, 1, 1, generator=draws, device=images.device) < 0.5
-    return torch.where(turn, images.flip(2), images)
+def flip_images(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror each image (H, W, C) left to right with a probability of one half."""
+    chance = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device)
+    return torch.where(chance < 0.5, images.flip(2), images)
 
 
-def cut_out(pixels: Tensor, side: int, draws: torch.Generator) -> Tensor:
-    """Each image (C, H, W) with a square of zeros around a random place; what lies beyond the edge is lost."""
-    n, _, height, width = pixels.shape
+def cut_out_squares(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Set a square around a random pixel of each image to zero.
+
+    Args:
+        pixels: Normalised images (N, C, H, W).
+        side: Side of the square. The part of a square beyond the edge of the image is ignored.
+        generator: Source of random numbers, on the device of the images.
+    """
+    count, _, height, width = pixels.shape
     device = pixels.device
-    rows = torch.randint(height, (n, 1, 1, 1), generator=draws, device=device) - side // 2
-    columns = torch.randint(width, (n, 1, 1, 1), generator=draws, device=device) - side // 2
-    down = torch.arange(height, device=device).reshape(1, 1, -1, 1)
-    across = torch.arange(width, device=device).reshape(1, 1, 1, -1)
-    inside = (down >= rows) & (down < rows + side) & (across >= columns) & (across < columns + side)
-    return pixels.masked_fill(inside, 0.0)
+    centre_row = torch.randint(height, (count, 1, 1, 1), generator=generator, device=device)
+    top = centre_row - side // 2
+    centre_column = torch.randint(width, (count, 1, 1, 1), generator=generator, device=device)
+    left = centre_column - side // 2
+    row = torch.arange(height, device=device).reshape(1, 1, -1, 1)
+    column = torch.arange(width, device=device).reshape(1, 1, 1, -1)
+    in_rows = (row >= top) & (row < top + side)
+    in_columns = (column >= left) & (column < left + side)
+    return pixels.masked_fill(in_rows & in_columns, 0.0)
 
 
-def mixed(pixels: Tensor, targets: Tensor, shares: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
-    """Sample i is `shares[i]` of itself and the rest of `partners[i]`, the pixels as well as the rows of targets."""
-    own = shares.reshape(-1, 1, 1, 1)
-    whole = shares.reshape(-1, 1)
-    return own * pixels + (1 - own) * pixels[partners], whole * targets + (1 - whole) * targets[partners]
+def mix_samples(
+    pixels: Tensor, targets: Tensor, weights: Tensor, partners: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mix each sample with a partner (mixup).
+
+    Args:
+        pixels: Normalised images (N, C, H, W).
+        targets: Class probabilities (N, classes).
+        weights: Weight of each sample itself (N,). Its partner has the rest.
+        partners: Index of the partner of each sample (N,).
+
+    Returns:
+        The mixed images and the mixed targets.
+    """
+    pixel_weights = weights.reshape(-1, 1, 1, 1)
+    target_weights = weights.reshape(-1, 1)
+    mixed_pixels = pixel_weights * pixels + (1 - pixel_weights) * pixels[partners]
+    mixed_targets = target_weights * targets + (1 - target_weights) * targets[partners]
+    return mixed_pixels, mixed_targets
 
 
-def mixing(n: int, alpha: float, *parts: object) -> tuple[Tensor, Tensor]:
-    """Shares from Beta(alpha, alpha) and partners for `mixed`, drawn on the CPU: torch draws no Beta by a generator."""
-    draws = generator("mixup", *parts)
-    return torch.from_numpy(draws.beta(alpha, alpha, n)).float(), torch.from_numpy(draws.permutation(n))
+def draw_mixup(count: int, alpha: float, *seed_parts: object) -> tuple[Tensor, Tensor]:
+    """Draw weights from Beta(alpha, alpha), and partners, for `mix_samples`.
+
+    They are drawn on the CPU with numpy, because torch has no Beta distribution that takes a
+    generator.
+    """
+    generator = make_generator("mixup", *seed_parts)
+    weights = torch.from_numpy(generator.beta(alpha, alpha, count)).float()
+    partners = torch.from_numpy(generator.permutation(count))
+    return weights, partners

@@ -1,25 +1,34 @@
-"""How well clicks are predicted, from logits z and labels y in {0, 1}. Pure numpy; knows nothing of networks.
+"""Metrics of predicted clicks, from logits z and labels y in {0, 1}. Pure numpy.
 
-log loss            mean of log(1 + e^z) - y z, which never overflows
-AUC                 chance that a click ranks above a row without one; ties count half
-normalised entropy  log loss over that of always saying the mean; below 1 something was learned (He et al. 2014)
-calibration         rows in bins of equal number by what was predicted: mean predicted against share that clicked
+log loss            mean of log(1 + e^z) - y z, a form that never overflows
+AUC                 probability that a click ranks above a row without a click; ties count half
+normalised entropy  log loss divided by the log loss of always predicting the mean click rate; a
+                    model below 1 has learned something (He et al. 2014)
+calibration         mean prediction against observed click rate, in bins of equally many rows that
+                    are sorted by prediction
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from untrained.benchmarks.statistics import ranks
+from untrained.benchmarks.statistics import compute_ranks
 
 Array = NDArray[np.float64]
-BINS = 10
+CALIBRATION_BINS = 10
 
 
 @dataclass(frozen=True)
-class Bin:
-    """Some rows: what was predicted of them, what happened, and how many they are."""
+class CalibrationBin:
+    """Rows of similar prediction.
+
+    Attributes:
+        predicted: Mean predicted probability of a click.
+        observed: Share of the rows with a click.
+        rows: Number of rows.
+    """
 
     predicted: float
     observed: float
@@ -27,8 +36,8 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """All of them. AUC and normalised entropy are None where all labels are the same."""
+class ClickMetrics:
+    """All metrics. AUC and normalised entropy are None if all labels are the same."""
 
     rows: int
     clicks: int
@@ -36,61 +45,85 @@ class Metrics:
     auc: float | None
     normalised_entropy: float | None
     calibration_error: float
-    bins: tuple[Bin, ...]
+    bins: tuple[CalibrationBin, ...]
 
     @property
-    def facts(self) -> dict[str, float]:
-        """What is told of every epoch."""
-        return {"loss": self.log_loss} | ({} if self.auc is None else {"auc": self.auc})
+    def summary(self) -> dict[str, float]:
+        """The metrics that the curve of a training contains for every epoch."""
+        values = {"loss": self.log_loss}
+        if self.auc is not None:
+            values["auc"] = self.auc
+        return values
 
 
-def metrics(logits: Array, labels: Array) -> Metrics:
-    bins = calibration(logits, labels)
-    return Metrics(
+def compute_click_metrics(logits: Array, labels: Array) -> ClickMetrics:
+    """Compute all metrics of some rows."""
+    bins = compute_calibration(logits, labels)
+    return ClickMetrics(
         rows=len(labels),
         clicks=int(labels.sum()),
-        log_loss=log_loss(logits, labels),
-        auc=auc(logits, labels),
-        normalised_entropy=normalised_entropy(logits, labels),
-        calibration_error=calibration_error(bins),
+        log_loss=compute_log_loss(logits, labels),
+        auc=compute_auc(logits, labels),
+        normalised_entropy=compute_normalised_entropy(logits, labels),
+        calibration_error=compute_calibration_error(bins),
         bins=bins,
     )
 
 
-def log_loss(logits: Array, labels: Array) -> float:
-    return float(np.mean(losses(logits, labels)))
+def compute_log_loss(logits: Array, labels: Array) -> float:
+    """Compute the mean log loss."""
+    return float(np.mean(compute_row_losses(logits, labels)))
 
 
-def losses(logits: Array, labels: Array) -> Array:
-    """Row by row."""
-    found: Array = np.logaddexp(0, logits) - labels * logits
-    return found
+def compute_row_losses(logits: Array, labels: Array) -> Array:
+    """Compute the log loss of each row."""
+    losses: Array = np.logaddexp(0, logits) - labels * logits
+    return losses
 
 
-def auc(logits: Array, labels: Array) -> float | None:
-    """From the ranks of the clicks (Mann and Whitney); rows of equal logit share the mean of their ranks."""
+def compute_auc(logits: Array, labels: Array) -> float | None:
+    """Compute the area under the ROC curve; None if all labels are the same.
+
+    It follows from the ranks of the clicks (Mann and Whitney). Rows of equal logit share the mean of
+    their ranks.
+    """
     clicks = int(labels.sum())
     if clicks in (0, len(labels)):
         return None
-    above = ranks(logits)[labels == 1].sum() - clicks * (clicks + 1) / 2
-    return float(above / (clicks * (len(labels) - clicks)))
+    pairs_in_order = compute_ranks(logits)[labels == 1].sum() - clicks * (clicks + 1) / 2
+    pairs = clicks * (len(labels) - clicks)
+    return float(pairs_in_order / pairs)
 
 
-def normalised_entropy(logits: Array, labels: Array) -> float | None:
+def compute_normalised_entropy(logits: Array, labels: Array) -> float | None:
+    """Compute the log loss relative to that of the mean click rate; None if labels are the same."""
     mean = labels.mean()
     if mean in (0, 1):
         return None
-    return log_loss(logits, labels) / float(-mean * np.log(mean) - (1 - mean) * np.log1p(-mean))
+    entropy = float(-mean * np.log(mean) - (1 - mean) * np.log1p(-mean))
+    return compute_log_loss(logits, labels) / entropy
 
 
-def calibration(logits: Array, labels: Array, bins: int = BINS) -> tuple[Bin, ...]:
-    """Bins from the lowest prediction to the highest, of equal number as far as rows can be shared out."""
+def compute_calibration(
+    logits: Array, labels: Array, bins: int = CALIBRATION_BINS
+) -> tuple[CalibrationBin, ...]:
+    """Compare predictions with observations, from the lowest prediction to the highest.
+
+    Bins have equally many rows, up to a difference of one. Empty bins are left out.
+    """
     order = np.argsort(logits, kind="stable")
-    predicted = np.exp(-np.logaddexp(0, -logits))
-    shared = [rows for rows in np.array_split(order, bins) if len(rows)]
-    return tuple(Bin(float(predicted[rows].mean()), float(labels[rows].mean()), len(rows)) for rows in shared)
+    probabilities = np.exp(-np.logaddexp(0, -logits))
+    result = []
+    for rows in np.array_split(order, bins):
+        if len(rows) == 0:
+            continue
+        predicted = float(probabilities[rows].mean())
+        observed = float(labels[rows].mean())
+        result.append(CalibrationBin(predicted, observed, len(rows)))
+    return tuple(result)
 
 
-def calibration_error(bins: tuple[Bin, ...]) -> float:
-    """The mean distance between predicted and observed, weighted by rows."""
-    return sum(abs(b.predicted - b.observed) * b.rows for b in bins) / sum(b.rows for b in bins)
+def compute_calibration_error(bins: Sequence[CalibrationBin]) -> float:
+    """Compute the mean distance between predicted and observed, weighted by rows."""
+    distance = sum(abs(bin_.predicted - bin_.observed) * bin_.rows for bin_ in bins)
+    return distance / sum(bin_.rows for bin_ in bins)

@@ -1,14 +1,17 @@
-"""Hand-made networks for clicks, to hold found ones against: `REFERENCES["dlrm"](task)` takes rows (N, columns) of a
-table and gives logits (N, 1).
+"""Hand-made networks for click prediction, as references for networks that a search finds.
 
-logistic  logistic regression, one weight an identifier
-dlrm      dot products of all pairs of embeddings, and of the dense columns as one more (Naumov et al. 2019)
+`REFERENCES["dlrm"](task)` builds a network that maps rows (N, columns) of a table to logits (N, 1).
+
+logistic  logistic regression, one weight per identifier
+dlrm      dot products of all pairs of embeddings, with the dense columns as one more embedding
+          (Naumov et al. 2019)
 deepfm    a factorisation machine and a deep network on the same embeddings (Guo et al. 2017)
 autoint   self-attention among embeddings beside a deep network (AutoInt+, Song et al. 2019)
 
-Small on purpose: embeddings of 16 numbers and layers of 128 and 64. Embeddings begin as in the space they are compared
-with: from much smaller numbers dot products hardly move at first, and DLRM would look worse than it is. A table may
-have no dense columns or no identifiers.
+They are small on purpose: embeddings of 16 numbers and layers of 128 and 64. Embeddings are
+initialised as in the space they are compared with. With much smaller initial values the dot products
+hardly move at first, and DLRM would look worse than it is. A table may have no dense columns or no
+identifiers.
 """
 
 from collections.abc import Callable
@@ -19,27 +22,34 @@ from torch import Tensor, nn
 
 from untrained.types import Task
 
-EMBEDDING = 16
-HIDDEN = (128, 64)
+EMBEDDING_WIDTH = 16
+HIDDEN_WIDTHS = (128, 64)
 
 
 class Embeddings(nn.Module):
-    """Rows (N, columns) -> dense columns (N, D) and the vectors of their identifiers (N, F, width). All columns share
-    one table, each from its own offset on."""
+    """Split rows into dense columns and the embeddings of their identifiers.
+
+    Maps rows (N, columns) to dense columns (N, D) and embeddings (N, F, width). All identifier
+    columns share one table, in which each column starts at its own offset.
+    """
 
     offsets: Tensor
 
-    def __init__(self, task: Task, width: int = EMBEDDING) -> None:
+    def __init__(self, task: Task, width: int = EMBEDDING_WIDTH) -> None:
         super().__init__()
         sizes = torch.tensor((0, *task.vocabularies))
-        self.dense, self.fields = task.input_shape[0] - len(task.vocabularies), len(task.vocabularies)
+        self.fields = len(task.vocabularies)
+        self.dense = task.input_shape[0] - self.fields
         self.register_buffer("offsets", sizes.cumsum(0)[:-1], persistent=False)
+        # A table without identifiers still needs one row, because torch refuses an empty table.
         self.table = nn.Embedding(max(int(sizes.sum()), 1), width)
-        for rows in self.table.weight.data.split([*task.vocabularies] or [1]):  # type: ignore[no-untyped-call]
+        rows_per_column = list(task.vocabularies) or [1]
+        for rows in self.table.weight.data.split(rows_per_column):  # type: ignore[no-untyped-call]
             nn.init.xavier_normal_(rows)
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return rows[:, : self.dense], self.table(rows[:, self.dense :].long() + self.offsets)
+        identifiers = rows[:, self.dense :].long() + self.offsets
+        return rows[:, : self.dense], self.table(identifiers)
 
 
 class Logistic(nn.Module):
@@ -54,70 +64,98 @@ class Logistic(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, weights = self.weights(rows)
-        return self.bias + dense @ self.slopes + weights.sum(1)  # type: ignore[no-any-return]
+        logits: Tensor = self.bias + dense @ self.slopes + weights.sum(1)
+        return logits
 
 
 class Dlrm(nn.Module):
-    """The dense columns become one more vector; a network sees it and the dot products of all pairs."""
+    """A network on one embedding of the dense columns and the dot products of all pairs."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.embed = Embeddings(task)
-        self.bottom = mlp(self.embed.dense, HIDDEN[1], EMBEDDING) if self.embed.dense else None
-        vectors = self.embed.fields + (self.bottom is not None)
-        self.top = mlp(vectors * (vectors - 1) // 2 + EMBEDDING * (self.bottom is not None), *HIDDEN, 1)
+        self.bottom: nn.Module | None = None
+        vectors = self.embed.fields
+        dense_width = 0
+        if self.embed.dense:
+            self.bottom = make_mlp(self.embed.dense, HIDDEN_WIDTHS[1], EMBEDDING_WIDTH)
+            vectors += 1
+            dense_width = EMBEDDING_WIDTH
+        pairs = vectors * (vectors - 1) // 2
+        self.top = make_mlp(pairs + dense_width, *HIDDEN_WIDTHS, 1)
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
         if self.bottom is None:
-            return self.top(pairs(vectors))  # type: ignore[no-any-return]
-        first = self.bottom(dense)
-        return self.top(torch.cat([first, pairs(torch.cat([first[:, None], vectors], 1))], 1))  # type: ignore[no-any-return]
+            features = multiply_pairs(vectors)
+        else:
+            dense_vector = self.bottom(dense)
+            vectors = torch.cat([dense_vector[:, None], vectors], 1)
+            features = torch.cat([dense_vector, multiply_pairs(vectors)], 1)
+        logits: Tensor = self.top(features)
+        return logits
 
 
 class DeepFm(nn.Module):
-    """Logistic regression + the sum of all pairwise dot products + a network on dense columns and embeddings."""
+    """Logistic regression + all pairwise dot products + a network on the columns and embeddings."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
-        self.first, self.embed = Logistic(task), Embeddings(task)
-        self.deep = mlp(self.embed.dense + self.embed.fields * EMBEDDING, *HIDDEN, 1)
+        self.first = Logistic(task)
+        self.embed = Embeddings(task)
+        width = self.embed.dense + self.embed.fields * EMBEDDING_WIDTH
+        self.deep = make_mlp(width, *HIDDEN_WIDTHS, 1)
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
+        # The sum over all pairs is half the square of the sum without the squares of the terms.
         second = (vectors.sum(1) ** 2 - (vectors**2).sum(1)).sum(1, keepdim=True) / 2
-        deep: Tensor = self.deep(torch.cat([dense, vectors.flatten(1)], 1))
-        return self.first(rows) + second + deep  # type: ignore[no-any-return]
+        deep = self.deep(torch.cat([dense, vectors.flatten(1)], 1))
+        logits: Tensor = self.first(rows) + second + deep
+        return logits
 
 
 class AutoInt(nn.Module):
-    """Layers of self-attention among the vectors of a row; a dense column is a vector times its value."""
+    """Self-attention among the vectors of a row; a dense column is a learned vector times its value."""
 
     def __init__(self, task: Task, layers: int = 2, heads: int = 2) -> None:
         super().__init__()
         self.embed = Embeddings(task)
-        self.directions = nn.Parameter(torch.randn(self.embed.dense, EMBEDDING) * 0.03)
-        self.attend = nn.ModuleList(nn.MultiheadAttention(EMBEDDING, heads, batch_first=True) for _ in range(layers))
-        self.pass_on = nn.ModuleList(nn.Linear(EMBEDDING, EMBEDDING) for _ in range(layers))
-        width = (self.embed.dense + self.embed.fields) * EMBEDDING
-        self.head, self.deep = nn.Linear(width, 1), mlp(width, *HIDDEN, 1)
+        self.directions = nn.Parameter(torch.randn(self.embed.dense, EMBEDDING_WIDTH) * 0.03)
+        self.attend = nn.ModuleList(
+            nn.MultiheadAttention(EMBEDDING_WIDTH, heads, batch_first=True) for _ in range(layers)
+        )
+        self.pass_on = nn.ModuleList(
+            nn.Linear(EMBEDDING_WIDTH, EMBEDDING_WIDTH) for _ in range(layers)
+        )
+        width = (self.embed.dense + self.embed.fields) * EMBEDDING_WIDTH
+        self.head = nn.Linear(width, 1)
+        self.deep = make_mlp(width, *HIDDEN_WIDTHS, 1)
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
-        seen = first = torch.cat([dense[..., None] * self.directions, vectors], 1)
-        for attend, pass_on in zip(self.attend, self.pass_on, strict=True):
-            seen = torch.relu(attend(seen, seen, seen, need_weights=False)[0] + pass_on(seen))
-        return self.head(seen.flatten(1)) + self.deep(first.flatten(1))  # type: ignore[no-any-return]
+        inputs = torch.cat([dense[..., None] * self.directions, vectors], 1)
+        features = inputs
+        for attention, residual in zip(self.attend, self.pass_on, strict=True):
+            attended, _ = attention(features, features, features, need_weights=False)
+            features = torch.relu(attended + residual(features))
+        logits: Tensor = self.head(features.flatten(1)) + self.deep(inputs.flatten(1))
+        return logits
 
 
-def pairs(vectors: Tensor) -> Tensor:
-    """(N, F, width) -> the dot product of each pair once, (N, F (F - 1) / 2)."""
-    first, second = torch.tril_indices(vectors.shape[1], vectors.shape[1], offset=-1, device=vectors.device)
+def multiply_pairs(vectors: Tensor) -> Tensor:
+    """Compute the dot product of each pair once: (N, F, width) -> (N, F (F - 1) / 2)."""
+    count = vectors.shape[1]
+    first, second = torch.tril_indices(count, count, offset=-1, device=vectors.device)
     return (vectors @ vectors.transpose(1, 2))[:, first, second]
 
 
-def mlp(*widths: int) -> nn.Sequential:
-    layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())]
+def make_mlp(*widths: int) -> nn.Sequential:
+    """Make linear layers of these widths with ReLU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers.append(nn.Linear(inputs, outputs))
+        layers.append(nn.ReLU())
     return nn.Sequential(*layers[:-1])
 
 

@@ -1,171 +1,339 @@
-"""The loop: one network on its way through the steps of a recipe. It knows nothing of folders, names or terminals."""
+"""The training loop: one network and the steps of a recipe, without files or progress bars."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from untrained.data import DataSource
 from untrained.data.parts import TRAIN, VAL, Part
 from untrained.probe.guard import seed_torch
-from untrained.rng import seed_for
-from untrained.training import _checkpoint
-from untrained.training._crowd import Alone, Several
-from untrained.training._ema import Average, copied
-from untrained.training._feed import Feed
-from untrained.training._judge import Diverged, chosen_by, judged, laid
-from untrained.training._network import DropPath, layout, loss_of, optimiser, require_fitting
-from untrained.training._replay import Replayed
-from untrained.training._subject import Chosen
+from untrained.seeds import derive_seed
+from untrained.training.batches import BatchLoader
+from untrained.training.checkpoint import (
+    BestWeights,
+    Checkpoint,
+    load_weights,
+    read_checkpoint,
+)
+from untrained.training.cuda_graph import GradientFunction, ReplayedGradients
+from untrained.training.distributed import SingleProcess, TrainingProcess
+from untrained.training.ema import WeightAverage
+from untrained.training.evaluation import (
+    DivergedError,
+    apply_memory_format,
+    evaluate_network,
+    get_selection_metric,
+)
+from untrained.training.network import (
+    DropPathSchedule,
+    check_network_fits,
+    choose_memory_format,
+    make_loss,
+    make_optimiser,
+)
 from untrained.training.recipes import Recipe
-from untrained.training.trained import Asked
+from untrained.training.result import TrainingKey
 from untrained.types import Batch
 
 
-class Trainer:
-    """One network on its way. What `state` says is all there is to know of it between two steps."""
+class Training:
+    """A network in training.
+
+    `make_checkpoint` returns the whole state between two steps, and `resume` continues from it.
+
+    Attributes:
+        model: The network, which is changed in place.
+        step: Number of finished steps.
+        steps_per_epoch: Number of steps per epoch.
+        curve: One row of metrics per finished epoch.
+        best: The best weights on the validation part so far.
+        seconds: Training time in total.
+        epoch_seconds: Training time of finished epochs, without evaluation.
+        epoch_samples: Number of samples that were trained on in that time.
+    """
 
     def __init__(
-        self, chosen: Chosen, recipe: Recipe, parts: Mapping[str, Part], who: Alone | Several, seed: int
+        self,
+        model: nn.Module,
+        source: DataSource,
+        recipe: Recipe,
+        parts: Mapping[str, Part],
+        process: TrainingProcess,
+        seed: int,
     ) -> None:
-        device, self.who = who.device, who
-        self.recipe, self.task, self.device, self.seed = recipe, chosen.source.task, device, seed
-        self.model = chosen.network(device, seed)
-        sample = chosen.source.batch(2, seed).to(device)
-        require_fitting(self.model, sample, self.task)
-        self.layout = layout(self.model, sample)
-        self.model.to(memory_format=self.layout)  # type: ignore[call-overload]
-        self.feeds = {name: Feed.of(parts[name], self.task, recipe, device, seed) for name in (TRAIN, VAL)}
-        self.steps = self.feeds[TRAIN].steps
-        self.optimiser, self.loss = optimiser(self.model, recipe), loss_of(self.task, recipe)
-        self.by, self.sign = chosen_by(self.task)
-        self.joined = who.join(self.model)
-        self.average = Average(self.model, recipe.average) if recipe.average else None
-        self.paths = DropPath(self.model)
-        self.gradients = Replayed(self.launched, device) if self._same_each_step() else self.launched
-        self.step, self.lost = 0, torch.zeros((), dtype=torch.float64, device=device)
+        """Prepare the first step.
+
+        Args:
+            model: The network, on the device of the process.
+            source: The data, for the task and a sample batch.
+            recipe: How to train.
+            parts: The train and the validation part. They may be smaller than those of the source.
+            process: This process, alone or one of several.
+            seed: Seed of order, augmentation and dropout.
+
+        Raises:
+            UsageError: The network does not fit the data, or cannot be trained.
+        """
+        self.model = model
+        self.recipe = recipe
+        self.process = process
+        self.seed = seed
+        self.task = source.task
+        self.device = process.device
+        sample = source.batch(2, seed).to(self.device)
+        check_network_fits(model, sample, self.task)
+        self.memory_format = choose_memory_format(model, sample)
+        model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
+        self.train_loader = BatchLoader.open(parts[TRAIN], self.task, recipe, self.device, seed)
+        self.val_loader = BatchLoader.open(parts[VAL], self.task, recipe, self.device, seed)
+        self.steps_per_epoch = self.train_loader.steps_per_epoch
+        self.optimiser = make_optimiser(model, recipe)
+        self.compute_loss = make_loss(self.task, recipe)
+        self.metric, self.sign = get_selection_metric(self.task)
+        self.wrapped_model = process.wrap_model(model)
+        self.average: WeightAverage | None = None
+        if recipe.average:
+            self.average = WeightAverage(model, recipe.average)
+        self.drop_path = DropPathSchedule(model)
+        self.gradient_function: GradientFunction = self.compute_gradients
+        if self._can_replay_steps():
+            self.gradient_function = ReplayedGradients(self.compute_gradients, self.device)
+        self.step = 0
+        # The sum of losses stays on the device: to read it in every step would make the GPU wait.
+        self.epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self.curve: list[dict[str, float]] = []
-        self.best: dict[str, Any] = {}
-        self.seconds, self.learning, self.learned = 0.0, 0.0, 0  # in all; in whole epochs, and their samples
+        self.best: BestWeights | None = None
+        self.seconds = 0.0
+        self.epoch_seconds = 0.0
+        self.epoch_samples = 0
+
+    @property
+    def total_steps(self) -> int:
+        """Number of steps of the whole training."""
+        return self.recipe.epochs * self.steps_per_epoch
+
+    @property
+    def is_at_epoch_end(self) -> bool:
+        """Whether the last finished step was the last of an epoch."""
+        return self.step % self.steps_per_epoch == 0
 
     def run(
-        self, save: Callable[[], None], every: int, patience: int | None, limit: float, tell: Callable[[], None]
+        self,
+        *,
+        save_checkpoint: Callable[[], None] | None = None,
+        checkpoint_every: int = 1,
+        patience: int | None = None,
+        time_limit: float = inf,
+        on_step: Callable[[], None] | None = None,
     ) -> str:
-        """Until it is over, and why: `epochs`, `patience` or `time`."""
-        start = before = perf_counter()
-        if self.tired(patience):  # and was stopped before it could say so
+        """Train until the end.
+
+        Args:
+            save_checkpoint: Called after every epoch, after every `checkpoint_every` steps, and when
+                the time is up.
+            checkpoint_every: Number of steps between checkpoints.
+            patience: Stop after this number of epochs without improvement; None for never.
+            time_limit: Stop after this number of seconds.
+            on_step: Called after every step.
+
+        Returns:
+            Why the training ended: "epochs", "patience" or "time".
+        """
+        start = perf_counter()
+        last = start
+        # A training may have been killed between its last checkpoint and its end.
+        if self.is_out_of_patience(patience):
             return "patience"
-        for _ in self.walk():
+        for _ in self._iterate_steps():
             now = perf_counter()
-            self.seconds, before = self.seconds + now - before, now
-            whole, late = self.step % self.steps == 0, now - start > limit
-            if whole or late or self.step % every == 0:
-                save()
-            tell()
-            if self.tired(patience):
+            self.seconds += now - last
+            last = now
+            is_late = now - start > time_limit
+            is_checkpoint_step = self.step % checkpoint_every == 0
+            if save_checkpoint and (self.is_at_epoch_end or is_late or is_checkpoint_step):
+                save_checkpoint()
+            if on_step:
+                on_step()
+            if self.is_out_of_patience(patience):
                 return "patience"
-            if late and self.step < self.recipe.epochs * self.steps:
+            if is_late and self.step < self.total_steps:
                 return "time"
         return "epochs"
 
-    def walk(self) -> Iterator[None]:
-        """All steps that are left. After the last of an epoch the weights have been judged."""
-        while self.step < self.recipe.epochs * self.steps:
-            epoch, done = divmod(self.step, self.steps)
-            self.paths.grow(epoch / self.recipe.epochs if self.recipe.growing else 1.0)
+    def _iterate_steps(self) -> Iterator[None]:
+        """Do all remaining steps, one per iteration, with an evaluation after the last of an epoch."""
+        while self.step < self.total_steps:
+            epoch, first_step = divmod(self.step, self.steps_per_epoch)
+            drop_path_factor = 1.0
+            if self.recipe.growing:
+                drop_path_factor = epoch / self.recipe.epochs
+            self.drop_path.scale_rates(drop_path_factor)
             start = perf_counter()
             self.model.train()
-            for batch in self.feeds[TRAIN].learned(epoch, done):
-                self.learn(self.who.share(batch))
-                if self.step % self.steps == 0:
-                    self.finish(epoch, start, self.steps - done)
+            for batch in self.train_loader.training_batches(epoch, first_step):
+                self.train_step(self.process.select_samples(batch))
+                if self.is_at_epoch_end:
+                    self._finish_epoch(epoch, start, self.steps_per_epoch - first_step)
                 yield
 
-    def learn(self, batch: Batch) -> None:
-        """One step."""
+    def train_step(self, batch: Batch) -> None:
+        """Do one step of the optimiser."""
         for group in self.optimiser.param_groups:
-            group["lr"] = self.recipe.rate_at(self.step, self.steps)
-        seed_torch(seed_for("step", self.seed, self.step))  # for dropout and drop path
-        loss = self.gradients(laid(batch.inputs, self.layout), batch.targets)
+            group["lr"] = self.recipe.rate_at(self.step, self.steps_per_epoch)
+        # Dropout and drop path draw from the global generator. Their numbers must depend on the step
+        # alone, so that a resumed training draws the same ones.
+        seed_torch(derive_seed("step", self.seed, self.step))
+        inputs = apply_memory_format(batch.inputs, self.memory_format)
+        loss = self.gradient_function(inputs, batch.targets)
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self.optimiser.step()
-        self.lost += loss
+        self.epoch_loss += loss
         if self.average:
             self.average.update(self.step)
         self.step += 1
 
-    def launched(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of a batch; its gradients are left in the parameters."""
-        kind = torch.device(self.device).type
-        with torch.autocast(kind, torch.bfloat16, enabled=self.recipe.bf16 and kind == "cuda"):
-            loss: Tensor = self.loss(self.joined(inputs), targets)
+    def compute_gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Compute the loss of a batch, and leave its gradients in the parameters."""
+        device_type = torch.device(self.device).type
+        use_bfloat16 = self.recipe.bf16 and device_type == "cuda"
+        with torch.autocast(device_type, torch.bfloat16, enabled=use_bfloat16):
+            loss = self.compute_loss(self.wrapped_model(inputs), targets)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def _same_each_step(self) -> bool:
-        """Whether steps may be replayed, where the recipe asks for it: on one GPU, and if no path is dropped ever more
-        often."""
-        changes = self.recipe.growing and self.paths.drops
-        alone = isinstance(self.who, Alone) and torch.device(self.device).type == "cuda"
-        return self.recipe.graphs and alone and not changes
+    def _can_replay_steps(self) -> bool:
+        """Whether steps are replayed: if the recipe says so, on a single GPU.
 
-    def finish(self, epoch: int, start: float, steps: int) -> None:
-        """Close an epoch: its loss, what the weights are worth now, and whether they are the best so far."""
-        loss = float(self.lost) / self.steps  # waits for the device
-        self.lost.zero_()
-        if not isfinite(loss):
-            raise Diverged(f"the training diverged: the loss of epoch {epoch + 1} is {loss}")
-        self.learning += perf_counter() - start
-        self.learned += steps * self.feeds[TRAIN].size
-        now = self.judged(epoch)
-        row = {"epoch": epoch + 1, "rate": self.recipe.rate_at(self.step - 1, self.steps), "loss": loss}
-        facts = {f"val_{name}": now[name] for name in ("loss", "accuracy", "auc") if name in now}
-        self.curve.append({**row, **facts})
-        if not self.best or self.sign * now[self.by] >= self.sign * self.best[self.by]:
-            self.best = now
-
-    def judged(self, epoch: int) -> dict[str, Any]:
-        """The better of the weights and their average on the val part, with what they are worth."""
-        rivals = {"average": self.average.model} if self.average else {}
-        found: list[dict[str, Any]] = []
-        for kind, model in {**rivals, "weights": self.model}.items():
-            said = judged(model, self.feeds[VAL].judged(), self.task, self.layout)
-            found.append({"epoch": epoch + 1, "kind": kind, **said.facts, "of": model})
-        best = max(found, key=lambda row: self.sign * row[self.by])  # the average, which comes first, of equals
-        return {**best, "of": copied(best["of"].state_dict())}
-
-    def tired(self, patience: int | None) -> bool:
-        """Whether an epoch has just ended, and so many since the val part last found the weights better than before."""
-        if not patience or not self.curve or self.step % self.steps:
+        A replayed step repeats the recorded drop-path rates, so these must not grow.
+        """
+        if not self.recipe.graphs:
             return False
-        values = [self.sign * row[f"val_{self.by}"] for row in self.curve]
-        return len(values) - 1 - values.index(max(values)) >= patience
+        if torch.device(self.device).type != "cuda":
+            return False
+        if not isinstance(self.process, SingleProcess):
+            return False
+        rates_grow = self.recipe.growing and self.drop_path.is_active
+        return not rates_grow
 
-    def state(self, asked: Asked) -> dict[str, Any]:
-        average = self.average.model.state_dict() if self.average else {}
-        return {
-            "asked": asdict(asked), "step": self.step, "model": self.model.state_dict(), "average": average,
-            "optimiser": self.optimiser.state_dict(), "lost": self.lost, "curve": self.curve, "best": self.best,
-            "seconds": self.seconds, "learning": self.learning, "learned": self.learned,
-        }  # fmt: skip
+    def _finish_epoch(self, epoch: int, start: float, steps: int) -> None:
+        """Evaluate the weights after an epoch, and add a row to the curve.
 
-    def resume(self, path: Path, asked: Asked) -> None:
-        """Go on from a checkpoint, where there is one of the same training."""
+        Args:
+            epoch: Number of the epoch, from 0.
+            start: When its first step in this process began.
+            steps: Number of its steps in this process.
+
+        Raises:
+            DivergedError: The loss is not finite.
+        """
+        loss = float(self.epoch_loss) / self.steps_per_epoch
+        self.epoch_loss.zero_()
+        if not isfinite(loss):
+            raise DivergedError(f"the training diverged: the loss of epoch {epoch + 1} is {loss}")
+        # Reading the loss has waited for the device, so the time is complete.
+        self.epoch_seconds += perf_counter() - start
+        self.epoch_samples += steps * self.train_loader.batch_size
+        candidate = self.evaluate_epoch(epoch)
+        row = {
+            "epoch": epoch + 1,
+            "rate": self.recipe.rate_at(self.step - 1, self.steps_per_epoch),
+            "loss": loss,
+        }
+        for name in ("loss", "accuracy", "auc"):
+            if name in candidate.metrics:
+                row[f"val_{name}"] = candidate.metrics[name]
+        self.curve.append(row)
+        # The later of two equally good epochs is kept.
+        if self.best is None or self._rate(candidate) >= self._rate(self.best):
+            self.best = candidate
+
+    def _rate(self, candidate: BestWeights) -> float:
+        """Return the selection metric of some weights, with a sign so that more is better."""
+        return self.sign * candidate.metrics[self.metric]
+
+    def evaluate_epoch(self, epoch: int) -> BestWeights:
+        """Evaluate the weights and their moving average on the validation part.
+
+        Returns:
+            A copy of the better of the two; of the average if both are equally good.
+        """
+        models = {"weights": self.model}
+        if self.average:
+            models = {"average": self.average.model, "weights": self.model}
+        best: BestWeights | None = None
+        for kind, model in models.items():
+            evaluation = evaluate_network(
+                model, self.val_loader.evaluation_batches(), self.task, self.memory_format
+            )
+            candidate = BestWeights(epoch + 1, kind, evaluation.summary, model.state_dict())
+            if best is None or self._rate(candidate) > self._rate(best):
+                best = candidate
+        assert best is not None
+        # The state dict shares memory with the network, which continues to change.
+        weights = {name: tensor.detach().clone() for name, tensor in best.weights.items()}
+        return BestWeights(best.epoch, best.kind, best.metrics, weights)
+
+    def is_out_of_patience(self, patience: int | None) -> bool:
+        """Whether an epoch just ended, and `patience` epochs have passed since the best one.
+
+        Of equally good epochs, the first one counts.
+        """
+        if not patience or not self.curve or not self.is_at_epoch_end:
+            return False
+        values = [self.sign * row[f"val_{self.metric}"] for row in self.curve]
+        best_epoch = values.index(max(values))
+        return len(values) - 1 - best_epoch >= patience
+
+    def make_checkpoint(self, key: TrainingKey) -> Checkpoint:
+        """Return the state of the training between two steps."""
+        average = {}
+        if self.average:
+            average = self.average.model.state_dict()
+        return Checkpoint(
+            key=key,
+            step=self.step,
+            model=self.model.state_dict(),
+            average=average,
+            optimiser=self.optimiser.state_dict(),
+            epoch_loss=self.epoch_loss,
+            curve=self.curve,
+            best=self.best,
+            seconds=self.seconds,
+            epoch_seconds=self.epoch_seconds,
+            epoch_samples=self.epoch_samples,
+        )
+
+    def resume(self, path: Path, key: TrainingKey) -> None:
+        """Continue from a checkpoint.
+
+        Order, augmentation and dropout depend only on the seed and the number of the step, so the
+        result is the same as without the interruption, on a CPU bit for bit.
+
+        Args:
+            path: File of the checkpoint. If there is none, the training starts at its first step.
+            key: The requested training.
+
+        Raises:
+            UsageError: The checkpoint is damaged or belongs to another training.
+        """
         if not path.is_file():
             return
-        state = _checkpoint.load(path)
-        asked.require_same(Asked(**state["asked"]), path.parent)
-        loading = (self.model, state["model"]), (self.average and self.average.model, state["average"])
-        for module, weights in loading:
-            if module:
-                _checkpoint.fill(module, weights, path)
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.lost.copy_(state["lost"])
-        for name in ("step", "curve", "best", "seconds", "learning", "learned"):
-            setattr(self, name, state[name])
+        checkpoint = read_checkpoint(path)
+        key.check_same(checkpoint.key, path.parent)
+        load_weights(self.model, checkpoint.model, path)
+        if self.average:
+            load_weights(self.average.model, checkpoint.average, path)
+        self.optimiser.load_state_dict(checkpoint.optimiser)
+        self.epoch_loss.copy_(checkpoint.epoch_loss)
+        self.step = checkpoint.step
+        self.curve = checkpoint.curve
+        self.best = checkpoint.best
+        self.seconds = checkpoint.seconds
+        self.epoch_seconds = checkpoint.epoch_seconds
+        self.epoch_samples = checkpoint.epoch_samples

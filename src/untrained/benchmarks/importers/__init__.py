@@ -1,1 +1,1 @@
-"""One file a format: each reads a path into `Rows`, or answers None where the path is something else."""
+"""One module per format. Each reads a path into a `TableBuilder`, or returns None for other paths."""

@@ -1,7 +1,7 @@
-"""NAS-Bench-101 and 1Shot1 from the CSV files of our data folder: part of the 423,624 cells.
+"""NAS-Bench-101 and NAS-Bench-1Shot1 from our CSV files, with a part of the 423,624 cells.
 
-Two tables know cells: one the three seeds of every 1Shot1 cell, the other one seed of 500 cells, drawn at random, in
-which isomorphic cells come several times. `cifar10_val_108` is the mean over the seeds that are known.
+One file has the three seeds of every 1Shot1 cell. The other has one seed of 500 random cells, in
+which isomorphic cells occur several times. `cifar10_val_108` is the mean over the available seeds.
 """
 
 from pathlib import Path
@@ -10,59 +10,84 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from untrained.benchmarks._rows import Rows, canonical
-from untrained.benchmarks._table import Metric, Split
-from untrained.benchmarks.importers._csv import files, frame, put_scores, rows_of
-from untrained.benchmarks.importers.csv_nasbench201 import accuracy
+from untrained.benchmarks.importers.csv_files import (
+    add_suite_zero_scores,
+    find_files,
+    make_builder,
+    read_csv,
+)
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy
+from untrained.benchmarks.table import Metric, Split
+from untrained.benchmarks.table_builder import TableBuilder, make_arch_reader
 
-_SPACES = "nb101_1shot1_spaces12.csv.gz"
-_SUITE = "nb101_zc11_acc_500.csv.gz"
+_SPACES_FILE = "nb101_1shot1_spaces12.csv.gz"
+_SUITE_ZERO_FILE = "nb101_zc11_acc_500.csv.gz"
 SEEDS = (0, 1, 2)
 
 
-def cifar10(split: Split, variant: str = "", about: str = "mean over three seeds") -> Metric:
-    return accuracy("cifar10", split, 108, variant, about, "NAS-Bench-101")
+def make_cifar10_accuracy(
+    split: Split, variant: str = "", about: str = "mean over three seeds"
+) -> Metric:
+    """Return the metric of accuracy on CIFAR-10 after 108 epochs."""
+    return make_accuracy("cifar10", split, 108, variant, about, "NAS-Bench-101")
 
 
-def read(path: Path) -> Rows | None:
-    """All cells whose accuracy is known."""
-    found = files(path, "nasbench101", _SPACES, _SUITE)
-    if found is None:
+def read_nasbench101(path: Path) -> TableBuilder | None:
+    """Read all cells that have an accuracy."""
+    files = find_files(path, "nasbench101", _SPACES_FILE, _SUITE_ZERO_FILE)
+    if files is None:
         return None
-    rows, cells = rows_of(found), frame(found[0], "matrix", "ops")
-    archs = _archs(cells, "nasbench101")
-    mean = cifar10("val", about="mean over the seeds known: three of 1Shot1 cells, at least one of the others")
-    _put_seeds(rows, cells, archs, mean)
-    for file in found[1:]:
-        suite = frame(file, "matrix", "ops", "val_accuracy")
-        suite["key"] = _archs(suite, "nasbench101")
-        new = suite[~suite["key"].isin(set(archs))].drop_duplicates(["key", "val_accuracy"])
-        known = new.groupby("key", sort=False)["val_accuracy"].mean()
-        rows.put_all(known.index, mean, known)
-        put_scores(rows, suite, list(suite["key"]), "cifar10", "json_500")
-    return rows
+    builder = make_builder(files)
+    cells = read_csv(files[0], "matrix", "ops")
+    archs = _read_archs(cells, "nasbench101")
+    mean_accuracy = make_cifar10_accuracy(
+        "val", about="mean over the seeds known: three of 1Shot1 cells, at least one of the others"
+    )
+    _add_seeds(builder, cells, archs, mean_accuracy)
+    for file in files[1:]:
+        random_cells = read_csv(file, "matrix", "ops", "val_accuracy")
+        random_cells["key"] = _read_archs(random_cells, "nasbench101")
+        # Cells of the first file have three seeds there, so only new cells are taken.
+        is_new = ~random_cells["key"].isin(set(archs))
+        new_cells = random_cells[is_new].drop_duplicates(["key", "val_accuracy"])
+        accuracies = new_cells.groupby("key", sort=False)["val_accuracy"].mean()
+        builder.add_values(accuracies.index, mean_accuracy, accuracies)
+        keys = list(random_cells["key"])
+        add_suite_zero_scores(builder, random_cells, keys, "cifar10", "json_500")
+    return builder
 
 
-def read_1shot1(number: int, path: Path) -> Rows | None:
-    """The cells of one of the spaces of NAS-Bench-1Shot1."""
-    found = files(path, "nasbench101", _SPACES)
-    if found is None:
+def read_1shot1(number: int, path: Path) -> TableBuilder | None:
+    """Read the cells of one of the spaces of NAS-Bench-1Shot1."""
+    files = find_files(path, "nasbench101", _SPACES_FILE)
+    if files is None:
         return None
-    cells = frame(found[0], "space", "matrix", "ops")
-    cells, rows = cells[cells["space"] == number], rows_of(found)
-    _put_seeds(rows, cells, _archs(cells, f"nasbench1shot1_s{number}"), cifar10("val"))
-    return rows
+    builder = make_builder(files)
+    cells = read_csv(files[0], "space", "matrix", "ops")
+    cells = cells[cells["space"] == number]
+    archs = _read_archs(cells, f"nasbench1shot1_s{number}")
+    _add_seeds(builder, cells, archs, make_cifar10_accuracy("val"))
+    return builder
 
 
-def _archs(cells: pd.DataFrame, space: str) -> list[str]:
-    key = canonical(space)
-    return [key(f"{matrix}+{ops}") for matrix, ops in zip(cells["matrix"], cells["ops"], strict=True)]
+def _read_archs(cells: pd.DataFrame, space: str) -> list[str]:
+    read_arch = make_arch_reader(space)
+    pairs = zip(cells["matrix"], cells["ops"], strict=True)
+    return [read_arch(f"{matrix}+{operations}") for matrix, operations in pairs]
 
 
-def _put_seeds(rows: Rows, cells: pd.DataFrame, archs: list[str], val: Metric) -> None:
-    splits: tuple[tuple[Split, Metric], ...] = (("val", val), ("test", cifar10("test")))
-    for split, mean in splits:
-        seeds: np.ndarray[Any, Any] = cells[[f"{split}_acc_{k}" for k in SEEDS]].to_numpy()
-        rows.put_all(archs, mean, seeds.mean(1))
-        for k in SEEDS:
-            rows.put_all(archs, cifar10(split, f"seed{k}", "one seed"), seeds[:, k])
+def _add_seeds(
+    builder: TableBuilder, cells: pd.DataFrame, archs: list[str], val_mean: Metric
+) -> None:
+    """Add validation and test accuracy of each seed, and their means."""
+    means: tuple[tuple[Split, Metric], ...] = (
+        ("val", val_mean),
+        ("test", make_cifar10_accuracy("test")),
+    )
+    for split, mean in means:
+        names = [f"{split}_acc_{seed}" for seed in SEEDS]
+        accuracies: np.ndarray[Any, Any] = cells[names].to_numpy()
+        builder.add_values(archs, mean, accuracies.mean(1))
+        for seed in SEEDS:
+            metric = make_cifar10_accuracy(split, f"seed{seed}", "one seed")
+            builder.add_values(archs, metric, accuracies[:, seed])

@@ -1,36 +1,63 @@
-"""TransNAS-Bench-101, the micro space, from the CSV files of our data folder: 4,096 cells, seven tasks."""
+"""TransNAS-Bench-101, micro space, from our CSV files: 4,096 cells, seven tasks."""
 
 from pathlib import Path
 
-from untrained.benchmarks._rows import Rows, canonical
-from untrained.benchmarks._table import Metric, Split
-from untrained.benchmarks.importers._csv import SUITE_ZERO, files, frame, put_scores, rows_of
+from untrained.benchmarks.importers.csv_files import (
+    SUITE_ZERO,
+    add_suite_zero_scores,
+    find_files,
+    make_builder,
+    read_csv,
+)
+from untrained.benchmarks.table import Metric, Split
+from untrained.benchmarks.table_builder import TableBuilder, make_arch_reader
 
-KINDS = dict.fromkeys(("class_scene", "class_object", "jigsaw", "segmentsemantic"), ("accuracy", "%"))
-KINDS |= dict.fromkeys(("autoencoder", "normal"), ("ssim", "")) | {"room_layout": ("negative loss", "")}
+_FULL_FILE = "tnb101_micro_full.csv.gz"
+_SUBSET_FILE = "tnb101_micro_zc12_subset.csv.gz"
+
+# Kind and unit of the metric of each task.
+KINDS = {
+    "class_scene": ("accuracy", "%"),
+    "class_object": ("accuracy", "%"),
+    "jigsaw": ("accuracy", "%"),
+    "segmentsemantic": ("accuracy", "%"),
+    "autoencoder": ("ssim", ""),
+    "normal": ("ssim", ""),
+    "room_layout": ("negative loss", ""),
+}
 
 
-def quality(task: str, split: Split, variant: str = "", about: str = "", source: str = SUITE_ZERO) -> Metric:
-    """How good a network is at a task; more of it is better for all seven."""
+def make_task_metric(
+    task: str, split: Split, variant: str = "", about: str = "", source: str = SUITE_ZERO
+) -> Metric:
+    """Return the metric of a task; higher is better for all seven."""
     kind, unit = KINDS[task]
     return Metric(kind, unit, True, task, split, None, variant, about, source)
 
 
-def arch_string(ops: str) -> str:
-    """`310022` -> `64-41414-3_10_022`."""
-    return f"64-41414-{ops[0]}_{ops[1:3]}_{ops[3:]}"
+def format_arch(operations: str) -> str:
+    """Return the official notation of six digits: `310022` -> `64-41414-3_10_022`."""
+    return f"64-41414-{operations[0]}_{operations[1:3]}_{operations[3:]}"
 
 
-def read(path: Path) -> Rows | None:
-    found = files(path, "transnasbench101", "tnb101_micro_full.csv.gz", "tnb101_micro_zc12_subset.csv.gz")
-    if found is None:
+def read_transnas(path: Path) -> TableBuilder | None:
+    """Read the full file, and the subset of an earlier query if it exists."""
+    files = find_files(path, "transnasbench101", _FULL_FILE, _SUBSET_FILE)
+    if files is None:
         return None
-    rows, key = rows_of(found), canonical("transnas_micro")
-    for file, run, variant in zip(found, ("zip", "json"), ("", "earlier"), strict=False):
-        for name, part in frame(file, "task", "arch", "val_accuracy").groupby("task"):
-            task = str(name)
-            archs = [key(arch_string(ops)) for ops in part["arch"]]
-            about = "an earlier query, at another epoch" if variant else ""
-            rows.put_all(archs, quality(task, "val", variant, about), part["val_accuracy"])
-            put_scores(rows, part, archs, task, run)
-    return rows
+    builder = make_builder(files)
+    _add_file(builder, files[0], run="zip", variant="", about="")
+    for file in files[1:]:
+        about = "an earlier query, at another epoch"
+        _add_file(builder, file, run="json", variant="earlier", about=about)
+    return builder
+
+
+def _add_file(builder: TableBuilder, file: Path, run: str, variant: str, about: str) -> None:
+    read_arch = make_arch_reader("transnas_micro")
+    table = read_csv(file, "task", "arch", "val_accuracy")
+    for task, rows in table.groupby("task"):
+        archs = [read_arch(format_arch(operations)) for operations in rows["arch"]]
+        metric = make_task_metric(str(task), "val", variant, about)
+        builder.add_values(archs, metric, rows["val_accuracy"])
+        add_suite_zero_scores(builder, rows, archs, str(task), run)

@@ -1,29 +1,35 @@
-"""HW-NAS-Bench (Li et al., ICLR 2021) as its authors publish it: `HW-NAS-Bench-v1_0.pickle`.
+"""HW-NAS-Bench (Li et al., ICLR 2021) as published: `HW-NAS-Bench-v1_0.pickle`.
 
-Latency (ms) and energy (mJ) of the NAS-Bench-201 cells on six devices, by data set, in the benchmark's own order.
+It contains latency (ms) and energy (mJ) of the NAS-Bench-201 cells on six devices, by data set, in
+the order of the benchmark.
 """
 
 from pathlib import Path
 
-from untrained.benchmarks._layout import laid_out
-from untrained.benchmarks._rows import Rows, canonical, source
-from untrained.benchmarks.importers.csv_nasbench201 import cost
+from untrained.benchmarks.importers.csv_nasbench201 import make_cost
+from untrained.benchmarks.layout import expect_layout
+from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
 from untrained.readers.pickle_file import read_pickle
 
 _PUBLISHER = "HW-NAS-Bench"
 _UNITS = {"latency": "ms", "energy": "mJ"}
 
 
-def read(path: Path) -> Rows | None:
+def read_hwnas(path: Path) -> TableBuilder | None:
+    """Read the pickle."""
     if path.suffix not in (".pickle", ".pkl"):
         return None
-    rows, key = Rows(source(path.name, [path])), canonical("nasbench201")
-    with laid_out(path, _PUBLISHER):
-        for dataset, measured in read_pickle(path)["nasbench201"].items():
-            archs = [key(config["arch_str"]) for config in measured["config"]]
-            for name, values in measured.items():
+    builder = TableBuilder(describe_source(path.name, [path]))
+    read_arch = make_arch_reader("nasbench201")
+    with expect_layout(path, _PUBLISHER):
+        for dataset, lists in read_pickle(path)["nasbench201"].items():
+            archs = [read_arch(config["arch_str"]) for config in lists["config"]]
+            for name, values in lists.items():
+                # Names are those of a device and of a kind, such as `raspi4_latency`.
                 device, _, kind = name.rpartition("_")
                 if kind in _UNITS:
-                    metric = cost(kind, _UNITS[kind], dataset, variant=device, source=_PUBLISHER)
-                    rows.put_all(archs, metric, map(float, values))
-    return rows
+                    metric = make_cost(
+                        kind, _UNITS[kind], dataset, variant=device, source=_PUBLISHER
+                    )
+                    builder.add_values(archs, metric, map(float, values))
+    return builder

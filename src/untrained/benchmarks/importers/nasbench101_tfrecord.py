@@ -1,7 +1,8 @@
-"""NAS-Bench-101 as its authors publish it, `nasbench_only108.tfrecord` or `nasbench_full.tfrecord`, without TensorFlow.
+"""NAS-Bench-101 as published, read without TensorFlow.
 
-A record is framed by its length and two checksums. It is a JSON list: hash, epochs, matrix, operations, and a base64
-protocol buffer with the results at the start, halfway and at the end of one of three trainings.
+The files are `nasbench_only108.tfrecord` and `nasbench_full.tfrecord`. A record is framed by its
+length and two checksums. It is a JSON list: hash, epochs, matrix, operations, and a base64 protocol
+buffer with the results at the start, halfway and at the end of one of three trainings.
 """
 
 import base64
@@ -13,71 +14,88 @@ from typing import IO, Any
 
 import numpy as np
 
-from untrained.benchmarks._layout import laid_out
-from untrained.benchmarks._rows import Rows, canonical, source
-from untrained.benchmarks._table import Metric, Split
 from untrained.benchmarks.importers.csv_nasbench101 import SEEDS
-from untrained.benchmarks.importers.csv_nasbench201 import accuracy, cost
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy, make_cost
+from untrained.benchmarks.layout import expect_layout
+from untrained.benchmarks.table import Metric, Split
+from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
 from untrained.errors import UsageError
 from untrained.readers.json_file import parse_json
 
 _PUBLISHER = "NAS-Bench-101"
-_SPLITS: dict[Split, int] = {"train": 3, "val": 4, "test": 5}  # by the field's number in the protocol buffer
-_RESULTS, _PARAMS, _SECONDS = 1, 2, 2
-_LONGEST_VARINT = 10  # bytes of a number of 64 bits
+
+# Numbers of fields in the message of a training, and in the message of its results.
+_FIELD_RESULTS = 1
+_FIELD_PARAMS = 2
+_FIELD_SECONDS = 2
+_FIELD_BY_SPLIT: dict[Split, int] = {"train": 3, "val": 4, "test": 5}
+
+_MAX_VARINT_BYTES = 10  # of a number of 64 bits
 
 
-def read(path: Path) -> Rows | None:
+def read_tfrecord(path: Path) -> TableBuilder | None:
+    """Read a file of the publishers."""
     if path.suffix != ".tfrecord":
         return None
-    rows, key, seen = Rows(source(path.name, [path])), canonical("nasbench101"), Counter[tuple[str, int]]()
+    builder = TableBuilder(describe_source(path.name, [path]))
+    read_arch = make_arch_reader("nasbench101")
+    # The file does not number the trainings of a cell; they get the order of the file.
+    training_counts: Counter[tuple[str, int]] = Counter()
     with path.open("rb") as file:
-        for record in _records(file, path):
-            with laid_out(path, _PUBLISHER):
+        for record in _iterate_records(file, path):
+            with expect_layout(path, _PUBLISHER):
                 _, epochs, matrix, operations, packed = parse_json(record)
-                arch = key(_notation(matrix, operations))
-                _put(rows, arch, epochs, seen[arch, epochs], base64.b64decode(packed))
-                seen[arch, epochs] += 1
-    for epochs in sorted({epochs for _, epochs in seen}):
-        _put_means(rows, epochs)
-    return rows
+                arch = read_arch(_format_arch(matrix, operations))
+                seed = training_counts[arch, epochs]
+                _add_training(builder, arch, epochs, seed, base64.b64decode(packed))
+                training_counts[arch, epochs] += 1
+    for epochs in sorted({epochs for _, epochs in training_counts}):
+        _add_means(builder, epochs)
+    return builder
 
 
-def _notation(matrix: str, operations: str) -> str:
-    """`0110...` and `input,...,output` -> `0110/...+input,...,output`."""
+def _format_arch(matrix: str, operations: str) -> str:
+    """Return the notation of the space: `0110...`, `input,...` -> `0110/...+input,...`."""
     n = operations.count(",") + 1
-    return f"{'/'.join(matrix[i * n : (i + 1) * n] for i in range(n))}+{operations}"
+    rows = [matrix[i * n : (i + 1) * n] for i in range(n)]
+    return f"{'/'.join(rows)}+{operations}"
 
 
-def _put(rows: Rows, arch: str, epochs: int, seed: int, packed: bytes) -> None:
-    fields = _fields(packed)
-    final = _fields(fields[_RESULTS][-1])
-    for split, number in _SPLITS.items():
-        rows.put(arch, _metric(split, epochs, f"seed{seed}", "one seed"), 100 * _double(final[number][0]))
+def _add_training(builder: TableBuilder, arch: str, epochs: int, seed: int, packed: bytes) -> None:
+    """Add the results of one training at its end."""
+    message = _parse_message(packed)
+    final = _parse_message(message[_FIELD_RESULTS][-1])
+    for split, field in _FIELD_BY_SPLIT.items():
+        metric = _make_metric(split, epochs, f"seed{seed}", "one seed")
+        builder.add_value(arch, metric, 100 * _unpack_double(final[field][0]))
     if seed == 0:
-        rows.put(arch, cost("params", "M", source=_PUBLISHER), fields[_PARAMS][0] / 1e6)
-        seconds = cost("seconds", "s", "cifar10", epochs, about="training of the first seed", source=_PUBLISHER)
-        rows.put(arch, seconds, _double(final[_SECONDS][0]))
+        params = make_cost("params", "M", source=_PUBLISHER)
+        builder.add_value(arch, params, message[_FIELD_PARAMS][0] / 1e6)
+        about = "training of the first seed"
+        seconds = make_cost("seconds", "s", "cifar10", epochs, about=about, source=_PUBLISHER)
+        builder.add_value(arch, seconds, _unpack_double(final[_FIELD_SECONDS][0]))
 
 
-def _put_means(rows: Rows, epochs: int) -> None:
-    columns = {column.name: values for column, values in rows.columns().items()}
-    for split in _SPLITS:
-        names = [_metric(split, epochs, f"seed{seed}").name for seed in SEEDS]
-        seeds = np.array([columns[name] for name in names if name in columns])
-        known = np.isfinite(seeds).sum(0)
-        means = np.where(known, np.nansum(seeds, 0) / np.maximum(known, 1), np.nan)
-        rows.put_all(rows.archs, _metric(split, epochs, about="mean over three seeds"), means.tolist())
+def _add_means(builder: TableBuilder, epochs: int) -> None:
+    """Add the means over the seeds that each architecture has."""
+    columns = {column.name: values for column, values in builder.columns().items()}
+    for split in _FIELD_BY_SPLIT:
+        names = [_make_metric(split, epochs, f"seed{seed}").name for seed in SEEDS]
+        by_seed = np.array([columns[name] for name in names if name in columns])
+        counts = np.isfinite(by_seed).sum(0)
+        means = np.where(counts, np.nansum(by_seed, 0) / np.maximum(counts, 1), np.nan)
+        metric = _make_metric(split, epochs, about="mean over three seeds")
+        builder.add_values(builder.archs, metric, means.tolist())
 
 
-def _metric(split: Split, epochs: int, variant: str = "", about: str = "") -> Metric:
-    return accuracy("cifar10", split, epochs, variant, about, _PUBLISHER)
+def _make_metric(split: Split, epochs: int, variant: str = "", about: str = "") -> Metric:
+    return make_accuracy("cifar10", split, epochs, variant, about, _PUBLISHER)
 
 
-# ---------------------------------------------------------------------------------------------------------- records
+# ----------------------------------------------------------------------------------- records
 
 
-def _records(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def _iterate_records(file: IO[bytes], path: Path) -> Iterator[bytes]:
     """Yield the records of a TFRecord file.
 
     A record is its length (8 bytes), a checksum of the length, the data and a checksum of them.
@@ -85,68 +103,82 @@ def _records(file: IO[bytes], path: Path) -> Iterator[bytes]:
     file_bytes = path.stat().st_size
     while head := file.read(12):
         length = int.from_bytes(head[:8], "little")
-        intact = len(head) == 12 and _masked_crc(head[:8]) == int.from_bytes(head[8:], "little")
-        # The length is compared with the file before so much memory is taken.
-        intact = intact and length + 4 <= file_bytes - file.tell()
-        if intact:
+        length_checksum = int.from_bytes(head[8:], "little")
+        is_intact = len(head) == 12 and _compute_masked_crc(head[:8]) == length_checksum
+        # A damaged length could be huge, so it is compared with the file before memory is used.
+        is_intact = is_intact and length + 4 <= file_bytes - file.tell()
+        if is_intact:
             data = file.read(length)
-            intact = _masked_crc(data) == int.from_bytes(file.read(4), "little")
-        if not intact:
-            raise UsageError(f"{path} is no whole TFRecord file: damaged or cut off before byte {file.tell()}")
+            data_checksum = int.from_bytes(file.read(4), "little")
+            is_intact = _compute_masked_crc(data) == data_checksum
+        if not is_intact:
+            raise UsageError(
+                f"{path} is no whole TFRecord file: damaged or cut off before byte {file.tell()}"
+            )
         yield data
 
 
-def _crc_table() -> list[int]:
-    """CRC-32C (Castagnoli), byte by byte."""
+def _make_crc_table() -> list[int]:
+    """Return the table of CRC-32C (Castagnoli) for one byte at a time."""
     table = []
     for byte in range(256):
+        crc = byte
         for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
+            polynomial = 0x82F63B78 if crc & 1 else 0
+            crc = crc >> 1 ^ polynomial
+        table.append(crc)
     return table
 
 
-_CRC = _crc_table()
+_CRC_TABLE = _make_crc_table()
 
 
-def _masked_crc(data: bytes) -> int:
-    """The checksum as TFRecord writes it: rotated by 15 bits, plus a constant."""
+def _compute_masked_crc(data: bytes) -> int:
+    """Return the checksum as TFRecord writes it: rotated by 15 bits, plus a constant."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc = crc >> 8 ^ _CRC[crc & 0xFF ^ byte]
+        crc = crc >> 8 ^ _CRC_TABLE[crc & 0xFF ^ byte]
     crc ^= 0xFFFFFFFF
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-# -------------------------------------------------------------------------------------------------- protocol buffers
+# -------------------------------------------------------------------------- protocol buffers
 
 
-def _fields(data: bytes) -> dict[int, list[Any]]:
-    """The fields of a message by number: whole numbers, or bytes of known length."""
-    found: dict[int, list[Any]] = {}
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+def _parse_message(data: bytes) -> dict[int, list[Any]]:
+    """Return the values of a message by field number: whole numbers, or bytes."""
+    fields: dict[int, list[Any]] = {}
+    position = 0
+    while position < len(data):
+        tag, position = _read_varint(data, position)
+        wire_type = tag & 7
         value: int | bytes
-        if tag & 7 == 0:
-            value, at = _varint(data, at)
+        if wire_type == 0:
+            value, position = _read_varint(data, position)
         else:
-            length, at = {1: (8, at), 5: (4, at)}.get(tag & 7) or _varint(data, at)
-            value, at = data[at : at + length], at + length
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+            # Types 1 and 5 have a fixed length, all others state theirs.
+            if wire_type == 1:
+                length = 8
+            elif wire_type == 5:
+                length = 4
+            else:
+                length, position = _read_varint(data, position)
+            value = data[position : position + length]
+            position += length
+        fields.setdefault(tag >> 3, []).append(value)
+    return fields
 
 
-def _varint(data: bytes, start: int) -> tuple[int, int]:
+def _read_varint(data: bytes, start: int) -> tuple[int, int]:
     """Decode a number of seven bits per byte, the lowest first; return it and where it ends."""
     value = 0
-    for place in range(_LONGEST_VARINT):
-        byte = data[start + place]
-        value |= (byte & 0x7F) << 7 * place
+    for index in range(_MAX_VARINT_BYTES):
+        byte = data[start + index]
+        value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return value, start + place + 1
-    raise ValueError(f"a number has more than {_LONGEST_VARINT} bytes")
+            return value, start + index + 1
+    raise ValueError(f"a number has more than {_MAX_VARINT_BYTES} bytes")
 
 
-def _double(data: bytes) -> float:
+def _unpack_double(data: bytes) -> float:
     return float(struct.unpack("<d", data)[0])

@@ -1,81 +1,128 @@
-"""NATS-Bench, topology space, as its authors publish it: the folder `NATS-tss-v1_0-3ffb9-simple`.
+"""NATS-Bench, topology space, as published: the folder `NATS-tss-v1_0-3ffb9-simple`.
 
-`meta.pickle.pbz2` lists the architectures, `000000.pickle.pbz2` and so on hold their results: by number of epochs, then
-by data set and seed, with an accuracy for each set and epoch (`x-valid@199`). "cifar10-valid" is CIFAR-10 trained on
-half of its training images, the other half being the validation set: there validation accuracy comes from.
+`meta.pickle.pbz2` lists the architectures; `000000.pickle.pbz2` and so on contain their results by
+number of epochs, then by data set and seed, with an accuracy per set and epoch (`x-valid@199`).
+"cifar10-valid" is CIFAR-10 trained on half of its training images, with the other half as the
+validation set: validation accuracy on CIFAR-10 comes from there.
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from untrained.benchmarks._layout import laid_out
-from untrained.benchmarks._rows import Rows, canonical, source
-from untrained.benchmarks._table import Metric, Split
-from untrained.benchmarks.importers.csv_nasbench201 import accuracy, cost
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy, make_cost
+from untrained.benchmarks.layout import expect_layout
+from untrained.benchmarks.table import Metric, Split
+from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
 from untrained.errors import UsageError
 from untrained.readers.pickle_file import read_pickle
 
 _PUBLISHER = "NATS-Bench"
 _EPOCHS = (12, 200)
 _DATASETS = ("cifar10", "cifar100", "ImageNet16-120")
-_JUDGED: tuple[tuple[str, Split, str, str, str], ...] = (  # our data set, split and variant; theirs, and their set
-    ("cifar10", "val", "", "cifar10-valid", "x-valid"),
-    ("cifar10", "test", "", "cifar10", "ori-test"),
-    ("cifar10", "test", "half", "cifar10-valid", "ori-test"),
-    ("cifar100", "val", "", "cifar100", "x-valid"),
-    ("cifar100", "test", "", "cifar100", "x-test"),
-    ("ImageNet16-120", "val", "", "ImageNet16-120", "x-valid"),
-    ("ImageNet16-120", "test", "", "ImageNet16-120", "x-test"),
+_MEAN_OVER_SEEDS = "mean over seeds"
+
+# Results of one training, and all trainings of an architecture by data set and seed.
+Result = dict[str, Any]
+Results = dict[tuple[str, int], Result]
+
+
+class _Evaluation(NamedTuple):
+    """A metric of ours, and where the publishers have it."""
+
+    dataset: str
+    split: Split
+    variant: str
+    published_dataset: str
+    published_set: str
+
+
+_EVALUATIONS = (
+    _Evaluation("cifar10", "val", "", "cifar10-valid", "x-valid"),
+    _Evaluation("cifar10", "test", "", "cifar10", "ori-test"),
+    _Evaluation("cifar10", "test", "half", "cifar10-valid", "ori-test"),
+    _Evaluation("cifar100", "val", "", "cifar100", "x-valid"),
+    _Evaluation("cifar100", "test", "", "cifar100", "x-test"),
+    _Evaluation("ImageNet16-120", "val", "", "ImageNet16-120", "x-valid"),
+    _Evaluation("ImageNet16-120", "test", "", "ImageNet16-120", "x-test"),
 )
 
 
-def read(path: Path) -> Rows | None:
-    meta = path / "meta.pickle.pbz2"
-    if not meta.is_file():
+def read_nats(path: Path) -> TableBuilder | None:
+    """Read the folder of the publishers; it may contain only some of the architectures."""
+    meta_file = path / "meta.pickle.pbz2"
+    if not meta_file.is_file():
         return None
     files = sorted(path.glob("[0-9]*.pickle.pbz2"))
-    rows, key = Rows(source(path.name, [meta, *files])), canonical("nasbench201")
-    with laid_out(meta, _PUBLISHER):
-        names: list[str] = list(read_pickle(meta)["meta_archs"])
+    builder = TableBuilder(describe_source(path.name, [meta_file, *files]))
+    read_arch = make_arch_reader("nasbench201")
+    with expect_layout(meta_file, _PUBLISHER):
+        archs: list[str] = list(read_pickle(meta_file)["meta_archs"])
     for file in files:
-        with laid_out(file, _PUBLISHER):
-            arch = names[int(file.name.partition(".")[0])]
+        with expect_layout(file, _PUBLISHER):
+            number = int(file.name.partition(".")[0])
+            arch = archs[number]
             for epochs, results in read_pickle(file).items():
                 if results["arch_str"] != arch:
-                    raise UsageError(f"{file} holds {results['arch_str']}, but {meta.name} says {arch}")
-                for metric, value in _numbers(int(epochs), results["all_results"]):
-                    rows.put(key(arch), metric, value)
-    return rows
+                    raise UsageError(
+                        f"{file} holds {results['arch_str']}, but {meta_file.name} says {arch}"
+                    )
+                for metric, value in _list_numbers(int(epochs), results["all_results"]):
+                    builder.add_value(read_arch(arch), metric, value)
+    return builder
 
 
-def _numbers(epochs: int, results: dict[tuple[str, int], dict[str, Any]]) -> Iterator[tuple[Metric, float | None]]:
-    """Means over the seeds of one architecture after so many epochs."""
+def _list_numbers(epochs: int, results: Results) -> Iterator[tuple[Metric, float | None]]:
+    """Yield the metrics of one architecture with their means over seeds."""
     if epochs not in _EPOCHS:
         return
-    for dataset, split, variant, theirs, judged in _JUDGED:
-        found = [result["eval_acc1es"].get(f"{judged}@{epochs - 1}") for result in _of(theirs, results)]
-        yield accuracy(dataset, split, epochs, variant, "mean over seeds", _PUBLISHER), _mean(found)
+    for evaluation in _EVALUATIONS:
+        key = f"{evaluation.published_set}@{epochs - 1}"
+        trainings = _select_trainings(evaluation.published_dataset, results)
+        accuracies = [training["eval_acc1es"].get(key) for training in trainings]
+        metric = make_accuracy(
+            evaluation.dataset,
+            evaluation.split,
+            epochs,
+            evaluation.variant,
+            _MEAN_OVER_SEEDS,
+            _PUBLISHER,
+        )
+        yield metric, _compute_mean(accuracies)
     for dataset in _DATASETS:
-        trained = _of(dataset, results)
-        train = accuracy(dataset, "train", epochs, about="mean over seeds", source=_PUBLISHER)
-        yield train, _mean(result["train_acc1es"].get(epochs - 1) for result in trained)
-        seconds = cost("seconds", "s", dataset, epochs, variant="whole", source=_PUBLISHER)
-        yield seconds, _mean(map(_seconds, trained))
-        for kind, field in (("params", "params"), ("flops", "flop")):
-            yield cost(kind, "M", dataset, source=_PUBLISHER), _mean(result[field] for result in trained)
-    half = cost("seconds", "s", "cifar10", epochs, about="training on the half", source=_PUBLISHER)
-    yield half, _mean(map(_seconds, _of("cifar10-valid", results)))
+        trainings = _select_trainings(dataset, results)
+        accuracy = make_accuracy(
+            dataset, "train", epochs, about=_MEAN_OVER_SEEDS, source=_PUBLISHER
+        )
+        accuracies = [training["train_acc1es"].get(epochs - 1) for training in trainings]
+        yield accuracy, _compute_mean(accuracies)
+        seconds = make_cost("seconds", "s", dataset, epochs, variant="whole", source=_PUBLISHER)
+        yield seconds, _compute_mean(map(_sum_seconds, trainings))
+        params = make_cost("params", "M", dataset, source=_PUBLISHER)
+        yield params, _compute_mean(training["params"] for training in trainings)
+        flops = make_cost("flops", "M", dataset, source=_PUBLISHER)
+        yield flops, _compute_mean(training["flop"] for training in trainings)
+    seconds_of_half = make_cost(
+        "seconds", "s", "cifar10", epochs, about="training on the half", source=_PUBLISHER
+    )
+    half_trainings = _select_trainings("cifar10-valid", results)
+    yield seconds_of_half, _compute_mean(map(_sum_seconds, half_trainings))
 
 
-def _of(dataset: str, results: dict[tuple[str, int], dict[str, Any]]) -> list[dict[str, Any]]:
-    return [result for (name, _), result in results.items() if name == dataset]
+def _select_trainings(dataset: str, results: Results) -> list[Result]:
+    """Return the trainings on a data set, one per seed."""
+    return [training for (name, _), training in results.items() if name == dataset]
 
 
-def _seconds(result: dict[str, Any]) -> float | None:
-    return sum(result["train_times"].values()) if result["train_times"] else None
+def _sum_seconds(training: Result) -> float | None:
+    if not training["train_times"]:
+        return None
+    return float(sum(training["train_times"].values()))
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _compute_mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None if there is none."""
+    present = [float(value) for value in values if value is not None]
+    if not present:
+        return None
+    return sum(present) / len(present)

@@ -1,95 +1,118 @@
-"""NAS-Bench-Suite-Zero (Krishnakumar et al., NeurIPS 2022) as NASLib publishes it: `zc_nasbench201.json` and the like.
+"""NAS-Bench-Suite-Zero (Krishnakumar et al., NeurIPS 2022) as NASLib publishes it.
 
-By data set and architecture: a number a proxy, or its score and seconds, and a validation accuracy. Architectures are
-written as Python tuples, in an order and numbering of NASLib's own. -1e8 stands for nan and inf.
+Files such as `zc_nasbench201.json` contain, by data set and architecture, one number per proxy (or
+its score and seconds) and a validation accuracy. Architectures are written as Python tuples in an
+order and numbering of NASLib. -1e8 stands for nan and inf.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
-from untrained.benchmarks._layout import laid_out
-from untrained.benchmarks._rows import Rows, canonical, source
-from untrained.benchmarks._table import Metric, Score
-from untrained.benchmarks.importers._csv import PROXIES, SUITE_ZERO
-from untrained.benchmarks.importers._numbers import parse_numbers
-from untrained.benchmarks.importers.csv_darts import SURROGATE, genotype
-from untrained.benchmarks.importers.csv_nasbench201 import accuracy
-from untrained.benchmarks.importers.csv_transnas import arch_string, quality
+from untrained.benchmarks.importers.csv_darts import SURROGATE, format_genotype
+from untrained.benchmarks.importers.csv_files import PROXIES, SUITE_ZERO
+from untrained.benchmarks.importers.csv_nasbench201 import make_accuracy
+from untrained.benchmarks.importers.csv_transnas import format_arch, make_task_metric
+from untrained.benchmarks.importers.numbers import parse_numbers
+from untrained.benchmarks.layout import expect_layout
+from untrained.benchmarks.table import Metric, PublishedScore
+from untrained.benchmarks.table_builder import TableBuilder, describe_source, make_arch_reader
 from untrained.readers.json_file import parse_json
 
-_OPS201 = "skip_connect none nor_conv_3x3 nor_conv_1x1 avg_pool_3x3".split()
-_TRUTH = "val_accuracy"
+# The order of operations of NAS-Bench-201 in NASLib.
+_OPERATIONS_201 = ("skip_connect", "none", "nor_conv_3x3", "nor_conv_1x1", "avg_pool_3x3")
+_EPOCHS = {"nasbench201": 200, "nasbench101": 108}
+_ACCURACY = "val_accuracy"
 
 
-def nasbench201(ops: Any) -> str:
-    """NASLib lists the edges by where they start, the official string by where they end."""
-    a, b, c, d, e, f = (_OPS201[op] for op in ops)  # 1<-0, 2<-0, 3<-0, 2<-1, 3<-1, 3<-2
+def format_nasbench201(numbers: Any) -> str:
+    """Return the official notation of a NAS-Bench-201 cell.
+
+    NASLib lists the edges by where they start, the official notation by where they end.
+    """
+    # In NASLib: 1<-0, 2<-0, 3<-0, 2<-1, 3<-1, 3<-2.
+    a, b, c, d, e, f = (_OPERATIONS_201[number] for number in numbers)
     return f"|{a}~0|+|{b}~0|{d}~1|+|{c}~0|{e}~1|{f}~2|"
 
 
-def nasbench101(digits: Any) -> str:
-    """A matrix and its operations, one after the other."""
-    n = int(len(digits) ** 0.5)
-    written = "".join(map(str, digits))
-    return f"{written[: n * n]}+{written[n * n :]}"
+def format_nasbench101(numbers: Any) -> str:
+    """Return the notation of a NAS-Bench-101 cell: n*n digits of a matrix, then n operations."""
+    n = int(len(numbers) ** 0.5)
+    digits = "".join(map(str, numbers))
+    return f"{digits[: n * n]}+{digits[n * n :]}"
 
 
-def transnas(ops: Any) -> str:
-    return arch_string("".join(map(str, ops)))
+def format_transnas(numbers: Any) -> str:
+    """Return the official notation of a TransNAS-Bench-101 cell."""
+    return format_arch("".join(map(str, numbers)))
 
 
-WRITTEN: dict[str, tuple[str, Callable[[Any], str]]] = {  # benchmark -> space, and what a tuple means there
-    "nasbench201": ("nasbench201", nasbench201),
-    "nasbench101": ("nasbench101", nasbench101),
-    "nasbench301": ("darts", genotype),
-    "transnas": ("transnas_micro", transnas),
+class ArchFormat(NamedTuple):
+    """The space of a benchmark, and how to write a tuple of NASLib in its notation."""
+
+    space: str
+    format_arch: Callable[[Any], str]
+
+
+ARCH_FORMATS = {
+    "nasbench201": ArchFormat("nasbench201", format_nasbench201),
+    "nasbench101": ArchFormat("nasbench101", format_nasbench101),
+    "nasbench301": ArchFormat("darts", format_genotype),
+    "transnas": ArchFormat("transnas_micro", format_transnas),
 }
 
 
-def _truth(benchmark: str, dataset: str) -> Metric:
+def read_suite_zero(benchmark: str, path: Path) -> TableBuilder | None:
+    """Read the JSON file of a benchmark."""
+    if path.suffix != ".json":
+        return None
+    builder = TableBuilder(describe_source(path.name, [path]))
+    arch_format = ARCH_FORMATS[benchmark]
+    read_arch = make_arch_reader(arch_format.space)
+    with expect_layout(path, SUITE_ZERO):
+        content = parse_json(path.read_bytes())
+        for dataset, results_by_arch in _unwrap(content).items():
+            # Different tuples may be the same architecture, so accuracies are averaged.
+            accuracies: dict[str, list[float]] = {}
+            for text, results in results_by_arch.items():
+                arch = read_arch(arch_format.format_arch(parse_numbers(text)))
+                for proxy in PROXIES:
+                    if proxy in results:
+                        score = PublishedScore(proxy, dataset, path.stem, source=SUITE_ZERO)
+                        builder.add_value(arch, score, _read_number(results[proxy]))
+                accuracies.setdefault(arch, []).append(_read_number(results[_ACCURACY]))
+            metric = _make_metric(benchmark, dataset)
+            builder.add_values(accuracies, metric, map(fmean, accuracies.values()))
+    return builder
+
+
+def _make_metric(benchmark: str, dataset: str) -> Metric:
+    """Return the metric of the accuracies in the file."""
     if benchmark == "nasbench301":
         return SURROGATE
     if benchmark == "transnas":
-        return quality(dataset, "val", "suite_zero")
-    epochs = {"nasbench201": 200, "nasbench101": 108}[benchmark]
-    return accuracy(dataset, "val", epochs, "suite_zero", "one seed", SUITE_ZERO)
-
-
-def read(benchmark: str, path: Path) -> Rows | None:
-    if path.suffix != ".json":
-        return None
-    rows, (space, written) = Rows(source(path.name, [path])), WRITTEN[benchmark]
-    key = canonical(space)
-    with laid_out(path, SUITE_ZERO):
-        content = parse_json(path.read_bytes())
-        for dataset, archs in _unwrap(content).items():
-            truth: dict[str, list[float]] = {}
-            for text, results in archs.items():
-                arch = key(written(parse_numbers(text)))
-                for name in PROXIES:
-                    if name in results:
-                        score = Score(name, dataset, path.stem, source=SUITE_ZERO)
-                        rows.put(arch, score, _number(results[name]))
-                truth.setdefault(arch, []).append(_number(results[_TRUTH]))
-            rows.put_all(truth, _truth(benchmark, dataset), map(fmean, truth.values()))
-    return rows
+        return make_task_metric(dataset, "val", "suite_zero")
+    epochs = _EPOCHS[benchmark]
+    return make_accuracy(dataset, "val", epochs, "suite_zero", "one seed", SUITE_ZERO)
 
 
 def _unwrap(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the results by data set: early releases have the name of the space around everything."""
+    """Return the results by data set: early releases have the space as the outermost level."""
     if len(content) != 1:
         return content
     (inner,) = content.values()
     for results_by_arch in inner.values():
         for results in results_by_arch.values():
-            # One level too deep, and these are the results of an architecture.
-            if isinstance(results, dict) and _TRUTH in results:
+            # If these are the results of an architecture, there was one level too many.
+            if isinstance(results, dict) and _ACCURACY in results:
                 return dict(inner)
             return content
     return content
 
 
-def _number(result: Any) -> float:
-    return float(result["score"] if isinstance(result, dict) else result)
+def _read_number(result: Any) -> float:
+    """Return a number, or the score of a pair of score and seconds."""
+    if isinstance(result, dict):
+        return float(result["score"])
+    return float(result)

@@ -177,7 +177,9 @@ def _fold_linear(
 
 
 _POOLS = [
-    f"{kind}_pool{dimensions}d" for kind in ("avg", "max", "adaptive_avg", "adaptive_max") for dimensions in (1, 2, 3)
+    f"{kind}_pool{dimensions}d"
+    for kind in ("avg", "max", "adaptive_avg", "adaptive_max")
+    for dimensions in (1, 2, 3)
 ]
 
 

@@ -37,7 +37,7 @@ from untrained.probe.guard import full_precision
 from untrained.probe.jets import Jet
 from untrained.probe.passes import read_logits
 from untrained.probe.probe import Probe
-from untrained.rng import seed_for
+from untrained.seeds import derive_seed
 
 MIN_NORM_VALUES = 16  # per channel, for a batch norm to be computed together
 
@@ -231,7 +231,7 @@ class _NetworkGroup:
             resized = tape.resize(input, self._cache)
             if resized is not None:
                 return resized
-        seed = seed_for("forward", probe.seed)
+        seed = derive_seed("forward", probe.seed)
         recorded = record_tape(
             probe.model,
             input,

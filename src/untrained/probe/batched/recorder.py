@@ -195,10 +195,10 @@ class _TapeRecorder(ScoringMode):
     def _compute_constant(
         self,
         func: TorchFunction,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
         tensors: list[Tensor],
-    ) -> Any:
+    ) -> object:
         """Compute a result that does not depend on the input."""
         name = getattr(func, "__name__", "")
         if any(tensor.is_meta for tensor in tensors):
@@ -212,7 +212,7 @@ class _TapeRecorder(ScoringMode):
             self._tape.complete = False
         return result
 
-    def _record_call(self, signature: Signature, tensors: list[Tensor]) -> Any:
+    def _record_call(self, signature: Signature, tensors: list[Tensor]) -> object:
         inputs = tuple([self._find_ref(tensor) for tensor in tensors])
         first = len(self._values)
         results: list[Tensor] = []
@@ -244,12 +244,12 @@ class _TapeRecorder(ScoringMode):
         self,
         plain_call: Callable[..., Any],
         module: nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         """Run a module, or reuse the program of an equal block."""
 
-        def run() -> Any:
+        def run() -> object:
             output = plain_call(module, *args, **kwargs)
             self._note_output(module, args, output)
             return output
@@ -277,8 +277,8 @@ class _TapeRecorder(ScoringMode):
         template: object,
         block: nn.Module,
         input: int,
-        run: Callable[[], Any],
-    ) -> Any:
+        run: Callable[[], object],
+    ) -> object:
         """Call a block of a known template; it is run only for the first input of its kind."""
         programs = self._cache.block_programs
         key = (template, self._values[input])
@@ -294,8 +294,8 @@ class _TapeRecorder(ScoringMode):
         self,
         key: tuple[object, TensorSpec],
         place: BlockPlace,
-        run: Callable[[], Any],
-    ) -> Any:
+        run: Callable[[], object],
+    ) -> object:
         tape = self._tape
         first_call = len(tape.calls)
         first_output = len(self._module_outputs)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from untrained.errors import out_of_memory
+from untrained.errors import is_out_of_memory
 from untrained.probe.batched.folds import call_folded
 from untrained.probe.batched.layouts import map_stack, stack_values
 from untrained.probe.batched.signatures import Instruction, Signature
@@ -253,7 +253,7 @@ def _run_group(group: list[ReadyCall], statistics: RunStatistics) -> None:
             results = _call_alone(run, call)
             run.keep_results(call, _number_stacks(results, statistics), 0)
         except Exception as error:
-            if out_of_memory(error):
+            if is_out_of_memory(error):
                 raise
             run.error = error
 
@@ -289,7 +289,7 @@ def _call_together(group: list[ReadyCall]) -> list[Tensor] | None:
     try:
         return instruction.execute(_call_for_all, columns)
     except Exception as error:
-        if out_of_memory(error):
+        if is_out_of_memory(error):
             raise
         # One network may be the cause: each is called alone.
         return None

@@ -214,7 +214,9 @@ class SignatureCache:
 
     def __init__(self) -> None:
         self._signatures: dict[Hashable, Signature | None] = {}
-        self._resized: dict[tuple[Instruction, tuple[TensorSpec | None, ...]], Instruction | None] = {}
+        self._resized: dict[
+            tuple[Instruction, tuple[TensorSpec | None, ...]], Instruction | None
+        ] = {}
         self.block_programs: dict[tuple[object, TensorSpec], BlockProgram | None] = {}
 
     def find(

@@ -21,7 +21,9 @@ def _softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: Any = No
 
 
 @taylor_rule("log_softmax")
-def _log_softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def _log_softmax(
+    input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: object = None
+) -> Tensor:
     return input - input.logsumexp(dim, keepdim=True)
 
 

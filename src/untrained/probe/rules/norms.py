@@ -78,7 +78,9 @@ def _batch_norm(
     if training or running_mean is None or running_var is None:
         if x.numel() == M:
             # The message of torch.
-            detail = f"Expected more than 1 value per channel when training, got input size {x.shape}"
+            detail = (
+                f"Expected more than 1 value per channel when training, got input size {x.shape}"
+            )
             raise ValueError(detail)
         value, mean, r = torch.native_batch_norm(
             x,

@@ -4,7 +4,7 @@ linear.
 
 from collections.abc import Sequence
 from functools import lru_cache, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ Size = int | Sequence[int]
 
 
 def _make_max_pool_rule(func: TorchFunction, dimensions: int) -> Rule:
-    def apply(input: Jet, *args: Any, return_indices: bool = False, **kwargs: Any) -> Jet:
+    def apply(input: Jet, *args: object, return_indices: bool = False, **kwargs: object) -> Jet:
         if return_indices:
             raise Unscorable("unsupported", f"{func.__name__} that returns indices")
         value, indices = func(input.value, *args, return_indices=True, **kwargs)

@@ -203,7 +203,7 @@ def _pad(input: Jet, pad: Any, mode: str = "constant", value: float | None = Non
 
 
 @taylor_rule("masked_fill")
-def _masked_fill(input: Jet, mask: Tensor, value: Any) -> Tensor:
+def _masked_fill(input: Jet, mask: Tensor, value: object) -> Tensor:
     constant = torch.as_tensor(value, dtype=input.dtype, device=input.device)
     return torch.where(mask, constant, input)
 
@@ -217,7 +217,7 @@ def _masked_fill(input: Jet, mask: Tensor, value: Any) -> Tensor:
     "feature_dropout",
     "feature_alpha_dropout",
 )
-def _dropout(input: Jet, *args: Any, **kwargs: Any) -> Jet:
+def _dropout(input: Jet, *args: object, **kwargs: object) -> Jet:
     """Dropout is off: a score at initialisation is a property of the network, not of a draw."""
     return input
 
@@ -234,12 +234,12 @@ def _add(x: Any, y: Any, *, alpha: float = 1) -> Any:
 
 
 @taylor_rule("sub", "subtract")
-def _subtract(x: Any, y: Any, *, alpha: float = 1) -> Any:
+def _subtract(x: object, y: object, *, alpha: float = 1) -> object:
     return _add(x, y, alpha=-alpha)
 
 
 @taylor_rule("rsub")
-def _subtract_reversed(x: Any, y: Any, *, alpha: float = 1) -> Any:
+def _subtract_reversed(x: object, y: object, *, alpha: float = 1) -> object:
     return _add(y, x, alpha=-alpha)
 
 
@@ -274,7 +274,7 @@ def _add_product(input: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 
 def _make_bilinear_rule(func: TorchFunction) -> Rule:
     """Make the rule of a product: linear in one jet, Leibniz' rule for two."""
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: object, **kwargs: object) -> object:
         leaves, spec = tree_flatten((args, kwargs))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Jet)]
         if len(places) == 1:

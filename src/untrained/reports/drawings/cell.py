@@ -34,6 +34,7 @@ def draw_cell(cell: CellGraph, max_width: float) -> str:
 
 
 def _draw_layout(cell: CellGraph, layout: Layout, *, downwards: bool) -> str:
+    # The layout knows only `along` and `across`; here they become x and y of the page.
     boxes = [_place_box(slot, downwards) for slot in layout.slots]
     left = min((box[0] for box in boxes), default=0.0)
     top = min((box[1] for box in boxes), default=0.0)
@@ -44,7 +45,9 @@ def _draw_layout(cell: CellGraph, layout: Layout, *, downwards: bool) -> str:
         paths.append([_swap_if(downwards, *point) for point in path])
     # Edges without an operation are faint and drawn first, below all others.
     order = sorted(range(len(cell.edges)), key=lambda e: find_family(cell.edges[e][2]) != "none")
-    parts = [_draw_edge(cell, edge, paths[edge]) for edge in order]
+    parts = []
+    for edge in order:
+        parts.append(_draw_edge(cell, edge, paths[edge]))
     for edge, slot in enumerate(layout.label_slots):
         if slot is not None:
             parts.append(draw_label(cell.edges[edge][2], boxes[slot], "tag"))
@@ -55,6 +58,7 @@ def _draw_layout(cell: CellGraph, layout: Layout, *, downwards: bool) -> str:
 
 def _arrange_cell(cell: CellGraph, *, downwards: bool) -> Layout:
     """Return the layout of a cell; sizes are swapped so that `along` follows the flow."""
+    # A cell is drawn downwards on a narrow page, where boxes side by side must be closer.
     gaps = Gaps(28, across=14, wire=14) if downwards else Gaps(24, across=24, wire=22)
     nodes = []
     for label in cell.nodes:
@@ -78,12 +82,16 @@ def _swap_if(downwards: bool, x: float, y: float) -> tuple[float, float]:
 
 def _measure_slots(slots: Sequence[Slot]) -> tuple[float, float]:
     """Return the length of all slots along the flow, and their breadth across it."""
-    starts = [slot.along - slot.size[0] / 2 for slot in slots]
-    ends = [slot.along + slot.size[0] / 2 for slot in slots]
-    length = max(ends, default=0.0) - min(starts, default=0.0)
-    starts = [slot.across - slot.size[1] / 2 for slot in slots]
-    ends = [slot.across + slot.size[1] / 2 for slot in slots]
-    breadth = max(ends, default=0.0) - min(starts, default=0.0)
+    # Both ends of every slot.
+    along = []
+    across = []
+    for slot in slots:
+        along.append(slot.along - slot.size[0] / 2)
+        along.append(slot.along + slot.size[0] / 2)
+        across.append(slot.across - slot.size[1] / 2)
+        across.append(slot.across + slot.size[1] / 2)
+    length = max(along, default=0.0) - min(along, default=0.0)
+    breadth = max(across, default=0.0) - min(across, default=0.0)
     return length, breadth
 
 
@@ -99,6 +107,7 @@ def _draw_edge(cell: CellGraph, edge: int, path: Sequence[Point]) -> str:
     source, target, label = cell.edges[edge]
     x, y = path[-1]
     control_x, control_y = path[-2]
+    # A control point on the end itself has no direction.
     length = hypot(x - control_x, y - control_y) or 1.0
     # Direction in which the curve arrives.
     dx = (x - control_x) / length
@@ -130,6 +139,7 @@ def _format_points(points: Sequence[Point]) -> str:
 
 def _describe_cell(cell: CellGraph) -> str:
     """Return a description for screen readers."""
+    # Nodes without a label are called by their numbers.
     names = [label or str(node) for node, label in enumerate(cell.nodes)]
     edges = []
     for source, target, label in cell.edges:

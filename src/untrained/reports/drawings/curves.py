@@ -29,6 +29,7 @@ def route_edges(layout: Layout) -> list[list[Point]]:
     paths: dict[int, list[Point]] = {}
     for edge in sorted(range(len(chains)), key=lambda e: len(chains[e])):
         ends = {chains[edge][0], chains[edge][-1]}
+        # Edges that share a node can be mistaken for one another.
         neighbour_points: list[Point] = []
         for other, path in paths.items():
             if ends & {chains[other][0], chains[other][-1]}:
@@ -51,11 +52,13 @@ def route_edges(layout: Layout) -> list[list[Point]]:
 def _list_candidates(layout: Layout, edge: int) -> list[list[Point]]:
     """Return candidate paths.
 
-    The first one only passes the label, if there is one. Each next one passes more of the slots that
-    the layout reserves for this edge, from the middle outwards, so that an arc stays symmetric.
+    The first one only passes the label, if there is one. Each next one passes more of the slots
+    that the layout reserves for this edge, from the middle outwards, so that an arc stays
+    symmetric.
     """
     first, *inner, last = layout.chains[edge]
     largest_cut = (len(inner) + 1) // 2
+    # The label is in the middle and must be passed.
     if layout.label_slots[edge] is not None:
         largest_cut -= 1
     candidates = []
@@ -69,7 +72,12 @@ def _find_obstacles(layout: Layout, edge: int) -> list[Slot]:
     """Return the boxes that an edge must avoid: all but its label and its two nodes."""
     chain = layout.chains[edge]
     own = {chain[0], layout.label_slots[edge], chain[-1]}
-    return [slot for i, slot in enumerate(layout.slots) if slot.size[0] and i not in own]
+    obstacles = []
+    for i, slot in enumerate(layout.slots):
+        # A slot without size is a point that another edge passes.
+        if slot.size[0] and i not in own:
+            obstacles.append(slot)
+    return obstacles
 
 
 def sample_path(path: Sequence[Point]) -> list[Point]:
@@ -77,7 +85,8 @@ def sample_path(path: Sequence[Point]) -> list[Point]:
     points = []
     for start in range(0, len(path) - 1, 3):
         piece = path[start : start + 4]
-        points += [_evaluate_piece(piece, k / _SAMPLES) for k in range(_SAMPLES + 1)]
+        for k in range(_SAMPLES + 1):
+            points.append(_evaluate_piece(piece, k / _SAMPLES))
     return points
 
 
@@ -95,7 +104,11 @@ def _evaluate_piece(piece: Sequence[Point], t: float) -> Point:
 
 def _count_touching(points: Sequence[Point], boxes: Sequence[Slot]) -> int:
     """Return how many points lie on a box or too close to it."""
-    return sum(any(_is_near_box(point, box) for box in boxes) for point in points)
+    count = 0
+    for point in points:
+        if any(_is_near_box(point, box) for box in boxes):
+            count += 1
+    return count
 
 
 def _is_near_box(point: Point, box: Slot) -> bool:
@@ -104,10 +117,13 @@ def _is_near_box(point: Point, box: Slot) -> bool:
     return is_beside and abs(across - box.across) < box.size[1] / 2 + _CLEARANCE
 
 
-def _count_crowded(points: Sequence[Point], neighbour_points: Sequence[Point], nodes: Sequence[Point]) -> int:
+def _count_crowded(
+    points: Sequence[Point], neighbour_points: Sequence[Point], nodes: Sequence[Point]
+) -> int:
     """Return how many points, away from the nodes, are too close to neighbouring edges."""
     count = 0
     for point in points:
+        # Edges of one node must meet there.
         if any(dist(point, node) <= _NODE_VICINITY for node in nodes):
             continue
         if any(dist(point, other) < _CLEARANCE for other in neighbour_points):
@@ -123,6 +139,7 @@ def _list_waypoints(layout: Layout, edge: int, visited: Sequence[int]) -> list[P
     points = [(first.along + _find_outline(first, start), first.across + start)]
     for slot in inner:
         half = slot.size[0] / 2
+        # A label is passed on a straight line from its start to its end.
         if half:
             points.append((slot.along - half, slot.across))
         points.append((slot.along + half, slot.across))
@@ -143,9 +160,11 @@ def _smooth_path(points: Sequence[Point]) -> list[Point]:
     if inner_slopes:
         first_slope = _choose_end_slope(points[0], points[1], inner_slopes[0])
         last_slope = _choose_end_slope(points[-2], points[-1], inner_slopes[-1])
+    # A path without inner points is S-shaped and leaves its nodes along the flow.
     slopes = [first_slope, *inner_slopes, last_slope]
     path = [points[0]]
     for i, (a, b) in enumerate(pairwise(points)):
+        # Slightly more than a third of the distance makes the bends rounder.
         reach = 0.38 * (b[0] - a[0])
         path.append((a[0] + reach, a[1] + reach * slopes[i]))
         path.append((b[0] - reach, b[1] - reach * slopes[i + 1]))
@@ -179,6 +198,7 @@ def _find_port(layout: Layout, edge: int, end: int) -> float:
     for other, chain in enumerate(layout.chains):
         if chain[end] == node:
             heights[other] = layout.slots[chain[next_place]].across
+    # Sorted ports keep edges from crossing right at the node.
     order = sorted(heights, key=lambda e: (heights[e], e))
     middle = (len(order) - 1) / 2
     for i, other in enumerate(order):

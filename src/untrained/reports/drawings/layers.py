@@ -22,6 +22,7 @@ def draw_layers(network: TransformerLayers, max_width: float) -> str:
     width = min(max_width, _MAX_WIDTH)
     heads_width = max(_SQUARE_DISTANCE * max(network.heads, default=0), CHAR_WIDTH * len("heads"))
     bars_left = _NUMBER_WIDTH + heads_width + 2 * _GAP
+    # The texts end the rows, so the longest one decides how much space is left for bars.
     texts = [_format_mlp(network, ratio) for ratio in network.ratios]
     text_width = CHAR_WIDTH * max((len(text) for text in texts), default=0)
     longest_bar = max(width - bars_left - _GAP - text_width, 40.0)
@@ -31,7 +32,8 @@ def draw_layers(network: TransformerLayers, max_width: float) -> str:
         draw_text("layer", _NUMBER_WIDTH - _GAP, heading, "soft end"),
         draw_text("heads", _NUMBER_WIDTH, heading, "soft"),
         draw_text(f"MLP: ratio \u00d7 {network.embed}", bars_left, heading, "soft"),
-        f'<line class="rule" x1="0" x2="{width:.1f}" y1="{LABEL_HEIGHT:.1f}" y2="{LABEL_HEIGHT:.1f}"/>',
+        f'<line class="rule" x1="0" x2="{width:.1f}" '
+        f'y1="{LABEL_HEIGHT:.1f}" y2="{LABEL_HEIGHT:.1f}"/>',
     ]
     top = LABEL_HEIGHT + _GAP / 2
     rows = zip(network.heads, network.ratios, texts, strict=True)

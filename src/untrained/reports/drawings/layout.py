@@ -1,9 +1,9 @@
 """Layout of a small directed acyclic graph: positions of its nodes and of the labels of its edges.
 
 The method is Sugiyama's. Nodes have ranks, the length of the longest path to them. A long edge, and
-every label of an edge, has a slot in each rank that it passes, so that boxes cannot overlap. Of many
-orders within the ranks, one with the fewest crossings is chosen. Then edges are made level, and
-nodes move towards the middle of their neighbours. One longest path, the spine, is straight.
+every label of an edge, has a slot in each rank that it passes, so that boxes cannot overlap. Of
+many orders within the ranks, one with the fewest crossings is chosen. Then edges are made level,
+and nodes move towards the middle of their neighbours. One longest path, the spine, is straight.
 
 The result is deterministic. `along` is the coordinate in the direction of the flow, `across` at
 right angles to it; which of them is horizontal is decided elsewhere.
@@ -61,7 +61,9 @@ class Gaps:
     wire: float
 
 
-def arrange_graph(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]], gaps: Gaps) -> Layout:
+def arrange_graph(
+    nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | None]], gaps: Gaps
+) -> Layout:
     """Return positions for a graph.
 
     Args:
@@ -113,6 +115,7 @@ def _make_slots(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | No
         layout.chains.append([source, *passed, target])
         label_slot = None
         if label:
+            # Doubled ranks leave at least one slot between two nodes.
             label_slot = passed[len(passed) // 2]
             slots[label_slot].size = label
         layout.label_slots.append(label_slot)
@@ -126,6 +129,7 @@ def _mark_spine(layout: Layout, node_count: int) -> None:
     node = max(range(node_count), key=lambda i: layout.slots[i].rank)
     layout.slots[node].on_spine = True
     while layout.slots[node].rank:
+        # On a longest path every edge goes to the next rank of nodes, so the shortest one fits.
         arriving = [chain for chain in layout.chains if chain[-1] == node]
         chain = min(arriving, key=len)
         for slot in chain:
@@ -146,6 +150,7 @@ def _choose_order(layout: Layout, gaps: Gaps) -> Order:
     for order, count in zip(orders.values(), crossings, strict=True):
         if count == fewest:
             candidates.append(order)
+    # Rounding makes the choice independent of the last digits of the arithmetic.
     return min(candidates, key=lambda order: round(_measure_bending(layout, order, gaps), 3))
 
 
@@ -158,6 +163,7 @@ def _draw_order(layout: Layout, seed: int) -> Order:
             keys.append(0.0)
         else:
             keys.append(random.choice((-1, 1)) * random.uniform(0.5, 1.5))
+    # One key per edge, so that a long edge does not start with crossings of its own.
     for chain in layout.chains:
         key = random.choice((-1, 1)) * random.uniform(1, 2)
         for slot_index in chain[1:-1]:
@@ -183,6 +189,7 @@ def _improve_order(layout: Layout, order: Order) -> Order:
                 if crossings < fewest:
                     fewest = crossings
                 else:
+                    # The swap did not help, so it is undone.
                     rank[i], rank[i + 1] = rank[i + 1], rank[i]
         if fewest in (0, before):
             break
@@ -202,6 +209,7 @@ def _count_crossings(layout: Layout, order: Order) -> int:
     crossings = 0
     for segments in segments_by_rank.values():
         for (a, b), (c, d) in combinations(segments, 2):
+            # They cross if their order is reversed between the two ranks.
             if (a - c) * (b - d) < 0:
                 crossings += 1
     return crossings
@@ -219,8 +227,10 @@ def _measure_bending(layout: Layout, order: Order, gaps: Gaps) -> float:
     """Return how far edges go across; an asymmetric drawing counts as bent."""
     _settle_across(layout, order, gaps)
     slots = layout.slots
+    bending = 0.0
+    for a, b in _list_segments(layout):
+        bending += (slots[a].across - slots[b].across) ** 2
     places = [slot.across for slot in slots]
-    bending = sum((slots[a].across - slots[b].across) ** 2 for a, b in _list_segments(layout))
     return bending + (max(places, default=0) + min(places, default=0)) ** 2
 
 
@@ -228,7 +238,8 @@ def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
     """Move the slots of one rank after the other to where they want to be, until all are at rest.
 
     Order and gaps are kept. A node wants to be in the middle of its neighbours. The slots of a long
-    edge want to be level with each other, so that the edge ends up level with its narrowest passage.
+    edge want to be level with each other, so that the edge ends up level with its narrowest
+    passage.
     """
     slots = layout.slots
     chain_of_slot: dict[int, list[int]] = {}
@@ -242,21 +253,28 @@ def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
     for slot in slots:
         slot.across = 0.0
     for _ in range(_SETTLING_STEPS):
+        # Forwards and backwards, so that neither direction of the flow is preferred.
         for rank in (*order, *reversed(order)):
-            wanted = [_find_target(layout, i, chain_of_slot.get(i), neighbours[i]) for i in rank]
-            weights = [_FIXED_WEIGHT if slots[i].on_spine else 1.0 for i in rank]
+            wanted = []
+            weights = []
+            for i in rank:
+                wanted.append(_find_target(layout, i, chain_of_slot.get(i), neighbours[i]))
+                weights.append(_FIXED_WEIGHT if slots[i].on_spine else 1.0)
             distances = [_require_distance(slots[a], slots[b], gaps) for a, b in pairwise(rank)]
             places = separate_places(wanted, weights, distances)
             for i, across in zip(rank, places, strict=True):
                 slots[i].across = across
 
 
-def _find_target(layout: Layout, slot: int, chain: Sequence[int] | None, neighbours: Sequence[int]) -> float:
+def _find_target(
+    layout: Layout, slot: int, chain: Sequence[int] | None, neighbours: Sequence[int]
+) -> float:
     """Return where a slot wants to be; `chain` is the edge that it is part of, if any."""
     if layout.slots[slot].on_spine:
         return 0.0
     if chain is None:
         return _average_across(layout, neighbours)
+    # The weak pull of the nodes decides between levels that are equally good.
     level = _average_across(layout, chain[1:-1])
     between_nodes = _average_across(layout, (chain[0], chain[-1]))
     return (1 - _NODE_ATTRACTION) * level + _NODE_ATTRACTION * between_nodes
@@ -273,6 +291,7 @@ def _level_edges(layout: Layout) -> None:
     for chain in layout.chains:
         places = [layout.slots[i].across for i in chain[1:-1]]
         if places and max(places) - min(places) < _NEGLIGIBLE_SLANT:
+            # The outermost place is farthest from the boxes of the spine.
             for i in chain[1:-1]:
                 layout.slots[i].across = max(places, key=abs)
 
@@ -285,7 +304,9 @@ def _require_distance(a: Slot, b: Slot, gaps: Gaps) -> float:
     return (a.size[1] + b.size[1]) / 2 + gap
 
 
-def separate_places(wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]) -> list[float]:
+def separate_places(
+    wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]
+) -> list[float]:
     """Return the places nearest to `wanted` that keep their order and minimum distances.
 
     The method is isotonic regression by pooling adjacent violators.
@@ -301,6 +322,7 @@ def separate_places(wanted: Sequence[float], weights: Sequence[float], distances
     for place, weight, offset in zip(wanted, weights, offsets, strict=True):
         mean = place - offset
         members = 1
+        # A pool that would have to be after its successor is joined with it.
         while pools and pools[-1][0] > mean:
             other_mean, other_weight, other_members = pools.pop()
             total = other_weight + weight
@@ -328,6 +350,7 @@ def _place_along(layout: Layout, gaps: Gaps) -> None:
             second = slots[j]
             if not first.rank < rank == second.rank:
                 continue
+            # Boxes face each other if a line along the flow hits both.
             distance = abs(first.across - second.across)
             is_facing = distance < (first.size[1] + second.size[1]) / 2 + gaps.wire
             slant = 0.0

@@ -38,6 +38,7 @@ def draw_stages(network: StageList, max_width: float) -> str:
     downsampling = 1
     for i, stage in enumerate(stages):
         downsampling *= stage.stride
+        # A stage of many blocks needs more space for its bars than for its label.
         height = max(LABEL_HEIGHT, _BAR_DISTANCE * stage.repeats) + _GAP
         if i == 0 or stage.stride > 1:
             parts.append(f'<line class="rule" x1="0" x2="{width:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -56,6 +57,7 @@ class _Columns:
     """Left ends of the columns, and lengths of bars, in pixels."""
 
     def __init__(self, stages: tuple[Stage, ...], width: float) -> None:
+        # Without strides the resolution never changes and needs no column.
         has_strides = any(stage.stride > 1 for stage in stages)
         self.labels = _RESOLUTION_WIDTH if has_strides else 0.0
         self.label_width = max((measure_label(stage.label) for stage in stages), default=0.0)
@@ -63,6 +65,7 @@ class _Columns:
         repeats_width = _measure_texts([_format_repeats(stage) for stage in stages])
         self.bars = self.repeats + repeats_width + _GAP
         channels_width = _measure_texts([_format_channels(stage) for stage in stages])
+        # Bars get what the other columns leave, but they stay visible on a narrow page.
         self.longest_bar = max(width - self.bars - _GAP - channels_width, 40.0)
         self.has_bottlenecks = any(stage.inner for stage in stages)
         self.most_channels = max((max(stage.channels, stage.inner) for stage in stages), default=1)

@@ -12,7 +12,7 @@ from html import escape
 from math import ceil, log10
 from typing import Any, NamedTuple
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -60,6 +60,7 @@ def make_choice_tables(value: Any) -> str:
     note = f"Darker is larger, within a row. Framed: {framed}."
     if len(rows) > MAX_ROWS:
         note += f" {len(rows) - MAX_ROWS} more choices are not shown."
+    # Choices with different options would leave most cells of a common table empty.
     tables = [_make_choice_table(group) for group in _group_rows(rows[:MAX_ROWS])]
     return "".join(tables) + make_paragraph(note, "note")
 
@@ -93,11 +94,17 @@ def _read_pair(value: list[Any]) -> ChoiceRow | None:
 def _read_step(value: Any) -> ChoiceRow | None:
     if not isinstance(value, dict):
         return None
-    names = [name for name, item in value.items() if _has_numbers(item)]
-    words = [item for item in value.values() if isinstance(item, str)]
+    names = []
+    words = []
+    for name, item in value.items():
+        if _has_numbers(item):
+            names.append(name)
+        elif isinstance(item, str):
+            words.append(item)
     if not names or not words:
         return None
     numbers = dict(value[names[0]])
+    # The first word names the choice; later ones may be the option that was taken.
     choice, *decisions = words
     framed = frozenset(decisions) & numbers.keys()
     return ChoiceRow(choice, numbers, framed, names[0].replace("_", " "))
@@ -121,6 +128,7 @@ def _group_rows(rows: Sequence[ChoiceRow]) -> list[list[ChoiceRow]]:
 
 
 def _make_choice_table(rows: Sequence[ChoiceRow]) -> str:
+    # A dictionary keeps the options in the order in which they first appear.
     options: dict[str, None] = {}
     for row in rows:
         options.update(dict.fromkeys(row.numbers))
@@ -143,7 +151,7 @@ def _make_cells(row: ChoiceRow, options: Sequence[str]) -> list[str]:
         text = DASH
         shade = 0.0
         if number is not None:
-            text = _numbers.significant(number, digits)
+            text = formatting.format_significant(number, digits)
             shade = _DARKEST * scale_to_unit(number, low, high)
         tag = "mark" if option in row.framed else "span"
         content = f'<{tag} class="shade" style="--share:{shade:.0f}%">{escape(text)}</{tag}>'

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
-from untrained._numbers import counted
+from untrained.formatting import format_count
+from untrained.reports.confirmation_facts import (
+    LEARNING_RATES,
+    REFERENCE_COLUMNS,
+    Group,
+    ReferenceResult,
+)
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -18,9 +24,7 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary import SearchSummary
-from untrained.studies.confirm import Group
-from untrained.studies.references import COLUMNS, RATES, Entry
+from untrained.reports.summary_facts import SearchSummary
 
 
 def make_confirmation_sections(summary: SearchSummary) -> str:
@@ -32,45 +36,49 @@ def make_confirmation_sections(summary: SearchSummary) -> str:
     head += [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
     head.append(("", "Results"))
     table = make_table("", head, [_make_group_row(group) for group in confirmation.groups])
-    winner = f"<p>{escape(confirmation.won)}: {make_code(confirmation.winner)}</p>"
+    winner = f"<p>{escape(confirmation.winner_text)}: {make_code(confirmation.winner)}</p>"
     evaluation = "evaluated on a held-out fifth of them"
     if confirmation.entries:
         evaluation = "evaluated by AUC on the validation data"
     note = (
-        f"Each network was trained for {counted(confirmation.epochs, 'epoch')} on "
+        f"Each network was trained for {format_count(confirmation.epochs, 'epoch')} on "
         f"{confirmation.samples:,} samples of {confirmation.data} and {evaluation}. The confidence "
         "intervals treat the networks of a group as a random sample and say nothing about longer "
         "trainings."
     )
-    sentences = [make_paragraph(line) for line in confirmation.lines]
-    section = make_section("Confirmation by training", *sentences, table, winner, make_paragraph(note, "note"))
+    sentences = [make_paragraph(line) for line in confirmation.sentences]
+    section = make_section(
+        "Confirmation by training", *sentences, table, winner, make_paragraph(note, "note")
+    )
     return section + _make_references_section(confirmation.entries)
 
 
-def _make_references_section(entries: Sequence[Entry]) -> str:
+def _make_references_section(entries: Sequence[ReferenceResult]) -> str:
     """Compare the winner with hand-designed networks."""
     if not entries:
         return ""
-    head = [("", "Network"), *(("num", name) for name in COLUMNS)]
+    head = [("", "Network"), *(("num", name) for name in REFERENCE_COLUMNS)]
     table = make_table("", head, [_make_entry_row(entry) for entry in entries])
     note = (
         "All networks were trained on the same rows with the same recipe. The validation data "
-        f"selected their weights and the best of {len(RATES)} learning rates; the test data was "
+        f"selected their weights and the best of {len(LEARNING_RATES)} learning rates; the test data was "
         "used once per network. The last column compares row by row, with a 95 % confidence "
         "interval."
     )
-    return make_section("Comparison with hand-designed networks", table, make_paragraph(note, "note"))
+    return make_section(
+        "Comparison with hand-designed networks", table, make_paragraph(note, "note")
+    )
 
 
-def _make_entry_row(entry: Entry) -> str:
+def _make_entry_row(entry: ReferenceResult) -> str:
     name = make_text_cell(entry.name, "")
     if entry.error:
-        return make_row([name, f"<td colspan={len(COLUMNS)}>{escape(entry.error)}</td>"])
-    return make_row([name, *(make_text_cell(text, "num") for text in entry.told)])
+        return make_row([name, f"<td colspan={len(REFERENCE_COLUMNS)}>{escape(entry.error)}</td>"])
+    return make_row([name, *(make_text_cell(text, "num") for text in entry.format_cells())])
 
 
 def _make_group_row(group: Group) -> str:
-    values = group.known
+    values = group.finished
     mean = DASH
     best = DASH
     if values:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.pages.html import (
     make_copyable,
     make_fact_list,
@@ -73,8 +73,8 @@ def _make_policy(style: str) -> str:
     """Return the content security policy: only our own script and style, identified by hashes.
 
     All text is escaped. If some text were not, the browser would still refuse to run it. Style
-    attributes are allowed, because drawings use them for widths and shades; they can neither run nor
-    load anything.
+    attributes are allowed, because drawings use them for widths and shades; they can neither run
+    nor load anything.
     """
     return (
         f"default-src 'none'; script-src '{_hash_content(_SCRIPT)}'; "
@@ -108,7 +108,9 @@ def make_header(kind: str, made_on: str, title: str, headline: str, *parts: str)
     return f"<header>{''.join([*head, *parts])}</header>\n"
 
 
-def make_cost_section(seconds: Mapping[str, float], arch_count: int, more: Mapping[str, str], *parts: str) -> str:
+def make_cost_section(
+    seconds: Mapping[str, float], arch_count: int, more: Mapping[str, str], *parts: str
+) -> str:
     """Return the section about time.
 
     Args:
@@ -122,13 +124,16 @@ def make_cost_section(seconds: Mapping[str, float], arch_count: int, more: Mappi
     facts = {}
     for name, title in _COST_NAMES.items():
         if name in seconds:
-            facts[title] = _numbers.duration(seconds[name])
+            facts[title] = formatting.format_duration(seconds[name])
+    # Strategies may record costs of their own.
     for name, value in seconds.items():
         if name not in _COST_NAMES:
-            facts[name] = _numbers.duration(value)
+            facts[name] = formatting.format_duration(value)
     if arch_count and "total" in seconds:
-        average = _numbers.duration(seconds["total"] / arch_count)
-        facts["Per architecture"] = f"{average} ({_numbers.counted(arch_count, 'architecture')})"
+        average = formatting.format_duration(seconds["total"] / arch_count)
+        facts["Per architecture"] = (
+            f"{average} ({formatting.format_count(arch_count, 'architecture')})"
+        )
     return make_section("Cost", make_fact_list({**facts, **more}), *parts)
 
 
@@ -136,7 +141,7 @@ def describe_batched(count: int) -> dict[str, str]:
     """Return a fact about networks that were measured several at a time, if there were any."""
     if not count:
         return {}
-    return {"Measured in batches": _numbers.counted(count, "network")}
+    return {"Measured in batches": formatting.format_count(count, "network")}
 
 
 def make_settings_section(settings: Mapping[str, str], versions: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.benchmarks.statistics import spearman
 from untrained.reports.pages.html import (
     DASH,
@@ -22,7 +22,7 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary import FailedArch, RankedArch, SearchSummary
+from untrained.reports.summary_facts import FailedArch, RankedArch, SearchSummary
 from untrained.reports.svg.charts import TOP, draw_histogram, draw_size_scatter, select_dots
 from untrained.reports.svg.plot import describe_direction
 
@@ -51,13 +51,15 @@ def make_ranking_section(summary: SearchSummary) -> str:
     notes = [f"Best first; {describe_direction(summary.higher_is_better)}."]
     if _list_spreads(rows):
         notes.append(
-            f"Scores are means over {summary.seeds} seeds; \u00b1 is the 95 % confidence interval of the mean."
+            f"Scores are means over {summary.seeds} seeds; "
+            "\u00b1 is the 95 % confidence interval of the mean."
         )
         if any(row.tied for row in rows):
             notes.append("= marks architectures that are not significantly worse than the best.")
     if "multiply-adds" in _find_sizes(rows):
         notes.append("FLOPs count multiply-adds.")
-    notes += [f"Note on some scores: {note}." for note in summary.notes]
+    for note in summary.notes:
+        notes.append(f"Note on some scores: {note}.")
     parts = [make_paragraph(" ".join(notes), "note"), _make_rank_table(rows, rows[:SHOWN_ROWS])]
     if len(rows) > SHOWN_ROWS:
         rest = _make_rank_table(rows, rows[SHOWN_ROWS:])
@@ -70,16 +72,19 @@ def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch]) 
 
     A column without values is left out.
     """
-    format_score = _numbers.column([row.score for row in ranking])
+    # Both parts of the ranking, shown and folded, have the same number of decimals.
+    format_score = formatting.choose_column_format([row.score for row in ranking])
     spreads = _list_spreads(ranking)
-    format_spread = _numbers.column(spreads, digits=2)
+    format_spread = formatting.choose_column_format(spreads, digits=2)
     columns = [
         _Column("num soft", "Rank", _format_rank),
         _Column("arch", "Architecture", lambda row: make_code(row.arch)),
         _Column("num score", "Score", lambda row: format_score(row.score)),
     ]
     if spreads:
-        columns.append(_Column("num soft", "\u00b1", lambda row: _format_or_dash(row.margin, format_spread)))
+        columns.append(
+            _Column("num soft", "\u00b1", lambda row: _format_or_dash(row.margin, format_spread))
+        )
     for name, get_size in _find_sizes(ranking).items():
         columns.append(_make_size_column(_SIZE_HEADINGS[name], get_size))
     lines = []
@@ -98,7 +103,9 @@ def _format_rank(row: RankedArch) -> str:
 
 
 def _make_size_column(name: str, get_size: GetSize) -> _Column:
-    return _Column("num", name, lambda row: _format_or_dash(get_size(row), _numbers.quantity))
+    return _Column(
+        "num", name, lambda row: _format_or_dash(get_size(row), formatting.format_quantity)
+    )
 
 
 def make_distribution_section(summary: SearchSummary) -> str:
@@ -107,7 +114,8 @@ def make_distribution_section(summary: SearchSummary) -> str:
     if len(rows) < 2:
         return ""
     scores = [row.score for row in rows]
-    format_score = _numbers.column(scores)
+    format_score = formatting.choose_column_format(scores)
+    # `inclusive`, because these are all scores of the run and not a sample of them.
     low, middle, high = quantiles(scores, n=4, method="inclusive")
     facts = {
         "Best": format_score(scores[0]),
@@ -117,7 +125,7 @@ def make_distribution_section(summary: SearchSummary) -> str:
     }
     spreads = _list_spreads(rows)
     if spreads:
-        typical = _numbers.column(spreads, digits=2)(median(spreads))
+        typical = formatting.choose_column_format(spreads, digits=2)(median(spreads))
         facts["Median standard deviation over seeds"] = typical
     chart = draw_histogram(rows, higher_is_better=summary.higher_is_better)
     figure = f"<figure>{chart}{_make_caption('', rows)}</figure>"
@@ -136,9 +144,10 @@ def make_size_section(summary: SearchSummary) -> str:
         return make_section("Score against size", make_paragraph(note))
     charts = []
     for name, get_size in sizes.items():
-        charts.append(draw_size_scatter(rows, get_size, name, higher_is_better=summary.higher_is_better))
-    texts = [_describe_correlations(rows, sizes), _describe_omitted_dots(rows)]
-    caption = " ".join(text for text in texts if text)
+        charts.append(
+            draw_size_scatter(rows, get_size, name, higher_is_better=summary.higher_is_better)
+        )
+    caption = f"{_describe_correlations(rows, sizes)} {_describe_omitted_dots(rows)}".strip()
     pair = f'<div class="pair">{"".join(charts)}</div>'
     figure = f"<figure>{pair}{_make_caption(caption, rows)}</figure>"
     return make_section("Score against size", figure)
@@ -155,13 +164,16 @@ def _describe_correlations(rows: Sequence[RankedArch], sizes: dict[str, GetSize]
             if value is not None:
                 values.append(value)
                 scores.append(row.score)
-        correlation = spearman(values, scores)
-        if correlation is not None:
-            correlations[name] = correlation
+        rank_correlation = spearman(values, scores)
+        if rank_correlation is not None:
+            correlations[name] = rank_correlation
     if not correlations:
         return ""
-    texts = [f"{_numbers.fixed(rho, 2)} with {name}" for name, rho in correlations.items()]
-    strongest = max(abs(rho) for rho in correlations.values())
+    texts = []
+    strongest = 0.0
+    for name, correlation in correlations.items():
+        texts.append(f"{formatting.format_fixed(correlation, 2)} with {name}")
+        strongest = max(strongest, abs(correlation))
     interpretation = _interpret_correlation(strongest)
     return f"Spearman rank correlation of the score: {', '.join(texts)}. {interpretation}"
 
@@ -181,6 +193,7 @@ def make_failures_section(summary: SearchSummary) -> str:
     failures_by_kind: dict[str, list[FailedArch]] = {}
     for failed in summary.failed:
         failures_by_kind.setdefault(failed.kind, []).append(failed)
+    # The most frequent kind comes first.
     rows = []
     for kind, failures in sorted(failures_by_kind.items(), key=lambda item: -len(item[1])):
         first = failures[0]
@@ -192,7 +205,10 @@ def make_failures_section(summary: SearchSummary) -> str:
             make_html_cell(example, "example"),
         ]
         rows.append(make_row(cells))
-    note = f"{len(summary.failed):,} of {summary.arch_count:,} architectures have no score and are not in the ranking."
+    note = (
+        f"{len(summary.failed):,} of {summary.arch_count:,} architectures have no score and are "
+        "not in the ranking."
+    )
     head = [("", "Reason"), ("num", "Count"), ("", "First example")]
     return make_section("Failures", make_paragraph(note, "note"), make_table("kinds", head, rows))
 

@@ -28,6 +28,7 @@ def make_code(text: str) -> str:
 
 def make_copyable(text: str) -> str:
     """Return text with a copy button; the button is hidden unless scripts run."""
+    # A span moves to the next line as a whole before it breaks inside.
     words = " ".join(f"<span>{_allow_breaks(word)}</span>" for word in text.split(" "))
     button = f'<button type="button" hidden data-copy="{escape(text)}">Copy</button>'
     return f'<div class="copy"><pre>{words}</pre>{button}</div>'
@@ -49,7 +50,9 @@ def make_table(css_class: str, head: Sequence[tuple[str, str]], rows: Sequence[s
         head: CSS class and text of each column heading.
         rows: `<tr>` elements.
     """
-    headings = "".join(f'<th scope="col" class="{column_class}">{escape(text)}</th>' for column_class, text in head)
+    headings = ""
+    for column_class, text in head:
+        headings += f'<th scope="col" class="{column_class}">{escape(text)}</th>'
     body = "\n".join(["", *rows])
     return (
         f'<div class="scroll"><table class="{css_class}"><thead><tr>{headings}</tr></thead>'

@@ -1,8 +1,8 @@
-"""The page of `untrained reproduce`: published numbers beside ours, and deviations from the paper."""
+"""The page of `untrained reproduce`: published numbers beside ours, deviations from the paper."""
 
 from statistics import median
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.pages.document import (
     make_command_section,
     make_document,
@@ -27,7 +27,7 @@ def render_reproduction_page(result: ReproductionResult) -> str:
     """Return the whole page."""
     headline = make_reproduction_headline(result)
     deviations = [make_paragraph(sentence) for sentence in result.deviations]
-    settings = {**result.settings, "time": _numbers.duration(result.seconds)}
+    settings = {**result.settings, "time": formatting.format_duration(result.seconds)}
     note = "Resumes an interrupted run; a finished one gives the same numbers again."
     sections = [
         make_header("reproduction", result.made_on, result.title, headline, _make_about(result)),
@@ -42,17 +42,23 @@ def render_reproduction_page(result: ReproductionResult) -> str:
 
 def make_reproduction_headline(result: ReproductionResult) -> str:
     """Return how close our numbers are to those of the paper, in a sentence."""
-    differences = [abs(line.difference) for line in result.lines if line.difference is not None]
+    differences = []
+    inside = []
+    for line in result.lines:
+        if line.difference is not None:
+            differences.append(abs(line.difference))
+        if line.paper_in_interval is not None:
+            inside.append(line.paper_in_interval)
     worst = result.worst_line
     if not differences or worst is None:
         return "The paper gives no numbers to compare with."
-    typical = _numbers.significant(median(differences), 2)
-    largest = _numbers.significant(max(differences), 2)
+    typical = formatting.format_significant(median(differences), 2)
+    largest = formatting.format_significant(max(differences), 2)
     text = (
-        f"{_numbers.counted(len(differences), 'published number')}: the median difference is "
-        f"{typical}, the largest {largest} ({worst.what})"
+        f"{formatting.format_count(len(differences), 'published number')}: the median difference "
+        f"is {typical}, the largest {largest} ({worst.what})"
     )
-    inside = [line.paper_in_interval for line in result.lines if line.paper_in_interval is not None]
+    # Only numbers with an interval can be said to agree with the paper.
     if inside:
         text += f"; {sum(inside)} of {len(inside)} are within our confidence intervals"
     return f"{text}."
@@ -74,7 +80,10 @@ def _make_results_section(result: ReproductionResult) -> str:
         rows.append(make_row([make_text_cell(texts[i], _COLUMN_CLASSES[i]) for i in columns]))
     parts = []
     if any(line.low is not None or line.spread is not None for line in result.lines):
-        note = "95 % is the confidence interval over architectures, \u00b1 the standard deviation over seeds."
+        note = (
+            "95 % is the confidence interval over architectures, \u00b1 the standard deviation "
+            "over seeds."
+        )
         parts.append(make_paragraph(note, "note"))
     parts.append(make_table("lines", head, rows))
     return make_section("Results", *parts)

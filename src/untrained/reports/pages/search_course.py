@@ -3,7 +3,7 @@
 from html import escape
 from itertools import accumulate
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.pages.html import (
     DASH,
     make_code,
@@ -14,7 +14,7 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary import SearchSummary, Tradeoff, TradeoffPoint
+from untrained.reports.summary_facts import SearchSummary, Tradeoff, TradeoffPoint
 from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
 from untrained.reports.svg.charts import WIDE_SCORES
 from untrained.reports.svg.plot import (
@@ -40,9 +40,13 @@ def make_progress_section(summary: SearchSummary) -> str:
     choose = max if summary.higher_is_better else min
     best = list(accumulate(scores, choose))
     count = len(best)
-    whole_ticks = tuple(tick for tick in choose_ticks(0.0, float(count)) if tick == int(tick))
+    # Architectures are counted, so there are no ticks between whole numbers.
+    whole_ticks = []
+    for tick in choose_ticks(0.0, float(count)):
+        if tick == int(tick):
+            whole_ticks.append(tick)
     y_axis = make_axis(best, decades=WIDE_SCORES)
-    area = make_plot_area(Axis(0.0, float(count), False, whole_ticks), y_axis)
+    area = make_plot_area(Axis(0.0, float(count), False, tuple(whole_ticks)), y_axis)
     # A staircase: level until the next improvement, then vertical.
     steps = [(1.0, best[0])]
     for place, value in enumerate(best[1:], 2):
@@ -71,12 +75,19 @@ def make_front_section(summary: SearchSummary) -> str:
     if tradeoff is None or len(tradeoff.points) < 2:
         return ""
     points = [TradeoffPoint(*point) for point in tradeoff.points]
-    front = [point for point in points if point.on_front]
     x_axis = make_axis([point.objective for point in points])
     y_axis = make_axis([point.score for point in points], decades=WIDE_SCORES)
     area = make_plot_area(x_axis, y_axis)
-    other_places = [_place_point(area, point) for point in points if not point.on_front]
-    x_title = format_axis_title(tradeoff.name, x_axis, describe_direction(tradeoff.higher_is_better))
+    front = []
+    other_places = []
+    for point in points:
+        if point.on_front:
+            front.append(point)
+        else:
+            other_places.append(_place_point(area, point))
+    x_title = format_axis_title(
+        tradeoff.name, x_axis, describe_direction(tradeoff.higher_is_better)
+    )
     y_title = format_axis_title(summary.proxy, y_axis, describe_direction(summary.higher_is_better))
     parts = [
         draw_labelled_axes(area, x_title, y_title),
@@ -102,13 +113,13 @@ def make_front_section(summary: SearchSummary) -> str:
 
 def _make_front_table(summary: SearchSummary, tradeoff: Tradeoff) -> str:
     points = [TradeoffPoint(*point) for point in tradeoff.points]
-    format_score = _numbers.column([point.score for point in points])
+    format_score = formatting.choose_column_format([point.score for point in points])
     front = [point for point in points if point.on_front]
     front.sort(key=lambda point: point.objective)
     rows = []
     for point in front:
         cells = [
-            make_text_cell(_numbers.quantity(point.objective), "num"),
+            make_text_cell(formatting.format_quantity(point.objective), "num"),
             make_text_cell(format_score(point.score), "num score"),
             make_html_cell(make_code(point.arch), "arch"),
         ]
@@ -125,7 +136,7 @@ def make_limits_section(summary: SearchSummary) -> str:
     for limit in summary.limits:
         value = DASH
         if limit.value is not None:
-            value = _numbers.measured(limit.name, limit.value)
+            value = formatting.format_limited_value(limit.name, limit.value)
         cells = [
             make_html_cell(make_code(limit.name), ""),
             make_text_cell(limit.requested, "num"),
@@ -133,7 +144,10 @@ def make_limits_section(summary: SearchSummary) -> str:
             make_text_cell(f"{limit.rejected:,}", "num"),
         ]
         rows.append(make_row(cells))
-    note = "Architectures beyond a limit were not scored. An architecture that was drawn twice is counted twice."
+    note = (
+        "Architectures beyond a limit were not scored. An architecture that was drawn twice is "
+        "counted twice."
+    )
     if any(limit.name == "max_latency" for limit in summary.limits):
         note += " The latency of the best architecture was measured, on a CPU with one thread."
     head = [("", "Limit"), ("num", "Requested"), ("num", "Best architecture"), ("num", "Rejected")]
@@ -146,14 +160,18 @@ def _place_point(area: PlotArea, point: TradeoffPoint) -> tuple[float, float]:
 
 def _draw_dot(area: PlotArea, point: TradeoffPoint) -> str:
     x, y = _place_point(area, point)
-    score = _numbers.significant(point.score, 4)
-    title = f"{point.arch}\n{score}, {_numbers.quantity(point.objective)}"
-    return f'<circle class="top" cx="{x:.1f}" cy="{y:.1f}" r="4.5"><title>{escape(title)}</title></circle>'
+    score = formatting.format_significant(point.score, 4)
+    title = f"{point.arch}\n{score}, {formatting.format_quantity(point.objective)}"
+    return (
+        f'<circle class="top" cx="{x:.1f}" cy="{y:.1f}" r="4.5">'
+        f"<title>{escape(title)}</title></circle>"
+    )
 
 
 def _format_ordinal(number: int) -> str:
     """Return 1st, 2nd, 3rd, 4th, 11th, 21st, and so on."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    # 11th, 12th and 13th are exceptions.
     if number % 100 in (11, 12, 13):
         ending = "th"
     return f"{number:,}{ending}"

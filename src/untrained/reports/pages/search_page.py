@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from html import escape
 
-from untrained import _numbers
-from untrained._numbers import counted
+from untrained import formatting
+from untrained.formatting import format_count
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.pages.confirmation import make_confirmation_sections
 from untrained.reports.pages.document import (
@@ -41,7 +41,7 @@ from untrained.reports.pages.training_sections import (
     make_training_headline,
     make_training_sections,
 )
-from untrained.reports.summary import SearchSummary, WorkerTimes
+from untrained.reports.summary_facts import SearchSummary, WorkerTimes
 from untrained.reports.svg.plot import describe_direction
 
 
@@ -73,17 +73,18 @@ def make_search_headline(summary: SearchSummary) -> str:
         if not summary.failed:
             return "Nothing was scored."
         count = len(summary.failed)
-        return f"No architecture has a score: {counted(count, 'architecture')}, all failed."
+        return f"No architecture has a score: {format_count(count, 'architecture')}, all failed."
+    # A confirmation may choose another architecture than the first of the ranking.
     archs = [row.arch for row in summary.ranking]
     place = 0
     if summary.best in archs:
         place = archs.index(summary.best)
     best = summary.ranking[place]
-    facts = [f"score {_numbers.significant(best.score)}"]
+    facts = [f"score {formatting.format_significant(best.score)}"]
     for name, get_size in SIZES.items():
         size = get_size(best)
         if size is not None:
-            facts.append(f"{_numbers.quantity(size)} {name}")
+            facts.append(f"{formatting.format_quantity(size)} {name}")
     lead = f"Best of {len(archs):,}"
     if place:
         lead = f"Best by training, number {place + 1:,} of {len(archs):,} by score"
@@ -112,7 +113,7 @@ def _make_search_header(summary: SearchSummary) -> str:
 
 def _describe_scope(summary: SearchSummary) -> str:
     """Return how many architectures of which space were scored, and how many failed."""
-    count = counted(summary.arch_count, "architecture")
+    count = format_count(summary.arch_count, "architecture")
     if summary.space_size:
         count = f"{summary.arch_count:,} of {summary.space_size:,} architectures"
     text = f"The search examined {count} of the space {summary.space}"
@@ -144,9 +145,10 @@ def _make_training_part(summary: SearchSummary) -> str:
     if training is None:
         return ""
     sections = make_training_sections(training)
-    if not summary.ranking or training.asked.arch == summary.best:
+    # The search may have been resumed after the training and found a better architecture.
+    if not summary.ranking or training.key.arch == summary.best:
         return sections
-    warning = f"The training below is of another architecture: {training.asked.arch}"
+    warning = f"The training below is of another architecture: {training.key.arch}"
     return make_section("Earlier training", make_paragraph(warning, "warn")) + sections
 
 
@@ -164,10 +166,12 @@ def _describe_later_cost(summary: SearchSummary) -> str:
     """Return how long trainings after the search took, which the cost does not include."""
     texts = []
     if summary.confirmation:
-        seconds = _numbers.duration(summary.confirmation.seconds)
+        seconds = formatting.format_duration(summary.confirmation.seconds)
         texts.append(f"The confirmation took {seconds}.")
     if summary.training:
-        texts.append(f"Training the best took {_numbers.duration(summary.training.seconds)}.")
+        texts.append(
+            f"Training the best took {formatting.format_duration(summary.training.seconds)}."
+        )
     if not texts:
         return ""
     return make_paragraph(f"This is the cost of scoring. {' '.join(texts)}", "note")
@@ -184,7 +188,7 @@ def _make_worker_table(workers: Sequence[WorkerTimes]) -> str:
     for worker in workers:
         cells = [make_text_cell(worker.name, ""), make_text_cell(f"{worker.networks:,}", "num")]
         for seconds in (worker.build, worker.transfer, worker.measure, worker.idle):
-            cells.append(make_text_cell(_numbers.duration(seconds), "num"))
+            cells.append(make_text_cell(formatting.format_duration(seconds), "num"))
         cells.append(make_text_cell(str(worker.deaths), "num"))
         rows.append(make_row(cells))
     note = "A worker is idle while it starts and while it waits for the next architecture."

@@ -1,14 +1,14 @@
 """The section about the strategy: charts of its model if there are any, and all steps as tables.
 
-The trace is plain JSON, so that this works for every strategy: numbers and names are cells, pairs of
-a name and a number are written as text, and steps within a step are tables of their own.
+The trace is plain JSON, so that this works for every strategy: numbers and names are cells, pairs
+of a name and a number are written as text, and steps within a step are tables of their own.
 """
 
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.pages.choice_tables import (
     NUMBER_TYPES,
     is_list_of_pairs,
@@ -24,7 +24,7 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary import SearchSummary
+from untrained.reports.summary_facts import SearchSummary
 from untrained.reports.svg.plot import thin_out
 from untrained.reports.svg.square import draw_square
 
@@ -80,6 +80,7 @@ def _make_step_table(title: str, steps: Sequence[Step]) -> str:
     shown = thin_out(list(enumerate(steps, 1)), _MAX_ROWS)
     if len(shown) < len(steps):
         title += f", {len(shown)} of {len(steps):,}"
+    # Inner steps have tables of their own.
     names = [name for name, value in steps[0].items() if not _read_inner_steps(value)]
     head = [("num", "Step"), *(("", _add_spaces(name)) for name in names)]
     rows = []
@@ -107,7 +108,7 @@ def _format_value(value: Any) -> str:
     if value is None:
         return DASH
     if isinstance(value, float):
-        return _numbers.significant(value, 4)
+        return formatting.format_significant(value, 4)
     if not isinstance(value, list):
         return str(value)
     if is_list_of_pairs(value, NUMBER_TYPES):

@@ -12,16 +12,16 @@ from untrained.reports.pages.training_sections import (
     make_training_headline,
     make_training_sections,
 )
-from untrained.training.trained import Trained
+from untrained.training.result import TrainingResult
 
 
-def render_training_page(training: Trained) -> str:
+def render_training_page(training: TrainingResult) -> str:
     """Return the whole page."""
-    title = f"{training.asked.space or training.asked.arch} on {training.asked.data}"
+    title = f"{training.key.space or training.key.arch} on {training.key.data}"
     headline = make_training_headline(training)
     sections = [
         make_header("training report", training.made_on, title, headline),
-        make_section("Network", make_copyable(training.asked.arch)),
+        make_section("Network", make_copyable(training.key.arch)),
         make_training_sections(training),
         make_settings_section(list_training_settings(training), training.versions),
     ]

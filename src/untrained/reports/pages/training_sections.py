@@ -1,9 +1,11 @@
-"""Sections about a trained network: result, learning curves, confusion matrix, calibration, mistakes."""
+"""Sections about a trained network: result, learning curves, confusion matrix, calibration."""
 
+from collections.abc import Sequence
 from html import escape
+from typing import Any
 
-from untrained import _numbers
-from untrained._numbers import counted
+from untrained import formatting
+from untrained.formatting import format_count
 from untrained.reports.pages.html import (
     make_fact_list,
     make_paragraph,
@@ -16,7 +18,7 @@ from untrained.reports.pages.html import (
 from untrained.reports.reproduction_facts import Curve, Plot
 from untrained.reports.svg.figure import draw_figure
 from untrained.reports.svg.heatmap import draw_heatmap
-from untrained.training.trained import Trained
+from untrained.training.result import TrainingResult
 
 MAX_CLASSES = 40  # of a confusion matrix; more cannot be read
 MAX_CONFUSIONS = 8  # pairs of classes that are listed
@@ -29,12 +31,12 @@ _ENDINGS = {
 }
 
 
-def make_training_sections(training: Trained | None) -> str:
+def make_training_sections(training: TrainingResult | None) -> str:
     """Return all sections; empty if nothing was trained."""
     if training is None:
         return ""
     sections = [_make_result_section(training), _make_curves_section(training)]
-    if training.of_clicks:
+    if training.predicts_clicks:
         sections.append(_make_click_calibration_section(training))
     else:
         sections.append(_make_confusion_section(training))
@@ -43,29 +45,31 @@ def make_training_sections(training: Trained | None) -> str:
     return "".join(sections)
 
 
-def make_training_headline(training: Trained) -> str:
+def make_training_headline(training: TrainingResult) -> str:
     """Return `Test accuracy 98.20 % after 30 epochs, 73.3 k parameters.`"""
     result = f"accuracy {_format_percent(training.accuracy)}"
-    if training.of_clicks:
+    if training.predicts_clicks:
         result = f"log loss {_format_log_loss(training.loss, training.auc)}"
     duration = "part of an epoch"
     if training.curve:
-        duration = counted(len(training.curve), "epoch")
-    return f"Test {result} after {duration}, {_numbers.quantity(training.params)} parameters."
+        duration = format_count(len(training.curve), "epoch")
+    return (
+        f"Test {result} after {duration}, {formatting.format_quantity(training.params)} parameters."
+    )
 
 
-def list_training_settings(training: Trained) -> dict[str, str]:
+def list_training_settings(training: TrainingResult) -> dict[str, str]:
     """Return the settings of a training as the page lists them."""
-    asked = training.asked
+    key = training.key
     settings = {}
-    if asked.space:
-        settings["space"] = asked.space
-    settings["data"] = asked.data
-    settings["recipe"] = asked.recipe["name"]
-    for name, value in asked.recipe.items():
+    if key.space:
+        settings["space"] = key.space
+    settings["data"] = key.data
+    settings["recipe"] = key.recipe["name"]
+    for name, value in key.recipe.items():
         if name != "name":
             settings[name] = str(value)
-    settings["seed"] = str(asked.seed)
+    settings["seed"] = str(key.seed)
     return settings
 
 
@@ -79,56 +83,56 @@ def _format_percent(fraction: float | None) -> str:
     return f"{100 * (fraction or 0.0):.2f} %"
 
 
-def _make_result_section(training: Trained) -> str:
-    chosen = training.chosen
+def _make_result_section(training: TrainingResult) -> str:
+    best = training.best
     samples = training.samples
     facts = {}
-    if training.of_clicks:
+    if training.predicts_clicks:
         test_result = _format_log_loss(training.loss, training.auc)
-        facts["Test log loss"] = f"{test_result} on {counted(samples['test'], 'sample')}"
+        facts["Test log loss"] = f"{test_result} on {format_count(samples['test'], 'sample')}"
         if training.normalised_entropy is not None:
             ratio = _format_percent(training.normalised_entropy)
             facts["Normalised entropy"] = f"{ratio} of the log loss of the mean click rate"
-        val_result = _format_log_loss(chosen["loss"], chosen.get("auc"))
-        facts["Validation log loss"] = f"{val_result} on {counted(samples['val'], 'sample')}"
+        val_result = _format_log_loss(best["loss"], best.get("auc"))
+        facts["Validation log loss"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
     else:
         test_result = _format_percent(training.accuracy)
-        facts["Test accuracy"] = f"{test_result} on {counted(samples['test'], 'sample')}"
-        val_result = _format_percent(chosen["accuracy"])
-        facts["Validation accuracy"] = f"{val_result} on {counted(samples['val'], 'sample')}"
+        facts["Test accuracy"] = f"{test_result} on {format_count(samples['test'], 'sample')}"
+        val_result = _format_percent(best["accuracy"])
+        facts["Validation accuracy"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
     rate = "not measured: no complete epoch"
     if training.curve:
         rate = f"{training.samples_per_second:,.0f}"
-    facts["Training data"] = counted(samples["train"], "sample")
-    facts["Recipe"] = training.asked.recipe["name"]
-    facts["Data"] = training.asked.data
-    facts["Time"] = _numbers.duration(training.seconds)
-    facts["Samples per second"] = f"{rate} on {training.asked.device}"
+    facts["Training data"] = format_count(samples["train"], "sample")
+    facts["Recipe"] = training.key.recipe["name"]
+    facts["Data"] = training.key.data
+    facts["Time"] = formatting.format_duration(training.seconds)
+    facts["Samples per second"] = f"{rate} on {training.key.device}"
     weights = "the weights"
-    if chosen["kind"] == "average":
+    if best["kind"] == "average":
         weights = "the moving average of the weights"
     note = (
         f"{_ENDINGS.get(training.ended, '')} The validation data selected {weights} after epoch "
-        f"{chosen['epoch']}. The test data was used once, after this selection."
+        f"{best['epoch']}. The test data was used once, after this selection."
     )
     return make_section("Training", make_fact_list(facts), make_paragraph(note, "note"))
 
 
-def _make_curves_section(training: Trained) -> str:
+def _make_curves_section(training: TrainingResult) -> str:
     """Show loss and validation result per epoch; empty with fewer than two epochs."""
     curve = training.curve
     if len(curve) < 2:
         return ""
-    epochs = tuple(row["epoch"] for row in curve)
-    training_loss = Curve("training", epochs, tuple(row["loss"] for row in curve))
-    validation_loss = Curve("validation", epochs, tuple(row["val_loss"] for row in curve))
+    epochs = _list_numbers(curve, "epoch")
+    training_loss = Curve("training", epochs, _list_numbers(curve, "loss"))
+    validation_loss = Curve("validation", epochs, _list_numbers(curve, "val_loss"))
     losses = (training_loss, validation_loss)
     figures = [draw_figure(Plot("Loss", "epoch", "loss", losses, joined=True))]
-    metric = "AUC" if training.of_clicks else "Accuracy"
+    metric = "AUC" if training.predicts_clicks else "Accuracy"
     key = f"val_{metric.lower()}"
     # AUC is not defined if all validation rows have the same label.
     if key in curve[0]:
-        percent = Curve("", epochs, tuple(100 * row[key] for row in curve))
+        percent = Curve("", epochs, _list_percentages(curve, key))
         title = f"Validation {metric if metric == 'AUC' else metric.lower()}"
         figures.append(draw_figure(Plot(title, "epoch", "%", (percent,), joined=True)))
     note = "The training loss includes augmentation and label smoothing if the recipe uses them."
@@ -136,25 +140,38 @@ def _make_curves_section(training: Trained) -> str:
     return make_section("Learning curves", pair, make_paragraph(note, "note"))
 
 
-def _make_confusion_section(training: Trained) -> str:
-    """Show which fraction of each class was predicted as which class, and the most frequent errors."""
+def _list_numbers(rows: Sequence[dict[str, Any]], key: str) -> tuple[float, ...]:
+    return tuple(row[key] for row in rows)
+
+
+def _list_percentages(rows: Sequence[dict[str, Any]], key: str) -> tuple[float, ...]:
+    return tuple(100 * row[key] for row in rows)
+
+
+def _make_confusion_section(training: TrainingResult) -> str:
+    """Show which fraction of each class was predicted as which class, and the worst errors."""
     counts = training.confusion
     names = training.classes
     parts = []
     if len(names) <= MAX_CLASSES:
         fractions = []
         for row in counts:
+            # The test data may lack a class.
             total = max(sum(row), 1)
             fractions.append([count / total for count in row])
-        description = f"Confusion matrix of {len(names)} classes; rows are true classes, columns predictions"
-        parts.append(make_responsive(lambda width: draw_heatmap(names, fractions, width, description)))
+        description = (
+            f"Confusion matrix of {len(names)} classes; rows are true classes, columns predictions"
+        )
+        parts.append(
+            make_responsive(lambda width: draw_heatmap(names, fractions, width, description))
+        )
         note = "Rows are true classes, columns are predicted classes; fractions of the row."
         parts.append(make_paragraph(note, "note"))
     parts.append(_make_confusion_table(training))
     return make_section("Confusion matrix", *parts)
 
 
-def _make_confusion_table(training: Trained) -> str:
+def _make_confusion_table(training: TrainingResult) -> str:
     """Return the pairs of classes that were confused most often."""
     confusions = []
     for i, row in enumerate(training.confusion):
@@ -178,9 +195,9 @@ def _make_confusion_table(training: Trained) -> str:
     return make_table("", head, rows)
 
 
-def _make_calibration_section(training: Trained) -> str:
-    confidence = tuple(100 * row["sure"] for row in training.calibration)
-    accuracy = tuple(100 * row["right"] for row in training.calibration)
+def _make_calibration_section(training: TrainingResult) -> str:
+    confidence = _list_percentages(training.calibration, "confidence")
+    accuracy = _list_percentages(training.calibration, "accuracy")
     figure = _draw_calibration("confidence, %", "accuracy, %", confidence, accuracy, 100.0)
     note = (
         f"The expected calibration error is {100 * training.calibration_error:.1f} percentage "
@@ -189,10 +206,11 @@ def _make_calibration_section(training: Trained) -> str:
     return make_section("Calibration", figure, make_paragraph(note, "note"))
 
 
-def _make_click_calibration_section(training: Trained) -> str:
+def _make_click_calibration_section(training: TrainingResult) -> str:
     """Show predicted against observed click rates, in ten bins by prediction."""
-    predicted = tuple(100 * row["predicted"] for row in training.calibration)
-    observed = tuple(100 * row["observed"] for row in training.calibration)
+    # Click rates are a few per cent, so the diagram ends at the largest prediction.
+    predicted = _list_percentages(training.calibration, "predicted")
+    observed = _list_percentages(training.calibration, "observed")
     figure = _draw_calibration(
         "predicted click rate, %",
         "observed click rate, %",
@@ -220,17 +238,23 @@ def _draw_calibration(
     return draw_figure(Plot("", x_title, y_title, curves, joined=True))
 
 
-def _make_mistakes_section(training: Trained) -> str:
+def _make_mistakes_section(training: TrainingResult) -> str:
     """Show the mistakes that gave the true class the lowest probability."""
     tiles = []
     for row in training.mistakes:
         # A file may contain any address; the page only shows images that it contains itself.
         if not str(row.get("picture", "")).startswith(_PNG_PREFIX):
             continue
-        caption = f"{escape(row['truth'])}, predicted {escape(row['said'])} ({100 * row['sure']:.0f} %)"
-        tiles.append(f'<figure><img alt="" src="{escape(row["picture"])}"><figcaption>{caption}</figcaption></figure>')
+        confidence = f"{100 * row['confidence']:.0f} %"
+        predicted = f"predicted {escape(row['predicted'])} ({confidence})"
+        caption = f"{escape(row['truth'])}, {predicted}"
+        image = f'<img alt="" src="{escape(row["picture"])}">'
+        tiles.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     if not tiles:
         return ""
-    note = "The mistakes that gave the true class the lowest probability; in brackets the confidence of the prediction."
+    note = (
+        "The mistakes that gave the true class the lowest probability; in brackets the confidence "
+        "of the prediction."
+    )
     grid = f'<div class="mistakes">{"".join(tiles)}</div>'
     return make_section("Worst mistakes", grid, make_paragraph(note, "note"))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.benchmarks.statistics import Floats
 from untrained.reports.agreement import correlate_columns, order_by_similarity
 from untrained.reports.pages.html import (
@@ -22,20 +23,19 @@ from untrained.reports.svg.plot import MAX_POINTS
 from untrained.reports.svg.scatter import ScatterPoint, draw_scatter
 from untrained.reports.svg.strips import Strip, draw_strips, locate_best_tenth
 from untrained.reports.svg.tradeoff import CostPoint, draw_tradeoff
-from untrained.studies.trust import Estimate, Judged, Trust
 
 MAX_ROWS = 60  # of a chart that has one row per proxy
 SHOWN_SCATTERS = 12  # the others are folded
 
 
-def get_spearman(proxy: Judged) -> Estimate | None:
+def get_spearman(proxy: ProxyResult) -> Estimate | None:
     return proxy.statistics.get("spearman")
 
 
-def make_correlations_section(trust: Trust) -> str:
+def make_correlations_section(trust: BenchmarkResult) -> str:
     """Show one bar per proxy that has a rank correlation, and a line for the best baseline."""
     rows = []
-    for proxy in trust.judged:
+    for proxy in trust.proxy_results:
         main = get_spearman(proxy)
         if main:
             rows.append(Bar(proxy.proxy, main.value, main.low, main.high, get_kind(proxy)))
@@ -43,6 +43,7 @@ def make_correlations_section(trust: Trust) -> str:
         note = "No proxy has a rank correlation with the truth."
         return make_section("Rank correlation", make_paragraph(note))
     shown = rows[:MAX_ROWS]
+    # A proxy is only useful if it is better than a count that costs nothing.
     baseline = max((row.value for row in rows if row.kind == "baseline"), default=None)
     caption = "Spearman rank correlation with its 95 % confidence interval. "
     if baseline is not None:
@@ -52,18 +53,20 @@ def make_correlations_section(trust: Trust) -> str:
     return make_section("Rank correlation", make_figure(chart, caption, _make_legend(shown)))
 
 
-def make_scatter_section(trust: Trust) -> str:
+def make_scatter_section(trust: BenchmarkResult) -> str:
     """Show one scatter plot per proxy with at least two scores."""
     charts = []
     is_thinned = False
-    for proxy in trust.judged:
+    for proxy in trust.proxy_results:
         points = _list_points(proxy, trust)
         if len(points) < 2:
             continue
         is_thinned = is_thinned or len(points) > MAX_POINTS
         main = get_spearman(proxy)
         figure = format_correlation(main.value) if main else DASH
-        charts.append(draw_scatter(points, proxy.proxy, figure, higher_is_better=proxy.higher_is_better))
+        charts.append(
+            draw_scatter(points, proxy.proxy, figure, higher_is_better=proxy.higher_is_better)
+        )
     if not charts:
         return ""
     unit = f" in {trust.truth_unit}" if trust.truth_unit else ""
@@ -84,11 +87,11 @@ def make_scatter_section(trust: Trust) -> str:
     return make_section("Score against truth", *parts)
 
 
-def make_best_tenth_section(trust: Trust) -> str:
+def make_best_tenth_section(trust: BenchmarkResult) -> str:
     """Show where proxies place the best tenth by truth, which matters most for a search."""
     rows = []
     truth = np.array(trust.truth)
-    for proxy in trust.judged:
+    for proxy in trust.proxy_results:
         scores = _orient_scores(proxy)
         present = np.isfinite(scores)
         if present.sum() > 1:
@@ -109,40 +112,48 @@ def make_best_tenth_section(trust: Trust) -> str:
     return make_section("Best tenth", make_figure(chart, caption, _make_legend(shown)))
 
 
-def make_agreement_section(trust: Trust) -> str:
+def make_agreement_section(trust: BenchmarkResult) -> str:
     """Show how far proxies agree with each other."""
-    rows = [proxy for proxy in trust.judged if proxy.n > 1]
+    rows = [proxy for proxy in trust.proxy_results if proxy.n > 1]
     if len(rows) < 2:
         return ""
     shown = rows[:MAX_ROWS]
     matrix = correlate_columns([_orient_scores(proxy) for proxy in shown])
+    names = []
+    ordered = []
     order = order_by_similarity(matrix)
-    names = [shown[i].proxy for i in order]
-    ordered = [[matrix[i][j] for j in order] for i in order]
+    for i in order:
+        names.append(shown[i].proxy)
+        ordered.append([matrix[i][j] for j in order])
     caption = (
-        "Spearman rank correlation between two proxies, on the architectures that both have scored. "
-        "The sign of proxies of which lower is better is reversed. Similar proxies are neighbours. "
+        "Spearman rank correlation between two proxies, on the architectures that both have "
+        "scored. The sign of proxies of which lower is better is reversed. Similar proxies are "
+        "neighbours. "
         f"{_describe_shown(shown, rows)}"
     )
     chart = make_responsive(lambda width: draw_heatmap(names, ordered, width))
     return make_section("Agreement between proxies", make_figure(chart, caption))
 
 
-def make_tradeoff_section(trust: Trust) -> str:
+def make_tradeoff_section(trust: BenchmarkResult) -> str:
     """Show rank correlation against cost, for proxies that have both."""
     points = []
-    for proxy in trust.judged:
+    for proxy in trust.proxy_results:
         main = get_spearman(proxy)
         if main and proxy.cost is not None:
             points.append(CostPoint(proxy.proxy, proxy.cost, main.value, get_kind(proxy)))
     if len(points) < 2:
         return ""
-    chart = make_responsive(lambda width: draw_tradeoff(points, width, "cost in forward passes", "Spearman"))
+    chart = make_responsive(
+        lambda width: draw_tradeoff(points, width, "cost in forward passes", "Spearman")
+    )
     caption = "The line is the Pareto front: proxies that no cheaper one matches."
-    return make_section("Correlation against cost", make_figure(chart, caption, _make_legend(points)))
+    return make_section(
+        "Correlation against cost", make_figure(chart, caption, _make_legend(points))
+    )
 
 
-def _list_points(proxy: Judged, trust: Trust) -> list[ScatterPoint]:
+def _list_points(proxy: ProxyResult, trust: BenchmarkResult) -> list[ScatterPoint]:
     points = []
     for score, truth, arch in zip(proxy.scores, trust.truth, trust.archs, strict=True):
         if score is not None:
@@ -150,10 +161,12 @@ def _list_points(proxy: Judged, trust: Trust) -> list[ScatterPoint]:
     return points
 
 
-def _orient_scores(proxy: Judged) -> Floats:
+def _orient_scores(proxy: ProxyResult) -> Floats:
     """Return scores of which higher is better, NaN where there is none."""
     sign = 1 if proxy.higher_is_better else -1
-    scores = [np.nan if score is None else sign * score for score in proxy.scores]
+    scores = []
+    for score in proxy.scores:
+        scores.append(np.nan if score is None else sign * score)
     return np.array(scores, dtype=np.float64)
 
 
@@ -169,4 +182,8 @@ def _make_legend(rows: Sequence[Bar | Strip | CostPoint]) -> str:
     kinds = {row.kind for row in rows}
     if len(kinds) < 2:
         return ""
-    return "".join(make_legend_entry(f"k-{kind}", name) for kind, name in names.items() if kind in kinds)
+    legend = ""
+    for kind, name in names.items():
+        if kind in kinds:
+            legend += make_legend_entry(f"k-{kind}", name)
+    return legend

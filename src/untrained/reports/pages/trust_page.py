@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from untrained import _numbers
+from untrained import formatting
+from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.reports.pages.document import (
     describe_batched,
     make_command_section,
@@ -26,7 +27,6 @@ from untrained.reports.pages.trust_table import (
     make_proxies_section,
     make_proxy_failures_section,
 )
-from untrained.studies.trust import Estimate, Judged, Trust
 
 
 class _RankedProxy(NamedTuple):
@@ -34,7 +34,7 @@ class _RankedProxy(NamedTuple):
     spearman: Estimate
 
 
-def render_trust_page(trust: Trust) -> str:
+def render_trust_page(trust: BenchmarkResult) -> str:
     """Return the whole page."""
     settings = {"space": trust.space, "truth": trust.truth_about, "seeds": str(trust.seeds)}
     settings.update(trust.settings)
@@ -54,31 +54,38 @@ def render_trust_page(trust: Trust) -> str:
     return make_document(trust.title, make_verdict(trust), sections)
 
 
-def make_verdict(trust: Trust) -> str:
+def make_verdict(trust: BenchmarkResult) -> str:
     """Return whether the best proxy is better than the best baseline, in a few sentences."""
-    if not trust.judged:
+    if not trust.proxy_results:
         return "No proxy was evaluated."
-    baselines = [row for row in trust.judged if row.kind == "baseline"]
-    proxies = [row for row in trust.judged if row.kind != "baseline"]
+    baselines = []
+    proxies = []
+    for row in trust.proxy_results:
+        if row.kind == "baseline":
+            baselines.append(row)
+        else:
+            proxies.append(row)
     best_proxy = _find_best(proxies)
     best_baseline = _find_best(baselines)
     if best_proxy:
         lead = "The only proxy is"
         if len(proxies) > 1:
             lead = f"The best of {len(proxies)} proxies is"
+        # Counting parameters is the baseline that readers ask about first.
         params = _find_best(row for row in baselines if row.proxy == "params")
         text = f"{lead} {best_proxy.name}: Spearman {_format_estimate(best_proxy.spearman)}"
         return text + _compare_with_baselines(best_proxy, best_baseline, params)
     if best_baseline:
         value = _format_estimate(best_baseline.spearman)
-        return f"Only baselines could be evaluated. The best is {best_baseline.name}: Spearman {value}."
+        best = f"{best_baseline.name}: Spearman {value}"
+        return f"Only baselines could be evaluated. The best is {best}."
     reason = "none of them gave scores that can be ranked"
     if len(set(trust.truth)) < 2:
         reason = "all architectures are equally good"
     return f"No proxy could be evaluated: {reason}."
 
 
-def _find_best(rows: Iterable[Judged]) -> _RankedProxy | None:
+def _find_best(rows: Iterable[ProxyResult]) -> _RankedProxy | None:
     """Return the proxy with the highest rank correlation; None if none has one."""
     best = None
     for row in rows:
@@ -91,13 +98,15 @@ def _find_best(rows: Iterable[Judged]) -> _RankedProxy | None:
 def _format_estimate(estimate: Estimate) -> str:
     """Return text such as `0.910 (0.893 to 0.925)`."""
     value = format_correlation(estimate.value)
-    interval = _numbers.between(estimate.low, estimate.high, format_correlation)
+    interval = formatting.format_interval(estimate.low, estimate.high, format_correlation)
     if not interval:
         return value
     return f"{value} ({interval})"
 
 
-def _compare_with_baselines(proxy: _RankedProxy, baseline: _RankedProxy | None, params: _RankedProxy | None) -> str:
+def _compare_with_baselines(
+    proxy: _RankedProxy, baseline: _RankedProxy | None, params: _RankedProxy | None
+) -> str:
     if not baseline:
         return ". There is no baseline to compare with."
     rival = baseline.name
@@ -115,7 +124,7 @@ def _compare_with_baselines(proxy: _RankedProxy, baseline: _RankedProxy | None, 
 def _compare_estimates(proxy: Estimate, baseline: Estimate, rival: str) -> str:
     is_better = proxy.value > baseline.value
     text = f"It is better than {rival}" if is_better else f"It is not better than {rival}"
-    intervals_differ = proxy.apart(baseline)
+    intervals_differ = proxy.differs_from(baseline)
     if intervals_differ is None:
         return f"{text}; without confidence intervals, this may be chance."
     if intervals_differ:
@@ -123,15 +132,17 @@ def _compare_estimates(proxy: Estimate, baseline: Estimate, rival: str) -> str:
     return f"{text}; their confidence intervals overlap, so the difference may be chance."
 
 
-def _make_trust_header(trust: Trust) -> str:
+def _make_trust_header(trust: BenchmarkResult) -> str:
     seeds = f", {trust.seeds} seeds each" if trust.seeds > 1 else ""
+    archs = formatting.format_count(len(trust.archs), "architecture")
     what = (
-        f"{len(trust.judged):,} proxies and baselines on "
-        f"{_numbers.counted(len(trust.archs), 'architecture')} of the space {trust.space}{seeds}. "
+        f"{len(trust.proxy_results):,} proxies and baselines on "
+        f"{archs} of the space {trust.space}{seeds}. "
         f"The truth is {trust.truth_about}."
     )
     parts = [make_paragraph(what)]
-    parts += [make_paragraph(note, "note") for note in trust.notes]
+    for note in trust.notes:
+        parts.append(make_paragraph(note, "note"))
     if trust.advice:
         parts.append(make_paragraph(trust.advice))
     if trust.following:

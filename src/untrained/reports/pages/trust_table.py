@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from untrained import _numbers
+from untrained import formatting
+from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.reports.pages.html import (
     DASH,
     fold,
@@ -17,13 +18,14 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.studies.trust import Estimate, Judged, Trust
 
 # Kinds of proxies that have a label and a colour of their own.
 LABELS = {"baseline": "baseline", "other": "third party", "combination": "combination"}
 
 _EXPLANATIONS = {
-    "top_overlap": ("Top 10 %: fraction of the best tenth by score that is in the best tenth by truth."),
+    "top_overlap": (
+        "Top 10 %: fraction of the best tenth by score that is in the best tenth by truth."
+    ),
     "precision_at_10": "Top 10: fraction of the ten best scores that is in that tenth.",
     "regret": "Regret: how much worse than the best the architecture with the best score is.",
 }
@@ -37,43 +39,45 @@ class _Statistic(NamedTuple):
 
 
 def format_correlation(value: float) -> str:
-    return _numbers.fixed(value, 3)
+    return formatting.format_fixed(value, 3)
 
 
-def get_kind(proxy: Judged) -> str:
+def get_kind(proxy: ProxyResult) -> str:
     """Return the kind that decides the colour of a proxy (CSS class k-KIND)."""
     if proxy.kind in LABELS:
         return proxy.kind
     return "proxy"
 
 
-def make_proxies_section(trust: Trust) -> str:
+def make_proxies_section(trust: BenchmarkResult) -> str:
     """Show all statistics, best proxy first. A column without values is left out."""
-    if not trust.judged:
+    if not trust.proxy_results:
         return make_section("Proxies", make_paragraph("No proxy was evaluated."))
     statistics = _list_statistics(trust)
-    has_spread = any(_get_spread(proxy) is not None for proxy in trust.judged)
+    has_spread = any(_get_spread(proxy) is not None for proxy in trust.proxy_results)
     head = [("", "Proxy"), ("num", "Spearman"), ("num", "95 % interval")]
     if has_spread:
         head.append(("num", "\u00b1\u00a0seeds"))
-    head += [("num", statistic.heading) for statistic in statistics.values()]
+    for statistic in statistics.values():
+        head.append(("num", statistic.heading))
     head += [("num", "n"), ("", "Failed"), ("num", "Cost")]
-    rows = [_make_proxy_row(proxy, statistics, has_spread) for proxy in trust.judged]
+    rows = [_make_proxy_row(proxy, statistics, has_spread) for proxy in trust.proxy_results]
     introduction = (
-        f"Best first, by Spearman rank correlation with {trust.truth_about}: 1 is the same order, 0 is no relation."
+        f"Best first, by Spearman rank correlation with {trust.truth_about}: 1 is the same order, "
+        "0 is no relation."
     )
     parts = [
         make_paragraph(introduction, "note"),
         make_table("trust", head, rows),
         make_paragraph(_explain_columns(statistics, has_spread), "note"),
     ]
-    descriptions = {proxy.proxy: proxy.about for proxy in trust.judged if proxy.about}
+    descriptions = {proxy.proxy: proxy.about for proxy in trust.proxy_results if proxy.about}
     if descriptions:
         parts.append(fold("What they measure", make_fact_list(descriptions)))
     return make_section("Proxies", *parts)
 
 
-def _get_spread(proxy: Judged) -> float | None:
+def _get_spread(proxy: ProxyResult) -> float | None:
     """Return the standard deviation of the rank correlation over seeds."""
     main = proxy.statistics.get("spearman")
     if main is None:
@@ -81,7 +85,7 @@ def _get_spread(proxy: Judged) -> float | None:
     return main.spread
 
 
-def _list_statistics(trust: Trust) -> dict[str, _Statistic]:
+def _list_statistics(trust: BenchmarkResult) -> dict[str, _Statistic]:
     """Return the statistics that at least one proxy has, except Spearman's; usual ones first."""
     regret_heading = "Regret"
     if trust.truth_unit:
@@ -91,11 +95,14 @@ def _list_statistics(trust: Trust) -> dict[str, _Statistic]:
         "pearson": _Statistic("Pearson", format_correlation),
         "top_overlap": _Statistic("Top 10\u00a0%", _format_fraction),
         "precision_at_10": _Statistic("Top\u00a010", _format_fraction),
-        "regret": _Statistic(regret_heading, lambda value: _numbers.fixed(value, 2)),
+        "regret": _Statistic(regret_heading, lambda value: formatting.format_fixed(value, 2)),
     }
     present: set[str] = set()
-    for proxy in trust.judged:
-        present.update(name for name, estimate in proxy.statistics.items() if estimate)
+    for proxy in trust.proxy_results:
+        for name, estimate in proxy.statistics.items():
+            if estimate:
+                present.add(name)
+    # Statistics without a heading are shown under their own names.
     for name in sorted(present - {*statistics, "spearman"}):
         statistics[name] = _Statistic(name, format_correlation)
     return {name: statistic for name, statistic in statistics.items() if name in present}
@@ -110,12 +117,14 @@ def _explain_columns(names: Iterable[str], has_spread: bool) -> str:
     if has_spread:
         text += ", \u00b1 is the standard deviation over seeds"
     sentences = [f"{text}."]
-    sentences += [_EXPLANATIONS[name] for name in names if name in _EXPLANATIONS]
+    for name in names:
+        if name in _EXPLANATIONS:
+            sentences.append(_EXPLANATIONS[name])
     sentences.append("Cost is in forward passes.")
     return " ".join(sentences)
 
 
-def _make_proxy_row(proxy: Judged, statistics: dict[str, _Statistic], has_spread: bool) -> str:
+def _make_proxy_row(proxy: ProxyResult, statistics: dict[str, _Statistic], has_spread: bool) -> str:
     main = proxy.statistics.get("spearman")
     name = make_code(proxy.proxy)
     if proxy.kind in LABELS:
@@ -125,7 +134,7 @@ def _make_proxy_row(proxy: Judged, statistics: dict[str, _Statistic], has_spread
     spread = ""
     if main:
         value = format_correlation(main.value)
-        interval = _numbers.between(main.low, main.high, format_correlation)
+        interval = formatting.format_interval(main.low, main.high, format_correlation)
         if main.spread is not None:
             spread = format_correlation(main.spread)
     cells = [
@@ -151,40 +160,45 @@ def _make_estimate(estimate: Estimate | None, format_value: FormatValue) -> str:
     """Return a value whose interval is shown on hover."""
     if estimate is None:
         return DASH
-    interval = _numbers.between(estimate.low, estimate.high, format_value)
+    interval = formatting.format_interval(estimate.low, estimate.high, format_value)
     value = escape(format_value(estimate.value))
     if not interval:
         return value
     return f'<span title="{escape(interval)}">{value}</span>'
 
 
-def _format_failures(proxy: Judged) -> str:
+def _format_failures(proxy: ProxyResult) -> str:
     """Return text such as `12 nan, 3 timeout`, the most frequent kind first."""
     failures = sorted(proxy.failures.items(), key=lambda item: -item[1])
     return ", ".join(f"{count:,}\u00a0{kind}" for kind, count in failures)
 
 
-def make_proxy_failures_section(trust: Trust) -> str:
+def make_proxy_failures_section(trust: BenchmarkResult) -> str:
     """Show failures per kind; proxies with the same failures share a row."""
     groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for proxy in trust.judged:
+    for proxy in trust.proxy_results:
         if proxy.failed:
             failures = tuple(sorted(proxy.failures.items()))
             groups.setdefault(failures, []).append(proxy.proxy)
     if not groups:
         return make_section("Failures", make_paragraph("There were no failures."))
+    # A dictionary keeps the kinds in the order in which they first appear.
     kinds: dict[str, None] = {}
     for failures in groups:
-        kinds.update({kind: None for kind, count in failures if count})
-    head = [("", "Proxies"), *(("num", kind) for kind in kinds)]
+        for kind, count in failures:
+            if count:
+                kinds[kind] = None
+    head = [("", "Proxies")]
+    for kind in kinds:
+        head.append(("num", kind))
     rows = []
     for failures in sorted(groups, key=lambda group: -sum(count for _, count in group)):
         rows.append(_make_failure_row(dict(failures), groups[failures], list(kinds)))
     proxy_count = sum(len(names) for names in groups.values())
     note = (
-        f"{proxy_count:,} of {len(trust.judged):,} proxies could not score all "
-        f"{_numbers.counted(len(trust.archs), 'architecture')}. Statistics of a proxy leave out "
-        "the architectures that it could not score."
+        f"{proxy_count:,} of {len(trust.proxy_results):,} proxies could not score all "
+        f"{formatting.format_count(len(trust.archs), 'architecture')}. Statistics of a proxy leave "
+        "out the architectures that it could not score."
     )
     return make_section("Failures", make_paragraph(note, "note"), make_table("", head, rows))
 

@@ -1,4 +1,4 @@
-"""Axes of charts: where a value lies between two ends, and which round numbers are marked.
+"""Axes of charts: positions of values between two ends, and round numbers as ticks.
 
 Pure arithmetic; nothing is drawn here.
 """
@@ -38,6 +38,7 @@ def make_axis(values: Sequence[float], *, decades: float = 1.0, count: int = 5) 
     low = min(values)
     high = max(values)
     if low > 0 and high / low > 10**decades:
+        # The same relative space at both ends.
         factor = (high / low) ** 0.04
         low /= factor
         high *= factor
@@ -55,6 +56,7 @@ def make_axis(values: Sequence[float], *, decades: float = 1.0, count: int = 5) 
 
 def widen_range(low: float, high: float) -> tuple[float, float]:
     """Return the range, or a wider one around it if both ends are practically equal."""
+    # Equal ends would divide by zero. A tenth of the value leaves it in the middle.
     if high - low > 1e-9 * max(abs(low), abs(high)):
         return low, high
     return low - (abs(low) / 10 or 1.0), high + (abs(high) / 10 or 1.0)
@@ -71,6 +73,7 @@ def choose_ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
 
 def choose_step(minimum: float) -> float:
     """Return the smallest of 1, 2, 5 and 10 times a power of ten that is at least `minimum`."""
+    # 1, 2 and 5 are the steps that people count in.
     power = 10.0 ** floor(log10(minimum))
     for factor in (1, 2, 5):
         if factor * power >= minimum * (1 - 1e-9):
@@ -94,6 +97,7 @@ def choose_log_ticks(low: float, high: float, limit: int = 7) -> tuple[float, ..
                     ticks.append(tick)
         if len(ticks) <= limit:
             return tuple(ticks)
+    # Even whole decades are too many.
     return tuple(ticks[:: ceil(len(ticks) / limit)])
 
 

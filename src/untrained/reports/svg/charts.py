@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, log10, sqrt
 
-from untrained import _numbers
-from untrained.reports.summary import RankedArch
+from untrained import formatting
+from untrained.reports.summary_facts import RankedArch
 from untrained.reports.svg.axis import (
     Axis,
     choose_step,
@@ -43,9 +43,16 @@ def draw_histogram(ranking: Sequence[RankedArch], *, higher_is_better: bool = Tr
     edges, log = _choose_bins(scores)
     counts = _count_scores(scores, edges)
     top_counts = _count_scores(scores[:TOP], edges)
-    ticks = make_axis([edges[0], edges[-1]], decades=WIDE_SCORES).ticks if log else choose_ticks(edges[0], edges[-1], 6)
-    inner_ticks = tuple(tick for tick in ticks if edges[0] <= tick <= edges[-1])
-    x_axis = Axis(edges[0], edges[-1], log, inner_ticks)
+    if log:
+        ticks = make_axis([edges[0], edges[-1]], decades=WIDE_SCORES).ticks
+    else:
+        ticks = choose_ticks(edges[0], edges[-1], 6)
+    # The axis ends at the outer edges of the bins, without the usual space beyond them.
+    inner_ticks = []
+    for tick in ticks:
+        if edges[0] <= tick <= edges[-1]:
+            inner_ticks.append(tick)
+    x_axis = Axis(edges[0], edges[-1], log, tuple(inner_ticks))
     y_axis = Axis(0.0, max(counts) * 1.05, False, _choose_count_ticks(max(counts)))
     area = make_plot_area(x_axis, y_axis)
     x_title = format_axis_title("score", x_axis, describe_direction(higher_is_better))
@@ -67,6 +74,7 @@ def draw_size_scatter(
 
     The ten best have a colour of their own, and a ring marks the best.
     """
+    # Parameters or multiply-adds of an architecture may be unknown.
     rows = []
     for row in select_dots(ranking):
         size = get_size(row)
@@ -80,7 +88,9 @@ def draw_size_scatter(
     x_title = format_axis_title(size_name, x_axis)
     y_title = format_axis_title("score", y_axis, describe_direction(higher_is_better))
     # The best are drawn last, on top of all others.
-    dots = [_draw_dot(area, row, size, size_name) for row, size in reversed(rows)]
+    dots = []
+    for row, size in reversed(rows):
+        dots.append(_draw_dot(area, row, size, size_name))
     parts = [draw_labelled_axes(area, x_title, y_title), f'<g class="dots">{"".join(dots)}</g>']
     for row, size in rows:
         if row.rank == ranking[0].rank:
@@ -94,7 +104,11 @@ def draw_size_scatter(
 def select_dots(ranking: Sequence[RankedArch]) -> list[RankedArch]:
     """Return the rows that a scatter plot draws: all, or the ten best and every n-th."""
     step = ceil(len(ranking) / MAX_DOTS)
-    return [row for i, row in enumerate(ranking) if i < TOP or i % step == 0]
+    selected = []
+    for i, row in enumerate(ranking):
+        if i < TOP or i % step == 0:
+            selected.append(row)
+    return selected
 
 
 def _choose_bins(scores: Sequence[float]) -> tuple[list[float], bool]:
@@ -113,6 +127,7 @@ def _choose_bins(scores: Sequence[float]) -> tuple[list[float], bool]:
     step = choose_step((high - low) / bin_count)
     first = floor(low / step + 1e-9)
     last = max(ceil(high / step - 1e-9), first + 1)
+    # Multiples of a round step, so that edges are numbers that people can read.
     edges = [i * step for i in range(first, last + 1)]
     if log:
         edges = [10.0**edge for edge in edges]
@@ -130,14 +145,18 @@ def _count_scores(scores: Sequence[float], edges: Sequence[float]) -> list[int]:
 
 def _choose_count_ticks(largest: int) -> tuple[float, ...]:
     """Return whole numbers from 0 to at most `largest`."""
+    # Architectures are counted, so there are no ticks between whole numbers.
     step = max(choose_step(largest / 4), 1.0)
     return tuple(i * step for i in range(int(largest / step) + 1))
 
 
 def _draw_bin(area: PlotArea, low: float, high: float, count: int, top_count: int) -> str:
+    # A gap of 1.5 pixels separates the bars.
     left = area.x_pixel(low) + 0.75
     width = area.x_pixel(high) - 0.75 - left
-    title = f"{_numbers.significant(low)} to {_numbers.significant(high)}: {count}"
+    title = (
+        f"{formatting.format_significant(low)} to {formatting.format_significant(high)}: {count}"
+    )
     if top_count:
         title += f", {top_count} of them among the best {TOP}"
     parts = [f"<title>{title}</title>"]
@@ -146,7 +165,8 @@ def _draw_bin(area: PlotArea, low: float, high: float, count: int, top_count: in
             y = area.y_pixel(top)
             height = area.y_pixel(bottom) - y
             parts.append(
-                f'<rect class="{css_class}" x="{left:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+                f'<rect class="{css_class}" x="{left:.1f}" y="{y:.1f}" '
+                f'width="{width:.1f}" height="{height:.1f}"/>'
             )
     return f"<g>{''.join(parts)}</g>"
 
@@ -157,8 +177,11 @@ def _draw_dot(area: PlotArea, row: RankedArch, size: float, size_name: str) -> s
     if row.rank <= TOP:
         css_class = ' class="top"'
         radius = 4.5
-    score = _numbers.significant(row.score, 4)
-    title = f"{row.rank}. {row.arch}\nscore {score}, {_numbers.quantity(size)} {size_name}"
+    score = formatting.format_significant(row.score, 4)
+    title = f"{row.rank}. {row.arch}\nscore {score}, {formatting.format_quantity(size)} {size_name}"
     x = area.x_pixel(size)
     y = area.y_pixel(row.score)
-    return f'<circle{css_class} cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(title)}</title></circle>'
+    return (
+        f'<circle{css_class} cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
+        f"<title>{escape(title)}</title></circle>"
+    )

@@ -26,6 +26,7 @@ def draw_figure(plot: Plot) -> str:
     curves = [curve for curve in plot.curves if curve.x]
     if not curves:
         return ""
+    # All curves share one pair of axes.
     all_x: list[float] = []
     all_y: list[float] = []
     for curve in curves:
@@ -59,6 +60,7 @@ def _make_figure_axis(values: Sequence[float], title: str) -> Axis:
 
 def _get_colour(index: int) -> str:
     """Return the CSS class of a curve."""
+    # More curves than colours repeat the first ones.
     return f"k-{COLOURS[index % len(COLOURS)]}"
 
 

@@ -7,7 +7,7 @@ opaque, so that the map suits a light and a dark page.
 from collections.abc import Sequence
 from html import escape
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.svg.style import draw_text, estimate_width, shorten_text, wrap_drawing
 
 _MIN_CELL = 12.0  # pixels; a map of many cells of this size scrolls in its own box
@@ -45,6 +45,7 @@ def draw_heatmap(
         label = shorten_text(name, label_width - 8)
         cells = [draw_text(label, label_width - 6, side / 2 + 4, "end name")]
         for j, value in enumerate(row):
+            # Most cells of a confusion matrix are zero and would only distract.
             if fractions and not value:
                 value = None
             cells.append(_draw_cell(value, label_width + side * j, side, f"{name}, {names[j]}"))
@@ -54,7 +55,10 @@ def draw_heatmap(
     parts.append(_draw_legend(label_width, size + 14, lowest_tenth))
     description = fractions
     if not fractions:
-        description = f"Heat map of the correlations between {len(names)} columns: {', '.join(names)}"
+        description = (
+            f"Heat map of the correlations between {len(names)} columns: {', '.join(names)}"
+        )
+    # A small map must still be wide enough for the legend.
     box = (0.0, 0.0, max(size, label_width + 190), size + _LEGEND_HEIGHT)
     return wrap_drawing("chart heat", box, description, parts)
 
@@ -66,11 +70,12 @@ def _draw_column_name(name: str, x: float, y: float) -> str:
 
 
 def _draw_cell(value: float | None, x: float, side: float, pair: str) -> str:
-    number = "not defined" if value is None else _numbers.fixed(value, 2)
+    number = "not defined" if value is None else formatting.format_fixed(value, 2)
     rect = (
         f'<rect {_get_colour(value)} x="{x:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}">'
         f"<title>{escape(f'{pair}: {number}')}</title></rect>"
     )
+    # In a small cell the number is only shown on hover.
     if value is None or side < _MIN_CELL_WITH_NUMBER:
         return rect
     css_class = "mid figure"
@@ -93,8 +98,11 @@ def _draw_legend(x: float, y: float, lowest_tenth: int) -> str:
     cells = []
     for i, tenth in enumerate(tenths):
         left = x + _LEGEND_CELL * i
-        cells.append(f'<rect {_get_colour(tenth / 10)} x="{left:.1f}" y="{y:.1f}" width="9" height="9"/>')
+        cells.append(
+            f'<rect {_get_colour(tenth / 10)} x="{left:.1f}" y="{y:.1f}" width="9" height="9"/>'
+        )
     labels = []
+    # Fractions have no negative side.
     for tenth, text in ((-10, "\u22121"), (0, "0"), (10, "1")):
         if tenth in tenths:
             middle = x + _LEGEND_CELL * (tenths.index(tenth) + 0.5)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeVar
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.svg.axis import Axis
 
 MAX_POINTS = 400  # points of one kind in one chart; more would make the file large
@@ -33,6 +33,7 @@ class PlotArea:
 
     def y_pixel(self, value: float) -> float:
         _, top, _, bottom = self.box
+        # Pixels count downwards, values upwards.
         return bottom - self.y.position(value) * (bottom - top)
 
 
@@ -41,7 +42,7 @@ def make_plot_area(x: Axis, y: Axis) -> PlotArea:
 
     Labels of the y axis are on the left, its title is above; labels and title of x are below.
     """
-    left = measure_tick_labels(_numbers.ticks(y.ticks, units=False))
+    left = measure_tick_labels(formatting.format_ticks(y.ticks, units=False))
     return PlotArea(x, y, (left, 30.0, WIDTH - 14.0, HEIGHT - 46.0))
 
 
@@ -63,14 +64,25 @@ def draw_axes(
     parts = [f'<text class="title" x="0" y="12">{escape(y_title)}</text>']
     for value, label in zip(area.y.ticks, y_labels, strict=True):
         y = area.y_pixel(value)
-        parts.append(f'<line class="grid" x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<line class="grid" x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
         parts.append(f'<text class="end" x="{left - 8:.1f}" y="{y + 4:.1f}">{escape(label)}</text>')
-    parts.append(f'<line class="base" x1="{left:.1f}" x2="{right:.1f}" y1="{bottom:.1f}" y2="{bottom:.1f}"/>')
+    parts.append(
+        f'<line class="base" x1="{left:.1f}" x2="{right:.1f}" y1="{bottom:.1f}" y2="{bottom:.1f}"/>'
+    )
     for value, label in zip(area.x.ticks, x_labels, strict=True):
         x = area.x_pixel(value)
-        parts.append(f'<line class="base" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:.1f}" y2="{bottom + 4:.1f}"/>')
-        parts.append(f'<text class="mid tick" x="{x:.1f}" y="{bottom + 18:.1f}">{escape(label)}</text>')
-    parts.append(f'<text class="title end" x="{right:.1f}" y="{bottom + 40:.1f}">{escape(x_title)}</text>')
+        end = bottom + 4
+        parts.append(
+            f'<line class="base" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:.1f}" y2="{end:.1f}"/>'
+        )
+        parts.append(
+            f'<text class="mid tick" x="{x:.1f}" y="{bottom + 18:.1f}">{escape(label)}</text>'
+        )
+    parts.append(
+        f'<text class="title end" x="{right:.1f}" y="{bottom + 40:.1f}">{escape(x_title)}</text>'
+    )
     return "".join(parts)
 
 
@@ -83,8 +95,8 @@ def draw_labelled_axes(area: PlotArea, x_title: str, y_title: str, x_units: bool
         y_title: Title of the y axis.
         x_units: Whether labels of the x axis may be abbreviated: 2M instead of 2000000.
     """
-    x_labels = _numbers.ticks(area.x.ticks, units=x_units)
-    y_labels = _numbers.ticks(area.y.ticks, units=False)
+    x_labels = formatting.format_ticks(area.x.ticks, units=x_units)
+    y_labels = formatting.format_ticks(area.y.ticks, units=False)
     return draw_axes(area, x_labels, y_labels, x_title, y_title)
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from untrained import _numbers
-from untrained.benchmarks.statistics import among_best, ranks, tenth
+from untrained import formatting
+from untrained.benchmarks.statistics import compute_ranks, compute_top_chances, count_top
 from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
 from untrained.reports.svg.plot import (
     PlotArea,
@@ -51,7 +51,9 @@ class ScatterScale(NamedTuple):
     kind: str
 
 
-def draw_scatter(points: Sequence[ScatterPoint], title: str, figure: str, *, higher_is_better: bool = True) -> str:
+def draw_scatter(
+    points: Sequence[ScatterPoint], title: str, figure: str, *, higher_is_better: bool = True
+) -> str:
     """Draw all points, or 400 of them if there are more.
 
     The best tenth by truth has a colour of its own. A ring marks the point with the best score.
@@ -67,34 +69,44 @@ def draw_scatter(points: Sequence[ScatterPoint], title: str, figure: str, *, hig
     x = choose_scale(scores, higher_is_better=higher_is_better)
     y = choose_scale(truths, count=5)
     if y.kind == "rank":
+        # Ranks of the truth mean little to a reader, so the ticks show the truth at these ranks.
         ticks = tuple(1 + quartile * (len(points) - 1) for quartile in _QUARTILES)
         y = y._replace(axis=replace(y.axis, ticks=ticks))
         y_labels = _format_truth_at_ranks(truths, ticks)
     else:
-        y_labels = _numbers.ticks(y.axis.ticks, units=False)
+        y_labels = formatting.format_ticks(y.axis.ticks, units=False)
     left = measure_tick_labels(y_labels, margin=12.0)
     box = (left, 24 + _HISTOGRAM_HEIGHT, _WIDTH - _HISTOGRAM_HEIGHT - 4, _HEIGHT - 48)
     area = PlotArea(x.axis, y.axis, box)
     places = []
     for x_value, y_value in zip(x.values, y.values, strict=True):
         places.append((area.x_pixel(x_value), area.y_pixel(y_value)))
-    is_top = among_best(truths, tenth(len(points))) > 0.5
-    drawn = thin_out(range(len(points)))
-    x_labels = _numbers.ticks(x.axis.ticks, units=False)
+    # Equal truths at the border of the tenth belong to it with a chance.
+    is_top = compute_top_chances(truths, count_top(len(points))) > 0.5
+    top_places = []
+    other_places = []
+    for i in thin_out(range(len(points))):
+        if is_top[i]:
+            top_places.append(places[i])
+        else:
+            other_places.append(places[i])
+    x_labels = formatting.format_ticks(x.axis.ticks, units=False)
     x_title = _format_x_title(x, y, higher_is_better)
     parts = [
         draw_axes(area, x_labels, y_labels, x_title, shorten_text(title, _WIDTH - 60)),
         draw_text(figure, _WIDTH, 12, "title end"),
         _draw_histograms(area, x, y),
-        draw_points("dim", [places[i] for i in drawn if not is_top[i]]),
-        draw_points("top", [places[i] for i in drawn if is_top[i]]),
+        draw_points("dim", other_places),
+        draw_points("top", top_places),
         _draw_best_score(points, places, higher_is_better),
     ]
     description = f"{title}: score against truth of {len(points)} architectures"
     return wrap_chart(description, (_WIDTH, _HEIGHT), parts)
 
 
-def choose_scale(values: Sequence[float], *, higher_is_better: bool = True, count: int = 4) -> ScatterScale:
+def choose_scale(
+    values: Sequence[float], *, higher_is_better: bool = True, count: int = 4
+) -> ScatterScale:
     """Return the simplest scale that spreads the values; its far end is the better one.
 
     Args:
@@ -112,16 +124,19 @@ def choose_scale(values: Sequence[float], *, higher_is_better: bool = True, coun
         return _make_rank_scale(values, higher_is_better, count)
     if higher_is_better:
         return scale
+    # The better end is on the right, so an axis of which lower is better runs backwards.
     reversed_axis = Axis(axis.high, axis.low, axis.log, axis.ticks)
     return scale._replace(axis=reversed_axis)
 
 
 def _make_rank_scale(values: Sequence[float], higher_is_better: bool, count: int) -> ScatterScale:
+    # Rank 1 is the best value.
     sign = -1 if higher_is_better else 1
-    positions = ranks([sign * value for value in values])
+    positions = compute_ranks([sign * value for value in values])
     margin = 0.04 * len(values)
     # `choose_ticks` may include 1 already.
     ticks = tuple(dict.fromkeys([1.0, *choose_ticks(1, len(values), count)]))
+    # The best rank is at the far end, as the better value is on other scales.
     axis = Axis(len(values) + margin, 1 - margin, False, ticks)
     return ScatterScale(axis, positions.tolist(), "rank")
 
@@ -134,7 +149,7 @@ def _are_spread(values: Sequence[float]) -> bool:
 
 def _format_truth_at_ranks(truths: Sequence[float], ticks: Sequence[float]) -> list[str]:
     best_first = sorted(truths, reverse=True)
-    return [_numbers.significant(best_first[round(rank) - 1]) for rank in ticks]
+    return [formatting.format_significant(best_first[round(rank) - 1]) for rank in ticks]
 
 
 def _format_x_title(x: ScatterScale, y: ScatterScale, higher_is_better: bool) -> str:
@@ -172,6 +187,7 @@ def _count_bins(scale: ScatterScale) -> list[tuple[int, int, float]]:
     """
     if scale.kind == "rank":
         return []
+    # The largest value is at the end of the axis and belongs to the last bin.
     bins = [min(int(scale.axis.position(value) * BINS), BINS - 1) for value in scale.values]
     counts = np.bincount(bins, minlength=BINS).tolist()
     largest = max(counts)
@@ -195,7 +211,10 @@ def _draw_best_score(
     """Draw a ring around the architecture that this score would select."""
     choose = max if higher_is_better else min
     best = choose(range(len(points)), key=lambda i: points[i].score)
-    score = _numbers.significant(points[best].score, 4)
+    score = formatting.format_significant(points[best].score, 4)
     title = f"{points[best].arch}\nbest score {score}, truth {points[best].truth:.4g}"
     x, y = places[best]
-    return f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{escape(title)}</title></circle>'
+    return (
+        f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="6">'
+        f"<title>{escape(title)}</title></circle>"
+    )

@@ -1,7 +1,7 @@
 """Prediction of a model of two variables as a heat map, with the evaluated points as dots.
 
-The input is plain JSON of a run folder. A prediction has `points` of the unit square, a `mean` and a
-`std` per point, and two axes, `along` (x) and `up` (y): each has a `name`, ends `low` and `high`,
+The input is plain JSON of a run folder. A prediction has `points` of the unit square, a `mean` and
+a `std` per point, and two axes, `x_axis` and `y_axis`: each has a `name`, ends `low` and `high`,
 and `log` for a logarithmic axis. An evaluation is a step of the trace with a `point` and a `value`,
 which is None if it failed.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.svg.axis import Axis, choose_log_ticks, choose_ticks
 from untrained.reports.svg.plot import (
     PlotArea,
@@ -39,15 +39,19 @@ def draw_square(prediction: Step, trace: Sequence[Step], value_name: str) -> str
         trace: Steps of the strategy.
         value_name: Name of what is predicted.
     """
-    x_axis = _make_side_axis(prediction["along"])
-    y_axis = _make_side_axis(prediction["up"])
-    left = measure_tick_labels(_numbers.ticks(y_axis.ticks, units=False))
+    x_axis = _make_side_axis(prediction["x_axis"])
+    y_axis = _make_side_axis(prediction["y_axis"])
+    left = measure_tick_labels(formatting.format_ticks(y_axis.ticks, units=False))
     area = PlotArea(x_axis, y_axis, (left, _TOP, left + _SIDE, _TOP + _SIDE))
-    evaluations = [(place, step) for place, step in enumerate(trace, 1) if "point" in step]
+    # Steps of other kinds have no point.
+    evaluations = []
+    for place, step in enumerate(trace, 1):
+        if "point" in step:
+            evaluations.append((place, step))
     low = min(prediction["mean"])
     high = max(prediction["mean"])
-    x_title = prediction["along"]["name"]
-    y_title = prediction["up"]["name"]
+    x_title = prediction["x_axis"]["name"]
+    y_title = prediction["y_axis"]["name"]
     parts = [
         draw_labelled_axes(area, x_title, y_title, x_units=False),
         _draw_cells(area, prediction, low, high),
@@ -67,6 +71,7 @@ def draw_square(prediction: Step, trace: Sequence[Step], value_name: str) -> str
 def _make_side_axis(side: Step) -> Axis:
     low = side["low"]
     high = side["high"]
+    # A parameter that is fixed has no ticks.
     if low == high:
         return Axis(low, high, False, ())
     ticks = choose_log_ticks(low, high) if side["log"] else choose_ticks(low, high)
@@ -81,6 +86,7 @@ def _place_point(area: PlotArea, point: Sequence[float]) -> tuple[float, float]:
 
 def _draw_cells(area: PlotArea, prediction: Step, low: float, high: float) -> str:
     """Draw a rectangle around each point, cut off at the sides of the square."""
+    # The points form a square grid, so the columns tell the size of a cell.
     columns = len({x for x, _ in prediction["points"]})
     half = 0.5 / max(columns - 1, 1)
     parts = []
@@ -90,7 +96,8 @@ def _draw_cells(area: PlotArea, prediction: Step, low: float, high: float) -> st
         right, bottom = _place_point(area, (min(point[0] + half, 1.0), max(point[1] - half, 0.0)))
         width = right - x + _OVERLAP
         height = bottom - y + _OVERLAP
-        title = f"{_numbers.significant(mean, 4)} \u00b1 {_numbers.significant(std, 2)}"
+        mean_text = formatting.format_significant(mean, 4)
+        title = f"{mean_text} \u00b1 {formatting.format_significant(std, 2)}"
         parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
             f"{_get_shade(scale_to_unit(mean, low, high))}><title>{title}</title></rect>"
@@ -122,16 +129,20 @@ def _draw_dot(area: PlotArea, place: int, step: Step, *, is_best: bool) -> str:
         radius = 7
     elif step["value"] is None:
         css_class = "query failed"
+    # Everything numeric that the strategy recorded about the step.
     numbers = []
     for name, number in step.items():
         if number is None:
             numbers.append(f"{name} failed")
         elif isinstance(number, float):
-            numbers.append(f"{name} {_numbers.significant(number, 4)}")
+            numbers.append(f"{name} {formatting.format_significant(number, 4)}")
     title = f"Step {place}: {', '.join(numbers)}"
     if is_best:
         title += ", the best"
-    return f'<circle class="{css_class}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(title)}</title></circle>'
+    return (
+        f'<circle class="{css_class}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
+        f"<title>{escape(title)}</title></circle>"
+    )
 
 
 def _get_shade(fraction: float) -> str:
@@ -143,12 +154,16 @@ def _draw_legend(x: float, y: float, low: float, high: float) -> str:
     fractions = [0.5]
     if high > low:
         fractions = [i / (_LEGEND_SHADES - 1) for i in range(_LEGEND_SHADES)]
-    low_text = _numbers.significant(low, 4)
+    low_text = formatting.format_significant(low, 4)
     start = x + 7.0 * len(low_text) + 6
     parts = [draw_text(low_text, x, y)]
     for i, fraction in enumerate(fractions):
         left = start + 12 * i
-        parts.append(f'<rect x="{left:.1f}" y="{y - 10:.1f}" width="12" height="12" {_get_shade(fraction)}/>')
+        parts.append(
+            f'<rect x="{left:.1f}" y="{y - 10:.1f}" width="12" height="12" {_get_shade(fraction)}/>'
+        )
     if high > low:
-        parts.append(draw_text(_numbers.significant(high, 4), start + 12 * len(fractions) + 6, y))
+        parts.append(
+            draw_text(formatting.format_significant(high, 4), start + 12 * len(fractions) + 6, y)
+        )
     return f'<g class="surface legend">{"".join(parts)}</g>'

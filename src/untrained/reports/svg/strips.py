@@ -1,4 +1,4 @@
-"""Where a score places the best tenth by truth: one strip per proxy, the best score on the right."""
+"""Where a score places the best tenth by truth: one strip per proxy, best scores on the right."""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,8 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from untrained import _numbers
-from untrained.benchmarks.statistics import TENTH, Floats, among_best, ranks, spearman, tenth
+from untrained import formatting
+from untrained.benchmarks.statistics import (
+    TOP_SHARE,
+    Floats,
+    compute_ranks,
+    compute_top_chances,
+    count_top,
+    spearman,
+)
 from untrained.reports.svg.bars import MAX_WIDTH
 from untrained.reports.svg.plot import draw_points, thin_out
 from untrained.reports.svg.style import (
@@ -32,7 +39,7 @@ class BestTenth(NamedTuple):
 
     Attributes:
         places: Per architecture, the fraction of others with a lower score, and where its truth
-            lies between the lowest (0) and the highest (1) of the tenth.
+            is between the lowest (0) and the highest (1) of the tenth.
         found: How many of them are among the best tenth by score. Ties at the border count in part.
         within: Rank correlation of score and truth among them.
     """
@@ -55,13 +62,17 @@ def locate_best_tenth(scores: Floats, truth: Floats) -> BestTenth:
 
     If truths are equal at the border of the tenth, the first ones belong to it.
     """
-    count = tenth(len(truth))
+    count = count_top(len(truth))
     best = np.argsort(-truth, kind="stable")[:count]
     low = truth[best].min()
     high = truth[best].max()
-    x = (ranks(scores)[best] - 0.5) / len(scores)
-    y = (truth[best] - low) / (high - low) if high > low else np.full(count, 0.5)
-    found = float((among_best(scores, count) * among_best(truth, count)).sum())
+    # The middle of each rank, so that the best and the worst are equally far from the ends.
+    x = (compute_ranks(scores)[best] - 0.5) / len(scores)
+    y = np.full(count, 0.5)
+    if high > low:
+        y = (truth[best] - low) / (high - low)
+    # With ties at the border, an architecture belongs to a tenth with a chance.
+    found = float((compute_top_chances(scores, count) * compute_top_chances(truth, count)).sum())
     places = tuple(zip(x.tolist(), y.tolist(), strict=True))
     return BestTenth(places, found, spearman(scores[best], truth[best]))
 
@@ -111,7 +122,7 @@ def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
 
 def _draw_strip(best: BestTenth, left: float, right: float, top: float) -> str:
     width = right - left
-    border = right - TENTH * width
+    border = right - TOP_SHARE * width
     lowest = top + _STRIP_HEIGHT - 4
     highest = top + 4
     dots = []
@@ -125,7 +136,7 @@ def _draw_strip(best: BestTenth, left: float, right: float, top: float) -> str:
 def _draw_numbers(best: BestTenth, width: float, y: float) -> str:
     within = "\u2013"
     if best.within is not None:
-        within = _numbers.fixed(best.within, 2)
+        within = formatting.format_fixed(best.within, 2)
     found = draw_text(_format_found(best), width - _CORRELATION_WIDTH - 8, y, "end title")
     return found + draw_text(within, width, y, "end")
 

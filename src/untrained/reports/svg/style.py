@@ -39,6 +39,7 @@ def find_family(operation: str) -> str:
 
     `conv3` for `nor_conv_3x3`, `none` for `none`, `plain` for unknown names.
     """
+    # Spaces write the same operation in different ways: `Skip`, `skip_connect`, `identity`.
     name = operation.strip().lower()
     for family, pattern in _FAMILIES:
         if re.fullmatch(pattern, name):
@@ -90,7 +91,7 @@ def shorten_text(text: str, width: float) -> str:
 
 
 def scale_to_unit(value: float, low: float, high: float) -> float:
-    """Return where a value lies between low and high, from 0 to 1; 0.5 if both are equal."""
+    """Return the position of a value between low and high, from 0 to 1; 0.5 if both are equal."""
     if high > low:
         return (value - low) / (high - low)
     return 0.5

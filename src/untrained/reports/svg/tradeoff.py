@@ -5,7 +5,7 @@ from html import escape
 from math import inf
 from typing import NamedTuple
 
-from untrained import _numbers
+from untrained import formatting
 from untrained.reports.svg.axis import Axis, make_axis
 from untrained.reports.svg.bars import MAX_WIDTH
 from untrained.reports.svg.plot import (
@@ -49,18 +49,24 @@ def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y
     width = min(max_width, MAX_WIDTH)
     x_axis, zero_place = _make_cost_axis([point.cost for point in points])
     y_axis = make_axis([point.value for point in points], decades=inf, count=8)
-    y_labels = _numbers.ticks(y_axis.ticks, units=False)
+    y_labels = formatting.format_ticks(y_axis.ticks, units=False)
     left = measure_tick_labels(y_labels)
     area = PlotArea(x_axis, y_axis, (left, 26.0, width - 20, _HEIGHT - 46))
+    # The tick of zero cost has a label of its own, because its position is not zero.
     positive_ticks = [tick for tick in x_axis.ticks if tick != zero_place]
-    x_labels = _numbers.ticks(positive_ticks, units=True)
+    x_labels = formatting.format_ticks(positive_ticks, units=True)
     if len(positive_ticks) < len(x_axis.ticks):
         x_labels = ["0", *x_labels]
     places = []
     for point in points:
         places.append((area.x_pixel(point.cost or zero_place), area.y_pixel(point.value)))
-    front = [i for i, point in enumerate(points) if is_on_front(point, points)]
-    others = [i for i in range(len(points)) if i not in front]
+    front = []
+    others = []
+    for i, point in enumerate(points):
+        if is_on_front(point, points):
+            front.append(i)
+        else:
+            others.append(i)
     axis_title = format_axis_title(x_title, x_axis)
     parts = [
         draw_axes(area, x_labels, y_labels, axis_title, y_title),
@@ -68,6 +74,7 @@ def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y
     ]
     for point, place in zip(points, places, strict=True):
         parts.append(_draw_dot(point, place))
+    # Names on the front are placed first, so that they get the best places.
     named = [(points[i].name, places[i]) for i in front + others]
     parts += _draw_names(named, len(front), places, (left, width))
     names = ", ".join(points[i].name for i in front)
@@ -78,14 +85,18 @@ def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y
 def _make_cost_axis(costs: Sequence[float]) -> tuple[Axis, float]:
     """Return a logarithmic axis, and the value on it that stands for a cost of zero."""
     positive = [cost for cost in costs if cost > 0] or [1.0]
+    # Left of all other costs, by 15 % of their logarithmic range.
     zero_place = min(positive) / max(max(positive) / min(positive), 10.0) ** 0.15
-    if 0 not in costs:
-        axis = make_axis(positive, decades=0)
-        ticks = tuple(tick for tick in axis.ticks if tick > zero_place)
-    else:
-        axis = make_axis([zero_place, *positive], decades=0)
-        ticks = (zero_place, *(tick for tick in axis.ticks if tick > zero_place))
-    return Axis(axis.low, axis.high, axis.log, ticks), zero_place
+    shown = list(positive)
+    ticks = []
+    if 0 in costs:
+        shown.append(zero_place)
+        ticks.append(zero_place)
+    axis = make_axis(shown, decades=0)
+    for tick in axis.ticks:
+        if tick > zero_place:
+            ticks.append(tick)
+    return Axis(axis.low, axis.high, axis.log, tuple(ticks)), zero_place
 
 
 def is_on_front(point: CostPoint, points: Iterable[CostPoint]) -> bool:
@@ -100,7 +111,7 @@ def is_on_front(point: CostPoint, points: Iterable[CostPoint]) -> bool:
 
 def _draw_dot(point: CostPoint, place: Place) -> str:
     x, y = place
-    title = f"{point.name}: {_numbers.fixed(point.value, 3)}, cost {point.cost:g}"
+    title = f"{point.name}: {formatting.format_fixed(point.value, 3)}, cost {point.cost:g}"
     return (
         f'<circle class="offer k-{point.kind}" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}">'
         f"<title>{escape(title)}</title></circle>"
@@ -122,6 +133,7 @@ def _draw_names(
         dots: Places of all dots.
         ends: Left and right end of the chart.
     """
+    # Neither dots nor names that are already written may be covered.
     occupied: list[Box] = []
     for x, y in dots:
         occupied.append((x - _RADIUS, y - _RADIUS, 2 * _RADIUS, 2 * _RADIUS))
@@ -155,6 +167,7 @@ def _list_boxes_beside(text: str, place: Place) -> list[Box]:
         (x - width / 2, y - distance - _NAME_HEIGHT),
         (x - width / 2, y + distance),
     ]
+    # The order is the order of preference among places with the same overlap.
     return [(left, top, width, _NAME_HEIGHT) for left, top in corners]
 
 
@@ -162,7 +175,9 @@ def _measure_overlap(box: Box, occupied: Iterable[Box], ends: tuple[float, float
     """Return the area of a box that is occupied or outside the chart."""
     outside = max(0.0, ends[0] - box[0]) + max(0.0, box[0] + box[2] - ends[1])
     overlap = _NAME_HEIGHT * outside
-    return overlap + sum(_intersect_boxes(box, other) for other in occupied)
+    for other in occupied:
+        overlap += _intersect_boxes(box, other)
+    return overlap
 
 
 def _intersect_boxes(a: Box, b: Box) -> float:

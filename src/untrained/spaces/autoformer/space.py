@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from untrained._options import Count, Probability
-from untrained.errors import UsageError, unknown
+from untrained.errors import UsageError, unknown_name_error
+from untrained.options import Count, Probability
 from untrained.spaces.autoformer.counts import count_arch
 from untrained.spaces.autoformer.network import TransformerConfig, VisionTransformer
 from untrained.spaces.autoformer.supernet import (
@@ -135,7 +135,7 @@ def _register_space(name: str, about: str, family: AutoformerFamily) -> Space:
         drop_path: Probability = 0.0,
     ) -> NetworkBuilder:
         if attention_scale not in _ATTENTION_SCALES:
-            raise unknown("variant of AutoFormer", attention_scale, _ATTENTION_SCALES)
+            raise unknown_name_error("variant of AutoFormer", attention_scale, _ATTENTION_SCALES)
         config = TransformerConfig(
             patch=patch,
             relative_position=relative_position,

@@ -179,13 +179,13 @@ def _read_transformer_layers(data: dict[str, Any]) -> TransformerLayers:
     return TransformerLayers(_check_number(data["embed"]), heads, tuple(ratios))
 
 
-def _check_text(value: Any) -> str:
+def _check_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
     return value
 
 
-def _check_number(value: Any, maximum: int = _MAX_NUMBER) -> int:
+def _check_number(value: object, maximum: int = _MAX_NUMBER) -> int:
     # `type(...) is int` excludes True and False.
     if type(value) is not int or not 0 <= value <= maximum:
         raise ValueError(f"{value!r} is not a whole number from 0 to {maximum:,}")

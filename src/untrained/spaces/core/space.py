@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from untrained._load import user_code_error
-from untrained._options import check_option, option_hints
-from untrained._quantities import show_value
-from untrained.errors import UntrainedError, UsageError, unknown
+from untrained.errors import UntrainedError, UsageError, unknown_name_error
+from untrained.names import user_code_error
+from untrained.options import check_option, read_option_hints
+from untrained.quantities import show_value
 from untrained.registry import Registry
-from untrained.rng import Seed, as_generator
+from untrained.seeds import Seed, as_generator
 from untrained.spaces.core.choices import Choose as Choose
 from untrained.spaces.core.choices import (
     Chooser,
@@ -136,10 +136,10 @@ class Space:
         """
         base_name = self.name.partition("(")[0]
         parameters = signature(self.network).parameters
-        hints = option_hints(self.network)
+        hints = read_option_hints(self.network)
         for option, value in options.items():
             if option not in self.option_names:
-                raise unknown(f"option of {self.name}", option, self.option_names)
+                raise unknown_name_error(f"option of {self.name}", option, self.option_names)
             default = parameters[option].default
             check_option(base_name, option, value, hints.get(option, Any), default)
         merged = {**dict(self.options), **options}
@@ -414,7 +414,7 @@ class Space:
         return record_decisions(self.name, chooser, run)
 
 
-def _create_tensors_on(device: str) -> AbstractContextManager[Any]:
+def _create_tensors_on(device: str) -> AbstractContextManager[object]:
     """Return a context in which new tensors are created on `device`."""
     # Entering the context costs a seventh of building a network, so skip it where it is redundant.
     if torch.get_default_device() == torch.device(device):
@@ -482,3 +482,8 @@ def space(
     if network is None:
         return make_space
     return make_space(network)
+
+
+def register_space(member: Space) -> Space:
+    """Add one of the package's own spaces to the registry; a decorator above `@space`."""
+    return SPACES.add(member.name, member)

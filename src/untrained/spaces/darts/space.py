@@ -22,15 +22,15 @@ from functools import partial
 from math import comb, prod
 from typing import Any
 
-from untrained._options import Count, Probability
+from untrained.options import Count, Probability
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.diagrams import CellGraphs
 from untrained.spaces.core.space import (
-    SPACES,
     Choose,
     NetworkBuilder,
     NetworkFunction,
     Space,
+    register_space,
     space,
 )
 from untrained.spaces.darts.counts import count_network
@@ -99,6 +99,7 @@ def _build_darts_supernet(task: Task, *, operations: str = "darts", **config: An
     return DartsSupernet(task, DartsConfig(**config), EdgeCell, operations)
 
 
+@register_space
 @_genotype_space(size=_compute_darts_size, supernet=_build_darts_supernet)
 def darts(
     choose: Choose,
@@ -117,9 +118,6 @@ def darts(
     return partial(DartsNetwork, genotype, task, config)
 
 
-SPACES.add("darts", darts)
-
-
 # ---------------------------------------------------------------------------------------- NASI
 
 
@@ -133,6 +131,7 @@ def _build_nasi_supernet(task: Task, *, pooled: bool = True, **config: Any) -> D
     return DartsSupernet(task, DartsConfig(pooled=pooled, **config), NodeCell, "darts")
 
 
+@register_space
 @_genotype_space(size=_compute_nasi_size, supernet=_build_nasi_supernet, pooled=True)
 def darts_nasi(
     choose: Choose,
@@ -158,6 +157,3 @@ def darts_nasi(
     genotype = _choose_genotype(choose, "darts", distinct=True)
     config = DartsConfig(channels, cells, stem, auxiliary, drop_path, pooled)
     return partial(DartsNetwork, genotype, task, config)
-
-
-SPACES.add("darts_nasi", darts_nasi)

@@ -19,17 +19,17 @@ from functools import partial
 
 import numpy as np
 
-from untrained._options import Count
 from untrained.errors import UsageError
+from untrained.options import Count
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.diagrams import CellGraph
 from untrained.spaces.core.notation import make_parse_error
 from untrained.spaces.core.space import (
-    SPACES,
     Choose,
     InvalidArch,
     NetworkBuilder,
     Space,
+    register_space,
     space,
 )
 from untrained.spaces.nasbench101.graph import (
@@ -270,6 +270,7 @@ def _count_arch(space: Space, arch: Arch, task: Task) -> Counts | None:
     return count_network(spec_of(arch), task, **dict(space.options))
 
 
+@register_space
 @space(
     task=Task("cifar10", (3, 32, 32), 10),
     notation=Nasbench101Notation(),
@@ -299,6 +300,3 @@ def nasbench101(
     ops = [choose(f"op{vertex}", OPS) for vertex in used_vertices[1:-1]]
     spec = CellSpec(pruned_spec.matrix, (INPUT, *ops, OUTPUT))
     return partial(NASBench101, spec, task, channels, stacks=stacks, cells=cells)
-
-
-SPACES.add("nasbench101", nasbench101)

@@ -19,17 +19,17 @@ from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 
-from untrained._options import Count
 from untrained.errors import UsageError
+from untrained.options import Count
 from untrained.spaces.core.counts import Counts
 from untrained.spaces.core.diagrams import CellGraph
 from untrained.spaces.core.space import (
-    SPACES,
     Choose,
     InvalidArch,
     NetworkBuilder,
     NetworkFunction,
     Space,
+    register_space,
     space,
 )
 from untrained.spaces.nasbench1shot1.supernet import Supernet1Shot1
@@ -219,6 +219,7 @@ def _one_shot_space(
     )
 
 
+@register_space
 @_one_shot_space(S1, listed=2_487, tight=3_702, loose=14_580)
 def nasbench1shot1_s1(
     choose: Choose,
@@ -235,6 +236,7 @@ def nasbench1shot1_s1(
     )
 
 
+@register_space
 @_one_shot_space(S2, listed=3_609, tight=12_474, loose=29_160)
 def nasbench1shot1_s2(
     choose: Choose,
@@ -251,6 +253,7 @@ def nasbench1shot1_s2(
     )
 
 
+@register_space
 @_one_shot_space(S3, listed=24_066, tight=135_900, loose=1_312_200)
 def nasbench1shot1_s3(
     choose: Choose,
@@ -265,8 +268,3 @@ def nasbench1shot1_s3(
     return _choose_network(
         choose, task, S3, members=members, channels=channels, stacks=stacks, cells=cells
     )
-
-
-SPACES.add("nasbench1shot1_s1", nasbench1shot1_s1)
-SPACES.add("nasbench1shot1_s2", nasbench1shot1_s2)
-SPACES.add("nasbench1shot1_s3", nasbench1shot1_s3)

@@ -7,7 +7,7 @@ searches both. The notation is described in `blocks.py`, the network and the spe
 authors' code in `network.py`, the supernets in `supernet.py`.
 
 The default task is Criteo's: 13 dense columns and 26 columns of identifiers (with small
-vocabularies here). Any other table with identifiers works: the columns follow from the task.
+vocabularies here). object other table with identifiers works: the columns follow from the task.
 
 Differences to the authors' code:
 * An architecture only contains what its network uses: operators of two inputs have left and right,
@@ -28,8 +28,8 @@ from math import comb, prod
 
 import numpy as np
 
-from untrained._options import Count
-from untrained.errors import unknown
+from untrained.errors import unknown_name_error
+from untrained.options import Count
 from untrained.spaces.core.choices import pick_uniformly
 from untrained.spaces.core.diagrams import CellGraph, CellGraphs
 from untrained.spaces.core.space import (
@@ -101,7 +101,7 @@ def _register_space(
         norms: bool = True,
     ) -> NasrecSupernet:
         if variant not in _SUPERNETS:
-            raise unknown(f"variant of {name}", variant, _SUPERNETS)
+            raise unknown_name_error(f"variant of {name}", variant, _SUPERNETS)
         return _SUPERNETS[variant](all_ops, task, blocks, embedding_dim, norms)
 
     # The decorator takes name and description from the function.

@@ -18,10 +18,10 @@ from functools import partial
 
 from torch import nn
 
-from untrained.errors import UsageError, unknown
+from untrained.errors import UsageError, unknown_name_error
 from untrained.spaces.core.diagrams import CellGraph, Stage, StageList
 from untrained.spaces.core.notation import make_parse_error
-from untrained.spaces.core.space import SPACES, Choose, InvalidArch, NetworkBuilder, space
+from untrained.spaces.core.space import Choose, InvalidArch, NetworkBuilder, register_space, space
 from untrained.spaces.transnas.network import (
     EDGES,
     NODES,
@@ -60,7 +60,7 @@ _EDGE_NAMES = tuple(f"{target}<-{source}" for target, source in EDGES)
 def find_task(head: str = "scene") -> Task:
     """Return the task for which the benchmark trained this head."""
     if head not in TASKS:
-        raise unknown("head of TransNAS-Bench-101", head, TASKS)
+        raise unknown_name_error("head of TransNAS-Bench-101", head, TASKS)
     return TASKS[head]
 
 
@@ -126,6 +126,7 @@ def _draw_micro(arch: Arch) -> CellGraph:
     return CellGraph(("input", "1", "2", "output"), tuple(edges))
 
 
+@register_space
 @space(
     task=find_task,
     notation=TransnasMicroNotation(),
@@ -136,9 +137,6 @@ def transnas_micro(choose: Choose, task: Task, head: str = "scene") -> NetworkBu
     """Cells of four nodes in a fixed network; 4,096 architectures with results on seven tasks."""
     ops = [choose(name, OPS) for name in _EDGE_NAMES]
     return partial(_build_network, MICRO_CODE, partial(MicroCell, ops), task, head)
-
-
-SPACES.add("transnas_micro", transnas_micro)
 
 
 # --------------------------------------------------------------------------------------- macro
@@ -188,6 +186,7 @@ def _draw_macro(arch: Arch) -> StageList:
     return StageList(tuple(stages))
 
 
+@register_space
 @space(task=find_task, notation=TransnasMacroNotation(), draw=_draw_macro, size=3256)
 def transnas_macro(choose: Choose, task: Task, head: str = "scene") -> NetworkBuilder:
     """Four to six modules of residual blocks: where to widen, where to shrink; 3,256 networks."""
@@ -200,6 +199,3 @@ def transnas_macro(choose: Choose, task: Task, head: str = "scene") -> NetworkBu
     if not 1 <= halvings <= 4:
         raise InvalidArch(f"{halvings} modules halve the resolution (3, 4), but 1 to 4 must")
     return partial(_build_network, code, ResidualCell, task, head)
-
-
-SPACES.add("transnas_macro", transnas_macro)

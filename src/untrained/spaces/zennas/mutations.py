@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untrained.errors import unknown
+from untrained.errors import unknown_name_error
 from untrained.spaces.core.choices import InvalidArch
 from untrained.spaces.core.space import NetworkFunction, Space
 from untrained.spaces.zennas.network import ZenBlock, ZenConfig
@@ -87,7 +87,9 @@ class StructureMutation:
         initial_name = read_option(space, "initial")
         if initial_name not in self.initial:
             known_names = list(self.initial)
-            raise unknown(f"initial structure of {space.name}", str(initial_name), known_names)
+            raise unknown_name_error(
+                f"initial structure of {space.name}", str(initial_name), known_names
+            )
         max_layers = read_option(space, "max_layers")
         blocks = StructureNotation(self.kinds).parse_blocks(self.initial[initial_name])
         step_count = int(rng.integers(MAX_STEPS)) + 1
@@ -111,7 +113,7 @@ class StructureMutation:
         """Replace one or more blocks, link widths, split long blocks."""
         variant = read_option(space, "variant")
         if variant not in VARIANTS:
-            raise unknown(f"variant of {space.name}", str(variant), VARIANTS)
+            raise unknown_name_error(f"variant of {space.name}", str(variant), VARIANTS)
         is_published = variant == "published"
         indices = []
         for index, block in enumerate(blocks):

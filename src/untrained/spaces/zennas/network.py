@@ -21,7 +21,7 @@ from math import ceil, prod
 
 from torch import Tensor, nn
 
-from untrained.errors import unknown
+from untrained.errors import unknown_name_error
 from untrained.types import Task
 
 
@@ -155,7 +155,9 @@ def _describe_family(block: ZenBlock) -> tuple[list[int], PathFunction]:
 
         return [block.cin, *[block.cout] * block.layers], make_basic_path
 
-    raise unknown("block", block.kind, ["SuperResIDWE6K3", "SuperResK1K3K1", "SuperResK3K3"])
+    raise unknown_name_error(
+        "block", block.kind, ["SuperResIDWE6K3", "SuperResK1K3K1", "SuperResK3K3"]
+    )
 
 
 def adapt_blocks(blocks: Sequence[ZenBlock], task: Task) -> list[ZenBlock]:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from untrained._options import Count
+from untrained.options import Count
 from untrained.spaces.core.space import SPACES, Choose, NetworkBuilder, Space, space
 from untrained.spaces.zennas.counts import count_arch
 from untrained.spaces.zennas.mutations import StructureMutation

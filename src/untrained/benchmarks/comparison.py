@@ -1,0 +1,229 @@
+"""Compare the scores of proxies with the truth: statistics, intervals, failures.
+
+This module does not know where scores and truth come from.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import fmean, stdev
+
+from untrained.benchmarks.result import Estimate, ProxyResult
+from untrained.benchmarks.statistics import STATISTICS, Statistic, bootstrap_interval, spearman
+from untrained.seeds import make_generator
+from untrained.types import Arch, Failure, Record
+
+# One score per architecture; None where there is none.
+SeedScores = tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class ProxyScores:
+    """The scores of one proxy for all architectures.
+
+    Attributes:
+        proxy: Name of the proxy.
+        about: What it measures, in one sentence.
+        kind: As in `ProxyResult`.
+        higher_is_better: The direction of the scores.
+        by_seed: The scores of each seed.
+        cost: Cost in forward passes; None if unknown.
+        failures: Number of failed architectures by kind.
+        partial: Whether a seed may cover only some of the architectures.
+    """
+
+    proxy: str
+    about: str
+    kind: str
+    higher_is_better: bool
+    by_seed: tuple[SeedScores, ...]
+    cost: float | None = None
+    failures: dict[str, int] | None = None
+    partial: bool = False
+
+    @property
+    def means(self) -> SeedScores:
+        """Means over seeds.
+
+        An architecture that failed on any seed has none, unless seeds are partial.
+        """
+        required = 1 if self.partial else len(self.by_seed)
+        means: list[float | None] = []
+        for arch_scores in zip(*self.by_seed, strict=True):
+            scores = [score for score in arch_scores if score is not None]
+            means.append(fmean(scores) if len(scores) >= required else None)
+        return tuple(means)
+
+
+def collect_scores(
+    records: Sequence[Record], measure: str, archs: Sequence[Arch], seeds: Sequence[int]
+) -> tuple[tuple[SeedScores, ...], dict[str, int]]:
+    """Arrange the records of a measure by seed and architecture.
+
+    Args:
+        records: Records of all measures, one per architecture, seed and measure.
+        measure: The measure to collect.
+        archs: Architectures, in the order of the result.
+        seeds: Seeds, in the order of the result.
+
+    Returns:
+        The scores of each seed, and the number of failed architectures by kind. The first failure
+        of an architecture counts.
+    """
+    by_arch_and_seed = {}
+    for record in records:
+        if record.measure == measure:
+            by_arch_and_seed[record.arch, record.seed] = record
+    by_seed = []
+    for seed in seeds:
+        by_seed.append(tuple(by_arch_and_seed[arch, seed].value for arch in archs))
+    kinds: Counter[str] = Counter()
+    for arch in archs:
+        failure = _find_first_failure([by_arch_and_seed[arch, seed] for seed in seeds])
+        if failure:
+            kinds[failure.kind] += 1
+    return tuple(by_seed), dict(kinds)
+
+
+def _find_first_failure(records: Iterable[Record]) -> Failure | None:
+    for record in records:
+        if record.error:
+            return record.error
+    return None
+
+
+def compare_with_truth(scores: ProxyScores, truth: Sequence[float], seed: int = 0) -> ProxyResult:
+    """Compute every statistic of a proxy.
+
+    Args:
+        scores: The scores of the proxy.
+        truth: The truth of the same architectures; higher is better.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        Statistics with their mean over seeds, interval over architectures and spread over seeds.
+    """
+    pairs = []
+    for seed_scores in scores.by_seed:
+        pairs.append(_pair_with_truth(seed_scores, truth, scores.higher_is_better))
+    statistics = {}
+    for statistic in STATISTICS:
+        statistics[statistic.name] = estimate_statistic(statistic, pairs, seed)
+    means = scores.means
+    return ProxyResult(
+        proxy=scores.proxy,
+        about=scores.about,
+        kind=scores.kind,
+        higher_is_better=scores.higher_is_better,
+        cost=scores.cost,
+        n=sum(score is not None for score in means),
+        failures=scores.failures or {},
+        statistics=statistics,
+        scores=means,
+    )
+
+
+def sort_results(results: Iterable[ProxyResult]) -> tuple[ProxyResult, ...]:
+    """Sort by rank correlation, best first; results without one come last."""
+
+    def sort_key(result: ProxyResult) -> float:
+        estimate = result.statistics["spearman"]
+        return -estimate.value if estimate else inf
+
+    return tuple(sorted(results, key=sort_key))
+
+
+def describe_shared_baseline(
+    results: Sequence[ProxyResult], truth: Sequence[float], baseline: str = "params"
+) -> str:
+    """Say how a baseline does on the architectures that the best proxy could score.
+
+    A network that cannot work is easily ranked last. A proxy that fails on such networks is
+    compared on a harder set than a baseline that scores all of them.
+
+    Args:
+        results: Results of all proxies, best first.
+        truth: The truth of all architectures.
+        baseline: Name of the baseline.
+
+    Returns:
+        One sentence. It is empty if the best proxy scored all architectures, or if there is no
+        such baseline.
+    """
+    best = None
+    for result in results:
+        if result.kind == "proxy" and result.statistics["spearman"]:
+            best = result
+            break
+    by_name = {result.proxy: result for result in results}
+    if best is None or baseline not in by_name or best.n == len(truth):
+        return ""
+    baseline_scores = []
+    shared_truth = []
+    for score, baseline_score, value in zip(
+        best.scores, by_name[baseline].scores, truth, strict=True
+    ):
+        if score is not None and baseline_score is not None:
+            baseline_scores.append(baseline_score)
+            shared_truth.append(value)
+    correlation = spearman(baseline_scores, shared_truth)
+    if correlation is None:
+        return ""
+    return (
+        f"On the {len(shared_truth):,} architectures that {best.proxy} ranks, "
+        f"{baseline} has {correlation:.3f}."
+    )
+
+
+def estimate_statistic(
+    statistic: Statistic, pairs: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0
+) -> Estimate | None:
+    """Estimate a statistic from scores of several seeds.
+
+    Value and interval are means over the seeds: what one run with one seed can expect.
+
+    Args:
+        statistic: The statistic.
+        pairs: Scores, oriented so that higher is better, and the truth; one pair per seed.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The estimate, or None if the statistic is undefined for every seed.
+    """
+    values = []
+    for scores, truth in pairs:
+        value = statistic(scores, truth)
+        if value is not None:
+            values.append(value)
+    if not values:
+        return None
+    lows = []
+    highs = []
+    for scores, truth in pairs:
+        # Every seed has the same resamples.
+        rng = make_generator("bootstrap", statistic.name, seed)
+        interval = bootstrap_interval(statistic, scores, truth, rng)
+        if interval:
+            lows.append(interval[0])
+            highs.append(interval[1])
+    return Estimate(
+        value=fmean(values),
+        low=fmean(lows) if lows else None,
+        high=fmean(highs) if highs else None,
+        spread=stdev(values) if len(values) > 1 else None,
+    )
+
+
+def _pair_with_truth(
+    scores: SeedScores, truth: Sequence[float], higher_is_better: bool
+) -> tuple[list[float], list[float]]:
+    """Return scores, oriented so that higher is better, and the truth of the same architectures."""
+    sign = 1 if higher_is_better else -1
+    oriented = []
+    shared_truth = []
+    for score, value in zip(scores, truth, strict=True):
+        if score is not None:
+            oriented.append(sign * score)
+            shared_truth.append(value)
+    return oriented, shared_truth

@@ -1,0 +1,245 @@
+"""The benchmarks: their spaces, where their tables are stored, and how to import them."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from untrained.benchmarks.layout import expect_layout
+from untrained.benchmarks.parquet import write_table_file
+from untrained.benchmarks.table import BenchmarkTable, make_table_header
+from untrained.data_root import find_data_root
+from untrained.errors import UsageError
+from untrained.registry import Registry
+
+if TYPE_CHECKING:
+    from untrained.benchmarks.table_builder import TableBuilder
+
+
+@dataclass(frozen=True)
+class ImportFormat:
+    """A file or folder that a table can be made from.
+
+    Attributes:
+        about: What it is, as error messages call it.
+        read: Reads a path; returns None if the path is something else.
+    """
+
+    about: str
+    read: "Callable[[Path], TableBuilder | None]"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Known results of a space.
+
+    Attributes:
+        name: Name of the benchmark.
+        space: Name of the space.
+        size: Number of architectures in the whole benchmark.
+        about: What it is, in one sentence.
+        formats: What a table can be made from.
+    """
+
+    name: str
+    space: str
+    size: int
+    about: str
+    formats: tuple[ImportFormat, ...]
+
+    def path(self, root: str | Path | None = None) -> Path:
+        """Return where the table is stored under a data root."""
+        return find_data_root(root) / "benchmarks" / f"{self.name}.parquet"
+
+    @property
+    def made_from(self) -> str:
+        """What a table can be made from, as text."""
+        return " or ".join(import_format.about for import_format in self.formats)
+
+
+BENCHMARKS: Registry[Benchmark] = Registry("benchmark")
+
+
+def list_benchmarks(space: str) -> list[str]:
+    """Return the names of the benchmarks of a space, the default one first.
+
+    Raises:
+        UsageError: There is none.
+    """
+    base_name = space.partition("(")[0]
+    names = [name for name, benchmark in BENCHMARKS.items() if benchmark.space == base_name]
+    if not names:
+        spaces = ", ".join(dict.fromkeys(benchmark.space for benchmark in BENCHMARKS.values()))
+        raise UsageError(
+            f"no table of known results is about {space}; there are tables for {spaces}"
+        )
+    return names
+
+
+def find_default_benchmark(space: str) -> str:
+    """Return the name of the default benchmark of a space."""
+    return list_benchmarks(space)[0]
+
+
+def open_table(name: str, root: str | Path | None = None) -> BenchmarkTable:
+    """Open the table of a benchmark; its numbers are read when they are used.
+
+    Args:
+        name: Name of the benchmark.
+        root: The data root, if not the default one.
+
+    Raises:
+        UsageError: There is no such table, or it is damaged.
+    """
+    benchmark = BENCHMARKS[name]
+    path = benchmark.path(root)
+    if not path.exists():
+        raise UsageError(
+            f"the table of {name} is not at {path}; `untrained data import {name} PATH` makes it "
+            f"from {benchmark.made_from}"
+        )
+    return BenchmarkTable.open(path, name)
+
+
+def import_benchmark(name: str, path: str | Path, root: str | Path | None = None) -> BenchmarkTable:
+    """Make the table of a benchmark from a file or folder of its publishers, or from our CSV files.
+
+    If there is a table already, its other columns are kept.
+
+    Args:
+        name: Name of the benchmark.
+        path: The file or folder; its format is recognised.
+        root: The data root, if not the default one.
+
+    Raises:
+        UsageError: The path is missing, damaged or of another format.
+    """
+    benchmark = BENCHMARKS[name]
+    path = Path(path)
+    if not path.exists():
+        raise UsageError(f"there is no {path}; {name} can be made from {benchmark.made_from}")
+    builder = _read_any_format(benchmark, path)
+    if builder is None:
+        raise UsageError(f"{path} is nothing that {name} can be made from: {benchmark.made_from}")
+    # A missing table has no columns to keep, and a damaged one is replaced.
+    with suppress(UsageError):
+        builder.add_table(open_table(name, root))
+    columns = builder.columns()
+    if not columns:
+        raise UsageError(f"{path} holds no numbers; {name} can be made from {benchmark.made_from}")
+    counts = {column: int(np.isfinite(values).sum()) for column, values in columns.items()}
+    header = make_table_header(name, benchmark.space, benchmark.size, counts, builder.sources)
+    columns_by_name = {column.name: values for column, values in columns.items()}
+    write_table_file(benchmark.path(root), header, builder.archs, columns_by_name)
+    return open_table(name, root)
+
+
+def _read_any_format(benchmark: Benchmark, path: Path) -> "TableBuilder | None":
+    """Read a path in the first format that recognises it."""
+    with expect_layout(path, benchmark.name):
+        for import_format in benchmark.formats:
+            builder = import_format.read(path)
+            if builder is not None:
+                return builder
+    return None
+
+
+# ---------------------------------------------------------------------------- registrations
+
+
+def _import_with(
+    module: str, function: str, *arguments: Any
+) -> "Callable[[Path], TableBuilder | None]":
+    """Return a reader that imports its module when it is called.
+
+    Importers need torch or pandas, and opening a table does not.
+    """
+
+    def read(path: Path) -> "TableBuilder | None":
+        importer = import_module(f"untrained.benchmarks.importers.{module}")
+        builder: TableBuilder | None = getattr(importer, function)(*arguments, path)
+        return builder
+
+    return read
+
+
+def _csv_folder(file: str, module: str, function: str, *arguments: Any) -> ImportFormat:
+    return ImportFormat(f"a folder with {file}", _import_with(module, function, *arguments))
+
+
+def _suite_zero_file(benchmark: str, file: str) -> ImportFormat:
+    about = f"{file} of NAS-Bench-Suite-Zero"
+    return ImportFormat(about, _import_with("suite_zero", "read_suite_zero", benchmark))
+
+
+def _register_benchmark(
+    name: str, space: str, size: int, about: str, *formats: ImportFormat
+) -> None:
+    BENCHMARKS.add(name, Benchmark(name, space, size, about, formats))
+
+
+# Two cells, each with 180 wirings and 7 operations on 8 edges.
+_DARTS_SIZE = (180 * 7**8) ** 2
+_NASBENCH101_FILE = "nb101_1shot1_spaces12.csv.gz"
+
+_register_benchmark(
+    "nasbench201",
+    "nasbench201",
+    15_625,
+    "NAS-Bench-201: CIFAR-10, CIFAR-100 and ImageNet16-120 after 12 and 200 epochs, cost, "
+    "latency on devices.",
+    _csv_folder("nb201_full.csv.gz", "csv_nasbench201", "read_nasbench201"),
+    ImportFormat(
+        "the folder NATS-tss-v1_0-3ffb9-simple of NATS-Bench", _import_with("nats", "read_nats")
+    ),
+    ImportFormat("HW-NAS-Bench-v1_0.pickle", _import_with("hwnas", "read_hwnas")),
+    _suite_zero_file("nasbench201", "zc_nasbench201.json"),
+)
+_register_benchmark(
+    "nasbench101",
+    "nasbench101",
+    423_624,
+    "NAS-Bench-101: CIFAR-10 after 108 epochs, three trainings per cell.",
+    _csv_folder(_NASBENCH101_FILE, "csv_nasbench101", "read_nasbench101"),
+    ImportFormat(
+        "nasbench_only108.tfrecord or nasbench_full.tfrecord",
+        _import_with("nasbench101_tfrecord", "read_tfrecord"),
+    ),
+    _suite_zero_file("nasbench101", "zc_nasbench101.json"),
+)
+for _number, _size in ((1, 2_487), (2, 3_609)):
+    _register_benchmark(
+        f"nasbench1shot1_s{_number}",
+        f"nasbench1shot1_s{_number}",
+        _size,
+        f"NAS-Bench-1Shot1, space {_number}: cells of NAS-Bench-101 that a supernet can hold.",
+        _csv_folder(_NASBENCH101_FILE, "csv_nasbench101", "read_1shot1", _number),
+    )
+_register_benchmark(
+    "nasbench301",
+    "darts",
+    _DARTS_SIZE,
+    "NAS-Bench-301: predictions of a surrogate for DARTS cells on CIFAR-10.",
+    _csv_folder("nb301_zc12_acc.csv.gz", "csv_darts", "read_nasbench301"),
+    _suite_zero_file("nasbench301", "zc_nasbench301.json"),
+)
+_register_benchmark(
+    "darts1000",
+    "darts",
+    _DARTS_SIZE,
+    "1,000 random DARTS cells, each trained on CIFAR-10.",
+    _csv_folder("darts1000_cifar10.csv.gz", "csv_darts", "read_darts1000"),
+)
+_register_benchmark(
+    "transnas",
+    "transnas_micro",
+    4_096,
+    "TransNAS-Bench-101, micro space: seven tasks on the same images.",
+    _csv_folder("tnb101_micro_full.csv.gz", "csv_transnas", "read_transnas"),
+    ImportFormat("transnas-bench_v10141024.pth", _import_with("transnas_pth", "read_pth")),
+    _suite_zero_file("transnas", "zc_transbench101_micro.json"),
+)

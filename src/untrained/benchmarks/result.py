@@ -1,0 +1,169 @@
+"""The result of `untrained bench` and `untrained calibrate`: how well each proxy ranks architectures.
+
+This module contains facts only. It does not know networks, tables or how anything was measured.
+"""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from untrained.files import open_study, write_study
+
+FILE = "trust.json"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic and its uncertainty.
+
+    Attributes:
+        value: The statistic.
+        low: Lower end of the 95 % interval over architectures; None if there is no interval.
+        high: Upper end of the interval.
+        spread: Standard deviation over seeds; None with one seed.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    spread: float | None = None
+
+    def differs_from(self, other: "Estimate") -> bool | None:
+        """Return whether the two intervals do not overlap; None if an interval is missing."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return None
+        return self.low > other.high or other.low > self.high
+
+
+@dataclass(frozen=True)
+class ProxyResult:
+    """One proxy compared with the truth.
+
+    Architectures that the proxy could not score are counted and left out of the statistics.
+
+    Attributes:
+        proxy: Name of the proxy.
+        about: What it measures, in one sentence.
+        kind: `proxy`, `baseline`, `combination`, or `other` for scores that others published.
+        higher_is_better: The direction of the scores.
+        cost: Cost in forward passes; None if unknown.
+        n: Number of architectures with a score.
+        failures: Number of failures by kind.
+        statistics: Estimates by the name of the statistic; None where it is undefined.
+        scores: Mean over seeds per architecture; None where there is no score.
+    """
+
+    proxy: str
+    about: str
+    kind: str
+    higher_is_better: bool
+    cost: float | None
+    n: int
+    failures: dict[str, int]
+    statistics: dict[str, Estimate | None]
+    scores: tuple[float | None, ...]
+
+    @property
+    def failed(self) -> int:
+        """Number of architectures without a score."""
+        return sum(self.failures.values())
+
+    def row(self) -> dict[str, Any]:
+        """Return flat, JSON-ready facts; `low` and `high` belong to the rank correlation."""
+        main = self.statistics.get("spearman")
+        row: dict[str, Any] = {
+            "proxy": self.proxy,
+            "kind": self.kind,
+            "n": self.n,
+            "failed": self.failed,
+            "low": main.low if main else None,
+            "high": main.high if main else None,
+            "cost": self.cost,
+        }
+        for name, estimate in self.statistics.items():
+            row[name] = estimate.value if estimate else None
+            if name != "spearman":
+                row[f"{name}_low"] = estimate.low if estimate else None
+                row[f"{name}_high"] = estimate.high if estimate else None
+            row[f"{name}_spread"] = estimate.spread if estimate else None
+        return row
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """Proxies compared with the truth on the same architectures.
+
+    Attributes:
+        title: Heading of the report.
+        command: Command that repeats the benchmark.
+        space: Name of the space.
+        truth_about: What the truth is: "test accuracy on cifar10 after 200 epochs, nasbench201".
+        truth_unit: Unit of the truth, such as "%".
+        archs: The architectures.
+        truth: The truth per architecture; higher is better.
+        proxy_results: One result per proxy, best first.
+        notes: What a reader must know, such as which part of the benchmark the table contains.
+        settings: Settings as the report lists them.
+        versions: Versions of the software.
+        cost: Seconds by part of the work.
+        batched: Number of networks that were measured together with others.
+        seeds: Number of seeds per architecture.
+        made_on: Date and time.
+        folder: Where the result is kept.
+        advice: What to do next, in one sentence.
+        following: The command that does it.
+        recommended: The proxy to search with.
+    """
+
+    title: str
+    command: str
+    space: str
+    truth_about: str
+    truth_unit: str
+    archs: tuple[str, ...]
+    truth: tuple[float, ...]
+    proxy_results: tuple[ProxyResult, ...]
+    notes: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+    batched: int = 0
+    seeds: int = 1
+    made_on: str = ""
+    folder: str = ""
+    advice: str = ""
+    following: str = ""
+    recommended: str = ""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat row per proxy, best first."""
+        return [result.row() for result in self.proxy_results]
+
+    def save(self) -> "BenchmarkResult":
+        """Write `trust.json` and the rows as `trust.csv`; return the result itself."""
+        write_study(Path(self.folder, FILE), asdict(self), self.rows())
+        return self
+
+    @staticmethod
+    def read(folder: str | Path) -> "BenchmarkResult":
+        """Read the result in a folder.
+
+        Raises:
+            UsageError: There is no result, or the file is damaged.
+        """
+        with open_study(Path(folder, FILE)) as facts:
+            facts["proxy_results"] = tuple(_read_result(**row) for row in facts["proxy_results"])
+            for name in ("archs", "truth", "notes"):
+                facts[name] = tuple(facts[name])
+            # The folder may have been moved since.
+            facts["folder"] = str(folder)
+            return BenchmarkResult(**facts)
+
+
+def _read_result(
+    statistics: dict[str, dict[str, Any] | None], scores: list[float | None], **facts: Any
+) -> ProxyResult:
+    estimates: dict[str, Estimate | None] = {}
+    for name, estimate in statistics.items():
+        estimates[name] = Estimate(**estimate) if estimate else None
+    return ProxyResult(statistics=estimates, scores=tuple(scores), **facts)

@@ -1,0 +1,321 @@
+"""A table of known results: what architectures of a space reach, and scores that others published.
+
+Validation and test accuracy cannot be confused: a metric is requested by data set, split and
+epochs, or by its full name, never by position. A table may contain only a part of its benchmark,
+and says so. This module does not know networks, nor how the numbers were collected.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.benchmarks import parquet
+from untrained.errors import UsageError, unknown_name_error
+from untrained.formatting import format_count
+from untrained.types import Arch
+
+Split = Literal["train", "val", "test"]
+
+# Above this size a benchmark is described by its order of magnitude.
+_LARGEST_EXACT_SIZE = 1e9
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The meaning of a column of results.
+
+    Attributes:
+        kind: accuracy, ssim, negative loss; params, flops, seconds, latency or energy.
+        unit: Unit of the numbers, such as "%".
+        higher_is_better: The direction.
+        dataset: Name of the data set; empty if the metric does not depend on one.
+        split: Which part of the data; None if nothing was trained, as for a latency.
+        epochs: Length of the training; None if nothing was trained.
+        variant: What distinguishes it from the default metric of its kind: a device, one seed,
+            another source.
+        about: More about it, in a few words.
+        source: The publication or project that it comes from.
+    """
+
+    kind: str
+    unit: str
+    higher_is_better: bool
+    dataset: str = ""
+    split: Split | None = None
+    epochs: int | None = None
+    variant: str = ""
+    about: str = ""
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """Full name and name of the column: `cifar10_test_200`, `latency_raspi4`."""
+        parts = (self.dataset, self.split or self.kind, self.epochs, self.variant)
+        return "_".join(str(part) for part in parts if part)
+
+
+@dataclass(frozen=True)
+class PublishedScore:
+    """The meaning of a column of scores that others computed with a proxy.
+
+    Runs with other weights or other samples are separate columns: they show the noise.
+    """
+
+    proxy: str
+    dataset: str
+    run: str
+    higher_is_better: bool = True
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """Full name and name of the column: `synflow/cifar10/suite_zero`."""
+        return f"{self.proxy}/{self.dataset}/{self.run}"
+
+
+Column = Metric | PublishedScore
+C = TypeVar("C", Metric, PublishedScore)
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """A file that numbers of a table come from."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class BenchmarkTable:
+    """Known results of a benchmark. A column is read when it is first used.
+
+    Attributes:
+        name: Name of the benchmark.
+        space: Name of the space.
+        path: The file.
+        rows: Number of architectures in the table.
+        size: Number of architectures in the whole benchmark.
+        metrics: Columns of results.
+        scores: Columns of scores that others published.
+        counts: Number of architectures that have a number, by column.
+        sources: Files that the numbers come from.
+    """
+
+    name: str
+    space: str
+    path: Path
+    rows: int
+    size: int
+    metrics: tuple[Metric, ...]
+    scores: tuple[PublishedScore, ...]
+    counts: dict[str, int]
+    sources: tuple[TableSource, ...]
+    _numbers: dict[str, NDArray[np.float64]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @classmethod
+    def open(cls, path: Path, name: str) -> "BenchmarkTable":
+        """Open the table file of a benchmark.
+
+        Raises:
+            UsageError: The file is missing, damaged or of another benchmark.
+        """
+        header = parquet.read_header(path, name)
+        try:
+            return cls(
+                name=name,
+                space=header["space"],
+                path=path,
+                rows=header["rows"],
+                size=header["size"],
+                metrics=tuple(Metric(**metric) for metric in header["metrics"]),
+                scores=tuple(PublishedScore(**score) for score in header["scores"]),
+                counts=header["counts"],
+                sources=tuple(TableSource(**source) for source in header["sources"]),
+            )
+        except (KeyError, TypeError) as error:
+            reason = f"has a header that cannot be read ({error})"
+            raise parquet.make_damage_error(path, name, reason) from error
+
+    @property
+    def about(self) -> str:
+        """What the table contains, in a few words."""
+        size = f"{self.size:,}"
+        if self.size >= _LARGEST_EXACT_SIZE:
+            size = f"about {self.size:.1e}"
+        metrics = format_count(len(self.metrics), "metric")
+        scores = format_count(len(self.scores), "score")
+        return f"{self.rows:,} of {size} architectures, {metrics}, {scores} by proxies of others"
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def archs(self) -> tuple[str, ...]:
+        """Return all architectures, in the notation of the space."""
+        return tuple(self._row_by_arch)
+
+    # -------------------------------------------------------------------------------- columns
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns."""
+        return (*self.metrics, *self.scores)
+
+    def metric(
+        self,
+        name: str | None = None,
+        *,
+        dataset: str | None = None,
+        split: Split | None = None,
+        epochs: int | None = None,
+    ) -> Metric:
+        """Return a metric.
+
+        If several metrics match, the one without a variant is returned.
+
+        Args:
+            name: Full name, such as `cifar10_test_200`.
+            dataset: Name of the data set.
+            split: Required without a name: there is no default between "val" and "test".
+            epochs: Length of the training.
+
+        Raises:
+            UsageError: No metric or several metrics match.
+        """
+        if name is not None:
+            by_name = {metric.name: metric for metric in self.metrics}
+            if name not in by_name:
+                raise unknown_name_error(f"metric of {self.name}", name, by_name)
+            return by_name[name]
+        if split is None:
+            raise UsageError(
+                f"say which accuracy of {self.name}: split='val' or split='test', or a full name"
+            )
+        conditions = {"dataset": dataset, "split": split, "epochs": epochs}
+        matching = _filter_columns(self.metrics, conditions)
+        without_variant = [metric for metric in matching if not metric.variant]
+        trained = [metric for metric in self.metrics if metric.split]
+        return self._require_one(without_variant or matching, trained, conditions)
+
+    def score(
+        self, proxy: str, *, dataset: str | None = None, run: str | None = None
+    ) -> PublishedScore:
+        """Return a column of published scores.
+
+        Args:
+            proxy: Name of the proxy, or the full name of the column, such as
+                `synflow/cifar10/suite_zero`.
+            dataset: Name of the data set.
+            run: Name of the run.
+
+        Raises:
+            UsageError: No column or several columns match.
+        """
+        if "/" in proxy:
+            proxy, dataset, run = (*proxy.split("/"), "", "")[:3]
+        conditions = {"proxy": proxy, "dataset": dataset, "run": run}
+        of_proxy = _filter_columns(self.scores, {"proxy": proxy})
+        if not of_proxy:
+            names = {score.proxy for score in self.scores}
+            raise unknown_name_error(f"score in {self.name}", proxy, names)
+        return self._require_one(_filter_columns(self.scores, conditions), of_proxy, conditions)
+
+    def count(self, column: Column | str) -> int:
+        """Return how many architectures have a number in a column."""
+        return self.counts[self._find_column_name(column)]
+
+    # --------------------------------------------------------------------------------- values
+
+    def value(self, arch: Arch | str, column: Column | str) -> float | None:
+        """Return one number; None if the table does not have it."""
+        numbers = self.column(column)
+        row = self._row_by_arch.get(str(arch))
+        if row is None or np.isnan(numbers[row]):
+            return None
+        return float(numbers[row])
+
+    def values(self, archs: Iterable[Arch | str], column: Column | str) -> NDArray[np.float64]:
+        """Return one number per architecture, NaN where the table has none."""
+        # Architectures that are not in the table get the row after the last one, which is NaN.
+        rows = [self._row_by_arch.get(str(arch), self.rows) for arch in archs]
+        return np.append(self.column(column), np.nan)[np.array(rows, dtype=np.intp)]
+
+    def column(self, column: Column | str) -> NDArray[np.float64]:
+        """Return the numbers of all architectures in the order of `archs()`; NaN is missing."""
+        name = self._find_column_name(column)
+        if name not in self._numbers:
+            numbers = parquet.read_numbers(self.path, self.name, name)
+            numbers.flags.writeable = False
+            self._numbers[name] = numbers
+        return self._numbers[name]
+
+    @cached_property
+    def _row_by_arch(self) -> dict[str, int]:
+        archs = parquet.read_archs(self.path, self.name)
+        return {arch: row for row, arch in enumerate(archs)}
+
+    def _find_column_name(self, column: Column | str) -> str:
+        name = column if isinstance(column, str) else column.name
+        if name not in self.counts:
+            raise unknown_name_error(f"column of {self.name}", name, self.counts)
+        return name
+
+    def _require_one(
+        self, matching: Sequence[C], alternatives: Sequence[C], conditions: Mapping[str, object]
+    ) -> C:
+        """Return the only matching column; the error lists what could be requested instead."""
+        if len(matching) == 1:
+            return matching[0]
+        given = {key: value for key, value in conditions.items() if value is not None}
+        request = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        names = ", ".join(column.name for column in matching or alternatives)
+        raise UsageError(
+            f"{self.name} has {len(matching) or 'no'} columns with {request}; "
+            f"name one: {names or 'none'}"
+        )
+
+
+def _filter_columns(columns: Iterable[C], conditions: Mapping[str, object]) -> list[C]:
+    """Return the columns whose attributes have these values; None allows any value."""
+    matching = []
+    for column in columns:
+        differs = False
+        for attribute, value in conditions.items():
+            if value is not None and getattr(column, attribute) != value:
+                differs = True
+        if not differs:
+            matching.append(column)
+    return matching
+
+
+def make_table_header(
+    name: str,
+    space: str,
+    size: int,
+    counts: Mapping[Column, int],
+    sources: Iterable[TableSource],
+) -> dict[str, Any]:
+    """Return the header that `BenchmarkTable.open` reads.
+
+    Args:
+        name: Name of the benchmark.
+        space: Name of the space.
+        size: Number of architectures in the whole benchmark.
+        counts: The columns, and how many architectures have a number in each.
+        sources: Files that the numbers come from.
+    """
+    return {
+        "benchmark": name,
+        "space": space,
+        "size": size,
+        "metrics": [asdict(column) for column in counts if isinstance(column, Metric)],
+        "scores": [asdict(column) for column in counts if isinstance(column, PublishedScore)],
+        "counts": {column.name: count for column, count in counts.items()},
+        "sources": [asdict(source) for source in sources],
+    }

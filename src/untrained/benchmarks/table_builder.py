@@ -1,0 +1,126 @@
+"""Collect numbers from any files, by architecture and column, until they become a table."""
+
+import math
+from array import array
+from collections.abc import Callable, Iterable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.benchmarks.table import BenchmarkTable, Column, Metric, TableSource
+from untrained.errors import UsageError
+
+# NAS-Bench-Suite-Zero writes this number for nan and inf.
+_MISSING_NUMBER = -1e8
+# Two files may print the same number with different digits.
+_RELATIVE_TOLERANCE = 1e-3
+# Files are hashed in pieces of this size.
+_BLOCK_BYTES = 1 << 20
+
+
+class TableBuilder:
+    """Architectures and their numbers.
+
+    NaN, infinities and the placeholders of the sources are missing numbers.
+    """
+
+    def __init__(self, *sources: TableSource) -> None:
+        self.sources = list(sources)
+        self._row_by_arch: dict[str, int] = {}
+        self._numbers: dict[Column, array[float]] = {}
+
+    def add_value(self, arch: str, column: Column, value: float | None) -> None:
+        """Add one number.
+
+        If an architecture gets several scores in a column, the first is kept. Several values of a
+        metric must agree.
+
+        Raises:
+            UsageError: The metric of this architecture has another value already.
+        """
+        row = self._row_by_arch.setdefault(arch, len(self._row_by_arch))
+        if value is None or not math.isfinite(value) or value == _MISSING_NUMBER:
+            return
+        numbers = self._numbers.setdefault(column, array("d"))
+        # Columns grow only when they get a number, so one may end before this row.
+        numbers.extend([math.nan] * (row + 1 - len(numbers)))
+        present = numbers[row]
+        if math.isnan(present):
+            numbers[row] = value
+            return
+        if isinstance(column, Metric) and not math.isclose(
+            present, value, rel_tol=_RELATIVE_TOLERANCE
+        ):
+            raise UsageError(
+                f"two rows of {arch} disagree on {column.name}: {present:g} and {value:g}"
+            )
+
+    def add_values(
+        self, archs: Iterable[str], column: Column, values: Iterable[float | None]
+    ) -> None:
+        """Add one number per architecture."""
+        for arch, value in zip(archs, values, strict=True):
+            self.add_value(arch, column, value)
+
+    def add_table(self, table: BenchmarkTable) -> None:
+        """Add the columns of an earlier table that are not here: whole columns, not single numbers."""
+        present = {column.name for column in self._numbers}
+        for column in table.columns:
+            if column.name not in present:
+                numbers = [float(number) for number in table.column(column)]
+                self.add_values(table.archs(), column, numbers)
+        for source in table.sources:
+            if source not in self.sources:
+                self.sources.append(source)
+
+    @property
+    def archs(self) -> list[str]:
+        """All architectures, in the order in which they were added."""
+        return list(self._row_by_arch)
+
+    def columns(self) -> dict[Column, NDArray[np.float64]]:
+        """Return all columns with one number per architecture, NaN where there is none."""
+        row_count = len(self._row_by_arch)
+        columns = {}
+        for column, numbers in self._numbers.items():
+            missing = row_count - len(numbers)
+            columns[column] = np.pad(np.frombuffer(numbers), (0, missing), constant_values=np.nan)
+        return columns
+
+
+def describe_source(name: str, files: Iterable[Path]) -> TableSource:
+    """Return the name and the digest of one or several files, which count as one source.
+
+    The digest is that of all bytes in the order of the files.
+    """
+    digest = sha256()
+    for file in files:
+        with file.open("rb") as content:
+            while block := content.read(_BLOCK_BYTES):
+                digest.update(block)
+    return TableSource(name, digest.hexdigest())
+
+
+def make_arch_reader(space: str) -> Callable[[str], str]:
+    """Return a function that turns the text of an architecture into the key of its row.
+
+    The key is the canonical text of the space. The function raises ValueError for a text that is
+    not in the space.
+    """
+    # The import needs torch, and reading a finished table does not.
+    from untrained.spaces import load_space
+
+    parse = load_space(space).parse
+
+    @cache
+    def read_arch(text: str) -> str:
+        try:
+            return str(parse(text))
+        except UsageError as error:
+            first_line = str(error).partition("\n")[0]
+            raise ValueError(f"{text} is not in {space}: {first_line}") from error
+
+    return read_arch

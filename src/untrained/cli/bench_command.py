@@ -1,0 +1,126 @@
+"""`untrained bench`: compare proxies with a table of known results."""
+
+from typing import Annotated
+
+import typer
+
+from untrained.cli.options import (
+    BUDGET,
+    DATA,
+    WHAT,
+    DataRootOption,
+    DeviceOption,
+    JsonOption,
+    NetworksPerBatchOption,
+    ProxiesOption,
+    RayOption,
+    RunOption,
+    SeedOption,
+    SeedsOption,
+    TimeLimitOption,
+    WarmUpOption,
+    WorkersOption,
+)
+
+
+def bench(
+    space: Annotated[
+        str,
+        typer.Option(help="Space with known results.", rich_help_panel=WHAT),
+    ] = "nasbench201",
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set of the known accuracies: cifar10, cifar100, ...", rich_help_panel=WHAT
+        ),
+    ] = None,
+    proxy: ProxiesOption = "all",
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            help="Table of known results; see `untrained list benchmarks`.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Another metric of the table, by its full name: cifar10_val_12.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    scores: Annotated[
+        str,
+        typer.Option(
+            help="Published scores in the table to compare with: table:synflow,table:nwot.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "",
+    warm_up: WarmUpOption = "",
+    seed: SeedOption = 0,
+    seeds: SeedsOption = 1,
+    samples: Annotated[
+        int,
+        typer.Option(min=3, help="Number of architectures from the table.", rich_help_panel=BUDGET),
+    ] = 1000,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Data that the networks see.",
+            show_default="the data set, or digits",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    data_root: DataRootOption = None,
+    run: RunOption = None,
+    as_json: JsonOption = False,
+    device: DeviceOption = "cpu",
+    workers: WorkersOption = None,
+    networks_per_batch: NetworksPerBatchOption = 1,
+    ray: RayOption = None,
+    time_limit: TimeLimitOption = None,
+) -> None:
+    """Measure how well each proxy ranks architectures with known accuracy.
+
+    The result is the rank correlation of each proxy and of simple baselines, with intervals. Import
+    the tables of known results once with `untrained data import`.
+
+    Example: untrained bench --space nasbench201 --dataset cifar10 --samples 1000 --proxy dextr,zico
+    """
+    # Imported here and not above, because `--help` must not load torch.
+    from untrained.cli.terminal.benchmark_result import show_benchmark_result
+    from untrained.cli.terminal.gpu_hint import print_gpu_hint
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
+    from untrained.cli.terminal.progress_bar import show_progress
+    from untrained.config import ComputeConfig
+    from untrained.workflows.bench import bench as run_bench
+    from untrained.workflows.report import report as write_report
+
+    compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
+    print_gpu_hint(compute, as_json)
+    with show_progress(as_json) as on_progress, reserve_stdout(as_json):
+        result = run_bench(
+            space,
+            proxy,
+            dataset,
+            benchmark=benchmark,
+            metric=metric,
+            samples=samples,
+            seed=seed,
+            seeds=seeds,
+            scores=scores,
+            data=data,
+            warm_up=warm_up,
+            device=device,
+            workers=workers,
+            networks_per_batch=networks_per_batch,
+            ray=ray,
+            time_limit=time_limit,
+            run=run,
+            data_root=data_root,
+            on_progress=on_progress,
+        )
+    page = write_report(result.folder)
+    if as_json:
+        print_json(result.rows())
+    else:
+        show_benchmark_result(result, page)

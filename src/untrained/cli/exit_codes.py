@@ -1,0 +1,5 @@
+"""Exit codes of the program. 0 means that the command is done."""
+
+NOTHING_SCORED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130  # as in shells: 128 plus the number of the signal that Ctrl-C sends

@@ -1,0 +1,104 @@
+"""`untrained reproduce`: repeat a table or figure of a paper."""
+
+from typing import Annotated
+
+import typer
+
+from untrained.cli.options import (
+    BUDGET,
+    DataRootOption,
+    DeviceOption,
+    JsonOption,
+    RayOption,
+    RunOption,
+    TimeLimitOption,
+    WorkersOption,
+)
+
+
+def reproduce(
+    item: Annotated[
+        str | None,
+        typer.Argument(help="Name such as dextr-table-1; without one, all are listed."),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            min=3,
+            help="Number of architectures from each table.",
+            show_default="as in the experiment",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of initialisations and batches to average over.",
+            show_default="as in the experiment",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Largest number of samples that networks see, for a quick trial.",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    data_root: DataRootOption = None,
+    run: RunOption = None,
+    as_json: JsonOption = False,
+    device: DeviceOption = "cpu",
+    workers: WorkersOption = None,
+    ray: RayOption = None,
+    time_limit: TimeLimitOption = None,
+) -> None:
+    """Repeat a table or figure of a paper and compare its numbers with ours.
+
+    The report states our numbers with intervals and every deviation from the paper. Without a name,
+    this lists all experiments and the result of their last run. Measurements are kept: the same
+    command resumes.
+
+    Example: untrained reproduce dextr-table-4 --samples 300 --device cuda
+    """
+    # Imported here and not above, because `--help` must not load torch.
+    from untrained.cli.terminal.gpu_hint import print_gpu_hint
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
+    from untrained.cli.terminal.progress_bar import show_progress
+    from untrained.cli.terminal.reproduction_result import show_experiments, show_reproduction
+    from untrained.config import ComputeConfig
+    from untrained.papers import list_experiments
+    from untrained.papers import reproduce as run_experiment
+    from untrained.workflows.report import report as write_report
+
+    if item is None:
+        experiments = list_experiments()
+        if as_json:
+            print_json(experiments)
+        else:
+            show_experiments(experiments)
+        return
+
+    compute = ComputeConfig(device, workers, ray, time_limit)
+    print_gpu_hint(compute, as_json)
+    with show_progress(as_json) as on_progress, reserve_stdout(as_json):
+        result = run_experiment(
+            item,
+            samples=samples,
+            seeds=seeds,
+            batch=batch,
+            device=device,
+            workers=workers,
+            ray=ray,
+            time_limit=time_limit,
+            run=run,
+            data_root=data_root,
+            on_progress=on_progress,
+        )
+    page = write_report(result.folder)
+    if as_json:
+        print_json(result.to_document())
+    else:
+        show_reproduction(result, page)

@@ -1,0 +1,128 @@
+"""`untrained score`: score networks at initialisation."""
+
+from typing import Annotated
+
+import typer
+
+from untrained.cli.exit_codes import NOTHING_SCORED
+from untrained.cli.options import (
+    WHAT,
+    ClassesOption,
+    DataOption,
+    DataRootOption,
+    DeviceOption,
+    InputShapeOption,
+    JsonOption,
+    LabelOption,
+    ProxiesOption,
+    SeedsOption,
+    WarmUpOption,
+    add_label,
+)
+from untrained.quantities import parse_shape
+
+
+def score(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="Architecture strings, ./file.py:factory, package.module:factory or timm:NAME."
+        ),
+    ],
+    rank: Annotated[
+        bool,
+        typer.Option(
+            "--rank",
+            help="Rank several networks: all factories of ./file.py, all of timm:resnet*, ...",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
+    proxy: ProxiesOption = "dextr,params,flops",
+    space: Annotated[
+        str,
+        typer.Option(help="Space of the architecture strings.", rich_help_panel=WHAT),
+    ] = "nasbench201",
+    input_shape: InputShapeOption = None,
+    classes: ClassesOption = None,
+    warm_up: WarmUpOption = "",
+    seeds: SeedsOption = 1,
+    data: DataOption = None,
+    label: LabelOption = None,
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+    device: DeviceOption = "cpu",
+) -> None:
+    """Score networks at initialisation: architectures of a space, or any nn.Module of your own.
+
+    A factory is a function without arguments that returns an nn.Module. If you name one, your code
+    is run.
+
+    With --rank, a file stands for all its factories, and the first proxy decides which network to
+    train first.
+
+    Example: untrained score ./my_net.py:make_net --input-shape 3x224x224
+
+    Example: untrained score --rank ./models.py --input-shape 3x32x32 --data digits --proxy zico
+    """
+    # Imported here and not above, because `--help` must not load torch.
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
+    from untrained.cli.terminal.score_tables import show_model_ranking, show_scores
+    from untrained.cli.terminal.text import print_line
+    from untrained.proxies import parse_proxy_names
+    from untrained.runs.ranking import make_record_rows
+    from untrained.workflows.rank import rank_models
+    from untrained.workflows.score import score_networks
+    from untrained.workflows.subject import require_readable_shape
+
+    shape = None if input_shape is None else parse_shape(input_shape)
+    data_name = add_label(data, label)
+    proxies = parse_proxy_names(proxy)
+
+    if rank:
+        with reserve_stdout(as_json):
+            ranking = rank_models(
+                what,
+                proxies,
+                data_name,
+                space=space,
+                input_shape=shape,
+                num_classes=classes,
+                seeds=seeds,
+                warm_up=warm_up,
+                device=device,
+                data_root=data_root,
+            )
+        # On the error stream, so that it is seen with --json too.
+        if ranking.caution:
+            print_line(f"warning: {ranking.caution}", err=True)
+        if as_json:
+            print_json(ranking.rows())
+        else:
+            show_model_ranking(ranking)
+        has_scores = ranking.first_by(ranking.proxies[0]) is not None
+    else:
+        with reserve_stdout(as_json):
+            if shape and len(what) == 1:
+                # A network that cannot read this shape is a mistake of the command, not a failure
+                # to record.
+                require_readable_shape(what[0], shape, space)
+            records = score_networks(
+                what,
+                proxies,
+                data_name,
+                space=space,
+                input_shape=shape,
+                num_classes=classes,
+                seeds=seeds,
+                warm_up=warm_up,
+                device=device,
+                data_root=data_root,
+            )
+        if as_json:
+            print_json(make_record_rows(records))
+        else:
+            show_scores(make_record_rows(records))
+        has_scores = any(record.value is not None for record in records)
+
+    if not has_scores:
+        raise typer.Exit(NOTHING_SCORED)

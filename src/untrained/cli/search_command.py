@@ -1,0 +1,303 @@
+"""`untrained search`: search a space for the best architecture."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from untrained.cli.delivery import check_delivery, deliver_winner
+from untrained.cli.exit_codes import INTERRUPTED, NOTHING_SCORED
+from untrained.cli.options import (
+    BUDGET,
+    LIMITS,
+    OUTPUT,
+    WHAT,
+    DataOption,
+    DataRootOption,
+    DeviceOption,
+    InputSizeOption,
+    JsonOption,
+    LabelOption,
+    NetworksPerBatchOption,
+    RayOption,
+    RunOption,
+    SeedOption,
+    SeedsOption,
+    SpaceOption,
+    TimeLimitOption,
+    WarmUpOption,
+    WorkersOption,
+    add_label,
+    require_option,
+)
+from untrained.errors import UsageError
+
+if TYPE_CHECKING:
+    from untrained.data import DataSource
+
+
+def search(
+    # What
+    space: SpaceOption = "nasbench201",
+    proxy: Annotated[
+        str,
+        typer.Option(
+            help="Proxy that ranks the architectures: dextr, ./mine.py:mine, ...; auto is the one "
+            "that `untrained calibrate` recommended.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "dextr",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="Search strategy: evolution, local(neighbours=4), ...; "
+            "see `untrained list strategies`.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "random",
+    screen: Annotated[
+        str,
+        typer.Option(
+            help="Cheap proxies that select the architectures to score: params,naswot.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "",
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the architectures that --screen selects.",
+            show_default="20%",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    beside: Annotated[
+        str,
+        typer.Option(
+            help="Further proxies to record: zico,naswot. Only the strategy nsga2 optimises them; "
+            "it minimises sizes.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "",
+    validate: Annotated[
+        str,
+        typer.Option(
+            help="How the strategies hnas and best_of_pool validate their few candidates: "
+            "training(epochs=3), or known results, table:cifar10_val_12, "
+            "or of a named table, table:darts1000:cifar10_val_200.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "",
+    warm_up: WarmUpOption = "",
+    seed: SeedOption = 0,
+    seeds: SeedsOption = 1,
+    # Limits
+    max_params: Annotated[
+        str | None,
+        typer.Option(help="Largest number of parameters: 1M.", rich_help_panel=LIMITS),
+    ] = None,
+    min_params: Annotated[
+        str | None,
+        typer.Option(help="Smallest number of parameters: 100k.", rich_help_panel=LIMITS),
+    ] = None,
+    max_flops: Annotated[
+        str | None,
+        typer.Option(help="Largest number of multiply-adds: 150M.", rich_help_panel=LIMITS),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Largest size of weights and activations of one sample in float32: 300MB.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    max_latency: Annotated[
+        str | None,
+        typer.Option(
+            help="Longest latency of one sample, measured on this machine, "
+            "on one CPU thread or a GPU: 5ms, 1ms@cuda.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    # Budget
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of architectures to score.",
+            show_default="100",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Stop after this time: 10m, 1h30m.", rich_help_panel=BUDGET),
+    ] = None,
+    stable: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Stop when the best have not changed for this many architectures.",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many of the best --stable compares.",
+            show_default="10",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    confirm: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Train this many of the best briefly, beside others, to check the proxy.",
+            show_default="5 on your own data",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    no_confirm: Annotated[
+        bool,
+        typer.Option(
+            "--no-confirm",
+            help="Skip the short confirmation trainings.",
+            rich_help_panel=BUDGET,
+        ),
+    ] = False,
+    # Data
+    data: DataOption = None,
+    label: LabelOption = None,
+    input_size: InputSizeOption = None,
+    data_root: DataRootOption = None,
+    # Output
+    run: RunOption = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="Train the winner and export it to this folder, which works without untrained.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="Recipe of the training for --export; see `untrained list recipes`.",
+            show_default="quick; ctr for tables",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    # Compute
+    device: DeviceOption = "cpu",
+    workers: WorkersOption = None,
+    networks_per_batch: NetworksPerBatchOption = 1,
+    ray: RayOption = None,
+    time_limit: TimeLimitOption = None,
+) -> None:
+    """Search a space for the best architecture and write a report.
+
+    Without options, this scores 100 NAS-Bench-201 networks with Dextr on a handwritten digit and
+    takes about a minute. Ctrl-C keeps the best architecture so far; the same command resumes, also
+    with another number of workers.
+
+    Example: untrained search --budget 1000 --seeds 3 --run runs/mine
+
+    Example: untrained search --data folder:./photos --input-size 64 --max-params 2M --export model
+
+    Example: untrained search --budget 5000 --screen params,naswot --keep 10%
+
+    Example: untrained search --strategy evolution --max-params 1M --max-flops 150M
+
+    Example: untrained search --data npz:./mine.npz --confirm 5
+
+    Example: untrained search --strategy "best_of_pool(pool=600,top=20)" --validate
+    "training(epochs=3,samples=1500)"
+
+    Example: untrained search --proxy "sigeo(preset=vision)" --warm-up 10% --data digits
+    """
+    # Imported here and not above, because `--help` must not load torch.
+    from untrained.cli.terminal.data_card import show_card_summary
+    from untrained.cli.terminal.gpu_hint import print_gpu_hint
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
+    from untrained.cli.terminal.progress_bar import show_progress
+    from untrained.cli.terminal.search_result import show_search_result
+    from untrained.config import DEFAULT_DATA, ComputeConfig, SearchConfig
+    from untrained.runs.folder import default_confirmations
+    from untrained.runs.ranking import make_record_rows
+    from untrained.workflows.search import run_search
+
+    require_option("--recipe", recipe, "--export model", export)
+    require_option("--keep", keep, "--screen params,naswot", screen)
+    require_option("--top", top, "--stable 200", stable)
+    if confirm and no_confirm:
+        raise UsageError(
+            f"--confirm {confirm} and --no-confirm contradict each other: leave out one of them"
+        )
+    if export:
+        # A search may take hours: find out before it whether its winner can be exported.
+        check_delivery(export, recipe, run)
+
+    data_name = add_label(data, label)
+    if data_name is None:
+        data_name = DEFAULT_DATA
+    # Trainings on the user's own data are worth their time; on data that come with the package
+    # the quality of a proxy is known.
+    if no_confirm:
+        confirm = 0
+    elif confirm is None:
+        confirm = default_confirmations(data_name)
+    config = SearchConfig(
+        space=space,
+        proxy=proxy,
+        strategy=strategy,
+        data=data_name,
+        data_root=data_root,
+        input_size=input_size,
+        budget=budget,
+        time=time,
+        stable=stable,
+        top=SearchConfig.top if top is None else top,
+        screen=screen,
+        keep=SearchConfig.keep if keep is None else keep,
+        beside=beside,
+        validate=validate,
+        warm_up=warm_up,
+        confirm=confirm,
+        limits={
+            "params": max_params,
+            "min_params": min_params,
+            "flops": max_flops,
+            "memory": max_memory,
+            "latency": max_latency,
+        },
+        seed=seed,
+        seeds=seeds,
+        run=run,
+        compute=ComputeConfig(device, workers, ray, time_limit, networks_per_batch),
+    )
+
+    def inspect_data(source: "DataSource") -> None:
+        if not as_json:
+            show_card_summary(source)
+        if export:
+            # Data that nothing can be trained on are refused here instead of after the search.
+            _ = source.parts
+
+    print_gpu_hint(config.compute, as_json)
+    with show_progress(as_json, config.time_seconds) as on_progress, reserve_stdout(as_json):
+        result = run_search(config, on_progress, on_data=inspect_data)
+    page = result.report()
+    if as_json:
+        print_json(make_record_rows(result.records))
+    else:
+        show_search_result(result, page)
+
+    # After Ctrl-C the result so far is printed, but nothing new is started.
+    if result.run.ended == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if not result.ranking.standings:
+        raise typer.Exit(NOTHING_SCORED)
+    if export:
+        deliver_winner(result.run.folder, export, recipe, device, data_root, as_json)

@@ -1,0 +1,1 @@
+"""What the commands print: tables, progress bars, messages and JSON documents."""

@@ -1,0 +1,79 @@
+"""The result of `untrained bench` and `untrained calibrate`: how well each proxy ranks."""
+
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from untrained.benchmarks.result import BenchmarkResult, ProxyResult
+from untrained.cli.terminal.console import SafeConsole
+
+WIDE_TERMINAL = 100  # columns that are enough for all statistics
+
+
+def show_benchmark_result(result: BenchmarkResult, page: Path) -> None:
+    """Print the proxies, best first, with intervals, failures and advice.
+
+    A narrow terminal shows fewer statistics; the report contains all of them.
+    """
+    console = SafeConsole()
+    console.print(_make_table(result, wide=console.width >= WIDE_TERMINAL))
+    for line in (*result.notes, result.advice, result.following):
+        if line:
+            console.print_plain(line)
+    console.print_plain(f"report: {page}", wrap=False)
+
+
+def _make_table(result: BenchmarkResult, wide: bool) -> Table:
+    archs = f"{len(result.archs):,} architectures"
+    table = Table(
+        title=escape(f"Rank correlation with {result.truth_about} ({archs})"),
+        title_justify="left",
+        caption="cost: in forward passes",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    table.add_column("proxy", no_wrap=True)
+    headings = ["Spearman", "95 %"]
+    if wide:
+        headings += ["Kendall", "top 10 %"]
+    headings += ["regret", "n", "failed", "cost"]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+
+    for proxy_result in result.proxy_results:
+        cells = [
+            escape(proxy_result.proxy),
+            _format_statistic(proxy_result, "spearman", digits=3),
+            _format_interval(proxy_result),
+        ]
+        if wide:
+            cells.append(_format_statistic(proxy_result, "kendall", digits=3))
+            cells.append(_format_statistic(proxy_result, "top_overlap", digits=2))
+        cells += [
+            _format_statistic(proxy_result, "regret", digits=2),
+            f"{proxy_result.n:,}",
+            str(proxy_result.failed or ""),
+            "" if proxy_result.cost is None else f"{proxy_result.cost:g}",
+        ]
+        # Baselines are bold: a proxy is useful only if it ranks better than they do.
+        style = "bold" if proxy_result.kind == "baseline" else None
+        table.add_row(*cells, style=style)
+    return table
+
+
+def _format_statistic(proxy_result: ProxyResult, name: str, digits: int) -> str:
+    """Return a statistic, or "" if it is not defined."""
+    estimate = proxy_result.statistics.get(name)
+    if estimate is None:
+        return ""
+    return f"{estimate.value:.{digits}f}"
+
+
+def _format_interval(proxy_result: ProxyResult) -> str:
+    """Return the 95 % interval of the rank correlation, or "" if there is none."""
+    spearman = proxy_result.statistics["spearman"]
+    if spearman is None or spearman.low is None or spearman.high is None:
+        return ""
+    return f"{spearman.low:.2f} to {spearman.high:.2f}"

@@ -1,0 +1,43 @@
+"""The result of the confirmation trainings."""
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from untrained.cli.terminal.console import SafeConsole
+from untrained.formatting import format_duration
+from untrained.reports.confirmation_facts import (
+    REFERENCE_COLUMNS,
+    Confirmation,
+    ReferenceResult,
+)
+
+HEADING_WIDTH = 10
+
+
+def show_confirmation(confirmation: Confirmation) -> None:
+    """Print the comparison with networks designed by hand, if there are some, and the verdict."""
+    console = SafeConsole()
+    if confirmation.entries:
+        console.print(_make_reference_table(confirmation.entries))
+    for entry in confirmation.entries:
+        if entry.error:
+            console.print_plain(f"{entry.name} failed: {entry.error}")
+    for line in confirmation.sentences:
+        console.print_plain(line)
+    console.print_plain(f"{confirmation.winner_text}.")
+    console.print_plain(f"confirming took {format_duration(confirmation.seconds)}")
+
+
+def _make_reference_table(entries: Sequence[ReferenceResult]) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("Network")
+    for heading in REFERENCE_COLUMNS:
+        # Long headings would make the columns too wide for a terminal.
+        table.add_column("\n".join(wrap(heading, HEADING_WIDTH)), justify="right")
+    for entry in entries:
+        table.add_row(escape(entry.name), *entry.format_cells())
+    return table

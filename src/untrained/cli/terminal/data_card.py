@@ -1,0 +1,40 @@
+"""The card of a data set: what it contains and what a person should look at."""
+
+from collections.abc import Iterable, Sequence
+
+from untrained.cli.terminal.console import SafeConsole
+from untrained.data import Card, DataSource
+
+PROBLEMS_IN_SUMMARY = 3
+
+
+def show_card(card: Card) -> None:
+    """Print everything that was found in a data set, with all problems."""
+    console = SafeConsole()
+    _print_lines(console, [*card.lines(), *card.details()])
+    if card.problems:
+        _print_lines(console, ["", f"{len(card.problems):,} to look at:"])
+        _print_problems(console, card.problems)
+
+
+def show_card_summary(source: DataSource) -> None:
+    """Print the card of the user's own data and its first problems on the error stream."""
+    if source.card is None:
+        return
+    card = source.card()
+    console = SafeConsole(stderr=True)
+    _print_lines(console, card.lines())
+    _print_problems(console, card.problems[:PROBLEMS_IN_SUMMARY])
+    hidden = len(card.problems) - PROBLEMS_IN_SUMMARY
+    if hidden > 0:
+        _print_lines(console, [f"  and {hidden:,} more: `untrained data card DATA` shows them all"])
+
+
+def _print_problems(console: SafeConsole, problems: Sequence[tuple[str, str]]) -> None:
+    for where, reason in problems:
+        console.print_plain(f"  {where}: {reason}", wrap=False)
+
+
+def _print_lines(console: SafeConsole, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print_plain(line, wrap=False)

@@ -1,0 +1,39 @@
+"""A hint for several worker processes that share one GPU."""
+
+import os
+import shutil
+from pathlib import Path
+
+from untrained.cli.terminal.text import print_line
+from untrained.config import ComputeConfig
+
+# NVIDIA's Multi-Process Service (MPS) lets kernels of several processes run on a GPU at the same
+# time. Without it, the processes take turns.
+MPS_DAEMON = "nvidia-cuda-mps-control"
+MPS_PIPE_DIRECTORY = "/tmp/nvidia-mps"
+
+
+def print_gpu_hint(compute: ComputeConfig, as_json: bool) -> None:
+    """Suggest MPS once if several local workers share a GPU and the daemon is not running."""
+    if as_json or compute.ray or compute.workers is None:
+        return
+    if not compute.device.startswith("cuda") or shutil.which(MPS_DAEMON) is None:
+        return
+    if _mps_is_running():
+        return
+
+    import torch
+
+    # "cuda:1" is one GPU; "cuda" stands for as many as there are, at most one per worker.
+    usable = 1 if ":" in compute.device else compute.workers
+    gpus = min(torch.cuda.device_count(), usable)
+    if 0 < gpus < compute.workers:
+        print_line(
+            f"several workers share a GPU: they run faster if you start `{MPS_DAEMON} -d` first",
+            err=True,
+        )
+
+
+def _mps_is_running() -> bool:
+    directory = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPE_DIRECTORY)
+    return Path(directory).exists()

@@ -1,0 +1,138 @@
+"""A progress bar on the error stream, or a few lines if the error stream is not a terminal."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as ProgressBar
+from rich.table import Column
+
+from untrained.cli.terminal.console import SafeConsole
+from untrained.cli.terminal.time_estimate import TimeEstimate
+from untrained.progress import Progress, ProgressCallback, use_progress_callback
+
+SECONDS_BETWEEN_LINES = 60.0
+
+
+@contextmanager
+def show_progress(
+    quiet: bool, time_budget: float | None = None
+) -> Iterator[ProgressCallback | None]:
+    """Show the progress of all stages and estimate once per stage how long it takes.
+
+    Args:
+        quiet: Whether to show nothing.
+        time_budget: Seconds that the work may take, if the user set a limit.
+
+    Yields:
+        The callback for progress events, or None if `quiet` is true.
+    """
+    if quiet:
+        yield None
+        return
+    tasks: dict[str, TaskID] = {}
+    estimate = TimeEstimate(time_budget)
+    with open_progress_bar(MofNCompleteColumn()) as bar:
+        log = ProgressLog(bar.console)
+
+        def on_progress(progress: Progress) -> None:
+            now = perf_counter()
+            stage = progress.stage
+            # Only now there is something to show; starting it again does nothing.
+            bar.start()
+            log.write(stage, _format_status(progress), now)
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=progress.total)
+            bar.update(tasks[stage], completed=progress.done, total=progress.total)
+            message = estimate.update(progress, now)
+            if message:
+                bar.console.print(message, highlight=False)
+
+        # Reading data reports its progress without a parameter for the callback.
+        with use_progress_callback(on_progress):
+            yield on_progress
+
+
+def _format_status(progress: Progress) -> str:
+    if progress.total is None:
+        return f"{progress.done:,}"
+    return f"{progress.done:,} of {progress.total:,}"
+
+
+@contextmanager
+def open_progress_bar(status: ProgressColumn) -> Iterator[ProgressBar]:
+    """Yield a progress bar that the caller starts when there is something to show.
+
+    A wrong command is answered by one line without a bar, so the bar does not start by itself. An
+    error removes an unfinished bar, because it says nothing beside the error message.
+
+    Args:
+        status: Column between the bar and the times, such as "12/100".
+    """
+    bar = ProgressBar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        status,
+        *_make_time_columns(),
+        console=SafeConsole(stderr=True),
+    )
+    try:
+        yield bar
+    except BaseException:
+        bar.live.transient = True
+        raise
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+class ProgressLog:
+    """Progress as lines, for an error stream that is a file or a pipe.
+
+    It prints one line when a stage begins and then one per minute. On a terminal it prints
+    nothing, because the bar shows the same.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._stages: set[str] = set()
+        self._last_time = 0.0
+
+    def write(self, stage: str, status: str, now: float) -> None:
+        """Print a line if one is due.
+
+        Args:
+            stage: What is being done, such as "scoring".
+            status: How far it is, such as "12 of 100".
+            now: The time in seconds, on any clock.
+        """
+        if self._console.is_terminal:
+            return
+        is_new_stage = stage not in self._stages
+        if not is_new_stage and now - self._last_time < SECONDS_BETWEEN_LINES:
+            return
+        self._stages.add(stage)
+        self._last_time = now
+        # Without wrapping: a log file has no width.
+        self._console.print(f"{stage}: {status}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _make_time_columns() -> list[ProgressColumn]:
+    # In a narrow terminal the bar becomes shorter; the times stay complete.
+    width = len("0:00:00")
+    return [
+        TextColumn("elapsed"),
+        TimeElapsedColumn(Column(no_wrap=True, min_width=width)),
+        TextColumn("left"),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=width)),
+    ]

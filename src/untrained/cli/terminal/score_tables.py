@@ -1,0 +1,86 @@
+"""Tables of `untrained score`: scores of networks, and a ranking of networks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from untrained.cli.terminal.console import SafeConsole
+from untrained.formatting import format_number
+from untrained.workflows.rank import ModelRanking
+
+
+def show_scores(rows: Sequence[dict[str, Any]]) -> None:
+    """Print one line per network and proxy: the mean over seeds and its deviation, or the failure.
+
+    Args:
+        rows: One row per record, with the statistics over its seeds.
+    """
+    several_seeds = any(row["n"] > 1 for row in rows)
+    table = Table(box=None)
+    table.add_column("network", overflow="fold")
+    table.add_column("proxy", overflow="fold")
+    table.add_column("score", overflow="fold", justify="right")
+    if several_seeds:
+        table.add_column("± std", overflow="fold", justify="right")
+        table.add_column("seeds", overflow="fold", justify="right")
+
+    for (arch, proxy), group in _group_rows(rows).items():
+        first = group[0]
+        failure = next((row["error"] for row in group if row["error"]), None)
+        deviation = ""
+        # A failure with one seed is shown instead of a mean over the others.
+        if failure is None:
+            score = Text(format_number(first["mean"]))
+            if first["std"] is not None:
+                deviation = f"{first['std']:.3g}"
+        else:
+            score = Text(failure, "red", justify="left")
+        cells: list[str | Text] = [escape(arch), escape(proxy), score]
+        if several_seeds:
+            cells += [deviation, str(first["n"])]
+        table.add_row(*cells)
+    SafeConsole().print(table)
+
+
+def _group_rows(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Collect the rows of each architecture and proxy, which differ in the seed."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["arch"], row["proxy"]), []).append(row)
+    return groups
+
+
+def show_model_ranking(ranking: ModelRanking) -> None:
+    """Print the networks, best first, and which one to train first.
+
+    Baselines are shown beside the proxy: if a mere size would choose another network, a line says
+    so.
+    """
+    console = SafeConsole()
+    labels = [proxy.label for proxy in ranking.proxies]
+    table = Table(title=f"By {escape(labels[0])}", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("#", justify="right")
+    for label in labels:
+        table.add_column(escape(label), justify="right")
+    table.add_column("network", overflow="fold")
+    for row in ranking.rows():
+        scores = [format_number(row[label]) for label in labels]
+        network = escape(row["arch"])
+        if row["error"]:
+            network += f" [red]{escape(row['error'])}[/]"
+        place = str(row["place"] or "")
+        table.add_row(place, *scores, network)
+    console.print(table)
+
+    first = ranking.first_by(ranking.proxies[0])
+    if first is None:
+        return
+    console.print_plain(f"train first: {first}", wrap=False)
+    for proxy in ranking.proxies[1:]:
+        other = ranking.first_by(proxy)
+        if other not in (None, first):
+            console.print_plain(f"{proxy.label} would choose {other}", wrap=False)

@@ -1,0 +1,209 @@
+"""The result of a search: the best architectures, failures, limits and where the time went."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from untrained.cli.terminal.confirmation import show_confirmation
+from untrained.cli.terminal.console import SafeConsole
+from untrained.formatting import (
+    choose_column_format,
+    format_count,
+    format_duration,
+    format_limited_value,
+    format_quantity,
+)
+from untrained.runs.folder import RunFolder
+from untrained.runs.ranking import Standing
+from untrained.types import Arch, Failure
+from untrained.workflows.search import SearchResult
+from untrained.workflows.search_stages import LOOKING
+
+ROWS_SHOWN = 10
+MAX_ARCH_LENGTH = 120  # characters in the table; the winner is printed in full below it
+SHORTEST_TIME = 0.01  # seconds; parts that take less are not listed
+SIZE_COLUMNS = {"params": "params", "flops": "FLOPs"}  # baseline proxies and their headings
+WORKER_TIMES = {
+    "build": "building",
+    "transfer": "moving to the device",
+    "measure": "measuring",
+    "idle": "idle",
+}
+
+
+def show_search_result(result: SearchResult, page: Path) -> None:
+    """Print the ranking, the winner, what failed, what it cost and where the report is."""
+    console = SafeConsole()
+    _show_winner(console, result)
+    _show_remarks(console, result)
+    ending = result.run.describe_end()
+    if ending:
+        console.print(ending, highlight=False)
+    console.print_plain(f"scoring took {format_cost(result.run)}", wrap=False)
+    console.print_plain(f"report: {page}", wrap=False)
+
+
+def _show_winner(console: SafeConsole, result: SearchResult) -> None:
+    """Print the ranking, what the confirmation found, and the winner."""
+    standings = result.ranking.standings
+    if not standings:
+        if result.ranking.failed:
+            console.print("[bold]nothing could be scored[/]")
+        else:
+            console.print("[bold]nothing was scored[/]")
+        return
+    console.print(_make_ranking_table(result))
+    # Seeds give an interval; architectures within the noise of the best are marked.
+    ties = sum(standing.tied for standing in standings)
+    if ties:
+        seeds = format_count(result.run.config.seeds, "seed")
+        archs = format_count(ties, "architecture")
+        console.print(f"= {archs} cannot be distinguished from the best with {seeds} (95 %)")
+    if result.confirmed:
+        shown = [standing.arch for standing in standings[:ROWS_SHOWN]]
+        if result.best in shown:
+            console.print("* the winner of the confirmation trainings")
+        show_confirmation(result.confirmed)
+    console.print_plain(f"best: {result.best}", wrap=False)
+
+
+def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
+    """Print what happened besides: screening, failures, limits and notes of proxies."""
+    run = result.run
+    failed = result.ranking.failed
+    scored = len(result.ranking.standings)
+    if run.config.screen:
+        screened = {record.arch for record in result.records}
+        console.print_plain(run.describe_screening(len(screened), len(failed) + scored))
+    if failed:
+        total = len(failed) + scored
+        reasons = escape(_count_failures(failed))
+        console.print(f"no score for {len(failed)} of {total}: {reasons}")
+    for row in run.limits:
+        console.print_plain(format_limit(row))
+    notes = [record.note for record in result.records if record.note]
+    if notes:
+        verb = "has" if len(notes) == 1 else "have"
+        count = format_count(len(notes), "score")
+        console.print(f"{count} {verb} a note, such as: {escape(notes[0])}")
+
+
+def _make_ranking_table(result: SearchResult) -> Table:
+    config = result.run.config
+    standings = result.ranking.standings
+    best = standings[:ROWS_SHOWN]
+    direction = "higher" if result.run.higher_is_better else "lower"
+    ranked_by = f"by {escape(config.score_name)} ({direction} is better)"
+    table = Table(
+        title=f"The best {len(best)} of {len(standings)} {ranked_by}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
+
+    table.add_column("#", justify="right")
+    table.add_column(escape(_shorten_proxy(config.score_name)), justify="right")
+    if config.seeds > 1:
+        table.add_column("± 95 %", justify="right")
+    size_proxies = [proxy for proxy in SIZE_COLUMNS if proxy != config.score_name]
+    for proxy in size_proxies:
+        table.add_column(SIZE_COLUMNS[proxy], justify="right")
+    table.add_column("architecture", overflow="fold")
+
+    # Sizes are shown beside the score, because they are the baselines of every proxy.
+    sizes = _collect_sizes(result)
+    winner = result.best if result.confirmed else None
+    format_score = choose_column_format([standing.score for standing in best], digits=5)
+    for place, standing in enumerate(best, 1):
+        cells = [
+            f"{_format_marks(standing, winner)}{place}",
+            format_score(standing.score),
+        ]
+        # There is no margin with one seed, and no column for it.
+        if standing.margin is not None:
+            cells.append(f"{standing.margin:.3g}")
+        for proxy in size_proxies:
+            size = sizes.get((standing.arch, proxy))
+            cells.append("" if size is None else format_quantity(size))
+        cells.append(escape(shorten_text(str(standing.arch))))
+        table.add_row(*cells)
+    return table
+
+
+def _shorten_proxy(proxy: str) -> str:
+    """Return the bare name of a proxy: `spread` for `./mine.py:spread(times=2)`."""
+    without_options = proxy.partition("(")[0]
+    return without_options.rpartition(":")[2]
+
+
+def _collect_sizes(result: SearchResult) -> dict[tuple[Arch, str], float | None]:
+    """Return the parameters and FLOPs of each architecture."""
+    sizes = {}
+    for record in result.records:
+        if record.proxy in SIZE_COLUMNS:
+            sizes[record.arch, record.proxy] = record.value
+    return sizes
+
+
+def _format_marks(standing: Standing, winner: Arch | None) -> str:
+    """Return "* " for the confirmed winner and "= " for a tie with the best score."""
+    marks = ""
+    if standing.arch == winner:
+        marks += "* "
+    if standing.tied:
+        marks += "= "
+    return marks
+
+
+def shorten_text(text: str) -> str:
+    """Cut a long text to `MAX_ARCH_LENGTH` characters, with an ellipsis at the end."""
+    if len(text) <= MAX_ARCH_LENGTH:
+        return text
+    return f"{text[: MAX_ARCH_LENGTH - 1]}\u2026"
+
+
+def format_limit(row: dict[str, Any]) -> str:
+    """Return `max_params 1M: the best has 732 k; 12 sampled architectures were rejected`."""
+    verb = "was" if row["rejected"] == 1 else "were"
+    rejected = f"{format_count(row['rejected'], 'sampled architecture')} {verb} rejected"
+    if row["value"] is None:
+        return f"{row['limit']} {row['asked']}: {rejected}"
+    value = format_limited_value(row["limit"], row["value"])
+    return f"{row['limit']} {row['asked']}: the best has {value}; {rejected}"
+
+
+def format_cost(run: RunFolder) -> str:
+    """Return where the time went: `31 s (building 5 s, measuring 22 s, idle 4 s)`.
+
+    The parts are sums over all workers, so several workers make them longer than the whole.
+    """
+    seconds = {"warming up": run.warm_up_seconds, LOOKING: run.noted_seconds}
+    for key, title in WORKER_TIMES.items():
+        seconds[title] = sum(row[key] for row in run.workers)
+    parts = []
+    for title, spent in seconds.items():
+        if spent >= SHORTEST_TIME:
+            parts.append(f"{title} {format_duration(spent)}")
+
+    cost = format_duration(run.wall_seconds)
+    if parts:
+        total = f" in total on {len(run.workers)} workers" if len(run.workers) > 1 else ""
+        cost += f" ({', '.join(parts)}{total})"
+    deaths = sum(row["deaths"] for row in run.workers)
+    if deaths:
+        verb = "was" if deaths == 1 else "were"
+        cost += f"; {format_count(deaths, 'worker')} died and {verb} replaced"
+    return cost
+
+
+def _count_failures(failed: Sequence[tuple[Arch, Failure]]) -> str:
+    """Return how many architectures failed per kind, with the first reason of each kind."""
+    counts: dict[str, int] = {}
+    first_details: dict[str, str] = {}
+    for _, failure in failed:
+        counts[failure.kind] = counts.get(failure.kind, 0) + 1
+        first_details.setdefault(failure.kind, failure.detail)
+    return "; ".join(f"{count} {kind} ({first_details[kind]})" for kind, count in counts.items())

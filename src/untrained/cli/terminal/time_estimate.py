@@ -1,0 +1,90 @@
+"""How long a stage will take, estimated from the first architectures that were measured."""
+
+from dataclasses import dataclass
+
+from untrained.formatting import format_count, format_duration
+from untrained.progress import Progress
+
+ARCHS_PER_WORKER = 4  # measured architectures that an estimate needs
+BATCHES_PER_WORKER = 2  # the same, if workers measure several networks in one pass
+
+
+@dataclass
+class _StageTiming:
+    """What an estimate needs to know about one stage.
+
+    Attributes:
+        batch_size: Largest number of networks that were measured together so far.
+        start_count: Architectures that were measured when the timing started.
+        start_time: When the timing started.
+        announced: Whether the estimate was given.
+    """
+
+    batch_size: int
+    start_count: int
+    start_time: float
+    announced: bool = False
+
+
+class TimeEstimate:
+    """Gives one estimate per stage, as soon as a few architectures per worker are timed.
+
+    The time before the first result is not counted, because it contains the start of the workers.
+    If workers measure networks in batches, the networks that they measure one by one at first are
+    not counted either.
+
+    Args:
+        time_budget: Seconds that the search may take, if it has no fixed number of architectures.
+    """
+
+    def __init__(self, time_budget: float | None = None) -> None:
+        self._time_budget = time_budget
+        self._stages: dict[str, _StageTiming] = {}
+
+    def update(self, progress: Progress, now: float) -> str:
+        """Take note of an event.
+
+        Args:
+            progress: The event.
+            now: The time in seconds, on any clock.
+
+        Returns:
+            The estimate as text, or "" if there is nothing (new) to say.
+        """
+        if progress.measured == 0:
+            return ""
+        timing = self._time_stage(progress, now)
+        if timing.announced:
+            return ""
+        timed = progress.measured - timing.start_count
+        needed = ARCHS_PER_WORKER
+        if timing.batch_size > 1:
+            needed = max(needed, BATCHES_PER_WORKER * timing.batch_size)
+        if timed < needed * progress.workers or now <= timing.start_time:
+            return ""
+        timing.announced = True
+        return self._format_estimate(progress, rate=timed / (now - timing.start_time))
+
+    def _time_stage(self, progress: Progress, now: float) -> _StageTiming:
+        """Return the timing of this stage; start it again at the first batch of networks."""
+        batch_size = max((record.together for record in progress.records), default=1)
+        timing = self._stages.get(progress.stage)
+        if timing is None:
+            timing = _StageTiming(batch_size, progress.measured, now)
+            self._stages[progress.stage] = timing
+        elif timing.batch_size == 1 and batch_size > 1:
+            timing.start_count = progress.measured
+            timing.start_time = now
+        timing.batch_size = max(timing.batch_size, batch_size)
+        return timing
+
+    def _format_estimate(self, progress: Progress, rate: float) -> str:
+        """Return the estimate for a number of architectures per second."""
+        workers = format_count(progress.workers, "worker")
+        if progress.total is not None:
+            total = format_count(progress.total, "architecture")
+            return f"about {format_duration(progress.total / rate)} for {total} on {workers}"
+        if self._time_budget:
+            count = f"{rate * self._time_budget:,.0f} architectures"
+            return f"about {count} in {format_duration(self._time_budget)} on {workers}"
+        return f"about {rate:.3g} architectures per second on {workers}"

@@ -1,0 +1,101 @@
+"""The progress and the result of a training."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+from rich.progress import TextColumn
+
+from untrained.cli.terminal.console import SafeConsole
+from untrained.cli.terminal.progress_bar import ProgressLog, open_progress_bar
+from untrained.formatting import format_duration
+from untrained.progress import Progress, ProgressCallback
+from untrained.reports.pages.training_sections import make_training_headline
+from untrained.training.result import TrainingResult
+
+STAGE = "training"
+
+
+@contextmanager
+def show_training_progress(quiet: bool) -> Iterator[ProgressCallback | None]:
+    """Show epoch, loss and validation result beside a progress bar.
+
+    Args:
+        quiet: Whether to show nothing.
+
+    Yields:
+        The callback for progress events, or None if `quiet` is true.
+    """
+    if quiet:
+        yield None
+        return
+    with open_progress_bar(TextColumn("{task.fields[metrics]}")) as bar:
+        task = bar.add_task(STAGE, metrics="")
+        log = ProgressLog(bar.console)
+
+        def on_progress(progress: Progress) -> None:
+            epoch = f"epoch {progress.metrics['epoch']} of {progress.metrics['epochs']}"
+            metrics = format_metrics(progress)
+            status = f"{epoch}, {metrics}" if metrics else epoch
+            bar.start()
+            log.write(STAGE, status, perf_counter())
+            bar.update(
+                task,
+                description=epoch,
+                total=progress.total,
+                completed=progress.done,
+                metrics=metrics,
+            )
+
+        yield on_progress
+
+
+def format_metrics(progress: Progress) -> str:
+    """Return the numbers of the last complete epoch, or "" before its end."""
+    loss = progress.metrics["loss"]
+    val_loss = progress.metrics["val_loss"]
+    val_accuracy = progress.metrics["val_accuracy"]
+    if loss is None or val_loss is None:
+        return ""
+    if val_accuracy is None:
+        # Click-through models have no accuracy; their validation result is the log loss.
+        return f"loss {loss:.3f}, validation {val_loss:.4f}"
+    return f"loss {loss:.3f}, validation {100 * val_accuracy:.1f} %"
+
+
+def show_training_result(result: TrainingResult, page: Path) -> None:
+    """Print the result, the selected epoch, the cost and where the files are."""
+    console = SafeConsole()
+    console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
+    console.print_plain(f"selected on the validation part: {_describe_selection(result)}")
+    if result.ended == "time":
+        console.print_plain("stopped early: the time is up; the same command resumes")
+    elif result.ended != "epochs":
+        console.print_plain("stopped early: the validation result no longer improved")
+    if result.warning:
+        console.print_plain(f"warning: {result.warning}")
+    console.print_plain(f"training took {_format_cost(result)}")
+    weights = Path(result.folder, "model.pt")
+    console.print_plain(f"weights: {weights}", wrap=False)
+    console.print_plain(f"report: {page}", wrap=False)
+
+
+def _describe_selection(result: TrainingResult) -> str:
+    """Return `the weights of epoch 3, 91.20 %`."""
+    selected = result.best
+    kind = "the moving average" if selected["kind"] == "average" else "the weights"
+    if result.predicts_clicks:
+        quality = f"log loss {selected['loss']:.4f}"
+    else:
+        quality = f"{100 * selected['accuracy']:.2f} %"
+    return f"{kind} of epoch {selected['epoch']}, {quality}"
+
+
+def _format_cost(result: TrainingResult) -> str:
+    """Return `45 s, 1,200 samples per second on cpu`."""
+    speed = ""
+    # The speed is known after the first complete epoch.
+    if result.samples_per_second:
+        speed = f", {result.samples_per_second:,.0f} samples per second"
+    return f"{format_duration(result.seconds)}{speed} on {result.key.device}"

@@ -1,0 +1,159 @@
+"""`untrained train`: train a network on the user's data."""
+
+from typing import Annotated
+
+import typer
+
+from untrained.cli.options import (
+    BUDGET,
+    COMPUTE,
+    DATA,
+    OUTPUT,
+    WHAT,
+    DataRootOption,
+    InputShapeOption,
+    JsonOption,
+    LabelOption,
+    SpaceOption,
+    add_label,
+)
+from untrained.quantities import parse_shape
+
+
+def train(
+    what: Annotated[
+        str,
+        typer.Argument(help="Run folder (its winner), architecture string or ./file.py:factory."),
+    ],
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="Recipe: quick, cifar, quick(rate=0.1), ...; see `untrained list recipes`.",
+            show_default="quick; ctr for tables",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    space: SpaceOption = "nasbench201",
+    input_shape: InputShapeOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Random seed of weights and batches.",
+            show_default="that of the run, or 0",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of epochs.",
+            show_default="that of the recipe",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Stop after this many epochs without improvement.",
+            show_default="never",
+            rich_help_panel=BUDGET,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Stop after this time: 5m, 1h30m.", rich_help_panel=BUDGET),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set to train on: digits, cifar10, csv:PATH, ...",
+            show_default="that of the run",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    label: LabelOption = None,
+    data_root: DataRootOption = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder of the training. The same command with the same folder resumes.",
+            show_default="that of the run, or runs/train-...",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        bool,
+        typer.Option(
+            "--tensorboard",
+            help="Also write the learning curve for TensorBoard.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="Device: cpu, cuda, cuda:1, mps; or accelerate, for several GPUs.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = "cpu",
+) -> None:
+    """Train a network on your data and evaluate it once on the test part.
+
+    This writes model.pt, train.json and report.html with learning curves, a confusion matrix and
+    the worst mistakes; for click logs, with log loss, AUC and calibration. Ctrl-C and kill -9 lose
+    at most 200 steps: the same command resumes and reaches the same weights. If a run has a new
+    winner, the training of the former one is kept in its folder as former-1.
+
+    If the space of a run is in a file of your own, training runs that file. This is refused if the
+    file has changed since the search, or if you have never run it on this machine; then name it:
+    --space ./mine.py:mynet
+
+    Several GPUs share each batch with accelerate (pip install 'untrained\\[train]'):
+    accelerate launch --num_processes 4 --no_python untrained train runs/mine --device accelerate
+
+    Example: untrained train runs/mine --recipe "quick(epochs=20)"
+
+    Example: untrained train ./my_net.py:make_net --input-shape 3x32x32 --data digits --time 5m
+
+    Example: untrained train ./my_net.py:make_net --input-shape 5 --data csv:clicks.csv --label
+    click
+    """
+    # Imported here and not above, because `--help` must not load torch.
+    from untrained.cli.terminal.json_output import print_json, reserve_stdout
+    from untrained.cli.terminal.training_result import show_training_progress, show_training_result
+    from untrained.training.distributed import connect_process
+    from untrained.workflows.report import report as write_report
+    from untrained.workflows.train import train as train_network
+
+    # Of several processes only the first one writes and prints.
+    is_main_process = connect_process(device).writes_files
+    quiet = as_json or not is_main_process
+    shape = None if input_shape is None else parse_shape(input_shape)
+    with show_training_progress(quiet) as on_progress, reserve_stdout(as_json):
+        result = train_network(
+            what,
+            add_label(data, label),
+            recipe,
+            space=space,
+            epochs=epochs,
+            run=run,
+            device=device,
+            seed=seed,
+            patience=patience,
+            time=time,
+            input_shape=shape,
+            tensorboard=tensorboard,
+            data_root=data_root,
+            on_progress=on_progress,
+        )
+    if not is_main_process:
+        return
+    page = write_report(result.folder)
+    if as_json:
+        print_json(result.to_document())
+    else:
+        show_training_result(result, page)

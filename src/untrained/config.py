@@ -1,0 +1,365 @@
+"""What a user asks for, as frozen objects that travel from the command line to `run.json` and back.
+
+`SearchConfig` is everything that a search needs to know, `ComputeConfig` everything about devices and
+workers. Both check their values when they are made, so that a mistake is found before any work begins.
+What only a registry can judge, such as the name of a space, is checked where it is looked up.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from untrained.errors import UsageError, unknown_name_error
+from untrained.names import fingerprint_user_code, parse_call
+from untrained.quantities import (
+    parse_count,
+    parse_duration,
+    parse_optional_count,
+    parse_path,
+    parse_seed,
+    show_value,
+)
+from untrained.workers import check_workers
+
+DEFAULT_DATA = "digits"  # ranks best of what needs no files: docs/results/dextr-nasbench201.md
+DEFAULT_PROXY = "dextr"
+DEFAULT_BUDGET = 100  # architectures
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """Where and how networks are scored.
+
+    Attributes:
+        device: A torch device, such as "cpu", "cuda" or "cuda:1".
+        workers: Number of worker processes; None for one per core or per GPU.
+        ray: "local", or the address of a Ray cluster; None to use processes of this machine.
+        time_limit: Longest time for one architecture, such as "30s". A slower one is a failure.
+        networks_per_batch: Number of networks that a worker measures in one pass, meant for a GPU.
+
+    Raises:
+        UsageError: A value makes no sense.
+    """
+
+    device: str = "cpu"
+    workers: int | None = None
+    ray: str | None = None
+    time_limit: str | None = None
+    networks_per_batch: int = 1
+
+    def __post_init__(self) -> None:
+        check_workers(self.workers, self.ray)
+        parse_count(self.networks_per_batch, "networks_per_batch")
+        if self.time_limit_seconds is not None and self.time_limit_seconds <= 0:
+            raise UsageError("a time limit must be more than 0 seconds: --time-limit 30s")
+
+    @property
+    def time_limit_seconds(self) -> float | None:
+        """The time limit as a number, or None if there is none."""
+        if self.time_limit is None:
+            return None
+        return parse_duration(self.time_limit)
+
+    @property
+    def networks_per_pass(self) -> int:
+        """Number of networks that a worker really measures in one pass.
+
+        With a time limit it is 1, because in a pass of several it is unknown which one is late.
+        """
+        if self.time_limit is not None:
+            return 1
+        return self.networks_per_batch
+
+
+# --- limits ---
+
+_MULTIPLIERS = {
+    "": 1.0,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+}
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_NUMBER = r"(\d+(?:\.\d*)?(?:e\+?\d+)?) ?"
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyLimit:
+    """The longest time that one sample may take on a device."""
+
+    seconds: float
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1e3:.4g} ms on {self.device}"
+
+
+def parse_amount(text: str | float, name: str = "number") -> float:
+    """Parse a number of parameters or multiply-adds: "2M", "1.5k" or "2e6", in powers of 1,000."""
+    value = 0.0
+    match = re.fullmatch(rf"{_NUMBER}([kKMGT]?)", str(text).strip())
+    if match:
+        value = float(match[1]) * _MULTIPLIERS[match[2]]
+    return _require_positive(value, text, name, "2M or 600M")
+
+
+def parse_bytes(text: str | float, name: str = "size") -> float:
+    """Parse an amount of memory: "1.5GB" or "300MB"; "1GiB" is a power of 1,024."""
+    value = 0.0
+    match = re.fullmatch(rf"{_NUMBER}([kKMGT]?|[KMG]i)B?", str(text).strip())
+    if match:
+        value = float(match[1]) * _MULTIPLIERS[match[2]]
+    return _require_positive(value, text, name, "1.5GB or 300MB")
+
+
+def parse_latency(text: "str | LatencyLimit", name: str = "latency") -> LatencyLimit:
+    """Parse a latency: "5ms" on the CPU, or "0.2s@cuda" on another device."""
+    if isinstance(text, LatencyLimit):
+        return text
+    value = 0.0
+    device = None
+    match = re.fullmatch(rf"{_NUMBER}(s|ms|us)(?:@([\w:]+))?", str(text).strip())
+    if match:
+        value = float(match[1]) * _SECONDS[match[2]]
+        device = match[3]
+    value = _require_positive(value, text, name, "5ms or 5ms@cpu")
+    return LatencyLimit(value, device or "cpu")
+
+
+def _require_positive(value: float, text: object, name: str, example: str) -> float:
+    if not 0 < value < inf:
+        raise UsageError(f"{text!r} is not a {name.replace('_', ' ')}; write it like {example}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an architecture must keep to, as numbers; None where there is no limit.
+
+    Attributes:
+        max_params: Number of parameters.
+        min_params: Number of parameters.
+        max_flops: Multiply-adds of one sample.
+        max_memory: Bytes of weights and activations of one sample, in float32.
+        max_latency: Time of one sample on a device.
+    """
+
+    max_params: float | None = None
+    min_params: float | None = None
+    max_flops: float | None = None
+    max_memory: float | None = None
+    max_latency: LatencyLimit | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_params and self.min_params and self.min_params > self.max_params:
+            raise UsageError(
+                f"no network has at least {self.min_params:,.0f} and at most "
+                f"{self.max_params:,.0f} parameters; lower min_params or raise max_params"
+            )
+
+    @classmethod
+    def parse(cls, **texts: Any) -> "Limits":
+        """Parse limits as people write them: `Limits.parse(max_params="2M", max_latency="5ms")`.
+
+        Raises:
+            UsageError: There is no such limit, or it cannot be read.
+        """
+        parsers: dict[str, Callable[[Any, str], Any]] = {
+            "max_memory": parse_bytes,
+            "max_latency": parse_latency,
+        }
+        numbers = {}
+        for name, text in texts.items():
+            if name not in LIMITS:
+                raise unknown_name_error("limit", name, LIMITS)
+            if text is not None:
+                parse = parsers.get(name, parse_amount)
+                numbers[name] = parse(text, name)
+        return cls(**numbers)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) is not None for name in LIMITS)
+
+
+LIMITS = tuple(limit.name for limit in fields(Limits))
+# How `ut.search(limits={...})` names them. Only a lower limit needs to say what it is.
+LIMIT_KEYS = {
+    "params": "max_params",
+    "min_params": "min_params",
+    "flops": "max_flops",
+    "memory": "max_memory",
+    "latency": "max_latency",
+}
+
+
+# --- search ---
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """Everything that a user asks of a search.
+
+    Attributes:
+        space: Name of the space to search, such as "nasbench201" or "./mine.py:mynet".
+        proxy: Name of the proxy to search by; "auto" for the one that a calibration recommends.
+        strategy: Name of the strategy, with options in brackets: "evolution(population=32)".
+        data: Name of the data that networks see, such as "digits" or "folder:./photos".
+        data_root: Folder of data sets; None for the default.
+        input_size: Side of the square images that networks see; None for that of the space.
+        budget: Number of architectures to score; None for 100 if nothing else ends the search.
+        time: Stop after this long: "10m".
+        stable: Stop when the best `top` have not changed for this many new architectures.
+        top: How many of the best must be stable.
+        screen: Cheap proxies that decide which architectures are scored by `proxy`.
+        keep: Share of the architectures that pass the screen.
+        beside: More proxies to record. Only a strategy with several objectives goes by them.
+        validate: What decides among the few candidates of a strategy with a pool:
+            "table:cifar10_val_12" or "training(epochs=3,samples=1500)".
+        warm_up: Training on a share of the data before networks are scored: "10%".
+        confirm: How many of the best by score, by size and at random are trained briefly in the end.
+        limits: What an architecture may cost, as text: {"params": "1M", "latency": "5ms"}. The keys
+            are those of `LIMIT_KEYS`.
+        seed: First seed of sampling, weights and batches.
+        seeds: Number of seeds to average over.
+        run: The run folder; None for one under `runs/` that is named after this config.
+        compute: Where and how networks are scored.
+
+    Raises:
+        UsageError: A value makes no sense.
+    """
+
+    space: str = "nasbench201"
+    proxy: str = DEFAULT_PROXY
+    strategy: str = "random"
+    data: str = DEFAULT_DATA
+    data_root: Path | None = None
+    input_size: int | None = None
+    budget: int | None = None
+    time: str | None = None
+    stable: int | None = None
+    top: int = 10
+    screen: str = ""
+    keep: str = "20%"
+    beside: str = ""
+    validate: str = ""
+    warm_up: str = ""
+    confirm: int = 0
+    limits: Mapping[str, str | float | None] = field(default_factory=dict)
+    seed: int = 0
+    seeds: int = 1
+    run: Path | None = None
+    compute: ComputeConfig = ComputeConfig()
+
+    def __post_init__(self) -> None:
+        parse_optional_count(self.budget, "budget")
+        parse_optional_count(self.stable, "stable")
+        parse_count(self.top, "top")
+        parse_count(self.confirm, "confirm", 0)
+        parse_seed(self.seed, parse_count(self.seeds, "seeds"))
+        if self.time is not None:
+            parse_duration(self.time)
+        # A frozen object is given the usual form of a value by this call only.
+        if self.run is not None:
+            object.__setattr__(self, "run", parse_path(self.run, "run"))
+        if self.data_root is not None:
+            object.__setattr__(self, "data_root", parse_path(self.data_root, "data_root"))
+        object.__setattr__(self, "limits", _parse_limit_texts(self.limits))
+
+    @property
+    def time_seconds(self) -> float | None:
+        """The time after which to stop as a number, or None if there is none."""
+        if self.time is None:
+            return None
+        return parse_duration(self.time)
+
+    @property
+    def score_name(self) -> str:
+        """What the ranking goes by: the validation if there is one, else the proxy."""
+        return self.validate or self.proxy
+
+    @property
+    def limit_texts(self) -> dict[str, str]:
+        """The limits as they were typed, by the names of `Limits`."""
+        return {LIMIT_KEYS[key]: str(text) for key, text in self.limits.items()}
+
+    def list_user_code(self) -> list[str]:
+        """Return the files and modules of the user that the search depends on, as they were typed."""
+        _, options = parse_call(self.strategy)
+        names = [self.space, self.proxy]
+        for option in options.values():
+            names.append(str(option))
+        return [name for name in names if fingerprint_user_code(name)]
+
+    def describe_question(self) -> dict[str, object]:
+        """Return what decides which records a search asks for, except for when it stops.
+
+        Two searches with an equal description find the same records, so one may resume the other.
+        """
+        description: dict[str, object] = {
+            "space": self.space,
+            "proxy": self.proxy,
+            "strategy": self.strategy,
+            "data": self.data,
+            "seed": self.seed,
+            "seeds": self.seeds,
+            "device": self.compute.device,
+            "screen": self.screen,
+            # The share means nothing without a screen.
+            "keep": self.keep if self.screen else "",
+            "validate": self.validate,
+            "warm_up": self.warm_up,
+        }
+        for name in LIMITS:
+            description[name] = self.limit_texts.get(name)
+        description["input_size"] = self.input_size
+        return description
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the config as JSON holds it.
+
+        The number of workers and their cluster are left out: they belong to a machine and not to a
+        run, which may be read or resumed on another machine.
+        """
+        document = asdict(self)
+        del document["compute"]["workers"]
+        del document["compute"]["ray"]
+        for name in ("run", "data_root"):
+            if document[name] is not None:
+                document[name] = str(document[name])
+        return document
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "SearchConfig":
+        """Read what `to_document` returned.
+
+        Raises:
+            UsageError: A value makes no sense.
+            TypeError: The document is no config.
+        """
+        compute = ComputeConfig(**document["compute"])
+        return cls(**{**document, "compute": compute})
+
+
+def _parse_limit_texts(limits: object) -> dict[str, str]:
+    """Check limits as a user gives them and return those that are given, as text."""
+    if not isinstance(limits, Mapping):
+        example = '{"params": "1M", "latency": "5ms"}'
+        raise UsageError(f"limits are {show_value(limits)}; write them like limits={example}")
+    texts = {}
+    for key in limits:
+        if key not in LIMIT_KEYS:
+            raise unknown_name_error("limit", key, LIMIT_KEYS)
+    # Always in the same order, so that equal limits have equal names of folders.
+    for key in LIMIT_KEYS:
+        if limits.get(key) is not None:
+            texts[key] = limits[key]
+    Limits.parse(**{LIMIT_KEYS[key]: text for key, text in texts.items()})
+    return {key: str(text) for key, text in texts.items()}

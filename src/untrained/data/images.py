@@ -1,0 +1,154 @@
+"""Data sources made of images in memory, and how images are fitted to the input of a network."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from untrained.data.parts import ImagePart, Parts, choose_shares, split_by_class
+from untrained.data.source import DataSource
+from untrained.errors import UsageError
+from untrained.types import Batch, Task
+
+Arrays = tuple[Tensor, Tensor]  # images (N, H, W, C) of uint8 and their labels (N,)
+_IMAGES_FOR_STATISTICS = 2000
+_IMAGES_PER_STEP = 1000  # images that are resized at once
+
+
+def make_image_task(name: str, like: Task, classes: int | None = None) -> Task:
+    """Make the task of image data.
+
+    Args:
+        name: Name of the data.
+        like: Task with the input shape that networks take.
+        classes: Number of classes; None for that of `like`.
+
+    Raises:
+        UsageError: The networks do not take images.
+    """
+    if len(like.input_shape) != 3:
+        message = (
+            f"{name} holds images: the input shape is channels x height x width, "
+            f"not {like.input_shape}"
+        )
+        if len(like.input_shape) == 1:
+            message += "; networks of tables take --data csv:PATH, or clicks for a trial"
+        raise UsageError(message)
+    return replace(like, dataset=name, num_classes=classes or like.num_classes)
+
+
+def make_image_source(
+    images: Tensor,
+    labels: Tensor,
+    task: Task,
+    statistics: tuple[Tensor, Tensor] | None = None,
+    *,
+    published_parts: Mapping[str, Callable[[], Arrays]] | None = None,
+    classes: tuple[str, ...] = (),
+) -> DataSource:
+    """Make a source of images, which are resized to the task and normalised per channel.
+
+    Samples are drawn from the training part, and from the others only if it has too few.
+
+    Args:
+        images: Images (N, H, W, C) of uint8.
+        labels: Their classes (N,).
+        task: What networks must solve.
+        statistics: Mean and standard deviation per channel; computed from the images by default.
+        published_parts: Functions that read the parts which the publisher provides separately. The
+            other parts are split off from `images`, with equal shares of each class.
+        classes: Names of the classes.
+    """
+    labels = labels.long()
+    separate_parts = published_parts or {}
+    rows_of_parts = split_by_class(labels, choose_shares(separate_parts), task)
+    mean, std = statistics or compute_channel_statistics(images)
+    mean = fit_statistic(mean, task)
+    std = fit_statistic(std, task)
+
+    def draw(samples: int, generator: torch.Generator) -> Batch:
+        shuffled_rows = []
+        for rows in rows_of_parts.values():
+            shuffled_rows.append(rows[torch.randperm(len(rows), generator=generator)])
+        drawn_rows = torch.cat(shuffled_rows)[:samples]
+        pixels = fit_channels(images[drawn_rows].permute(0, 3, 1, 2).float() / 255, task)
+        return Batch(resize_images((pixels - mean) / std, task), labels[drawn_rows])
+
+    def open_parts() -> Parts:
+        arrays = {name: (images[rows], labels[rows]) for name, rows in rows_of_parts.items()}
+        for name, read_part in separate_parts.items():
+            arrays[name] = read_part()
+        parts = {}
+        for name, (part_images, part_labels) in arrays.items():
+            fitted_images = fit_images(part_images, task)
+            parts[name] = ImagePart(
+                fitted_images, part_labels.long(), mean.flatten(), std.flatten()
+            )
+        return parts
+
+    return DataSource(task, draw, open_parts, classes)
+
+
+def fit_images(images: Tensor, task: Task) -> Tensor:
+    """Convert images (N, H, W, C) of uint8 to the size and the channels of a task."""
+    channels, height, width = task.input_shape
+    if images.shape[1:] == (height, width, channels):
+        return images
+    fitted_images = []
+    # Images are converted in steps because floats take four times the memory of bytes.
+    for some_images in images.split(_IMAGES_PER_STEP):  # type: ignore[no-untyped-call]
+        pixels = fit_channels(some_images.permute(0, 3, 1, 2).float(), task)
+        resized = resize_images(pixels, task)
+        fitted_images.append(resized.round().clamp(0, 255).to(torch.uint8))
+    return torch.cat(fitted_images).permute(0, 2, 3, 1).contiguous()
+
+
+def fit_channels(pixels: Tensor, task: Task) -> Tensor:
+    """Convert pixels (N, C, H, W) to the task's number of channels.
+
+    A grey channel is repeated; colours are averaged to grey.
+    """
+    channels = pixels.shape[1]
+    wanted_channels = task.input_shape[0]
+    if channels == wanted_channels:
+        return pixels
+    if channels == 1:
+        return pixels.expand(-1, wanted_channels, -1, -1)
+    if wanted_channels == 1:
+        return pixels.mean(1, keepdim=True)
+    raise UsageError(
+        f"images of {channels} channels cannot be shown to a network of {wanted_channels}; "
+        "set the input shape to match"
+    )
+
+
+def fit_statistic(value: Tensor, task: Task) -> Tensor:
+    """Convert a mean or deviation per channel (C,) to the task's channels, as (1, C, 1, 1)."""
+    wanted_channels = task.input_shape[0]
+    if len(value) != wanted_channels:
+        value = value.mean().expand(wanted_channels)
+    return value.reshape(1, -1, 1, 1)
+
+
+def resize_images(images: Tensor, task: Task) -> Tensor:
+    """Resize images (N, C, H, W) to the height and width of a task."""
+    size = task.input_shape[1:]
+    if tuple(images.shape[2:]) == size:
+        return images
+    return F.interpolate(images, size=size, mode="bilinear", align_corners=False, antialias=True)
+
+
+def compute_channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute mean and standard deviation of each channel, on the scale 0 to 1.
+
+    Args:
+        images: Images (N, H, W, C) of uint8. At most 2,000 of them are used.
+    """
+    # Every n-th image, because files are often sorted by class.
+    step = -(-len(images) // _IMAGES_FOR_STATISTICS)
+    pixels = images[::step].double().div_(255)
+    mean = pixels.mean((0, 1, 2)).float()
+    std = pixels.std((0, 1, 2)).clamp_min(1e-3).float()
+    return mean, std

@@ -1,0 +1,209 @@
+"""The cache of decoded pictures: one array of bytes per listing and size, under the data root.
+
+A JSON file beside the array keeps what was found out while the pictures were decoded. The names of
+both files are made of the names, sizes and times of all pictures, so that a change of any picture
+makes another cache entry. The files may be deleted at any time.
+"""
+
+import json
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+from shutil import disk_usage
+from typing import BinaryIO
+
+import numpy as np
+import torch
+from numpy.lib.format import write_array_header_1_0
+from torch import Tensor
+
+from untrained.data.parts import TRAIN
+from untrained.data.pictures.decode import DecodedImage, decode_image
+from untrained.data.pictures.listing import ImageFile, Listing
+from untrained.errors import UsageError
+from untrained.files import replace_atomically
+from untrained.formatting import format_quantity
+from untrained.progress import report_progress
+from untrained.readers.json_file import parse_json
+
+_VERSION = 2  # of the way in which pictures are decoded and of the JSON file
+_PICTURES_IN_FLIGHT = 256  # pictures that are decoded before the first of them is written
+
+
+@dataclass(frozen=True)
+class DecodingFacts:
+    """What was found out while pictures were decoded.
+
+    Attributes:
+        sizes: Width and height of each picture that could be decoded.
+        modes: How many pictures have each color mode.
+        changes: How many pictures were changed in each way.
+        unreadable: Place in the listing of each picture that could not be decoded, and the reason.
+        remarks: Place in the listing of pictures that the user should look at, and the remark.
+    """
+
+    sizes: list[tuple[int, int]]
+    modes: dict[str, int]
+    changes: dict[str, int]
+    unreadable: list[tuple[int, str]]
+    remarks: list[tuple[int, str]]
+
+
+def load_pictures(
+    listing: Listing, shape: tuple[int, ...], root: Path
+) -> tuple[Tensor, DecodingFacts]:
+    """Load the pictures of a listing from the cache; decode them first if they are not in it.
+
+    Args:
+        listing: The pictures.
+        shape: Channels, height and width of the input of networks.
+        root: Data root, which holds the cache.
+
+    Returns:
+        The pictures that can be decoded, (N, height, width, channels) of uint8 in the order of the
+        listing, and what was found out about them.
+
+    Raises:
+        UsageError: The cache cannot be written, or a class has no pictures.
+    """
+    key = _make_key(listing, shape)
+    folder = root / "cache" / "pictures"
+    array_file = folder / f"{key}.npy"
+    facts_file = folder / f"{key}.json"
+    cached = _read_cache(array_file, facts_file)
+    if cached is None:
+        _write_cache(listing, shape, array_file, facts_file)
+        cached = _read_cache(array_file, facts_file)
+    if cached is None:
+        raise UsageError(f"{array_file} was written and cannot be read; name another --data-root")
+    return cached
+
+
+def _make_key(listing: Listing, shape: tuple[int, ...]) -> str:
+    digest = sha256(repr((_VERSION, listing.title, shape)).encode())
+    for file in listing.files:
+        digest.update(repr((file.name, file.label, file.part, file.stamp)).encode())
+    return digest.hexdigest()[:24]
+
+
+def _read_cache(array_file: Path, facts_file: Path) -> tuple[Tensor, DecodingFacts] | None:
+    """Read a cache entry; None if it does not exist or is incomplete."""
+    try:
+        facts = DecodingFacts(**parse_json(facts_file.read_text(encoding="utf-8")))
+        # The file is mapped into memory, so only the pictures that are used are read.
+        pixels = np.load(array_file, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, TypeError):
+        return None
+    if len(pixels) != len(facts.sizes):
+        return None
+    return torch.from_numpy(pixels), facts
+
+
+def _write_cache(
+    listing: Listing, shape: tuple[int, ...], array_file: Path, facts_file: Path
+) -> None:
+    channels, height, width = shape
+    folder = array_file.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        needed_bytes = len(listing.files) * prod(shape)
+        free_bytes = disk_usage(folder).free
+        if needed_bytes > free_bytes:
+            raise UsageError(
+                f"{listing.title} in {height}x{width} takes {format_quantity(needed_bytes)}B, and "
+                f"{folder} has {format_quantity(free_bytes)}B; choose a smaller --input-size "
+                "(train, score: --input-shape) or another --data-root"
+            )
+        with replace_atomically(array_file) as part, part.open("wb") as file:
+            # How many pictures can be decoded is known at the end. The header has the same length
+            # then, because numpy reserves space for the shape to grow.
+            _write_header(file, (len(listing.files), height, width, channels))
+            facts = _decode_all(listing, shape, file)
+            _check_classes(listing, facts)
+            file.seek(0)
+            _write_header(file, (len(facts.sizes), height, width, channels))
+        with replace_atomically(facts_file) as part:
+            part.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"pictures are kept in {folder}: {error}; name another --data-root"
+        ) from error
+
+
+def _decode_all(listing: Listing, shape: tuple[int, ...], file: BinaryIO) -> DecodingFacts:
+    """Append every picture that can be decoded to a file, in the order of the listing."""
+    sizes = []
+    unreadable = []
+    remarks = []
+    modes: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
+    first_names: dict[bytes, str] = {}  # digest of the pixels -> the first picture with them
+    for place, (image_file, image) in enumerate(_decode_in_threads(listing.files, shape)):
+        if isinstance(image, str):
+            unreadable.append((place, image))
+            continue
+        file.write(image.pixels.tobytes())
+        sizes.append((image.width, image.height))
+        modes[image.mode] += 1
+        changes.update(image.changes)
+        if image.remark:
+            remarks.append((place, image.remark))
+        first_name = first_names.setdefault(image.digest, image_file.name)
+        if first_name != image_file.name:
+            remarks.append((place, f"used, but it is the same picture as {first_name}"))
+    return DecodingFacts(
+        sizes, dict(modes.most_common()), dict(changes.most_common()), unreadable, remarks
+    )
+
+
+def _decode_in_threads(
+    files: Sequence[ImageFile], shape: tuple[int, ...]
+) -> Iterator[tuple[ImageFile, DecodedImage | str]]:
+    """Yield files with the decoded picture, or with the reason why it cannot be decoded.
+
+    Threads are enough, because decoders release the interpreter lock.
+    """
+
+    def decode(file: ImageFile) -> DecodedImage | str:
+        return decode_image(file.open, file.name, shape)
+
+    thread_count = min(32, os.cpu_count() or 1)
+    with warnings.catch_warnings(), ThreadPoolExecutor(thread_count) as pool:
+        # The card lists what is wrong with a picture.
+        warnings.simplefilter("ignore")
+        for start in range(0, len(files), _PICTURES_IN_FLIGHT):
+            some_files = files[start : start + _PICTURES_IN_FLIGHT]
+            images = pool.map(decode, some_files)
+            for done, pair in enumerate(zip(some_files, images, strict=True), start + 1):
+                report_progress("reading pictures", done, len(files))
+                yield pair
+
+
+def _check_classes(listing: Listing, facts: DecodingFacts) -> None:
+    """Raise an error if a class has no picture to learn from."""
+    reasons = dict(facts.unreadable)
+    learned_classes = set()
+    for file in listing.list_readable_files(facts.unreadable):
+        if file.part == TRAIN:
+            learned_classes.add(file.label)
+    for empty_class in listing.classes:
+        if empty_class in learned_classes:
+            continue
+        place, file = next(
+            (place, file) for place, file in enumerate(listing.files) if file.label == empty_class
+        )
+        raise UsageError(
+            f"class {empty_class} of {listing.title} has no readable picture to learn from "
+            f"({file.name}: {reasons[place]}); put some into it, or take the class out"
+        )
+
+
+def _write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:
+    """Write the header of an .npy file of bytes."""
+    write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})

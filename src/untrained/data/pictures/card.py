@@ -1,0 +1,158 @@
+"""The card of the user's pictures: a summary, files to look at, and proposed settings."""
+
+from collections import Counter
+from dataclasses import dataclass
+from statistics import median
+
+from untrained.data.parts import TEST, TRAIN, VAL
+from untrained.data.pictures.cache import DecodingFacts
+from untrained.data.pictures.listing import PART_NAMES, Listing
+from untrained.formatting import format_count
+
+_USUAL_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
+_MAX_CLASSES_SHOWN = 12
+_MIN_STEPS = 50  # per epoch
+_MAX_PIXELS = 2**22  # per batch
+_PURPOSES = {TRAIN: "to learn from", VAL: "to choose by", TEST: "to be judged on"}
+
+
+@dataclass(frozen=True)
+class PictureCard:
+    """A summary of pictures.
+
+    Attributes:
+        title: Name of the data.
+        parts: Number of usable pictures per part.
+        classes: Number of usable pictures per class.
+        smallest: Width and height of the smallest file.
+        middle: Width and height of the file of median area.
+        largest: Width and height of the largest file.
+        modes: Number of pictures per color mode.
+        changes: Number of pictures that were changed in each way.
+        shown: Height and width of the input of networks.
+        input_size: Proposed input size.
+        input_size_because: Why it is proposed.
+        batch: Proposed batch size.
+        batch_because: Why it is proposed.
+        problems: Files that the user should look at, with the reason.
+    """
+
+    title: str
+    parts: dict[str, int]
+    classes: dict[str, int]
+    smallest: tuple[int, int]
+    middle: tuple[int, int]
+    largest: tuple[int, int]
+    modes: dict[str, int]
+    changes: dict[str, int]
+    shown: tuple[int, int]
+    input_size: int
+    input_size_because: str
+    batch: int
+    batch_because: str
+    problems: tuple[tuple[str, str], ...]
+
+    def lines(self) -> list[str]:
+        total = sum(self.parts.values())
+        parts = ", ".join(f"{count:,} {_PURPOSES[part]}" for part, count in self.parts.items())
+        sizes = f"{self.smallest[0]}x{self.smallest[1]}"
+        if self.largest != self.smallest:
+            sizes += f" to {self.largest[0]}x{self.largest[1]}"
+        lines = [
+            f"{self.title}: {total:,} pictures in {len(self.classes):,} classes: {parts}",
+            f"classes: {_describe_balance(self.classes)}",
+            f"sizes: {sizes}, in the middle {self.middle[0]}x{self.middle[1]} (width x height)",
+            f"colours: {_format_counts(self.modes)}",
+        ]
+        if self.changes:
+            lines.append(f"made fit: {_format_counts(self.changes)}")
+        height, width = self.shown
+        lines += [
+            f"networks look at {width}x{height}: scaled until they just cover it, "
+            "cut around the centre",
+            f"proposed: --input-size {self.input_size} ({self.input_size_because})",
+            f'proposed: --recipe "quick(batch={self.batch})" to train ({self.batch_because})',
+        ]
+        return lines
+
+    def details(self) -> list[str]:
+        return []
+
+
+def make_picture_card(
+    listing: Listing, facts: DecodingFacts, shape: tuple[int, ...]
+) -> PictureCard:
+    """Make the card of pictures that were decoded for networks.
+
+    Args:
+        listing: The pictures.
+        facts: What was found out while they were decoded.
+        shape: Channels, height and width of the input of networks.
+    """
+    files = listing.list_readable_files(facts.unreadable)
+    class_counts = Counter(file.label for file in files)
+    part_counts = Counter(file.part for file in files)
+    sizes = [(width, height) for width, height in facts.sizes]
+    sizes.sort(key=lambda size: (size[0] * size[1], size))
+
+    shorter_side = median(min(size) for size in sizes)
+    input_size = propose_input_size(shorter_side)
+    input_size_because = f"shorter sides have {shorter_side:g} pixels in the middle"
+    if shorter_side > _USUAL_SIZES[-1]:
+        input_size_because += f"; {_USUAL_SIZES[-1]} is the most"
+    train_count = part_counts[TRAIN]
+    batch = propose_batch_size(train_count, input_size)
+    steps = format_count(-(-train_count // batch), "step")
+
+    problems = list(listing.problems)
+    for place, reason in (*facts.unreadable, *facts.remarks):
+        problems.append((listing.files[place].name, reason))
+    return PictureCard(
+        title=listing.title,
+        parts={part: part_counts[part] for part in PART_NAMES},
+        classes={name: class_counts[name] for name in listing.classes},
+        smallest=sizes[0],
+        middle=sizes[len(sizes) // 2],
+        largest=sizes[-1],
+        modes=facts.modes,
+        changes=facts.changes,
+        shown=(shape[1], shape[2]),
+        input_size=input_size,
+        input_size_because=input_size_because,
+        batch=batch,
+        batch_because=f"{steps} in a pass over {format_count(train_count, 'picture')}",
+        problems=tuple(sorted(problems)),
+    )
+
+
+def propose_input_size(side: float) -> int:
+    """Return the usual input size that is nearest to the shorter side of pictures, as a ratio."""
+    return min(_USUAL_SIZES, key=lambda size: max(size / side, side / size))
+
+
+def propose_batch_size(pictures: int, input_size: int) -> int:
+    """Propose a power of two from 8 to 256: many steps per epoch, and not too many pixels at once.
+
+    Args:
+        pictures: Number of training pictures.
+        input_size: Height and width of the input of networks.
+    """
+    largest = min(256, pictures / _MIN_STEPS, _MAX_PIXELS / input_size**2)
+    # The largest power of two that is not above it.
+    power_of_two = 1 << int(largest).bit_length() >> 1
+    return max(8, power_of_two)
+
+
+def _describe_balance(classes: dict[str, int]) -> str:
+    """Describe how many pictures each class has; of many classes, the largest and the smallest."""
+    ranked = sorted(classes.items(), key=lambda pair: -pair[1])
+    largest_name, largest_count = ranked[0]
+    smallest_name, smallest_count = ranked[-1]
+    ratio = f"{largest_count / smallest_count:.3g} times as many in the largest as in the smallest"
+    if len(classes) <= _MAX_CLASSES_SHOWN:
+        return f"{_format_counts(classes)}; {ratio}"
+    return f"from {smallest_name} {smallest_count:,} to {largest_name} {largest_count:,}; {ratio}"
+
+
+def _format_counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

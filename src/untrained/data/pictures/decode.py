@@ -1,0 +1,260 @@
+"""Decode one picture of any format to bytes of one size.
+
+Pictures are rotated as their camera says, laid over white where they are transparent, scaled until
+they just cover the wanted size, and cropped around their centre. A picture that cannot be decoded
+yields a reason, never an exception.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path, PurePath
+from threading import Condition
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+Pixels = NDArray[np.uint8]
+# No PostScript and no vector graphics: nothing that starts a program or reads another file.
+_FORMATS = "JPEG MPO PNG GIF BMP WEBP TIFF PPM AVIF JPEG2000 ICO".split()
+_ORIENTATION_TAG = 0x0112  # of EXIF
+_TRANSPARENT_MODES = ("RGBA", "LA", "PA")
+# In all pictures that are decoded at the same time; they take about 1 GB.
+_PIXELS_AT_ONCE = 1 << 27
+# Large pictures are converted in strips, so that there are never several copies of them.
+_STRIP_PIXELS = 1 << 22
+
+
+class Unusable(Exception):  # noqa: N818 - it names a state of a picture, not a mistake
+    """A picture cannot be used; the message is the reason that the card shows."""
+
+
+@dataclass(frozen=True)
+class DecodedImage:
+    """A picture that could be decoded.
+
+    Attributes:
+        pixels: Pixels of the wanted size (H, W, C).
+        width: Width of the file in pixels.
+        height: Height of the file in pixels.
+        mode: Color mode of the file.
+        changes: How the picture was changed.
+        digest: Digest of all pixels of the file; equal for pictures that look the same.
+        remark: What the user should know about the file; empty if there is nothing.
+    """
+
+    pixels: Pixels
+    width: int
+    height: int
+    mode: str
+    changes: tuple[str, ...]
+    digest: bytes
+    remark: str
+
+
+def open_image_file(path: Path) -> Image.Image:
+    """Open a picture file without decoding it.
+
+    Raises:
+        Unusable: There is no such file, or it is empty.
+    """
+    if path.is_symlink() and not path.is_file():
+        raise Unusable("a link that leads nowhere")
+    if not path.is_file():
+        raise Unusable("there is no such file")
+    if path.stat().st_size == 0:
+        raise Unusable("zero bytes")
+    return Image.open(path, formats=_list_formats())
+
+
+def open_image_bytes(content: bytes) -> Image.Image:
+    """Open a picture in memory without decoding it."""
+    return Image.open(BytesIO(content), formats=_list_formats())
+
+
+class _PixelLimit:
+    """Lets threads wait while the pictures that are being decoded take too much memory."""
+
+    def __init__(self) -> None:
+        self._pixels = 0
+        self._changed = Condition()
+
+    @contextmanager
+    def hold(self, pixels: int) -> Iterator[None]:
+        """Wait until a picture of so many pixels may be decoded, and count it within the block."""
+        with self._changed:
+            # A picture that is larger than the limit is decoded alone.
+            self._changed.wait_for(
+                lambda: self._pixels == 0 or self._pixels + pixels <= _PIXELS_AT_ONCE
+            )
+            self._pixels += pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._pixels -= pixels
+                self._changed.notify_all()
+
+
+_limit = _PixelLimit()
+
+
+def decode_image(
+    open_image: Callable[[], Image.Image], name: str, shape: tuple[int, ...]
+) -> DecodedImage | str:
+    """Decode a picture.
+
+    Args:
+        open_image: Function that opens it.
+        name: Name of the file; its ending is compared with the format.
+        shape: Wanted channels, height and width.
+
+    Returns:
+        The picture, or the reason why it cannot be used.
+    """
+    try:
+        with open_image() as image:
+            return _decode_opened(image, name, shape)
+    except Exception as error:
+        # Decoders of a dozen formats raise anything on damaged files.
+        return _explain_error(error)
+
+
+def _decode_opened(image: Image.Image, name: str, shape: tuple[int, ...]) -> DecodedImage:
+    channels, target_height, target_width = shape
+    width, height = image.size
+    mode = image.mode
+    file_format = image.format
+    changes = []
+    if file_format != "MPO" and getattr(image, "is_animated", False):
+        changes.append("the first picture of several")
+    # A JPEG decoder can skip details that would be scaled away anyway.
+    draft_side = 2 * max(target_height, target_width)
+    image.draft(None, (draft_side, draft_side))
+    # `closing` frees the pixels before the next picture is decoded.
+    with _limit.hold(image.width * image.height), closing(image):
+        if image.getexif().get(_ORIENTATION_TAG, 1) != 1:
+            image = ImageOps.exif_transpose(image)
+            changes.append("turned as the camera says")
+        changes += _describe_changes(image, file_format)
+        rgb_image = _convert_to_rgb(image, file_format)
+        size = (target_width, target_height)
+        pixels = np.asarray(ImageOps.fit(rgb_image, size, Image.Resampling.BILINEAR))
+        digest = _hash_pixels(rgb_image)
+    if channels == 1:
+        pixels = pixels.mean(2, keepdims=True).round().astype(np.uint8)
+    remark = _check_ending(file_format, name)
+    return DecodedImage(pixels, width, height, mode, tuple(changes), digest, remark)
+
+
+def _has_16_bits(image: Image.Image, file_format: str | None) -> bool:
+    return image.mode.startswith("I;16") or (image.mode == "I" and file_format in ("PNG", "PPM"))
+
+
+def _is_transparent(image: Image.Image) -> bool:
+    return image.mode in _TRANSPARENT_MODES or "transparency" in image.info
+
+
+def _describe_changes(image: Image.Image, file_format: str | None) -> list[str]:
+    """Return how a picture must be changed to become red, green and blue.
+
+    Raises:
+        Unusable: The scale of its numbers is unknown.
+    """
+    changes = []
+    mode = image.mode
+    is_transparent = _is_transparent(image)
+    if _has_16_bits(image, file_format):
+        changes.append("16 bits scaled to 8")
+        mode = "L"
+        is_transparent = False
+    elif mode in ("I", "F"):
+        raise Unusable("pixels of 32 bits, whose scale is not known; save it with 8 or 16")
+    if mode in ("1", "L", "LA"):
+        changes.append("grey")
+    elif mode in ("P", "PA"):
+        changes.append("palette")
+    elif mode not in ("RGB", "RGBA"):
+        changes.append(mode)
+    if is_transparent:
+        changes.append("transparency laid over white")
+    return changes
+
+
+def _convert_to_rgb(image: Image.Image, file_format: str | None) -> Image.Image:
+    """Convert a picture to red, green and blue, strip by strip."""
+    if image.mode == "RGB" and not _is_transparent(image):
+        image.load()
+        return image
+    rgb_image = Image.new("RGB", image.size)
+    for box, strip in _cut_strips(image):
+        if _has_16_bits(image, file_format):
+            scaled = (np.asarray(strip).astype(np.uint32) * 255 + 32767) // 65535
+            strip = Image.fromarray(scaled.astype(np.uint8))
+        if _is_transparent(strip):
+            transparent_strip = strip.convert("RGBA")
+            white_strip = Image.new("RGBA", transparent_strip.size, "white")
+            strip = Image.alpha_composite(white_strip, transparent_strip)
+        rgb_image.paste(strip.convert("RGB"), box)
+    return rgb_image
+
+
+def _hash_pixels(image: Image.Image) -> bytes:
+    digest = blake2b(digest_size=16, key=str(image.size).encode())
+    for _, strip in _cut_strips(image):
+        digest.update(strip.tobytes())
+    return digest.digest()
+
+
+def _cut_strips(image: Image.Image) -> Iterator[tuple[tuple[int, int, int, int], Image.Image]]:
+    """Cut a picture into strips of whole rows; a small picture is one strip.
+
+    Yields:
+        The box of each strip (left, top, right, bottom) and the strip.
+    """
+    rows = max(1, _STRIP_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        box = (0, top, image.width, min(top + rows, image.height))
+        if rows >= image.height:
+            yield box, image
+        else:
+            yield box, image.crop(box)
+
+
+@cache
+def _list_formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+def _check_ending(file_format: str | None, name: str) -> str:
+    """Return a remark if the name of a picture ends like that of another format."""
+    ending = PurePath(name).suffix
+    # MPO is JPEG with a second picture behind the first one.
+    shown_format = "JPEG" if file_format == "MPO" else file_format
+    if not ending or shown_format is None:
+        return ""
+    if Image.registered_extensions().get(ending.lower()) == shown_format:
+        return ""
+    return f"used, but it is a {shown_format} file, and its name ends in {ending}"
+
+
+def _explain_error(error: Exception) -> str:
+    """Explain in a few words why a picture cannot be decoded."""
+    message = " ".join(str(error).split())
+    if isinstance(error, Unusable):
+        return message
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image"
+    if isinstance(error, Image.DecompressionBombError):
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        return f"too large, perhaps a decompression bomb: more than {most:,} pixels"
+    if isinstance(error, PermissionError):
+        return "may not be read by you"
+    if isinstance(error, EOFError) or "truncated" in message:
+        return f"truncated: {message}" if message else "truncated"
+    return f"unreadable: {type(error).__name__}: {message}"

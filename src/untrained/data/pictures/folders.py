@@ -1,0 +1,105 @@
+"""Data sources of the user's pictures: a folder with one subfolder per class, or a CSV of paths.
+
+No picture is decoded before samples, parts or the card are needed. Then all of them are decoded
+once.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from untrained.data.images import compute_channel_statistics, make_image_task
+from untrained.data.parts import ImagePart, Parts
+from untrained.data.pictures.cache import DecodingFacts, load_pictures
+from untrained.data.pictures.card import PictureCard, make_picture_card
+from untrained.data.pictures.listing import PART_NAMES, Listing, list_csv, list_folder
+from untrained.data.registry import register_source
+from untrained.data.source import DataSource
+from untrained.errors import UsageError
+from untrained.types import Batch, Task
+
+
+@register_source(
+    "folder:PATH, your pictures: one subfolder per class, or train, val and test with such "
+    "subfolders",
+    belongs_to_user=True,
+)
+def folder(argument: str, like: Task, root: Path) -> DataSource:
+    if not argument:
+        raise UsageError("say which folder: folder:PATH, such as --data folder:./photos")
+    return make_picture_source(list_folder(Path(argument)), like, root)
+
+
+@register_source(
+    "images:PATH.csv, your pictures: a table with the columns path, label and perhaps split",
+    belongs_to_user=True,
+)
+def images(argument: str, like: Task, root: Path) -> DataSource:
+    if not argument:
+        raise UsageError("say which table: images:PATH.csv, such as --data images:./photos.csv")
+    return make_picture_source(list_csv(Path(argument)), like, root)
+
+
+def make_picture_source(listing: Listing, like: Task, root: Path) -> DataSource:
+    """Make a source of the pictures in a listing.
+
+    Args:
+        listing: The pictures.
+        like: Task with the input shape that networks take.
+        root: Data root, which holds the cache of decoded pictures.
+    """
+    task = make_image_task(listing.title, like, len(listing.classes))
+    if task.input_shape[0] not in (1, 3):
+        raise UsageError(
+            f"pictures have 1 or 3 channels, not {task.input_shape[0]}; "
+            "set the input shape to match"
+        )
+
+    @cache
+    def open_pictures() -> tuple[dict[str, ImagePart], DecodingFacts]:
+        pixels, facts = load_pictures(listing, task.input_shape, root)
+        return _split_pictures(listing, pixels, facts), facts
+
+    def draw(samples: int, generator: torch.Generator) -> Batch:
+        parts, _ = open_pictures()
+        inputs = []
+        targets = []
+        # Take samples of the training part first, and of the others only if it has too few.
+        for part in parts.values():
+            rows = torch.randperm(len(part), generator=generator)[:samples]
+            inputs.append(part.normalise(part.images[rows]))
+            targets.append(part.labels[rows])
+            samples -= len(rows)
+        return Batch(torch.cat(inputs), torch.cat(targets))
+
+    def open_parts() -> Parts:
+        parts, _ = open_pictures()
+        return parts
+
+    def make_card() -> PictureCard:
+        _, facts = open_pictures()
+        return make_picture_card(listing, facts, task.input_shape)
+
+    return DataSource(task, draw, open_parts, listing.classes, make_card)
+
+
+def _split_pictures(
+    listing: Listing, pixels: torch.Tensor, facts: DecodingFacts
+) -> dict[str, ImagePart]:
+    """Split decoded pictures, which are sorted by part, into the parts of their listing."""
+    files = listing.list_readable_files(facts.unreadable)
+    class_numbers = {name: number for number, name in enumerate(listing.classes)}
+    labels = torch.tensor([class_numbers[file.label] for file in files])
+    rows_of_parts = {}
+    start = 0
+    for part in PART_NAMES:
+        count = sum(file.part == part for file in files)
+        rows_of_parts[part] = slice(start, start + count)
+        start += count
+    first_rows = next(iter(rows_of_parts.values()))
+    mean, std = compute_channel_statistics(pixels[first_rows])
+    parts = {}
+    for part, rows in rows_of_parts.items():
+        parts[part] = ImagePart(pixels[rows], labels[rows], mean, std)
+    return parts

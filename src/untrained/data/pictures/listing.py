@@ -1,0 +1,357 @@
+"""List the pictures of the user: which files there are, their classes and their parts.
+
+Only names are read, never pixels. Parts that the user does not provide are split off from the
+training pictures by the names of the files alone. So a picture that is added to one class moves no
+picture of another class, and hardly any of its own.
+"""
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from PIL import Image
+
+from untrained.data.parts import TEST, TRAIN, VAL, choose_shares, split_rows
+from untrained.data.pictures.decode import open_image_file
+from untrained.errors import UsageError
+from untrained.quantities import is_utf8
+from untrained.seeds import derive_seed
+
+Problems = list[tuple[str, str]]  # names of files, and what is wrong with them
+# Names of folders and splits, by part.
+PART_NAMES = {
+    TRAIN: ("train", "training"),
+    VAL: ("val", "valid", "validation"),
+    TEST: ("test", "testing"),
+}
+_PATH_COLUMNS = ("path", "file", "filename", "image")
+_LABEL_COLUMNS = ("label", "class", "target")
+_SPLIT_COLUMNS = ("split", "part", "set")
+_HIDDEN = "hidden, so not used"
+_LINK_OUT = "not used: a link out of the folder, which is not followed"
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """One picture.
+
+    Attributes:
+        name: Its name in messages.
+        label: Its class.
+        part: Its part.
+        stamp: A text that changes when the file changes.
+        open: Function that opens it.
+    """
+
+    name: str
+    label: str
+    part: str
+    stamp: str
+    open: Callable[[], Image.Image]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The pictures of a data set.
+
+    Attributes:
+        title: Name of the data.
+        classes: Names of the classes, sorted.
+        files: The pictures, sorted by part, class and name.
+        problems: Files that are not used, with the reason.
+    """
+
+    title: str
+    classes: tuple[str, ...]
+    files: tuple[ImageFile, ...]
+    problems: tuple[tuple[str, str], ...]
+
+    def list_readable_files(self, unreadable: Iterable[tuple[int, str]]) -> list[ImageFile]:
+        """Return the files without those at the places that could not be decoded."""
+        unreadable_places = {place for place, _ in unreadable}
+        files = []
+        for place, file in enumerate(self.files):
+            if place not in unreadable_places:
+                files.append(file)
+        return files
+
+
+def make_listing(title: str, files: Sequence[ImageFile], problems: Problems) -> Listing:
+    """Sort files, and split missing parts off from the training part.
+
+    Args:
+        title: Name of the data.
+        files: The pictures in any order.
+        problems: Files that are not used, with the reason.
+
+    Raises:
+        UsageError: There are less than two classes.
+    """
+    labels = {file.label for file in files if file.part == TRAIN}
+    if len(labels) < 2:
+        raise _too_few_classes_error(title, len(labels), problems)
+    are_numbers = all(label.isdecimal() for label in labels)
+    classes = tuple(sorted(labels, key=int if are_numbers else str))
+
+    train_files: dict[str, list[ImageFile]] = {label: [] for label in classes}
+    sorted_files = []
+    problems_with_labels = []
+    for file in files:
+        if file.label not in labels:
+            reason = f"not used: there is no class {file.label} to learn from"
+            problems_with_labels.append((file.name, reason))
+        elif file.part == TRAIN:
+            train_files[file.label].append(file)
+        else:
+            sorted_files.append(file)
+
+    shares = choose_shares({file.part for file in files})
+    for class_files in train_files.values():
+        # A random order that depends on the names only.
+        class_files.sort(key=lambda file: derive_seed("split", file.label, file.name))
+        for part, part_files in split_rows(class_files, shares).items():
+            for file in part_files:
+                sorted_files.append(replace(file, part=part))
+
+    class_numbers = {label: number for number, label in enumerate(classes)}
+    part_numbers = {part: number for number, part in enumerate(PART_NAMES)}
+    sorted_files.sort(
+        key=lambda file: (part_numbers[file.part], class_numbers[file.label], file.name)
+    )
+    return Listing(title, classes, tuple(sorted_files), (*problems, *problems_with_labels))
+
+
+def find_part(word: str) -> str | None:
+    """Return the part that a word such as "validation" means; None if it means none."""
+    for part, names in PART_NAMES.items():
+        if word.lower() in names:
+            return part
+    return None
+
+
+def _too_few_classes_error(title: str, class_count: int, problems: Problems) -> UsageError:
+    classes = "1 class" if class_count == 1 else "no classes"
+    links = sum(reason == _LINK_OUT for _, reason in problems)
+    hint = f" ({links:,} links out of the folder are not followed)" if links else ""
+    return UsageError(
+        f"{title} has {classes} to learn from{hint}; it needs two or more, such as "
+        "./photos/cats/1.jpg and ./photos/dogs/1.jpg for folder:./photos"
+    )
+
+
+# ---------------------------------------------------------------------------------------- folders
+
+
+def list_folder(path: Path) -> Listing:
+    """List a folder with one subfolder per class, or with subfolders `train`, `val` and `test`.
+
+    Of the latter, `val` and `test` may be missing. A subfolder `train` without subfolders of its
+    own, beside other folders, is a class of that name.
+
+    Raises:
+        UsageError: There is no such folder, or it has less than two classes.
+    """
+    if not path.is_dir():
+        raise UsageError(
+            f"there is no folder {path}; "
+            "give one with one subfolder per class, such as folder:./photos"
+        )
+    title = f"folder:{path.resolve().name}"
+    problems: Problems = []
+    subfolders = {child.name.lower(): child for child in _list_subfolders(path, path, problems)}
+    part_folders = _find_part_folders(subfolders)
+    other_folders = [child for child in subfolders.values() if child not in part_folders.values()]
+    train_folder = part_folders.get(TRAIN)
+    is_train_a_class = (
+        train_folder is not None
+        and bool(other_folders)
+        and not _list_subfolders(train_folder, path, [])
+    )
+    if train_folder is None or is_train_a_class:
+        files = list(_list_classes(path, path, TRAIN, problems))
+        return make_listing(title, files, problems)
+    files = []
+    for part, folder in part_folders.items():
+        files += _list_classes(folder, path, part, problems)
+    for child in other_folders:
+        problems.append((_format_name(child, path), "not used: it is beside train, val and test"))
+    return make_listing(title, files, problems)
+
+
+def _find_part_folders(subfolders: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the subfolders whose names say that they are parts, by part."""
+    part_folders = {}
+    for part, names in PART_NAMES.items():
+        for name in names:
+            if name in subfolders:
+                part_folders[part] = subfolders[name]
+                break
+    return part_folders
+
+
+def _list_classes(folder: Path, root: Path, part: str, problems: Problems) -> Iterator[ImageFile]:
+    """Yield the files of every class folder in a folder."""
+    # Problems in the root itself were noted before.
+    new_problems = problems if folder != root else []
+    for class_folder in _list_subfolders(folder, root, new_problems):
+        if not is_utf8(class_folder.name):
+            raise UsageError(
+                f"the name of the class folder {_format_name(class_folder, root)} is not UTF-8; "
+                "rename the folder"
+            )
+        paths = list(_find_files(class_folder, root, problems))
+        if not paths:
+            raise UsageError(
+                f"the class {_format_name(class_folder, root)} has no files; "
+                f"put pictures into {class_folder}, or remove it"
+            )
+        for path in paths:
+            yield _make_image_file(path, _format_name(path, root), class_folder.name, part)
+
+
+def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]:
+    """Return the subfolders that may be classes; everything else is added to the problems."""
+    subfolders = []
+    for child in sorted(folder.iterdir()):
+        if child.name.startswith("."):
+            problems.append((_format_name(child, root), _HIDDEN))
+        elif _leads_out(child, root):
+            problems.append((_format_name(child, root), _LINK_OUT))
+        elif not child.is_dir():
+            problems.append((_format_name(child, root), "not used: it is in no folder of a class"))
+        else:
+            subfolders.append(child)
+    return subfolders
+
+
+def _leads_out(path: Path, root: Path) -> bool:
+    """Return whether a path is a link to something outside the root, which may be a link itself."""
+    if not path.is_symlink():
+        return False
+    target = Path(os.path.realpath(path))
+    # A broken link is listed as unreadable later, wherever it points.
+    return target.exists() and not target.is_relative_to(os.path.realpath(root))
+
+
+def _find_files(folder: Path, root: Path, problems: Problems) -> Iterator[Path]:
+    """Yield all files below a folder.
+
+    Links that stay within the root are followed, but each folder is visited once.
+    """
+    visited_folders: set[str] = set()
+
+    def note_unreadable_folder(error: OSError) -> None:
+        problems.append((_format_name(Path(error.filename), root), "may not be read by you"))
+
+    for current, subfolder_names, file_names in os.walk(
+        folder, onerror=note_unreadable_folder, followlinks=True
+    ):
+        real_path = os.path.realpath(current)
+        if real_path in visited_folders:
+            subfolder_names.clear()
+            reason = "not read again: a link to a folder that was read before"
+            problems.append((_format_name(Path(current), root), reason))
+            continue
+        visited_folders.add(real_path)
+        # `os.walk` visits the subfolders that are left in its list.
+        subfolder_names[:] = _filter_names(Path(current), subfolder_names, root, problems)
+        for name in _filter_names(Path(current), file_names, root, problems):
+            yield Path(current, name)
+
+
+def _filter_names(folder: Path, names: Iterable[str], root: Path, problems: Problems) -> list[str]:
+    """Return names sorted and without hidden ones and links out of the root."""
+    kept_names = []
+    for name in sorted(names):
+        path = folder / name
+        if name.startswith("."):
+            problems.append((_format_name(path, root), _HIDDEN))
+        elif _leads_out(path, root):
+            problems.append((_format_name(path, root), _LINK_OUT))
+        else:
+            kept_names.append(name)
+    return kept_names
+
+
+def _make_image_file(path: Path, name: str, label: str, part: str) -> ImageFile:
+    try:
+        status = path.stat()
+        # Archives may set the modification times of all files alike, so st_ctime is used as well.
+        stamp = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    except OSError:
+        stamp = "absent"
+    return ImageFile(name, label, part, stamp, partial(open_image_file, path))
+
+
+def _format_name(path: Path, root: Path) -> str:
+    """Return a path below the root as printable text, whatever bytes its name is made of."""
+    return os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "replace")
+
+
+# ------------------------------------------------------------------------------------------- CSV
+
+
+def list_csv(path: Path) -> Listing:
+    """List the pictures of a CSV file with the columns path, label and perhaps split.
+
+    Paths are relative to the file.
+
+    Raises:
+        UsageError: The file cannot be read, lacks a column, or has less than two classes.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"there is no file {path}; give a CSV of paths and labels, such as images:./photos.csv"
+        )
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines() or [""]
+        separator = max(",;\t", key=lines[0].count)
+        table = csv.DictReader(lines, delimiter=separator)
+        rows = list(table)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} is not a CSV file in UTF-8: {error}; save it as one") from error
+
+    columns = {name.strip().lower(): name for name in table.fieldnames or ()}
+    path_column = _find_column(columns, _PATH_COLUMNS)
+    label_column = _find_column(columns, _LABEL_COLUMNS)
+    split_column = _find_column(columns, _SPLIT_COLUMNS)
+    if path_column is None or label_column is None:
+        raise UsageError(
+            f"{path} begins with {lines[0][:60]!r}; "
+            "its first line must be path,label or path,label,split"
+        )
+
+    problems: Problems = []
+    files: dict[str, ImageFile] = {}
+    for number, row in enumerate(rows, 2):
+        name = (row[path_column] or "").strip()
+        label = (row[label_column] or "").strip()
+        if name in files:
+            problems.append((name, "listed before, so not used again"))
+            continue
+        if not name or not label:
+            problem = (name or f"line {number}", "not used: its path or its label is missing")
+            problems.append(problem)
+            continue
+        part = TRAIN
+        if split_column is not None:
+            split = (row[split_column] or "").strip()
+            named_part = find_part(split)
+            if named_part is None:
+                raise UsageError(
+                    f"{path}, line {number}: the split is {split!r}; write train, val or test"
+                )
+            part = named_part
+        files[name] = _make_image_file(path.parent / name, name, label, part)
+    return make_listing(f"images:{path.name}", list(files.values()), problems)
+
+
+def _find_column(columns: Mapping[str, str], names: Iterable[str]) -> str | None:
+    """Return the first column that has one of some names."""
+    for name in names:
+        if name in columns:
+            return columns[name]
+    return None

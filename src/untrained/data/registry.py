@@ -1,0 +1,137 @@
+"""The registered data sources, and `load_data`, which opens one of them."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from untrained.data.samples import DATASET_NAME, is_samples, open_samples
+from untrained.data.source import DataSource
+from untrained.data_root import find_data_root
+from untrained.errors import UsageError
+from untrained.quantities import parse_path, show_value
+from untrained.registry import Registry
+from untrained.types import Task
+
+OpenSource = Callable[[str, Task, Path], DataSource]
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A kind of data that `load_data` can open.
+
+    Attributes:
+        name: Its public name.
+        about: One line for `untrained list`.
+        open: Function `(argument, like, root)` that opens the data. The argument is the text behind
+            the colon of `name:ARGUMENT`, `like` has the input shape that networks take, and `root`
+            is the data root.
+        belongs_to_user: Whether these are data of the user, whose argument starts with a path.
+        takes_argument: Whether there may be an argument.
+    """
+
+    name: str
+    about: str
+    open: OpenSource
+    belongs_to_user: bool
+    takes_argument: bool
+
+
+SOURCES: Registry[SourceKind] = Registry("data set")
+
+
+def register_source(
+    about: str, *, belongs_to_user: bool = False, takes_argument: bool = False
+) -> Callable[[OpenSource], OpenSource]:
+    """Register the function below as a kind of data. Its name is the name of the data.
+
+    Args:
+        about: One line for `untrained list`.
+        belongs_to_user: Whether these are data of the user, whose argument starts with a path.
+        takes_argument: Whether there may be an argument that is not a path.
+    """
+
+    def register(function: OpenSource) -> OpenSource:
+        name = function.__name__
+        kind = SourceKind(
+            name=name,
+            about=about,
+            open=function,
+            belongs_to_user=belongs_to_user,
+            takes_argument=takes_argument or belongs_to_user,
+        )
+        SOURCES.add(name, kind)
+        return function
+
+    return register
+
+
+def load_data(data: object, like: Task, root: str | Path | None = None) -> DataSource:
+    """Load data for networks.
+
+    Args:
+        data: A name such as "digits" or "folder:./photos"; a `Path`; a tensor, a numpy array or a
+            pair of inputs and targets; a torch Dataset or DataLoader; or a `DataSource`, which is
+            returned as it is.
+        like: Task with the input shape that networks take. Its number of classes counts if the
+            data have none of their own. Samples from Python keep their own shape.
+        root: Data root; by default that of `find_data_root`.
+
+    Raises:
+        UsageError: There are no such data, or they do not fit.
+
+    Example:
+        >>> from untrained import Task
+        >>> from untrained.data import load_data
+        >>> source = load_data("digits", Task("any", (1, 16, 16), 10))
+        >>> source.batch(4, seed=0).inputs.shape
+        torch.Size([4, 1, 16, 16])
+    """
+    if isinstance(data, DataSource):
+        return data
+    if is_samples(data):
+        samples = open_samples(data)
+        input_shape = tuple(samples.read_first_input().shape[1:])
+        return samples.make_source(replace(like, dataset=DATASET_NAME, input_shape=input_shape))
+    if isinstance(data, Path):
+        parse_path(data, "data")
+        data = f"{_guess_kind(data)}:{data}"
+    if not isinstance(data, str):
+        raise UsageError(
+            f"data is {show_value(data)}; "
+            "give a name as text, such as 'digits' or 'folder:./photos'"
+        )
+    return _open_named_data(data, like, find_data_root(root))
+
+
+def _open_named_data(name: str, like: Task, root: Path) -> DataSource:
+    parse_path(name, "data")
+    if not like.input_shape or any(side < 1 for side in like.input_shape):
+        raise UsageError(
+            f"impossible input shape {like.input_shape}; "
+            "give channels x height x width, such as 3x32x32"
+        )
+    # `os.path.exists` does not raise on names that are too long for a path.
+    if name not in SOURCES and os.path.exists(name):
+        raise UsageError(f"{name} is a path; say what is there: {_guess_kind(Path(name))}:{name}")
+    kind_name, _, argument = name.partition(":")
+    kind = SOURCES[kind_name]
+    if argument and not kind.takes_argument:
+        raise UsageError(
+            f"{kind_name} takes nothing behind its name, and {argument!r} is there; "
+            f"write --data {kind_name}"
+        )
+    if kind.belongs_to_user:
+        # A shell expands ~ at the start of a word only, not behind the colon.
+        argument = os.path.expanduser(argument)
+    return kind.open(argument, like, root)
+
+
+def _guess_kind(path: Path) -> str:
+    """Guess which kind of data is at a path."""
+    if path.is_dir():
+        return "folder"
+    ending = path.suffix.lstrip(".")
+    if ending in ("npz", "parquet"):
+        return ending
+    return "csv"

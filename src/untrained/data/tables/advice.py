@@ -1,0 +1,103 @@
+"""Advice on the columns of a table that the user should look at.
+
+It is derived from the first rows of the file and changes nothing.
+"""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from untrained.data.tables.options import TableOptions
+from untrained.data.tables.roles import FEW_VALUES, ColumnRoles
+from untrained.data.tables.values import Floats, hash_identifiers, read_numbers
+
+DECIMAL_COMMA = "looks like numbers with a decimal comma; write decimal=comma"
+# With fewer rows, or fewer rows of a label, a column may separate the labels by chance.
+MIN_ROWS = 100
+MIN_ROWS_PER_LABEL = 10
+PERFECT_AUC = 0.999  # no honest column reaches it
+# Range of whole numbers, relative to their size. That of prices and counts is larger.
+NARROW_RANGE = 0.1
+Advice = tuple[tuple[str, str], ...]  # names of columns, and the advice on each
+Labels = NDArray[np.int64]
+
+
+def give_advice(
+    head: pa.RecordBatch, labels: Labels, roles: ColumnRoles, options: TableOptions
+) -> Advice:
+    """Give at most one piece of advice per column, the most serious first.
+
+    Args:
+        head: The first rows.
+        labels: Their labels.
+        roles: The roles of the columns.
+        options: What the user says about the columns.
+    """
+    used_columns = (*roles.dense, *roles.categorical)
+    numbers = {name: read_numbers(head[name])[0] for name in used_columns}
+    advice: dict[str, str] = {}
+    for name in used_columns:
+        if reveals_label(head[name], numbers[name], labels):
+            advice[name] = f"tells the label by itself, a leak? write drop={name}"
+    for name in roles.commas:
+        advice.setdefault(name, DECIMAL_COMMA)
+    for name in used_columns:
+        if counts_rows(numbers[name]):
+            advice.setdefault(name, f"counts the rows; write drop={name}")
+    for name in roles.dense:
+        if name in options.dense or name in roles.dated:
+            continue
+        if is_far_from_zero(numbers[name]):
+            advice.setdefault(
+                name, f"whole numbers far from 0, identifiers? write categorical={name}"
+            )
+    return tuple(advice.items())
+
+
+def reveals_label(column: pa.Array, numbers: Floats, labels: Labels) -> bool:
+    """Return whether a column alone predicts the label almost perfectly.
+
+    It may do so by its numbers, by its missing values, or, if there are only a few different
+    values, by the labels that usually go with them.
+    """
+    null_mask = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    is_missing = np.asarray(null_mask, np.float64)
+    hashes, places = hash_identifiers(column)
+    if len(hashes) <= FEW_VALUES:
+        mean_labels = np.bincount(places, labels) / np.bincount(places)
+    else:
+        mean_labels = np.zeros(len(hashes))
+    signals = (numbers, is_missing, mean_labels[places])
+    return any(separates_labels(signal, labels) for signal in signals)
+
+
+def separates_labels(values: Floats, labels: Labels) -> bool:
+    """Return whether nearly all rows of one label have larger values than those of the other.
+
+    The area under the ROC curve is computed from the ranks of the clicks (Mann and Whitney).
+    Missing values have no rank.
+    """
+    ranks = pd.Series(values).rank()
+    clicks = int((ranks.notna() & (labels == 1)).sum())
+    others = int((ranks.notna() & (labels == 0)).sum())
+    if clicks + others < MIN_ROWS or min(clicks, others) < MIN_ROWS_PER_LABEL:
+        return False
+    area = (ranks[labels == 1].sum() - clicks * (clicks + 1) / 2) / (clicks * others)
+    return not 1 - PERFECT_AUC <= area <= PERFECT_AUC
+
+
+def counts_rows(values: Floats) -> bool:
+    """Return whether the values are consecutive whole numbers."""
+    if len(values) <= FEW_VALUES:
+        return False
+    return bool(np.all(values == np.round(values)) and np.all(np.diff(values) == 1))
+
+
+def is_far_from_zero(values: Floats) -> bool:
+    """Return whether nine of ten whole numbers differ little, compared with their size."""
+    values = values[~np.isnan(values)]
+    if len(values) <= FEW_VALUES or not np.all(values == np.round(values)):
+        return False
+    low, high = np.quantile(values, (0.05, 0.95))
+    return bool(high - low < NARROW_RANGE * low)

@@ -1,0 +1,144 @@
+"""The card of a table: its rows and columns, what was missing or wrong, and what was done."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from untrained.data.tables.schema import DenseColumn, IdentifierColumn, Schema
+from untrained.formatting import format_count
+
+# With fewer rows of the rarer label, an AUC says little: its standard deviation is about 0.05.
+_FEW_ROWS = 30
+
+
+@dataclass(frozen=True)
+class TableCard:
+    """A summary of a table.
+
+    Attributes:
+        name: Name of the data.
+        facts: Facts about the whole table, by title.
+        rows: Facts about each column.
+        problems: Columns or lines that the user should look at, with the reason.
+    """
+
+    name: str
+    facts: Mapping[str, str]
+    rows: tuple[Mapping[str, Any], ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
+
+    def lines(self) -> list[str]:
+        return [self.name, *(f"  {name}: {text}" for name, text in self.facts.items())]
+
+    def details(self) -> list[str]:
+        """Return one line per column of the table, aligned."""
+        if not self.rows:
+            return []
+        cells = [list(self.rows[0])]
+        for row in self.rows:
+            cells.append([_format_cell(value) for value in row.values()])
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for line in cells:
+            padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+            lines.append("  " + "  ".join(padded).rstrip())
+        return lines
+
+
+def make_table_card(name: str, schema: Schema) -> TableCard:
+    """Make the card of a table from what was found out when it was encoded."""
+    columns = [_describe_dense(column, column.name in schema.moments) for column in schema.dense]
+    for identifiers in schema.identifiers:
+        columns.append(_describe_identifiers(identifiers, schema.floor))
+    return TableCard(name, _list_facts(schema), tuple(columns), tuple(_list_problems(schema)))
+
+
+def _list_facts(schema: Schema) -> dict[str, str]:
+    row_count = sum(schema.rows)
+    click_count = sum(schema.clicks)
+    train_rows, val_rows, test_rows = schema.rows
+    parts = f"{train_rows:,} train, {val_rows:,} val, {test_rows:,} test"
+    bad_rows = f"{schema.bad:,}"
+    if schema.bad:
+        bad_rows += ", left out"
+    facts = {
+        "rows": f"{row_count:,} ({parts}; split {schema.split})",
+        "label": f"{schema.label}, 1 in {click_count / row_count:.1%} of the rows",
+        "columns": f"{len(schema.dense)} dense, {len(schema.identifiers)} identifiers, "
+        f"{len(schema.dropped)} dropped",
+        "bad rows": bad_rows,
+    }
+    caution = _warn_of_few_rows(schema.rows[-1], schema.clicks[-1])
+    if caution:
+        facts["caution"] = caution
+    if schema.dated:
+        verb = "looks" if len(schema.dated) == 1 else "look"
+        facts["proposed"] = (
+            f"time={schema.dated[0]} after the ? of --data ({', '.join(schema.dated)} {verb} like "
+            "a date; the last rows are judged then)"
+        )
+    return facts
+
+
+def _list_problems(schema: Schema) -> list[tuple[str, str]]:
+    problems = [(column, advice) for column, advice in schema.advice]
+    for dense in schema.dense:
+        if dense.text:
+            problems.append((dense.name, f"{dense.text:,} values are text and count as missing"))
+    for column, reason in schema.dropped:
+        problems.append((column, f"dropped: {reason}"))
+    for bad_row in schema.bad_rows:
+        line, _, reason = bad_row.partition(":")
+        problems.append((line, reason.strip()))
+    return problems
+
+
+def _warn_of_few_rows(rows: int, clicks: int) -> str:
+    """Return a warning if the test part is too small for an AUC; else an empty text."""
+    rarer_label = 1 if clicks <= rows - clicks else 0
+    count = min(clicks, rows - clicks)
+    if count >= _FEW_ROWS:
+        return ""
+    if count:
+        warning = f"only {count} with the label {rarer_label}; their AUC will say little"
+    else:
+        warning = f"none has the label {rarer_label}: no AUC"
+    return f"of {format_count(rows, 'row')} to be judged on {warning}"
+
+
+def _describe_dense(column: DenseColumn, is_time: bool) -> dict[str, Any]:
+    treatment = f"mean {column.mean:.4g}, deviation {column.std:.4g}"
+    if column.log:
+        treatment = f"log, {treatment}"
+    if is_time:
+        treatment = f"microseconds since 1970, {treatment}"
+    return _make_row(column.name, "dense", "", column.missing, treatment)
+
+
+def _describe_identifiers(column: IdentifierColumn, floor: int) -> dict[str, Any]:
+    distinct: int | str = column.distinct
+    kept = column.size - 1
+    if column.vocabulary is None:
+        distinct = f"{column.distinct:,} or more"
+        treatment = f"hashed into {column.size:,}"
+    elif kept == column.distinct:
+        treatment = "all kept"
+    else:
+        treatment = f"{kept:,} kept that come {floor} times or more"
+    return _make_row(column.name, "identifiers", distinct, column.missing, treatment)
+
+
+def _make_row(
+    name: str, kind: str, distinct: int | str, missing: int, treatment: str
+) -> dict[str, Any]:
+    return {
+        "column": name,
+        "kind": kind,
+        "distinct": distinct,
+        "missing": missing,
+        "treatment": treatment,
+    }
+
+
+def _format_cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,124 @@
+"""Options of a table, behind its path: `csv:clicks.csv?label=click&drop=id,url&time=hour`.
+
+One string contains all of them, so that configs, stores and resumed runs can name a table.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import unquote
+
+from untrained.errors import UsageError, unknown_name_error
+
+LOG_CHOICES = ("counts", "all", "none")
+DECIMAL_SIGNS = {".": "point", ",": "comma"}
+COLUMN_OPTIONS = ("dense", "categorical", "drop")
+LARGEST_FLOAT_INTEGER = 2**24  # smaller whole numbers are exact in float32
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How to read a table. The roles of columns that are not named are inferred.
+
+    Attributes:
+        label: Column to predict: 0 and 1, false and true, or no and yes.
+        above: If given, a label is 1 if its number is above this.
+        dense: Columns of numbers.
+        categorical: Columns of identifiers.
+        drop: Columns that are not used.
+        time: If given, the last rows by this column are the test part, instead of random rows.
+        floor: Identifiers that are less frequent than this in training share one number.
+        hash: A column with more different identifiers is hashed into as many numbers.
+        log: Which dense columns are transformed by sign(x) log(1 + |x|).
+        decimal: Decimal sign of numbers that are text.
+    """
+
+    label: str = ""
+    above: float | None = None
+    dense: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    time: str = ""
+    floor: int = 2
+    hash: int = 100_000
+    log: str = "counts"
+    decimal: str = "point"
+
+    def __post_init__(self) -> None:
+        if self.log not in LOG_CHOICES:
+            raise unknown_name_error("way to take logarithms", self.log, LOG_CHOICES)
+        if self.decimal not in (*DECIMAL_SIGNS, *DECIMAL_SIGNS.values()):
+            raise unknown_name_error("decimal sign", self.decimal, DECIMAL_SIGNS.values())
+        if self.floor < 1:
+            raise UsageError(
+                f"floor={self.floor} is no number of rows; write floor=1 to keep every identifier"
+            )
+        if not 2 <= self.hash < LARGEST_FLOAT_INTEGER:
+            raise UsageError(
+                f"hash={self.hash} is impossible; "
+                f"write a number from 2 to {LARGEST_FLOAT_INTEGER - 1}"
+            )
+
+    @property
+    def has_decimal_comma(self) -> bool:
+        """Whether numbers are written with a decimal comma."""
+        return self.decimal in (",", DECIMAL_SIGNS[","])
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        """All columns that the options name."""
+        names = (self.label, self.time, *self.dense, *self.categorical, *self.drop)
+        return tuple(name for name in names if name)
+
+
+def split_query(argument: str) -> tuple[str, str]:
+    """Split an argument such as `clicks.csv?label=click` into the path and the options."""
+    path, _, query = argument.partition("?")
+    return path, query
+
+
+def parse_table_options(query: str, defaults: TableOptions) -> TableOptions:
+    """Read options such as `label=click&drop=id,url`.
+
+    Args:
+        query: The options. In names, `%2C` is a comma and `%26` an ampersand.
+        defaults: Options that are used unless the query says otherwise.
+
+    Raises:
+        UsageError: An option does not exist or has an impossible value.
+    """
+    option_names = [field.name for field in fields(TableOptions)]
+    options: dict[str, Any] = {}
+    for word in query.split("&"):
+        if not word:
+            continue
+        name, _, text = word.partition("=")
+        if name not in option_names:
+            raise unknown_name_error("option of a table", name, option_names)
+        if not text:
+            raise UsageError(
+                f"{name} says nothing; write {name}=..., "
+                "such as csv:clicks.csv?label=click&drop=id,url"
+            )
+        options[name] = _parse_value(name, text)
+
+    # A column that the query names loses its default role.
+    named_columns = TableOptions(**options).named_columns
+    for role in COLUMN_OPTIONS:
+        default_columns = [name for name in getattr(defaults, role) if name not in named_columns]
+        options[role] = (*default_columns, *options.get(role, ()))
+    return replace(defaults, **options)
+
+
+def _parse_value(name: str, text: str) -> Any:
+    """Convert the text of an option to the type of its default."""
+    default = getattr(TableOptions, name)
+    try:
+        if isinstance(default, tuple):
+            return tuple(unquote(part) for part in text.split(",") if part)
+        if isinstance(default, int):
+            return int(text)
+        if default is None:  # `above`
+            return float(text)
+        return unquote(text)
+    except ValueError as error:
+        raise UsageError(f"{name}={text} is no number; write it like {name}=10") from error

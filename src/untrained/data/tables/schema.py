@@ -1,0 +1,191 @@
+"""What was learned about a table, and how its rows are encoded as numbers.
+
+A row is encoded as float32. First come the dense columns, each with mean 0 and standard deviation 1
+over the training part; a missing value becomes the mean. Then come the identifiers; 0 stands for one
+that is rare or does not occur in training. A schema is kept as two small files.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from untrained.data.tables.values import Floats, Hashes, hash_identifiers, read_numbers
+from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
+from untrained.readers.npz_file import list_npz_names, read_npz_arrays
+
+EncodedRows = NDArray[np.float32]
+VERSION = 3  # of how rows are encoded, and of the files
+SCHEMA = "schema.json"
+VOCABULARIES = "vocabularies.npz"
+
+
+@dataclass(frozen=True)
+class DenseColumn:
+    """A column of numbers.
+
+    Attributes:
+        name: Name of the column.
+        log: Whether the numbers are transformed by sign(x) log(1 + |x|).
+        mean: Mean over the training part, after the logarithm.
+        std: Standard deviation over the training part, after the logarithm.
+        missing: Number of missing values.
+        text: Number of values that are text; they count as missing.
+    """
+
+    name: str
+    log: bool
+    mean: float
+    std: float
+    missing: int
+    text: int
+
+    def encode(self, column: pa.Array) -> EncodedRows:
+        """Encode a block of the column (rows,)."""
+        numbers, _ = read_numbers(column)
+        values = (transform_numbers(numbers, self.log) - self.mean) / self.std
+        return np.nan_to_num(values, nan=0.0).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifierColumn:
+    """A column of identifiers.
+
+    Attributes:
+        name: Name of the column.
+        size: Number of different encoded values.
+        distinct: Number of different identifiers in training. If they are hashed, the number that
+            had been seen when counting stopped.
+        missing: Number of missing values.
+        vocabulary: Hashes of the identifiers that have a number of their own, in increasing order.
+            None if there are too many: then identifiers are hashed into `size` numbers.
+    """
+
+    name: str
+    size: int
+    distinct: int
+    missing: int
+    vocabulary: Hashes | None = None
+
+    def encode(self, column: pa.Array) -> EncodedRows:
+        """Encode a block of the column (rows,)."""
+        hashes, places = hash_identifiers(column)
+        return self.number_hashes(hashes)[places].astype(np.float32)
+
+    def number_hashes(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the number of each identifier."""
+        if self.vocabulary is None:
+            return (hashes % np.uint64(self.size)).astype(np.int64)
+        places = np.searchsorted(self.vocabulary, hashes)
+        places = np.minimum(places, len(self.vocabulary) - 1)
+        return np.where(self.vocabulary[places] == hashes, places + 1, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Everything that is needed to encode a row of a table, and everything that its card shows.
+
+    Attributes:
+        label: Column to predict.
+        dense: Columns of numbers.
+        identifiers: Columns of identifiers.
+        dropped: Columns that are not used, with the reason.
+        rows: Number of rows of `train`, `val` and `test`.
+        clicks: Number of rows with the label 1 of `train`, `val` and `test`.
+        split: How the parts were split, in words.
+        floor: Identifiers that are less frequent than this share the number 0.
+        bad: Number of rows that could not be used.
+        bad_rows: The first few of them, with the reason.
+        missing: Texts that stand for a missing value.
+        moments: Columns of a time type, counted in microseconds since 1970.
+        dated: Columns that look like times and do not order the split.
+        decimal: Decimal sign of numbers that are text.
+        advice: Columns that the user should look at, with the advice.
+    """
+
+    label: str
+    dense: tuple[DenseColumn, ...]
+    identifiers: tuple[IdentifierColumn, ...]
+    dropped: tuple[tuple[str, str], ...]
+    rows: tuple[int, ...]
+    clicks: tuple[int, ...]
+    split: str
+    floor: int
+    bad: int
+    bad_rows: tuple[str, ...]
+    missing: tuple[str, ...]
+    moments: tuple[str, ...] = ()
+    dated: tuple[str, ...] = ()
+    decimal: str = "."
+    advice: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def vocabularies(self) -> tuple[int, ...]:
+        """Number of different encoded values of each column of identifiers."""
+        return tuple(column.size for column in self.identifiers)
+
+    @property
+    def columns(self) -> int:
+        """Number of encoded columns."""
+        return len(self.dense) + len(self.identifiers)
+
+    def encode(self, block: pa.RecordBatch) -> EncodedRows:
+        """Encode a block of rows (rows, columns)."""
+        columns = [column.encode(block[column.name]) for column in self.dense]
+        for identifiers in self.identifiers:
+            columns.append(identifiers.encode(block[identifiers.name]))
+        return np.stack(columns, axis=1)
+
+    def save_vocabularies(self, folder: Path) -> None:
+        """Write the vocabularies, named by the places of their columns among the identifiers."""
+        vocabularies = {}
+        for place, column in enumerate(self.identifiers):
+            if column.vocabulary is not None:
+                vocabularies[str(place)] = column.vocabulary
+        np.savez(folder / VOCABULARIES, **vocabularies)  # type: ignore[arg-type]
+
+    def save(self, folder: Path) -> None:
+        """Write the schema to a folder."""
+        self.save_vocabularies(folder)
+        columns = [replace(column, vocabulary=None) for column in self.identifiers]
+        facts = asdict(replace(self, identifiers=tuple(columns)))
+        text = json.dumps({"version": VERSION, **facts}, indent=1)
+        (folder / SCHEMA).write_text(text, encoding="utf-8")
+
+
+def load_schema(folder: Path) -> Schema:
+    """Read the schema that `Schema.save` wrote.
+
+    Raises:
+        UsageError: The files were written by another version.
+    """
+    facts: dict[str, Any] = parse_json((folder / SCHEMA).read_text(encoding="utf-8"))
+    if facts.pop("version", 0) != VERSION:
+        raise UsageError(
+            f"{folder / SCHEMA} is of another version, which encoded rows in another way; "
+            "train again"
+        )
+    arrays = read_npz_arrays(folder / VOCABULARIES, list_npz_names(folder / VOCABULARIES))
+    identifiers = []
+    for place, column in enumerate(facts["identifiers"]):
+        column["vocabulary"] = arrays.get(str(place))
+        identifiers.append(IdentifierColumn(**column))
+    facts["identifiers"] = identifiers
+    facts["dense"] = [DenseColumn(**column) for column in facts["dense"]]
+    # JSON has lists where the schema has tuples.
+    for name, value in facts.items():
+        if isinstance(value, list):
+            facts[name] = tuple(value)
+    return Schema(**facts)
+
+
+def transform_numbers(values: Floats, use_log: bool) -> Floats:
+    """Return sign(x) log(1 + |x|), which reduces large counts and keeps their order, or x itself."""
+    if not use_log:
+        return values
+    return np.copysign(np.log1p(np.abs(values)), values)

@@ -1,0 +1,1 @@
+"""Measures many networks in one pass (`--networks-per-batch`). Ordinary scoring does not use it."""

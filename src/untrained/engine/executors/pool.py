@@ -1,0 +1,312 @@
+"""The pool keeps workers busy and survives their deaths.
+
+It knows nothing about processes or clusters; a `WorkerBackend` does.
+
+A worker scores its queue in order, so a worker that dies was working on the first group of its
+queue. That group is sent once more; a group that kills two workers is recorded as `crashed`. The
+rest of the queue goes to other workers. If a worker measures several networks in one pass, any of
+them may have killed it: each of them is sent again by itself, and only then is one of them blamed.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from itertools import count
+from math import ceil, inf
+from time import perf_counter
+
+from untrained.engine.executors.backend import (
+    WorkerBackend,
+    WorkerDied,
+    WorkerEvent,
+    WorkerReady,
+    WorkerRefused,
+    WorkerScored,
+)
+from untrained.engine.executors.base import IndexedRecords, WorkerCost
+from untrained.engine.worker import RequestGroup
+from untrained.errors import UsageError
+from untrained.types import Failure, Record
+
+SECONDS_AHEAD = 0.2  # work that is queued at a worker, so that it never waits for the next group
+MAX_QUEUED = 64  # groups at one worker
+MAX_CRASHES = 2  # workers that a group may kill before it is recorded as a failure
+MAX_FAILED_STARTS = 3  # workers in a row that may die before they are ready
+CLOCK_INTERVAL = 1.0  # longest time in seconds between two checks of the time limit
+
+
+@dataclass(frozen=True)
+class _QueuedGroup:
+    index: int
+    requests: RequestGroup
+
+
+@dataclass
+class _WorkerState:
+    """What the pool knows about a worker.
+
+    Attributes:
+        slot: Its place among the workers. A worker that dies is replaced by another in its slot.
+        started: When it was started.
+        queue: Groups that were sent and not answered yet.
+        ready: Whether it has opened its setup.
+        busy_since: When it began with the first group of its queue.
+    """
+
+    slot: int
+    started: float
+    queue: deque[_QueuedGroup] = field(default_factory=deque)
+    ready: bool = False
+    busy_since: float = 0.0
+
+
+class PoolExecutor:
+    """Runs workers of any backend. They are started once and replaced when they die.
+
+    Args:
+        backend: Starts and stops workers.
+        workers: Number of workers.
+        time_limit: Longest time in seconds for one group.
+        networks_per_batch: Number of networks that a worker measures in one pass.
+    """
+
+    def __init__(
+        self,
+        backend: WorkerBackend,
+        workers: int,
+        time_limit: float | None = None,
+        networks_per_batch: int = 1,
+    ) -> None:
+        self.backend = backend
+        self.workers = workers
+        self.time_limit = time_limit or inf
+        self.networks_per_batch = networks_per_batch
+        self._worker_numbers = count()
+        self._states: dict[int, _WorkerState] = {}
+        self._failed_starts = 0
+        self._costs = []
+        for slot in range(workers):
+            self._costs.append(WorkerCost(f"{backend.name} {slot + 1}"))
+        self._reset(())
+        self._start_missing_workers()
+
+    def map(self, groups: Iterable[RequestGroup]) -> Iterator[IndexedRecords]:
+        """Score groups and yield their records in the order in which they arrive.
+
+        Groups are taken from the iterable when a worker needs them. If the caller stops early,
+        workers that are still busy are stopped.
+
+        Raises:
+            UsageError: A worker refused the setup, or no worker can be started.
+        """
+        self._start_missing_workers()
+        self._reset(groups)
+        try:
+            while self._send_groups():
+                # All events are handled before records are passed on: the caller may take long, or
+                # stop.
+                results: list[IndexedRecords] = []
+                timeout = min(CLOCK_INTERVAL, self._seconds_to_time_limit())
+                for event in self.backend.wait_for_events(timeout):
+                    # Events of a worker that was stopped may still arrive.
+                    if event.worker in self._states:
+                        results += self._handle_event(event)
+                results += self._stop_late_workers()
+                yield from results
+        finally:
+            # Nothing reads the records of groups that are still in a queue.
+            for worker, state in list(self._states.items()):
+                if state.queue:
+                    self._stop_worker(worker)
+
+    def costs(self) -> list[WorkerCost]:
+        """Return what the workers of each slot have done so far."""
+        now = perf_counter()
+        costs = [replace(cost) for cost in self._costs]
+        for state in self._states.values():
+            costs[state.slot].alive += now - state.started
+        return costs
+
+    def close(self) -> None:
+        """Stop all workers."""
+        for worker in list(self._states):
+            self._stop_worker(worker)
+        self.backend.close()
+
+    def _reset(self, groups: Iterable[RequestGroup]) -> None:
+        """Forget the groups of an earlier call of `map`."""
+        self._new_groups = enumerate(groups)
+        self._returned_groups: deque[_QueuedGroup] = deque()  # from workers that died
+        self._crash_counts: Counter[int] = Counter()  # by index of the group
+        self._suspects: set[int] = set()  # indices of groups that must be sent by themselves
+        self._pass_size = self.networks_per_batch  # groups that a worker measures in one pass
+        if isinstance(groups, Sized):
+            # A few groups are divided among all workers, so that none is idle.
+            fair_size = ceil(len(groups) / (2 * self.workers))
+            self._pass_size = max(1, min(self.networks_per_batch, fair_size))
+
+    # ---------------------------------------------------------------------------- sending groups
+
+    def _send_groups(self) -> bool:
+        """Fill the queues of workers; return whether there is anything left to wait for."""
+        for worker, state in self._states.items():
+            limit = self._queue_limit()
+            if not state.ready or len(state.queue) > limit // 2:
+                continue
+            # Only whole passes are sent, so that networks that belong together stay together.
+            passes = (limit - len(state.queue)) // self._pass_size
+            groups = self._take_groups(passes * self._pass_size)
+            if not groups:
+                continue
+            if not state.queue:
+                state.busy_since = perf_counter()
+            state.queue.extend(groups)
+            for portion in self._separate_suspects(groups):
+                self.backend.send_groups(worker, [queued.requests for queued in portion])
+        if any(state.queue for state in self._states.values()):
+            return True
+        # No worker is busy. If there is a group left, no worker was ready for it.
+        waiting = self._take_groups(1)
+        self._returned_groups.extendleft(waiting)
+        return bool(waiting)
+
+    def _take_groups(self, most: int) -> list[_QueuedGroup]:
+        """Return up to `most` groups, those of dead workers first."""
+        groups: list[_QueuedGroup] = []
+        while len(groups) < most:
+            if self._returned_groups:
+                groups.append(self._returned_groups.popleft())
+                continue
+            numbered = next(self._new_groups, None)
+            if numbered is None:
+                break
+            groups.append(_QueuedGroup(*numbered))
+        return groups
+
+    def _separate_suspects(self, groups: Sequence[_QueuedGroup]) -> list[list[_QueuedGroup]]:
+        """Split groups into portions, in which every suspect is alone."""
+        portions: list[list[_QueuedGroup]] = []
+        can_extend = False
+        for queued in groups:
+            is_suspect = queued.index in self._suspects
+            if can_extend and not is_suspect:
+                portions[-1].append(queued)
+            else:
+                portions.append([queued])
+            can_extend = not is_suspect
+        return portions
+
+    def _queue_limit(self) -> int:
+        """Return how many groups a worker may hold: those it works on, and some in reserve."""
+        if self.networks_per_batch > 1:
+            return 2 * self._pass_size
+        networks = sum(cost.networks for cost in self._costs)
+        busy_seconds = sum(cost.build + cost.transfer + cost.measure for cost in self._costs)
+        if not networks or not busy_seconds:
+            return 1
+        reserve = ceil(SECONDS_AHEAD * networks / busy_seconds)
+        return min(MAX_QUEUED, 1 + reserve)
+
+    # --------------------------------------------------------------------------- handling events
+
+    def _handle_event(self, event: WorkerEvent) -> list[IndexedRecords]:
+        """Update the state of a worker and return the records that the event completes."""
+        state = self._states[event.worker]
+        match event:
+            case WorkerReady():
+                state.ready = True
+                self._failed_starts = 0
+            case WorkerScored(records=records):
+                queued = state.queue.popleft()
+                state.busy_since = perf_counter()
+                self._costs[state.slot].add_network(records)
+                return [(queued.index, records)]
+            case WorkerRefused(message=message):
+                raise UsageError(message)
+            case WorkerDied():
+                return self._handle_death(event, state)
+        return []
+
+    def _handle_death(self, event: WorkerDied, state: _WorkerState) -> list[IndexedRecords]:
+        self._costs[state.slot].deaths += 1
+        if not state.ready:
+            self._failed_starts += 1
+        if self._failed_starts >= MAX_FAILED_STARTS:
+            message = f"no worker can be started: {event.reason}"
+            if event.output:
+                message += f"; its output: {event.output}"
+            raise UsageError(message)
+        failure = Failure("crashed", event.reason, event.output)
+        return self._replace_worker(event.worker, failure, MAX_CRASHES)
+
+    def _stop_late_workers(self) -> list[IndexedRecords]:
+        """Replace workers that exceed the time limit; return the failures of their groups."""
+        now = perf_counter()
+        late_workers = []
+        for worker, state in self._states.items():
+            if state.queue and now - state.busy_since > self.time_limit:
+                late_workers.append(worker)
+        results: list[IndexedRecords] = []
+        for worker in late_workers:
+            failure = Failure("timeout", f"took longer than {self.time_limit:g} s")
+            results += self._replace_worker(worker, failure, 1)
+        return results
+
+    def _seconds_to_time_limit(self) -> float:
+        """Return the time until the first worker exceeds the time limit."""
+        earliest = inf
+        for state in self._states.values():
+            if state.queue:
+                earliest = min(earliest, state.busy_since)
+        return max(0.0, earliest + self.time_limit - perf_counter())
+
+    def _replace_worker(
+        self, worker: int, failure: Failure, max_crashes: int
+    ) -> list[IndexedRecords]:
+        """Replace a worker and return its queue to the pool.
+
+        Args:
+            worker: The worker that died or was too slow.
+            failure: What happened to the group that it was working on.
+            max_crashes: Number of workers that a group may cost. A group that has cost fewer is
+                sent again.
+
+        Returns:
+            The failure of the group, if it is not sent again.
+        """
+        results: list[IndexedRecords] = []
+        queue = self._states[worker].queue
+        if queue:
+            first = queue[0]
+            if self.networks_per_batch == 1 or first.index in self._suspects:
+                queue.popleft()
+                self._crash_counts[first.index] += 1
+                if self._crash_counts[first.index] < max_crashes:
+                    self._returned_groups.append(first)
+                else:
+                    records = [Record(request, error=failure) for request in first.requests]
+                    results.append((first.index, records))
+            else:
+                # Any network of the pass may be responsible.
+                measured_together = list(queue)[: self.networks_per_batch]
+                self._suspects.update(queued.index for queued in measured_together)
+        self._returned_groups.extend(queue)
+        self._stop_worker(worker)
+        self._start_missing_workers()
+        return results
+
+    # -------------------------------------------------------------- starting and stopping workers
+
+    def _start_missing_workers(self) -> None:
+        """Start a worker in every slot that has none."""
+        used_slots = {state.slot for state in self._states.values()}
+        for slot in range(self.workers):
+            if slot not in used_slots:
+                worker = next(self._worker_numbers)
+                self._states[worker] = _WorkerState(slot, perf_counter())
+                self.backend.start_worker(worker, slot)
+
+    def _stop_worker(self, worker: int) -> None:
+        state = self._states.pop(worker)
+        self._costs[state.slot].alive += perf_counter() - state.started
+        self.backend.stop_worker(worker)

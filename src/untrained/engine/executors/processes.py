@@ -1,0 +1,165 @@
+"""Workers as processes of this machine.
+
+They are started by name (`python -m`), not forked, and import nothing of the user's program. A
+script therefore needs no `if __name__ == "__main__"`, and a notebook works too.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from queue import Empty, Queue
+from threading import Thread
+from typing import IO, Any
+
+from untrained.engine.executors.backend import (
+    WorkerDied,
+    WorkerEvent,
+    WorkerReady,
+    WorkerRefused,
+    WorkerScored,
+)
+from untrained.engine.worker import RequestGroup
+from untrained.engine.worker_setup import WorkerSetup
+
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONFAULTHANDLER": "1",  # a worker that crashes prints its stack
+}
+
+# Bytes of a dead worker's output that are kept. The stacks of a crash can be long, and they come
+# after what the user's code printed.
+_MAX_OUTPUT = 16_000
+
+
+class ProcessBackend:
+    """Exchanges requests and records with worker processes through pipes.
+
+    One thread per worker reads its messages. What a worker prints goes to a temporary file and is
+    shown if the worker dies.
+
+    Args:
+        setup: Describes the workers.
+    """
+
+    name = "process"
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
+        self._events: Queue[WorkerEvent] = Queue()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start_worker(self, worker: int, slot: int) -> None:
+        """Start a worker process and the thread that reads its messages."""
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - the thread below closes it
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "untrained.engine.worker_process", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            env=os.environ | _ENVIRONMENT,
+        )
+        self._processes[worker] = process
+        setup = self._setup.for_slot(slot)
+        thread = Thread(
+            target=self._read_messages, args=(worker, process, setup, output), daemon=True
+        )
+        thread.start()
+
+    def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
+        """Send request groups to a worker."""
+        # The worker may have died, and its pipe may be closed. The thread of the worker reports it.
+        with suppress(OSError, ValueError):
+            _send(self._processes[worker].stdin, groups)
+
+    def wait_for_events(self, timeout: float) -> Iterable[WorkerEvent]:
+        """Wait for the first event, at most `timeout` seconds, and return all that are there."""
+        events: list[WorkerEvent] = []
+        try:
+            events.append(self._events.get(timeout=timeout))
+        except Empty:
+            return events
+        while not self._events.empty():
+            events.append(self._events.get())
+        return events
+
+    def stop_worker(self, worker: int) -> None:
+        """Kill a worker process."""
+        process = self._processes.pop(worker)
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        """Do nothing, because processes share nothing."""
+
+    def _read_messages(
+        self,
+        worker: int,
+        process: "subprocess.Popen[bytes]",
+        setup: WorkerSetup,
+        output: IO[bytes],
+    ) -> None:
+        """Send a worker its setup, then turn its messages into events until it ends."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            _send(process.stdin, setup)
+            while True:
+                kind, content = pickle.load(process.stdout)
+                self._events.put(_make_event(worker, kind, content))
+        except (EOFError, OSError, pickle.UnpicklingError):
+            exit_code = process.wait()
+            reason = _describe_exit(exit_code)
+            self._events.put(WorkerDied(worker, reason, _read_last_lines(output)))
+        finally:
+            process.stdout.close()
+            output.close()
+            # The pipe may hold the rest of a message that the worker did not read.
+            with suppress(OSError):
+                process.stdin.close()
+
+
+def _send(stream: "IO[bytes] | None", message: object) -> None:
+    assert stream is not None
+    pickle.dump(message, stream, pickle.HIGHEST_PROTOCOL)
+    stream.flush()
+
+
+def _make_event(worker: int, kind: str, content: Any) -> WorkerEvent:
+    """Turn a message of `worker_process.py` into an event."""
+    if kind == "ready":
+        return WorkerReady(worker)
+    if kind == "records":
+        return WorkerScored(worker, content)
+    return WorkerRefused(worker, content)
+
+
+def _read_last_lines(output: IO[bytes]) -> str:
+    """Return the last whole lines of the output of a worker."""
+    start = output.seek(0, os.SEEK_END) - _MAX_OUTPUT
+    output.seek(max(0, start))
+    if start > 0:
+        # Skip the rest of a line that began before.
+        output.readline()
+    return output.read().decode(errors="replace").strip()
+
+
+def _describe_exit(exit_code: int) -> str:
+    """Return one line that says how a worker process ended."""
+    if exit_code >= 0:
+        return f"its worker ended with exit code {exit_code}"
+    number = -exit_code
+    name = f"signal {number}"
+    # Real-time signals have no name.
+    if number in set(signal.Signals):
+        name = signal.Signals(number).name
+    description = f"its worker was killed by {name}"
+    if number == signal.SIGKILL:
+        description += "; was the machine out of memory?"
+    return description

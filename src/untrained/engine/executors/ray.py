@@ -1,0 +1,171 @@
+"""Workers as actors of a Ray cluster. This is the only file that imports ray.
+
+An actor keeps its device, its code and its samples; only requests and records travel. Files of the
+user must be readable under the same path on every machine of the cluster.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from untrained.engine.executors.backend import (
+    WorkerDied,
+    WorkerEvent,
+    WorkerReady,
+    WorkerRefused,
+    WorkerScored,
+)
+from untrained.engine.failures import get_first_line
+from untrained.engine.worker import RequestGroup
+from untrained.engine.worker_setup import WorkerSetup
+from untrained.errors import UsageError
+from untrained.formatting import format_count
+from untrained.types import Record
+from untrained.workers import RAY_LOCAL
+
+try:
+    import ray
+    from ray.exceptions import RayActorError, RayError
+except ImportError as error:
+    raise UsageError(
+        "ray is not installed; `pip install 'untrained[ray]'` adds it, and --workers needs none"
+    ) from error
+
+
+class _Actor:
+    """A worker on the cluster."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self._setup = setup
+
+    def open(self) -> str:
+        """Open the worker; return an empty string, or why it cannot be opened."""
+        try:
+            self._worker = self._setup.open_worker()
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    def score_groups(self, groups: list[RequestGroup]) -> list[list[Record]] | str:
+        """Return the records of each group, or a message about wrong usage."""
+        try:
+            return list(self._worker.score_groups(groups))
+        except UsageError as error:
+            return str(error)
+
+
+class RayBackend:
+    """Sends request groups to Ray actors.
+
+    There is one call per pass, and an actor works through its calls in order.
+
+    Args:
+        setup: Describes the workers.
+        address: "local", or the address of a cluster.
+        workers: Number of workers.
+
+    Raises:
+        UsageError: There is no cluster at the address, or it has too few cores.
+    """
+
+    name = "ray actor"
+
+    def __init__(self, setup: WorkerSetup, address: str, workers: int) -> None:
+        self._started_ray = not ray.is_initialized()
+        if self._started_ray:
+            _connect(address, workers)
+        resources = ray.cluster_resources()
+        needs: dict[str, float]
+        if setup.device.startswith("cuda"):
+            # Ray shows each actor only the GPU that it may use.
+            needs = {"num_gpus": min(1.0, resources.get("GPU", 0.0) / workers)}
+        else:
+            needs = {"num_cpus": 1}
+            cores = int(resources.get("CPU", 0))
+            if workers > cores:
+                self.close()
+                raise UsageError(
+                    f"the Ray cluster at {address!r} has room for {format_count(cores, 'worker')}: "
+                    f"--workers {max(cores, 1)}"
+                )
+        self._setup = ray.put(setup)
+        self._pass_size = setup.networks_per_batch
+        self._actor_class = ray.remote(max_restarts=0, max_task_retries=0, **needs)(_Actor)
+        self._actors: dict[int, Any] = {}
+        # Results that are not there yet, in the order of the calls.
+        self._pending: dict[int, deque[Any]] = {}
+
+    def start_worker(self, worker: int, slot: int) -> None:
+        """Start an actor; Ray assigns its GPU, so the slot is not used."""
+        actor = self._actor_class.remote(self._setup)
+        self._actors[worker] = actor
+        self._pending[worker] = deque([actor.open.remote()])
+
+    def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
+        """Send request groups to an actor, one call per pass."""
+        actor = self._actors[worker]
+        for start in range(0, len(groups), self._pass_size):
+            portion = groups[start : start + self._pass_size]
+            self._pending[worker].append(actor.score_groups.remote(portion))
+
+    def wait_for_events(self, timeout: float) -> Iterable[WorkerEvent]:
+        """Wait for the first result, at most `timeout` seconds, and return all that are there."""
+        worker_of_result = {}
+        for worker, results in self._pending.items():
+            if results:
+                worker_of_result[results[0]] = worker
+        if not worker_of_result:
+            return []
+        next_results = list(worker_of_result)
+        finished, _ = ray.wait(next_results, num_returns=1, timeout=timeout)
+        if finished:
+            # Other actors may have finished meanwhile.
+            finished, _ = ray.wait(next_results, num_returns=len(next_results), timeout=0)
+        events: list[WorkerEvent] = []
+        for result in finished:
+            worker = worker_of_result[result]
+            self._pending[worker].popleft()
+            events += _read_result(worker, result)
+        return events
+
+    def stop_worker(self, worker: int) -> None:
+        """Kill an actor."""
+        ray.kill(self._actors.pop(worker))
+        del self._pending[worker]
+
+    def close(self) -> None:
+        """Disconnect from the cluster, unless the user's program had connected before."""
+        if self._started_ray:
+            ray.shutdown()
+
+
+def _connect(address: str, workers: int) -> None:
+    """Start a local cluster or connect to one."""
+    where: dict[str, Any] = {"address": address}
+    if address == RAY_LOCAL:
+        where = {"num_cpus": workers}
+    try:
+        ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"no Ray cluster at {address!r}: {get_first_line(error)}; `--ray local` starts one here"
+        ) from error
+
+
+def _read_result(worker: int, result: Any) -> list[WorkerEvent]:
+    """Turn the result of a call of an actor into events."""
+    try:
+        content = ray.get(result)
+    except RayActorError as error:
+        return [WorkerDied(worker, "its Ray actor died", str(error).strip())]
+    except RayError as error:
+        reason = f"its Ray actor failed: {type(error).__name__}"
+        return [WorkerDied(worker, reason, str(error).strip())]
+    if content == "":
+        return [WorkerReady(worker)]
+    if isinstance(content, str):
+        return [WorkerRefused(worker, content)]
+    return [WorkerScored(worker, records) for records in content]

@@ -1,0 +1,67 @@
+"""The samples that networks are measured on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from untrained.data import DataSource
+from untrained.data.source import fingerprint_batch
+from untrained.engine.failures import classify_error, get_first_line
+from untrained.errors import UsageError
+from untrained.proxies import Proxy
+from untrained.types import Batch
+
+
+@dataclass(frozen=True)
+class SeedBatches:
+    """One batch per seed. A proxy that needs fewer samples sees the first ones of the batch.
+
+    Attributes:
+        source: Where the samples come from.
+        seeds: The seeds of the run.
+        max_samples: Number of samples of the proxy that needs most.
+    """
+
+    source: DataSource
+    seeds: Sequence[int]
+    max_samples: int
+    # Batches and their fingerprints by number of samples and seed, drawn when first needed.
+    _drawn: dict[tuple[int, int], tuple[Batch, str]] = field(default_factory=dict)
+
+    @staticmethod
+    def for_proxies(
+        source: DataSource, proxies: Sequence[Proxy], seeds: Sequence[int]
+    ) -> "SeedBatches":
+        """Return batches that are large enough for every proxy."""
+        max_samples = max(proxy.samples for proxy in proxies)
+        return SeedBatches(source, seeds, max_samples)
+
+    def largest_batches(self) -> dict[int, Batch]:
+        """Return the whole batch of every seed."""
+        batches = {}
+        for seed in self.seeds:
+            batch, _ = self._draw_once(self.max_samples, seed)
+            batches[seed] = batch
+        return batches
+
+    def fingerprint(self, samples: int, seed: int) -> str:
+        """Return the fingerprint of the first `samples` samples, which is part of a score's key."""
+        _, digest = self._draw_once(samples, seed)
+        return digest
+
+    def _draw_once(self, samples: int, seed: int) -> tuple[Batch, str]:
+        if (samples, seed) not in self._drawn:
+            batch = self._draw(samples, seed)
+            self._drawn[samples, seed] = (batch, fingerprint_batch(batch))
+        return self._drawn[samples, seed]
+
+    def _draw(self, samples: int, seed: int) -> Batch:
+        try:
+            return self.source.batch(samples, seed)
+        except (RuntimeError, MemoryError) as error:
+            if classify_error(error) == "oom":
+                reason = "they do not fit into memory"
+            else:
+                reason = get_first_line(error)
+            raise UsageError(
+                f"no samples for {self.source.task}: {reason}; choose another input shape"
+            ) from error

@@ -1,0 +1,368 @@
+"""The documents of an export: `config.json` for programs and `README.md` for people."""
+
+import re
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+from untrained.data.tables.schema import VOCABULARIES, Schema
+from untrained.exports.subject import ExportSubject
+from untrained.formatting import format_count, format_limited_value, format_quantity
+from untrained.onnx_files import TOLERANCE
+from untrained.runs.folder import read_versions
+from untrained.strategies.latency import Latency
+from untrained.version import __version__
+
+
+@dataclass(frozen=True)
+class ExportFacts:
+    """What was measured during the export.
+
+    Attributes:
+        params: The number of parameters.
+        flops: Multiply-adds per sample; None if an operation has no formula.
+        class_name: The class of the network.
+        source_failure: Why there is no model.py; empty if there is one.
+        is_trainable: Whether model.py does the same as the original in training mode.
+        onnx_failure: Why there is no model.onnx; empty if there is one.
+        opset: The version of the ONNX operators.
+        disagreement: The largest difference between torch and ONNX Runtime.
+        latency: How long model.onnx takes on this machine.
+    """
+
+    params: int
+    flops: int | None
+    class_name: str
+    source_failure: str = ""
+    is_trainable: bool = True
+    onnx_failure: str = ""
+    opset: int | None = None
+    disagreement: float | None = None
+    latency: Latency | None = None
+
+
+# ------------------------------------------------------------------------------------ config.json
+
+
+def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
+    """Return what a program must know to use the export, and what identifies the network."""
+    task = subject.task
+    channels = task.input_shape[0]
+    latency = None
+    if facts.latency is not None:
+        latency = asdict(facts.latency)
+    onnx = None
+    if not facts.onnx_failure:
+        onnx = {"opset": facts.opset, "disagreement": facts.disagreement}
+    return {
+        "made_by": f"untrained {__version__}",
+        "space": subject.space,
+        "arch": subject.arch,
+        "input_shape": list(task.input_shape),
+        "vocabularies": list(task.vocabularies),
+        "classes": _list_classes(subject),
+        "loss": task.loss,
+        # Without statistics of the data, predict.py leaves the inputs on the scale 0 to 1.
+        "mean": list(subject.mean) or [0.0] * channels,
+        "std": list(subject.std) or [1.0] * channels,
+        "table": make_table_config(subject.schema) if subject.schema else None,
+        "data": subject.data or None,
+        "trained": subject.is_trained,
+        "weights": subject.weights or None,
+        "accuracy": subject.training.get("accuracy"),
+        "log_loss": subject.training.get("loss"),
+        "auc": subject.training.get("auc"),
+        "score": _make_score(subject),
+        "params": facts.params,
+        "flops": facts.flops,
+        "latency": latency,
+        "onnx": onnx,
+        "versions": read_versions(),
+    }
+
+
+def make_table_config(schema: Schema) -> dict[str, Any]:
+    """Return what table.py needs to encode rows; the vocabularies are in a file of their own."""
+    dense = []
+    for column in schema.dense:
+        dense.append(
+            {"name": column.name, "log": column.log, "mean": column.mean, "std": column.std}
+        )
+    identifiers = []
+    for identifier_column in schema.identifiers:
+        identifiers.append({"name": identifier_column.name, "size": identifier_column.size})
+    return {
+        "label": schema.label,
+        "missing": list(schema.missing),
+        "moments": list(schema.moments),
+        "decimal": schema.decimal,
+        "dense": dense,
+        "identifiers": identifiers,
+    }
+
+
+def _list_classes(subject: ExportSubject) -> list[str]:
+    """Return the names of the classes; numbers if the data have no names."""
+    if subject.classes:
+        return list(subject.classes)
+    # A single output is the logit of "yes".
+    if subject.task.num_classes == 1:
+        return ["no", "yes"]
+    return [str(number) for number in range(subject.task.num_classes)]
+
+
+def _make_score(subject: ExportSubject) -> dict[str, Any] | None:
+    if subject.standing is None or subject.run is None:
+        return None
+    return {
+        "proxy": subject.run.config.score_name,
+        "measure": subject.run.measure,
+        "value": subject.standing.score,
+    }
+
+
+# -------------------------------------------------------------------------------------- README.md
+
+
+def make_readme(subject: ExportSubject, facts: ExportFacts) -> str:
+    """Return the README of an export as Markdown."""
+    sections = [
+        _write_title(subject, facts),
+        _write_summary(subject, facts),
+        "## Usage\n\n" + _write_usage(subject.schema, facts),
+    ]
+    if subject.schema is not None:
+        sections.append("## Input columns\n\n" + describe_columns(subject.schema))
+    sections.append("## Files\n\n" + _list_files(subject.schema, facts))
+    sections.append("## Quality\n\n" + _describe_quality(subject))
+    sections.append("## Latency\n\n" + _describe_latency(subject, facts))
+    sections.append("## Origin\n\n" + _describe_origin(subject))
+    text = "\n\n".join(sections) + "\n"
+    # Names of data, columns and networks come from users, and Markdown may contain HTML. No name
+    # may start a tag.
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
+
+
+def _write_title(subject: ExportSubject, facts: ExportFacts) -> str:
+    if not subject.is_trained:
+        # The warning comes first, so that random weights are not mistaken for trained ones.
+        weights = "randomly initialised"
+        if not subject.space:
+            weights = f"those that {subject.arch} creates"
+        warning = f"**Untrained: the weights in this folder are {weights}.**"
+        return f"{warning}\n\n# {facts.class_name}"
+    result = ""
+    if subject.training.get("accuracy") is not None:
+        result = f"{subject.training['accuracy']:.2%}"
+    elif subject.training.get("auc") is not None:
+        result = f"AUC {subject.training['auc']:.4f}"
+    if not result:
+        return f"# {facts.class_name}"
+    return f"# {facts.class_name}: {result} on the test part of {subject.data}"
+
+
+def _write_summary(subject: ExportSubject, facts: ExportFacts) -> str:
+    flops = "not counted"
+    if facts.flops is not None:
+        flops = format_quantity(facts.flops)
+    params = format_quantity(facts.params)
+    task = _describe_task(subject)
+    return f"{task} Parameters: {params}. Multiply-adds per sample: {flops}."
+
+
+def _describe_task(subject: ExportSubject) -> str:
+    task = subject.task
+    if len(task.input_shape) == 3:
+        channels, height, width = task.input_shape
+        size = f"{width} x {height} pixels with {format_count(channels, 'channel')}"
+        return f"Classifies images of {size} into {len(_list_classes(subject))} classes."
+    if subject.schema is not None:
+        columns = _count_columns(subject.schema)
+        probability = f"the probability that `{subject.schema.label}` is 1 is 1 / (1 + exp(-x))"
+        return f"Reads rows of {columns} and returns one number x; {probability}."
+    shape = " x ".join(map(str, task.input_shape))
+    identifiers = ""
+    if task.vocabularies:
+        identifiers = f" (the last {len(task.vocabularies)} are identifiers)"
+    return f"Reads {shape} numbers{identifiers} and returns {task.num_classes}."
+
+
+def _count_columns(schema: Schema) -> str:
+    kinds = []
+    if schema.dense:
+        kinds.append(format_count(len(schema.dense), "number"))
+    if schema.identifiers:
+        kinds.append(format_count(len(schema.identifiers), "identifier"))
+    return f"{format_count(schema.columns, 'column')} ({' and '.join(kinds)})"
+
+
+def _write_usage(schema: Schema | None, facts: ExportFacts) -> str:
+    if schema is None:
+        shell = ["pip install onnxruntime pillow numpy", "python predict.py picture.png folder/"]
+        python = [
+            "from model import load  # needs torch and safetensors",
+            "",
+            "network = load()",
+        ]
+    else:
+        shell = ["pip install onnxruntime numpy", "python predict.py rows.csv"]
+        python = [
+            "import torch",
+            "from model import load  # needs torch and safetensors",
+            "from table import encode  # takes rows as dicts from column names to values",
+            "",
+            "network = load()",
+            "probabilities = network(torch.from_numpy(encode(rows))).sigmoid()",
+        ]
+    lines = ["```", *shell, "```"]
+    if not facts.source_failure:
+        lines.extend(["", "```python", *python, "```"])
+    return "\n".join(lines)
+
+
+def describe_columns(schema: Schema) -> str:
+    """Describe the files that table.py reads, as Markdown."""
+    lines = [
+        "A CSV file, which may be compressed as .gz or .bz2. Its first line names these columns in "
+        "any order; other columns are ignored.\n"
+    ]
+    if schema.dense:
+        names = _format_names([column.name for column in schema.dense])
+        notation = ", written with a decimal comma (3,5)" if schema.decimal == "," else ""
+        lines.append(f"- numbers: {names}{notation}; a missing number counts as the mean")
+    if schema.identifiers:
+        names = _format_names([column.name for column in schema.identifiers])
+        lines.append(
+            f"- identifiers: {names}; those that were rare or absent in training count as one"
+        )
+    if schema.moments:
+        names = _format_names(schema.moments)
+        lines.append(
+            f"- timestamps among these: {names}; written as 2014-10-21 07:00:00, in UTC unless an "
+            "offset such as +02:00 follows"
+        )
+    return "\n".join(lines)
+
+
+def _format_names(names: "list[str] | tuple[str, ...]") -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _list_files(schema: Schema | None, facts: ExportFacts) -> str:
+    files = {
+        "model.py": _describe_source(facts),
+        "model.safetensors": "the weights, by their names in model.py",
+        "model.onnx": _describe_onnx(facts),
+    }
+    if schema is None:
+        files["config.json"] = (
+            "classes, input size, mean and standard deviation of each channel, and the origin"
+        )
+        files["predict.py"] = (
+            "reads images (or rows of a CSV file) and prints the class with its probability"
+        )
+    else:
+        files["config.json"] = (
+            "the columns, mean and standard deviation of the numbers, and the origin"
+        )
+        files[VOCABULARIES] = "hashes of the identifiers that occurred in training, per column"
+        files["table.py"] = "encodes rows as in training"
+        files["predict.py"] = "reads rows of CSV files and prints the probability of each"
+    files["manifest.json"] = (
+        "the hash of each file: another export replaces these files and no others"
+    )
+    return "\n".join(f"- `{name}`: {description}" for name, description in files.items())
+
+
+def _describe_source(facts: ExportFacts) -> str:
+    if facts.source_failure:
+        return f"not written: {facts.source_failure}"
+    description = "plain PyTorch source that reproduces this network exactly"
+    if facts.is_trainable:
+        return description
+    return (
+        f"{description} in evaluation mode (in training mode the original does more, such as "
+        "dropping paths or running auxiliary towers)"
+    )
+
+
+def _describe_onnx(facts: ExportFacts) -> str:
+    if facts.onnx_failure:
+        return f"not written: {facts.onnx_failure}"
+    return (
+        f"the network for ONNX Runtime (opset {facts.opset}, any batch size); its outputs differ "
+        f"from torch by at most {facts.disagreement:.1g} (limit {TOLERANCE:g})"
+    )
+
+
+def _describe_quality(subject: ExportSubject) -> str:
+    if not subject.is_trained:
+        return "Unknown: the network is not trained."
+    training = subject.training
+    if "accuracy" not in training:
+        return f"Unknown: the weights come from {subject.weights}, without a test result."
+    samples = training.get("samples") or {}
+    test = "evaluated once"
+    if "test" in samples:
+        test = f"{format_count(samples['test'], 'sample')}, evaluated once"
+    quality = f"{_format_test_result(training)} on the test part of {subject.data} ({test})."
+    if "train" in samples:
+        quality += f" Trained on {format_count(samples['train'], 'sample')}."
+    return quality
+
+
+def _format_test_result(training: dict[str, Any]) -> str:
+    if training["accuracy"] is not None:
+        return f"Accuracy {training['accuracy']:.2%}"
+    log_loss = f"Log loss {training['loss']:.4f}"
+    # The area under the curve is undefined if all test rows have the same label.
+    if training["auc"] is None:
+        return log_loss
+    return f"{log_loss} and AUC {training['auc']:.4f}"
+
+
+def _describe_latency(subject: ExportSubject, facts: ExportFacts) -> str:
+    limits = {}
+    if subject.run is not None:
+        limits = {row["limit"]: row for row in subject.run.limits}
+    lines = []
+    if facts.latency is not None:
+        lines.append(_format_latency(facts.latency))
+        if "max_latency" in limits:
+            lines[0] += f" The limit of the search was {limits['max_latency']['asked']}."
+    for name, row in limits.items():
+        if row.get("value") is not None:
+            value = format_limited_value(name, row["value"])
+            lines.append(f"- {name} {row['asked']}: it has {value}")
+    if not lines:
+        return "Not measured."
+    return "\n".join(lines)
+
+
+def _format_latency(latency: Latency) -> str:
+    seconds = format_limited_value("max_latency", latency.seconds)
+    samples = format_count(latency.batch, "sample")
+    threads = format_count(latency.threads, "thread")
+    runs = f"median of {latency.runs} runs after {latency.warm_up} warm-up runs"
+    return (
+        f"`model.onnx` takes {seconds} for {samples} on the CPU of the machine that exported it "
+        f"({threads}, {runs})."
+    )
+
+
+def _describe_origin(subject: ExportSubject) -> str:
+    architecture = f"Architecture: `{subject.arch}`"
+    if subject.space:
+        architecture += f" of the space `{subject.space}`"
+    lines = [f"{architecture}."]
+    score = _make_score(subject)
+    if subject.run is not None and score is not None:
+        command = subject.run.to_command()
+        lines.append(f"Found with `{command}`: {score['proxy']} {score['value']:.6g}.")
+    command = subject.training.get("command", "")
+    if command:
+        lines.append(f"Trained with `{command}`.")
+    elif subject.weights:
+        lines.append(f"Weights from {subject.weights}.")
+    lines.append(f"Exported on {date.today().isoformat()} with untrained {__version__}.")
+    return "\n".join(lines)

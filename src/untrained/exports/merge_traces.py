@@ -1,0 +1,162 @@
+"""Trace a network several times and merge the traces into one that holds for all of them.
+
+The network runs on batches of two sizes and, if it does the same there, in training mode. A number
+that follows the batch size becomes `x.shape[0]`, and a truth value that follows the mode becomes
+`self.training`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from untrained.errors import UntrainedError
+from untrained.exports.expressions import (
+    Attribute,
+    Binary,
+    Code,
+    Expression,
+    Literal,
+    Subscript,
+    list_literals,
+    make_literal,
+    transform,
+)
+from untrained.exports.literals import SourceError
+from untrained.exports.network_structure import NetworkStructure
+from untrained.exports.tracing import Trace, Tracer
+from untrained.names import user_code_error
+
+
+@dataclass(frozen=True)
+class TracedPass:
+    """One forward pass: the batch size, the mode, and what each block did."""
+
+    batch_size: int
+    training: bool
+    tracer: Tracer
+
+
+def trace_network(
+    network: nn.Module, make_inputs: Callable[[int], Tensor]
+) -> tuple[TracedPass, ...]:
+    """Trace a network on batches of two sizes and, if possible, in training mode.
+
+    Args:
+        network: The network. Its mode, buffers and random state may change.
+        make_inputs: Makes a batch of the given size.
+
+    Returns:
+        Two passes in evaluation mode, and one in training mode if it can be merged with them.
+    """
+    structure = NetworkStructure(network)
+    evaluations = (
+        _trace_pass(structure, make_inputs, batch_size=2, training=False),
+        _trace_pass(structure, make_inputs, batch_size=3, training=False),
+    )
+    try:
+        training_pass = _trace_pass(structure, make_inputs, batch_size=2, training=True)
+        merge_traces([*evaluations, training_pass])
+    except Exception:
+        # In training mode the network does something else, such as dropping paths or running an
+        # auxiliary tower. The source then describes the network as it predicts.
+        return evaluations
+    return (*evaluations, training_pass)
+
+
+def _trace_pass(
+    structure: NetworkStructure,
+    make_inputs: Callable[[int], Tensor],
+    *,
+    batch_size: int,
+    training: bool,
+) -> TracedPass:
+    tracer = Tracer(structure)
+    inputs = make_inputs(batch_size)
+    network = structure.network
+    try:
+        with torch.no_grad(), tracer.follow_modules():
+            network.train(training)(inputs)
+    except UntrainedError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise user_code_error(type(network).__name__, "when it was run", error) from error
+    return TracedPass(batch_size, training, tracer)
+
+
+def merge_traces(passes: Sequence[TracedPass]) -> dict[int, Trace]:
+    """Merge the traces of several passes.
+
+    Returns:
+        One trace per block that holds for all passes, by the id of the block.
+
+    Raises:
+        SourceError: A block does something else in one of the passes.
+    """
+    merged = {}
+    for module in passes[0].tracer.structure.network.modules():
+        traces = []
+        for traced_pass in passes:
+            trace = traced_pass.tracer.traces.get(id(module))
+            if trace is not None:
+                traces.append(trace)
+        if traces:
+            label = f"{type(module).__name__}.forward"
+            merged[id(module)] = _merge_block_traces(label, traces, passes)
+    return merged
+
+
+def _merge_block_traces(label: str, traces: Sequence[Trace], passes: Sequence[TracedPass]) -> Trace:
+    first = traces[0]
+    is_same = all(trace == first for trace in traces)
+    if len(traces) < len(passes) or not is_same:
+        raise SourceError(f"{label} takes another branch for another number of samples")
+    literals_of_passes = [list_literals((trace.statements, trace.output)) for trace in traces]
+    # The same literal in all passes. `transform` visits literals in the order of `list_literals`.
+    variants = zip(*literals_of_passes, strict=True)
+
+    def merge_literal(node: Any) -> Any:
+        if not isinstance(node, Literal):
+            return node
+        values = [literal.value for literal in next(variants)]
+        if len(set(values)) == 1:
+            return node
+        if values == [traced_pass.training for traced_pass in passes]:
+            return Code("self.training")
+        return _express_by_batch_size(label, values, traces, passes)
+
+    statements, output = transform((first.statements, first.output), merge_literal)
+    return Trace(first.inputs, statements, output, first.input_shapes)
+
+
+def _express_by_batch_size(
+    label: str, values: Sequence[Any], traces: Sequence[Trace], passes: Sequence[TracedPass]
+) -> Expression:
+    """Return a number that differs between passes as a multiple of the batch size."""
+    batch_size = _find_batch_size(traces, passes)
+    factors = set()
+    for value, traced_pass in zip(values, passes, strict=True):
+        factors.add(value / traced_pass.batch_size)
+    factor = factors.pop()
+    if batch_size is None or factors or not factor.is_integer():
+        described = []
+        for value, traced_pass in zip(values, passes, strict=True):
+            described.append(f"{value} for {traced_pass.batch_size}")
+        raise SourceError(f"{label} computes with the number of samples: {' and '.join(described)}")
+    if factor == 1:
+        return batch_size
+    return Binary("*", batch_size, make_literal(int(factor)))
+
+
+def _find_batch_size(traces: Sequence[Trace], passes: Sequence[TracedPass]) -> Expression | None:
+    """Return the batch size in a block, taken from the shape of one of its inputs."""
+    batch_sizes = [traced_pass.batch_size for traced_pass in passes]
+    first = traces[0]
+    for position, name in enumerate(first.inputs):
+        for axis in range(len(first.input_shapes[position])):
+            sizes = [trace.input_shapes[position][axis] for trace in traces]
+            if sizes == batch_sizes:
+                return Subscript(Attribute(Code(name), "shape"), (Code(str(axis)),))
+    return None

@@ -1,0 +1,217 @@
+"""Predict the classes of images: python predict.py picture.png folder/ ...
+
+A network for a table reads CSV files instead: python predict.py rows.csv. The file has the columns
+of the training data, which table.py encodes, or plain numbers if the network was exported without
+column names. Uses ONNX Runtime if it is installed, otherwise torch. Images need Pillow. Reads
+config.json beside this file.
+"""
+
+import argparse
+import csv
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+BATCH_SIZE = 64
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
+# Formats that neither start a program nor read another file, so no PostScript, no vector formats.
+IMAGE_FORMATS = (
+    "JPEG",
+    "MPO",
+    "PNG",
+    "GIF",
+    "BMP",
+    "WEBP",
+    "TIFF",
+    "PPM",
+    "AVIF",
+    "JPEG2000",
+    "ICO",
+)
+Array = Any
+
+
+def load_network(runtime: str) -> Callable[[Array], Array]:
+    """Return the network as a function from inputs to outputs, both numpy arrays.
+
+    Args:
+        runtime: `onnx`, `torch`, or `auto`, which prefers ONNX Runtime.
+    """
+    if runtime != "torch" and (HERE / "model.onnx").is_file():
+        try:
+            return _load_onnx_network()
+        except ImportError:
+            if runtime == "onnx":
+                raise
+    return _load_torch_network()
+
+
+def _load_onnx_network() -> Callable[[Array], Array]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(
+        str(HERE / "model.onnx"), providers=["CPUExecutionProvider"]
+    )
+    input_name = session.get_inputs()[0].name
+    return lambda inputs: session.run(None, {input_name: inputs})[0]
+
+
+def _load_torch_network() -> Callable[[Array], Array]:
+    import torch
+    from model import load
+
+    network = load()
+    return lambda inputs: network(torch.from_numpy(inputs)).detach().numpy()
+
+
+def read_image(path: Path, config: dict[str, Any]) -> Array:
+    """Return an image as the network expects it.
+
+    The image is rotated as its camera says, scaled to cover the input size, cropped around its
+    centre, and normalised per channel.
+    """
+    from PIL import Image, ImageOps
+
+    channels, height, width = config["input_shape"]
+    Image.init()
+    formats = [name for name in IMAGE_FORMATS if name in Image.OPEN]
+    with Image.open(path, formats=formats) as opened:
+        image = ImageOps.exif_transpose(opened)
+        is_16_bit = image.mode.startswith("I;16") or (
+            image.mode == "I" and opened.format in ("PNG", "PPM")
+        )
+        if is_16_bit:
+            # Pillow would clip 16 bits to 8 instead of scaling them.
+            scaled = (np.asarray(image).astype(np.uint32) * 255 + 32767) // 65535
+            image = Image.fromarray(scaled.astype(np.uint8))
+        elif image.mode in ("I", "F"):
+            raise ValueError("32-bit pixels have no known scale; save the image with 8 or 16 bits")
+        if "A" in image.getbands() or "transparency" in image.info:
+            # Transparent pixels are white, as in training.
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        fitted = ImageOps.fit(image.convert("RGB"), (width, height), Image.Resampling.BILINEAR)
+    pixels = np.asarray(fitted, dtype=np.float32) / 255
+    if channels == 1:
+        pixels = pixels.mean(2, keepdims=True)
+    mean = np.asarray(config["mean"], dtype=np.float32)
+    std = np.asarray(config["std"], dtype=np.float32)
+    return ((pixels - mean) / std).transpose(2, 0, 1)
+
+
+def read_number_rows(path: Path, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+    """Yield the rows of a CSV file of numbers with their names. A first row of words is skipped."""
+    columns = config["input_shape"][0]
+    with path.open(newline="") as file:
+        for number, row in enumerate(csv.reader(file), 1):
+            try:
+                values = np.asarray(row, dtype=np.float32)
+            except ValueError:
+                if number == 1:
+                    continue
+                raise
+            if len(values) != columns:
+                raise ValueError(f"row {number} has {len(values)} columns, not {columns}")
+            yield f"{path}:{number}", values
+
+
+def read_samples(
+    path: Path, config: dict[str, Any], unreadable: list[Path]
+) -> Iterator[tuple[str, Array]]:
+    """Yield every sample in a file or folder with its name.
+
+    Args:
+        path: A file, or a folder that is searched for images.
+        config: The content of config.json.
+        unreadable: Files that cannot be read are added to this list.
+    """
+    if not path.is_dir():
+        yield from read_file(path, config, unreadable)
+        return
+    for file in sorted(path.rglob("*")):
+        if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file():
+            yield from read_file(file, config, unreadable)
+
+
+def read_file(
+    path: Path, config: dict[str, Any], unreadable: list[Path]
+) -> Iterator[tuple[str, Array]]:
+    """Yield the samples of one file; a file that cannot be read is reported and skipped."""
+    try:
+        if config["table"]:
+            from table import read_encoded_rows
+
+            yield from read_encoded_rows(path)
+        elif len(config["input_shape"]) == 1:
+            yield from read_number_rows(path, config)
+        else:
+            yield str(path), read_image(path, config)
+    except Exception as error:
+        # Decoders raise exceptions of any type for damaged files.
+        print(make_printable(f"{path}: cannot be read: {error}"), file=sys.stderr)
+        unreadable.append(path)
+
+
+def make_printable(text: str) -> str:
+    """Replace characters that control a terminal, such as those that move its cursor."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def compute_probabilities(outputs: Array) -> Array:
+    """Return the softmax over the classes; for a single output, the probabilities of no and yes."""
+    if outputs.shape[-1] == 1:
+        yes = 1 / (1 + np.exp(-outputs))
+        return np.concatenate([1 - yes, yes], -1)
+    exponentials = np.exp(outputs - outputs.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def format_prediction(probabilities: Array, config: dict[str, Any], top: int) -> list[str]:
+    """Return the most probable classes; for a table, the probability of its label."""
+    if config["table"]:
+        return [f"{config['table']['label']} {probabilities[1]:.6f}"]
+    best = np.argsort(-probabilities)[:top]
+    return [f"{config['classes'][place]} {probabilities[place]:.4f}" for place in best]
+
+
+def main() -> int:
+    """Print one line per sample and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "paths", nargs="+", type=Path, help="images, folders of images, or CSV files"
+    )
+    parser.add_argument("--top", type=int, default=1, help="how many classes to print per image")
+    parser.add_argument("--runtime", choices=("auto", "onnx", "torch"), default="auto")
+    arguments = parser.parse_args()
+    config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
+    # model.py and table.py are beside this file.
+    sys.path.insert(0, str(HERE))
+    run_network = load_network(arguments.runtime)
+    sample_count = 0
+    unreadable: list[Path] = []
+    for path in arguments.paths:
+        samples = read_samples(path, config, unreadable)
+        while batch := list(islice(samples, BATCH_SIZE)):
+            inputs = np.stack([values for _, values in batch]).astype(np.float32)
+            probabilities = compute_probabilities(run_network(inputs))
+            for (name, _), row in zip(batch, probabilities, strict=True):
+                columns = [name, *format_prediction(row, config, arguments.top)]
+                print(*map(make_printable, columns), sep="\t")
+            sample_count += len(batch)
+    # A missing image is easy to notice in the output, missing rows of a table are not.
+    is_incomplete = config["table"] and unreadable
+    return 1 if is_incomplete or not sample_count else 0
+
+
+if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):
+        # End quietly when a reader such as `head` closes the pipe.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(main())

@@ -1,0 +1,345 @@
+"""Names as people type them, and the objects that they mean.
+
+A name is registered, such as `dextr`, or it is a reference to an object of the user:
+`./file.py:name` or `package.module:name`. Both may have options, `dextr(variant=published)`.
+Loading an object of the user runs the user's code.
+"""
+
+import ast
+import importlib
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from hashlib import sha256
+from inspect import isclass, isfunction
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from untrained.errors import UsageError, unknown_name_error
+from untrained.quantities import show_value
+from untrained.user_code import (
+    UserCode,
+    find_user_code,
+    import_user_file,
+    is_path,
+    is_trusted,
+    prepare_imports,
+    trust_user_code,
+)
+
+T = TypeVar("T")
+LONGEST_NAME = 5_000  # characters of a name with its options
+
+
+# ---------------------------------------------------------------------------- parsing of names
+
+
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Split a name from its options.
+
+    Args:
+        text: A name such as `dextr(variant=published)`.
+
+    Returns:
+        The name and the options: `dextr` and `{"variant": "published"}`.
+
+    Raises:
+        UsageError: The text is not a name, or the options cannot be read.
+    """
+    if not isinstance(text, str):
+        raise UsageError(
+            f"{show_value(text)} is not a name; "
+            "give one as text, such as 'dextr(variant=published)'"
+        )
+    if len(text) > LONGEST_NAME:
+        raise UsageError(
+            f"a name of {len(text):,} characters is too long: {show_value(text)}; "
+            "shorten its options"
+        )
+    match = re.fullmatch(r"\s*(.+?)\s*(?:\((.*)\))?\s*", text)
+    if match is None:
+        raise UsageError("a name is missing; `untrained list` shows what there is")
+    base, arguments = match.groups()
+    options = {}
+    for argument in split_names(arguments or ""):
+        key, equals, value = argument.partition("=")
+        if not equals:
+            raise UsageError(
+                f"{text!r}: write options as name=value, such as dextr(variant=published)"
+            )
+        options[key.strip()] = _parse_literal(value.strip())
+    return base, options
+
+
+def split_names(text: str) -> list[str]:
+    """Split a list of names at its commas, except inside brackets.
+
+    Args:
+        text: Names such as `a,b(c=1,d=2)`.
+
+    Returns:
+        The names: `a` and `b(c=1,d=2)`.
+    """
+    if not isinstance(text, str):
+        raise UsageError(
+            f"{show_value(text)} is not a list of names; give them as text, such as 'params,naswot'"
+        )
+    parts = re.split(r",\s*(?![^()]*\))", text.strip())
+    return [part for part in parts if part]
+
+
+def is_reference(name: str) -> bool:
+    """Return whether a name points into a file or a module, not into a registry."""
+    if ":" not in name or name.startswith("|"):
+        return False
+    # 8:16:24:32:64 is an architecture of the size space of NATS-Bench.
+    return not re.fullmatch(r"[\d:]+", name)
+
+
+def make_absolute(name: str) -> str:
+    """Make the path in a reference absolute, for a process that works in another folder."""
+    where, colon, attribute = name.rpartition(":")
+    if is_reference(name) and is_path(where):
+        return f"{Path(where).resolve()}{colon}{attribute}"
+    return name
+
+
+def _parse_literal(text: str) -> Any:
+    """Return the Python value of a literal, or the text itself if it is not a literal."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        # Deeply nested text raises the last two.
+        return text
+
+
+# ---------------------------------------------------------------------------- loading of objects
+
+
+def load_member(
+    name: str, registry: Mapping[str, T], kind: type[T], what: str, decorator: str
+) -> tuple[T, dict[str, Any]]:
+    """Load a registered member, or an object from a file of the user.
+
+    Args:
+        name: Its name or a reference to it, perhaps with options in brackets.
+        registry: The registered members.
+        kind: Class that the object must be an instance of.
+        what: What the members are, for messages, such as "proxy".
+        decorator: Decorator that makes such an object, for messages.
+
+    Returns:
+        The member and the options in the brackets.
+
+    Raises:
+        UsageError: There is no such member, or the object is something else.
+    """
+    if not isinstance(name, str):
+        example = next(iter(registry))
+        raise UsageError(f"{show_value(name)} is no {what}; give its name, such as {example!r}")
+    base, options = parse_call(name)
+    if base.endswith(".py"):
+        raise incomplete_reference_error(base, f"the {what}")
+    member: Any
+    if is_reference(base):
+        member = load_object(base)
+    else:
+        member = registry[base]
+    if not isinstance(member, kind):
+        raise UsageError(f"{base} is not a {what}; put {decorator} above the function")
+    return member, options
+
+
+def load_object(reference: str) -> Any:
+    """Import the object that a reference such as `./mine.py:mynet` names.
+
+    Raises:
+        UsageError: There is no such file, module or object, or the user's code raised.
+    """
+    where, _, attribute = reference.rpartition(":")
+    if not where or not attribute:
+        raise incomplete_reference_error(reference, "the object")
+    if is_path(where):
+        module = _import_file(Path(where))
+    else:
+        module = _import_module(where)
+    if not hasattr(module, attribute):
+        names: list[str] = list(_find_own_objects(module))
+        if not names:
+            names = [name for name in vars(module) if not name.startswith("_")]
+        raise unknown_name_error(f"object in {where}", attribute, names)
+    return getattr(module, attribute)
+
+
+def load_members(path: Path) -> dict[str, Any]:
+    """Import a file of the user and return the public objects that it defines, in its order."""
+    return _find_own_objects(_import_file(path))
+
+
+def incomplete_reference_error(name: str, what: str) -> UsageError:
+    """Make the error for a file without the name of an object in it."""
+    example = f"{name.rstrip(':') or './my_net.py'}:NAME"
+    return UsageError(f"{name!r} is half a name; say which is {what} in it: {example}")
+
+
+def find_path_error(text: str) -> UsageError | None:
+    """Make the error for a file or folder in place of an architecture; None if it is not a path."""
+    if text.endswith(".py"):
+        return UsageError(
+            f"{text} is a file; name a factory in it, {text}:make_net, "
+            "or add --rank for all of them"
+        )
+    # Cells of NAS-Bench-101 have a slash as well: 0101010/0010100+input,conv1x1
+    if "/" not in text or set(text) & set("=|(,"):
+        return None
+    problem = "is a path" if Path(text).exists() else "is no folder of a run"
+    return UsageError(f"{text} {problem} and no architecture; give one, or ./my_net.py:make_net")
+
+
+def _find_own_objects(module: ModuleType) -> dict[str, Any]:
+    """Return the public objects that a module defines itself, without what it imports."""
+    path = getattr(module, "__file__", None) or ""
+    source = Path(path).read_bytes() if path.endswith(".py") else b""
+    imported_names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                imported_name = alias.asname or alias.name
+                imported_names.add(imported_name.partition(".")[0])
+
+    own_objects = {}
+    for name, value in vars(module).items():
+        if name.startswith("_") or name in imported_names:
+            continue
+        # `from x import *` does not list the names that it imports.
+        if (isfunction(value) or isclass(value)) and value.__module__ != module.__name__:
+            continue
+        own_objects[name] = value
+    return own_objects
+
+
+def _import_file(path: Path) -> ModuleType:
+    code = find_user_code(str(path) if is_path(str(path)) else f"./{path}")
+    if code is None:
+        raise UsageError(
+            f"there is no file {path}; "
+            "give the path as you would to python, such as ./my_net.py:make_net"
+        )
+    trust_user_code(code)
+    try:
+        return import_user_file(code)
+    except (Exception, SystemExit) as error:
+        raise user_code_error(str(path), "while it was loaded", error) from error
+
+
+def _import_module(name: str) -> ModuleType:
+    # `python` itself looks for modules in the working directory, but an installed command does not.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    code = find_user_code(name)
+    if code is not None:
+        trust_user_code(code)
+        prepare_imports(code)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # The module itself is missing, or the user's code imports something that is missing.
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            path = name.replace(".", "/")
+            raise UsageError(
+                f"no module called {name} can be imported from here; "
+                f"for a file type ./{path}.py:NAME"
+            ) from error
+        raise user_code_error(name, "while it was imported", error) from error
+    except (Exception, SystemExit) as error:
+        raise user_code_error(name, "while it was imported", error) from error
+
+
+# ---------------------------------------------------------------------------- code of the user
+
+
+class UserCodeError(UsageError):
+    """The user's own code raised; the message has the user's part of the traceback."""
+
+
+def user_code_error(name: str, when: str, error: BaseException) -> UserCodeError:
+    """Make the error for an exception in the user's own code.
+
+    Args:
+        name: The file, module or function of the user.
+        when: What it was doing, such as "while it was loaded".
+        error: The exception that it raised.
+    """
+    if isinstance(error, SystemExit):
+        advice = "put what is meant for a script under `if __name__ == '__main__':`"
+        return UserCodeError(f"{name} called sys.exit({error.code!r}) {when}; {advice}")
+    return UserCodeError(f"{name} raised {when}\n{format_user_traceback(error)}")
+
+
+def format_user_traceback(error: BaseException) -> str:
+    """Format a traceback without the frames of this package and of the import machinery."""
+    package = str(Path(__file__).parent)
+    user_frames = []
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith(package) and "importlib" not in frame.filename:
+            user_frames.append(frame)
+    lines = traceback.format_list(user_frames) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()
+
+
+def find_code_behind(name: str) -> UserCode | None:
+    """Find the user's files behind a name such as `./mine.py:mynet(depth=2)`.
+
+    Returns:
+        None for a registered name.
+    """
+    base, _ = parse_call(name)
+    if not is_reference(base):
+        return None
+    return find_user_code(base.rpartition(":")[0])
+
+
+def fingerprint_user_code(*names: str) -> str:
+    """Return one fingerprint of all the user's code behind names; empty if there is none."""
+    fingerprints: list[str] = []
+    for name in names:
+        code = find_code_behind(name)
+        if code is not None and code.fingerprint not in fingerprints:
+            fingerprints.append(code.fingerprint)
+    if len(fingerprints) < 2:
+        return "".join(fingerprints)
+    return sha256("\n".join(fingerprints).encode()).hexdigest()
+
+
+def require_trusted_code(name: str, fingerprint: str | None, origin: str, instead: str) -> None:
+    """Refuse to run code that a file names, unless the user has run it before.
+
+    Args:
+        name: What the file names, such as `./mine.py:mynet`. Registered names are always allowed.
+        fingerprint: Fingerprint of the code when the file was written; None if the file does not
+            contain it.
+        origin: The file or folder that names the code, for the message.
+        instead: What to type to run the code, for the message.
+
+    Raises:
+        UsageError: The code is missing, has changed, or was never run by the user.
+    """
+    base, _ = parse_call(name)
+    if not is_reference(base):
+        return
+    code = find_code_behind(name)
+    if code is None:
+        if base.startswith("untrained."):  # a module of this package
+            return
+        raise UsageError(f"{origin} needs {base}, which is not here; say where it is: {instead}")
+    if fingerprint is not None and fingerprint != code.fingerprint:
+        raise UsageError(
+            f"{base} has changed since {origin} was made; to use it as it is now: {instead}"
+        )
+    if not is_trusted(code):
+        raise UsageError(
+            f"{origin} wants to run {base}, which you have not run on this machine; "
+            f"read it, and name it: {instead}"
+        )

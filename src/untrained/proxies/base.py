@@ -1,0 +1,308 @@
+"""What a proxy is: a function `(Probe) -> float` that reads like its equation, and facts about it.
+
+A proxy does not depend on architectures, data or devices. The Probe measures; the proxy combines
+the measurements.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from inspect import getdoc, signature
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import torch
+from torch import Tensor
+
+from untrained.errors import Unscorable, UsageError, unknown_name_error
+from untrained.options import Between, check_option, read_option_hints
+from untrained.probe import Probe
+from untrained.quantities import MAX_SAMPLES
+from untrained.registry import Registry
+
+PROXIES: Registry["Proxy"] = Registry("proxy")
+ANY = "any"
+Samples = Annotated[int, Between(1, MAX_SAMPLES)]
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A scoring function and the facts that a user needs before trusting it.
+
+    The docstring of the function provides the rest: a summary (first line), the formula (indented
+    lines) and notes on where the paper and the authors' code differ (all other lines).
+
+    Attributes:
+        name: Public name, the name of the function.
+        function: Computes the score, `(probe, **options) -> float`.
+        paper: Where the proxy comes from.
+        higher_is_better: Whether a larger score means a better network.
+        measures: What the score tells about a network: expressivity, trainability, generalisation
+            or size; several are separated by commas.
+        needs: What it needs besides the network: any of "data", "labels", "gradients".
+        samples: Number of samples that it looks at.
+        version: Increased when the formula changes.
+        cost: Multiply-adds in units of one forward pass of those samples. A backward pass is two.
+        layers: What a network must contain for the score to be meaningful.
+        options: Keyword arguments that differ from the function's defaults.
+        parts: For an aggregate, the proxies whose ranks among candidates it combines.
+        code: Fingerprint of the user's file that the proxy comes from.
+        default_samples: Number of samples before `samples` was changed.
+    """
+
+    name: str
+    function: Callable[..., float]
+    paper: str
+    higher_is_better: bool
+    measures: str
+    needs: tuple[str, ...]
+    samples: int
+    version: int
+    cost: float = 1
+    layers: str = ANY
+    options: tuple[tuple[str, Any], ...] = ()
+    parts: tuple[str, ...] = ()
+    code: str = ""
+    default_samples: int | None = field(default=None, compare=False)
+
+    def __call__(self, probe: Probe) -> float:
+        """Compute the score on the first `samples` samples of the probe's batch.
+
+        Args:
+            probe: The network and the batch.
+
+        Returns:
+            The score. It is remembered by the probe, so a second call costs nothing.
+
+        Raises:
+            Unscorable: If the network has no score. A network whose output does not depend on its
+                input is reported as `disconnected`, whatever else went wrong.
+            UsageError: If this is an aggregate, which has no score for a single network.
+        """
+        if self.parts:
+            parts = ", ".join(self.parts)
+            raise UsageError(f"{self.name} ranks candidates by {parts}; one network has no rank")
+        # Scores are stored with the view, because they depend on its samples.
+        view = probe.first(self.samples)
+        key = (self.function, self.label)
+        if key not in view.scores:
+            view.scores[key] = self._compute_score(view)
+        return view.scores[key]
+
+    def _compute_score(self, probe: Probe) -> float:
+        try:
+            value = self.function(probe, **dict(self.options))
+        except Unscorable as error:
+            # A missing rule says nothing about the network itself; any other failure may have a
+            # deeper cause.
+            if error.kind != "unsupported":
+                self._raise_deeper_cause(probe, error.kind)
+            raise
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            self._raise_deeper_cause(probe, "")
+            raise
+        self._require_connected(probe)
+        if isinstance(value, Tensor):
+            value = value.detach()
+        return float(value)
+
+    def _raise_deeper_cause(self, probe: Probe, kind: str) -> None:
+        """Raise the cause behind a failure if it is of another kind: NaNs, or a cut-off input."""
+        try:
+            self._require_connected(probe)
+        except Unscorable as cause:
+            if cause.kind != kind:
+                raise
+
+    def _require_connected(self, probe: Probe) -> None:
+        if "data" in self.needs:
+            probe.require_connected()
+
+    def configured(self, **options: Any) -> "Proxy":
+        """Return the same proxy with other options.
+
+        Args:
+            **options: Keyword arguments of the function, such as `variant="published"`, and
+                `samples`, which every proxy accepts.
+
+        Raises:
+            UsageError: If an option or its value is unknown.
+        """
+        samples = options.pop("samples", self.samples)
+        for option, value in options.items():
+            self._check_option(option, value)
+        check_option(self.name, "samples", samples, Samples, self.samples)
+        merged = {**dict(self.options), **options}
+        return replace(
+            self,
+            options=tuple(sorted(merged.items())),
+            samples=samples,
+            default_samples=self.default_samples or self.samples,
+        )
+
+    def _check_option(self, option: str, value: object) -> None:
+        choices = self.choices
+        if option not in choices:
+            raise unknown_name_error(f"option of {self.name}", option, [*choices, "samples"])
+        allowed = choices[option]
+        if allowed and value not in allowed:
+            listing = ", ".join(map(str, allowed))
+            raise UsageError(f"{self.name} has no {option} {value!r}; choose from: {listing}")
+        hint = read_option_hints(self.function).get(option, Any)
+        check_option(
+            self.name, option, value, hint, signature(self.function).parameters[option].default
+        )
+
+    @property
+    def choices(self) -> dict[str, tuple[Any, ...]]:
+        """Options of the function and their allowed values; empty if any value is allowed."""
+        hints = read_option_hints(self.function)
+        parameters = list(signature(self.function).parameters)
+        choices: dict[str, tuple[Any, ...]] = {}
+        for name in parameters[1:]:  # the first one is the probe
+            hint = hints.get(name)
+            choices[name] = get_args(hint) if get_origin(hint) is Literal else ()
+        return choices
+
+    @property
+    def label(self) -> str:
+        """Name and options, such as `dextr(variant=published)`."""
+        options = dict(self.options)
+        if self.default_samples not in (None, self.samples):
+            options["samples"] = self.samples
+        if not options:
+            return self.name
+        arguments = ",".join(f"{name}={value}" for name, value in options.items())
+        return f"{self.name}({arguments})"
+
+    @property
+    def measure(self) -> str:
+        """Key under which records are stored: label, version, and fingerprint of a user's file.
+
+        A changed formula is a new version, and a changed user file is another fingerprint, so old
+        records are never mistaken for new ones.
+        """
+        key = f"{self.label}@{self.version}"
+        if self.code:
+            key = f"{key}-{self.code}"
+        return key
+
+    @property
+    def about(self) -> str:
+        """One-line summary, the first line of the function's docstring."""
+        docstring = getdoc(self.function) or ""
+        return docstring.partition("\n")[0]
+
+    @property
+    def formula(self) -> str:
+        """The indented lines of the docstring."""
+        return "\n".join(line.strip() for line in self._docstring_lines(indented=True))
+
+    @property
+    def notes(self) -> str:
+        """The rest of the docstring: where paper and code differ, and which of them we follow."""
+        return " ".join(line.strip() for line in self._docstring_lines(indented=False))
+
+    def _docstring_lines(self, indented: bool) -> list[str]:
+        """Return the lines after the first one that are indented, or those that are not."""
+        docstring = getdoc(self.function) or ""
+        lines = []
+        for line in docstring.splitlines()[1:]:
+            if line.strip() and line.startswith(" ") == indented:
+                lines.append(line)
+        return lines
+
+
+def proxy(
+    *,
+    paper: str = "",
+    higher_is_better: bool = True,
+    measures: str = "",
+    needs: tuple[str, ...] = ("data",),
+    samples: int = 1,
+    version: int = 1,
+    cost: float = 1,
+    layers: str = ANY,
+) -> Callable[[Callable[..., float]], Proxy]:
+    """Turn a function `(probe, **options) -> float` into a `Proxy` of the same name.
+
+    Args:
+        paper: Where the formula comes from.
+        higher_is_better: Whether a larger score means a better network.
+        measures: What the score tells about a network, such as "expressivity, size".
+        needs: What the function needs besides the network: any of "data", "labels", "gradients".
+        samples: Number of samples that it looks at.
+        version: Increase it when the formula changes: stored scores are then computed again.
+        cost: Multiply-adds in units of one forward pass of those samples.
+        layers: What a network must contain for the score to be meaningful.
+
+    Returns:
+        A decorator.
+
+    Example:
+        >>> import untrained as ut
+        >>> @ut.proxy(needs=("data", "labels", "gradients"), samples=32)
+        ... def gradient_size(probe):
+        ...     "Norm of all loss gradients, summed."
+        ...     return sum(float(g.norm()) for g in probe.gradients.values())
+        >>> gradient_size.label
+        'gradient_size'
+    """
+
+    def make_proxy(function: Callable[..., float]) -> Proxy:
+        return Proxy(
+            # A trailing underscore avoids a clash with a Python name and is not part of the name.
+            name=function.__name__.rstrip("_"),
+            function=function,
+            paper=paper,
+            higher_is_better=higher_is_better,
+            measures=measures,
+            needs=needs,
+            samples=samples,
+            version=version,
+            cost=cost,
+            layers=layers,
+        )
+
+    return make_proxy
+
+
+def aggregate(
+    *,
+    parts: tuple[str, ...],
+    paper: str,
+    measures: str,
+) -> Callable[[Callable[..., list[float]]], Proxy]:
+    """Turn a function of ranks into a `Proxy` that compares candidates.
+
+    The function receives one list per part with rank / number of candidates (1 is best, ties share
+    their mean rank, a candidate without a score is last). It returns one score per candidate.
+
+    Args:
+        parts: Names of the proxies that are combined.
+        paper: Where the formula comes from.
+        measures: What the score tells about a network.
+    """
+    members = [PROXIES[part] for part in parts]
+
+    def make_proxy(function: Callable[..., list[float]]) -> Proxy:
+        needs: dict[str, None] = {}  # keeps the order, each need once
+        for member in members:
+            needs.update(dict.fromkeys(member.needs))
+        return Proxy(
+            name=function.__name__,
+            function=function,  # type: ignore[arg-type]
+            paper=paper,
+            higher_is_better=True,
+            measures=measures,
+            needs=tuple(needs),
+            samples=max(member.samples for member in members),
+            version=1,
+            cost=sum(member.cost for member in members),
+            parts=parts,
+        )
+
+    return make_proxy
+
+
+def register_proxy(member: Proxy) -> Proxy:
+    """Add one of the package's own proxies to the registry."""
+    return PROXIES.add(member.name, member)

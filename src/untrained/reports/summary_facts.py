@@ -1,0 +1,125 @@
+"""Facts of a search, finished or interrupted, as its page shows them."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from untrained.reports.confirmation_facts import Confirmation
+from untrained.runs.ranking import choose_winner
+from untrained.spaces.core.diagrams import Diagram
+from untrained.training.result import TrainingResult
+
+
+@dataclass(frozen=True, slots=True)
+class RankedArch:
+    """One architecture of the ranking."""
+
+    rank: int
+    arch: str
+    score: float
+    spread: float | None = None  # standard deviation over seeds; None with one seed
+    params: float | None = None
+    flops: float | None = None  # multiply-adds
+    margin: float | None = None  # half-width of the 95 % confidence interval of the mean
+    tied: bool = False  # not significantly worse than the best
+
+
+@dataclass(frozen=True, slots=True)
+class FailedArch:
+    """One architecture without a score, and the reason."""
+
+    arch: str
+    kind: str
+    detail: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTimes:
+    """What one worker did; times are in seconds."""
+
+    name: str
+    networks: int
+    build: float
+    transfer: float
+    measure: float
+    idle: float
+    deaths: int = 0
+    batched: int = 0  # networks that were measured together with others
+
+
+@dataclass(frozen=True, slots=True)
+class LimitResult:
+    """A limit of the search."""
+
+    name: str
+    requested: str  # as the user typed it
+    rejected: int  # architectures that exceeded it
+    value: float | None  # of the best architecture
+
+
+class TradeoffPoint(NamedTuple):
+    objective: float
+    score: float
+    arch: str
+    on_front: bool  # no other architecture is better in all objectives
+
+
+@dataclass(frozen=True, slots=True)
+class Tradeoff:
+    """The score against another objective, for all architectures that have both."""
+
+    name: str
+    higher_is_better: bool
+    objectives: int  # number of objectives of the search, with the score
+    points: tuple[TradeoffPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSummary:
+    """Everything that the page of a search shows."""
+
+    title: str
+    command: str  # repeats or resumes the search
+    space: str
+    space_size: int | None
+    proxy: str
+    proxy_about: str  # what it measures, and the paper, in one sentence
+    higher_is_better: bool
+    ranking: tuple[RankedArch, ...]  # best first
+    failed: tuple[FailedArch, ...] = ()
+    diagram: Diagram | None = None  # of the best architecture
+    settings: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)  # seconds
+    workers: tuple[WorkerTimes, ...] = ()
+    peak_bytes: int | None = None  # largest GPU memory that one architecture needed
+    notes: tuple[str, ...] = ()  # remarks about some of the scores
+    screening: str = ""  # what was removed before scoring, in a sentence
+    scores_in_order: tuple[float, ...] = ()  # in the order in which they were computed
+    tradeoff: Tradeoff | None = None
+    limits: tuple[LimitResult, ...] = ()
+    trace: tuple[dict[str, Any], ...] = ()  # steps of the strategy, as plain JSON
+    prediction: dict[str, Any] | None = (
+        None  # of the strategy's model at the end, see svg/square.py
+    )
+    seeds: int = 1
+    stopped_early: bool = False
+    ending: str = ""  # why it stopped, in a sentence
+    made_on: str = ""  # local date and time
+    confirmation: Confirmation | None = None  # short trainings of the best
+    training: TrainingResult | None = None  # of the winner, if it was trained in the same folder
+
+    @property
+    def best(self) -> str:
+        """The winner: the confirmed architecture, else the first of the ranking."""
+        confirmed = None
+        if self.confirmation:
+            confirmed = self.confirmation.winner
+        winner = choose_winner([row.arch for row in self.ranking], confirmed)
+        assert winner is not None, "only asked if there is a ranking"
+        return winner
+
+    @property
+    def arch_count(self) -> int:
+        """Number of architectures, with and without a score."""
+        return len(self.ranking) + len(self.failed)

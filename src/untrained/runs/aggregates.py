@@ -1,0 +1,117 @@
+"""Aggregates: scores that compare all candidates with each other, such as those of AZ-NAS and TE-NAS.
+
+The parts of an aggregate are measured network by network and recorded as usual. The aggregate is
+computed from those records whenever it is needed, and is never stored.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from untrained.benchmarks.aggregate import compute_relative_ranks
+from untrained.proxies import PROXIES, Proxy
+from untrained.runs.ranking import orient_score
+from untrained.types import Arch, Failure, Record, ScoreRequest
+
+
+def expand_aggregates(proxies: Iterable[Proxy]) -> list[Proxy]:
+    """Replace each aggregate by its parts, without those that are in the list already."""
+    proxies = list(proxies)
+    expanded = [proxy for proxy in proxies if not proxy.parts]
+    measures = {proxy.measure for proxy in expanded}
+    for proxy in proxies:
+        for part in list_parts(proxy):
+            if part.measure not in measures:
+                measures.add(part.measure)
+                expanded.append(part)
+    return expanded
+
+
+def list_parts(aggregate: Proxy) -> list[Proxy]:
+    """Return the proxies that an aggregate combines; none for a proxy that is no aggregate.
+
+    Parts that read data read as many samples as the aggregate does.
+    """
+    parts = []
+    for name in aggregate.parts:
+        part = PROXIES[name]
+        if "data" in part.needs:
+            part = part.configured(samples=aggregate.samples)
+        parts.append(part)
+    return parts
+
+
+def compute_rank_fractions(values: Sequence[float], higher_is_better: bool) -> list[float]:
+    """Return rank / number of candidates, 1 for the best; ties share the mean of their ranks."""
+    scores = [orient_score(value, higher_is_better) for value in values]
+    return [float(fraction) for fraction in compute_relative_ranks(scores)]
+
+
+def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
+    """Compute the records of an aggregate such as AZ-NAS from the records of its parts.
+
+    Candidates are compared with each other, seed by seed. A candidate with a failed part has no
+    aggregate: it takes the failure of that part, and the others are compared without it.
+
+    Args:
+        records: Records of all candidates; measures that are no part of the aggregate are ignored.
+        aggregate: The aggregate.
+
+    Returns:
+        One record per candidate and seed that has records of all parts.
+    """
+    parts = list_parts(aggregate)
+    by_seed: dict[int, dict[Arch, dict[str, Record]]] = {}
+    for record in records:
+        by_arch = by_seed.setdefault(record.seed, {})
+        by_measure = by_arch.setdefault(record.arch, {})
+        by_measure[record.measure] = record
+    aggregates = []
+    for by_arch in by_seed.values():
+        aggregates += _aggregate_one_seed(by_arch, parts, aggregate)
+    return aggregates
+
+
+def _aggregate_one_seed(
+    by_arch: Mapping[Arch, Mapping[str, Record]], parts: Sequence[Proxy], aggregate: Proxy
+) -> list[Record]:
+    outcomes: dict[Arch, float | Failure] = {}
+    requests: dict[Arch, ScoreRequest] = {}
+    notes: dict[Arch, str] = {}
+    values_of_parts: dict[Arch, list[float]] = {}  # only candidates without a failure
+    for arch, by_measure in by_arch.items():
+        if not all(part.measure in by_measure for part in parts):
+            continue
+        records = [by_measure[part.measure] for part in parts]
+        requests[arch] = replace(records[0].request, measure=aggregate.measure)
+        notes[arch] = "; ".join(dict.fromkeys(record.note for record in records if record.note))
+        failure = _choose_failure(records)
+        if failure is None:
+            values_of_parts[arch] = [record.value for record in records if record.value is not None]
+        else:
+            outcomes[arch] = failure
+    if values_of_parts:
+        columns = []
+        for place, part in enumerate(parts):
+            column = [values[place] for values in values_of_parts.values()]
+            columns.append(compute_rank_fractions(column, part.higher_is_better))
+        aggregate_values: list[float] = aggregate.function(*columns)  # type: ignore[assignment]
+        for arch, value in zip(values_of_parts, aggregate_values, strict=True):
+            outcomes[arch] = value
+    aggregates = []
+    for arch, request in requests.items():
+        aggregates.append(Record.of(request, outcomes[arch], note=notes[arch]))
+    return aggregates
+
+
+def _choose_failure(records: Sequence[Record]) -> Failure | None:
+    """Return the first failure, but that of a disconnected network if there is one.
+
+    A disconnected network explains the failures of its other parts.
+    """
+    failures = [record.error for record in records if record.error]
+    for failure in failures:
+        if failure.kind == "disconnected":
+            return failure
+    if not failures:
+        return None
+    return failures[0]

@@ -1,0 +1,400 @@
+"""The folder of a run: what was asked for, what it cost, and where its records are.
+
+`run.json` holds a `RunFolder`, `records.sqlite` the store and `report.html` the report. A strategy that
+does work of its own adds `trace.json`, `belief.json` and `notes.jsonl`.
+"""
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from untrained.command_text import format_options
+from untrained.config import DEFAULT_BUDGET, SearchConfig
+from untrained.data import SOURCES
+from untrained.errors import UsageError
+from untrained.files import next_free_folder, use_run_folder, write_atomically
+from untrained.formatting import format_count
+from untrained.names import fingerprint_user_code
+from untrained.readers.json_file import parse_json
+from untrained.runs.step_log import StepLog
+from untrained.runs.store import has_records
+from untrained.version import __version__
+
+STORE = "records.sqlite"
+RUN_FILE = "run.json"
+LONGEST = 240  # bytes of a file name: most file systems allow 255, and a number may be appended
+DEFAULT_CONFIRMATIONS = 5  # networks per group
+_PACKAGES = ("torch", "numpy")
+# Words of a default folder that need not be said.
+_DEFAULT_WORDS = ("seed0", "x1", "cpu")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run, as its `run.json` holds it.
+
+    Attributes:
+        folder: Where it is.
+        config: What the user asked for, with defaults and names resolved.
+        measure: What the ranking goes by.
+        higher_is_better: The direction of the measure.
+        about: What the measure is, for the report.
+        objectives: Label, measure and direction of the proxies that the strategy weighs against the
+            first one; empty for a strategy with one objective.
+        code: Fingerprint of all user code that the search depends on.
+        space_code: Fingerprint of the user code that defines the space.
+        space_size: Number of architectures in the space, if it is known.
+        question: Name of what the run asks for, see `runs/question.py`.
+        wall_seconds: Time of all sessions together.
+        warm_up_seconds: Part of it in which a supernet was warmed up.
+        noted_seconds: Part of it in which the strategy itself computed.
+        ended: Why the last session ended.
+        limits: Each limit with how many architectures it rejected and what the best one has.
+        workers: What each worker did with its time, all sessions together.
+        versions: Versions of the packages that decide about numbers.
+        drawing: The architecture that the report draws, and its diagram. A report reads it because it
+            never runs the user's code.
+    """
+
+    folder: Path
+    config: SearchConfig
+    measure: str
+    higher_is_better: bool
+    about: str
+    objectives: list[dict[str, Any]] = field(default_factory=list)
+    code: str = ""
+    space_code: str = ""
+    space_size: int | None = None
+    question: str = ""
+    wall_seconds: float = 0.0
+    warm_up_seconds: float = 0.0
+    noted_seconds: float = 0.0
+    ended: str = ""
+    limits: list[dict[str, Any]] = field(default_factory=list)
+    workers: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    drawing: dict[str, Any] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        config: SearchConfig,
+        *,
+        measure: str,
+        higher_is_better: bool,
+        about: str,
+        objectives: Sequence[dict[str, Any]] = (),
+        space_size: int | None = None,
+    ) -> "RunFolder":
+        """Open the folder of a search: a new one, or that of an earlier session of the same search.
+
+        Nothing is written yet.
+
+        Args:
+            config: What the user asked for, with defaults and names resolved.
+            measure: What the ranking goes by.
+            higher_is_better: The direction of the measure.
+            about: What the measure is, for the report.
+            objectives: What the strategy weighs against the measure.
+            space_size: Number of architectures in the space, if it is known.
+
+        Raises:
+            UsageError: The folder holds another run.
+        """
+        folder = config.run
+        if folder is None:
+            folder = make_default_folder(config, bool(objectives))
+        run = cls(
+            folder=folder,
+            config=config,
+            measure=measure,
+            higher_is_better=higher_is_better,
+            about=about,
+            objectives=list(objectives),
+            code=fingerprint_user_code(*config.list_user_code()),
+            space_code=fingerprint_user_code(config.space),
+            space_size=space_size,
+            versions=read_versions(),
+        )
+        return run.resume()
+
+    @property
+    def store(self) -> Path:
+        """The SQLite file of the records."""
+        return self.folder / STORE
+
+    def has_records(self) -> bool:
+        """Whether the store holds records. A run that failed before its first one has nothing to protect."""
+        return has_records(self.store)
+
+    def resume(self) -> "RunFolder":
+        """Take over the cost of earlier sessions in the same folder.
+
+        Raises:
+            UsageError: The folder holds records of another run.
+        """
+        if not (self.folder / RUN_FILE).exists():
+            return self
+        before = RunFolder.read(self.folder)
+        if self.describe_question() != before.describe_question():
+            if before.has_records():
+                changes = self.describe_changes(before)
+                raise UsageError(
+                    f"{self.folder} holds another run, with {changes}; "
+                    f"for this one add --run {next_free_folder(self.folder)}"
+                )
+            # The other run left nothing, so its cost is not ours.
+            return self
+        return replace(
+            self,
+            wall_seconds=before.wall_seconds,
+            warm_up_seconds=before.warm_up_seconds,
+            noted_seconds=before.noted_seconds,
+            workers=before.workers,
+            # The new question is only known after a warm-up, which may take long.
+            question=before.question,
+        )
+
+    def describe_question(self) -> dict[str, object]:
+        """Return what decides which records the run asks for, except for when it stops."""
+        description = self.config.describe_question()
+        # Proxies beside the first one decide something only if the strategy weighs them.
+        description["objectives"] = self.config.beside if self.objectives else ""
+        description["code"] = self.code
+        return description
+
+    def describe_changes(self, before: "RunFolder") -> str:
+        """Say what was different in an earlier run: "seed 3 (now 0)"."""
+        old = before.describe_question()
+        changes = []
+        for name, value in self.describe_question().items():
+            if value != old[name] and name != "code":
+                changes.append(f"{name} {old[name]!r} (now {value!r})")
+        # Other files have other names, which are listed already.
+        user_code = self.config.list_user_code()
+        if self.code != before.code and user_code == before.config.list_user_code():
+            files = dict.fromkeys(str(Path(name.rpartition(":")[0])) for name in user_code)
+            changes.append(f"{' or '.join(files)} as it was (changed since)")
+        return ", ".join(changes)
+
+    def add_session(
+        self,
+        workers: Iterable[dict[str, Any]],
+        seconds: float,
+        ended: str,
+        warm_up_seconds: float = 0.0,
+        notes: StepLog | None = None,
+    ) -> "RunFolder":
+        """Return the run after one more session.
+
+        A session that was killed is not in `wall_seconds`, but the warm-up and the steps of the
+        strategy that it finished are known and are added here.
+
+        Args:
+            workers: What each worker did with its time, as rows.
+            seconds: Time of the session without the warm-up.
+            ended: Why it ended.
+            warm_up_seconds: Time of the warm-up, all sessions together.
+            notes: Steps that the strategy computed, if it did.
+        """
+        totals = {row["worker"]: row for row in self.workers}
+        for row in workers:
+            total = dict(row)
+            earlier = totals.get(row["worker"], {})
+            for name, value in row.items():
+                if name != "worker":
+                    total[name] = value + earlier.get(name, 0)
+            totals[row["worker"]] = total
+        noted_seconds = self.noted_seconds
+        lost_seconds = 0.0
+        if notes:
+            noted_seconds = notes.seconds
+            lost_seconds = max(0.0, notes.earlier_seconds - self.noted_seconds)
+        new_warm_up_seconds = warm_up_seconds - self.warm_up_seconds
+        return replace(
+            self,
+            wall_seconds=self.wall_seconds + new_warm_up_seconds + lost_seconds + seconds,
+            warm_up_seconds=warm_up_seconds,
+            noted_seconds=noted_seconds,
+            workers=list(totals.values()),
+            ended=ended,
+        )
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the search ended before it did what was asked."""
+        return self.ended in ("interrupted", "time")
+
+    def describe_end(self) -> str:
+        """Say why the last session ended; empty if it did what was asked."""
+        config = self.config
+        sentences = {
+            "time": f"Stopped after {config.time}: the best so far is kept, and the same command "
+            "resumes.",
+            "stable": f"Stopped because the best {config.top} have not changed for {config.stable} "
+            "new architectures.",
+            "exhausted": "There are no more architectures to score.",
+            "interrupted": "Stopped by Ctrl-C: the best so far is kept, and the same command resumes.",
+        }
+        return sentences.get(self.ended, "")
+
+    def describe_budget(self) -> str:
+        """Say when the search stops."""
+        config = self.config
+        parts = []
+        if config.budget:
+            parts.append(format_count(config.budget, "architecture"))
+        if config.time:
+            parts.append(config.time)
+        if config.stable:
+            parts.append(
+                f"until the best {config.top} are stable for {config.stable:,} architectures"
+            )
+        return ", ".join(parts)
+
+    def describe_screening(self, screened: int, kept: int) -> str:
+        """Say how many architectures the screen saw and kept; empty if there was no screen."""
+        if not self.config.screen:
+            return ""
+        count = format_count(screened, "architecture")
+        return f"Screened {count} by {self.config.screen} and kept the best {kept:,}."
+
+    def to_command(self) -> str:
+        """Return what to type to get or resume this run."""
+        config = self.config
+        arguments: dict[str, Any] = {
+            "space": config.space,
+            "proxy": config.proxy,
+            "strategy": config.strategy,
+            "data": config.data,
+            "seed": config.seed,
+            "seeds": config.seeds,
+            "device": config.compute.device,
+            "screen": config.screen,
+        }
+        if config.screen:
+            arguments["keep"] = config.keep
+        arguments["validate"] = config.validate
+        arguments["warm_up"] = config.warm_up
+        arguments |= config.limit_texts
+        arguments["input_size"] = config.input_size
+        if config.budget != DEFAULT_BUDGET:
+            arguments["budget"] = config.budget
+        arguments["time"] = config.time
+        arguments["stable"] = config.stable
+        if config.stable:
+            arguments["top"] = config.top
+        arguments["beside"] = config.beside
+        arguments["confirm"] = config.confirm
+        arguments["run"] = str(self.folder)
+        if config.compute.device == "cpu":
+            del arguments["device"]
+        command = f"untrained search {format_options(SearchConfig, arguments)}"
+        if default_confirmations(config.data) and not config.confirm:
+            command += " --no-confirm"
+        return command
+
+    def save(self) -> "RunFolder":
+        """Write `run.json` whole or not at all."""
+        facts = {"config": self.config.to_document()}
+        for name, value in vars(self).items():
+            if name not in ("folder", "config"):
+                facts[name] = value
+        with use_run_folder(self.folder):
+            write_atomically(self.folder / RUN_FILE, json.dumps(facts, indent=2) + "\n")
+        return self
+
+    @classmethod
+    def read(cls, folder: str | Path) -> "RunFolder":
+        """Read a run folder.
+
+        Raises:
+            UsageError: There is none, or it is damaged.
+        """
+        path = Path(folder, RUN_FILE)
+        if not path.is_file():
+            raise UsageError(
+                f"{folder} is not a run folder: it has no run.json; "
+                f"`untrained search --run {folder}` makes one"
+            )
+        try:
+            facts: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+            is_outdated = "config" not in facts and "settings" in facts
+            # A later version may have added facts.
+            arguments = {name: facts[name] for name in facts if name in cls.__dataclass_fields__}
+            arguments["folder"] = Path(folder)
+            if not is_outdated:
+                arguments["config"] = SearchConfig.from_document(facts["config"])
+                return cls(**arguments)
+        except (ValueError, TypeError, KeyError, AttributeError, UsageError) as error:
+            raise UsageError(
+                f"{path} is damaged: {error}; delete the folder, or choose another --run"
+            ) from error
+        raise UsageError(
+            f"{path} was written by an earlier version of untrained; choose another --run"
+        )
+
+
+def default_confirmations(data: str) -> int:
+    """Return how many networks per group are confirmed unless the user says.
+
+    Only data of the user's own are worth it: for the others, results are known.
+    """
+    kind = data.partition(":")[0]
+    if kind in SOURCES and SOURCES[kind].belongs_to_user:
+        return DEFAULT_CONFIRMATIONS
+    return 0
+
+
+def make_default_folder(config: SearchConfig, weighs_objectives: bool = False) -> Path:
+    """Return the folder of a run that was given none, named after what the search asks for."""
+    words = [
+        config.space,
+        config.proxy,
+        config.strategy,
+        config.data,
+        f"seed{config.seed}",
+        f"x{config.seeds}",
+        config.compute.device,
+    ]
+    if config.screen:
+        words.append(f"{config.screen}-{config.keep}")
+    if config.input_size:
+        words.append(f"input{config.input_size}")
+    if weighs_objectives and config.beside:
+        words.append(config.beside)
+    if config.validate:
+        words.append(config.validate)
+    if config.warm_up:
+        words.append(f"warm-{config.warm_up}")
+    for name, text in config.limit_texts.items():
+        words.append(f"{name}-{text}")
+    words = [word for word in words if word not in _DEFAULT_WORDS]
+    return Path("runs", make_file_name(*words))
+
+
+def make_file_name(*words: str) -> str:
+    """Join words to the name of a folder. A name that would be too long is cut and ends in a digest."""
+    parts = []
+    for word in words:
+        characters = [c if c.isalnum() or c in "-_." else "_" for c in word]
+        parts.append("".join(characters).strip("._"))
+    name = "-".join(parts)
+    if len(name.encode()) <= LONGEST:
+        return name
+    digest = sha256("\x1f".join(words).encode(errors="replace")).hexdigest()[:8]
+    head = name.encode()[: LONGEST - 9].decode(errors="ignore")
+    return f"{head}-{digest}"
+
+
+def read_versions() -> dict[str, str]:
+    """Return the versions of everything that decides about numbers."""
+    versions = {"python": platform.python_version(), "untrained": __version__}
+    for name in _PACKAGES:
+        versions[name] = version(name)
+    return versions

@@ -1,0 +1,145 @@
+"""The step log: results that a strategy computes itself, kept in the run folder.
+
+Architectures are scored by evaluators, and the store keeps their records. But some strategies compute
+for long before they propose anything: NASI takes hundreds of steps on a supernet, Zero-Cost-PT
+hundreds of scores. Each result is one line of `notes.jsonl`, written as soon as it is known, and is
+read instead of computed when the search resumes.
+
+A strategy draws its random numbers whether or not a result is known. So a search that was stopped
+ends with the same bits: JSON writes floats such that they are read back exactly. The log knows
+nothing of what the results mean.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
+from untrained.version import __version__
+
+FILE = "notes.jsonl"
+StepCallback = Callable[[int, int], None]  # called with the steps that are done and their total
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStep:
+    """A result as plain data, and how long it took to compute."""
+
+    result: Any
+    seconds: float
+
+
+class StepLog:
+    """Results of a strategy by key. Without a folder nothing is written.
+
+    Attributes:
+        earlier_seconds: Time of the steps that earlier sessions wrote.
+    """
+
+    def __init__(self, on_step: StepCallback | None = None) -> None:
+        """Make an empty log.
+
+        Args:
+            on_step: Called before and after each step that has to be computed.
+        """
+        self._on_step = on_step
+        self._steps: dict[str, LoggedStep] = {}
+        self._path: Path | None = None
+        self._owner = ""
+        self._max_proposals = 0
+        self._proposals_begun = 0
+        self._steps_per_proposal = 0
+        self._steps_done = 0
+        self._steps_expected = 0  # of the proposals that have begun
+        self.earlier_seconds = 0.0
+
+    def open(self, folder: Path, owner: object, max_proposals: int | None) -> None:
+        """Read the log of a run folder, and write new steps to it from now on.
+
+        Args:
+            folder: The run folder.
+            owner: What the steps depend on, as something that can be printed. Steps of another owner
+                are ignored.
+            max_proposals: How many architectures the search asks for, if that is known.
+        """
+        self._path = folder / FILE
+        self._max_proposals = max_proposals or 0
+        self._owner = sha256(f"{__version__} {owner}".encode()).hexdigest()[:16]
+        self._steps = dict(_read_steps(self._path, self._owner))
+        self.earlier_seconds = self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Time of all steps, those of earlier sessions too."""
+        return sum(step.seconds for step in self._steps.values())
+
+    def begin_proposal(self, steps: int) -> None:
+        """Announce how many steps the next architecture takes."""
+        self._proposals_begun += 1
+        self._steps_per_proposal = steps
+        self._steps_expected = self._steps_done + steps
+
+    def get_or_compute(self, key: str, compute: Callable[[], Any]) -> Any:
+        """Return the logged result of a step, or compute and log it now.
+
+        Args:
+            key: What the step is called. Equal keys have equal results.
+            compute: Returns the result as data that JSON can write.
+        """
+        if key in self._steps:
+            # Not reported: steps that take no time would spoil the estimate of the time left.
+            self._steps_done += 1
+            return self._steps[key].result
+        self._report_progress()
+        start = perf_counter()
+        # A computed result is equal to one that was read from the file: a list and not a tuple.
+        result = json.loads(json.dumps(compute()))
+        step = LoggedStep(result, perf_counter() - start)
+        self._steps[key] = step
+        self._write_step(key, step)
+        self._steps_done += 1
+        self._report_progress()
+        return result
+
+    def _report_progress(self) -> None:
+        if self._on_step is None:
+            return
+        proposals_left = max(0, self._max_proposals - self._proposals_begun)
+        total = self._steps_expected + self._steps_per_proposal * proposals_left
+        self._on_step(self._steps_done, total)
+
+    def _write_step(self, key: str, step: LoggedStep) -> None:
+        if self._path is None:
+            return
+        line = {"of": self._owner, "key": key, "seconds": step.seconds, "answer": step.result}
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                # The line break comes first, so that a line which a kill cut off stays alone.
+                file.write(f"\n{json.dumps(line)}")
+        except OSError as error:
+            raise UsageError(
+                f"{self._path} cannot be written: {error}; "
+                "free some space, and the same command resumes"
+            ) from error
+
+
+def _read_steps(path: Path, owner: str) -> Iterator[tuple[str, LoggedStep]]:
+    """Yield keys and steps of one owner. A line that cannot be read is skipped and computed again."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error}; choose another --run folder") from error
+    for line in lines:
+        try:
+            entry = parse_json(line)
+            if entry["of"] == owner:
+                yield entry["key"], LoggedStep(entry["answer"], entry["seconds"])
+        except (ValueError, KeyError, TypeError):
+            continue

@@ -1,0 +1,317 @@
+"""The store: a SQLite file that is cache, resume and data set in one.
+
+The key of a record is everything that determines its value. A record is written once, when it is
+finished, so a killed process loses only what it was working on. Many processes may read while one
+writes. The store knows nothing of scoring: it keeps records and returns them.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from untrained.errors import UsageError
+from untrained.readers.json_file import parse_json
+from untrained.readers.limits import describe_error
+from untrained.runs.database import open_for_reading, open_for_writing
+from untrained.runs.schema import COLUMNS, COSTS, KEY, OUTCOME, ROWS, SETTING
+from untrained.types import (
+    FAILURE_KINDS,
+    TRANSIENT_FAILURES,
+    Arch,
+    Failure,
+    Record,
+    ScoreKey,
+    ScoreRequest,
+    Task,
+    read_task_key,
+)
+
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM ({ROWS})"
+_SELECT_ONE = f"{_SELECT} WHERE {' AND '.join(f'{column} = ?' for column in KEY)}"
+_SELECT_ALL = f"{_SELECT} ORDER BY place"
+_SELECT_QUESTION = f"""
+{_SELECT} JOIN question_records ON record_id = place JOIN questions ON questions.id = question_id
+WHERE questions.name = ? ORDER BY question_records.id
+"""
+_TRANSIENT = ", ".join(f"'{kind}'" for kind in TRANSIENT_FAILURES)
+# A record that is there stays, with two exceptions: the machine had failed, or an earlier version
+# measured it on half of the samples, which its note says.
+_INSERT_RECORD = f"""
+INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME)})
+VALUES (?, ?, {", ".join("?" * len(OUTCOME))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in OUTCOME)}
+WHERE error IN ({_TRANSIENT}) OR note != ''
+"""
+_INSERT_ARCH = "INSERT INTO archs (space, arch, genes) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_SELECT_ARCH = "SELECT id FROM archs WHERE space = ? AND arch = ?"
+_INSERT_SETTING = f"""
+INSERT INTO settings ({", ".join(SETTING)}) VALUES ({", ".join("?" * len(SETTING))})
+ON CONFLICT DO NOTHING
+"""
+_SELECT_SETTING = f"SELECT id FROM settings WHERE {' AND '.join(f'{name} = ?' for name in SETTING)}"
+_INSERT_QUESTION = "INSERT INTO questions (name) VALUES (?) ON CONFLICT DO NOTHING"
+_INSERT_QUESTION_RECORD = """
+INSERT INTO question_records (question_id, record_id)
+SELECT questions.id, records.id FROM questions, records
+WHERE name = ? AND arch_id = ? AND setting_id = ?
+ON CONFLICT DO NOTHING
+"""
+
+# `dataclasses.astuple` copies every string, which takes longer than the database.
+_get_key_columns = attrgetter(*KEY)
+
+
+class Store:
+    """Records in a SQLite file. Iterating yields all of them in the order of writing."""
+
+    def __init__(
+        self, path: str | Path, *, existing: bool = False, read_only: bool = False
+    ) -> None:
+        """Open a store.
+
+        Args:
+            path: The SQLite file. Another program's database is refused and left as it is.
+            existing: Refuse a path without a store instead of creating one.
+            read_only: Read the store as it is now. Neither the file nor its folder is changed, so both
+                may be on a read-only disk; a store of an earlier version is updated in memory only.
+        """
+        self.path = Path(path)
+        if existing and not self.path.is_file():
+            raise UsageError(
+                f"there is no store at {self.path}; a run folder holds one called records.sqlite"
+            )
+        with self._explain_errors("cannot be used as a store"):
+            if read_only:
+                self._database = open_for_reading(self.path)
+            else:
+                self._database = open_for_writing(self.path)
+        # Ids of settings. There are few, so they are kept in memory.
+        self._setting_ids: dict[tuple[object, ...], int] = {}
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Write records, all or none.
+
+        A record that is already there stays as it is, unless only the machine had failed.
+        """
+        with self._write():
+            for record in records:
+                arch_id = self._find_arch_id(record)
+                setting_id = self._find_setting_id(record)
+                self._database.execute(
+                    _INSERT_RECORD, (arch_id, setting_id, *_list_outcome(record))
+                )
+
+    def add_to_question(self, question: str, records: Iterable[Record]) -> None:
+        """Note that a run asked for these records, all or none. They must be in the store.
+
+        Args:
+            question: The name of what the run asks, see `runs/question.py`. Records that are noted
+                already keep their place.
+            records: In the order in which the run asked for them.
+        """
+        with self._write():
+            self._database.execute(_INSERT_QUESTION, (question,))
+            for record in records:
+                arch_id = self._find_arch_id(record)
+                setting_id = self._find_setting_id(record)
+                self._database.execute(_INSERT_QUESTION_RECORD, (question, arch_id, setting_id))
+
+    def get(self, key: ScoreKey) -> Record | None:
+        """Return the record with this key, or None if there is none."""
+        with self._explain_errors("cannot be read"):
+            row = self._database.execute(_SELECT_ONE, _get_key_columns(key)).fetchone()
+            if row is None:
+                return None
+            return _read_record(row)
+
+    def __iter__(self) -> Iterator[Record]:
+        with self._explain_errors("cannot be read"):
+            for row in self._database.execute(_SELECT_ALL):
+                yield _read_record(row)
+
+    def read_question(self, question: str) -> list[Record]:
+        """Return the records that a run asked for, in that order."""
+        with self._explain_errors("cannot be read"):
+            rows = self._database.execute(_SELECT_QUESTION, (question,))
+            return [_read_record(row) for row in rows]
+
+    def __len__(self) -> int:
+        with self._explain_errors("cannot be read"):
+            (count,) = self._database.execute("SELECT count(*) FROM records").fetchone()
+            return int(count)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _write(self) -> Iterator[None]:
+        """Run a block in one transaction, which is rolled back if the block fails."""
+        try:
+            with self._explain_errors("cannot be written"), self._database:
+                self._database.execute("BEGIN IMMEDIATE")
+                yield
+        except BaseException:
+            # The ids of new settings were rolled back with everything else.
+            self._setting_ids.clear()
+            raise
+
+    @contextmanager
+    def _explain_errors(self, what: str) -> Iterator[None]:
+        """Turn errors of the disk and of SQLite into one line with the name of the file."""
+        try:
+            yield
+        # Decoding fails where SQLite quotes damaged bytes.
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            advice = _give_advice(str(error))
+            raise UsageError(f"{self.path} {what}: {describe_error(error)}{advice}") from error
+
+    def _find_arch_id(self, record: Record) -> int:
+        """Return the id of the architecture of a record, which is added if it is new."""
+        arch = record.arch
+        name = (arch.space, str(arch))
+        self._database.execute(_INSERT_ARCH, (*name, json.dumps(arch.genes)))
+        (arch_id,) = self._database.execute(_SELECT_ARCH, name).fetchone()
+        return int(arch_id)
+
+    def _find_setting_id(self, record: Record) -> int:
+        """Return the id of everything else in the key of a record, which is added if it is new."""
+        # The first two columns of a key are the space and the architecture.
+        setting = _get_key_columns(record.key)[2:]
+        if setting not in self._setting_ids:
+            self._database.execute(_INSERT_SETTING, setting)
+            (setting_id,) = self._database.execute(_SELECT_SETTING, setting).fetchone()
+            self._setting_ids[setting] = int(setting_id)
+        return self._setting_ids[setting]
+
+
+def has_records(path: Path) -> bool:
+    """Whether there is a store at this path that holds records."""
+    if not path.exists():
+        return False
+    with Store(path, read_only=True) as store:
+        return len(store) > 0
+
+
+def _give_advice(message: str) -> str:
+    if "locked" in message:
+        return "; another program is writing it: wait for it, or choose another folder"
+    if "disk is full" in message or "No space left" in message:
+        return "; finished records are kept: free some space and run the same command again"
+    if any(word in message for word in ("malformed", "not a database", "decode")):
+        return "; it is damaged or no store: it was left as it is, choose another folder"
+    return ""
+
+
+def _list_outcome(record: Record) -> tuple[object, ...]:
+    """Return the columns of `OUTCOME`."""
+    failure: tuple[str | None, str | None, str | None] = (None, None, None)
+    if record.error:
+        failure = (record.error.kind, record.error.detail, record.error.trace)
+    return (
+        record.value,
+        *failure,
+        record.note,
+        record.build_seconds,
+        record.transfer_seconds,
+        record.measure_seconds,
+        record.peak_bytes,
+    )
+
+
+def _read_record(row: tuple[Any, ...]) -> Record:
+    """Return the record of a row with the columns `COLUMNS`."""
+    try:
+        _check_types(row)
+        return _parse_row(row)
+    except (ValueError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"malformed record: {error}") from error
+
+
+# Every column of SQLite may hold every kind of value, and in a damaged or foreign file it does.
+_NUMBERS = ("value", *COSTS)
+_MAY_BE_NULL = ("value", "error", "detail", "trace", "peak_bytes")
+
+
+def _check_types(row: tuple[Any, ...]) -> None:
+    for name, content in zip(COLUMNS, row, strict=True):
+        if content is None and name in _MAY_BE_NULL:
+            continue
+        if name in _NUMBERS:
+            types: tuple[type, ...] = (float, int)
+        elif name in ("seed", "networks_per_pass"):
+            types = (int,)
+        else:
+            types = (str,)
+        if not isinstance(content, types):
+            raise TypeError(f"{name} is of the kind {type(content).__name__}")
+
+
+def _parse_row(row: tuple[Any, ...]) -> Record:
+    key = ScoreKey(*row[: len(KEY)])
+    columns = dict(zip(COLUMNS, row, strict=True))
+    request = ScoreRequest(
+        arch=Arch(key.space, _parse_genes(columns["genes"]), key.arch),
+        measure=key.measure,
+        task=_parse_task(key.task),
+        seed=key.seed,
+        data=key.data,
+        init=key.init,
+        dtype=key.dtype,
+        device=key.device,
+        code=key.code,
+        torch=key.torch,
+        networks_per_pass=key.networks_per_pass,
+    )
+    return Record(
+        request=request,
+        value=columns["value"],
+        error=_read_failure(columns),
+        note=columns["note"],
+        build_seconds=columns["build_seconds"],
+        transfer_seconds=columns["transfer_seconds"],
+        measure_seconds=columns["measure_seconds"],
+        peak_bytes=columns["peak_bytes"],
+    )
+
+
+def _read_failure(columns: dict[str, Any]) -> Failure | None:
+    kind = columns["error"]
+    if kind is None:
+        return None
+    if kind not in FAILURE_KINDS:
+        raise sqlite3.DatabaseError(
+            f"it holds a failure of the unknown kind {kind!r}; a newer version of untrained may have "
+            "written it: update untrained, or choose another folder"
+        )
+    return Failure(kind, columns["detail"] or "", columns["trace"] or "")
+
+
+@lru_cache(maxsize=1024)
+def _parse_genes(text: str) -> tuple[tuple[str, Any], ...]:
+    """Parse the choices of an architecture, once for the records of all proxies."""
+    return tuple((name, choice) for name, choice in parse_json(text))
+
+
+@lru_cache(maxsize=1024)
+def _parse_task(text: str) -> Task:
+    """Parse a task, once for the many records that share it."""
+    parse_json(text)  # A foreign file may hold anything, and this reader has limits.
+    return read_task_key(text)

@@ -1,0 +1,67 @@
+"""What a strategy recorded about its own work, in the run folder.
+
+`trace.json` holds one entry per step, `belief.json` what the strategy predicts in the end. Both are
+frozen dataclasses of the strategy, written as plain JSON with architectures as people write them.
+"""
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from untrained.files import write_atomically
+from untrained.readers.json_file import parse_json
+from untrained.types import Arch
+
+TRACE = "trace.json"
+BELIEF = "belief.json"
+TraceStep = dict[str, Any]
+
+
+def write_trace(folder: Path, strategy: object) -> None:
+    """Write the steps and the prediction of a strategy. One without either leaves no file."""
+    steps = list(getattr(strategy, "trace", ()))
+    if steps:
+        _write_json(folder / TRACE, steps)
+    predict = getattr(strategy, "predict_grid", None)
+    if predict is not None:
+        prediction = predict()
+        if prediction:
+            _write_json(folder / BELIEF, prediction)
+
+
+def read_trace(folder: str | Path) -> list[TraceStep]:
+    """Read the steps of a strategy; an empty list if there are none or they cannot be read."""
+    return _read_json(Path(folder, TRACE)) or []
+
+
+def read_belief(folder: str | Path) -> dict[str, Any] | None:
+    """Read the prediction of a strategy; None if there is none or it cannot be read."""
+    prediction: dict[str, Any] | None = _read_json(Path(folder, BELIEF))
+    return prediction
+
+
+def _write_json(path: Path, value: object) -> None:
+    write_atomically(path, json.dumps(_to_plain_data(value), indent=1) + "\n")
+
+
+def _read_json(path: Path) -> Any:
+    # A report is complete without these files, so a damaged one is not an error.
+    try:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _to_plain_data(value: Any) -> Any:
+    """Return dataclasses as dictionaries and architectures as text, recursively."""
+    if isinstance(value, Arch):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        plain = {}
+        for field in fields(value):
+            plain[field.name] = _to_plain_data(getattr(value, field.name))
+        return plain
+    if isinstance(value, list | tuple):
+        return [_to_plain_data(entry) for entry in value]
+    return value

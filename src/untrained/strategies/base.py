@@ -1,0 +1,338 @@
+"""What a strategy is: a class with two methods, `ask` and `tell`.
+
+A strategy knows nothing of networks, data or devices. What it proposes depends only on its random
+generator and on the records that it received. A search therefore resumes by asking again: the store
+has the records of everything that was scored before.
+
+A new strategy is a subclass of `Strategy` below `@register_strategy`. Its constructor starts with
+`(space, rng, fitness)`. Further keyword arguments are options that users type in brackets, such as
+`evolution(population=64)`, except for those that the search supplies (`StrategyInputs`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from untrained.errors import unknown_name_error
+from untrained.registry import Registry
+from untrained.types import Arch, Record
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from untrained.data import DataSource
+    from untrained.runs.step_log import StepLog
+
+Value = TypeVar("Value")
+Plan = TypeVar("Plan", bound="DataclassInstance")
+
+# Reads one architecture's records; higher is better, None if the architecture failed.
+Fitness = Callable[[Sequence[Record]], float | None]
+# Scores a pool and yields the records of one architecture after the other.
+PoolEvaluator = Callable[[Sequence[Arch]], Iterable[list[Record]]]
+
+# Repeated samples in a row after which a space counts as exhausted.
+_MAX_REPEATED_SAMPLES = 1000
+# A space of at most this size is listed after fewer repeated samples.
+_LISTABLE_SIZE = 100_000
+_REPEATED_SAMPLES_BEFORE_LISTING = 50
+# Repeated children in a row after which the surroundings of a parent count as explored.
+_MAX_REPEATED_CHILDREN = 100
+
+
+class SpaceLike(Protocol):
+    """What a strategy needs from a space: a `Space`, or a `ConstrainedSpace` with limits."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int | None: ...
+
+    def sample(self, rng: np.random.Generator) -> Arch: ...
+
+    def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch: ...
+
+    def cross(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch: ...
+
+
+class Strategy(ABC):
+    """Proposes architectures and learns from their records. Nothing is proposed twice.
+
+    Attributes:
+        name: Public name, which users type.
+        seed_name: Name from which the seed of a search derives, if it is not `name`.
+        needs: Fields of `StrategyInputs` that it cannot do without.
+        plan_class: Dataclass whose fields are options of the strategy, or None.
+        default_budget: Number of architectures to propose if the user gives no budget, or None.
+        max_ask: Number of architectures to ask for at a time, if proposing them is expensive.
+        trace: What the strategy did, step by step, as frozen dataclasses. It is shown in reports.
+    """
+
+    name: ClassVar[str] = ""
+    seed_name: ClassVar[str] = ""
+    needs: ClassVar[tuple[str, ...]] = ()
+    plan_class: "ClassVar[type[DataclassInstance] | None]" = None
+    default_budget: int | None = None
+    max_ask: int | None = None
+    trace: Sequence[object] = ()
+
+    @abstractmethod
+    def ask(self, n: int) -> list[Arch]:
+        """Propose new architectures.
+
+        Args:
+            n: The largest number of architectures to return.
+
+        Returns:
+            New architectures. The list is empty if the space is exhausted, if the strategy has
+            finished, or if it has to learn about earlier proposals first.
+        """
+
+    @abstractmethod
+    def tell(self, records: Sequence[Record]) -> None:
+        """Receive records of proposed architectures, all records of an architecture at once."""
+
+    @staticmethod
+    def list_metrics(**options: Any) -> tuple[str, ...]:
+        """Return the proxies that the strategy wants for its pool.
+
+        Args:
+            **options: Options of the strategy.
+
+        Returns:
+            Names of proxies; empty if the search decides.
+        """
+        return ()
+
+    def predict_grid(self) -> object | None:
+        """Return what the strategy's own model predicts in the end, for a chart in the report.
+
+        Returns:
+            A frozen dataclass, or None if the strategy has no such model.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class StrategyInputs:
+    """What a search supplies to strategies whose constructor has an argument of that name.
+
+    Attributes:
+        source: Samples to look at.
+        device: The device on which the strategy itself computes.
+        step_log: Where an expensive strategy writes its steps, so that it can resume.
+        evaluate_pool: Scores a pool of architectures with proxies.
+        pool_fitness: Ranks such a pool.
+        beside: Objectives beside the fitness.
+    """
+
+    source: "DataSource | None" = None
+    device: str = "cpu"
+    step_log: "StepLog | None" = None
+    evaluate_pool: PoolEvaluator | None = None
+    pool_fitness: Fitness | None = None
+    beside: Sequence[Fitness] = ()
+
+
+STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
+StrategyClass = TypeVar("StrategyClass", bound=type[Strategy])
+
+
+def register_strategy(strategy_class: StrategyClass) -> StrategyClass:
+    """Add a strategy to the registry under its `name`."""
+    STRATEGIES.add(strategy_class.name, strategy_class)
+    return strategy_class
+
+
+def make_plan(
+    strategy: str, presets: Mapping[str, Plan], preset: str, options: Mapping[str, Any]
+) -> Plan:
+    """Return the plan of a preset with some of its fields replaced.
+
+    Args:
+        strategy: Name of the strategy, for error messages.
+        presets: Plans by name; the default plan has an empty name.
+        preset: Which of them to start from.
+        options: Fields to replace.
+
+    Raises:
+        UsageError: There is no such preset or no such field.
+    """
+    if preset not in presets:
+        raise unknown_name_error(f"preset of {strategy}", preset, filter(None, presets))
+    plan = presets[preset]
+    field_names = [field.name for field in fields(plan)]
+    for option in options:
+        if option not in field_names:
+            raise unknown_name_error(f"option of {strategy}", option, field_names)
+    return replace(plan, **options)
+
+
+class NewArchSampler:
+    """Remembers which architectures were proposed, and finds others.
+
+    Args:
+        space: Where architectures come from.
+    """
+
+    def __init__(self, space: SpaceLike) -> None:
+        self._space = space
+        self._seen: set[Arch] = set()
+        self._repeated_samples = 0  # since the last new one
+        # The unseen rest of a small space in random order: to find the last architectures of a
+        # space by sampling alone takes too long.
+        self._rest: Iterator[Arch] | None = None
+
+    def sample_new(self, n: int, rng: np.random.Generator) -> list[Arch]:
+        """Sample new architectures.
+
+        The result does not depend on how many are requested at a time.
+
+        Args:
+            n: How many architectures to return.
+            rng: Random generator.
+
+        Returns:
+            n new architectures, or fewer if the space has no more.
+        """
+        new_archs: list[Arch] = []
+        while (
+            len(new_archs) < n
+            and not self._has_seen_all()
+            and self._repeated_samples < _MAX_REPEATED_SAMPLES
+        ):
+            arch = self._sample(rng)
+            if self.mark_seen(arch):
+                self._repeated_samples = 0
+                new_archs.append(arch)
+            else:
+                self._repeated_samples += 1
+        return new_archs
+
+    def derive_new(self, n: int, make_child: Callable[[], Arch]) -> list[Arch]:
+        """Collect new architectures from a function that makes random children.
+
+        Args:
+            n: How many architectures to return.
+            make_child: Returns an architecture, which may have been proposed before.
+
+        Returns:
+            n new architectures, or fewer if the function makes only known ones.
+        """
+        new_archs: list[Arch] = []
+        repeated = 0
+        while len(new_archs) < n and repeated < _MAX_REPEATED_CHILDREN and not self._has_seen_all():
+            arch = make_child()
+            if self.mark_seen(arch):
+                repeated = 0
+                new_archs.append(arch)
+            else:
+                repeated += 1
+        return new_archs
+
+    def mark_seen(self, arch: Arch) -> bool:
+        """Remember an architecture, and return whether it was new."""
+        is_new = arch not in self._seen
+        self._seen.add(arch)
+        return is_new
+
+    def _has_seen_all(self) -> bool:
+        return len(self._seen) == self._space.size
+
+    def _sample(self, rng: np.random.Generator) -> Arch:
+        if self._rest is None and self._repeated_samples >= _REPEATED_SAMPLES_BEFORE_LISTING:
+            self._list_rest(rng)
+        if self._rest is not None:
+            arch = next(self._rest, None)
+            if arch is not None:
+                return arch
+        return self._space.sample(rng)
+
+    def _list_rest(self, rng: np.random.Generator) -> None:
+        """List the unseen architectures in random order, if the space is small enough."""
+        if not isinstance(self._space, Iterable):
+            return
+        if self._space.size is None or self._space.size > _LISTABLE_SIZE:
+            return
+        unseen = [arch for arch in self._space if arch not in self._seen]
+        order = rng.permutation(len(unseen))
+        self._rest = iter([unseen[index] for index in order])
+
+
+def group_by_arch(records: Iterable[Record]) -> dict[Arch, list[Record]]:
+    """Group records by architecture, in the order of the first record of each."""
+    groups: dict[Arch, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.arch, []).append(record)
+    return groups
+
+
+class GenerationStrategy(Strategy, Generic[Value]):
+    """A strategy that proposes a generation, waits for all its records, learns, and repeats.
+
+    A generation is handed out in parts, and the strategy learns in the order of its proposal. So
+    nothing depends on how many architectures are asked for at a time, or on the order of records.
+
+    Args:
+        space: Where architectures come from.
+        rng: Random generator.
+        read_value: What a subclass learns from one architecture's records; None if it failed.
+            Failed architectures are left out.
+    """
+
+    def __init__(
+        self,
+        space: SpaceLike,
+        rng: np.random.Generator,
+        read_value: Callable[[Sequence[Record]], Value | None],
+    ) -> None:
+        self.space = space
+        self.rng = rng
+        self.read_value = read_value
+        self.new_archs = NewArchSampler(space)
+        # Both are about the current generation.
+        self._not_handed_out: list[Arch] = []
+        self._records: dict[Arch, list[Record] | None] = {}  # None until they arrive
+
+    def ask(self, n: int) -> list[Arch]:
+        if not self._records:
+            self._not_handed_out = self.propose()
+            self._records = dict.fromkeys(self._not_handed_out)
+        archs = self._not_handed_out[:n]
+        self._not_handed_out = self._not_handed_out[n:]
+        return archs
+
+    def tell(self, records: Sequence[Record]) -> None:
+        for arch, arch_records in group_by_arch(records).items():
+            if arch in self._records:
+                self._records[arch] = arch_records
+        complete = all(arch_records is not None for arch_records in self._records.values())
+        if not self._records or not complete:
+            return
+        values: dict[Arch, Value] = {}
+        for arch, own_records in self._records.items():
+            value = self.read_value(own_records or ())
+            if value is not None:
+                values[arch] = value
+        self._records = {}
+        self.learn(values)
+
+    @abstractmethod
+    def propose(self) -> list[Arch]:
+        """Return the next generation of new architectures; empty if there is none."""
+
+    @abstractmethod
+    def learn(self, values: dict[Arch, Value]) -> None:
+        """Learn from a generation.
+
+        Args:
+            values: Value by architecture, in the order of the proposal, without failures.
+        """
+
+    def sample_new(self, n: int) -> list[Arch]:
+        """Sample up to n new architectures."""
+        return self.new_archs.sample_new(n, self.rng)

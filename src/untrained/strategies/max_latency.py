@@ -1,0 +1,248 @@
+"""`--max-latency`: how the limit of latency is enforced.
+
+1. During a search, `ConstrainedSpace` (limits.py) asks `MaxLatency.estimate_seconds` for every
+   candidate and rejects the slow ones, so that a strategy never sees them. A latency is measured,
+   or predicted where a prediction is safe.
+2. After a search, `MaxLatency.measure_finalists` measures the best more carefully.
+3. `find_too_slow` (runs/winner.py) removes from the ranking what a measurement found too slow.
+
+A latency is a record like any other, with the measure `latency(...)@1`, so a resumed search makes
+the same decisions again.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from time import perf_counter
+
+import torch
+
+from untrained.config import LatencyLimit
+from untrained.engine.devices import check_device
+from untrained.engine.failures import catch_failure
+from untrained.errors import Unscorable
+from untrained.probe.guard import random_state
+from untrained.runs.ranking import Ranking
+from untrained.runs.store import Store
+from untrained.seeds import derive_seed
+from untrained.spaces import Space
+from untrained.strategies.latency import LatencyModel, LatencyTimer
+from untrained.strategies.limits import NetworkSize
+from untrained.types import Arch, Record, ScoreRequest, Task
+
+# How many of the best are measured carefully after a search.
+FINALISTS = 10
+# Forward passes per measurement: during a search, and for finalists.
+SEARCH_RUNS = 30
+FINAL_RUNS = 100
+# Measurements before the first prediction.
+_MIN_MEASUREMENTS = 16
+
+# Ranks records, without the architectures that are too slow.
+RankFunction = Callable[[list[Record]], Ranking]
+# Lists architectures that may become the winner although they are not among the best.
+ListContenders = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]
+
+
+class LatencyMeter:
+    """Measures latencies on this machine, each once: those in the store are not measured again.
+
+    Args:
+        space: Builds the networks.
+        task: What they are built for.
+        device: Where they run.
+        code: Fingerprint of the user's code that defines the space.
+
+    Attributes:
+        records: All latencies, by architecture and measure.
+    """
+
+    def __init__(self, space: Space, task: Task, device: str, code: str = "") -> None:
+        self._space = space
+        self._task = task
+        self._code = code
+        self._store: Store | None = None
+        self._question = ""
+        self.device = device
+        self.records: dict[tuple[Arch, str], Record] = {}
+
+    def use_store(self, store: Store, question: str) -> None:
+        """Read latencies from a store and write them to it, also those that are known already.
+
+        Args:
+            store: The store.
+            question: The question of the run, which its records are part of.
+        """
+        self._store = store
+        self._question = question
+        store.add(self.records.values())
+        store.add_to_question(question, self.records.values())
+
+    def measure(self, arch: Arch, runs: int) -> Record:
+        """Return the latency of an architecture.
+
+        Args:
+            arch: The architecture.
+            runs: Number of forward passes.
+        """
+        timer = LatencyTimer(self.device, runs=runs)
+        measure = f"latency(batch={timer.batch},threads={timer.threads},runs={runs})@1"
+        if (arch, measure) not in self.records:
+            device_type = torch.device(self.device).type
+            request = ScoreRequest(
+                arch, measure, self._task, 0, device=device_type, code=self._code
+            )
+            record = self._read_record(request)
+            if record is None:
+                record = self._make_record(request, timer)
+            self.records[arch, measure] = record
+            if self._store is not None:
+                self._store.add_to_question(self._question, [record])
+        return self.records[arch, measure]
+
+    def measure_seconds(self, arch: Arch) -> float:
+        """Return the latency of an architecture during a search.
+
+        Raises:
+            Unscorable: The network cannot be run.
+        """
+        record = self.measure(arch, SEARCH_RUNS)
+        if record.value is None:
+            raise Unscorable("latency", str(record.error))
+        return record.value
+
+    def _read_record(self, request: ScoreRequest) -> Record | None:
+        """Read a latency from the store; None if there is none, or if it is worth another try."""
+        if self._store is None:
+            return None
+        record = self._store.get(request.key)
+        if record is None or (record.error and record.error.is_transient):
+            return None
+        return record
+
+    def _make_record(self, request: ScoreRequest, timer: LatencyTimer) -> Record:
+        check_device(self.device)
+        start = perf_counter()
+        outcome = catch_failure(self._time_arch, request.arch, timer)
+        record = Record.of(request, outcome, measure_seconds=perf_counter() - start)
+        if self._store is not None:
+            self._store.add([record])
+        return record
+
+    def _time_arch(self, arch: Arch, timer: LatencyTimer) -> float:
+        with random_state(derive_seed("weights", arch.space, arch, 0)):
+            network = self._space.build(arch, self._task)
+        return timer.time_network(network, self._task.input_shape).seconds
+
+
+class LatencyEstimator:
+    """Returns latencies for a limit: measured if they are close to it, else predicted.
+
+    A prediction counts only if its distance from the limit is more than twice its error.
+
+    Args:
+        model: Makes the predictions.
+        measure: Measures the latency of an architecture in seconds.
+        limit: The limit.
+
+    Attributes:
+        measured: Number of measurements.
+        predicted: Number of measurements that a prediction saved.
+    """
+
+    def __init__(
+        self, model: LatencyModel, measure: Callable[[Arch], float], limit: LatencyLimit
+    ) -> None:
+        self._model = model
+        self._measure = measure
+        self._limit = limit.seconds
+        self.measured = 0
+        self.predicted = 0
+
+    def estimate_seconds(self, arch: Arch) -> float:
+        """Return the latency of an architecture."""
+        model = self._model
+        if arch in model.observed:
+            return model.observed[arch]
+        prediction = None
+        if len(model.observed) >= _MIN_MEASUREMENTS:
+            prediction = model.predict(arch)
+        if prediction is not None and self._is_safe(prediction):
+            self.predicted += 1
+            return prediction
+        seconds = self._measure(arch)
+        self.measured += 1
+        model.observe(arch, seconds)
+        return seconds
+
+    def _is_safe(self, prediction: float) -> bool:
+        relative_error = self._model.error or 0.0
+        error = relative_error * max(prediction, self._limit)
+        return abs(prediction - self._limit) > 2 * error
+
+
+class MaxLatency:
+    """Enforces the limit of latency in one search.
+
+    Args:
+        space: The space.
+        task: What networks are built for.
+        limit: The limit.
+        code: Fingerprint of the user's code that defines the space.
+
+    Attributes:
+        meter: Measures latencies and remembers them.
+    """
+
+    def __init__(self, space: Space, task: Task, limit: LatencyLimit, code: str = "") -> None:
+        self.meter = LatencyMeter(space, task, limit.device, code)
+        model = LatencyModel(lambda arch: NetworkSize(space, arch, task).probe.operations)
+        self._estimator = LatencyEstimator(model, self.meter.measure_seconds, limit)
+
+    def check_device(self) -> None:
+        """Refuse a device that this machine does not have.
+
+        Raises:
+            UsageError: There is no such device.
+        """
+        check_device(self.meter.device)
+
+    def estimate_seconds(self, arch: Arch) -> float:
+        """Return the latency of an architecture; infinity if it cannot be run here."""
+        try:
+            return self._estimator.estimate_seconds(arch)
+        except Unscorable:
+            return inf
+
+    def measure_finalists(
+        self,
+        records: Sequence[Record],
+        rank: RankFunction,
+        list_contenders: ListContenders | None = None,
+    ) -> None:
+        """Measure carefully every architecture that may win.
+
+        The ranking changes when a finalist turns out to be too slow. So this goes from the first of
+        the ranking downwards, until the best ten and all contenders of one ranking are measured.
+
+        Args:
+            records: Records of the search.
+            rank: Ranks records, without the architectures that are too slow.
+            list_contenders: Lists further architectures that may win.
+        """
+        measured: set[Arch] = set()
+        while True:
+            all_records = [*records, *self.meter.records.values()]
+            unique_records = {record.key: record for record in all_records}
+            ranking = rank(list(unique_records.values()))
+            may_win = [standing.arch for standing in ranking.standings[:FINALISTS]]
+            if list_contenders is not None:
+                may_win += list_contenders(ranking, all_records)
+            next_arch = next((arch for arch in may_win if arch not in measured), None)
+            if next_arch is None:
+                return
+            measured.add(next_arch)
+            self.meter.measure(next_arch, FINAL_RUNS)
+
+    def measure_winner(self, arch: Arch) -> float | None:
+        """Return the careful measurement of the winner; None if it cannot be run."""
+        return self.meter.measure(arch, FINAL_RUNS).value

@@ -1,0 +1,173 @@
+"""From what a user types, such as `evolution(preset=zennas,population=64)`, to a strategy.
+
+This file knows how strategies are called and what they need from a search. It knows nothing of
+networks, data or run folders.
+"""
+
+from dataclasses import dataclass, fields
+from inspect import Parameter, signature
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from untrained.errors import UsageError, unknown_name_error
+from untrained.names import parse_call
+from untrained.options import matches_hint
+from untrained.proxies import load_proxy
+from untrained.strategies.base import (
+    STRATEGIES,
+    Fitness,
+    SpaceLike,
+    Strategy,
+    StrategyInputs,
+)
+
+# How `untrained list strategies` names what a strategy needs. Other inputs are always there.
+NEED_TEXTS = {
+    "source": "a space with a supernet",
+    "evaluate_pool": "--validate",
+    "beside": "--beside",
+}
+_TYPE_TEXTS = {int: "WHOLE NUMBER", float: "NUMBER", str: "NAME", bool: "True|False"}
+
+
+@dataclass(frozen=True)
+class StrategySpec:
+    """A strategy as the user asks for it.
+
+    Attributes:
+        name: Name of the strategy.
+        strategy_class: Its class.
+        options: The options that the user typed in brackets.
+    """
+
+    name: str
+    strategy_class: type[Strategy]
+    options: dict[str, Any]
+
+    @staticmethod
+    def parse(text: str) -> "StrategySpec":
+        """Read a strategy as the user types it.
+
+        Raises:
+            UsageError: There is no such strategy or option, or a value has the wrong type.
+        """
+        name, options = parse_call(text)
+        strategy_class = STRATEGIES[name]
+        known_options = list_options(strategy_class)
+        for option, value in options.items():
+            if option not in known_options:
+                raise unknown_name_error(f"option of {name}", option, known_options)
+            if not matches_hint(value, known_options[option].hint):
+                raise UsageError(
+                    f"{name}({option}={value}): wrong kind of value; "
+                    f"it takes {known_options[option]}"
+                )
+        return StrategySpec(name, strategy_class, options)
+
+    @property
+    def label(self) -> str:
+        """What to type for this strategy."""
+        options = ",".join(f"{name}={value}" for name, value in self.options.items())
+        if not options:
+            return self.name
+        return f"{self.name}({options})"
+
+    @property
+    def seed_name(self) -> str:
+        """Name from which the seed of a search derives."""
+        return self.strategy_class.seed_name or self.name
+
+    @property
+    def learns(self) -> bool:
+        """Whether the strategy has to know the scores of its proposals, or of its pool."""
+        fitness = signature(self.strategy_class).parameters["fitness"]
+        is_required = fitness.default is Parameter.empty
+        return is_required or "pool_fitness" in self.strategy_class.needs
+
+    @property
+    def needs_validation(self) -> bool:
+        """Whether the strategy scores a pool and has its proposals validated."""
+        return "evaluate_pool" in self.strategy_class.needs
+
+    @property
+    def needs_objectives(self) -> bool:
+        """Whether the strategy optimises several objectives."""
+        return "beside" in self.strategy_class.needs
+
+    @property
+    def pool_metrics(self) -> tuple[str, ...]:
+        """Proxies that the strategy itself wants for its pool; empty if the search decides."""
+        names = self.strategy_class.list_metrics(**self.options)
+        return tuple(load_proxy(name).label for name in names)
+
+    def make(
+        self,
+        space: SpaceLike,
+        rng: np.random.Generator,
+        fitness: Fitness,
+        inputs: StrategyInputs,
+    ) -> Strategy:
+        """Make the strategy.
+
+        Args:
+            space: The space to search.
+            rng: Random generator.
+            fitness: What to maximise.
+            inputs: What the search supplies. The strategy gets what its constructor takes.
+        """
+        parameters = signature(self.strategy_class).parameters
+        arguments = dict(self.options)
+        for field in fields(inputs):
+            if field.name in parameters:
+                arguments[field.name] = getattr(inputs, field.name)
+        # Constructors differ in their keyword arguments, which no common type describes.
+        make_strategy: Any = self.strategy_class
+        strategy: Strategy = make_strategy(space, rng, fitness, **arguments)
+        return strategy
+
+
+@dataclass(frozen=True)
+class StrategyOption:
+    """An option that can be typed in brackets.
+
+    Attributes:
+        name: Its name.
+        hint: Its type hint.
+        default: Its default.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+
+    def __str__(self) -> str:
+        """Return what to type, such as `population=64`, `dies=oldest|worst` or `nu0=NUMBER`."""
+        if get_origin(self.hint) is Literal:
+            values = [str(value) for value in get_args(self.hint) if value != ""]
+            return f"{self.name}={'|'.join(values)}"
+        if self.default is not None:
+            return f"{self.name}={self.default}"
+        # The first type of a hint such as `float | None`.
+        types = get_args(self.hint) or (self.hint,)
+        return f"{self.name}={_TYPE_TEXTS[types[0]]}"
+
+
+def list_options(strategy_class: type[Strategy]) -> dict[str, StrategyOption]:
+    """Return the options of a strategy by name.
+
+    Options are keyword arguments of its constructor that the search does not supply, and the fields
+    of its plan if it has one.
+    """
+    supplied = {field.name for field in fields(StrategyInputs)}
+    options: dict[str, StrategyOption] = {}
+    hints = get_type_hints(strategy_class.__init__)
+    for name, parameter in signature(strategy_class).parameters.items():
+        if parameter.kind is Parameter.KEYWORD_ONLY and name not in supplied:
+            options[name] = StrategyOption(name, hints[name], parameter.default)
+    plan_class = strategy_class.plan_class
+    if plan_class is not None:
+        plan_hints = get_type_hints(plan_class)
+        for field in fields(plan_class):
+            options[field.name] = StrategyOption(field.name, plan_hints[field.name], field.default)
+    return options

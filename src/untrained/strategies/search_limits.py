@@ -1,0 +1,111 @@
+"""The limits of one search: the constrained space, and the winner's values beside the limits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from untrained.config import Limits
+from untrained.runs.store import Store
+from untrained.seeds import make_generator
+from untrained.spaces import Space
+from untrained.strategies.limits import ConstrainedSpace, NetworkSize
+from untrained.strategies.max_latency import ListContenders, MaxLatency, RankFunction
+from untrained.types import Arch, Record, Task
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStatus:
+    """A limit beside what the winner has.
+
+    Attributes:
+        limit: Name of the limit.
+        asked: The limit as the user typed it.
+        rejected: How many proposed architectures it rejected.
+        value: What the winner has, or None.
+    """
+
+    limit: str
+    asked: str
+    rejected: int
+    value: float | None
+
+
+class SearchLimits:
+    """The limits of a search.
+
+    Args:
+        space: The space to search.
+        task: What networks are built for.
+        texts: The limits as the user typed them, by name; None for no limit.
+        code: Fingerprint of the user's code that defines the space.
+
+    Attributes:
+        texts: The limits that are set, as text.
+        space: The part of the space that keeps them.
+        max_latency: Enforces the limit of latency; None if there is none.
+    """
+
+    def __init__(
+        self, space: Space, task: Task, texts: Mapping[str, str | None], code: str = ""
+    ) -> None:
+        self.texts = {name: str(text) for name, text in texts.items() if text is not None}
+        self._limits = Limits.parse(**self.texts)
+        self._full_space = space
+        self._task = task
+        self.max_latency: MaxLatency | None = None
+        if self._limits.max_latency is None:
+            self.space = ConstrainedSpace(space, self._limits, task)
+        else:
+            self.max_latency = MaxLatency(space, task, self._limits.max_latency, code)
+            self.space = ConstrainedSpace(
+                space, self._limits, task, self.max_latency.estimate_seconds
+            )
+
+    def check(self) -> None:
+        """Refuse limits that cannot be kept, before anything is measured or written.
+
+        One architecture is sampled to try the limits of size. Latency is not tried, because
+        measuring it is part of the search.
+
+        Raises:
+            UsageError: No architecture keeps the limits, or there is no such device.
+        """
+        if self.max_latency is not None:
+            self.max_latency.check_device()
+        size_limits = replace(self._limits, max_latency=None)
+        if size_limits:
+            space = ConstrainedSpace(self._full_space, size_limits, self._task)
+            space.sample(make_generator("limits", self._full_space.name))
+
+    def use_store(self, store: Store, question: str) -> None:
+        """Read latencies from a store and write them to it, as part of the question of the run."""
+        if self.max_latency is not None:
+            self.max_latency.meter.use_store(store, question)
+
+    def measure_finalists(
+        self,
+        records: Sequence[Record],
+        rank: RankFunction,
+        list_contenders: ListContenders | None = None,
+    ) -> None:
+        """Measure the latency of every architecture that may win; see `MaxLatency`."""
+        if self.max_latency is not None:
+            self.max_latency.measure_finalists(records, rank, list_contenders)
+
+    def describe(self, winner: Arch | None) -> list[dict[str, Any]]:
+        """Return every limit beside what the winner has, as plain rows for `run.json`."""
+        rows = []
+        for name, text in self.texts.items():
+            value = self._measure_value(name, winner)
+            rows.append(asdict(LimitStatus(name, text, self.space.rejected[name], value)))
+        return rows
+
+    def _measure_value(self, limit: str, winner: Arch | None) -> float | None:
+        if winner is None:
+            return None
+        if limit == "max_latency" and self.max_latency is not None:
+            return self.max_latency.measure_winner(winner)
+        # The names of limits end with the names of sizes: max_params, params.
+        size = NetworkSize(self._full_space, winner, self._task)
+        value: float = getattr(size, limit.partition("_")[2])
+        return value

@@ -1,0 +1,144 @@
+"""What strategies on supernets share: a supernet whose mixture they set, and the way to an Arch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
+
+import numpy as np
+from torch import nn
+
+from untrained.engine.devices import check_device
+from untrained.errors import UsageError
+from untrained.probe.guard import random_state
+from untrained.spaces import Space
+from untrained.spaces.core.supernet import (
+    GeneSpellings,
+    OptionScores,
+    Supernet,
+    make_uniform_mixture,
+)
+from untrained.strategies.limits import ConstrainedSpace
+from untrained.types import Arch
+
+# Architectures that are tried, best first, before an error says that limits cannot be satisfied.
+_MAX_REJECTED = 500
+# ((choice, ((option, number), ...)), ...): numbers of all options as plain data for the trace.
+OptionNumbers = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+
+
+def as_constrained(space: Space | ConstrainedSpace) -> ConstrainedSpace:
+    """Return a space with limits; a plain space gets no limits."""
+    if isinstance(space, ConstrainedSpace):
+        return space
+    return ConstrainedSpace(space)
+
+
+def make_mixed_supernet(space: ConstrainedSpace, seed: int, device: str, strategy: str) -> Supernet:
+    """Build a supernet whose options can be mixed.
+
+    Args:
+        space: The space.
+        seed: Seed of the weights.
+        device: Where the supernet computes.
+        strategy: Name of the strategy that needs it, for error messages.
+
+    Raises:
+        UsageError: The space has no supernet, or one that cannot mix options, or there is no such
+            device.
+    """
+    if not space.space.has_supernet:
+        raise UsageError(
+            f"{strategy} needs a supernet, and {space.name} has none; "
+            "nasbench201 and darts have one"
+        )
+    check_device(device)
+    with random_state(seed):
+        supernet = space.supernet()
+    if not hasattr(supernet, "mixture"):
+        raise UsageError(
+            f"{strategy} mixes operations, which the supernet of {space.name} cannot; "
+            "try nasbench201"
+        )
+    moved: Supernet = supernet.to(device)
+    return moved
+
+
+def as_module(supernet: Supernet) -> nn.Module:
+    """Return the same object, typed as the `nn.Module` that every supernet is."""
+    assert isinstance(supernet, nn.Module)
+    return supernet
+
+
+def reset_mixture(supernet: Supernet) -> None:
+    """Give all options of a choice the same weight."""
+    counts = {name: len(options) for name, options in supernet.options.items()}
+    supernet.mixture.update(make_uniform_mixture(counts))
+
+
+def find_best_arch(
+    space: ConstrainedSpace,
+    supernet: Supernet,
+    scores: OptionScores,
+    is_new: Callable[[Arch], bool],
+) -> Arch | None:
+    """Find the new architecture with the highest scores that keeps the limits of the space.
+
+    Args:
+        space: The space with its limits.
+        supernet: Turns scores of options into architectures, best first.
+        scores: Scores of all options; higher is better.
+        is_new: Whether an architecture may be proposed.
+
+    Returns:
+        The architecture, or None if none is new.
+
+    Raises:
+        UsageError: The best architectures all violate a limit.
+    """
+    rejected = 0
+    for spellings in supernet.decode_scores(scores):
+        arch = find_member(space.space, spellings)
+        if arch is None or not is_new(arch):
+            continue
+        if space.allows(arch):
+            return arch
+        rejected += 1
+        if rejected == _MAX_REJECTED:
+            break
+    if rejected:
+        limits = ", ".join(f"{limit} ({count})" for limit, count in space.rejected.items())
+        raise UsageError(
+            f"{space.name}: none of the {rejected} best architectures keeps {limits}; loosen it"
+        )
+    return None
+
+
+def find_member(space: Space, spellings: GeneSpellings) -> Arch | None:
+    """Return the architecture with one of these spellings, or None if there is none."""
+    for genes in spellings:
+        # A space raises this error for genes that it does not contain.
+        with suppress(UsageError):
+            return space.make_arch(genes)
+    return None
+
+
+def list_option_numbers(
+    options: Mapping[str, Sequence[str]], numbers: OptionScores
+) -> OptionNumbers:
+    """Return numbers of options as plain data.
+
+    Infinite numbers are left out: they belong to options that are never taken.
+    """
+    choices = []
+    for name, choice_options in options.items():
+        pairs = []
+        for option, number in zip(choice_options, numbers[name], strict=True):
+            if isfinite(number):
+                pairs.append((option, number))
+        choices.append((name, tuple(pairs)))
+    return tuple(choices)
+
+
+def draw_seed(rng: np.random.Generator) -> int:
+    """Draw a seed for something that cannot use a numpy generator."""
+    return int(rng.integers(2**31))

@@ -1,0 +1,133 @@
+"""Batches of one part of the data on the device of a training.
+
+Images that fit into the memory of the device are moved there once, as bytes, and augmented there.
+Larger sets are moved batch by batch. Rows of a table come as their part provides them and are not
+augmented. The order of an epoch and the augmentation of a step depend only on the seed and on the
+number of the epoch or step, so a training can resume at any step.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from untrained.data.parts import ImagePart, Part
+from untrained.seeds import derive_seed, make_torch_generator
+from untrained.training.augment import (
+    cut_out_squares,
+    draw_mixup,
+    flip_images,
+    mix_samples,
+    shift_images,
+)
+from untrained.training.recipes import Recipe
+from untrained.types import Batch, Task
+
+# Share of the free memory of a GPU that images may take.
+GPU_MEMORY_SHARE = 0.5
+# Rows of a table in one batch of an evaluation.
+EVALUATION_ROWS = 4096
+# An evaluation needs no memory for gradients, so its batches of images are larger by this factor.
+EVALUATION_FACTOR = 4
+
+
+@dataclass(frozen=True)
+class BatchLoader:
+    """Batches of one part. `seed` decides everything that is drawn at random."""
+
+    part: Part
+    task: Task
+    recipe: Recipe
+    device: str
+    seed: int = 0
+
+    @staticmethod
+    def open(part: Part, task: Task, recipe: Recipe, device: str, seed: int) -> "BatchLoader":
+        """Move what fits to the device and return the loader."""
+        return BatchLoader(_move_part(part, device), task, recipe, device, seed)
+
+    @property
+    def batch_size(self) -> int:
+        """The batch size of the recipe, or the number of samples if that is smaller."""
+        return min(self.recipe.batch, len(self.part))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of batches per epoch. An incomplete last batch is left out."""
+        return len(self.part) // self.batch_size
+
+    def evaluation_batches(self) -> Iterator[Batch]:
+        """Yield all samples once, in their order and without augmentation."""
+        if not isinstance(self.part, ImagePart):
+            for batch in self.part.batches(EVALUATION_ROWS):
+                yield batch.to(self.device)
+            return
+        size = EVALUATION_FACTOR * self.batch_size
+        for start in range(0, len(self.part), size):
+            images = self.part.images[start : start + size].to(self.device)
+            labels = self.part.labels[start : start + size].to(self.device)
+            yield Batch(self.part.normalise(images), labels)
+
+    def training_batches(self, epoch: int, first_step: int = 0) -> Iterator[Batch]:
+        """Yield the augmented batches of an epoch.
+
+        Args:
+            epoch: Number of the epoch, from 0. It decides the order of the samples.
+            first_step: Number of batches to leave out at the start of the epoch, for a resumed one.
+        """
+        generator = make_torch_generator("order", self.seed, epoch)
+        if not isinstance(self.part, ImagePart):
+            batches = self.part.batches(self.batch_size, generator)
+            for batch in islice(batches, first_step, self.steps_per_epoch):
+                yield batch.to(self.device)
+            return
+        order = torch.randperm(len(self.part), generator=generator)
+        order = order.to(self.part.images.device)
+        for step_in_epoch in range(first_step, self.steps_per_epoch):
+            start = step_in_epoch * self.batch_size
+            indices = order[start : start + self.batch_size]
+            yield self._load_augmented(indices, epoch * self.steps_per_epoch + step_in_epoch)
+
+    def _load_augmented(self, indices: Tensor, step: int) -> Batch:
+        """Load the images at these indices with the augmentation of step number `step`."""
+        assert isinstance(self.part, ImagePart)
+        recipe = self.recipe
+        images = self.part.images[indices].to(self.device)
+        labels = self.part.labels[indices].to(self.device)
+        generator = torch.Generator(self.device)
+        generator.manual_seed(derive_seed("distort", self.seed, step))
+        if recipe.crop:
+            images = shift_images(images, recipe.crop, generator)
+        if recipe.flip:
+            images = flip_images(images, generator)
+        pixels = self.part.normalise(images)
+        if recipe.cutout:
+            pixels = cut_out_squares(pixels, recipe.cutout, generator)
+        if not recipe.mixup:
+            return Batch(pixels, labels)
+        weights, partners = draw_mixup(len(indices), recipe.mixup, self.seed, step)
+        probabilities = F.one_hot(labels, self.task.num_classes).float()
+        mixed_pixels, mixed_targets = mix_samples(
+            pixels, probabilities, weights.to(self.device), partners.to(self.device)
+        )
+        return Batch(mixed_pixels, mixed_targets)
+
+
+def _move_part(part: Part, device: str) -> Part:
+    """Move images to the device; if they do not fit, move only their statistics."""
+    if not isinstance(part, ImagePart):
+        return part
+    moved = replace(part, mean=part.mean.to(device), std=part.std.to(device))
+    if not _fits_on_device(part, device):
+        return moved
+    return replace(moved, images=part.images.to(device), labels=part.labels.to(device))
+
+
+def _fits_on_device(part: ImagePart, device: str) -> bool:
+    if torch.device(device).type != "cuda":
+        return True
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    return part.images.nbytes < GPU_MEMORY_SHARE * free_bytes

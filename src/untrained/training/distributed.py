@@ -1,0 +1,85 @@
+"""The process that trains: alone, or one of several that share every batch through accelerate.
+
+    accelerate launch --num_processes 4 --no_python untrained train ... --device accelerate
+
+Every process loads and augments the whole batch and trains on every n-th sample of it. Gradients are
+averaged over the processes. Several processes therefore learn what one would learn, except that a
+batch norm sees only the samples of its process. Only the first process writes files.
+"""
+
+from typing import Any
+
+from torch import nn
+
+from untrained.engine.devices import check_device
+from untrained.errors import UsageError
+from untrained.types import Batch
+
+# The value of `--device` for training with several processes.
+ACCELERATE = "accelerate"
+
+
+class SingleProcess:
+    """This process trains alone."""
+
+    writes_files = True
+
+    def __init__(self, device: str) -> None:
+        check_device(device)
+        self.device = device
+
+    def wrap_model(self, model: nn.Module) -> nn.Module:
+        """Return the model as it is."""
+        return model
+
+    def select_samples(self, batch: Batch) -> Batch:
+        """Return the whole batch."""
+        return batch
+
+    def wait_for_others(self) -> None:
+        """Return at once: there is no other process."""
+
+
+class AccelerateProcess:
+    """One of several processes that `accelerate launch` started."""
+
+    def __init__(self) -> None:
+        try:
+            from accelerate import Accelerator
+        except ImportError as error:
+            raise UsageError(
+                f"--device {ACCELERATE} needs one more package: pip install accelerate"
+            ) from error
+        self._accelerator: Any = Accelerator()
+        self.device = str(self._accelerator.device)
+        self.writes_files = bool(self._accelerator.is_main_process)
+
+    def wrap_model(self, model: nn.Module) -> nn.Module:
+        """Wrap the model so that gradients are averaged over all processes."""
+        wrapped: nn.Module = self._accelerator.prepare_model(model)
+        return wrapped
+
+    def select_samples(self, batch: Batch) -> Batch:
+        """Return the samples of the batch that this process trains on."""
+        first = self._accelerator.process_index
+        processes = self._accelerator.num_processes
+        if len(batch) < processes:
+            raise UsageError(
+                f"batches of {len(batch)} cannot be shared by {processes} processes; "
+                "make them larger"
+            )
+        return Batch(batch.inputs[first::processes], batch.targets[first::processes])
+
+    def wait_for_others(self) -> None:
+        """Wait until every process has reached this point."""
+        self._accelerator.wait_for_everyone()
+
+
+TrainingProcess = SingleProcess | AccelerateProcess
+
+
+def connect_process(device: str) -> TrainingProcess:
+    """Return the process that trains on this device, or that takes part in `accelerate`."""
+    if device == ACCELERATE:
+        return AccelerateProcess()
+    return SingleProcess(device)

@@ -1,0 +1,151 @@
+"""The end of a training: evaluate the best weights on the test part, once, and collect the result."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from torch import Tensor
+
+from untrained.data.parts import TEST, ImagePart, Part
+from untrained.runs.folder import read_versions
+from untrained.training.batches import BatchLoader
+from untrained.training.ctr_metrics import ClickMetrics
+from untrained.training.evaluation import Predictions, evaluate_network
+from untrained.training.loop import Training
+from untrained.training.result import TrainingKey, TrainingResult
+
+# Number of mistakes in the result, each with its image.
+SHOWN_MISTAKES = 24
+# Longest side of such an image in pixels.
+SHOWN_SIDE = 96
+
+
+def evaluate_training(
+    training: Training,
+    key: TrainingKey,
+    ended: str,
+    parts: Mapping[str, Part],
+    class_names: tuple[str, ...],
+    command: str,
+    folder: Path,
+) -> TrainingResult:
+    """Load the best weights into the network and evaluate them on the test part.
+
+    Args:
+        training: The training, after its last step.
+        key: What was requested.
+        ended: Why the training ended: "epochs", "patience" or "time".
+        parts: Train, validation and test part.
+        class_names: Names of the classes; empty if the data have none.
+        command: What to type to repeat the training.
+        folder: Folder of the training.
+    """
+    best = training.best
+    if best is None:
+        # The time was up before the end of the first epoch.
+        best = training.evaluate_epoch(training.step // training.steps_per_epoch)
+    model = training.model
+    model.load_state_dict(best.weights)
+    test = parts[TEST]
+    loader = BatchLoader.open(test, training.task, training.recipe, training.device, training.seed)
+    evaluation = evaluate_network(
+        model, loader.evaluation_batches(), training.task, training.memory_format
+    )
+    if isinstance(evaluation, ClickMetrics):
+        metrics = _describe_clicks(evaluation)
+    else:
+        metrics = _describe_classes(evaluation, test, class_names)
+    normalisation = {}
+    if isinstance(test, ImagePart):
+        normalisation = {"mean": test.mean.tolist(), "std": test.std.tolist()}
+    samples_per_second = 0.0
+    if training.epoch_seconds:
+        samples_per_second = training.epoch_samples / training.epoch_seconds
+    return TrainingResult(
+        key=key,
+        ended=ended,
+        curve=tuple(training.curve),
+        best=best.to_document(),
+        samples={name: len(part) for name, part in parts.items()},
+        task=asdict(training.task),
+        normalisation=normalisation,
+        params=sum(parameter.numel() for parameter in model.parameters()),
+        seconds=training.seconds,
+        samples_per_second=samples_per_second,
+        command=command,
+        versions=read_versions(),
+        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        folder=str(folder),
+        model=model.eval(),
+        **metrics,
+    )
+
+
+def _describe_clicks(metrics: ClickMetrics) -> dict[str, Any]:
+    """Return the fields of the result for predicted clicks."""
+    return {
+        "loss": metrics.log_loss,
+        "auc": metrics.auc,
+        "normalised_entropy": metrics.normalised_entropy,
+        "calibration": [asdict(row) for row in metrics.bins],
+        "calibration_error": metrics.calibration_error,
+    }
+
+
+def _describe_classes(
+    predictions: Predictions, test: Part, class_names: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the fields of the result for predicted classes."""
+    count = predictions.probabilities.shape[1]
+    if len(class_names) != count:
+        # The data do not name their classes, so they are numbered.
+        class_names = tuple(str(number) for number in range(count))
+    return {
+        "accuracy": predictions.accuracy,
+        "loss": predictions.loss,
+        "classes": class_names,
+        "confusion": predictions.confusion_matrix(),
+        "calibration": predictions.calibration(),
+        "calibration_error": predictions.calibration_error(),
+        "mistakes": _describe_mistakes(predictions, test, class_names),
+    }
+
+
+def _describe_mistakes(
+    predictions: Predictions, test: Part, class_names: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Describe the worst mistakes, with an image if the samples are images."""
+    predicted_labels = predictions.predicted_labels
+    mistakes = []
+    for index in predictions.find_worst_mistakes(SHOWN_MISTAKES):
+        truth = int(predictions.labels[index])
+        predicted = int(predicted_labels[index])
+        mistake: dict[str, Any] = {
+            "truth": class_names[truth],
+            "predicted": class_names[predicted],
+            "truth_probability": float(predictions.probabilities[index, truth]),
+            "confidence": float(predictions.probabilities[index, predicted]),
+        }
+        if isinstance(test, ImagePart):
+            mistake["picture"] = encode_image(test.images[index])
+        mistakes.append(mistake)
+    return mistakes
+
+
+def encode_image(image: Tensor) -> str:
+    """Encode an image (H, W, C) of bytes as a data URL of a PNG, reduced in size if it is large."""
+    pixels = image.cpu().numpy()
+    if pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    else:
+        pixels = pixels[..., :3]
+    picture = Image.fromarray(pixels)
+    picture.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
+    buffer = BytesIO()
+    picture.save(buffer, format="PNG")
+    return f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,61 @@
+"""The training in a folder: which one it is, and how it makes way for another one.
+
+The folder of a run holds the training of the winner of the run. If a longer search finds another
+winner, the former training is moved into a subfolder `former-1`, `former-2`, ...
+"""
+
+import os
+from itertools import count
+from pathlib import Path
+
+from untrained.data.tables.schema import SCHEMA, VOCABULARIES
+from untrained.training.checkpoint import CHECKPOINT_FILE, WEIGHTS_FILE, read_checkpoint
+from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
+
+TENSORBOARD_FOLDER = "tensorboard"
+# The last two files say which training the others belong to. They are moved last, so that a move
+# that was interrupted can be repeated.
+_FILES = (
+    WEIGHTS_FILE,
+    SCHEMA,
+    VOCABULARIES,
+    TENSORBOARD_FOLDER,
+    CHECKPOINT_FILE,
+    TRAINING_FILE,
+)
+
+
+def read_training_key(folder: Path) -> TrainingKey | None:
+    """Read the key of the training in a folder, finished or not; None if there is no training."""
+    if (folder / TRAINING_FILE).is_file():
+        return TrainingResult.read(folder).key
+    checkpoint = folder / CHECKPOINT_FILE
+    if checkpoint.is_file():
+        return read_checkpoint(checkpoint).key
+    return None
+
+
+def list_former_trainings(folder: Path) -> list[Path]:
+    """List the subfolders with earlier trainings."""
+    subfolders = sorted(folder.glob("former-*"))
+    return [subfolder for subfolder in subfolders if read_training_key(subfolder)]
+
+
+def move_training_aside(folder: Path) -> Path:
+    """Move the training in a folder into a subfolder, where it remains complete.
+
+    A move that was killed continues into the same subfolder.
+
+    Returns:
+        The subfolder.
+    """
+    former = folder / "former-1"
+    for number in count(1):
+        former = folder / f"former-{number}"
+        if read_training_key(former) is None:
+            break
+    former.mkdir(exist_ok=True)
+    for name in _FILES:
+        if (folder / name).exists():
+            os.replace(folder / name, former / name)
+    return former

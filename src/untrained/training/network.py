@@ -1,0 +1,174 @@
+"""What a training needs to know of a network from any space: optimiser, loss, drop path, memory format."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from untrained.errors import Unscorable, UsageError
+from untrained.probe.gradients import LOSSES
+from untrained.probe.guard import random_state
+from untrained.probe.passes import read_logits
+from untrained.training.recipes import Recipe
+from untrained.types import Batch, Task
+
+TRAINABLE_LOSSES = ("cross_entropy", "bce")
+# The epsilon of Adagrad in NASRec.
+ADAGRAD_EPSILON = 1e-2
+
+
+def make_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Make the optimiser of a recipe.
+
+    Norms and biases are the parameters with at most one axis. They have weight decay only if the
+    recipe says so.
+
+    Raises:
+        UsageError: The network has no trainable parameter.
+    """
+    weights = []
+    norms_and_biases = []
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            continue
+        if parameter.ndim > 1:
+            weights.append(parameter)
+        else:
+            norms_and_biases.append(parameter)
+    if not weights and not norms_and_biases:
+        raise UsageError("the network has nothing to learn: no parameter requires a gradient")
+    norm_decay = 0.0
+    if recipe.decay_all:
+        norm_decay = recipe.decay
+    groups = [
+        {"params": weights, "weight_decay": recipe.decay},
+        {"params": norms_and_biases, "weight_decay": norm_decay},
+    ]
+    if recipe.optimiser == "adamw":
+        return torch.optim.AdamW(groups, lr=recipe.rate)
+    if recipe.optimiser == "adagrad":
+        return torch.optim.Adagrad(groups, lr=recipe.rate, eps=ADAGRAD_EPSILON)
+    return torch.optim.SGD(groups, lr=recipe.rate, momentum=0.9, nesterov=recipe.nesterov)
+
+
+def make_loss(task: Task, recipe: Recipe) -> Callable[[Any, Tensor], Tensor]:
+    """Make the function that computes the mean loss of the outputs of a network.
+
+    Targets are labels, or rows of class probabilities. In training mode a network with an auxiliary
+    tower returns two outputs. The first is that of the tower, and its loss has the weight of the
+    recipe.
+
+    Raises:
+        UsageError: The loss of the task cannot be trained.
+    """
+    if task.loss not in TRAINABLE_LOSSES:
+        available = ", ".join(TRAINABLE_LOSSES)
+        raise UsageError(f"cannot train with the loss {task.loss!r}; there are: {available}")
+
+    def compute_single_loss(logits: Tensor, targets: Tensor) -> Tensor:
+        if task.loss == "cross_entropy":
+            return F.cross_entropy(logits, targets, label_smoothing=recipe.smoothing)
+        return LOSSES[task.loss](logits, targets)
+
+    def compute_loss(outputs: Any, targets: Tensor) -> Tensor:
+        logits = read_logits(outputs)
+        loss = compute_single_loss(logits, targets)
+        # A network may also return features beside its logits, which have another shape.
+        has_tower = (
+            isinstance(outputs, tuple) and len(outputs) == 2 and outputs[0].shape == logits.shape
+        )
+        if has_tower:
+            loss = loss + recipe.auxiliary * compute_single_loss(outputs[0], targets)
+        return loss
+
+    return compute_loss
+
+
+class DropPathSchedule:
+    """The modules of a network that have a drop-path rate, and the rate each was built with."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.built_rates: list[tuple[nn.Module, float]] = []
+        for module in model.modules():
+            rate = getattr(module, "drop_path", None)
+            if isinstance(rate, float):
+                self.built_rates.append((module, rate))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether any module drops paths."""
+        return any(rate > 0 for _, rate in self.built_rates)
+
+    def scale_rates(self, factor: float) -> None:
+        """Set each rate to this factor of the rate that the module was built with."""
+        for module, rate in self.built_rates:
+            module.drop_path = factor * rate  # type: ignore[assignment]
+
+
+class OverlappingPoolDetector(TorchFunctionMode):
+    """Within this mode, `detected` becomes true when averages of overlapping windows are pooled."""
+
+    detected = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.avg_pool2d:
+            size = kwargs.get("kernel_size", args[1] if len(args) > 1 else None)
+            stride = kwargs.get("stride", args[2] if len(args) > 2 else None)
+            # Without a stride, the windows do not overlap.
+            self.detected |= stride not in (None, [], size)
+        return func(*args, **kwargs)
+
+
+def has_overlapping_pools(model: nn.Module, inputs: Tensor) -> bool:
+    """Whether the network pools averages of overlapping windows, in evaluation or training mode.
+
+    Training mode matters because an auxiliary tower works only there.
+    """
+    with OverlappingPoolDetector() as detector, torch.no_grad(), random_state(0):
+        model.eval()(inputs)
+        # A copy, because a forward pass in training mode changes the statistics of batch norms.
+        deepcopy(model).train()(inputs)
+    return bool(detector.detected)
+
+
+def choose_memory_format(model: nn.Module, batch: Batch) -> torch.memory_format:
+    """Choose how images are stored in memory: channels last on a GPU, where that is faster.
+
+    The exception are networks that pool averages of overlapping windows: torch computes their
+    gradient wrongly with channels last (dev/LOG.md).
+    """
+    if batch.inputs.device.type != "cuda" or batch.inputs.ndim != 4:
+        return torch.contiguous_format
+    if has_overlapping_pools(model, batch.inputs):
+        return torch.contiguous_format
+    return torch.channels_last
+
+
+@torch.no_grad()
+def check_network_fits(model: nn.Module, batch: Batch, task: Task) -> None:
+    """Check that the network can read the data and has one output per class.
+
+    Raises:
+        UsageError: It cannot, or has another number of outputs.
+    """
+    try:
+        outputs = read_logits(model.eval()(batch.inputs))
+    except Unscorable as failure:
+        raise UsageError(f"the network cannot be trained: {failure.detail}") from failure
+    # The forward pass is code of the user, which may raise anything.
+    except (Exception, SystemExit) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        shape = tuple(batch.inputs.shape[1:])
+        raise UsageError(f"the network cannot read samples of {shape}: {reason}") from error
+    expected_shape = (len(batch), task.num_classes)
+    shape = tuple(outputs.shape)
+    if shape != expected_shape:
+        raise UsageError(
+            f"the network returns {shape}, but {task.dataset} needs {expected_shape}: "
+            "samples and classes"
+        )

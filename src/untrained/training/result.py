@@ -1,0 +1,214 @@
+"""What a training asks for and what it produces, as plain data.
+
+The folder of a training holds `train.json` (key, curve and result) and `model.pt` (the best weights
+as a state dict). For a table it also holds `schema.json` and `vocabularies.npz`, which say how rows
+became numbers.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from untrained.data.pictures.card import propose_batch_size
+from untrained.errors import UsageError
+from untrained.files import next_free_folder, open_study, use_run_folder, write_atomically
+from untrained.training.recipes import format_recipe
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TRAINING_FILE = "train.json"
+
+
+class AnotherTrainingError(UsageError):
+    """A folder holds another training than the requested one."""
+
+
+@dataclass(frozen=True)
+class TrainingKey:
+    """Everything that the weights of a training depend on.
+
+    Two trainings with equal keys produce the same weights on the same kind of machine.
+
+    Attributes:
+        what: The network as the user named it, or the class name of a module.
+        space: Its space, with the options that the recipe added; empty for a user's own network.
+        arch: The architecture.
+        data: The data, as the user named it.
+        recipe: Name and options of the recipe.
+        seed: Seed of weights, order and augmentation.
+        device: The device, or "accelerate".
+        input_shape: The requested input shape, such as "3x32x32"; empty for the default.
+        patience: Epochs without improvement after which the training stops.
+        code: Fingerprint of the user's code or module.
+        samples: Fingerprint of all samples.
+        torch: Version of torch.
+    """
+
+    what: str
+    space: str
+    arch: str
+    data: str
+    recipe: dict[str, Any]
+    seed: int
+    device: str
+    input_shape: str = ""
+    patience: int | None = None
+    code: str = ""
+    samples: str = ""
+    torch: str = ""
+
+    def check_same(self, former: "TrainingKey", folder: Path) -> None:
+        """Check that the training in a folder is this one.
+
+        Args:
+            former: The key of the training in the folder.
+            folder: The folder, for the message.
+
+        Raises:
+            AnotherTrainingError: It is another one. The message names all differences.
+        """
+        requested_facts = self._flatten()
+        former_facts = former._flatten()
+        differences = []
+        for name, requested in requested_facts.items():
+            # The same network can be named in several ways.
+            if name == "what" or requested == former_facts.get(name):
+                continue
+            if name == "code":
+                differences.append(f"{self.space or self.arch} as it was (changed since)")
+            elif name == "samples":
+                differences.append(f"other samples in {self.data} (changed since)")
+            else:
+                differences.append(f"{name} {former_facts.get(name)!r} (now {requested!r})")
+        if differences:
+            raise AnotherTrainingError(
+                f"{folder} holds another training, with {', '.join(differences)}; "
+                f"for this one add --run {next_free_folder(folder)}"
+            )
+
+    def _flatten(self) -> dict[str, Any]:
+        """Return the fields, with the options of the recipe as fields of their own."""
+        facts = asdict(self)
+        recipe = facts.pop("recipe")
+        return {**facts, **recipe}
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The result of a training.
+
+    The test part is evaluated once, with the best weights. `loss`, `accuracy`, `auc`,
+    `normalised_entropy`, `confusion`, `calibration`, `calibration_error` and `mistakes` are results
+    on the test part.
+
+    Attributes:
+        key: What was requested.
+        ended: Why the training ended: "epochs", "patience" or "time".
+        curve: One row of metrics per epoch.
+        best: Epoch and kind of the best weights, and their validation metrics.
+        loss: Mean loss.
+        samples: Number of samples per part.
+        task: The task as plain data.
+        normalisation: Mean and standard deviation per channel; empty for tables.
+        params: Number of parameters.
+        seconds: Training time in total.
+        samples_per_second: Speed of finished epochs, without evaluation.
+        calibration: For classes, rows of samples, confidence and accuracy. For clicks, rows of
+            predicted, observed and number of rows.
+        calibration_error: Mean distance between the two.
+        command: What to type to repeat the training; empty if it was started from a module.
+        versions: Versions of Python and of the packages.
+        made_on: Date and time.
+        accuracy: Accuracy; None for clicks.
+        classes: Names of the classes.
+        confusion: Confusion matrix; a row is a true class.
+        mistakes: The worst mistakes: true and predicted class, their probabilities, and the image as
+            a data URL.
+        auc: Area under the ROC curve; None for classes, or if all labels are the same.
+        normalised_entropy: Log loss relative to that of the mean click rate.
+        folder: The folder of the training.
+        model: The network with the best weights, in evaluation mode; None if read from a file.
+    """
+
+    key: TrainingKey
+    ended: str
+    curve: tuple[dict[str, float], ...]
+    best: dict[str, Any]
+    loss: float
+    samples: dict[str, int]
+    task: dict[str, Any]
+    normalisation: dict[str, list[float]]
+    params: int
+    seconds: float
+    samples_per_second: float
+    calibration: list[dict[str, float]]
+    calibration_error: float
+    command: str
+    versions: dict[str, str]
+    made_on: str
+    accuracy: float | None = None
+    classes: tuple[str, ...] = ()
+    confusion: list[list[int]] = field(default_factory=list)
+    mistakes: list[dict[str, Any]] = field(default_factory=list)
+    auc: float | None = None
+    normalised_entropy: float | None = None
+    folder: str = ""
+    model: "nn.Module | None" = field(default=None, compare=False)
+
+    @property
+    def warning(self) -> str:
+        """Advice if all samples were a single batch, so that an epoch was one step; else empty."""
+        batch = self.key.recipe["batch"]
+        samples = self.samples["train"]
+        better_batch = propose_batch_size(samples, 1)
+        if not better_batch < samples < batch:
+            return ""
+        recipe = format_recipe({**self.key.recipe, "batch": better_batch})
+        return (
+            f"the batch size {batch} is larger than the {samples} training samples, so that an epoch "
+            f'was one step; for more steps: --recipe "{recipe}"'
+        )
+
+    @property
+    def predicts_clicks(self) -> bool:
+        """Whether the network predicts clicks, which are evaluated by log loss."""
+        return self.accuracy is None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return everything that is plain data, without images: what `--json` prints."""
+        facts = dict(vars(self))
+        del facts["model"]
+        del facts["key"]
+        mistakes = []
+        for mistake in self.mistakes:
+            row = dict(mistake)
+            row.pop("picture", None)
+            mistakes.append(row)
+        return {**asdict(self.key), **facts, "mistakes": mistakes}
+
+    def save(self) -> "TrainingResult":
+        """Write `train.json` into the folder of the training."""
+        facts = dict(vars(self))
+        del facts["model"]
+        del facts["folder"]
+        facts["key"] = asdict(self.key)
+        folder = Path(self.folder)
+        with use_run_folder(folder):
+            write_atomically(folder / TRAINING_FILE, json.dumps(facts, indent=1) + "\n")
+        return self
+
+    @staticmethod
+    def read(folder: str | Path) -> "TrainingResult":
+        """Read `train.json` from the folder of a training.
+
+        Raises:
+            UsageError: The file is missing or damaged.
+        """
+        with open_study(Path(folder, TRAINING_FILE)) as facts:
+            facts["key"] = TrainingKey(**facts["key"])
+            facts["curve"] = tuple(facts["curve"])
+            facts["classes"] = tuple(facts["classes"])
+            facts["folder"] = str(folder)
+            return TrainingResult(**facts)

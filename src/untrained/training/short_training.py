@@ -1,0 +1,144 @@
+"""A short training in the form of a proxy.
+
+    load_proxy("untrained.training.short_training:accuracy(epochs=3,samples=1500)")
+
+As a proxy it runs on workers and has the store, time limits and failures of the engine. The first four
+fifths of its samples are trained on, the rest are evaluated. It is in no registry, because it is what
+proxies are compared with.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from untrained.errors import Unscorable
+from untrained.options import Count, Positive
+from untrained.probe import Probe
+from untrained.probe.gradients import LOSSES
+from untrained.probe.passes import read_logits
+from untrained.proxies import proxy
+from untrained.training.ctr_metrics import compute_auc
+from untrained.types import Batch
+
+SHORT_TRAINING = "untrained.training.short_training:accuracy"
+TRAIN_SHARE = 0.8
+# Largest norm of a gradient. Nothing is tuned to the network, so some gradients are large.
+MAX_GRADIENT_NORM = 5.0
+
+
+@proxy(measures="accuracy", needs=("labels",), samples=1500)
+def accuracy(probe: Probe, epochs: Count = 3, rate: Positive = 0.1, batch: Count = 64) -> float:
+    """Validation accuracy after a few epochs of SGD (Nesterov 0.9, cosine, decay 5e-4).
+
+    Accuracy is the share of samples that are classified correctly. For clicks it is the AUC, because
+    one of the two classes may be rare: the share of pairs of a click and a row without a click that
+    are ranked correctly.
+    """
+    train_samples, val_samples = split_samples(probe.batch, TRAIN_SHARE)
+    model = deepcopy(probe.model).requires_grad_(True).train()
+    train_briefly(
+        model, train_samples, epochs, rate, batch, probe.generator("order"), probe.loss_name
+    )
+    if probe.loss_name == "bce":
+        return measure_auc(model, val_samples, batch)
+    return measure_accuracy(model, val_samples, batch)
+
+
+def split_samples(batch: Batch, share: float) -> tuple[Batch, Batch]:
+    """Split samples into the first ones, of this share, and the rest.
+
+    Raises:
+        Unscorable: One of the two would be empty.
+    """
+    count = round(share * len(batch))
+    if not 0 < count < len(batch):
+        raise Unscorable("error", f"{len(batch)} samples are too few for training and validation")
+    first = Batch(batch.inputs[:count], batch.targets[:count])
+    rest = Batch(batch.inputs[count:], batch.targets[count:])
+    return first, rest
+
+
+def train_briefly(
+    model: nn.Module,
+    samples: Batch,
+    epochs: int,
+    rate: float,
+    batch_size: int,
+    generator: torch.Generator,
+    loss_name: str = "cross_entropy",
+) -> None:
+    """Train a network in place.
+
+    Args:
+        model: The network, in training mode.
+        samples: All training samples.
+        epochs: Number of passes over the samples. An incomplete last batch is left out.
+        rate: Initial learning rate.
+        batch_size: Number of samples per step.
+        generator: Decides the order of the samples.
+        loss_name: A key of `LOSSES`.
+
+    Raises:
+        Unscorable: The loss is not finite.
+    """
+    batch_size = min(batch_size, len(samples))
+    steps_per_epoch = len(samples) // batch_size
+    optimiser = torch.optim.SGD(
+        model.parameters(), lr=rate, momentum=0.9, nesterov=True, weight_decay=5e-4
+    )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs * steps_per_epoch)
+    compute_loss = LOSSES[loss_name]
+    with torch.enable_grad():
+        for _ in range(epochs):
+            order = torch.randperm(len(samples), generator=generator).to(samples.inputs.device)
+            for step in range(steps_per_epoch):
+                indices = order[step * batch_size : (step + 1) * batch_size]
+                logits = read_logits(model(samples.inputs[indices]))
+                loss = compute_loss(logits, samples.targets[indices])
+                if not torch.isfinite(loss):
+                    raise Unscorable("nan", "the training diverged")
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
+                optimiser.step()
+                schedule.step()
+
+
+@torch.no_grad()
+def measure_accuracy(model: nn.Module, samples: Batch, batch_size: int) -> float:
+    """Compute the share of samples that the network classifies correctly."""
+    correct = 0
+    for logits, targets in _predict_batches(model, samples, batch_size):
+        correct += int((logits.argmax(1) == targets).sum())
+    return correct / len(samples)
+
+
+@torch.no_grad()
+def measure_auc(model: nn.Module, samples: Batch, batch_size: int) -> float:
+    """Compute the area under the ROC curve.
+
+    Raises:
+        Unscorable: All samples have the same label.
+    """
+    outputs = []
+    for logits, _ in _predict_batches(model, samples, batch_size):
+        outputs.append(logits.flatten())
+    scores = torch.cat(outputs).double().cpu().numpy()
+    labels = (samples.targets.flatten() > 0.5).double().cpu().numpy()
+    auc = compute_auc(scores, labels)
+    if auc is None:
+        raise Unscorable("error", "all validation samples have the same label; take more samples")
+    return auc
+
+
+def _predict_batches(
+    model: nn.Module, samples: Batch, batch_size: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield logits and targets, batch by batch. The network is in evaluation mode."""
+    model.eval()
+    for start in range(0, len(samples), batch_size):
+        inputs = samples.inputs[start : start + batch_size]
+        targets = samples.targets[start : start + batch_size]
+        yield read_logits(model(inputs)), targets

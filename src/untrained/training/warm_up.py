@@ -1,0 +1,411 @@
+"""Warm-up: a little training before networks are scored, as in SiGeo (arXiv:2311.13169).
+
+    10%                                       one pass over a tenth of the training samples
+    10%(paths=sandwich,rate=0.05,batch=64)    what is trained in a step, and how
+    10%(paths=each)                           every candidate on its own
+    1%(preset=nasrec)                         the schedule of NASRec, the default for tables
+
+If the space has a supernet, the supernet is trained once, by subnets sampled from it
+(`supernet_paths.py`), and candidates inherit its weights. Otherwise, and with `paths=each`, every
+candidate is trained before it is scored, and the time counts as building it. The options and presets
+are in `warm_up_plan.py`. Gradients are clipped at norm 5.
+
+Everything random depends on seeds, never on the order of work. A warm-up that was killed therefore
+resumes from its checkpoint and ends with the same weights, on a CPU bit for bit.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from untrained.data import TRAIN, DataSource, Part
+from untrained.engine.devices import check_device
+from untrained.engine.threads import use_threads
+from untrained.engine.worker import PrepareWeights
+from untrained.engine.worker_setup import WeightSource
+from untrained.errors import Interrupted, Unscorable, UsageError
+from untrained.identity import read_torch_version
+from untrained.names import parse_call
+from untrained.probe.gradients import compute_sample_losses
+from untrained.probe.guard import random_state
+from untrained.probe.passes import read_logits
+from untrained.progress import Progress, ProgressCallback
+from untrained.quantities import parse_share
+from untrained.seeds import derive_seed, make_torch_generator
+from untrained.spaces import Space
+from untrained.training.checkpoint import Weights, load_tensors, save_tensors
+from untrained.training.supernet_paths import SupernetPaths, accumulate_gradients
+from untrained.training.warm_up_plan import WarmUpPlan, make_plan
+from untrained.types import Arch, Batch, Task
+
+WARM_UP_FILE = "warmup.pt"
+CHECKPOINT_SECONDS = 30.0  # between checkpoints
+MAX_GRADIENT_NORM = 5.0
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """A share of the training samples, and how networks are trained on them."""
+
+    share: float
+    plan: WarmUpPlan
+    part: Part
+    task: Task
+
+    @staticmethod
+    def parse(text: str, source: DataSource) -> "WarmUp":
+        """Parse what a user types, such as `10%(batch=64)`, for data with labels.
+
+        Raises:
+            UsageError: The text is wrong, or the data have no labels.
+        """
+        share_text, options = parse_call(text)
+        share = parse_share(share_text)
+        plan = make_plan(options, _default_preset(source.task))
+        return WarmUp(share, plan, source.parts[TRAIN], source.task)
+
+    def prepare_weights(
+        self,
+        space: Space | None,
+        seed: int,
+        device: str,
+        folder: Path | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> WeightSource:
+        """Train the supernet of a space, or return how each candidate will be trained.
+
+        A supernet that was trained before is read from its checkpoint, which does not need the
+        device. Neither does the preparation for candidates that are trained one by one.
+
+        Args:
+            space: The space; None for a network that belongs to no space.
+            seed: Seed of the weights, the order of the samples and the subnets.
+            device: Device to train the supernet on.
+            folder: Folder for the checkpoint; None to keep none.
+            on_progress: Called before each step of the supernet and after the last one.
+
+        Raises:
+            UsageError: The warm-up diverged, the checkpoint is damaged, or the device is missing.
+            Interrupted: The user pressed Ctrl-C.
+        """
+        if space is None or not space.has_supernet or self.plan.paths == "each":
+            warm_up = replace(self, plan=replace(self.plan, paths="each"))
+            return CandidateWarmUp(warm_up, warm_up.describe())
+        path = None
+        if folder is not None:
+            path = folder / WARM_UP_FILE
+        checkpoint = _read_checkpoint(path, self.describe(f"seed={seed}"))
+        if checkpoint.step == self.steps:
+            if on_progress:
+                on_progress(Progress("warming up", self.steps, self.steps))
+            return SupernetWeights(checkpoint.supernet, checkpoint.init, checkpoint.seconds)
+        check_device(device)
+        return _SupernetTraining(self, space, seed, device, path, checkpoint).run(on_progress)
+
+    def describe(self, *more: str) -> str:
+        """Describe everything that decides the weights, as text for the keys of records."""
+        words = [f"{100 * self.share:g}%"]
+        for field in fields(WarmUpPlan):
+            words.append(f"{field.name}={getattr(self.plan, field.name)}")
+        words.extend(more)
+        words.append(f"data={len(self.part)}:{self.part.fingerprint()[:16]}")
+        return f"warm-up({','.join(words)})"
+
+    @property
+    def batch_size(self) -> int:
+        """The batch size of the plan, or the number of samples if that is smaller."""
+        return max(1, min(self.plan.batch, self._samples))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of all passes."""
+        return self.plan.passes * self._steps_per_pass
+
+    @property
+    def _samples(self) -> int:
+        return int(self.share * len(self.part))
+
+    @property
+    def _steps_per_pass(self) -> int:
+        # Only complete batches: a batch norm cannot be trained on a last batch of one sample.
+        return max(1, self._samples // self.batch_size)
+
+    def iterate_batches(self, device: str, *seed_parts: object) -> Iterator[Batch]:
+        """Yield the batches of all passes. Every pass has the same samples in the same order."""
+        for _ in range(self.plan.passes):
+            generator = make_torch_generator("warm-up", "order", *seed_parts)
+            batches = self.part.batches(self.batch_size, generator)
+            for batch in islice(batches, self._steps_per_pass):
+                # On a GPU, torch computes the gradient of average pooling wrongly if channels are
+                # last in memory (dev/LOG.md).
+                inputs = batch.inputs.contiguous()
+                yield Batch(inputs, batch.targets).to(device)
+
+    def compute_loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Compute the mean loss of a batch."""
+        logits = read_logits(model(batch.inputs))
+        return compute_sample_losses(self.task.loss, logits, batch.targets).mean()
+
+
+def _default_preset(task: Task) -> str:
+    if task.loss == "bce":
+        return "nasrec"
+    return "vision"
+
+
+@dataclass(frozen=True)
+class CandidateWarmUp:
+    """A source of weights that trains every candidate on its own.
+
+    Weights and order of the samples depend on the architecture and the seed of the record.
+
+    Attributes:
+        warm_up: How to train.
+        init: Description of the weights, for the keys of records.
+        seconds: 0, because the time is in the records of the candidates.
+    """
+
+    warm_up: WarmUp
+    init: str
+    seconds: float = 0.0
+
+    def open(self, supernet: Callable[[], Any], device: str) -> PrepareWeights:
+        """Return the function that trains a candidate."""
+
+        def train_candidate(model: nn.Module, arch: Arch, seed: int) -> None:
+            batches = self.warm_up.iterate_batches(device, arch.space, arch, seed)
+            with random_state(derive_seed("warm-up", arch.space, arch, seed)):
+                self._train(model.to(device), batches)
+
+        return train_candidate
+
+    @torch.enable_grad()
+    def _train(self, model: nn.Module, batches: Iterator[Batch]) -> None:
+        warm_up = self.warm_up
+        was_training = model.training
+        optimiser = warm_up.plan.make_optimiser(model.train())
+        for step, batch in enumerate(batches):
+            loss = warm_up.compute_loss(model, batch)
+            if not torch.isfinite(loss):
+                position = f"step {step + 1} of {warm_up.steps}"
+                raise Unscorable("nan", f"its warm-up diverged at {position}")
+            loss.backward()  # type: ignore[no-untyped-call]
+            _update_weights(optimiser, model, warm_up.plan.rate_at(step, warm_up.steps))
+        model.train(was_training)
+
+
+@dataclass(frozen=True)
+class SupernetWeights:
+    """A source of weights that copies those of a trained supernet into each candidate.
+
+    Attributes:
+        weights: State dict of the supernet, on the CPU.
+        init: Description of the weights, for the keys of records.
+        seconds: Training time of the supernet, in all processes that worked on it.
+    """
+
+    weights: Weights
+    init: str
+    seconds: float
+
+    def open(self, supernet: Callable[[], Any], device: str) -> PrepareWeights:
+        """Return the function that copies weights into a candidate.
+
+        Args:
+            supernet: Builds the supernet of the space on the device.
+            device: The device of the candidates.
+        """
+
+        # The supernet is built for the first candidate and not before, because a finished run can be
+        # read on a machine without the device.
+        @cache
+        def load_supernet() -> Any:
+            with random_state(0):
+                network = supernet()
+            network.load_state_dict(self.weights)
+            return network
+
+        def copy_weights(model: nn.Module, arch: Arch, seed: int) -> None:
+            subnet = load_supernet().subnet(arch)
+            model.load_state_dict(subnet.state_dict())
+
+        return copy_weights
+
+
+@dataclass(frozen=True)
+class _WarmUpCheckpoint:
+    """State of the training of a supernet.
+
+    Attributes:
+        init: Description of the weights. A checkpoint of another description is not used.
+        step: Number of finished steps.
+        seconds: Training time so far.
+        supernet: Weights; empty before the first step.
+        optimiser: State of the optimiser; empty before the first step.
+    """
+
+    init: str
+    step: int
+    seconds: float
+    supernet: Weights
+    optimiser: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        save_tensors(path, {**vars(self), "torch": read_torch_version()})
+
+
+def _read_checkpoint(path: Path | None, init: str) -> _WarmUpCheckpoint:
+    """Read the checkpoint of this warm-up; without one, return the state before the first step."""
+    initial_state = _WarmUpCheckpoint(init, step=0, seconds=0.0, supernet={}, optimiser={})
+    if path is None or not path.is_file():
+        return initial_state
+    try:
+        content = load_tensors(path)
+        version = content.pop("torch", None)
+        checkpoint = _WarmUpCheckpoint(**content)
+    except Exception as error:
+        raise _unreadable_checkpoint_error(path, error) from error
+    # Another version of torch may compute other numbers.
+    if checkpoint.init != init or version != read_torch_version():
+        return initial_state
+    return checkpoint
+
+
+def _unreadable_checkpoint_error(path: Path | None, error: Exception) -> UsageError:
+    reason = type(error).__name__
+    return UsageError(f"{path} cannot be read ({reason}); delete it to repeat the warm-up")
+
+
+class _SupernetTraining:
+    """The training of a supernet, from its first step or from a checkpoint."""
+
+    def __init__(
+        self,
+        warm_up: WarmUp,
+        space: Space,
+        seed: int,
+        device: str,
+        path: Path | None,
+        checkpoint: _WarmUpCheckpoint,
+    ) -> None:
+        self.warm_up = warm_up
+        self.device = device
+        self.path = path
+        self.seed_parts = (space.name, seed)
+        with random_state(derive_seed("warm-up", "weights", *self.seed_parts)):
+            self.supernet: nn.Module = space.supernet(warm_up.task, device)
+        self.supernet.train()
+        self.optimiser = warm_up.plan.make_optimiser(self.supernet)
+        self.paths = SupernetPaths(
+            warm_up.plan.paths, space, warm_up.task, self.supernet, seed, warm_up.steps
+        )
+        self.init = checkpoint.init
+        self.step = checkpoint.step
+        self.seconds = checkpoint.seconds
+        self.has_checkpoint = checkpoint.step > 0
+        if checkpoint.step > 0:
+            self._resume(checkpoint)
+
+    def run(self, on_progress: ProgressCallback | None) -> SupernetWeights:
+        """Do all remaining steps.
+
+        Raises:
+            UsageError: The loss is not finite.
+            Interrupted: The user pressed Ctrl-C.
+        """
+        try:
+            self._train(on_progress)
+        except KeyboardInterrupt as interrupt:
+            message = "stopped by Ctrl-C while warming up"
+            if self.has_checkpoint:
+                message += f"; run the same command to resume from the last checkpoint, {self.path}"
+            elif self.path:
+                message += "; nothing was saved yet"
+            raise Interrupted(message) from interrupt
+        self._report_progress(on_progress)
+        weights = {}
+        for name, tensor in self.supernet.state_dict().items():
+            weights[name] = tensor.detach().cpu()
+        return SupernetWeights(weights, self.init, self.seconds)
+
+    def _train(self, on_progress: ProgressCallback | None) -> None:
+        steps = self.warm_up.steps
+        batches = self.warm_up.iterate_batches(self.device, *self.seed_parts)
+        step_start = perf_counter()
+        last_save = step_start
+        for batch in islice(batches, self.step, None):
+            self._report_progress(on_progress)
+            # Dropout of a step must not depend on whether the warm-up was resumed, and the number of
+            # threads decides the order of sums.
+            step_seed = derive_seed("warm-up", "step", *self.seed_parts, self.step)
+            with use_threads(1), random_state(step_seed):
+                self._train_step(batch)
+            now = perf_counter()
+            self.seconds += now - step_start
+            step_start = now
+            self.step += 1
+            if now - last_save >= CHECKPOINT_SECONDS or self.step == steps:
+                self._save()
+                last_save = perf_counter()
+
+    @torch.enable_grad()
+    def _train_step(self, batch: Batch) -> None:
+        """Do one step with the mean loss of its subnets."""
+        warm_up = self.warm_up
+        for path in self.paths.sample_paths(self.step):
+            loss = warm_up.compute_loss(path, batch) / self.paths.paths_per_step
+            if not torch.isfinite(loss):
+                raise self._diverged_error()
+            loss.backward()  # type: ignore[no-untyped-call]
+            accumulate_gradients(self.supernet, path)
+        rate = warm_up.plan.rate_at(self.step, warm_up.steps)
+        _update_weights(self.optimiser, self.supernet, rate)
+
+    def _diverged_error(self) -> UsageError:
+        warm_up = self.warm_up
+        lower_rate = float(f"{warm_up.plan.rate / 10:g}")
+        plan = replace(warm_up.plan, rate=lower_rate)
+        options = plan.format_options(_default_preset(warm_up.task))
+        advice = f"try --warm-up '{100 * warm_up.share:g}%({options})'"
+        return UsageError(f"the warm-up of the supernet diverged at step {self.step + 1}; {advice}")
+
+    def _report_progress(self, on_progress: ProgressCallback | None) -> None:
+        if on_progress:
+            on_progress(Progress("warming up", self.step, self.warm_up.steps))
+
+    def _save(self) -> None:
+        if self.path is None:
+            return
+        checkpoint = _WarmUpCheckpoint(
+            init=self.init,
+            step=self.step,
+            seconds=self.seconds,
+            supernet=self.supernet.state_dict(),
+            optimiser=self.optimiser.state_dict(),
+        )
+        checkpoint.save(self.path)
+        self.has_checkpoint = True
+
+    def _resume(self, checkpoint: _WarmUpCheckpoint) -> None:
+        try:
+            self.supernet.load_state_dict(checkpoint.supernet)
+            self.optimiser.load_state_dict(checkpoint.optimiser)
+        # The type of the exception depends on the kind of damage.
+        except Exception as error:
+            raise _unreadable_checkpoint_error(self.path, error) from error
+
+
+def _update_weights(optimiser: torch.optim.Optimizer, model: nn.Module, rate: float) -> None:
+    """Do one step of the optimiser with clipped gradients, and clear the gradients."""
+    nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.step()
+    model.zero_grad()

@@ -1,0 +1,49 @@
+"""How many workers this machine can use."""
+
+import os
+
+from untrained.errors import UsageError
+from untrained.formatting import format_count
+
+RAY_LOCAL = "local"  # `--ray local` starts a cluster on this machine
+
+# More workers than that only take turns, and each needs memory for its own copy of torch.
+WORKERS_PER_CORE = 4
+
+# So many are allowed on any machine, so that a command copied from a larger machine runs.
+ALWAYS_ALLOWED = 8
+
+
+def check_workers(workers: int | None, ray: str | None = None) -> None:
+    """Refuse a number of workers that makes no sense, for the command line and the API alike.
+
+    Args:
+        workers: Number of workers that the user asked for; None leaves the choice to us.
+        ray: Where they run. A Ray cluster at an address may have more cores than this machine, so
+            `RayBackend` checks it.
+
+    Raises:
+        UsageError: It is not a whole number of at least 1, or far more than this machine has cores.
+    """
+    if workers is None:
+        return
+    cores = count_cores()
+    if type(workers) is not int or workers < 1:
+        raise UsageError(
+            f"--workers must be a whole number of at least 1, not {workers!r}; "
+            f"this machine has {format_count(cores, 'core')}: --workers {cores}"
+        )
+    is_on_this_machine = ray is None or ray == RAY_LOCAL
+    most = max(ALWAYS_ALLOWED, WORKERS_PER_CORE * cores)
+    if is_on_this_machine and workers > most:
+        raise UsageError(
+            f"--workers {workers} is too many for this machine, which has "
+            f"{format_count(cores, 'core')}: type --workers {cores}, or at most {most}"
+        )
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

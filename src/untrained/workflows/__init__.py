@@ -1,0 +1,1 @@
+"""What the public functions do: search, score, bench, calibrate, confirm, train, export, report."""

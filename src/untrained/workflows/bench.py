@@ -1,0 +1,270 @@
+"""`bench(...)`: compare proxies with known results.
+
+All proxies score the same architectures, failures are counted, baselines are always included, and
+every statistic has a confidence interval. Records are kept in a run folder: the same call resumes,
+and a larger one measures only what is new.
+"""
+
+from datetime import datetime
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from untrained.benchmarks.comparison import (
+    ProxyScores,
+    SeedScores,
+    collect_scores,
+    compare_with_truth,
+    describe_shared_baseline,
+    sort_results,
+)
+from untrained.benchmarks.result import BenchmarkResult
+from untrained.command_text import format_options
+from untrained.config import ComputeConfig
+from untrained.data import DataSource
+from untrained.engine.devices import parse_device_name
+from untrained.engine.worker import index_proxies
+from untrained.engine.worker_setup import WeightSource
+from untrained.names import split_names
+from untrained.progress import ProgressCallback
+from untrained.proxies import Proxy, load_proxy, parse_proxy_names
+from untrained.quantities import parse_count, parse_path, parse_seed
+from untrained.runs.folder import STORE, make_file_name, read_versions
+from untrained.spaces import load_space
+from untrained.training.warm_up import WarmUp
+from untrained.workflows.combination import combine_proxies
+from untrained.workflows.ground_truth import GroundTruth, load_benchmark_data, load_ground_truth
+from untrained.workflows.score_architectures import score_architectures
+
+BASELINES = ("params", "flops", "random")
+
+
+def bench(
+    space: str = "nasbench201",
+    proxy: str = "all",
+    dataset: str | None = None,
+    *,
+    benchmark: str | None = None,
+    metric: str | None = None,
+    samples: int = 1000,
+    seed: int = 0,
+    seeds: int = 1,
+    scores: str = "",
+    data: str | None = None,
+    warm_up: str = "",
+    device: str = "cpu",
+    workers: int | None = None,
+    networks_per_batch: int = 1,
+    ray: str | None = None,
+    time_limit: str | None = None,
+    run: str | Path | None = None,
+    data_root: str | Path | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> BenchmarkResult:
+    """Measure how well proxies rank architectures whose accuracy is known.
+
+    Args:
+        space: Name of the space.
+        proxy: Names of proxies, separated by commas; "all" for all of them.
+        dataset: Data set that the truth is about; None for the first one of the table.
+        benchmark: Name of the benchmark; None for the default one of the space.
+        metric: Full name of the metric that is the truth; None for test accuracy after the longest
+            training.
+        samples: Number of architectures, drawn from the table by `seed`.
+        seed: First seed of weights and batches, and seed of the sample.
+        seeds: Number of seeds per architecture.
+        scores: Published scores of the table that are compared too: "table:synflow".
+        data: Data that networks see; None for the data set of the truth, if it is available.
+        warm_up: Train before scoring: "10%" a supernet, "10%(paths=each)" every architecture.
+        device: A torch device.
+        workers: Number of worker processes; None for one per core or per GPU.
+        networks_per_batch: Number of networks that a worker measures in one pass.
+        ray: "local" or the address of a Ray cluster.
+        time_limit: Longest time for one architecture, such as "30s".
+        run: The run folder; None for one under `runs/` that is named after the benchmark.
+        data_root: Where data sets and tables are.
+        on_progress: Called after every architecture.
+
+    Returns:
+        One result per proxy, best first. It is also saved in the run folder.
+
+    Raises:
+        UsageError: Something that was asked for does not exist.
+
+    Example:
+        >>> result = bench("nasbench201", "dextr,zico", "cifar10", samples=100)
+        >>> result.rows()
+    """
+    # A wrong space is reported before anything else.
+    load_space(space)
+    samples = parse_count(samples, "samples", 3)
+    seeds = parse_count(seeds, "seeds")
+    seed = parse_seed(seed, seeds)
+    networks_per_batch = parse_count(networks_per_batch, "networks_per_batch")
+    device = parse_device_name(device)
+    if run is not None:
+        run = parse_path(run, "run")
+    compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
+    proxies = load_with_baselines(proxy)
+    truth = load_ground_truth(space, benchmark, dataset, metric, samples, seed, data_root)
+    data_name, source, data_note = load_benchmark_data(data, truth, data_root)
+    if run:
+        folder = Path(run)
+    else:
+        folder = _make_default_folder(truth, data_name, seed, device, warm_up)
+    seed_range = range(seed, seed + seeds)
+    weights = None
+    if warm_up:
+        weights = _warm_up(warm_up, truth, source, seed, device, folder, on_progress)
+
+    work = score_architectures(
+        truth.space,
+        truth.archs,
+        proxies,
+        source,
+        seed_range,
+        compute,
+        folder / STORE,
+        name_proxies(proxy),
+        on_progress,
+        weights=weights,
+    )
+    columns = []
+    for one_proxy in proxies:
+        by_seed, failures = collect_scores(work.records, one_proxy.measure, truth.archs, seed_range)
+        columns.append(make_proxy_scores(one_proxy, by_seed, failures))
+    columns += combine_proxies(columns)
+    for name in split_names(scores):
+        columns.append(_read_published_scores(truth, name))
+    results = sort_results(compare_with_truth(column, truth.values) for column in columns)
+
+    notes = [
+        describe_shared_baseline(results, truth.values),
+        f"The table holds {truth.table.about}.",
+        data_note,
+    ]
+    options: dict[str, Any] = {
+        "space": space,
+        "proxy": proxy,
+        "dataset": dataset,
+        "benchmark": benchmark,
+        "metric": metric,
+        "samples": samples,
+        "seed": seed,
+        "seeds": seeds,
+        "scores": scores,
+        "data": data,
+        "device": device,
+        "warm_up": warm_up,
+        "run": str(folder),
+    }
+    settings = {
+        "samples": f"{len(truth.archs):,}",
+        "data": data_name,
+        "seed": str(seed),
+        "device": device,
+    }
+    if warm_up:
+        settings["warm-up"] = warm_up
+    cost = {}
+    if weights and weights.seconds:
+        cost["warm-up"] = weights.seconds
+    cost["total"] = work.seconds + sum(cost.values())
+    result = BenchmarkResult(
+        title=f"{truth.table.name}: {truth.about}",
+        command=f"untrained bench {format_options(bench, options)}",
+        space=truth.space,
+        truth_about=f"{truth.about}, {truth.table.name}",
+        truth_unit=truth.metric.unit,
+        archs=tuple(str(arch) for arch in truth.archs),
+        truth=truth.values,
+        proxy_results=results,
+        notes=tuple(note for note in notes if note),
+        settings=settings,
+        versions=read_versions(),
+        cost=cost,
+        batched=work.batched,
+        seeds=seeds,
+        folder=str(folder),
+        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    )
+    return result.save()
+
+
+def load_with_baselines(names: str) -> list[Proxy]:
+    """Load the named proxies and the baselines, each once."""
+    proxies = [load_proxy(name) for name in (*parse_proxy_names(names), *BASELINES)]
+    return list(index_proxies(proxies).values())
+
+
+def name_proxies(names: str) -> dict[str, str]:
+    """Return the names of proxies as the user wrote them, by measure."""
+    return {load_proxy(name).measure: name for name in parse_proxy_names(names)}
+
+
+def make_proxy_scores(
+    proxy: Proxy, by_seed: tuple[SeedScores, ...], failures: dict[str, int]
+) -> ProxyScores:
+    """Combine the scores of a proxy with the facts about it."""
+    kind = "proxy"
+    if proxy.name in BASELINES:
+        kind = "baseline"
+    elif proxy.parts:
+        kind = "combination"
+    return ProxyScores(
+        proxy.label, proxy.about, kind, proxy.higher_is_better, by_seed, proxy.cost, failures
+    )
+
+
+def _read_published_scores(truth: GroundTruth, name: str) -> ProxyScores:
+    """Read scores of a table. Several runs of a proxy count as its seeds."""
+    table = truth.table
+    proxy = name.removeprefix("table:")
+    runs = []
+    for score in table.scores:
+        if score.proxy == proxy and score.dataset == truth.metric.dataset:
+            runs.append(score)
+    if not runs:
+        runs = [table.score(proxy)]
+    by_seed = []
+    for score in runs:
+        values = table.values(truth.archs, score)
+        by_seed.append(tuple(None if isnan(value) else float(value) for value in values))
+    first = runs[0]
+    return ProxyScores(
+        proxy=f"table:{proxy}",
+        about=f"{proxy} by {first.source or 'others'}, as the table has it",
+        kind="other",
+        higher_is_better=first.higher_is_better,
+        by_seed=tuple(by_seed),
+        partial=True,
+    )
+
+
+def _make_default_folder(
+    truth: GroundTruth, data: str, seed: int, device: str, warm_up: str
+) -> Path:
+    """Name the run folder after everything that differs from the defaults."""
+    words = ["bench", truth.table.name, truth.metric.name, data]
+    if seed != 0:
+        words.append(f"seed{seed}")
+    if device != "cpu":
+        words.append(device)
+    if warm_up:
+        words.append(f"warm-{warm_up}")
+    return Path("runs", make_file_name(*words))
+
+
+def _warm_up(
+    warm_up: str,
+    truth: GroundTruth,
+    source: DataSource,
+    seed: int,
+    device: str,
+    folder: Path,
+    on_progress: ProgressCallback | None,
+) -> WeightSource:
+    """Train what networks start from."""
+    plan = WarmUp.parse(warm_up, source)
+    folder.mkdir(parents=True, exist_ok=True)
+    return plan.prepare_weights(load_space(truth.space), seed, device, folder, on_progress)

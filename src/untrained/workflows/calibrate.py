@@ -1,0 +1,310 @@
+"""`calibrate(...)`: find the proxy that suits a space and data of the user.
+
+A few architectures, spread over the sizes of the space, are trained briefly on the user's data, and
+every proxy is compared with what they reach. A dozen trainings cannot separate good proxies from
+each other, and the result says so. They can reveal a proxy that fails here.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from untrained.benchmarks.comparison import collect_scores, compare_with_truth, sort_results
+from untrained.benchmarks.result import FILE, BenchmarkResult, ProxyResult
+from untrained.command_text import format_options
+from untrained.config import DEFAULT_DATA, ComputeConfig
+from untrained.data import load_data
+from untrained.engine.devices import parse_device_name
+from untrained.errors import UsageError
+from untrained.formatting import format_count
+from untrained.names import is_reference, require_trusted_code
+from untrained.progress import ProgressCallback
+from untrained.proxies import load_proxy, parse_proxy_names
+from untrained.quantities import MAX_SAMPLES, parse_count, parse_path, parse_seed
+from untrained.runs.folder import STORE, make_file_name, read_versions
+from untrained.seeds import make_generator
+from untrained.spaces import load_space
+from untrained.strategies.random import RandomSearch
+from untrained.training.short_training import SHORT_TRAINING
+from untrained.types import Arch, Record
+from untrained.workflows.bench import load_with_baselines, make_proxy_scores, name_proxies
+from untrained.workflows.score_architectures import score_architectures
+from untrained.workflows.search_checks import matching_data
+
+# Architectures that are sampled for each that is trained, so that sizes can be spread.
+POOL_PER_TRAINING = 8
+# With fewer finished trainings nothing can be ranked.
+MIN_FINISHED = 3
+
+
+def calibrate(
+    space: str = "nasbench201",
+    proxy: str = "all",
+    data: str = DEFAULT_DATA,
+    *,
+    trainings: int = 12,
+    epochs: int = 3,
+    samples: int = 1500,
+    seed: int = 0,
+    device: str = "cpu",
+    workers: int | None = None,
+    ray: str | None = None,
+    time_limit: str | None = None,
+    run: str | Path | None = None,
+    data_root: str | Path | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> BenchmarkResult:
+    """Compare proxies with a few short trainings on the user's own space and data.
+
+    `search(..., proxy="auto")` uses the best of them.
+
+    Args:
+        space: Name of the space, such as "./mine.py:mynet".
+        proxy: Names of proxies, separated by commas; "all" for all of them.
+        data: Name of the data.
+        trainings: Number of architectures to train.
+        epochs: Length of each training.
+        samples: Number of samples that a training sees.
+        seed: Seed of the sample of architectures and of their weights.
+        device: A torch device.
+        workers: Number of worker processes; None for one per core or per GPU.
+        ray: "local" or the address of a Ray cluster.
+        time_limit: Longest time for one architecture, such as "30s".
+        run: The run folder; None for one under `runs/` that `--proxy auto` finds.
+        data_root: Where data sets are.
+        on_progress: Called after every architecture.
+
+    Returns:
+        One result per proxy, best first, and the recommended proxy. It is also saved in the run
+        folder.
+
+    Raises:
+        UsageError: Something that was asked for does not exist, or too few trainings finished.
+
+    Example:
+        >>> result = calibrate("./mine.py:mynet", data="folder:./photos", trainings=12)
+        >>> result.recommended
+    """
+    trainings = parse_count(trainings, "trainings", 4)
+    epochs = parse_count(epochs, "epochs")
+    samples = parse_count(samples, "samples", 10, MAX_SAMPLES)
+    seed = parse_seed(seed)
+    device = parse_device_name(device)
+    if run is not None:
+        run = parse_path(run, "run")
+    compute = ComputeConfig(device, workers, ray, time_limit)
+    search_space = load_space(space)
+    source = load_data(data, search_space.task, data_root)
+    folder = Path(run) if run else make_default_folder(space, data)
+    matching_data(search_space, source.task)
+    training_name = f"{SHORT_TRAINING}(epochs={epochs},samples={samples})"
+    training = load_proxy(training_name)
+    proxies = load_with_baselines(proxy)
+    proxy_names = name_proxies(proxy)
+    proxy_names[training.measure] = training_name
+    seeds = (seed,)
+    work = (compute, folder / STORE, proxy_names, on_progress)
+
+    # Sizes first: they decide which architectures are trained.
+    rng = make_generator("calibrate", search_space.name, seed)
+    pool = RandomSearch(search_space, rng).ask(POOL_PER_TRAINING * trainings)
+    params = load_proxy("params")
+    sizing = score_architectures(space, pool, [params], source, seeds, *work, stage="sizing")
+    archs = _spread_over_sizes(sizing.records, trainings)
+
+    training_run = score_architectures(
+        space, archs, [training], source, seeds, *work, stage="training"
+    )
+    reached = {}
+    for record in training_run.records:
+        if record.value is not None:
+            reached[record.arch] = record.value
+    archs = [arch for arch in archs if arch in reached]
+    if len(archs) < MIN_FINISHED:
+        first_failure = next(str(record.error) for record in training_run.records if record.error)
+        raise UsageError(
+            f"only {len(archs)} of {trainings} trainings came to an end, "
+            f"the first failed by {first_failure}"
+        )
+
+    scoring = score_architectures(space, archs, proxies, source, seeds, *work)
+    truth = [100 * reached[arch] for arch in archs]
+    results = []
+    for one_proxy in proxies:
+        by_seed, failures = collect_scores(scoring.records, one_proxy.measure, archs, seeds)
+        column = make_proxy_scores(one_proxy, by_seed, failures)
+        results.append(compare_with_truth(column, truth))
+    ranked = sort_results(results)
+
+    best = recommend_proxy(ranked)
+    recommended = _name_as_typed(best, proxy)
+    target = "AUC" if source.task.loss == "bce" else "accuracy"
+    duration = format_count(epochs, "epoch")
+    sample_count = min(samples, len(source.batch(samples)))
+    # `auto` looks in the default folder only.
+    next_proxy = recommended
+    if folder == make_default_folder(space, data):
+        next_proxy = "auto"
+    options: dict[str, Any] = {
+        "space": space,
+        "proxy": proxy,
+        "data": data,
+        "trainings": trainings,
+        "epochs": epochs,
+        "samples": samples,
+        "seed": seed,
+        "device": device,
+        "run": str(folder),
+    }
+    result = BenchmarkResult(
+        title=f"{space} on {data}: which proxy?",
+        command=f"untrained calibrate {format_options(calibrate, options)}",
+        space=space,
+        truth_about=f"held-out {target} on {data} after {duration}",
+        truth_unit="%",
+        archs=tuple(str(arch) for arch in archs),
+        truth=tuple(truth),
+        proxy_results=ranked,
+        notes=(
+            f"{len(archs)} architectures, spread over the sizes of the space, were trained for "
+            f"{duration} on {sample_count} samples, a fifth of them held out.",
+            _describe_certainty(ranked, len(archs), target),
+        ),
+        advice=_make_advice(ranked, best, recommended),
+        following=(
+            f"untrained search --space {quote(space)} --data {quote(data)} "
+            f"--proxy {quote(next_proxy)}"
+        ),
+        settings={
+            "trainings": str(trainings),
+            "epochs": str(epochs),
+            "data": data,
+            "seed": str(seed),
+            "device": device,
+        },
+        versions=read_versions(),
+        cost={
+            "total": sizing.seconds + training_run.seconds + scoring.seconds,
+            "training": training_run.seconds,
+        },
+        recommended=recommended,
+        folder=str(folder),
+        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    )
+    return result.save()
+
+
+def make_default_folder(space: str, data: str) -> Path:
+    """Return the folder of a calibration unless the user names another."""
+    return Path("runs", make_file_name("calibrate", space, data))
+
+
+def read_recommended_proxy(space: str, data: str) -> str:
+    """Return the proxy that a calibration recommends; `search --proxy auto` uses it.
+
+    Raises:
+        UsageError: There is no calibration of this space on these data.
+    """
+    folder = make_default_folder(space, data)
+    if not (folder / FILE).exists():
+        options = format_options(calibrate, {"space": space, "data": data})
+        command = f"untrained calibrate {options}".strip()
+        raise UsageError(
+            f"--proxy auto goes by a calibration, and there is none at {folder}: "
+            f"`{command}` makes it"
+        )
+    recommended = BenchmarkResult.read(folder).recommended
+    # The folder may come from elsewhere, and must not make us run code that the user did not name.
+    require_trusted_code(recommended, None, str(folder), f"--proxy {recommended}")
+    return recommended
+
+
+def recommend_proxy(results: Sequence[ProxyResult]) -> str:
+    """Return the proxy with the highest rank correlation, the cheapest of equal ones.
+
+    Proxies that failed on an architecture are not considered. If no proxy ranks better than chance,
+    `params` is recommended.
+    """
+    best = None
+    best_key = (0.0, 0.0)
+    for result in results:
+        if result.failed or not result.statistics["spearman"] or result.proxy == "random":
+            continue
+        # A difference in the fourth digit is not worth a higher cost.
+        key = (round(_get_spearman(result), 3), -(result.cost or 0))
+        if best is None or key > best_key:
+            best = result
+            best_key = key
+    if best is None or _get_spearman(best) <= 0:
+        return "params"
+    return best.proxy
+
+
+def _name_as_typed(label: str, proxy: str) -> str:
+    """Return the name with which a proxy can be loaded: that of the user's own has a file."""
+    for name in parse_proxy_names(proxy):
+        if is_reference(name) and load_proxy(name).label == label:
+            return name
+    return label
+
+
+def _make_advice(results: Sequence[ProxyResult], best: str, typed: str = "") -> str:
+    """Say which proxy to search with; `typed` is its name on the command line."""
+    reason = "nothing ranked these architectures better than chance"
+    for result in results:
+        if result.proxy == best and _get_spearman(result) > 0:
+            reason = "it ranked these architectures best"
+    return f"Search by {typed or best}: {reason}."
+
+
+def _get_spearman(result: ProxyResult) -> float:
+    estimate = result.statistics["spearman"]
+    return estimate.value if estimate else -1.0
+
+
+def _spread_over_sizes(records: Sequence[Record], count: int) -> list[Arch]:
+    """Choose architectures at equal steps of the order by size, with the smallest and largest."""
+    measured = [record for record in records if record.value is not None]
+    by_size = sorted(measured, key=lambda record: (record.value, str(record.arch)))
+    if len(by_size) <= count:
+        return [record.arch for record in by_size]
+    last = len(by_size) - 1
+    return [by_size[round(step * last / (count - 1))].arch for step in range(count)]
+
+
+def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str) -> str:
+    """Say what so few trainings can tell: which proxies may be as good as the best.
+
+    Args:
+        results: All results, best first.
+        count: Number of trainings.
+        target: What the trainings reached, accuracy or AUC.
+    """
+    estimates = []
+    for result in results:
+        estimate = result.statistics["spearman"]
+        if estimate:
+            estimates.append((result.proxy, estimate))
+    if not estimates:
+        return (
+            f"All trainings came to the same {target}, so nothing can be told: "
+            "train longer, or on harder data."
+        )
+    best_name, best = estimates[0]
+    others = estimates[1:]
+    similar = [name for name, estimate in others if not best.differs_from(estimate)]
+    reason = "the intervals are wide"
+    if best.low is None:
+        reason = f"{best_name} has no interval"
+    text = (
+        f"With {count} trainings {reason}: {len(similar)} of the other {len(others)} "
+        f"cannot be told from {best_name}."
+    )
+    if len(similar) == len(others):
+        return f"{text} So few cannot say which proxy to trust."
+    return (
+        f"{text} What stands far below is not to be trusted here; "
+        "what stands above is only not refuted."
+    )

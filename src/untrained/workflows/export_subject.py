@@ -1,0 +1,430 @@
+"""Find the network to export, its weights, and what is known about it.
+
+The request is a text, a folder, an architecture or a module. Trained weights are in the folder of a
+training: `model.pt`, with `train.json` beside it.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from untrained.data import DataSource
+from untrained.data.parts import TRAIN, ImagePart
+from untrained.data.tables.schema import SCHEMA, Schema, load_schema
+from untrained.errors import UsageError
+from untrained.exports.subject import ExportSubject
+from untrained.names import fingerprint_user_code, is_reference, parse_call, require_trusted_code
+from untrained.onnx_files import import_extra
+from untrained.probe.guard import random_state
+from untrained.readers.json_file import parse_json
+from untrained.runs.folder import RunFolder
+from untrained.runs.ranking import Standing
+from untrained.runs.winner import open_space, read_winner
+from untrained.seeds import derive_seed
+from untrained.spaces import Space
+from untrained.training.checkpoint import WEIGHTS_FILE, load_tensors
+from untrained.training.result import TRAINING_FILE
+from untrained.types import Arch, Task
+from untrained.workflows.subject import OWN_SPACES, Subject, find_space_of, load_source_for
+from untrained.workflows.timm_models import is_timm_name
+from untrained.workflows.train_subject import find_run_folder, parse_subject
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A request after its folder, if it names one, has been read.
+
+    Attributes:
+        what: The architecture, module or reference.
+        space: The search space.
+        data: The data that were named or that the run used.
+        input_shape: The shape of one sample.
+        folder: The folder that was named.
+        training: The content of `train.json` in the folder; empty without a training.
+        run: The run in the folder.
+        standing: The place of the winner in the ranking of the run.
+    """
+
+    what: Any
+    space: str | Space
+    data: str | None
+    input_shape: tuple[int, ...] | None
+    folder: Path | None
+    training: dict[str, Any]
+    run: RunFolder | None = None
+    standing: Standing | None = None
+
+
+@dataclass(frozen=True)
+class _DataFacts:
+    """What is known about the data of a network: the task, classes, normalisation and columns."""
+
+    task: Task
+    data: str | None
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    schema: Schema | None
+
+
+def resolve_export_subject(
+    what: "str | Path | Arch | nn.Module",
+    space: str | Space,
+    *,
+    weights: str | Path | None = None,
+    data: str | None = None,
+    input_shape: tuple[int, ...] | None = None,
+    num_classes: int | None = None,
+    data_root: str | Path | None = None,
+) -> ExportSubject:
+    """Find the network to export, as described for `export`.
+
+    Raises:
+        UsageError: There is no such network, or its weights do not fit.
+    """
+    request = _read_folder(what, space, weights, data, input_shape)
+    is_path = isinstance(request.what, Path)
+    subject = parse_subject(str(request.what) if is_path else request.what, request.space, "cpu")
+
+    # A training describes the weights beside it. Weights from another file have another training.
+    weights_folder = None
+    if weights is not None and Path(weights).name == WEIGHTS_FILE:
+        weights_folder = Path(weights).parent
+    if weights is not None:
+        weights_training = _read_training(weights_folder)
+    else:
+        weights_training = request.training
+
+    # The task and the data come from a training if there is one: of the network or of the weights.
+    if request.training and request.folder is not None:
+        data_facts = _read_data_facts(request.training, request.folder, request.data)
+    elif weights_training and weights_folder is not None:
+        data_facts = _read_data_facts(weights_training, weights_folder, request.data)
+    else:
+        source = load_source_for(
+            subject, request.data or "noise", request.input_shape, num_classes, data_root
+        )
+        data_facts = _find_data_facts(source, request.data)
+
+    network = _build_network(subject, data_facts.task)
+    weights_file = None
+    if weights is not None:
+        weights_file = Path(weights)
+    elif request.training and request.folder is not None:
+        weights_file = request.folder / WEIGHTS_FILE
+    origin = ""
+    if weights_file is not None:
+        _load_weights(network, weights_file)
+        origin = str(weights_file)
+    elif isinstance(request.what, nn.Module):
+        origin = "the module itself"
+
+    is_same_network = not weights_training or _is_training_of(
+        weights_training["key"], subject, request.space
+    )
+    return ExportSubject(
+        arch=str(subject.arch),
+        space=_get_space_name(subject, request.space),
+        network=network,
+        task=data_facts.task,
+        weights=origin,
+        data=data_facts.data or "",
+        classes=data_facts.classes,
+        mean=data_facts.mean,
+        std=data_facts.std,
+        schema=data_facts.schema,
+        # The weights of another network may fit, but its test result does not apply.
+        training=weights_training if is_same_network else {},
+        run=request.run,
+        standing=request.standing,
+    )
+
+
+def _get_space_name(subject: Subject, space: str | Space) -> str:
+    """Return the name of the search space; empty for a network of the user."""
+    if subject.arch.space in OWN_SPACES:
+        return ""
+    if isinstance(space, str):
+        return space
+    return find_space_of(subject.arch, space).name
+
+
+# -------------------------------------------------------------------- runs and trainings in folders
+
+
+def _read_folder(
+    what: "str | Path | Arch | nn.Module",
+    space: str | Space,
+    weights: str | Path | None,
+    data: str | None,
+    input_shape: tuple[int, ...] | None,
+) -> _Request:
+    """Replace a folder by the winner of its run or the network of its training."""
+    folder = find_run_folder(what)
+    if folder is None:
+        return _Request(what, space, data, input_shape, None, {})
+    training = _read_training(folder)
+    if not (folder / "run.json").is_file():
+        if not training:
+            raise UsageError(
+                f"{folder} holds neither a search nor a training; "
+                f"`untrained search --run {folder}` starts a search"
+            )
+        training_space = _open_space_of_training(training["key"], folder, space) or space
+        arch = training["key"]["arch"]
+        return _Request(arch, training_space, data, input_shape, folder, training)
+
+    run = RunFolder.read(folder)
+    winner = read_winner(folder)
+    if training and training["key"]["arch"] != str(winner.arch):
+        # An earlier winner was trained, and the search has found a better one since.
+        if not weights:
+            raise UsageError(
+                f"the training in {folder} is of an earlier winner; "
+                f"first run untrained train {folder}"
+            )
+        training = {}
+    opened_space = open_space(winner, folder, space, f"untrained export {folder}")
+    arch = winner.arch
+    if training:
+        arch = training["key"]["arch"]
+        # The recipe may have added options to the space.
+        opened_space = _open_space_of_training(training["key"], folder, space) or opened_space
+    return _Request(
+        what=arch,
+        space=opened_space,
+        data=data or winner.data,
+        input_shape=input_shape or winner.input_shape,
+        folder=folder,
+        training=training,
+        run=run,
+        standing=winner.standing,
+    )
+
+
+def _open_space_of_training(
+    key: dict[str, Any], folder: Path, named_space: str | Space
+) -> str | Space:
+    """Return the space of a trained network if it may be loaded.
+
+    As for a search, code that a folder names runs only if it is unchanged and the user has named it
+    before or names it now.
+
+    Args:
+        key: The key of the training.
+        folder: The folder of the training.
+        named_space: The space that the user names now.
+
+    Returns:
+        The space; empty for a factory of the user or a network of timm.
+
+    Raises:
+        UsageError: The code must be named; the message says how.
+    """
+    space: str = key["space"]
+    code: str | None = key.get("code") or None
+    if not space:
+        _check_factory_of_training(key["arch"], code, folder)
+        return ""
+    base, options = parse_call(space)
+    if not is_reference(base):
+        return space
+    if isinstance(named_space, Space):
+        return named_space
+    named_base = parse_call(named_space)[0]
+    if is_reference(named_base):
+        if not options:
+            return named_space
+        # The options of the training belong to the network, and the file may have moved.
+        return f"{named_base}{space[len(base) :]}"
+    require_trusted_code(space, code, str(folder), f"untrained export {folder} --space {base}")
+    return space
+
+
+def _check_factory_of_training(arch: str, code: str | None, folder: Path) -> None:
+    """Refuse a network without a space that cannot or may not be built again."""
+    if is_timm_name(arch):
+        return
+    weights = f"{folder}/{WEIGHTS_FILE}"
+    if not is_reference(arch):
+        call = f"untrained.export(model, 'exported', weights='{weights}')"
+        raise UsageError(f"{folder} was trained from a module, which exists only in Python: {call}")
+    require_trusted_code(arch, code, str(folder), f"untrained export {arch} --weights {weights}")
+
+
+def _is_training_of(key: dict[str, Any], subject: Subject, space: str | Space) -> bool:
+    """Whether the code that made the trained network is the code that makes this one."""
+    code: str = key.get("code", "")
+    if not code or subject.arch.space in ("module", "timm"):
+        return True
+    if subject.space is None:
+        return code == fingerprint_user_code(subject.factory)
+    if not isinstance(space, str):
+        return True
+    return code == fingerprint_user_code(space)
+
+
+def _read_training(folder: Path | None) -> dict[str, Any]:
+    """Return the content of `train.json` in a folder; empty if there is no finished training."""
+    if folder is None:
+        return {}
+    path = folder / TRAINING_FILE
+    if not path.is_file() or not (folder / WEIGHTS_FILE).is_file():
+        return {}
+    try:
+        training: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+        # Everything that is read later is read here once, so that damage is reported in one place.
+        _read_task(training)
+        _read_normalisation(training)
+        for name in ("arch", "space", "data"):
+            if not isinstance(training["key"][name], str):
+                raise TypeError(f"{name} is not a text")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _damaged_file_error(path, error) from error
+    return training
+
+
+def _damaged_file_error(path: Path, error: Exception) -> UsageError:
+    return UsageError(f"{path} cannot be read: {error}; run the command again that wrote it")
+
+
+# ----------------------------------------------------------------------------- facts about the data
+
+
+def _read_data_facts(training: dict[str, Any], folder: Path, data: str | None) -> _DataFacts:
+    """Return what a training says about its data, which need not be there any more."""
+    mean, std = _read_normalisation(training)
+    return _DataFacts(
+        task=_read_task(training),
+        data=data or training["key"]["data"],
+        classes=tuple(training.get("classes") or ()),
+        mean=mean,
+        std=std,
+        schema=_read_schema(folder),
+    )
+
+
+def _read_task(training: dict[str, Any]) -> Task:
+    fields: dict[str, Any] = {}
+    for name, value in training["task"].items():
+        # JSON has no tuples.
+        fields[name] = tuple(value) if isinstance(value, list) else value
+    return Task(**fields)
+
+
+def _read_normalisation(
+    training: dict[str, Any],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    normalisation = training.get("normalisation") or {"mean": (), "std": ()}
+    return _flatten(normalisation["mean"]), _flatten(normalisation["std"])
+
+
+def _read_schema(folder: Path) -> Schema | None:
+    """Return how the training in a folder encoded rows; None if its data were not a table."""
+    path = folder / SCHEMA
+    if not path.is_file():
+        return None
+    try:
+        return load_schema(folder)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _damaged_file_error(path, error) from error
+
+
+def _find_data_facts(source: DataSource, data: str | None) -> _DataFacts:
+    """Return what a data source says about the data that the user named."""
+    if data is None or not data:
+        return _DataFacts(source.task, data, (), (), (), None)
+    classes: tuple[str, ...] = ()
+    if len(source.classes) == source.task.num_classes:
+        classes = source.classes
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    try:
+        training_part = source.parts[TRAIN]
+    except UsageError:
+        # Generated samples have no parts.
+        training_part = None
+    if isinstance(training_part, ImagePart):
+        mean = _flatten(training_part.mean)
+        std = _flatten(training_part.std)
+    return _DataFacts(source.task, data, classes, mean, std, source.schema)
+
+
+def _flatten(values: Any) -> tuple[float, ...]:
+    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())
+
+
+# ------------------------------------------------------------------------------ network and weights
+
+
+def _build_network(subject: Subject, task: Task) -> nn.Module:
+    """Build the network with the weights of its scores; a module keeps its own and is copied."""
+    with random_state(derive_seed("weights", subject.arch.space, subject.arch, 0)):
+        network = subject.build(task)
+    if subject.arch.space == "module":
+        network = deepcopy(network)
+    network = network.cpu().eval()
+    # Files hold tensors in the default memory order, and another order rounds sums differently.
+    return network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload,no-any-return]
+
+
+def _load_weights(network: nn.Module, file: Path) -> None:
+    """Put the weights of a file into a network. Nothing in the file is run."""
+    if not file.is_file():
+        raise UsageError(
+            f"there is no file {file}; --weights takes a state dict in a .pt or .safetensors file"
+        )
+    state = _read_weights(file)
+    is_state_dict = isinstance(state, dict) and all(
+        isinstance(value, Tensor) for value in state.values()
+    )
+    if not is_state_dict:
+        raise UsageError(
+            f"{file} does not hold a state dict: save it with torch.save(network.state_dict(), ...)"
+        )
+    _check_weights(network.state_dict(), state, file)
+    network.load_state_dict(state)
+
+
+def _check_weights(expected: dict[str, Tensor], state: dict[str, Tensor], file: Path) -> None:
+    """Refuse weights of another network."""
+    missing = []
+    misshapen = []
+    for name, tensor in expected.items():
+        if name not in state:
+            missing.append(name)
+        elif state[name].shape != tensor.shape:
+            misshapen.append(name)
+    unexpected = [name for name in state if name not in expected]
+    problems = {
+        "it lacks": missing,
+        "the network does not have": unexpected,
+        "another shape has": misshapen,
+    }
+    for problem, names in problems.items():
+        if names:
+            raise UsageError(
+                f"{file} belongs to another network: {problem} {names[0]} "
+                f"({len(names)} such weights)"
+            )
+
+
+def _read_weights(file: Path) -> Any:
+    if file.suffix == ".safetensors":
+        safetensors = import_extra("safetensors.torch", "safetensors")
+        try:
+            return safetensors.load_file(file)
+        except Exception as error:
+            # The package raises exceptions of its own for damaged files.
+            raise UsageError(f"{file} is not a safetensors file: {error}") from error
+    try:
+        return load_tensors(file)
+    except UsageError as error:
+        raise UsageError(
+            f"{file} is refused: it is damaged, or holds more than weights, which could run code; "
+            "save a state dict with torch.save(network.state_dict(), ...)"
+        ) from error

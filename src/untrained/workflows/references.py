@@ -1,0 +1,338 @@
+"""Compare the winner of a search on a table of clicks with hand-designed networks.
+
+Candidates are trained from scratch and evaluated on the validation part only. The one that is
+chosen is then trained on all rows, and so are the hand-designed networks, with the same recipe; each
+of them reads the test part once. A learning rate that suits one network is wrong for another, so
+each is offered the same few rates, and short trainings choose on the validation part.
+
+This module does not know proxies, nor how candidates were found.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import ceil, inf, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from untrained.config import ComputeConfig
+from untrained.data import DataSource
+from untrained.data.parts import TEST, TRAIN, VAL, Part, fingerprint_samples
+from untrained.data.tables.source import TablePart
+from untrained.engine.failures import catch_failure
+from untrained.errors import Interrupted, Unscorable, UsageError
+from untrained.files import open_study, write_atomically
+from untrained.identity import read_torch_version
+from untrained.probe.guard import fastest_kernels, random_state
+from untrained.progress import Progress, ProgressCallback
+from untrained.reports.confirmation_facts import LEARNING_RATES, ReferenceResult
+from untrained.seeds import derive_seed
+from untrained.spaces import Space, fingerprint_space
+from untrained.training.batches import EVALUATION_ROWS
+from untrained.training.ctr_metrics import compute_row_losses
+from untrained.training.ctr_references import REFERENCES
+from untrained.training.distributed import connect_process
+from untrained.training.evaluation import predict_logits
+from untrained.training.folder import list_former_trainings, move_training_aside, read_training_key
+from untrained.training.loop import Training
+from untrained.training.recipes import RECIPES, Recipe
+from untrained.training.result import AnotherTrainingError, TrainingResult
+from untrained.types import TRANSIENT_FAILURES, Arch, Failure
+from untrained.workflows.subject import load_subject
+from untrained.workflows.train import train
+from untrained.workflows.train_subject import TrainingSubject
+
+RECIPE = RECIPES["ctr"]
+# Number of rows that a candidate sees at most: few rows several times, or many rows once.
+MAX_ROWS_SEEN = 100_000
+TRAININGS = "trainings.json"
+FOLDER = "references"
+FOUND = "found"
+
+
+@dataclass(frozen=True)
+class TrainingTrials:
+    """Trainings of networks of one space on one table.
+
+    Short trainings read the training and the validation part. Each is saved when it is finished,
+    so the same trial is not trained twice.
+
+    Attributes:
+        space: The space of the candidates, or its name.
+        data: Name of the table.
+        source: The table.
+        seed: Seed of all trainings.
+        compute: Device and time limit.
+        folder: Where results are kept.
+        on_progress: Called before every training and at the end.
+    """
+
+    space: str | Space
+    data: str
+    source: DataSource
+    seed: int
+    compute: ComputeConfig
+    folder: Path
+    on_progress: ProgressCallback | None = None
+
+    def validate(self, archs: Sequence[Arch]) -> dict[Arch, dict[str, float]]:
+        """Train candidates from scratch and evaluate them on the validation part.
+
+        Returns:
+            Loss and AUC by architecture; failed trainings are left out.
+        """
+        results = {}
+        trained_count = 0
+        for index, arch in enumerate(archs):
+            self._report_progress("confirming", index, len(archs), trained_count)
+            result, was_trained = self._train_briefly(self._make_candidate(arch))
+            trained_count += was_trained
+            if result:
+                results[arch] = result
+        self._report_progress("confirming", len(archs), len(archs), trained_count)
+        return results
+
+    def compare_with_references(
+        self, winner: Arch, references: Sequence[str] | None = None
+    ) -> tuple[ReferenceResult, ...]:
+        """Train the winner and hand-designed networks fully, each with the rate that suits it.
+
+        The winner is trained in the folder of the run, as `untrained train` does it.
+
+        Args:
+            winner: The architecture that was chosen.
+            references: Names of hand-designed networks; None for all of them.
+
+        Returns:
+            One result per network, the winner first.
+        """
+        names = [FOUND, *(REFERENCES if references is None else references)]
+        trained: dict[str, TrainingResult | str] = {}
+
+        def report_progress(*_: Progress) -> None:
+            self._report_progress("comparing", len(trained), len(names), 0)
+
+        report_progress()
+        for name in names:
+            try:
+                if name == FOUND:
+                    trained[name] = self._train_winner(winner, report_progress)
+                else:
+                    trained[name] = self._train_reference(name, report_progress)
+            except Interrupted:
+                # Ctrl-C ends the whole comparison.
+                raise
+            except UsageError as error:
+                # A training that diverged is a result too.
+                trained[name] = str(error)
+            report_progress()
+        return _make_results(trained, self.source.parts[TEST], self.compute.device)
+
+    def _train_winner(self, arch: Arch, on_progress: Callable[..., None]) -> TrainingResult:
+        options = self._choose_options(self._make_candidate(arch), on_progress)
+        former = read_training_key(self.folder)
+        if former and former.arch != str(arch):
+            move_training_aside(self.folder)
+        # The user may have trained the winner with another recipe. Then earlier trainings of the
+        # run are tried, and at last a folder of its own.
+        for run in (self.folder, *list_former_trainings(self.folder)):
+            with suppress(AnotherTrainingError):
+                return train(str(arch), self.data, space=self.space, run=run, **options)
+        own_folder = self.folder / FOLDER / f"{FOUND}-{derive_seed(arch):x}"
+        return train(str(arch), self.data, space=self.space, run=own_folder, **options)
+
+    def _train_reference(self, name: str, on_progress: Callable[..., None]) -> TrainingResult:
+        task = self.source.task
+        reference = self._make_reference(name)
+        options = self._choose_options(reference, on_progress)
+        return train(
+            reference.subject.build(task),
+            self.data,
+            input_shape=task.input_shape,
+            run=self.folder / FOLDER / name,
+            **options,
+        )
+
+    def _choose_options(
+        self, subject: TrainingSubject, on_progress: Callable[..., None]
+    ) -> dict[str, Any]:
+        """Return options of `train` with the learning rate of least log loss.
+
+        If every short training fails, the default rate is used.
+        """
+        best_recipe = RECIPE
+        best_loss = inf
+        for rate in LEARNING_RATES:
+            recipe = RECIPE.with_options(rate=rate)
+            result, _ = self._train_briefly(subject, recipe)
+            if result and result["loss"] < best_loss:
+                best_recipe = recipe
+                best_loss = result["loss"]
+        return {
+            "recipe": best_recipe.label,
+            "device": self.compute.device,
+            "seed": self.seed,
+            "on_progress": on_progress,
+        }
+
+    def _train_briefly(
+        self, subject: TrainingSubject, recipe: Recipe = RECIPE
+    ) -> tuple[dict[str, float] | None, bool]:
+        """Train a network on few rows, or read the result of an earlier time.
+
+        Returns:
+            Loss and AUC on the validation part, or None if the training failed; and whether it was
+            trained now.
+        """
+        parts = {name: thin_part(self.source.parts[name]) for name in (TRAIN, VAL)}
+        recipe = shorten_recipe(len(parts[TRAIN]), recipe)
+        path = self.folder / TRAININGS
+        key = self._make_key(subject, recipe, parts)
+        results = _read_results(path)
+        if key in results:
+            return _drop_failure(results[key]), False
+        try:
+            result = catch_failure(_fit, subject, recipe, parts, self.seed, self.compute)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"stopped by Ctrl-C; what was trained is in {path}, and the same command goes on"
+            ) from None
+        if isinstance(result, Failure):
+            if result.kind in TRANSIENT_FAILURES:
+                # A failure of the machine says nothing about the network, so it is not kept.
+                return None, True
+            results[key] = {"error": str(result)}
+        else:
+            results[key] = result
+        write_atomically(path, json.dumps(results, indent=1) + "\n")
+        return _drop_failure(results[key]), True
+
+    def _make_key(self, subject: TrainingSubject, recipe: Recipe, parts: dict[str, Part]) -> str:
+        """Return everything that decides the result of a short training."""
+        if subject.subject.space:
+            code = fingerprint_space(self.space)
+        else:
+            code = subject.fingerprint_code()
+        return (
+            f"{recipe.label} {subject.space} {subject.what} {self.data} "
+            f"{fingerprint_samples(parts)} {code} torch {read_torch_version()}, "
+            f"seed {self.seed}, {self.compute.device}"
+        )
+
+    def _make_candidate(self, arch: Arch) -> TrainingSubject:
+        subject = load_subject(arch, self.space, self.compute.device)
+        return TrainingSubject(str(arch), arch.space, subject, self.data, self.source, None)
+
+    def _make_reference(self, name: str) -> TrainingSubject:
+        with random_state(derive_seed("weights", name, self.seed)):
+            model = REFERENCES[name](self.source.task)
+        subject = load_subject(model, "", self.compute.device)
+        return TrainingSubject(name, "", subject, self.data, self.source, None)
+
+    def _report_progress(self, stage: str, done: int, total: int, measured: int) -> None:
+        if self.on_progress:
+            self.on_progress(Progress(stage, done, total, measured, 1))
+
+
+def _read_results(path: Path) -> dict[str, dict[str, Any]]:
+    """Read the results of finished short trainings, by key."""
+    if not path.is_file():
+        return {}
+    with open_study(path) as results:
+        return results
+
+
+def _drop_failure(result: dict[str, Any]) -> dict[str, float] | None:
+    if "error" in result:
+        return None
+    return result
+
+
+def _fit(
+    subject: TrainingSubject,
+    recipe: Recipe,
+    parts: dict[str, Part],
+    seed: int,
+    compute: ComputeConfig,
+) -> dict[str, float]:
+    """Train a network; return loss and AUC of its best epoch on the validation part."""
+    process = connect_process(compute.device)
+    network = subject.build_network(process.device, seed)
+    training = Training(network, subject.source, recipe, parts, process, seed)
+    time_limit = compute.time_limit_seconds or inf
+    with random_state(seed), fastest_kernels(compute.device):
+        end = training.run(time_limit=time_limit)
+    if end == "time":
+        raise Unscorable("timeout", f"took longer than {compute.time_limit}")
+    assert training.best is not None, "an epoch has ended"
+    metrics = training.best.metrics
+    if "auc" not in metrics:
+        raise Unscorable("error", "all validation rows have the same label; take more rows")
+    return {"loss": metrics["loss"], "auc": metrics["auc"]}
+
+
+def thin_part(part: Part) -> Part:
+    """Return rows from all over a part if it has more than a candidate may see."""
+    step = ceil(len(part) / MAX_ROWS_SEEN)
+    if isinstance(part, TablePart) and step > 1:
+        return TablePart(part.values[::step])
+    return part
+
+
+def shorten_recipe(rows: int, recipe: Recipe = RECIPE) -> Recipe:
+    """Return the recipe with as many epochs as a candidate may take.
+
+    The winner is trained on all rows, so candidates should see as many rows as time allows, even
+    if they see them less often.
+    """
+    epochs = max(1, min(recipe.epochs, MAX_ROWS_SEEN // max(rows, 1)))
+    return recipe.with_options(epochs=epochs, warm_up=min(recipe.warm_up, epochs / 10))
+
+
+def _make_results(
+    trained: dict[str, TrainingResult | str], test: Part, device: str
+) -> tuple[ReferenceResult, ...]:
+    """Compare all networks with the winner, row by row of the test part."""
+    row_losses = {}
+    for name, training in trained.items():
+        if isinstance(training, TrainingResult):
+            row_losses[name] = _compute_row_losses(training, test, device)
+    results = []
+    for name, training in trained.items():
+        if isinstance(training, str):
+            results.append(ReferenceResult(name, error=training))
+            continue
+        best_epoch = training.best
+        result = ReferenceResult(
+            name,
+            params=training.params,
+            val_loss=best_epoch["loss"],
+            val_auc=best_epoch.get("auc"),
+            loss=training.loss,
+            auc=training.auc,
+            rate=training.key.recipe["rate"],
+        )
+        if name != FOUND and FOUND in row_losses:
+            differences = row_losses[name] - row_losses[FOUND]
+            margin = inf
+            if len(differences) > 1:
+                margin = 1.96 * float(differences.std(ddof=1)) / sqrt(len(differences))
+            result = replace(result, behind=float(differences.mean()), margin=margin)
+        results.append(result)
+    return tuple(results)
+
+
+def _compute_row_losses(
+    training: TrainingResult, test: Part, device: str
+) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Return the log loss of each test row."""
+    assert training.model is not None
+    batches = (batch.to(device) for batch in test.batches(EVALUATION_ROWS))
+    logits, labels = predict_logits(training.model, batches, torch.contiguous_format)
+    return compute_row_losses(
+        logits.double().flatten().cpu().numpy(), labels.double().flatten().cpu().numpy()
+    )

@@ -1,0 +1,315 @@
+"""`report(folder)`: read the folder of a run and write its page."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from untrained.benchmarks.result import FILE as TRUST_FILE
+from untrained.benchmarks.result import BenchmarkResult
+from untrained.errors import UsageError
+from untrained.files import write_atomically
+from untrained.formatting import format_count
+from untrained.names import parse_call
+from untrained.quantities import parse_path
+from untrained.reports.confirmation_facts import Confirmation
+from untrained.reports.pages.reproduction_page import render_reproduction_page
+from untrained.reports.pages.search_page import render_search_page
+from untrained.reports.pages.training_page import render_training_page
+from untrained.reports.pages.trust_page import render_trust_page
+from untrained.reports.reproduction_facts import RESULT_FILE, ReproductionResult
+from untrained.reports.summary_facts import (
+    FailedArch,
+    LimitResult,
+    RankedArch,
+    SearchSummary,
+    Tradeoff,
+    TradeoffPoint,
+    WorkerTimes,
+)
+from untrained.runs.folder import RunFolder
+from untrained.runs.ranking import Ranking, compute_fitnesses
+from untrained.runs.trace import read_belief, read_trace
+from untrained.runs.winner import RunRanking, find_winner, read_ranking
+from untrained.spaces import SPACES, Space
+from untrained.spaces.core.diagrams import Diagram, read_diagram
+from untrained.strategies.nsga2 import find_pareto_front
+from untrained.training.checkpoint import WEIGHTS_FILE
+from untrained.training.result import TRAINING_FILE, TrainingResult
+from untrained.types import Arch, Record
+
+REPORT_FILE = "report.html"
+RUN_FILE = "run.json"
+
+
+def report(folder: str | Path) -> Path:
+    """Write `report.html` of a search, a training, a benchmark or a reproduction.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        UsageError: If the folder contains no run, or its files are damaged.
+    """
+    folder = parse_path(folder, "folder")
+    try:
+        page = _render_page(folder)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        # Files of a folder may contain anything: text instead of a number, or a list that is too
+        # short.
+        message = " ".join(str(error).split())
+        raise UsageError(
+            f"{folder} cannot be reported, its files are damaged: {type(error).__name__}: {message}"
+        ) from error
+    path = Path(folder, REPORT_FILE)
+    write_atomically(path, page)
+    return path
+
+
+def outcome(folder: str | Path) -> dict[str, Any]:
+    """Return the result of a search or a training as plain data for `--json`.
+
+    Returns:
+        `best`, `confirmed`, `trained` and `weights` of a search, each None if there is none;
+        `trained` and `weights` of a training; nothing for other folders.
+    """
+    training = _read_training(folder)
+    result: dict[str, Any] = {}
+    if Path(folder, RUN_FILE).is_file():
+        run = RunFolder.read(folder)
+        confirmation = Confirmation.read(run)
+        winner = find_winner(run, read_ranking(run))
+        result = {"best": None, "confirmed": None, "trained": None, "weights": None}
+        if winner:
+            result["best"] = str(winner.arch)
+        if confirmation:
+            result["confirmed"] = asdict(confirmation)
+    # The training in the folder of a search may be of an earlier winner.
+    if training and training.key.arch == result.get("best", training.key.arch):
+        result["trained"] = training.to_document()
+        result["weights"] = str(Path(folder, WEIGHTS_FILE))
+    return result
+
+
+def _render_page(folder: str | Path) -> str:
+    if Path(folder, TRUST_FILE).is_file():
+        return render_trust_page(BenchmarkResult.read(folder))
+    if Path(folder, RESULT_FILE).is_file():
+        return render_reproduction_page(ReproductionResult.read(folder))
+    if not Path(folder, RUN_FILE).is_file():
+        training = _read_training(folder)
+        if training:
+            return render_training_page(training)
+    run = RunFolder.read(folder)
+    return render_search_page(summarise_run(run, read_ranking(run)))
+
+
+def _read_training(folder: str | Path) -> TrainingResult | None:
+    if not Path(folder, TRAINING_FILE).is_file():
+        return None
+    return TrainingResult.read(folder)
+
+
+def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
+    """Return the facts of a search that its page shows."""
+    config = run.config
+    ranking = ranked.ranking
+    records = list(ranked.records)
+    space = _find_builtin_space(config.space)
+    arch_count = len({record.arch for record in records})
+    failed = []
+    for arch, failure in ranking.failed:
+        failed.append(FailedArch(str(arch), failure.kind, failure.detail, failure.trace))
+    limits = []
+    for row in run.limits:
+        limits.append(LimitResult(row["limit"], row["asked"], row["rejected"], row["value"]))
+    peaks = [record.peak_bytes for record in records if record.peak_bytes]
+    return SearchSummary(
+        title=f"Architecture search for {config.data}",
+        command=run.to_command(),
+        space=config.space,
+        space_size=space.size if space else run.space_size,
+        proxy=config.score_name,
+        proxy_about=run.about,
+        higher_is_better=run.higher_is_better,
+        ranking=tuple(_list_ranked(ranking, records)),
+        failed=tuple(failed),
+        diagram=_make_diagram(space, run, ranked),
+        settings=_list_settings(run),
+        versions=run.versions,
+        cost=_sum_costs(run, records),
+        workers=tuple(_read_worker(row) for row in run.workers),
+        peak_bytes=max(peaks, default=None),
+        notes=tuple(dict.fromkeys(record.note for record in records if record.note)),
+        screening=run.describe_screening(arch_count, len(ranking.standings) + len(ranking.failed)),
+        scores_in_order=tuple(_list_scores_in_order(ranking, records, run.measure)),
+        tradeoff=_make_tradeoff(run, ranking, records),
+        limits=tuple(limits),
+        trace=tuple(read_trace(run.folder)),
+        prediction=read_belief(run.folder),
+        seeds=config.seeds,
+        stopped_early=run.stopped_early,
+        ending=run.describe_end(),
+        made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        confirmation=Confirmation.read(run),
+        training=_read_training(run.folder),
+    )
+
+
+def _list_settings(run: RunFolder) -> dict[str, str]:
+    """Return the settings of a search as its page lists them."""
+    config = run.config
+    listed = {
+        "strategy": config.strategy,
+        "data": config.data,
+        "seed": str(config.seed),
+        "device": config.compute.device,
+        "budget": run.describe_budget(),
+    }
+    if config.input_size:
+        listed["input size"] = str(config.input_size)
+    if config.warm_up:
+        listed["warm-up"] = config.warm_up
+    for name, limit in config.limit_texts.items():
+        listed[name.replace("_", " ")] = limit
+    if config.confirm:
+        listed["confirmation"] = f"{format_count(config.confirm, 'short training')} per group"
+    return listed
+
+
+def _sum_costs(run: RunFolder, records: Sequence[Record]) -> dict[str, float]:
+    """Return the seconds of each part of a search."""
+    costs = {}
+    if run.warm_up_seconds:
+        costs["warm-up"] = run.warm_up_seconds
+    if run.noted_seconds:
+        costs["strategy"] = run.noted_seconds
+    # Without a shared supernet, each network is warmed up when it is built.
+    build = "build"
+    if run.config.warm_up and not run.warm_up_seconds:
+        build = "build and warm-up"
+    costs[build] = sum(record.build_seconds for record in records)
+    costs["transfer"] = sum(record.transfer_seconds for record in records)
+    costs["measure"] = sum(record.measure_seconds for record in records)
+    costs["total"] = run.wall_seconds
+    return costs
+
+
+def _list_ranked(ranking: Ranking, records: Sequence[Record]) -> list[RankedArch]:
+    sizes: dict[tuple[Arch, str], float | None] = {}
+    for record in records:
+        if record.proxy in ("params", "flops"):
+            sizes[record.arch, record.proxy] = record.value
+    rows = []
+    for rank, standing in enumerate(ranking.standings, 1):
+        rows.append(
+            RankedArch(
+                rank=rank,
+                arch=str(standing.arch),
+                score=standing.score,
+                spread=standing.spread,
+                params=sizes.get((standing.arch, "params")),
+                flops=sizes.get((standing.arch, "flops")),
+                margin=standing.margin,
+                tied=standing.tied,
+            )
+        )
+    return rows
+
+
+def _list_scores_in_order(ranking: Ranking, records: Sequence[Record], measure: str) -> list[float]:
+    """Return scores in the order in which their architectures were first scored."""
+    scores = {standing.arch: standing.score for standing in ranking.standings}
+    archs = dict.fromkeys(record.arch for record in records if record.measure == measure)
+    return [scores[arch] for arch in archs if arch in scores]
+
+
+def _make_tradeoff(run: RunFolder, ranking: Ranking, records: list[Record]) -> Tradeoff | None:
+    """Return the score against the first other objective; the front is that of all objectives."""
+    others = _list_objectives(run)
+    if not others:
+        return None
+    # All values are turned so that higher is better.
+    values = {}
+    for other in others:
+        values[other.measure] = compute_fitnesses(records, other.measure, other.higher_is_better)
+    sign = 1 if run.higher_is_better else -1
+    standings = []
+    vectors = []
+    for standing in ranking.standings:
+        vector = [sign * standing.score]
+        for other in others:
+            value = values[other.measure].get(standing.arch)
+            if value is not None:
+                vector.append(value)
+        if len(vector) == 1 + len(others):
+            standings.append(standing)
+            vectors.append(tuple(vector))
+    front = set(find_pareto_front(vectors))
+    other = others[0]
+    points = []
+    for place, standing in enumerate(standings):
+        objective = vectors[place][1]
+        if not other.higher_is_better:
+            objective = -objective
+        points.append(TradeoffPoint(objective, standing.score, str(standing.arch), place in front))
+    return Tradeoff(other.label, other.higher_is_better, 1 + len(others), tuple(points))
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """A proxy that is an objective besides the score."""
+
+    label: str
+    measure: str
+    higher_is_better: bool
+
+
+def _list_objectives(run: RunFolder) -> list[_Objective]:
+    """Return the objectives that a run recorded."""
+    return [_Objective(**facts) for facts in run.objectives]
+
+
+def _read_worker(row: dict[str, Any]) -> WorkerTimes:
+    return WorkerTimes(
+        name=row["worker"],
+        networks=row["networks"],
+        build=row["build"],
+        transfer=row["transfer"],
+        measure=row["measure"],
+        idle=row["idle"],
+        deaths=row["deaths"],
+        batched=row.get("batched", 0),
+    )
+
+
+def _find_builtin_space(name: str) -> Space | None:
+    """Return the space of a run, or None if it is not built in: the user's code is not run."""
+    base, options = parse_call(name)
+    if base not in SPACES:
+        return None
+    if not options:
+        return SPACES[base]
+    try:
+        return SPACES[base].with_options(**options)
+    except UsageError:
+        return None
+
+
+def _make_diagram(space: Space | None, run: RunFolder, ranked: RunRanking) -> Diagram | None:
+    """Return the diagram of the winner.
+
+    It is made now if the space is built in, otherwise read from the run folder.
+    """
+    winner = find_winner(run, ranked)
+    if winner is None:
+        return None
+    if space:
+        return space.draw(winner.arch, ranked.records[0].task)
+    if run.drawing and run.drawing.get("arch") == str(winner.arch):
+        return read_diagram(run.drawing.get("sketch"))
+    return None

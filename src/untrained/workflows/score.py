@@ -1,0 +1,291 @@
+"""`score(...)`: score any network at initialisation.
+
+A network is an architecture, its text, a module, a factory in a file of the user, a timm model, or
+a list of them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, overload
+
+from torch import nn
+
+from untrained.data import DataSource
+from untrained.engine.devices import check_device
+from untrained.engine.evaluator import make_inline_evaluator
+from untrained.engine.worker_setup import WeightSource
+from untrained.errors import UsageError
+from untrained.proxies import Proxy, load_proxy
+from untrained.quantities import MAX_CLASSES, parse_count, parse_shape, show_value
+from untrained.runs.aggregates import compute_aggregates, expand_aggregates
+from untrained.runs.store import Store
+from untrained.spaces import Space
+from untrained.types import Arch, Record, Task
+from untrained.workflows.scores import Scores
+from untrained.workflows.subject import (
+    OWN_SPACES,
+    Network,
+    Subject,
+    load_source_for,
+    load_subject,
+    make_checked_builder,
+    unknown_network_error,
+)
+
+DEFAULT_PROXIES = ("dextr",)
+Proxies = str | Proxy | Sequence[str | Proxy]
+
+
+class ScoreOptions(TypedDict, total=False):
+    """Further options of `score` and `score_networks`.
+
+    Attributes:
+        space: The space of architectures that are given as text.
+        input_shape: Shape of one sample, where neither data nor network say it.
+        num_classes: Number of classes, where neither data nor network say it.
+        seeds: Number of seeds of weights and batches.
+        warm_up: Train before scoring, such as "10%" of data with labels. A module of the user is
+            copied first.
+        device: A torch device.
+        store: A store, or the path of one, whose records are not measured again.
+        data_root: Where data sets are.
+    """
+
+    space: str | Space
+    input_shape: tuple[int, ...] | None
+    num_classes: int | None
+    seeds: int
+    warm_up: str
+    device: str
+    store: str | Path | Store | None
+    data_root: str | Path | None
+
+
+# A text is a sequence of texts too, so the two signatures overlap; the first one is used for it.
+@overload
+def score(  # type: ignore[overload-overlap]
+    network: Network,
+    data: object = None,
+    *,
+    proxies: Proxies = DEFAULT_PROXIES,
+    **options: Unpack[ScoreOptions],
+) -> Scores: ...
+
+
+@overload
+def score(
+    network: Sequence[Network],
+    data: object = None,
+    *,
+    proxies: Proxies = DEFAULT_PROXIES,
+    **options: Unpack[ScoreOptions],
+) -> list[Scores]: ...
+
+
+def score(
+    network: Network | Sequence[Network],
+    data: object = None,
+    *,
+    proxies: Proxies = DEFAULT_PROXIES,
+    **options: Unpack[ScoreOptions],
+) -> Scores | list[Scores]:
+    """Score a network at initialisation.
+
+    A module is scored with the weights that it has. Architectures and factories are initialised
+    for every seed.
+
+    Args:
+        network: A module, an architecture or its text, "file.py:factory", "timm:resnet18", or a
+            list of them.
+        data: Inputs or (inputs, targets) as tensors or numpy arrays, a torch Dataset or DataLoader,
+            a path, or the name of a data source, such as "cifar10" or "folder:./photos". None for
+            embedded data.
+        proxies: Names of proxies, or proxies.
+        **options: Everything else, see `ScoreOptions`.
+
+    Returns:
+        The scores by proxy. For a list of networks, a list with one `Scores` per network.
+
+    Raises:
+        UsageError: Something that was asked for is impossible. A proxy that fails does not raise
+            here, but when its score is read.
+
+    Example:
+        >>> import torch
+        >>> import untrained as ut
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
+        >>> scores = ut.score(model, torch.randn(8, 3, 32, 32), proxies=["params"])
+        >>> scores["params"]
+        30730.0
+    """
+    results, aggregates = _score_each_network(network, proxies, data, **options)
+    scores = []
+    for records in results:
+        arch = records[0].arch
+        own_aggregates = [record for record in aggregates if record.arch == arch]
+        scores.append(Scores(records + own_aggregates))
+    if isinstance(network, nn.Module | Arch | str):
+        return scores[0]
+    return scores
+
+
+def score_networks(
+    networks: Network | Sequence[Network],
+    proxies: Proxies = DEFAULT_PROXIES,
+    data: object = None,
+    **options: Unpack[ScoreOptions],
+) -> list[Record]:
+    """Score one or many networks as `score` does, and return plain records.
+
+    Returns:
+        One record per network, seed and proxy, in this order; those of aggregates last.
+    """
+    results, aggregates = _score_each_network(networks, proxies, data, **options)
+    records = []
+    for network_records in results:
+        records += network_records
+    return records + aggregates
+
+
+def _score_each_network(
+    networks: object,
+    proxies: object,
+    data: object,
+    *,
+    space: str | Space = "nasbench201",
+    input_shape: tuple[int, ...] | None = None,
+    num_classes: int | None = None,
+    seeds: int = 1,
+    warm_up: str = "",
+    device: str = "cpu",
+    store: str | Path | Store | None = None,
+    data_root: str | Path | None = None,
+) -> tuple[list[list[Record]], list[Record]]:
+    """Return the records of each network, and those of aggregates over all networks."""
+    loaded_proxies = _load_proxies(proxies)
+    seeds = parse_count(seeds, "seeds")
+    device = check_device(device)
+    if num_classes is not None:
+        num_classes = parse_count(num_classes, "num_classes", 1, MAX_CLASSES)
+    if input_shape is not None:
+        input_shape = parse_shape(input_shape)
+    subjects = []
+    for network in _list_networks(networks):
+        # A warm-up must not train the user's own module.
+        subjects.append(load_subject(network, space, device, copy_module=bool(warm_up)))
+    if not subjects:
+        raise UsageError(
+            "there is nothing to score: give a module, an architecture, or 'file.py:factory'"
+        )
+    for proxy in loaded_proxies:
+        if proxy.parts and len(subjects) < 2:
+            raise UsageError(f"{proxy.name} compares networks with each other; give at least two")
+    names = number_names([subject.arch for subject in subjects])
+    classes_are_given = isinstance(data, str | Path) or num_classes is not None
+    warm_weights = _WarmWeights(warm_up, device)
+    results: list[list[Record]] = []
+    all_records: list[Record] = []
+    with _open_store(store) as opened_store:
+        for subject, name in zip(subjects, names, strict=True):
+            source = load_source_for(subject, data, input_shape, num_classes, data_root)
+            evaluator = make_inline_evaluator(
+                make_checked_builder(subject, source.task, classes_are_given),
+                source,
+                expand_aggregates(loaded_proxies),
+                range(seeds),
+                device,
+                opened_store if subject.cacheable else None,
+                # Networks of a list differ, so all threads work on one of them.
+                single_thread=False,
+                code=subject.fingerprint_code(space),
+                **warm_weights.prepare(subject, source),
+            )
+            # Random numbers depend on the name. Each network is measured under its plain name, so
+            # that its score does not depend on the other networks of the list.
+            (measured,) = evaluator([subject.arch])
+            records = []
+            for record in measured:
+                records.append(replace(record, request=replace(record.request, arch=name)))
+            results.append(records)
+            all_records += records
+    aggregates: list[Record] = []
+    for proxy in loaded_proxies:
+        if proxy.parts:
+            aggregates += compute_aggregates(all_records, proxy)
+    return results, aggregates
+
+
+def number_names(archs: Sequence[Arch]) -> list[Arch]:
+    """Number networks of the same name: `Sequential`, `Sequential#2`, `Sequential#3`.
+
+    A class name says little about a module, so every module, factory or timm model in a list is a
+    network of its own. Architectures of a space keep their names: equal ones are the same network.
+    """
+    counts: Counter[Arch] = Counter()
+    names = []
+    for arch in archs:
+        counts[arch] += 1
+        number = counts[arch]
+        if arch.space in OWN_SPACES and number > 1:
+            arch = Arch(arch.space, (*arch.genes, ("number", number)), f"{arch}#{number}")
+        names.append(arch)
+    return names
+
+
+def _load_proxies(proxies: object) -> list[Proxy]:
+    if isinstance(proxies, str | Proxy):
+        proxies = [proxies]
+    if not isinstance(proxies, Iterable):
+        raise UsageError(
+            f"proxies is {show_value(proxies)}; give names, such as ['dextr', 'naswot']"
+        )
+    loaded = [load_proxy(proxy) for proxy in proxies]
+    if not loaded:
+        raise UsageError("score needs at least one proxy, such as dextr")
+    return loaded
+
+
+def _list_networks(networks: object) -> Iterable[object]:
+    if isinstance(networks, nn.Module | Arch | str):
+        return [networks]
+    if not isinstance(networks, Iterable):
+        raise unknown_network_error(networks)
+    return networks
+
+
+def _open_store(store: "str | Path | Store | None") -> AbstractContextManager[Store | None]:
+    """Open the store at a path and close it afterwards; an open store stays open."""
+    if isinstance(store, str | Path):
+        return Store(store)
+    return nullcontext(store)
+
+
+@dataclass
+class _WarmWeights:
+    """Warmed-up weights. The supernet of a space is trained once for all of its architectures."""
+
+    warm_up: str
+    device: str
+    _sources: dict[tuple[str, Task], WeightSource] = field(default_factory=dict)
+
+    def prepare(self, subject: Subject, source: DataSource) -> dict[str, Any]:
+        """Return options of `make_inline_evaluator`; none for fresh weights."""
+        if not self.warm_up:
+            return {}
+        # Warm-ups are rare, and their module is slow to import.
+        from untrained.training.warm_up import WarmUp
+
+        space = subject.space
+        key = (space.name if space else "", source.task)
+        if key not in self._sources:
+            plan = WarmUp.parse(self.warm_up, source)
+            self._sources[key] = plan.prepare_weights(space, 0, self.device, None, None)
+        weights = self._sources[key]
+
+        def build_supernet() -> Any:
+            return space.supernet(source.task, self.device) if space else None
+
+        return {"init": weights.init, "prepare_weights": weights.open(build_supernet, self.device)}

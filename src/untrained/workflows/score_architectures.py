@@ -1,0 +1,109 @@
+"""Score a list of architectures with a list of proxies, and keep the records in a store.
+
+Benchmarks, calibrations and confirmations are made of this.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from untrained.config import ComputeConfig
+from untrained.data import DataSource
+from untrained.engine import (
+    ProxyEvaluator,
+    SeedBatches,
+    make_worker_setup,
+    open_executor,
+)
+from untrained.engine.worker_setup import WeightSource
+from untrained.errors import Interrupted
+from untrained.progress import Progress, ProgressCallback
+from untrained.proxies import Proxy
+from untrained.runs.aggregates import compute_aggregates, expand_aggregates
+from untrained.runs.store import Store, has_records
+from untrained.spaces import Space, fingerprint_space
+from untrained.strategies.budget import Budget
+from untrained.strategies.driver import DriverResult, run_strategy
+from untrained.strategies.screening import FixedCandidates
+from untrained.types import FRESH, Arch, Record
+
+# Forward passes of one sample per network. From here on a few networks are worth several worker
+# processes; cheaper ones are scored before the processes have started.
+EXPENSIVE_PASSES = 1000
+
+
+def score_architectures(
+    space: str | Space,
+    archs: Sequence[Arch],
+    proxies: Sequence[Proxy],
+    source: DataSource,
+    seeds: Sequence[int],
+    compute: ComputeConfig,
+    store_path: Path,
+    proxy_names: Mapping[str, str] | None = None,
+    on_progress: ProgressCallback | None = None,
+    stage: str = "scoring",
+    weights: WeightSource | None = None,
+) -> DriverResult:
+    """Score every architecture with every proxy and seed.
+
+    Records that are in the store already are not measured again.
+
+    Args:
+        space: The space of the architectures, or its name.
+        archs: What to score.
+        proxies: What to score with. Aggregates of several proxies are allowed.
+        source: The data.
+        seeds: Seeds of weights and batches.
+        compute: Device, workers and time limit.
+        store_path: The SQLite file that keeps the records.
+        proxy_names: How the user wrote the proxies, by measure: another process loads them by name.
+        on_progress: Called after every architecture.
+        stage: Name of the stage in progress events.
+        weights: What networks start from; None for fresh weights.
+
+    Returns:
+        All records, those of aggregates last, and the seconds.
+
+    Raises:
+        Interrupted: Ctrl-C was pressed. Finished records stay in the store.
+    """
+    single_proxies = expand_aggregates(proxies)
+    batches = SeedBatches.for_proxies(source, single_proxies, seeds)
+    setup = make_worker_setup(space, single_proxies, batches, compute, proxy_names, weights)
+    passes = sum(proxy.samples * proxy.cost for proxy in single_proxies)
+    network_count = None if passes >= EXPENSIVE_PASSES else len(archs)
+    opening = open_executor(setup, compute, network_count, lazy=has_records(store_path))
+    with opening as executor, Store(store_path) as store:
+        evaluator = ProxyEvaluator(
+            batches,
+            single_proxies,
+            executor,
+            compute.device,
+            store,
+            weights.init if weights else FRESH,
+            fingerprint_space(space),
+            compute.networks_per_pass,
+        )
+
+        def report_progress(done: int, records: Sequence[Record]) -> None:
+            if on_progress:
+                on_progress(
+                    Progress(stage, done, len(archs), evaluator.measured, executor.workers, records)
+                )
+
+        result = run_strategy(
+            FixedCandidates(archs),
+            evaluator,
+            Budget(len(archs)),
+            lambda records: None,
+            report_progress,
+        )
+        result.batched = sum(cost.batched for cost in executor.costs())
+    if result.ended == "interrupted":
+        raise Interrupted(
+            f"stopped by Ctrl-C; finished records are in {store_path}, and the same command resumes"
+        )
+    for proxy in proxies:
+        if proxy.parts:
+            result.records += compute_aggregates(result.records, proxy)
+    return result

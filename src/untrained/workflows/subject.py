@@ -1,0 +1,393 @@
+"""What a user can name as a network: a module, a factory in a file, a timm model, an architecture.
+
+`load_subject` turns any of them into a `Subject`, and `load_source_for` loads data in its shape.
+Scoring, training and export use both.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from untrained.config import DEFAULT_DATA
+from untrained.data import DataSource, load_data
+from untrained.data.samples import DATASET_NAME, open_samples
+from untrained.errors import Unscorable, UsageError, is_out_of_memory
+from untrained.formatting import format_count
+from untrained.names import (
+    find_path_error,
+    fingerprint_user_code,
+    is_reference,
+    load_object,
+    user_code_error,
+)
+from untrained.probe import Probe
+from untrained.probe.guard import random_state
+from untrained.spaces import SPACES, Space, fingerprint_space, load_space
+from untrained.types import Arch, Batch, Task
+from untrained.user_code import is_path
+from untrained.workflows.timm_models import build_timm_model, get_timm_input_shape, is_timm_name
+
+# Names of spaces for networks that belong to no search space.
+OWN_SPACES = ("module", "factory", "timm")
+# The task of such networks: shape and classes come with the data.
+_OPEN_TASK = Task("", (), 0)
+_FINGERPRINT_LENGTH = 16
+
+Network = nn.Module | Arch | str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network that can be built for a task.
+
+    Attributes:
+        arch: Its name.
+        task: Its default task; shape and classes may be open.
+        build: Builds it for a task.
+        cacheable: Whether records may be read from a store. A network of the user's own may change
+            under its name, so it is always measured.
+        space: The space of an architecture, else None.
+        factory: The name of the user's factory as it was typed, else empty.
+    """
+
+    arch: Arch
+    task: Task
+    build: Callable[[Task], nn.Module]
+    cacheable: bool
+    space: Space | None = None
+    factory: str = ""
+
+    def fingerprint_code(self, space: str | Space) -> str:
+        """Return a fingerprint of the user's code that builds it; empty if there is none."""
+        if self.factory:
+            return fingerprint_user_code(self.factory)[:_FINGERPRINT_LENGTH]
+        if self.space and not self.cacheable:
+            return fingerprint_space(space)
+        return ""
+
+
+def load_subject(
+    network: object, space: str | Space, device: str, copy_module: bool = False
+) -> Subject:
+    """Find out what a user means by a network.
+
+    Args:
+        network: A module, the name of a factory or of a timm model, an architecture or its text.
+        space: The space of architectures that are given as text.
+        device: Where networks are built.
+        copy_module: Whether to build copies of a module, because building is followed by training.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    if isinstance(network, nn.Module):
+        return _load_module(network, device, copy_module)
+    if isinstance(network, str) and is_timm_name(network):
+        return _load_timm_model(network)
+    if isinstance(network, str) and is_reference(network):
+        return _load_factory(network)
+    if isinstance(network, str):
+        arch = _parse_arch(network, space)
+    elif isinstance(network, Arch):
+        arch = network
+    else:
+        raise unknown_network_error(network)
+    own_space = find_space_of(arch, space)
+    is_registered = own_space.name in SPACES and SPACES[own_space.name] is own_space
+    return Subject(
+        arch,
+        own_space.task,
+        lambda task: own_space.build(arch, task, device),
+        cacheable=is_registered,
+        space=own_space,
+    )
+
+
+def _parse_arch(text: str, space: str | Space) -> Arch:
+    try:
+        return load_space(space).parse(text)
+    except UsageError as error:
+        # A file or a folder deserves a better message than a malformed architecture.
+        raise find_path_error(text) or error from None
+
+
+def unknown_network_error(network: object) -> UsageError:
+    """Return the error for an object that is no network."""
+    return UsageError(
+        f"cannot score a {type(network).__name__}; "
+        "give a module, an architecture, or 'file.py:factory'"
+    )
+
+
+def _load_module(module: nn.Module, device: str, copy_module: bool) -> Subject:
+    module = unwrap_module(module)
+    name = type(module).__name__
+
+    def build(task: Task) -> nn.Module:
+        return _place_module(deepcopy(module) if copy_module else module, device)
+
+    return Subject(Arch("module", (("class", name),), name), _OPEN_TASK, build, cacheable=False)
+
+
+def _place_module(module: nn.Module, device: str) -> nn.Module:
+    """Return the module if it is on the device, else a copy: the user's own stays where it was."""
+    # An empty tensor knows the number of the device, where there are several of a kind.
+    target = torch.empty(0, device=device).device
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.device != target:
+            return deepcopy(module).to(device)
+    return module
+
+
+def unwrap_module(module: nn.Module) -> nn.Module:
+    """Return the module itself, or the one that `torch.compile` wraps.
+
+    Raises:
+        UsageError: The module is scripted or traced, so no hook can observe its layers; a part of
+            it is compiled; or it is on the device `meta` and has no weights.
+    """
+    module = _find_compiled_module(module) or module
+    for part in module.modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise UsageError(
+                "the network is scripted or traced by torch.jit; "
+                "give the nn.Module that it was made from"
+            )
+        if _find_compiled_module(part):
+            raise UsageError(
+                "a part of the network is compiled by torch.compile; give the network without it"
+            )
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.device.type == "meta":
+            raise UsageError(
+                f"the network has no weights: {name} is on the device meta; build it on cpu"
+            )
+    return module
+
+
+def _find_compiled_module(module: nn.Module) -> nn.Module | None:
+    """Return what `torch.compile` made a module from; None for other modules."""
+    # The class of compiled modules is not imported to check for it: that takes seconds.
+    inner = getattr(module, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else None
+
+
+def _load_timm_model(name: str) -> Subject:
+    arch = Arch("timm", (("network", name),), name)
+    task = replace(_OPEN_TASK, input_shape=get_timm_input_shape(name))
+
+    def build(task: Task) -> nn.Module:
+        return build_timm_model(name, task.num_classes)
+
+    return Subject(arch, task, build, cacheable=False)
+
+
+def _load_factory(name: str) -> Subject:
+    # A mistyped name is reported before the data are loaded.
+    load_object(name)
+    where, _, attribute = name.rpartition(":")
+    # The name is the same however the path was typed, and another one if the code has changed.
+    short_name = name
+    if is_path(where):
+        short_name = f"./{Path(where).name}:{attribute}"
+    code = fingerprint_user_code(name)[:_FINGERPRINT_LENGTH]
+    arch = Arch("factory", (("factory", short_name), ("code", code)), name)
+    return Subject(
+        arch, _OPEN_TASK, lambda task: _call_factory(name), cacheable=False, factory=name
+    )
+
+
+def _call_factory(name: str) -> nn.Module:
+    """Call the user's factory; what it raises is shown as an error of the user's code."""
+    factory = load_object(name)
+    if not callable(factory):
+        raise UsageError(
+            f"{name} is a {type(factory).__name__}; it must be a function that returns an nn.Module"
+        )
+    try:
+        model = factory()
+    except (Exception, SystemExit) as error:
+        raise user_code_error(name, "when it was called", error) from error
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"{name}() returned a {type(model).__name__}; it must return an nn.Module")
+    return unwrap_module(model)
+
+
+def find_space_of(arch: Arch, space: str | Space) -> Space:
+    """Return the space of an architecture.
+
+    Args:
+        arch: The architecture.
+        space: Where to look if the space is not registered, because it is the user's own.
+
+    Raises:
+        UsageError: It is in neither.
+    """
+    given = load_space(space)
+    if given.name == arch.space:
+        return given
+    if arch.space not in SPACES:
+        raise UsageError(
+            f"{arch} is of the space {arch.space!r}; say where it is, such as "
+            "space='./mine.py:mynet'"
+        )
+    return SPACES[arch.space]
+
+
+# -------------------------------------------------------------------------------------- data
+
+
+def load_source_for(
+    subject: Subject,
+    data: object,
+    input_shape: tuple[int, ...] | None,
+    num_classes: int | None,
+    root: str | Path | None,
+) -> DataSource:
+    """Load data in the shape that a network takes.
+
+    Args:
+        subject: The network.
+        data: Samples of the caller, a name, a path, or None for embedded data.
+        input_shape: Shape of one sample; None for that of the data or of the network.
+        num_classes: Number of classes; None for that of the data or of the network.
+        root: The data root, if not the default one.
+
+    Raises:
+        UsageError: The shape is unknown, or data, shape and classes contradict each other.
+    """
+    task = subject.task
+    if data is not None and not isinstance(data, str | Path):
+        samples = open_samples(data)
+        first_input = samples.read_first_input()
+        classes = num_classes or task.num_classes
+        if not classes:
+            classes = _count_outputs(subject, lambda: first_input)
+        shape = tuple(first_input.shape[1:])
+        task = replace(task, dataset=DATASET_NAME, input_shape=shape, num_classes=classes)
+        return samples.make_source(task)
+    shape = tuple(input_shape or task.input_shape)
+    if not shape:
+        raise UsageError(
+            f"say what {subject.arch} takes as input: --input-shape 3x224x224 "
+            "(in Python, input_shape=...)"
+        )
+    classes = num_classes or task.num_classes
+    if not classes:
+        classes = _count_outputs(subject, lambda: torch.zeros(1, *shape))
+    task = replace(task, input_shape=shape, num_classes=classes)
+    if data is not None:
+        source = load_data(data, task, root)
+        data_classes = source.task.num_classes
+        if num_classes not in (None, data_classes):
+            raise UsageError(
+                f"networks for {data} answer with {format_count(data_classes, 'number')}, "
+                f"not {num_classes}; leave out --classes {num_classes}"
+            )
+        return source
+    source = load_data(_choose_embedded_data(shape), task, root)
+    # An architecture sees the same labels as in a search, unless the user wants other classes.
+    is_open = num_classes is not None or not subject.task.num_classes
+    if is_open and source.task.num_classes != classes:
+        return _fold_labels(source, classes)
+    return source
+
+
+def _choose_embedded_data(shape: tuple[int, ...]) -> str:
+    """Return digits for a network that takes images, else noise, which exists in every shape."""
+    is_image = len(shape) == 3 and shape[0] in (1, 3)
+    return DEFAULT_DATA if is_image else "noise"
+
+
+def _fold_labels(source: DataSource, classes: int) -> DataSource:
+    """Return embedded data with labels folded into the number of classes of a network."""
+
+    def draw(samples: int, generator: torch.Generator) -> Batch:
+        batch = source.draw(samples, generator)
+        return Batch(batch.inputs, batch.targets % classes)
+
+    return DataSource(replace(source.task, num_classes=classes), draw)
+
+
+# ------------------------------------------------------------------------- running a network
+
+
+def make_checked_builder(
+    subject: Subject, task: Task, classes_are_given: bool
+) -> Callable[[Arch], nn.Module]:
+    """Return a function that builds the network for a task.
+
+    Args:
+        subject: The network.
+        task: The task.
+        classes_are_given: Whether the user named data or classes. Then a network of the user's own
+            that has fewer outputs than classes is a failure.
+    """
+    output_count = task.num_classes
+    if classes_are_given and subject.space is None:
+        outputs = _try_run(subject, task, lambda: torch.zeros(1, *task.input_shape))
+        if outputs is not None and outputs.ndim == 2:
+            output_count = outputs.shape[1]
+
+    def build(arch: Arch) -> nn.Module:
+        if output_count < task.num_classes:
+            raise Unscorable(
+                "unsupported",
+                f"the network answers with {output_count} numbers, "
+                f"and there are {task.num_classes} classes",
+            )
+        return subject.build(task)
+
+    return build
+
+
+def require_readable_shape(network: str, shape: tuple[int, ...], space: str | Space) -> None:
+    """Refuse a network of the user's own that torch cannot run on a sample of this shape.
+
+    It is meant for a command about one network. Among many networks, and where the user's own code
+    raises, that is a failure in a record.
+
+    Raises:
+        UsageError: torch cannot run it.
+    """
+    subject = load_subject(network, space, "cpu")
+    if subject.space:
+        return
+    try:
+        _run_network(subject, subject.task, lambda: torch.zeros(1, *shape))
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+            sides = "x".join(map(str, shape))
+            first_line = str(error).partition("\n")[0]
+            raise UsageError(f"{network} cannot read {sides}: {first_line}") from error
+
+
+def _count_outputs(subject: Subject, make_inputs: Callable[[], Tensor]) -> int:
+    """Return the number of outputs of the user's network; 1 if it cannot be run."""
+    outputs = _try_run(subject, subject.task, make_inputs)
+    if outputs is None or outputs.ndim < 2:
+        return 1
+    return int(outputs.shape[-1])
+
+
+def _try_run(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor | None:
+    """Run the user's network on one sample; None if it fails, which its record will explain."""
+    try:
+        return _run_network(subject, task, make_inputs)
+    except UsageError:
+        raise
+    except (Exception, SystemExit):
+        return None
+
+
+def _run_network(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor:
+    with random_state(0):
+        model = subject.build(task)
+    # Inputs of an impossible shape raise here, where the caller catches it.
+    return Probe(model, Batch(make_inputs(), torch.zeros(1))).outputs

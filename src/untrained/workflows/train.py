@@ -1,0 +1,386 @@
+"""`train(...)`: train a network on data with a recipe, and keep the result in a folder.
+
+The samples, augmentation and dropout of a step depend only on the seed and the number of the step.
+A training that was killed therefore resumes from its last checkpoint and ends with the same weights,
+on a CPU bit for bit. After every epoch, the weights and their moving average are evaluated on the
+validation part, by accuracy or, for clicks, by log loss. The best ones are kept: of equally good
+epochs the later one, and of equally good weights the average. The test part is evaluated once, at the
+end, with the best weights.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from torch import nn
+
+from untrained.command_text import format_options
+from untrained.data.parts import TEST, TRAIN, VAL, Part, fingerprint_samples
+from untrained.errors import Interrupted, UsageError
+from untrained.files import remove_partial_writes
+from untrained.identity import read_torch_version
+from untrained.names import is_reference
+from untrained.probe.guard import fastest_kernels, random_state
+from untrained.progress import Progress, ProgressCallback
+from untrained.quantities import (
+    parse_count,
+    parse_duration,
+    parse_optional_count,
+    parse_path,
+    parse_seed,
+    parse_shape,
+)
+from untrained.spaces import Space
+from untrained.training.checkpoint import (
+    CHECKPOINT_FILE,
+    WEIGHTS_FILE,
+    copy_portable_weights,
+    load_tensors,
+    load_weights,
+    save_tensors,
+)
+from untrained.training.distributed import ACCELERATE, TrainingProcess, connect_process
+from untrained.training.evaluation import DivergedError
+from untrained.training.final_evaluation import evaluate_training
+from untrained.training.folder import (
+    TENSORBOARD_FOLDER,
+    move_training_aside,
+    read_training_key,
+)
+from untrained.training.loop import Training
+from untrained.training.recipes import (
+    RECIPES,
+    Recipe,
+    format_recipe,
+    get_default_recipe_name,
+    load_recipe,
+)
+from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
+from untrained.types import Arch
+from untrained.workflows.train_subject import TrainingSubject, find_run_folder, resolve_subject
+
+# Number of steps between checkpoints. There is also one after every epoch.
+CHECKPOINT_EVERY = 200
+
+
+def train(
+    what: "nn.Module | Arch | str | Path",
+    data: str | None = None,
+    recipe: str | None = None,
+    *,
+    space: str | Space = "nasbench201",
+    epochs: int | None = None,
+    run: str | Path | None = None,
+    device: str = "cpu",
+    seed: int | None = None,
+    patience: int | None = None,
+    time: str | None = None,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    input_shape: tuple[int, ...] | None = None,
+    tensorboard: bool = False,
+    data_root: str | Path | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> TrainingResult:
+    """Train a network on data, and evaluate it once on the test part.
+
+    The same call with the same folder resumes a training that was killed, and returns the result of
+    a finished one.
+
+    Args:
+        what: A module, which is copied; an architecture of `space` or its string; a factory such as
+            `./file.py:factory`; or a run folder, for its winner.
+        data: What to train on, such as "digits" or "folder:./photos". The default is the data of the
+            run.
+        recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
+            recipe that the run was trained with before, else `ctr` for clicks and `quick` otherwise.
+        space: The space of an architecture.
+        epochs: Number of epochs, instead of that of the recipe.
+        run: Folder of the training. The default is the run folder, or a new one below `runs`. If a
+            run has another winner since it was trained, the former training is moved into a
+            subfolder.
+        device: A torch device, or "accelerate" for several processes.
+        seed: Seed of weights, order and augmentation. The default is that of the run, or 0.
+        patience: Stop after this number of epochs without improvement.
+        time: Stop after this time, such as "5m". The same call then continues.
+        checkpoint_every: Number of steps between checkpoints.
+        input_shape: Input shape of the network, such as (3, 32, 32).
+        tensorboard: Whether to write the curve for TensorBoard too.
+        data_root: Folder with data sets.
+        on_progress: Called after every step.
+
+    Returns:
+        The result. Its `model` has the best weights and is in evaluation mode.
+
+    Raises:
+        UsageError: A value makes no sense, the network does not fit the data, the folder holds
+            another training, or the training diverged.
+        Interrupted: The user pressed Ctrl-C.
+    """
+    checkpoint_every = parse_count(checkpoint_every, "checkpoint_every")
+    epochs = parse_optional_count(epochs, "epochs")
+    patience = parse_optional_count(patience, "patience")
+    if seed is not None:
+        seed = parse_seed(seed)
+    if input_shape is not None:
+        input_shape = parse_shape(input_shape)
+    if run is not None:
+        run = parse_path(run, "run")
+    time_limit = inf
+    if time is not None:
+        time_limit = parse_duration(time)
+    process = connect_process(device)
+    recipe_text = recipe or _read_former_recipe(what)
+    # Clicks have another default recipe, but the task is known only after the data are loaded.
+    loaded_recipe = _load_recipe(recipe_text or "quick", epochs)
+    if device == ACCELERATE and (time or patience):
+        # Each process has its own clock and its own running statistics.
+        raise UsageError(
+            "several processes do not agree when to stop; leave out --time and --patience"
+        )
+    subject = resolve_subject(
+        what, space, data, loaded_recipe, input_shape, process.device, data_root
+    )
+    if recipe_text is None:
+        default_recipe = get_default_recipe_name(subject.source.task)
+        loaded_recipe = _load_recipe(default_recipe, epochs)
+    if seed is None:
+        seed = subject.seed
+    parts = _load_parts(subject)
+    key = TrainingKey(
+        what=subject.what,
+        space=subject.space,
+        arch=subject.arch,
+        data=subject.data,
+        recipe=loaded_recipe.to_document(),
+        seed=seed,
+        device=device,
+        input_shape="x".join(str(side) for side in input_shape or ()),
+        patience=patience,
+        code=subject.fingerprint_code(),
+        samples=fingerprint_samples(parts),
+        torch=read_torch_version(),
+    )
+    if run is None:
+        folder = subject.make_default_folder(loaded_recipe.name, key.code, key.samples)
+    else:
+        folder = Path(run)
+    if folder == subject.run_folder:
+        _make_way_for_winner(folder, key, process)
+    finished = _read_finished_training(folder, key)
+    if finished is not None:
+        if process.writes_files:
+            # A process may have been killed just before it removed its checkpoint. The folder of a
+            # finished training may be read-only.
+            with suppress(OSError):
+                _remove_checkpoint(folder)
+        model = _load_trained_network(subject, folder, process.device, seed)
+        return replace(finished, model=model)
+    network = subject.build_network(process.device, seed)
+    training = Training(network, subject.source, loaded_recipe, parts, process, seed)
+    training.resume(folder / CHECKPOINT_FILE, key)
+    board = None
+    if tensorboard:
+        board = TensorBoardWriter(folder / TENSORBOARD_FOLDER)
+
+    def save_checkpoint() -> None:
+        if process.writes_files:
+            training.make_checkpoint(key).save(folder / CHECKPOINT_FILE)
+
+    def report_step() -> None:
+        if board:
+            board.write_epoch(training)
+        if on_progress:
+            on_progress(_describe_progress(training))
+
+    with random_state(seed), fastest_kernels(process.device), _explain_early_end(training, folder):
+        ended = training.run(
+            save_checkpoint=save_checkpoint,
+            checkpoint_every=checkpoint_every,
+            patience=patience,
+            time_limit=time_limit,
+            on_step=report_step,
+        )
+        result = evaluate_training(
+            training,
+            key,
+            ended,
+            parts,
+            class_names=tuple(subject.source.classes),
+            command=_format_command(key, loaded_recipe, folder),
+            folder=folder,
+        )
+    if process.writes_files:
+        save_tensors(folder / WEIGHTS_FILE, copy_portable_weights(training.model))
+        if subject.source.schema:
+            subject.source.schema.save(folder)
+        result.save()
+        # A training that ran out of time needs its checkpoint to continue.
+        if ended != "time":
+            _remove_checkpoint(folder)
+    process.wait_for_others()
+    return result
+
+
+def _read_former_recipe(what: object) -> str | None:
+    """Read the recipe that a run was trained with before.
+
+    It matters because a comparison with hand-made networks may have selected its learning rate.
+    """
+    run_folder = find_run_folder(what)
+    if run_folder is None:
+        return None
+    former_key = read_training_key(run_folder)
+    if former_key is None:
+        return None
+    return format_recipe(former_key.recipe)
+
+
+def _load_recipe(text: str, epochs: int | None) -> Recipe:
+    recipe = load_recipe(text)
+    if epochs is not None:
+        recipe = recipe.with_options(epochs=epochs)
+    return recipe
+
+
+def _load_parts(subject: TrainingSubject) -> dict[str, Part]:
+    """Load the train, validation and test part, none of which may be empty."""
+    parts = {}
+    for name in (TRAIN, VAL, TEST):
+        part = subject.source.parts[name]
+        if len(part) == 0:
+            raise UsageError(
+                f"{subject.data} has no samples for the {name} part; it needs some of each class"
+            )
+        parts[name] = part
+    return parts
+
+
+def _make_way_for_winner(folder: Path, key: TrainingKey, process: TrainingProcess) -> None:
+    """Move the training of a former winner out of the run folder."""
+    if process.writes_files:
+        former_key = read_training_key(folder)
+        if former_key is not None and former_key.arch != key.arch:
+            move_training_aside(folder)
+    # The other processes must not read the folder before.
+    process.wait_for_others()
+
+
+def _read_finished_training(folder: Path, key: TrainingKey) -> TrainingResult | None:
+    """Read the result of an earlier call; None if there is none or it ran out of time.
+
+    Raises:
+        AnotherTrainingError: The folder holds another training.
+    """
+    if not (folder / TRAINING_FILE).is_file():
+        return None
+    result = TrainingResult.read(folder)
+    key.check_same(result.key, folder)
+    if result.ended == "time":
+        return None
+    return result
+
+
+def _load_trained_network(
+    subject: TrainingSubject, folder: Path, device: str, seed: int
+) -> nn.Module:
+    """Build the network and load the weights of a finished training."""
+    network = subject.build_network(device, seed)
+    path = folder / WEIGHTS_FILE
+    load_weights(network, load_tensors(path), path)
+    return network.eval()
+
+
+def _remove_checkpoint(folder: Path) -> None:
+    """Remove the checkpoint of a finished training, and partial files of killed processes."""
+    (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
+    remove_partial_writes(folder / CHECKPOINT_FILE)
+    remove_partial_writes(folder / WEIGHTS_FILE)
+
+
+@contextmanager
+def _explain_early_end(training: Training, folder: Path) -> Iterator[None]:
+    """Explain in one line why a training ended early: Ctrl-C, or the loss diverged."""
+    checkpoint = folder / CHECKPOINT_FILE
+    try:
+        yield
+    except KeyboardInterrupt:
+        epoch = training.step // training.steps_per_epoch + 1
+        advice = "nothing was saved yet"
+        if checkpoint.is_file():
+            advice = f"the last checkpoint is in {folder}; run the same command to resume from it"
+        raise Interrupted(
+            f"stopped by Ctrl-C in epoch {epoch} of {training.recipe.epochs}; {advice}"
+        ) from None
+    except DivergedError as error:
+        # To resume from this checkpoint would diverge again.
+        checkpoint.unlink(missing_ok=True)
+        recipe = _lower_rate(training.recipe).label
+        raise UsageError(f"{error}; try a lower rate: --recipe '{recipe}'") from None
+
+
+def _lower_rate(recipe: Recipe) -> Recipe:
+    """Return the recipe with a tenth of its rate, or its default rate if that is still lower."""
+    tenth = float(f"{recipe.rate / 10:g}")
+    default_rate = RECIPES[recipe.name].rate
+    return recipe.with_options(rate=min(tenth, default_rate))
+
+
+def _describe_progress(training: Training) -> Progress:
+    """Describe how far a training is, with the metrics of the last finished epoch."""
+    last_row: Mapping[str, float] = {}
+    if training.curve:
+        last_row = training.curve[-1]
+    epochs = training.recipe.epochs
+    metrics = {
+        "epoch": min(training.step // training.steps_per_epoch + 1, epochs),
+        "epochs": epochs,
+        "loss": last_row.get("loss"),
+        "val_accuracy": last_row.get("val_accuracy"),
+        "val_loss": last_row.get("val_loss"),
+    }
+    return Progress("training", training.step, training.total_steps, metrics=metrics)
+
+
+def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
+    """Return what to type to repeat a training; empty for a module, which cannot be typed."""
+    if not key.space and not is_reference(key.what):
+        return ""
+    options: dict[str, Any] = {
+        "space": key.space,
+        "data": key.data,
+        "recipe": recipe.label,
+        "input_shape": key.input_shape,
+        "seed": key.seed,
+        "device": key.device,
+        "patience": key.patience,
+        "run": str(folder),
+    }
+    return f"untrained train {quote(key.what)} {format_options(train, options)}"
+
+
+class TensorBoardWriter:
+    """Writes the curve of a training for TensorBoard, which is an optional package."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise UsageError(
+                "--tensorboard needs one more package: pip install tensorboard"
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+
+    def write_epoch(self, training: Training) -> None:
+        """Write the metrics of the last epoch if it has just ended."""
+        if not training.is_at_epoch_end:
+            return
+        row = training.curve[-1]
+        epoch = int(row["epoch"])
+        for name, value in row.items():
+            if name != "epoch":
+                self._writer.add_scalar(name, value, epoch)
+        self._writer.flush()

@@ -1,0 +1,193 @@
+"""Progress on the terminal: the estimate, the bar, lines for log files, and the cost at the end."""
+
+from contextlib import suppress
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.progress import TextColumn
+
+from tests.cli.helpers import SEARCH
+from tests.engine.helpers import RECORD
+from untrained.cli.terminal.progress_bar import ProgressLog, open_progress_bar
+from untrained.cli.terminal.search_result import format_cost
+from untrained.cli.terminal.time_estimate import ARCHS_PER_WORKER, TimeEstimate
+from untrained.config import SearchConfig
+from untrained.engine import WorkerCost
+from untrained.progress import Progress
+from untrained.runs.folder import RunFolder
+
+RUN = RunFolder("run", SearchConfig("s", "p", data="noise", budget=100), "p@1", True, "")
+
+
+def collect_estimates(
+    estimate: TimeEstimate,
+    total: int | None,
+    workers: int,
+    times: list[float],
+    from_store: int = 0,
+) -> dict[int, str]:
+    """Return the messages of an estimate by the number of finished architectures.
+
+    Args:
+        estimate: What is tested.
+        total: Number of architectures of the stage.
+        workers: Number of workers.
+        times: When 0, 1, 2, ... architectures were finished.
+        from_store: How many of the first architectures came from the store.
+    """
+    messages = {}
+    for done, now in enumerate(times):
+        measured = max(0, done - from_store)
+        message = estimate.update(Progress("scoring", done, total, measured, workers), now)
+        if message:
+            messages[done] = message
+    return messages
+
+
+def test_the_estimate_is_printed_once_and_ignores_the_start_of_the_workers():
+    """Workers start for 10 s, then an architecture takes 0.5 s: 1,000 take 500 s."""
+    times = [0.0, 10.0, *(10.0 + 0.5 * i for i in range(1, 10))]
+    messages = collect_estimates(TimeEstimate(), 1000, 1, times)
+    assert messages == {5: "about 8 min 20 s for 1,000 architectures on 1 worker"}
+    assert 1 + ARCHS_PER_WORKER == 5
+
+
+def test_the_estimate_needs_four_architectures_per_worker():
+    """Two workers score four per second: eight are needed after the first, and 360 take 90 s."""
+    messages = collect_estimates(TimeEstimate(), 360, 2, [0.25 * i for i in range(15)])
+    assert messages == {9: "about 1 min 30 s for 360 architectures on 2 workers"}
+
+
+def test_architectures_from_the_store_are_not_timed():
+    """Twenty come from the store at once, then one per second."""
+    times = [0.0] * 21 + [float(i) for i in range(1, 10)]
+    messages = collect_estimates(TimeEstimate(), 100, 1, times, from_store=20)
+    assert messages == {25: "about 1 min 40 s for 100 architectures on 1 worker"}
+    times = [float(i) for i in range(50)]
+    assert collect_estimates(TimeEstimate(), 100, 1, times, from_store=100) == {}
+
+
+def test_single_networks_before_the_first_batch_are_not_timed():
+    """Two are slow and alone, then 16 come every second, a few of them alone: 1,600 take 100 s."""
+    estimate = TimeEstimate()
+    messages = {}
+    for done in range(1, 60):
+        if done < 3:
+            together = 1
+            now = 10.0 + done
+        else:
+            together = 16 if done % 7 > 0 else 1
+            now = 13.0 + (done - 3) // 16
+        records = [replace(RECORD, together=together)]
+        message = estimate.update(Progress("scoring", done, 1600, done, 1, records), now)
+        if message:
+            messages[done] = message
+    assert messages == {35: "about 1 min 40 s for 1,600 architectures on 1 worker"}
+
+
+def test_with_a_time_budget_the_number_of_architectures_is_estimated():
+    messages = collect_estimates(TimeEstimate(600.0), None, 2, [0.25 * i for i in range(15)])
+    assert list(messages.values()) == ["about 2,400 architectures in 10 min on 2 workers"]
+
+
+def test_without_any_budget_the_rate_is_printed():
+    messages = collect_estimates(TimeEstimate(), None, 1, [0.25 * i for i in range(15)])
+    assert list(messages.values()) == ["about 4 architectures per second on 1 worker"]
+
+
+def test_each_stage_has_its_own_estimate():
+    estimate = TimeEstimate()
+    collect_estimates(estimate, 100, 1, [0.1 * i for i in range(9)])
+    messages = [estimate.update(Progress("other", i, 10, i, 1), 50.0 + i) for i in range(9)]
+    messages = [message for message in messages if message]
+    assert messages == ["about 10 s for 10 architectures on 1 worker"]
+
+
+def test_there_is_no_estimate_while_the_clock_stands_still():
+    assert collect_estimates(TimeEstimate(), 100, 1, [5.0] * 30) == {}
+
+
+def test_the_cost_says_where_the_time_went():
+    first = WorkerCost("process 1", 40, build=5.0, transfer=0.0, measure=20.0, alive=30.0)
+    second = WorkerCost(
+        "process 2", 38, build=4.0, transfer=2.0, measure=19.0, alive=30.0, deaths=3
+    )
+    run = replace(RUN, wall_seconds=31.0, workers=[first.row(), second.row()])
+    assert format_cost(run) == (
+        "31 s (building 9 s, moving to the device 2 s, measuring 39 s, idle 10 s "
+        "in total on 2 workers); "
+        "3 workers died and were replaced"
+    )
+    single = WorkerCost("this process", 4, measure=1.5, alive=1.5)
+    run = replace(RUN, wall_seconds=2.0, workers=[single.row()])
+    assert format_cost(run) == "2 s (measuring 1.5 s)"
+    assert format_cost(RUN) == "0 s"
+
+
+ENDINGS = {
+    ("--time", "1ms"): (
+        "Stopped after 1ms: the best so far is kept, and the same command resumes."
+    ),
+    ("--stable", "1", "--top", "1"): (
+        "Stopped because the best 1 have not changed for 1 new architectures."
+    ),
+    ("--budget", "50"): "There are no more architectures to score.",
+}
+
+
+@pytest.mark.parametrize("options", ENDINGS)
+def test_search_prints_why_it_ended(run_cli, options):
+    command = [word for word in SEARCH if word not in ("--budget", "3")]
+    code, out, _ = run_cli(*command, "--proxy", "params", *options, "--workers", "1")
+    assert code == 0
+    text = " ".join(out.split())
+    assert [ending for ending in ENDINGS.values() if ending in text] == [ENDINGS[options]]
+
+
+def test_a_search_with_screening_prints_how_many_were_kept(run_cli):
+    code, out, err = run_cli(
+        *SEARCH, "--proxy", "./mine.py:spread", "--screen", "params,flops", "--keep", "60%"
+    )
+    assert code == 0
+    assert "Screened 3 architectures by params,flops and kept the best 2.\n" in out
+    assert "The best 2 of 2 by ./mine.py:spread" in out
+    assert "scoring took " in out
+    assert "screening" in err
+    assert "scoring" in err
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_log_file_gets_a_line_per_stage_and_per_minute(is_terminal):
+    out = StringIO()
+    log = ProgressLog(Console(file=out, force_terminal=is_terminal))
+    events = [
+        ("scoring", 0, 5.0),
+        ("scoring", 1, 64.9),
+        ("scoring", 2, 65.0),
+        ("confirming", 0, 66.0),
+        ("scoring", 3, 67.0),  # a stage may come again
+        ("confirming", 1, 126.0),
+    ]
+    for stage, done, now in events:
+        log.write(stage, f"{done} of 9", now)
+    lines = ["scoring: 0 of 9", "scoring: 2 of 9", "confirming: 0 of 9", "confirming: 1 of 9"]
+    assert out.getvalue().splitlines() == ([] if is_terminal else lines)
+
+
+def test_a_log_file_names_each_stage(run_cli):
+    _, _, err = run_cli(
+        *SEARCH, "--proxy", "./mine.py:spread", "--screen", "params", "--keep", "60%"
+    )
+    assert err.splitlines()[:2] == ["screening: 0 of 3", "scoring: 0 of 2"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_error_removes_the_progress_bar(capsys, fails):
+    with suppress(ValueError), open_progress_bar(TextColumn("3 of 7")) as bar:
+        bar.start()
+        bar.add_task("searching")
+        if fails:
+            raise ValueError
+    assert ("searching" in capsys.readouterr().err) is not fails

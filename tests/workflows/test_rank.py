@@ -1,0 +1,187 @@
+"""Which of my networks should I train? Every factory in a file, and networks of timm, in the order of a proxy."""
+
+import sys
+from textwrap import dedent
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from torch import nn
+
+from untrained.errors import UsageError
+from untrained.proxies import proxy
+from untrained.workflows import timm_models as zoo
+from untrained.workflows.rank import rank_models
+from untrained.workflows.score import score_networks
+
+MODELS = """
+    from functools import partial
+    from torch import nn
+    from torch.nn import *
+
+    calls = []
+
+    def net(width):
+        return nn.Sequential(nn.Flatten(), nn.Linear(12, width), nn.ReLU(), nn.Linear(width, 4))
+
+    def small():
+        return net(3)
+
+    def large(width=8):
+        return net(width)
+
+    class Middle(nn.Sequential):
+        def __init__(self):
+            super().__init__(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 4))
+
+    def broken():
+        raise ValueError("no such file: weights.bin\\nmore")
+
+    def helper():
+        calls.append("helper")
+        return 3
+
+    def main():
+        raise SystemExit("a script, not a factory")
+
+    def _hidden():
+        return net(100)
+
+    widest = partial(net, 200)
+"""
+
+
+@proxy(higher_is_better=False)
+def slight(probe):
+    """The number of parameters, of which fewer are better."""
+    return float(probe.params)
+
+
+def params(width: int) -> int:
+    return 13 * width + 4 * width + 4
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "models.py").write_text(dedent(MODELS))
+    return "./models.py"
+
+
+def test_all_factories_of_a_file_in_the_order_of_the_proxy(models):
+    found = rank_models([models], ["params"], "noise", input_shape=(3, 2, 2))
+    rows = found.rows()
+    assert [(row["place"], row["arch"], row["params"]) for row in rows[:4]] == [
+        (1, f"{models}:widest", params(200)),
+        (2, f"{models}:large", params(8)),
+        (3, f"{models}:Middle", params(5)),
+        (4, f"{models}:small", params(3)),
+    ]
+    why = "ValueError: no such file: weights.bin"
+    assert rows[4:] == [
+        {"place": None, "arch": f"{models}:broken", "params": None, "flops": None, "error": why}
+    ]
+    assert found.first_by(found.proxies[0]) == f"{models}:widest"
+
+
+def test_the_first_proxy_decides_in_its_own_direction_with_the_sizes_beside_it(models):
+    found = rank_models([models], ["grad_norm", "params"], "noise", input_shape=(3, 2, 2), seeds=2)
+    assert [proxy.label for proxy in found.proxies] == ["grad_norm", "params", "flops"]
+    by_hand: dict[str, list[float]] = {}
+    names = [f"{models}:{name}" for name in ("small", "large", "Middle", "widest")]
+    for record in score_networks(names, ["grad_norm"], "noise", input_shape=(3, 2, 2), seeds=2):
+        by_hand.setdefault(str(record.arch), []).append(record.value)
+    means = {name: sum(values) / 2 for name, values in by_hand.items()}
+    rows = found.rows()[:4]
+    assert [row["arch"] for row in rows] == sorted(means, key=means.get, reverse=True)
+    assert [row["grad_norm"] for row in rows] == pytest.approx(sorted(means.values(), reverse=True))
+    down = rank_models([models], [slight], "noise", input_shape=(3, 2, 2)).rows()[:4]
+    assert [row["slight"] for row in down] == [params(3), params(5), params(8), params(200)]
+
+
+def test_who_tells_too_few_classes_apart_has_no_place(models):
+    """All answer with 4 numbers, which is enough for 4 classes and for 3."""
+    for classes, told in (
+        (3, None),
+        (4, None),
+        (5, "unsupported: the network answers with 4 numbers, and there are 5"),
+    ):
+        rows = rank_models(
+            [f"{models}:small"], ["params"], input_shape=(3, 2, 2), num_classes=classes
+        ).rows()
+        assert (rows[0]["error"] or "").startswith(told or "")
+        assert (rows[0]["params"] is None) == (told is not None)
+
+
+def test_single_networks_stand_beside_a_file(models):
+    found = rank_models(
+        [f"{models}:small", f"{models}:large"], ["params"], "noise", input_shape=(3, 2, 2)
+    )
+    assert [row["arch"] for row in found.rows()] == [f"{models}:large", f"{models}:small"]
+
+
+def test_a_file_without_networks_is_told(tmp_path):
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(UsageError, match=r"nothing in .*empty.py makes a network"):
+        rank_models([str(tmp_path / "empty.py")])
+    with pytest.raises(UsageError, match="there is no file"):
+        rank_models([str(tmp_path / "absent.py")])
+
+
+# ------------------------------------------------------------------------------------------------------------ timm
+
+
+@pytest.fixture
+def timm(monkeypatch):
+    """A library like timm, with three networks; those called tall read taller pictures."""
+
+    def create_model(name: str, pretrained: bool, num_classes: int = 1000) -> nn.Module:
+        assert not pretrained
+        size = (3, 6, 4) if name == "tall" else (3, 4, 4)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(size[0] * size[1] * size[2], num_classes))
+        network.default_cfg = {"input_size": size}
+        return network
+
+    fake = ModuleType("timm")
+    fake.create_model, fake.list_models = create_model, lambda: ["flat_a", "flat_b", "tall"]
+    monkeypatch.setitem(sys.modules, "timm", fake)
+    zoo.get_timm_input_shape.cache_clear()
+    yield SimpleNamespace(create=create_model)
+    zoo.get_timm_input_shape.cache_clear()
+
+
+def test_networks_of_timm_read_what_they_were_made_for(timm):
+    (record,) = score_networks("timm:tall", "params", "noise")
+    assert (record.value, record.task.input_shape, record.task.num_classes) == (
+        3 * 6 * 4 * 1000 + 1000,
+        (3, 6, 4),
+        1000,
+    )
+    (record,) = score_networks("timm:flat_a", "params", "digits")
+    assert record.value == 3 * 4 * 4 * 10 + 10  # as many outputs as the data have classes
+
+
+def test_a_pattern_stands_for_all_it_matches(timm):
+    assert [row["arch"] for row in rank_models(["timm:flat*"], ["params"], "noise").rows()] == [
+        "timm:flat_a",
+        "timm:flat_b",
+    ]
+    assert (
+        next(row["arch"] for row in rank_models(["timm:*"], ["params"], "noise").rows())
+        == "timm:tall"
+    )
+
+
+def test_unknown_networks_of_timm_are_told_with_near_ones(timm):
+    with pytest.raises(
+        UsageError, match="no network of timm is called 'flat_c'; did you mean flat_"
+    ):
+        score_networks("timm:flat_c", "params")
+    with pytest.raises(UsageError, match=r"no network of timm is called 'vit\*'"):
+        rank_models(["timm:vit*"])
+
+
+def test_without_timm_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(UsageError, match="timm is not installed: pip install timm"):
+        score_networks("timm:resnet18", "params")
