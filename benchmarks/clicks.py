@@ -24,7 +24,7 @@ import torch
 
 from untrained.data import TEST, load_data
 from untrained.data.clicks import generate_clicks
-from untrained.reports.confirmation_facts import ReferenceResult
+from untrained.reports.confirmation_result import ReferenceResult
 from untrained.runs.ranking import compute_t_quantile
 from untrained.training.ctr_metrics import compute_click_metrics
 from untrained.training.ctr_references import REFERENCES

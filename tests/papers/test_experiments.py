@@ -4,7 +4,7 @@ import pytest
 
 from untrained.papers import EXPERIMENTS, ReproductionResult, reproduce, sigeo_ctr
 from untrained.papers.experiment import ExperimentConfig
-from untrained.reports.confirmation_facts import ReferenceResult
+from untrained.reports.confirmation_result import ReferenceResult
 from untrained.runs.folder import STORE
 from untrained.runs.store import Store
 from untrained.workflows.references import TrainingTrials

@@ -8,7 +8,7 @@ from untrained.reports.pages.reproduction_page import (
     make_reproduction_headline,
     render_reproduction_page,
 )
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.reports.svg.figure import MAX_CURVE_POINTS, draw_figure
 from untrained.workflows.report import report
 

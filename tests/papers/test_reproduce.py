@@ -19,7 +19,7 @@ from untrained.papers import (
     reproduce,
     sigeo_warmup,
 )
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.training.warm_up import WarmUp
 from untrained.types import Task
 
@@ -96,7 +96,7 @@ def test_damaged_result_file_is_refused_in_one_line(run_folder):
     replace(RESULT, folder=str(run_folder)).save()
     (run_folder / "reproduction.json").write_text('{"lines": [{"nonsense": 1}]}')
     with pytest.raises(
-        UsageError, match=r"reproduction.json cannot be read: .*can write it again"
+        UsageError, match=r"reproduction.json cannot be read: .*repeat the command that wrote it"
     ) as refused:
         ReproductionResult.read(run_folder)
     assert "\n" not in str(refused.value)

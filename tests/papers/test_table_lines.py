@@ -44,7 +44,7 @@ from untrained.papers.table_lines import (
 )
 from untrained.probe import Probe
 from untrained.proxies import load_proxy
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 from untrained.spaces import load_space
 from untrained.types import Batch
 
@@ -61,9 +61,8 @@ def scores(*rows):
 def test_line_is_mean_over_seeds_without_missing_scores():
     x = scores([1, 2, 3, nan, 5], [3, 2, 1, 0, -1])
     found = make_correlation_line("x", 0.5, spearman, x, scores([10, 20, 30, 40, 50]))
-    assert found.ours == pytest.approx(
-        (1 - 1) / 2
-    )  # perfect on the first seed, reversed on the second
+    # Perfect on the first seed, reversed on the second.
+    assert found.ours == pytest.approx((1 - 1) / 2)
     assert found.spread == pytest.approx(sqrt(2))
     assert found.difference == pytest.approx(-0.5)
     assert make_correlation_line("x", None, spearman, x, x).difference is None
@@ -85,9 +84,8 @@ def test_gain_compares_the_same_architectures():
     found = make_gain_line("x", spearman, truth, before, truth)
     assert found.ours == pytest.approx(known)
     assert found.low < known < found.high
-    again = make_gain_line(
-        "x", spearman, 2 * before, before, truth
-    )  # ranks alike, so every resample agrees
+    # Ranks alike, so every resample agrees.
+    again = make_gain_line("x", spearman, 2 * before, before, truth)
     assert (again.ours, again.low, again.high) == (0, 0, 0)
     without = before.copy()
     without[0, :100] = nan
@@ -135,7 +133,8 @@ def test_bins_ascend_and_omit_missing_values():
 
 
 def test_bound_of_corollary_2_by_hand():
-    M, kappa = scores([1, 2, 4]), scores([8, 8, 8])
+    M = scores([1, 2, 4])
+    kappa = scores([8, 8, 8])
     assert compute_bound(M).tolist() == [[1, 0.5, 0.25]]
     assert compute_bound(M, kappa).tolist() == [[8, 4, 2]]
     # nu is the largest M^2 = 16: |M^2 - nu| = 15, 12, 0, its median 12; the median of kappa / M is 4, so mu = 4 / 12
@@ -146,7 +145,8 @@ def test_bound_of_corollary_2_by_hand():
 
 
 def test_scenario_scores_are_higher_for_better_networks():
-    M, kappa = scores([1, 2, 4]), scores([1, 10, 100])
+    M = scores([1, 2, 4])
+    kappa = scores([1, 10, 100])
     assert np.argsort(score_scenario("realizable", M, kappa)).tolist() == [[0, 1, 2]]
     assert np.argsort(score_scenario("condition", M, kappa)).tolist() == [[2, 1, 0]]
 
@@ -179,10 +179,10 @@ def test_without_base_every_row_has_its_own_trade_off():
 
 
 def test_dead_network_is_ranked_last_and_failed_one_is_omitted():
-    M, reached = scores([1.0, 2.0, 4.0, np.nan, 3.0]), scores([60.0, 70.0, 90.0, 10.0, 20.0])
-    kappa = scores(
-        [1.0, 1.0, 1.0, np.nan, np.nan]
-    )  # the fourth is dead, the last has a singular kernel
+    M = scores([1.0, 2.0, 4.0, np.nan, 3.0])
+    reached = scores([60.0, 70.0, 90.0, 10.0, 20.0])
+    # The fourth is dead, the last has a singular kernel.
+    kappa = scores([1.0, 1.0, 1.0, np.nan, np.nan])
     numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "condition")}
     case = BoundCase("C10", {"M": M}, kappa, reached)
     plain, condition = make_bound_lines(
@@ -267,9 +267,8 @@ def test_share_of_large_layers_by_hand():
     mixed = nn.Sequential(linear([[0.5], [0.1]]), linear([[0.0, 0.0], [40.0, 0.0]]))
     assert measurements.large_layers(Probe(mixed, image)) == 0.5
     modules = load_proxy(f"{measurements.NAME}:large_layers(which=modules)")
-    assert modules(Probe(mixed, image)) == pytest.approx(
-        4 / 7
-    )  # the last block and the whole repeat the last ReLU
+    # The last block and the whole repeat the last ReLU.
+    assert modules(Probe(mixed, image)) == pytest.approx(4 / 7)
 
 
 def test_initialisations_have_the_variance_of_their_rule():
@@ -329,12 +328,11 @@ def test_parameters_and_correlations_equal_the_table(data_root, run_folder):
 def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch):
     """Scores are composed of known terms: ZiCo, ln FR and the loss at each level."""
     rng = np.random.default_rng(0)
-    zico, norms, losses = (
-        rng.normal(size=(4, 1, 40)) * 100,
-        rng.normal(size=(4, 1, 40)),
-        rng.random((4, 1, 40)),
-    )
-    reached, level = rng.normal(size=(1, 40)), iter(range(4))
+    zico = rng.normal(size=(4, 1, 40)) * 100
+    norms = rng.normal(size=(4, 1, 40))
+    losses = rng.random((4, 1, 40))
+    reached = rng.normal(size=(1, 40))
+    level = iter(range(4))
 
     def measure_sample_at_level(config, names, task, warm_up):
         k = next(level)
@@ -359,7 +357,8 @@ def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch
     def rho(x):
         return spearmanr(x[0], reached[0]).statistic
 
-    warm, cold = zico[3] + 50 * norms[3] - losses[3], zico[0] + 50 * norms[0]
+    warm = zico[3] + 50 * norms[3] - losses[3]
+    cold = zico[0] + 50 * norms[0]
     assert values["FR norm alone, 0 % warm-up, Spearman"] == pytest.approx(rho(norms[0]))
     assert values["FR norm alone, 40 % warm-up, Spearman"] == pytest.approx(
         rho(norms[3] - losses[3] / 50)
@@ -375,10 +374,8 @@ def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch
 @pytest.mark.data
 def test_other_scores_of_the_table_are_in_the_note(data_root, run_folder):
     """Compared with the file that the table was imported from, which has no scores of `random`."""
-    config, task = (
-        ExperimentConfig(3, 1, run_folder, data_root=data_root),
-        BenchmarkTask("Scene", "transnas_micro", "class_scene"),
-    )
+    config = ExperimentConfig(3, 1, run_folder, data_root=data_root)
+    task = BenchmarkTask("Scene", "transnas_micro", "class_scene")
     sample = measure_sample(config, ["random"], task)
     source = pd.read_csv(shared("data", "transnasbench101", "tnb101_micro_full.csv.gz"))
     scene = source[source.task == "class_scene"]

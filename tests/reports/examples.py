@@ -11,9 +11,9 @@ from scipy import stats
 
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.reports.drawings.draw import draw_diagram
-from untrained.reports.pages import trust_page
+from untrained.reports.pages import benchmark_page
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.summary_facts import FailedArch, RankedArch, SearchSummary
+from untrained.reports.search_summary import FailedArch, RankedArch, SearchSummary
 from untrained.spaces.core.diagrams import CellGraph, Diagram
 
 CONV3, CONV1, SKIP, NONE, POOL = (
@@ -204,7 +204,7 @@ def opened(
     file.write_text(
         render_search_page(run)
         if isinstance(run, SearchSummary)
-        else trust_page.render_trust_page(run),
+        else benchmark_page.render_benchmark_page(run),
         encoding="utf-8",
     )
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)

@@ -11,7 +11,7 @@ import pytest
 from tests.reports.examples import summary
 from untrained.reports.pages.choice_tables import make_choice_tables
 from untrained.reports.pages.strategy_trace import make_trace_section
-from untrained.reports.svg.square import draw_square
+from untrained.reports.svg.prediction_map import draw_prediction_map
 from untrained.runs import trace as _trace
 from untrained.strategies.hnas import HNAS, Query
 from untrained.types import Arch
@@ -161,7 +161,7 @@ def dots(page: str) -> list[tuple[str, float, float, str]]:
 
 
 def test_cells_cover_the_square_and_more_ink_is_more():
-    drawn = cells(draw_square(belief([float(i) for i in range(9)]), (), "accuracy"))
+    drawn = cells(draw_prediction_map(belief([float(i) for i in range(9)]), (), "accuracy"))
     assert [ink for *_, ink in drawn] == [round(6 + 94 * i / 8) for i in range(9)]
     left, right = drawn[0][0], max(x + w for x, _, w, *_ in drawn)
     top, bottom = min(y for _, y, *_ in drawn), max(y + h for _, y, _, h, _ in drawn)
@@ -177,7 +177,7 @@ def test_cells_cover_the_square_and_more_ink_is_more():
 
 def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
     trace = (query((0.0, 0.0), 91.5), query((0.5, 0.5), 93.25), query((1.0, 1.0), None))
-    page = draw_square(belief([float(i) for i in range(9)]), trace, "accuracy")
+    page = draw_prediction_map(belief([float(i) for i in range(9)]), trace, "accuracy")
     drawn, corners = dots(page), cells(page)
     assert [kind for kind, *_ in drawn] == ["", "failed", "top"]
     assert [said for *_, said in drawn] == [
@@ -193,7 +193,7 @@ def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
 
 
 def test_the_sides_are_named_and_the_legend_goes_from_the_lowest_to_the_highest():
-    page = draw_square(belief([80.0 + i for i in range(9)]), (), "<accuracy>")
+    page = draw_prediction_map(belief([80.0 + i for i in range(9)]), (), "<accuracy>")
     assert "nu &lt;up&gt;" in page
     assert ">mu<" in page
     assert [name for name in ("<up>", "<accuracy>") if name in page] == []
@@ -207,14 +207,14 @@ def test_the_sides_are_named_and_the_legend_goes_from_the_lowest_to_the_highest(
 
 
 def test_a_belief_that_is_the_same_everywhere_has_one_shade():
-    page = draw_square(belief([3.0] * 9), (query((0.5, 0.5), 3.0),), "accuracy")
+    page = draw_prediction_map(belief([3.0] * 9), (query((0.5, 0.5), 3.0),), "accuracy")
     assert {ink for *_, ink in cells(page)} == {53}
     (legend,) = re.findall(r'<g class="surface legend">(.*?)</g>', page)
     assert (legend.count("<rect"), re.findall(">([^<]+)</text>", legend)) == (1, ["3.000"])
 
 
 def test_a_side_that_does_not_vary_has_no_ticks():
-    page = draw_square(
+    page = draw_prediction_map(
         belief([3.0] * 9, y_axis={"name": "mu", "low": 0.1, "high": 0.1, "log": True}),
         (),
         "accuracy",

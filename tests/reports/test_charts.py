@@ -7,8 +7,8 @@ import pytest
 
 from tests.reports.examples import summary
 from untrained.reports.pages.search_page import render_search_page
-from untrained.reports.summary_facts import RankedArch
-from untrained.reports.svg.charts import MAX_DOTS, draw_histogram, draw_size_scatter
+from untrained.reports.search_summary import RankedArch
+from untrained.reports.svg.ranking_charts import MAX_DOTS, draw_histogram, draw_size_scatter
 
 
 def test_the_histogram_counts_every_score_once() -> None:

@@ -3,14 +3,14 @@
 import re
 
 from tests.reports.examples import summary
-from untrained.reports.pages.search_course import (
+from untrained.reports.pages.progress_sections import (
     make_front_section,
     make_limits_section,
     make_progress_section,
 )
 from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.pages.strategy_trace import make_trace_section
-from untrained.reports.summary_facts import LimitResult, Tradeoff
+from untrained.reports.search_summary import LimitResult, Tradeoff
 
 
 def levels(section: str) -> list[float]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.reports.examples import summary
-from untrained.reports.confirmation_facts import Confirmation, Group
+from untrained.reports.confirmation_result import Confirmation, Group
 from untrained.reports.pages.search_page import make_search_headline, render_search_page
-from untrained.reports.summary_facts import FailedArch, RankedArch, WorkerTimes
+from untrained.reports.search_summary import FailedArch, RankedArch, WorkerTimes
 from untrained.spaces.core.diagrams import CellGraph
 
 

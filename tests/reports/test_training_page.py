@@ -7,7 +7,7 @@ from typing import Any
 from tests.reports.examples import summary
 from tests.reports.test_page import body_of
 from untrained.cli.terminal.confirmation import show_confirmation
-from untrained.reports.confirmation_facts import Confirmation, Contrast, Group, ReferenceResult
+from untrained.reports.confirmation_result import Confirmation, Contrast, Group, ReferenceResult
 from untrained.reports.pages import search_page, training_page
 from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
 from untrained.training.result import TrainingKey, TrainingResult

@@ -68,7 +68,7 @@ def test_names_of_costs_do_not_overlap(browser: Any, tmp_path: Path, width: int)
 def test_the_name_of_a_proxy_stays_when_the_table_scrolls(browser: Any, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, trust(), 390)
     scrolled = page.evaluate(
-        """(() => { const table = document.querySelector(".trust"); table.parentElement.scrollLeft = 200;
+        """(() => { const table = document.querySelector(".benchmark"); table.parentElement.scrollLeft = 200;
         return [table.getBoundingClientRect().left, table.querySelector("td").getBoundingClientRect().left]; })()"""
     )
     assert scrolled[0] < 0 < scrolled[1]

@@ -11,7 +11,7 @@ from scipy import stats
 from tests.reports.examples import trust
 from tests.reports.test_page import body_of
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
-from untrained.reports.pages.trust_page import make_verdict, render_trust_page
+from untrained.reports.pages.benchmark_page import make_verdict, render_benchmark_page
 
 EVIL = '<img src=x onerror="alert(1)">&'
 
@@ -66,7 +66,7 @@ def test_the_verdict_says_whether_the_best_beats_the_best_baseline(
 ) -> None:
     found = make_verdict(study(*rows)).replace("\u00a0", " ")
     assert found.endswith(said)
-    assert said in body_of(render_trust_page(study(*rows)))
+    assert said in body_of(render_benchmark_page(study(*rows)))
 
 
 def test_nothing_can_be_judged_where_all_are_equally_good() -> None:
@@ -79,7 +79,7 @@ def test_nothing_can_be_judged_where_all_are_equally_good() -> None:
 
 
 def test_the_page_tells_the_result_in_order() -> None:
-    seen = body_of(render_trust_page(trust()))
+    seen = body_of(render_benchmark_page(trust()))
     order = [
         "benchmark report", "The best of 17 proxies is mean of ranks", "20 proxies and baselines on 300 architectures",
         "3 seeds each", "The table holds 15,625", "<h2>Proxies", "What they measure", "<h2>Rank correlation",
@@ -94,7 +94,7 @@ def test_the_page_tells_the_result_in_order() -> None:
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    page = render_trust_page(trust())
+    page = render_benchmark_page(trust())
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\ssrc=", page)
     assert "default-src 'none'" in page
 
@@ -105,7 +105,7 @@ def test_every_string_is_escaped() -> None:
         trust().proxy_results[0], proxy=EVIL, about=EVIL, failures={EVIL: 2}, statistics=told
     )
     rows = (replace(row, kind="baseline"), replace(row, kind=EVIL))
-    page = render_trust_page(
+    page = render_benchmark_page(
         replace(
             trust(), title=EVIL, command=EVIL, space=EVIL, truth_about=EVIL, truth_unit=EVIL, made_on=EVIL,
             archs=(EVIL,) * 300, proxy_results=rows,
@@ -122,15 +122,15 @@ def test_forty_four_proxies_on_a_thousand_architectures_stay_below_two_megabytes
     rows = [replace(row, proxy=f"{row.proxy} {i}") for i in range(3) for row in few.proxy_results][
         :44
     ]
-    page = render_trust_page(replace(few, proxy_results=tuple(rows)))
+    page = render_benchmark_page(replace(few, proxy_results=tuple(rows)))
     assert len(page.encode()) < 2e6
     assert "Each plot shows 400 points; the histograms count all." in page
     assert len(re.findall(r"<path class=\"points (?:dim|top)\"", page)) >= 44
-    assert "of each cloud" not in render_trust_page(trust()).lower()
+    assert "of each cloud" not in render_benchmark_page(trust()).lower()
 
 
 def test_twelve_clouds_are_in_plain_sight_and_the_others_folded() -> None:
-    page = section_of(render_trust_page(trust()), "Score against truth")
+    page = section_of(render_benchmark_page(trust()), "Score against truth")
     sight, fold = page.split("<details>")
     names = [row.proxy for row in trust().proxy_results]
     told = [
@@ -147,7 +147,7 @@ def test_rows_beyond_sixty_are_left_out_of_charts_and_the_page_says_so() -> None
         for row in few.proxy_results
         if row.statistics["spearman"]
     ]
-    page = render_trust_page(replace(few, proxy_results=tuple(rows)))
+    page = render_benchmark_page(replace(few, proxy_results=tuple(rows)))
     assert page.count("The first 60 of 76 are shown.") == 3
     assert section_of(page, "Rank correlation").count('class="bar"') == 2 * 60
     assert section_of(page, "Proxies").count("<tr class=") == 76
@@ -157,7 +157,7 @@ def test_rows_beyond_sixty_are_left_out_of_charts_and_the_page_says_so() -> None
 
 
 def test_the_table_has_every_statistic_and_marks_what_is_not_a_proxy() -> None:
-    page = section_of(render_trust_page(trust()), "Proxies")
+    page = section_of(render_benchmark_page(trust()), "Proxies")
     assert [head.replace("\u00a0", " ") for head in re.findall(r"<th [^>]*>([^<]*)</th>", page)] == [
         "Proxy", "Spearman", "95 % interval", "\u00b1 seeds", "Kendall", "Pearson", "Top 10 %", "Top 10",
         "Regret, %", "n", "Failed", "Cost",
@@ -193,7 +193,7 @@ def test_the_table_has_every_statistic_and_marks_what_is_not_a_proxy() -> None:
 
 
 def test_columns_that_nothing_fills_are_left_out() -> None:
-    page = section_of(render_trust_page(study(judged("a"), judged("b", value=0.2))), "Proxies")
+    page = section_of(render_benchmark_page(study(judged("a"), judged("b", value=0.2))), "Proxies")
     assert re.findall(r"<th [^>]*>([^<]*)</th>", page) == [
         "Proxy",
         "Spearman",
@@ -211,7 +211,7 @@ def test_proxies_that_failed_alike_share_a_line() -> None:
         replace(judged("a"), failures={"nan": 2}), replace(judged("b"), failures={"disconnected": 3, "nan": 1}),
         replace(judged("c"), failures={"nan": 2}), judged("d"),
     ]  # fmt: skip
-    page = section_of(render_trust_page(study(*rows)), "Failures")
+    page = section_of(render_benchmark_page(study(*rows)), "Failures")
     assert "3 of 4 proxies could not score all 3 architectures." in page
     assert re.findall(r"<th [^>]*>([^<]*)</th>", page)[0] == "Proxies"
     lines = [
@@ -223,7 +223,7 @@ def test_proxies_that_failed_alike_share_a_line() -> None:
     assert found == [
         {"names": "b", "disconnected": "3", "nan": "1"}, {"names": "a, c", "disconnected": "\u2013", "nan": "2"},
     ]  # fmt: skip
-    assert "There were no failures." in render_trust_page(study(judged("d")))
+    assert "There were no failures." in render_benchmark_page(study(judged("d")))
 
 
 # What only the page knows: agreement of proxies
@@ -231,7 +231,7 @@ def test_proxies_that_failed_alike_share_a_line() -> None:
 
 def test_the_heat_map_is_scipys_correlation_of_what_both_have_scored() -> None:
     facts = trust()
-    page = section_of(render_trust_page(facts), "Agreement between proxies")
+    page = section_of(render_benchmark_page(facts), "Agreement between proxies")
     said = dict(re.findall(r"<title>([^<]*): ([^<:]*)</title>", page))
     columns = {
         row.proxy: np.array(
@@ -253,7 +253,7 @@ def test_the_heat_map_is_scipys_correlation_of_what_both_have_scored() -> None:
 
 
 def test_what_is_found_of_the_best_tenth_is_the_overlap_of_the_table() -> None:
-    page = section_of(render_trust_page(trust()), "Best tenth")
+    page = section_of(render_benchmark_page(trust()), "Best tenth")
     found = dict(re.findall(r"<title>([^<]*): ([\d.]+ of \d+) found</title>", page))
     for row in trust().proxy_results:
         if overlap := row.statistics["top_overlap"]:
@@ -265,7 +265,7 @@ def test_what_is_found_of_the_best_tenth_is_the_overlap_of_the_table() -> None:
 def test_scores_where_lower_is_better_are_turned_around() -> None:
     up = judged("up")
     down = replace(up, proxy="down", higher_is_better=False, scores=(3.0, 2.0, 1.0))
-    page = render_trust_page(study(up, down, truth=(1.0, 2.0, 3.0)))
+    page = render_benchmark_page(study(up, down, truth=(1.0, 2.0, 3.0)))
     assert "<title>up, down: 1.00</title>" in page
     assert "score (lower is better)" in page
     assert re.findall(r"<title>(?:up|down): (1 of 1) found</title>", page) == ["1 of 1"] * 4
@@ -275,7 +275,7 @@ def test_scores_where_lower_is_better_are_turned_around() -> None:
 
 
 def test_one_proxy_has_no_one_to_be_compared_with() -> None:
-    page = render_trust_page(trust(proxies=1))
+    page = render_benchmark_page(trust(proxies=1))
     assert "There is no baseline to compare with." in page
     assert "<h2>Rank correlation" in page
     assert "<h2>Score against truth" in page
@@ -289,7 +289,7 @@ def test_a_study_in_which_all_failed_says_so() -> None:
         replace(judged(name, value=None), n=0, scores=(None,) * 3, failures={"nan": 3})
         for name in "ab"
     ]
-    page = render_trust_page(study(*rows, cost={}))
+    page = render_benchmark_page(study(*rows, cost={}))
     assert "No proxy has a rank correlation with the truth." in page
     assert "<svg" not in page
     assert "2 of 2 proxies could not score" in page
@@ -299,7 +299,7 @@ def test_a_study_in_which_all_failed_says_so() -> None:
 @pytest.mark.parametrize("count", [2, 3, 9])
 def test_a_constant_truth_and_few_architectures_can_be_shown(count: int) -> None:
     row = replace(judged("a", value=None), n=count, scores=tuple(map(float, range(count))))
-    page = render_trust_page(
+    page = render_benchmark_page(
         trust(
             archs=count,
             proxies=0,
@@ -313,16 +313,16 @@ def test_a_constant_truth_and_few_architectures_can_be_shown(count: int) -> None
 
 
 def test_an_empty_study_is_a_page() -> None:
-    page = render_trust_page(trust(archs=0, proxies=0))
+    page = render_benchmark_page(trust(archs=0, proxies=0))
     assert page.count("No proxy was evaluated.") == 3
     assert "<svg" not in page
 
 
 def test_advice_and_the_command_that_follows_it_stand_in_the_header() -> None:
-    page = render_trust_page(
+    page = render_benchmark_page(
         trust(advice="Search by meco.", following="untrained search --proxy auto")
     )
     head = page[: page.index("</header>")]
     assert "Search by meco." in head
     assert 'data-copy="untrained search --proxy auto"' in head
-    assert "data-copy" not in render_trust_page(trust()).split("</header>")[0]
+    assert "data-copy" not in render_benchmark_page(trust()).split("</header>")[0]

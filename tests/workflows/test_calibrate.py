@@ -11,7 +11,7 @@ from untrained import search
 from untrained.benchmarks.comparison import ProxyScores, compare_with_truth
 from untrained.benchmarks.result import BenchmarkResult, Estimate
 from untrained.errors import UsageError
-from untrained.reports.pages.trust_page import make_verdict
+from untrained.reports.pages.benchmark_page import make_verdict
 from untrained.runs.store import Store
 from untrained.types import Arch, Task
 from untrained.workflows.calibrate import (

@@ -16,7 +16,7 @@ from untrained.cli.terminal.search_result import show_search_result
 from untrained.config import SearchConfig
 from untrained.data import load_data
 from untrained.errors import Interrupted, UsageError
-from untrained.reports.confirmation_facts import Confirmation, Contrast, Group
+from untrained.reports.confirmation_result import Confirmation, Contrast, Group
 from untrained.runs.folder import RunFolder, default_confirmations
 from untrained.runs.ranking import rank_records
 from untrained.runs.winner import read_winner
@@ -269,6 +269,6 @@ def test_the_test_part_has_no_say_and_a_damaged_file_is_told(mine):
         Path("run/confirmed.json").write_text(json.dumps(damaged))
         with pytest.raises(
             UsageError,
-            match=r"confirmed.json cannot be read: .*; the command that made it can write it again",
+            match=r"confirmed.json cannot be read: .*; repeat the command that wrote it",
         ):
             read_winner("run")

@@ -14,7 +14,7 @@ from untrained.config import ComputeConfig
 from untrained.data import load_data
 from untrained.data.tables.source import TablePart
 from untrained.errors import UsageError
-from untrained.reports.confirmation_facts import Confirmation, ReferenceResult, describe_references
+from untrained.reports.confirmation_result import Confirmation, ReferenceResult, describe_references
 from untrained.runs.folder import RunFolder
 from untrained.seeds import make_generator
 from untrained.spaces import load_space

@@ -28,4 +28,4 @@ from untrained.papers.experiment import Experiment as Experiment
 from untrained.papers.experiment import ExperimentConfig as ExperimentConfig
 from untrained.papers.reproduce import list_experiments as list_experiments
 from untrained.papers.reproduce import reproduce as reproduce
-from untrained.reports.reproduction_facts import ReproductionResult as ReproductionResult
+from untrained.reports.reproduction_result import ReproductionResult as ReproductionResult

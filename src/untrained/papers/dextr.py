@@ -16,7 +16,7 @@ from untrained.papers.table_lines import (
     make_proxy_row,
     parse_table,
 )
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 
 PAPER = "Dextr (Asthana et al.)"
 TABLES = ("nasbench201", "nasbench101", "nasbench301", "transnas")

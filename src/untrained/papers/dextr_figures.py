@@ -18,7 +18,7 @@ from untrained.papers.samples import BenchmarkTask, Sample, Scores, measure_samp
 from untrained.papers.table_lines import make_correlation_line, make_points, make_seeds_line
 from untrained.probe import Probe
 from untrained.proxies.meco import count_features
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
 
 NB201_VALIDATION = BenchmarkTask("NB201-cf10", metric="cifar10_val_200")

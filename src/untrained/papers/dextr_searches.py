@@ -13,7 +13,7 @@ from untrained.papers.dextr import PAPER
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import find_images, limit_samples, measure_archs
 from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 from untrained.spaces import load_space
 from untrained.spaces.autoformer.counts import count_flops as count_autoformer_flops
 from untrained.strategies.limits import NetworkSize

@@ -13,7 +13,7 @@ from pathlib import Path
 from untrained.config import ComputeConfig
 from untrained.progress import ProgressCallback
 from untrained.registry import Registry
-from untrained.reports.reproduction_facts import Plot, TableLine
+from untrained.reports.reproduction_result import Plot, TableLine
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from untrained.papers.table_lines import (
     parse_table,
     split_into_bins,
 )
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 
 PAPER = "HNAS (Shu et al.)"
 GRADIENT_METRICS = {"Grad": "grad_norm", "SNIP": "snip", "GraSP": "grasp", "Trace": "trace"}

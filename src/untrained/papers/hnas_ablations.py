@@ -17,7 +17,7 @@ from untrained.papers.hnas_bounds import (
 )
 from untrained.papers.samples import BenchmarkTask, Scores, measure_sample
 from untrained.papers.table_lines import parse_table
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 
 INITIALISATIONS = {"LeCun": "lecun", "Xavier": "xavier", "He": "he"}
 BATCH_SIZES = (4, 8, 16, 32, 64)

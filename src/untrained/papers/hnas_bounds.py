@@ -21,7 +21,7 @@ from untrained.benchmarks.statistics import spearman
 from untrained.papers.samples import Measurements, Scores
 from untrained.papers.table_lines import STATISTICS, make_correlation_line
 from untrained.proxies import hnas
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 
 QUANTILES = tuple(np.linspace(0.05, 1.0, 20).tolist())
 SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -14,7 +14,7 @@ from untrained.papers.hnas import PAPER
 from untrained.papers.hnas_bounds import KAPPA
 from untrained.papers.samples import Measurements, find_images, measure_archs
 from untrained.papers.table_lines import make_seeds_line, parse_table
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 from untrained.spaces import load_space
 from untrained.spaces.darts.genotype import Edge, Genotype, Wiring
 

@@ -25,7 +25,7 @@ from untrained.papers.table_searches import (
     repeat_search,
 )
 from untrained.proxies.hnas import bound
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.seeds import make_generator
 from untrained.types import Arch
 

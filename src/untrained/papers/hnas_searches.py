@@ -26,7 +26,7 @@ from untrained.papers.table_searches import (
     make_hnas_search,
 )
 from untrained.proxies.hnas import bound, trade
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 from untrained.strategies.best_of_pool import BestOfPool
 from untrained.strategies.evolution import Evolution
 from untrained.strategies.hnas import PRESETS

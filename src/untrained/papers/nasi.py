@@ -27,7 +27,7 @@ from untrained.papers.table_lines import (
     parse_table,
     split_into_bins,
 )
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.types import Batch
 
 PAPER = "NASI (Shu et al.)"

@@ -19,7 +19,7 @@ from untrained.papers.nasi import NO_S3_NOTE, PAPER, TABLES, WIDTH
 from untrained.papers.samples import BenchmarkTask, Scores, find_images, measure_sample
 from untrained.papers.searches import SearchOutcome, SearchPlan, run_searches
 from untrained.papers.table_lines import join_notes, make_mean_line, parse_table
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.runs.ranking import compute_margin
 from untrained.seeds import make_generator
 from untrained.spaces import load_space

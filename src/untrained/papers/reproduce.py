@@ -14,7 +14,7 @@ from untrained.errors import UsageError
 from untrained.papers.experiment import EXPERIMENTS, ExperimentConfig
 from untrained.progress import ProgressCallback
 from untrained.quantities import parse_count, parse_optional_count, parse_path
-from untrained.reports.reproduction_facts import RESULT_FILE, ReproductionResult
+from untrained.reports.reproduction_result import RESULT_FILE, ReproductionResult
 from untrained.runs.folder import read_versions
 
 

@@ -17,8 +17,8 @@ from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_mean_line, parse_table
-from untrained.reports.confirmation_facts import Group, ReferenceResult
-from untrained.reports.reproduction_facts import Curve, Plot, TableLine
+from untrained.reports.confirmation_result import Group, ReferenceResult
+from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
 from untrained.types import Arch
 from untrained.workflows.confirm import compare_groups

@@ -19,7 +19,7 @@ from untrained.papers.sigeo_trainings import (
     train_networks,
 )
 from untrained.papers.table_lines import make_correlation_line, make_points
-from untrained.reports.reproduction_facts import Plot, TableLine
+from untrained.reports.reproduction_result import Plot, TableLine
 
 NAMES = {
     "fr": "FR norm",

@@ -15,7 +15,7 @@ from untrained.papers.samples import find_images, limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_correlation_line, parse_table
 from untrained.proxies import load_proxy
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 from untrained.workflows.search import SearchResult, search
 
 SPACE = "zen_resnet(max_layers=18)"

@@ -18,7 +18,7 @@ from untrained.papers.table_lines import (
     parse_table,
 )
 from untrained.proxies.sigeo import PRESETS
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 from untrained.types import Task
 
 NB201 = BenchmarkTask("NB201-CF10", dataset="cifar10")

@@ -18,7 +18,7 @@ from untrained.benchmarks.statistics import (
 )
 from untrained.papers.experiment import ExperimentConfig, Findings
 from untrained.papers.samples import BenchmarkTask, Sample, Scores, measure_sample
-from untrained.reports.reproduction_facts import Curve, TableLine
+from untrained.reports.reproduction_result import Curve, TableLine
 from untrained.seeds import make_generator
 
 BINS = 20

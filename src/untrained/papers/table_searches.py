@@ -14,7 +14,7 @@ import numpy as np
 
 from untrained.papers.samples import Sample
 from untrained.papers.table_lines import make_seeds_line
-from untrained.reports.reproduction_facts import TableLine
+from untrained.reports.reproduction_result import TableLine
 from untrained.runs import ranking
 from untrained.seeds import make_generator
 from untrained.spaces import Space, load_space

@@ -22,7 +22,7 @@ from untrained.data import DataSource
 from untrained.data.parts import TRAIN
 from untrained.progress import ProgressCallback
 from untrained.proxies import load_proxy
-from untrained.reports.confirmation_facts import Confirmation, Contrast, Group
+from untrained.reports.confirmation_result import Confirmation, Contrast, Group
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, compute_t_quantile
 from untrained.seeds import derive_seed, make_generator

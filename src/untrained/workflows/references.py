@@ -25,11 +25,11 @@ from untrained.data.parts import TEST, TRAIN, VAL, Part, fingerprint_samples
 from untrained.data.tables.source import TablePart
 from untrained.engine.failures import catch_failure
 from untrained.errors import Interrupted, Unscorable, UsageError
-from untrained.files import open_study, write_atomically
+from untrained.files import read_result_file, write_atomically
 from untrained.identity import read_torch_version
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.confirmation_facts import LEARNING_RATES, ReferenceResult
+from untrained.reports.confirmation_result import LEARNING_RATES, ReferenceResult
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, fingerprint_space
 from untrained.training.batches import EVALUATION_ROWS
@@ -242,7 +242,7 @@ def _read_results(path: Path) -> dict[str, dict[str, Any]]:
     """Read the results of finished short trainings, by key."""
     if not path.is_file():
         return {}
-    with open_study(path) as results:
+    with read_result_file(path) as results:
         return results
 
 

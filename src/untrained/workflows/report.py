@@ -13,13 +13,13 @@ from untrained.files import write_atomically
 from untrained.formatting import format_count
 from untrained.names import parse_call
 from untrained.quantities import parse_path
-from untrained.reports.confirmation_facts import Confirmation
+from untrained.reports.confirmation_result import Confirmation
+from untrained.reports.pages.benchmark_page import render_benchmark_page
 from untrained.reports.pages.reproduction_page import render_reproduction_page
 from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.pages.training_page import render_training_page
-from untrained.reports.pages.trust_page import render_trust_page
-from untrained.reports.reproduction_facts import RESULT_FILE, ReproductionResult
-from untrained.reports.summary_facts import (
+from untrained.reports.reproduction_result import RESULT_FILE, ReproductionResult
+from untrained.reports.search_summary import (
     FailedArch,
     LimitResult,
     RankedArch,
@@ -97,7 +97,7 @@ def outcome(folder: str | Path) -> dict[str, Any]:
 
 def _render_page(folder: str | Path) -> str:
     if Path(folder, TRUST_FILE).is_file():
-        return render_trust_page(BenchmarkResult.read(folder))
+        return render_benchmark_page(BenchmarkResult.read(folder))
     if Path(folder, RESULT_FILE).is_file():
         return render_reproduction_page(ReproductionResult.read(folder))
     if not Path(folder, RUN_FILE).is_file():

@@ -45,7 +45,7 @@ from untrained.workflows.search_stages import SearchStages
 if TYPE_CHECKING:
     import pandas as pd
 
-    from untrained.reports.confirmation_facts import Confirmation
+    from untrained.reports.confirmation_result import Confirmation
 
 ROUNDS = 16  # populations of each worker that are asked for at a time
 

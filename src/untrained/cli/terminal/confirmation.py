@@ -9,7 +9,7 @@ from rich.table import Table
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.formatting import format_duration
-from untrained.reports.confirmation_facts import (
+from untrained.reports.confirmation_result import (
     REFERENCE_COLUMNS,
     Confirmation,
     ReferenceResult,

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from untrained.cli.terminal.console import SafeConsole
-from untrained.reports.reproduction_facts import COLUMN_TITLES, ReproductionResult
+from untrained.reports.reproduction_result import COLUMN_TITLES, ReproductionResult
 
 TEXT_COLUMNS = ("what", "note")
 

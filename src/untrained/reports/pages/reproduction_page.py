@@ -16,7 +16,7 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.reproduction_facts import COLUMN_TITLES, ReproductionResult
+from untrained.reports.reproduction_result import COLUMN_TITLES, ReproductionResult
 from untrained.reports.svg.figure import draw_figure
 
 # CSS classes of the columns of `COLUMN_TITLES`.

@@ -6,7 +6,7 @@ from html import escape
 from untrained import formatting
 from untrained.formatting import format_count
 from untrained.reports.drawings.draw import draw_diagram
-from untrained.reports.pages.confirmation import make_confirmation_sections
+from untrained.reports.pages.confirmation_sections import make_confirmation_sections
 from untrained.reports.pages.document import (
     describe_batched,
     make_command_section,
@@ -14,13 +14,6 @@ from untrained.reports.pages.document import (
     make_document,
     make_header,
     make_settings_section,
-)
-from untrained.reports.pages.evidence import (
-    SIZES,
-    make_distribution_section,
-    make_failures_section,
-    make_ranking_section,
-    make_size_section,
 )
 from untrained.reports.pages.html import (
     make_copyable,
@@ -31,17 +24,24 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.pages.search_course import (
+from untrained.reports.pages.progress_sections import (
     make_front_section,
     make_limits_section,
     make_progress_section,
+)
+from untrained.reports.pages.score_sections import (
+    SIZES,
+    make_distribution_section,
+    make_failures_section,
+    make_ranking_section,
+    make_size_section,
 )
 from untrained.reports.pages.strategy_trace import make_trace_section
 from untrained.reports.pages.training_sections import (
     make_training_headline,
     make_training_sections,
 )
-from untrained.reports.summary_facts import SearchSummary, WorkerTimes
+from untrained.reports.search_summary import SearchSummary, WorkerTimes
 from untrained.reports.svg.plot import describe_direction
 
 

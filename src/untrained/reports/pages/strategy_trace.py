@@ -24,9 +24,9 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary_facts import SearchSummary
+from untrained.reports.search_summary import SearchSummary
 from untrained.reports.svg.plot import thin_out
-from untrained.reports.svg.square import draw_square
+from untrained.reports.svg.prediction_map import draw_prediction_map
 
 _MAX_ROWS = 100  # per table
 _MAX_STEPS_WITH_INNER = 10  # steps whose inner steps are shown
@@ -54,7 +54,7 @@ def _draw_prediction(summary: SearchSummary) -> str:
         return ""
     # Strategies maximise, so they model the negative of a score of which lower is better.
     name = summary.proxy if summary.higher_is_better else f"minus {summary.proxy}"
-    return draw_square(summary.prediction, summary.trace, name)
+    return draw_prediction_map(summary.prediction, summary.trace, name)
 
 
 def _draw_choices(summary: SearchSummary) -> str:

@@ -15,7 +15,7 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.reproduction_facts import Curve, Plot
+from untrained.reports.reproduction_result import Curve, Plot
 from untrained.reports.svg.figure import draw_figure
 from untrained.reports.svg.heatmap import draw_heatmap
 from untrained.training.result import TrainingResult

@@ -5,7 +5,7 @@ from dataclasses import replace
 from html import escape
 from math import ceil, inf
 
-from untrained.reports.reproduction_facts import Curve, Plot
+from untrained.reports.reproduction_result import Curve, Plot
 from untrained.reports.svg.axis import Axis, make_axis
 from untrained.reports.svg.plot import (
     HEIGHT,

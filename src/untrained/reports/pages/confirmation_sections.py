@@ -8,7 +8,7 @@ from html import escape
 from statistics import fmean
 
 from untrained.formatting import format_count
-from untrained.reports.confirmation_facts import (
+from untrained.reports.confirmation_result import (
     LEARNING_RATES,
     REFERENCE_COLUMNS,
     Group,
@@ -24,7 +24,7 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary_facts import SearchSummary
+from untrained.reports.search_summary import SearchSummary
 
 
 def make_confirmation_sections(summary: SearchSummary) -> str:

@@ -49,29 +49,29 @@ def get_kind(proxy: ProxyResult) -> str:
     return "proxy"
 
 
-def make_proxies_section(trust: BenchmarkResult) -> str:
+def make_proxies_section(result: BenchmarkResult) -> str:
     """Show all statistics, best proxy first. A column without values is left out."""
-    if not trust.proxy_results:
+    if not result.proxy_results:
         return make_section("Proxies", make_paragraph("No proxy was evaluated."))
-    statistics = _list_statistics(trust)
-    has_spread = any(_get_spread(proxy) is not None for proxy in trust.proxy_results)
+    statistics = _list_statistics(result)
+    has_spread = any(_get_spread(proxy) is not None for proxy in result.proxy_results)
     head = [("", "Proxy"), ("num", "Spearman"), ("num", "95 % interval")]
     if has_spread:
         head.append(("num", "\u00b1\u00a0seeds"))
     for statistic in statistics.values():
         head.append(("num", statistic.heading))
     head += [("num", "n"), ("", "Failed"), ("num", "Cost")]
-    rows = [_make_proxy_row(proxy, statistics, has_spread) for proxy in trust.proxy_results]
+    rows = [_make_proxy_row(proxy, statistics, has_spread) for proxy in result.proxy_results]
     introduction = (
-        f"Best first, by Spearman rank correlation with {trust.truth_about}: 1 is the same order, "
+        f"Best first, by Spearman rank correlation with {result.truth_about}: 1 is the same order, "
         "0 is no relation."
     )
     parts = [
         make_paragraph(introduction, "note"),
-        make_table("trust", head, rows),
+        make_table("benchmark", head, rows),
         make_paragraph(_explain_columns(statistics, has_spread), "note"),
     ]
-    descriptions = {proxy.proxy: proxy.about for proxy in trust.proxy_results if proxy.about}
+    descriptions = {proxy.proxy: proxy.about for proxy in result.proxy_results if proxy.about}
     if descriptions:
         parts.append(fold("What they measure", make_fact_list(descriptions)))
     return make_section("Proxies", *parts)
@@ -85,11 +85,11 @@ def _get_spread(proxy: ProxyResult) -> float | None:
     return main.spread
 
 
-def _list_statistics(trust: BenchmarkResult) -> dict[str, _Statistic]:
+def _list_statistics(result: BenchmarkResult) -> dict[str, _Statistic]:
     """Return the statistics that at least one proxy has, except Spearman's; usual ones first."""
     regret_heading = "Regret"
-    if trust.truth_unit:
-        regret_heading += f",\u00a0{trust.truth_unit}"
+    if result.truth_unit:
+        regret_heading += f",\u00a0{result.truth_unit}"
     statistics = {
         "kendall": _Statistic("Kendall", format_correlation),
         "pearson": _Statistic("Pearson", format_correlation),
@@ -98,7 +98,7 @@ def _list_statistics(trust: BenchmarkResult) -> dict[str, _Statistic]:
         "regret": _Statistic(regret_heading, lambda value: formatting.format_fixed(value, 2)),
     }
     present: set[str] = set()
-    for proxy in trust.proxy_results:
+    for proxy in result.proxy_results:
         for name, estimate in proxy.statistics.items():
             if estimate:
                 present.add(name)
@@ -173,10 +173,10 @@ def _format_failures(proxy: ProxyResult) -> str:
     return ", ".join(f"{count:,}\u00a0{kind}" for kind, count in failures)
 
 
-def make_proxy_failures_section(trust: BenchmarkResult) -> str:
+def make_proxy_failures_section(result: BenchmarkResult) -> str:
     """Show failures per kind; proxies with the same failures share a row."""
     groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for proxy in trust.proxy_results:
+    for proxy in result.proxy_results:
         if proxy.failed:
             failures = tuple(sorted(proxy.failures.items()))
             groups.setdefault(failures, []).append(proxy.proxy)
@@ -196,8 +196,8 @@ def make_proxy_failures_section(trust: BenchmarkResult) -> str:
         rows.append(_make_failure_row(dict(failures), groups[failures], list(kinds)))
     proxy_count = sum(len(names) for names in groups.values())
     note = (
-        f"{proxy_count:,} of {len(trust.proxy_results):,} proxies could not score all "
-        f"{formatting.format_count(len(trust.archs), 'architecture')}. Statistics of a proxy leave "
+        f"{proxy_count:,} of {len(result.proxy_results):,} proxies could not score all "
+        f"{formatting.format_count(len(result.archs), 'architecture')}. Statistics of a proxy leave "
         "out the architectures that it could not score."
     )
     return make_section("Failures", make_paragraph(note, "note"), make_table("", head, rows))

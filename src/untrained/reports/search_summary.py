@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from untrained.reports.confirmation_facts import Confirmation
+from untrained.reports.confirmation_result import Confirmation
 from untrained.runs.ranking import choose_winner
 from untrained.spaces.core.diagrams import Diagram
 from untrained.training.result import TrainingResult
@@ -100,7 +100,7 @@ class SearchSummary:
     limits: tuple[LimitResult, ...] = ()
     trace: tuple[dict[str, Any], ...] = ()  # steps of the strategy, as plain JSON
     prediction: dict[str, Any] | None = (
-        None  # of the strategy's model at the end, see svg/square.py
+        None  # of the strategy's model at the end, see svg/prediction_map.py
     )
     seeds: int = 1
     stopped_early: bool = False

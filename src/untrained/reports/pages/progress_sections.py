@@ -14,9 +14,8 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary_facts import SearchSummary, Tradeoff, TradeoffPoint
+from untrained.reports.search_summary import SearchSummary, Tradeoff, TradeoffPoint
 from untrained.reports.svg.axis import Axis, choose_ticks, make_axis
-from untrained.reports.svg.charts import WIDE_SCORES
 from untrained.reports.svg.plot import (
     HEIGHT,
     WIDTH,
@@ -30,6 +29,7 @@ from untrained.reports.svg.plot import (
     thin_out,
     wrap_chart,
 )
+from untrained.reports.svg.ranking_charts import WIDE_SCORES
 
 
 def make_progress_section(summary: SearchSummary) -> str:

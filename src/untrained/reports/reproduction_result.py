@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from untrained import formatting
-from untrained.files import open_study, write_atomically, write_study
+from untrained.files import read_result_file, write_atomically, write_result_files
 
 RESULT_FILE = "reproduction.json"
 COLUMN_TITLES = ("what", "paper", "ours", "95 %", "\u00b1 seeds", "difference", "note")
@@ -177,7 +177,7 @@ class ReproductionResult:
     def save(self) -> "ReproductionResult":
         """Write `reproduction.json`, `.csv` and `.md`; each file is complete or absent."""
         path = Path(self.folder, RESULT_FILE)
-        write_study(path, asdict(self), self.to_rows())
+        write_result_files(path, asdict(self), self.to_rows())
         write_atomically(path.with_suffix(".md"), self.to_markdown())
         return self
 
@@ -188,7 +188,7 @@ class ReproductionResult:
         Raises:
             UsageError: If the file is missing or damaged.
         """
-        with open_study(Path(folder, RESULT_FILE)) as facts:
+        with read_result_file(Path(folder, RESULT_FILE)) as facts:
             # JSON has lists of dictionaries instead of tuples of objects.
             fields = dict(facts)
             fields["lines"] = tuple(TableLine(**line) for line in facts["lines"])

@@ -7,6 +7,7 @@ import numpy as np
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
 from untrained.benchmarks.statistics import Floats
 from untrained.reports.agreement import correlate_columns, order_by_similarity
+from untrained.reports.pages.benchmark_tables import LABELS, format_correlation, get_kind
 from untrained.reports.pages.html import (
     DASH,
     fold,
@@ -16,7 +17,6 @@ from untrained.reports.pages.html import (
     make_responsive,
     make_section,
 )
-from untrained.reports.pages.trust_table import LABELS, format_correlation, get_kind
 from untrained.reports.svg.bars import Bar, draw_bars
 from untrained.reports.svg.heatmap import draw_heatmap
 from untrained.reports.svg.plot import MAX_POINTS
@@ -32,10 +32,10 @@ def get_spearman(proxy: ProxyResult) -> Estimate | None:
     return proxy.statistics.get("spearman")
 
 
-def make_correlations_section(trust: BenchmarkResult) -> str:
+def make_correlations_section(result: BenchmarkResult) -> str:
     """Show one bar per proxy that has a rank correlation, and a line for the best baseline."""
     rows = []
-    for proxy in trust.proxy_results:
+    for proxy in result.proxy_results:
         main = get_spearman(proxy)
         if main:
             rows.append(Bar(proxy.proxy, main.value, main.low, main.high, get_kind(proxy)))
@@ -53,12 +53,12 @@ def make_correlations_section(trust: BenchmarkResult) -> str:
     return make_section("Rank correlation", make_figure(chart, caption, _make_legend(shown)))
 
 
-def make_scatter_section(trust: BenchmarkResult) -> str:
+def make_scatter_section(result: BenchmarkResult) -> str:
     """Show one scatter plot per proxy with at least two scores."""
     charts = []
     is_thinned = False
-    for proxy in trust.proxy_results:
-        points = _list_points(proxy, trust)
+    for proxy in result.proxy_results:
+        points = _list_points(proxy, result)
         if len(points) < 2:
             continue
         is_thinned = is_thinned or len(points) > MAX_POINTS
@@ -69,7 +69,7 @@ def make_scatter_section(trust: BenchmarkResult) -> str:
         )
     if not charts:
         return ""
-    unit = f" in {trust.truth_unit}" if trust.truth_unit else ""
+    unit = f" in {result.truth_unit}" if result.truth_unit else ""
     caption = (
         f"Horizontal: the score, better scores on the right. Vertical: the truth{unit}. Axes of "
         "ranks have no histogram. "
@@ -87,11 +87,11 @@ def make_scatter_section(trust: BenchmarkResult) -> str:
     return make_section("Score against truth", *parts)
 
 
-def make_best_tenth_section(trust: BenchmarkResult) -> str:
+def make_best_tenth_section(result: BenchmarkResult) -> str:
     """Show where proxies place the best tenth by truth, which matters most for a search."""
     rows = []
-    truth = np.array(trust.truth)
-    for proxy in trust.proxy_results:
+    truth = np.array(result.truth)
+    for proxy in result.proxy_results:
         scores = _orient_scores(proxy)
         present = np.isfinite(scores)
         if present.sum() > 1:
@@ -112,9 +112,9 @@ def make_best_tenth_section(trust: BenchmarkResult) -> str:
     return make_section("Best tenth", make_figure(chart, caption, _make_legend(shown)))
 
 
-def make_agreement_section(trust: BenchmarkResult) -> str:
+def make_agreement_section(result: BenchmarkResult) -> str:
     """Show how far proxies agree with each other."""
-    rows = [proxy for proxy in trust.proxy_results if proxy.n > 1]
+    rows = [proxy for proxy in result.proxy_results if proxy.n > 1]
     if len(rows) < 2:
         return ""
     shown = rows[:MAX_ROWS]
@@ -135,10 +135,10 @@ def make_agreement_section(trust: BenchmarkResult) -> str:
     return make_section("Agreement between proxies", make_figure(chart, caption))
 
 
-def make_tradeoff_section(trust: BenchmarkResult) -> str:
+def make_tradeoff_section(result: BenchmarkResult) -> str:
     """Show rank correlation against cost, for proxies that have both."""
     points = []
-    for proxy in trust.proxy_results:
+    for proxy in result.proxy_results:
         main = get_spearman(proxy)
         if main and proxy.cost is not None:
             points.append(CostPoint(proxy.proxy, proxy.cost, main.value, get_kind(proxy)))
@@ -153,9 +153,9 @@ def make_tradeoff_section(trust: BenchmarkResult) -> str:
     )
 
 
-def _list_points(proxy: ProxyResult, trust: BenchmarkResult) -> list[ScatterPoint]:
+def _list_points(proxy: ProxyResult, result: BenchmarkResult) -> list[ScatterPoint]:
     points = []
-    for score, truth, arch in zip(proxy.scores, trust.truth, trust.archs, strict=True):
+    for score, truth, arch in zip(proxy.scores, result.truth, result.archs, strict=True):
         if score is not None:
             points.append(ScatterPoint(score, truth, arch))
     return points

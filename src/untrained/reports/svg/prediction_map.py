@@ -31,7 +31,7 @@ _OVERLAP = 0.4  # pixels by which cells overlap, so that no background shows bet
 _LEGEND_SHADES = 11
 
 
-def draw_square(prediction: Step, trace: Sequence[Step], value_name: str) -> str:
+def draw_prediction_map(prediction: Step, trace: Sequence[Step], value_name: str) -> str:
     """Draw the predicted mean and the evaluated points.
 
     Args:

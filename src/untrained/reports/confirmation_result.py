@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from untrained.files import open_study, write_atomically
+from untrained.files import read_result_file, write_atomically
 from untrained.formatting import format_quantity
 from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONFIRMED, is_confirmation_of
@@ -248,7 +248,7 @@ class Confirmation:
         path = run.folder / CONFIRMED
         if not path.is_file():
             return None
-        with open_study(path) as facts:
+        with read_result_file(path) as facts:
             if not is_confirmation_of(run, facts):
                 return None
             groups = []

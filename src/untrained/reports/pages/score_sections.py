@@ -22,9 +22,9 @@ from untrained.reports.pages.html import (
     make_table,
     make_text_cell,
 )
-from untrained.reports.summary_facts import FailedArch, RankedArch, SearchSummary
-from untrained.reports.svg.charts import TOP, draw_histogram, draw_size_scatter, select_dots
+from untrained.reports.search_summary import FailedArch, RankedArch, SearchSummary
 from untrained.reports.svg.plot import describe_direction
+from untrained.reports.svg.ranking_charts import TOP, draw_histogram, draw_size_scatter, select_dots
 
 SHOWN_ROWS = 50  # of the ranking; the others are folded
 

@@ -8,7 +8,7 @@ from html import escape
 from math import ceil, floor, log10, sqrt
 
 from untrained import formatting
-from untrained.reports.summary_facts import RankedArch
+from untrained.reports.search_summary import RankedArch
 from untrained.reports.svg.axis import (
     Axis,
     choose_step,

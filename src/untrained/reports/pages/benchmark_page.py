@@ -5,6 +5,19 @@ from typing import NamedTuple
 
 from untrained import formatting
 from untrained.benchmarks.result import BenchmarkResult, Estimate, ProxyResult
+from untrained.reports.pages.benchmark_charts import (
+    get_spearman,
+    make_agreement_section,
+    make_best_tenth_section,
+    make_correlations_section,
+    make_scatter_section,
+    make_tradeoff_section,
+)
+from untrained.reports.pages.benchmark_tables import (
+    format_correlation,
+    make_proxies_section,
+    make_proxy_failures_section,
+)
 from untrained.reports.pages.document import (
     describe_batched,
     make_command_section,
@@ -14,19 +27,6 @@ from untrained.reports.pages.document import (
     make_settings_section,
 )
 from untrained.reports.pages.html import make_copyable, make_paragraph
-from untrained.reports.pages.trust_charts import (
-    get_spearman,
-    make_agreement_section,
-    make_best_tenth_section,
-    make_correlations_section,
-    make_scatter_section,
-    make_tradeoff_section,
-)
-from untrained.reports.pages.trust_table import (
-    format_correlation,
-    make_proxies_section,
-    make_proxy_failures_section,
-)
 
 
 class _RankedProxy(NamedTuple):
@@ -34,33 +34,33 @@ class _RankedProxy(NamedTuple):
     spearman: Estimate
 
 
-def render_trust_page(trust: BenchmarkResult) -> str:
+def render_benchmark_page(result: BenchmarkResult) -> str:
     """Return the whole page."""
-    settings = {"space": trust.space, "truth": trust.truth_about, "seeds": str(trust.seeds)}
-    settings.update(trust.settings)
+    settings = {"space": result.space, "truth": result.truth_about, "seeds": str(result.seeds)}
+    settings.update(result.settings)
     sections = [
-        _make_trust_header(trust),
-        make_proxies_section(trust),
-        make_correlations_section(trust),
-        make_scatter_section(trust),
-        make_best_tenth_section(trust),
-        make_agreement_section(trust),
-        make_tradeoff_section(trust),
-        make_proxy_failures_section(trust),
-        make_cost_section(trust.cost, len(trust.archs), describe_batched(trust.batched)),
-        make_settings_section(settings, trust.versions),
-        make_command_section(trust.command, "Repeats this benchmark."),
+        _make_benchmark_header(result),
+        make_proxies_section(result),
+        make_correlations_section(result),
+        make_scatter_section(result),
+        make_best_tenth_section(result),
+        make_agreement_section(result),
+        make_tradeoff_section(result),
+        make_proxy_failures_section(result),
+        make_cost_section(result.cost, len(result.archs), describe_batched(result.batched)),
+        make_settings_section(settings, result.versions),
+        make_command_section(result.command, "Repeats this benchmark."),
     ]
-    return make_document(trust.title, make_verdict(trust), sections)
+    return make_document(result.title, make_verdict(result), sections)
 
 
-def make_verdict(trust: BenchmarkResult) -> str:
+def make_verdict(result: BenchmarkResult) -> str:
     """Return whether the best proxy is better than the best baseline, in a few sentences."""
-    if not trust.proxy_results:
+    if not result.proxy_results:
         return "No proxy was evaluated."
     baselines = []
     proxies = []
-    for row in trust.proxy_results:
+    for row in result.proxy_results:
         if row.kind == "baseline":
             baselines.append(row)
         else:
@@ -80,7 +80,7 @@ def make_verdict(trust: BenchmarkResult) -> str:
         best = f"{best_baseline.name}: Spearman {value}"
         return f"Only baselines could be evaluated. The best is {best}."
     reason = "none of them gave scores that can be ranked"
-    if len(set(trust.truth)) < 2:
+    if len(set(result.truth)) < 2:
         reason = "all architectures are equally good"
     return f"No proxy could be evaluated: {reason}."
 
@@ -132,19 +132,21 @@ def _compare_estimates(proxy: Estimate, baseline: Estimate, rival: str) -> str:
     return f"{text}; their confidence intervals overlap, so the difference may be chance."
 
 
-def _make_trust_header(trust: BenchmarkResult) -> str:
-    seeds = f", {trust.seeds} seeds each" if trust.seeds > 1 else ""
-    archs = formatting.format_count(len(trust.archs), "architecture")
+def _make_benchmark_header(result: BenchmarkResult) -> str:
+    seeds = f", {result.seeds} seeds each" if result.seeds > 1 else ""
+    archs = formatting.format_count(len(result.archs), "architecture")
     what = (
-        f"{len(trust.proxy_results):,} proxies and baselines on "
-        f"{archs} of the space {trust.space}{seeds}. "
-        f"The truth is {trust.truth_about}."
+        f"{len(result.proxy_results):,} proxies and baselines on "
+        f"{archs} of the space {result.space}{seeds}. "
+        f"The truth is {result.truth_about}."
     )
     parts = [make_paragraph(what)]
-    for note in trust.notes:
+    for note in result.notes:
         parts.append(make_paragraph(note, "note"))
-    if trust.advice:
-        parts.append(make_paragraph(trust.advice))
-    if trust.following:
-        parts.append(make_copyable(trust.following))
-    return make_header("benchmark report", trust.made_on, trust.title, make_verdict(trust), *parts)
+    if result.advice:
+        parts.append(make_paragraph(result.advice))
+    if result.following:
+        parts.append(make_copyable(result.following))
+    return make_header(
+        "benchmark report", result.made_on, result.title, make_verdict(result), *parts
+    )
