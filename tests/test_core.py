@@ -140,14 +140,14 @@ def test_an_unknown_name_lists_the_near_ones():
     with pytest.raises(UsageError) as caught:
         registry["alpa"]
     assert str(caught.value) == "no thing is called 'alpa'; did you mean alpha or alphabet?"
-    with pytest.raises(UsageError, match="there are: alpha, alphabet, omega"):
+    with pytest.raises(UsageError, match="available: alpha, alphabet, omega"):
         registry["xyz"]
 
 
 def test_errors_say_their_kind():
     assert (
         str(unknown_name_error("proxy", "x", ["b", "a"]))
-        == "no proxy is called 'x'; there are: a, b"
+        == "no proxy is called 'x'; available: a, b"
     )
     assert str(Unscorable("nan")) == "nan"
     assert str(Unscorable("unsupported", "cummax")) == "unsupported: cummax"
@@ -213,7 +213,7 @@ def test_a_record_holds_a_value_or_an_error():
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 def test_what_is_not_finite_is_no_score(value):
-    with pytest.raises(ValueError, match="is not a score; record it as a failure"):
+    with pytest.raises(ValueError, match="is not a valid score; record it as a failure"):
         make_record(ARCH, "dextr@1", TASK, 0, value=value)
 
 
@@ -305,7 +305,7 @@ def test_every_kind_of_failure_can_be_made(kind):
 @pytest.mark.parametrize("make", [Failure, Unscorable])
 def test_another_kind_of_failure_is_an_error(make):
     with pytest.raises(
-        ValueError, match="'slow' is not a kind of failure; there are: crashed, disconnected, error"
+        ValueError, match="'slow' is not a kind of failure; available: crashed, disconnected, error"
     ):
         make("slow")
 

@@ -6,13 +6,13 @@ from threading import Thread
 
 import pytest
 
-from untrained.files import format_csv, next_free_folder, replace_atomically, write_atomically
+from untrained.files import format_csv, find_free_folder, replace_atomically, write_atomically
 from untrained.training.checkpoint import load_tensors, save_tensors
 
 
 def test_a_free_folder_is_the_first_number_that_nobody_has(tmp_path):
     (tmp_path / "run-2").mkdir()
-    assert next_free_folder(tmp_path / "run") == tmp_path / "run-3"
+    assert find_free_folder(tmp_path / "run") == tmp_path / "run-3"
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ DURATIONS = {
     "250ms": 0.25, " 3 H ": 10800, "0.5h": 1800, "1m5": 65,
 }  # fmt: skip
 WRONG = {
-    "": "impossible duration ''; write 90s, 10m or 1h30m",
-    "soon": "impossible duration 'soon'",
-    "-5s": "impossible duration '-5s'",
-    "5s!": "impossible duration '5s!'",
-    "1:30": "impossible duration '1:30'",
-    "1,5h": "impossible duration '1,5h'",
-    "3 fortnights": "no unit of time is called 'fortnights'; there are: ms, s, m, min, h, d",
+    "": "invalid duration ''; write 90s, 10m or 1h30m",
+    "soon": "invalid duration 'soon'",
+    "-5s": "invalid duration '-5s'",
+    "5s!": "invalid duration '5s!'",
+    "1:30": "invalid duration '1:30'",
+    "1,5h": "invalid duration '1,5h'",
+    "3 fortnights": "no unit of time is called 'fortnights'; available: ms, s, m, min, h, d",
     "1e3": "no unit of time is called 'e'",
     "0": "a duration must be more than 0 seconds, not '0'",
     "0h0m": "a duration must be more than 0 seconds, not '0h0m'",
@@ -51,5 +51,5 @@ def test_a_share_is_of_something_and_no_more_than_all(text):
 
 @pytest.mark.parametrize("text", ["", "%", "half", "1/5"])
 def test_what_is_no_share_says_what_would_be(text):
-    with pytest.raises(UsageError, match=r"impossible share .*; write 20% or 0\.2"):
+    with pytest.raises(UsageError, match=r"invalid share .*; write 20% or 0\.2"):
         parse_share(text)

@@ -19,7 +19,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(user_code, "_trusted_here", set())
+    monkeypatch.setattr(user_code, "_marks_of_process", set())
     yield tmp_path
     # Modules of this project must not be imported by the next one, whose files have the same names.
     for name in set(sys.modules) - modules_before:
@@ -140,18 +140,18 @@ def test_code_that_a_file_names_runs_only_if_the_user_named_it_as_it_is(project:
         "untrained train runs/theirs --space ./mine.py:value",
     )
     with pytest.raises(
-        UsageError, match="you have not run on this machine; read it, and name it: untrained train"
+        UsageError, match="read it, then type: untrained train"
     ):
         require_trusted_code(*ask)
     load_object("./mine.py:value")
     require_trusted_code(*ask)
     os.remove(project / "mine.py")
-    with pytest.raises(UsageError, match="which is not here"):
+    with pytest.raises(UsageError, match="which was not found; give its location"):
         require_trusted_code(*ask)
     write(project / "mine.py", "value = 2\n")
     with pytest.raises(UsageError, match="has changed since runs/theirs was made"):
         require_trusted_code(*ask)
-    with pytest.raises(UsageError, match="not here"):
+    with pytest.raises(UsageError, match="was not found"):
         require_trusted_code("nowhere.mine:value", None, "runs/theirs", "")
     require_trusted_code("nasbench201", "", "runs/theirs", "")
 
@@ -161,7 +161,7 @@ def test_what_was_named_is_remembered_by_other_processes(
 ):
     write(project / "mine.py", "value = 1\n")
     load_object("./mine.py:value")
-    monkeypatch.setattr(user_code, "_trusted_here", set())
+    monkeypatch.setattr(user_code, "_marks_of_process", set())
     require_trusted_code("./mine.py:value", None, "runs/mine", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "another user"))
     with pytest.raises(UsageError, match="not run on this machine"):

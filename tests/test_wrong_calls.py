@@ -210,11 +210,11 @@ SCORE: dict[str, tuple[Call, str]] = {
     ),
     "proxies=[5]": (
         lambda: ut.score(net(), pictures(), proxies=[5]),
-        "5 is no proxy; give its name, such as",
+        "5 is not a proxy; give its name, such as",
     ),  # type: ignore[list-item]
     "proxies=[None]": (
         lambda: ut.score(net(), pictures(), proxies=[None]),
-        "None is no proxy; give its name",
+        "None is not a proxy; give its name",
     ),  # type: ignore[list-item]
     "proxies=['dexter']": (
         lambda: ut.score(net(), pictures(), proxies=["dexter"]),
@@ -280,23 +280,23 @@ SCORE: dict[str, tuple[Call, str]] = {
     ),
     "input_shape=5": (
         lambda: ut.score(net(), proxies="params", input_shape=5),
-        "impossible input shape 5; write",
+        "invalid input shape 5; write",
     ),  # type: ignore[arg-type]
     "input_shape=(3, 0)": (
         lambda: ut.score(net(), proxies="params", input_shape=(3, 0)),
-        "impossible input shape (3, 0)",
+        "invalid input shape (3, 0)",
     ),
     "input_shape=(3, 2.0)": (
         lambda: ut.score(net(), proxies="params", input_shape=(3, 2.0)),
-        "impossible input shape",
+        "invalid input shape",
     ),  # type: ignore[arg-type]
     "input_shape=('3',)": (
         lambda: ut.score(net(), proxies="params", input_shape=("3",)),
-        "impossible input shape ('3',)",
+        "invalid input shape ('3',)",
     ),  # type: ignore[arg-type]
     "input_shape=(10**30,)": (
         lambda: ut.score(net(), proxies="params", input_shape=(HUGE,)),
-        "impossible input shape (1000",
+        "invalid input shape (1000",
     ),
     "no input shape": (
         lambda: ut.score(net(), proxies="params"),
@@ -306,11 +306,11 @@ SCORE: dict[str, tuple[Call, str]] = {
     "data=''": (lambda: ut.score(SKIP, "", proxies="params"), "no data set is called ''"),
     "space=None": (
         lambda: ut.score(SKIP, proxies="params", space=None),
-        "None is no space; give its name",
+        "None is not a space; give its name",
     ),  # type: ignore[arg-type]
     "space=5": (
         lambda: ut.score(SKIP, proxies="params", space=5),
-        "5 is no space; give its name, such as",
+        "5 is not a space; give its name, such as",
     ),  # type: ignore[arg-type]
     "an aggregate of one": (
         lambda: ut.score(net(), pictures(), proxies="az_nas"),
@@ -320,8 +320,8 @@ SCORE: dict[str, tuple[Call, str]] = {
 }
 
 SPACE: dict[str, tuple[Call, str]] = {
-    "load_space(None)": (lambda: ut.load_space(None), "None is no space; give its name, such as"),  # type: ignore[arg-type]
-    "load_space(5)": (lambda: ut.load_space(5), "5 is no space; give its name"),  # type: ignore[arg-type]
+    "load_space(None)": (lambda: ut.load_space(None), "None is not a space; give its name, such as"),  # type: ignore[arg-type]
+    "load_space(5)": (lambda: ut.load_space(5), "5 is not a space; give its name"),  # type: ignore[arg-type]
     "load_space('')": (lambda: ut.load_space(""), "a name is missing"),
     "load_space('nasbench')": (
         lambda: ut.load_space("nasbench"),
@@ -361,7 +361,7 @@ SPACE: dict[str, tuple[Call, str]] = {
     ),
     "darts(stem=moon)": (
         lambda: ut.load_space("darts(stem=moon)"),
-        "no stem is called 'moon'; there are: cifar",
+        "no stem is called 'moon'; available: cifar",
     ),
     "sample(random.Random(0))": (
         lambda: space().sample(random.Random(0)),
@@ -397,10 +397,10 @@ SPACE: dict[str, tuple[Call, str]] = {
 }
 
 SEARCH: dict[str, tuple[Call, str]] = {
-    "space=None": (lambda: search(space=None), "None is no space; give its name, such as"),
-    "space=5": (lambda: search(space=5), "5 is no space; give its name"),
-    "proxy=None": (lambda: search(proxy=None), "None is no proxy; give its name"),
-    "proxy=5": (lambda: search(proxy=5), "5 is no proxy; give its name"),
+    "space=None": (lambda: search(space=None), "None is not a space; give its name, such as"),
+    "space=5": (lambda: search(space=5), "5 is not a space; give its name"),
+    "proxy=None": (lambda: search(proxy=None), "None is not a proxy; give its name"),
+    "proxy=5": (lambda: search(proxy=5), "5 is not a proxy; give its name"),
     "strategy=None": (lambda: search(strategy=None), "None is not a name; give one as text"),
     "strategy=5": (lambda: search(strategy=5), "5 is not a name; give one as text"),
     "budget='3'": (lambda: search(budget="3"), "budget is '3'; write a whole number from 1 to"),
@@ -415,14 +415,14 @@ SEARCH: dict[str, tuple[Call, str]] = {
     "budget=[3]": (lambda: search(budget=[3]), "budget is [3]"),
     "time=5": (
         lambda: search(time=5),
-        "impossible duration 5; write it as text: '90s', '10m' or '1h30m'",
+        "invalid duration 5; write it as text: '90s', '10m' or '1h30m'",
     ),
-    "time=''": (lambda: search(time=""), "impossible duration ''"),
+    "time=''": (lambda: search(time=""), "invalid duration ''"),
     "time='soon'": (
         lambda: search(time="soon"),
-        "impossible duration 'soon'; write 90s, 10m or 1h30m",
+        "invalid duration 'soon'; write 90s, 10m or 1h30m",
     ),
-    "time_limit=5": (lambda: search(time_limit=5), "impossible duration 5"),
+    "time_limit=5": (lambda: search(time_limit=5), "invalid duration 5"),
     "stable='3'": (lambda: search(stable="3"), "stable is '3'; write a whole number from 1 to"),
     "stable=0": (lambda: search(stable=0), "stable is 0"),
     "top=0": (lambda: search(top=0), "top is 0; write a whole number from 1 to"),
@@ -456,10 +456,10 @@ SEARCH: dict[str, tuple[Call, str]] = {
     ),
     "input_size='8'": (lambda: search(input_size="8"), "input_size is '8'"),
     "run=5": (lambda: search(run=5), "run is 5; give a path as text, such as './folder'"),
-    "run='a\\0b'": (lambda: search(run="a\0b"), "which is not a name in UTF-8"),
+    "run='a\\0b'": (lambda: search(run="a\0b"), "which is not a valid file name in UTF-8"),
     "run='\\udce9'": (
         lambda: search(run="run-\udce9"),
-        "which is not a name in UTF-8; choose another",
+        "which is not a valid file name in UTF-8; choose another",
     ),
     "limits params=-1": (lambda: search(limits={"params": -1}), "-1 is not a max params"),
     "limits params='many'": (
@@ -486,7 +486,7 @@ SEARCH: dict[str, tuple[Call, str]] = {
     ),
     "screen='params', keep=None": (
         lambda: search(proxy="naswot", screen="params", keep=None),
-        "impossible share None",
+        "invalid share None",
     ),
     "screen=5": (lambda: search(screen=5), "5 is not a list of names"),
     "beside=5": (lambda: search(beside=5), "5 is not a list of names"),
@@ -532,12 +532,12 @@ TRAIN: dict[str, tuple[Call, str]] = {
     "seed=-1": (lambda: train(seed=-1), "seed is -1; write a whole number from 0 to"),
     "seed=2**64": (lambda: train(seed=2**64), "seed is 18446744073709551616"),
     "seed='0'": (lambda: train(seed="0"), "seed is '0'"),
-    "time=5": (lambda: train(time=5), "impossible duration 5; write it as text"),
+    "time=5": (lambda: train(time=5), "invalid duration 5; write it as text"),
     "device=None": (lambda: train(device=None), "device None cannot be used"),
     "device='meta'": (lambda: train(device="meta"), "device 'meta' cannot be used"),
-    "input_shape=(0,)": (lambda: train(input_shape=(0,)), "impossible input shape (0,)"),
+    "input_shape=(0,)": (lambda: train(input_shape=(0,)), "invalid input shape (0,)"),
     "run=5": (lambda: train(run=5), "run is 5; give a path as text"),
-    "run='\\udce9'": (lambda: train(run="run-\udce9"), "which is not a name in UTF-8"),
+    "run='\\udce9'": (lambda: train(run="run-\udce9"), "which is not a valid file name in UTF-8"),
     "a model that answers a dict": (
         lambda: train(Answers(lambda out: {"classes": out})),
         "the network cannot be trained: the model returns dict, from which no logits can be read",
@@ -583,7 +583,7 @@ OTHERS: dict[str, tuple[Call, str]] = {
     "export(out=5)": (lambda: ut.export(net(), 5), "out is 5; give a path as text"),  # type: ignore[arg-type]
     "export(input_shape=(0,))": (
         lambda: ut.export(net(), "out", input_shape=(0,)),
-        "impossible input shape (0,)",
+        "invalid input shape (0,)",
     ),
     "export(num_classes=-3)": (
         lambda: ut.export(net(), "out", input_shape=(3, 2, 2), num_classes=-3),
@@ -624,7 +624,7 @@ OTHERS: dict[str, tuple[Call, str]] = {
         lambda: ut.bench(networks_per_batch=0),
         "networks_per_batch is 0",
     ),
-    "bench(space=None)": (lambda: ut.bench(None), "None is no space; give its name"),  # type: ignore[arg-type]
+    "bench(space=None)": (lambda: ut.bench(None), "None is not a space; give its name"),  # type: ignore[arg-type]
     "bench(proxy='dexter')": (
         lambda: ut.bench(proxy="dexter"),
         "no proxy is called 'dexter'; did you mean dextr",
@@ -647,7 +647,7 @@ OTHERS: dict[str, tuple[Call, str]] = {
     ),
     "calibrate(samples=True)": (lambda: ut.calibrate(samples=True), "samples is True"),
     "calibrate(seed=-1)": (lambda: ut.calibrate(seed=-1), "seed is -1"),
-    "calibrate(space=None)": (lambda: ut.calibrate(None), "None is no space"),  # type: ignore[arg-type]
+    "calibrate(space=None)": (lambda: ut.calibrate(None), "None is not a space"),  # type: ignore[arg-type]
     "calibrate(device='meta')": (
         lambda: ut.calibrate(device="meta"),
         "device 'meta' cannot be used",
@@ -657,7 +657,7 @@ OTHERS: dict[str, tuple[Call, str]] = {
         lambda: ut.reproduce("dextr-table-99"),
         "did you mean dextr-table-",
     ),
-    "reproduce(None)": (lambda: ut.reproduce(None), "is called None; there are: "),  # type: ignore[arg-type]
+    "reproduce(None)": (lambda: ut.reproduce(None), "is called None; available: "),  # type: ignore[arg-type]
     "reproduce(samples=2)": (
         lambda: ut.reproduce("dextr-table-4", samples=2),
         "samples is 2; write a whole number",

@@ -1,6 +1,7 @@
 """untrained: find neural architectures without training them.
 
-The public page. Names load on first use, so that `import untrained` takes no time and needs no torch.
+This module lists the public names. A name is imported when it is first used, so `import untrained`
+is fast and does not load torch.
 """
 
 from importlib import import_module
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from untrained.workflows.search import search as search
     from untrained.workflows.train import train as train
 
-_HOMES = {
+# Public name -> module of this package that defines it.
+_MODULES = {
     "score": "workflows.score",
     "search": "workflows.search",
     "bench": "workflows.bench",
@@ -42,16 +44,18 @@ _HOMES = {
     "Record": "types",
     "Task": "types",
 }
-__all__ = list(_HOMES)
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'untrained' has no attribute {name!r}")
-    value = getattr(import_module(f"untrained.{_HOMES[name]}"), name)
+    module = import_module(f"untrained.{_MODULES[name]}")
+    value = getattr(module, name)
+    # Python calls this function only for missing names, so the next access is a plain lookup.
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, "__version__"])
+    return sorted([*_MODULES, "__version__"])

@@ -1,8 +1,8 @@
-"""What a user asks for, as frozen objects that travel from the command line to `run.json` and back.
+"""Configuration of a search: frozen dataclasses that are saved in `run.json` and read from it.
 
-`SearchConfig` is everything that a search needs to know, `ComputeConfig` everything about devices and
-workers. Both check their values when they are made, so that a mistake is found before any work begins.
-What only a registry can judge, such as the name of a space, is checked where it is looked up.
+`SearchConfig` describes a search, `ComputeConfig` the devices and workers. Both validate their
+values when they are created, so that a mistake is reported before any work begins. Registered
+names, such as the name of a space, are checked where they are looked up.
 """
 
 import re
@@ -38,10 +38,11 @@ class ComputeConfig:
         workers: Number of worker processes; None for one per core or per GPU.
         ray: "local", or the address of a Ray cluster; None to use processes of this machine.
         time_limit: Longest time for one architecture, such as "30s". A slower one is a failure.
-        networks_per_batch: Number of networks that a worker measures in one pass, meant for a GPU.
+        networks_per_batch: Number of networks that a worker measures in one pass. More than 1 is
+            useful on a GPU.
 
     Raises:
-        UsageError: A value makes no sense.
+        UsageError: A value is invalid.
     """
 
     device: str = "cpu"
@@ -58,16 +59,16 @@ class ComputeConfig:
 
     @property
     def time_limit_seconds(self) -> float | None:
-        """The time limit as a number, or None if there is none."""
+        """The time limit in seconds, or None if there is none."""
         if self.time_limit is None:
             return None
         return parse_duration(self.time_limit)
 
     @property
     def networks_per_pass(self) -> int:
-        """Number of networks that a worker really measures in one pass.
+        """Number of networks that a worker measures in one pass, with the time limit considered.
 
-        With a time limit it is 1, because in a pass of several it is unknown which one is late.
+        With a time limit it is 1: in a pass of several networks, it is unknown which one is slow.
         """
         if self.time_limit is not None:
             return 1
@@ -100,6 +101,10 @@ class LatencyLimit:
 
     def __str__(self) -> str:
         return f"{self.seconds * 1e3:.4g} ms on {self.device}"
+
+    def is_exceeded_by(self, seconds: float) -> bool:
+        """Return whether a latency is above the limit. Every check of `--max-latency` asks here."""
+        return seconds > self.seconds
 
 
 def parse_amount(text: str | float, name: str = "number") -> float:
@@ -142,14 +147,14 @@ def _require_positive(value: float, text: object, name: str, example: str) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an architecture must keep to, as numbers; None where there is no limit.
+    """Limits on the size and speed of an architecture, as numbers. None means no limit.
 
     Attributes:
-        max_params: Number of parameters.
-        min_params: Number of parameters.
-        max_flops: Multiply-adds of one sample.
-        max_memory: Bytes of weights and activations of one sample, in float32.
-        max_latency: Time of one sample on a device.
+        max_params: Largest number of parameters.
+        min_params: Smallest number of parameters.
+        max_flops: Largest number of multiply-adds for one sample.
+        max_memory: Largest number of bytes of weights and activations for one sample, in float32.
+        max_latency: Longest time for one sample on a device.
     """
 
     max_params: float | None = None
@@ -167,10 +172,10 @@ class Limits:
 
     @classmethod
     def parse(cls, **texts: Any) -> "Limits":
-        """Parse limits as people write them: `Limits.parse(max_params="2M", max_latency="5ms")`.
+        """Parse limits from texts: `Limits.parse(max_params="2M", max_latency="5ms")`.
 
         Raises:
-            UsageError: There is no such limit, or it cannot be read.
+            UsageError: A limit is unknown, or its text cannot be parsed.
         """
         parsers: dict[str, Callable[[Any, str], Any]] = {
             "max_memory": parse_bytes,
@@ -190,7 +195,8 @@ class Limits:
 
 
 LIMITS = tuple(limit.name for limit in fields(Limits))
-# How `ut.search(limits={...})` names them. Only a lower limit needs to say what it is.
+# Keys of `ut.search(limits={...})` and the attributes of `Limits`. Keys without a prefix are upper
+# limits.
 LIMIT_KEYS = {
     "params": "max_params",
     "min_params": "min_params",
@@ -205,35 +211,37 @@ LIMIT_KEYS = {
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Everything that a user asks of a search.
+    """Everything that a user can set for a search.
 
     Attributes:
         space: Name of the space to search, such as "nasbench201" or "./mine.py:mynet".
-        proxy: Name of the proxy to search by; "auto" for the one that a calibration recommends.
+        proxy: Name of the proxy that ranks architectures; "auto" for the one that a calibration
+            recommends.
         strategy: Name of the strategy, with options in brackets: "evolution(population=32)".
         data: Name of the data that networks see, such as "digits" or "folder:./photos".
         data_root: Folder of data sets; None for the default.
         input_size: Side of the square images that networks see; None for that of the space.
         budget: Number of architectures to score; None for 100 if nothing else ends the search.
-        time: Stop after this long: "10m".
-        stable: Stop when the best `top` have not changed for this many new architectures.
-        top: How many of the best must be stable.
-        screen: Cheap proxies that decide which architectures are scored by `proxy`.
+        time: Stop after this time: "10m".
+        stable: Stop when the best `top` architectures have not changed during this many new ones.
+        top: Number of best architectures that `stable` compares.
+        screen: Cheap proxies that select the architectures to score with `proxy`.
         keep: Share of the architectures that pass the screen.
-        beside: More proxies to record. Only a strategy with several objectives goes by them.
-        validate: What decides among the few candidates of a strategy with a pool:
+        beside: Additional proxies to record. Only strategies with several objectives optimise them.
+        validate: How a strategy with a pool selects among its few final candidates:
             "table:cifar10_val_12" or "training(epochs=3,samples=1500)".
         warm_up: Training on a share of the data before networks are scored: "10%".
-        confirm: How many of the best by score, by size and at random are trained briefly in the end.
-        limits: What an architecture may cost, as text: {"params": "1M", "latency": "5ms"}. The keys
-            are those of `LIMIT_KEYS`.
+        confirm: Number of short trainings per group at the end. The groups are the best by score,
+            the largest and random architectures.
+        limits: Limits as text: {"params": "1M", "latency": "5ms"}. The keys are those of
+            `LIMIT_KEYS`.
         seed: First seed of sampling, weights and batches.
         seeds: Number of seeds to average over.
         run: The run folder; None for one under `runs/` that is named after this config.
         compute: Where and how networks are scored.
 
     Raises:
-        UsageError: A value makes no sense.
+        UsageError: A value is invalid.
     """
 
     space: str = "nasbench201"
@@ -266,7 +274,7 @@ class SearchConfig:
         parse_seed(self.seed, parse_count(self.seeds, "seeds"))
         if self.time is not None:
             parse_duration(self.time)
-        # A frozen object is given the usual form of a value by this call only.
+        # The dataclass is frozen, so normalised values are set with `object.__setattr__`.
         if self.run is not None:
             object.__setattr__(self, "run", parse_path(self.run, "run"))
         if self.data_root is not None:
@@ -275,23 +283,23 @@ class SearchConfig:
 
     @property
     def time_seconds(self) -> float | None:
-        """The time after which to stop as a number, or None if there is none."""
+        """The time after which the search stops, in seconds, or None if there is no such time."""
         if self.time is None:
             return None
         return parse_duration(self.time)
 
     @property
     def score_name(self) -> str:
-        """What the ranking goes by: the validation if there is one, else the proxy."""
+        """Name of the score that decides the ranking: the validation, or else the proxy."""
         return self.validate or self.proxy
 
     @property
     def limit_texts(self) -> dict[str, str]:
-        """The limits as they were typed, by the names of `Limits`."""
+        """The limits as the user typed them, by attribute of `Limits`."""
         return {LIMIT_KEYS[key]: str(text) for key, text in self.limits.items()}
 
     def list_user_code(self) -> list[str]:
-        """Return the files and modules of the user that the search depends on, as they were typed."""
+        """Return the names in this config that refer to files and modules of the user."""
         _, options = parse_call(self.strategy)
         names = [self.space, self.proxy]
         for option in options.values():
@@ -299,9 +307,10 @@ class SearchConfig:
         return [name for name in names if fingerprint_user_code(name)]
 
     def describe_question(self) -> dict[str, object]:
-        """Return what decides which records a search asks for, except for when it stops.
+        """Return the settings that decide which records a search requests.
 
-        Two searches with an equal description find the same records, so one may resume the other.
+        Settings that only decide when it stops are left out. Two searches with equal descriptions
+        request the same records, so one can resume the other.
         """
         description: dict[str, object] = {
             "space": self.space,
@@ -312,7 +321,7 @@ class SearchConfig:
             "seeds": self.seeds,
             "device": self.compute.device,
             "screen": self.screen,
-            # The share means nothing without a screen.
+            # The share has no effect without a screen.
             "keep": self.keep if self.screen else "",
             "validate": self.validate,
             "warm_up": self.warm_up,
@@ -323,10 +332,10 @@ class SearchConfig:
         return description
 
     def to_document(self) -> dict[str, Any]:
-        """Return the config as JSON holds it.
+        """Return the config as plain data for JSON.
 
-        The number of workers and their cluster are left out: they belong to a machine and not to a
-        run, which may be read or resumed on another machine.
+        The number of workers and the address of their cluster are left out: they belong to a
+        machine, and a run can be read or resumed on another machine.
         """
         document = asdict(self)
         del document["compute"]["workers"]
@@ -341,23 +350,23 @@ class SearchConfig:
         """Read what `to_document` returned.
 
         Raises:
-            UsageError: A value makes no sense.
-            TypeError: The document is no config.
+            UsageError: A value is invalid.
+            TypeError: The document is not a config.
         """
         compute = ComputeConfig(**document["compute"])
         return cls(**{**document, "compute": compute})
 
 
 def _parse_limit_texts(limits: object) -> dict[str, str]:
-    """Check limits as a user gives them and return those that are given, as text."""
+    """Validate the limits of a user and return those that are not None, as text."""
     if not isinstance(limits, Mapping):
         example = '{"params": "1M", "latency": "5ms"}'
         raise UsageError(f"limits are {show_value(limits)}; write them like limits={example}")
-    texts = {}
     for key in limits:
         if key not in LIMIT_KEYS:
             raise unknown_name_error("limit", key, LIMIT_KEYS)
-    # Always in the same order, so that equal limits have equal names of folders.
+    texts = {}
+    # The order is always the same, so that equal limits lead to the same folder name.
     for key in LIMIT_KEYS:
         if limits.get(key) is not None:
             texts[key] = limits[key]

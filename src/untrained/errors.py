@@ -1,7 +1,7 @@
-"""The two kinds of errors that this package raises on purpose.
+"""The exceptions that this package raises on purpose.
 
-`UsageError` is for the user: one line that says what was wrong and what to type instead.
-`Unscorable` is for a record: it never stops a run, but becomes the `Failure` of one architecture.
+A `UsageError` is shown to the user: one line that says what is wrong and what to type instead.
+An `Unscorable` does not stop a run: it becomes the `Failure` in the record of one architecture.
 """
 
 from collections.abc import Iterable
@@ -34,29 +34,30 @@ class Unscorable(UntrainedError):  # noqa: N818 - it names a state of a network,
         self.detail = detail
 
 
-def unknown_name_error(what: str, name: object, known_names: Iterable[str]) -> UsageError:
-    """Make the error for an unknown name, with similar names or all names.
+def unknown_name_error(what: str, name: object, available_names: Iterable[str]) -> UsageError:
+    """Make the error for an unknown name. It suggests similar names or lists the available ones.
 
     Args:
-        what: What the name should be, such as "space".
+        what: What the name stands for, such as "space".
         name: The unknown name.
-        known_names: The names that exist.
+        available_names: The names that exist.
     """
-    names = sorted(known_names)
+    names = sorted(available_names)
     similar_names = get_close_matches(str(name), names, n=3, cutoff=0.5)
     if similar_names:
         hint = f"did you mean {' or '.join(similar_names)}?"
     elif len(names) > MAX_NAMES_SHOWN + 3:
         shown_names = ", ".join(names[:MAX_NAMES_SHOWN])
-        hint = f"there are: {shown_names} and {len(names) - MAX_NAMES_SHOWN} more"
+        hint = f"available: {shown_names} and {len(names) - MAX_NAMES_SHOWN} more"
     else:
-        hint = f"there are: {', '.join(names) or 'none'}"
+        hint = f"available: {', '.join(names) or 'none'}"
     return UsageError(f"no {what} is called {name!r}; {hint}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an exception means that memory ran out; torch says so only in its message."""
+    """Return whether an exception means that memory ran out."""
     if isinstance(error, MemoryError):
         return True
+    # torch raises a RuntimeError, which only its message distinguishes from other errors.
     message = str(error)
     return "out of memory" in message or "can't allocate memory" in message

@@ -1,4 +1,4 @@
-"""Files and folders that are written completely or not at all, and the result files of a study."""
+"""Write files and folders completely or not at all, and read and write result files."""
 
 import csv
 import fcntl
@@ -29,8 +29,8 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 def replace_atomically(path: Path) -> Iterator[Path]:
     """Provide a file to write that replaces `path` when the block ends without an error.
 
-    A reader never sees half a file. If several processes write at the same time, the last one to
-    finish wins. A file that a killed process left behind is removed by the next writer.
+    A reader never sees an incomplete file. If several processes write at the same time, the last
+    one to finish wins. The next writer removes temporary files of killed processes.
 
     Args:
         path: The file to replace.
@@ -62,7 +62,7 @@ def remove_partial_writes(path: Path) -> None:
 
 @contextmanager
 def make_locked_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a temporary folder that `remove_leftovers` leaves alone while this process lives.
+    """Make a temporary folder that `remove_leftovers` does not remove while this process runs.
 
     The caller renames the folder or removes it.
 
@@ -96,7 +96,7 @@ def remove_leftovers(folder: Path, pattern: str, remove: Callable[[Path], object
         remove: Function that removes one of them.
     """
     for leftover in folder.glob(pattern):
-        # It may be removed by another process at the same time.
+        # Another process may remove it at the same time.
         with suppress(OSError):
             mode = os.O_RDONLY if leftover.is_dir() else os.O_RDWR
             descriptor = os.open(leftover, mode | os.O_NOFOLLOW)
@@ -119,13 +119,13 @@ def _create_locked_file(path: Path) -> int:
 
 
 def _lock(descriptor: int) -> None:
-    # Some network file systems have no locks. Leftovers are removed there after a day.
+    # Some network file systems have no locks. There, leftovers are removed after a day.
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _is_open_at(descriptor: int, path: Path) -> bool:
-    """Return whether a descriptor still is the file or folder at a path."""
+    """Return whether a descriptor still refers to the file or folder at a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -133,13 +133,13 @@ def _is_open_at(descriptor: int, path: Path) -> bool:
 
 
 def _is_abandoned(descriptor: int) -> bool:
-    """Return whether no living process writes an open file or folder; lock it if so."""
+    """Return whether no running process writes an open file or folder; if so, lock it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        # A file system without locks.
+        # The file system has no locks.
         return time.time() - os.fstat(descriptor).st_mtime > _SECONDS_UNTIL_ABANDONED
     return True
 
@@ -149,7 +149,7 @@ def _is_abandoned(descriptor: int) -> bool:
 
 @contextmanager
 def use_run_folder(folder: Path) -> Iterator[None]:
-    """Make a run folder if it does not exist, and convert errors of the disk to a `UsageError`."""
+    """Make a run folder if it does not exist, and turn an `OSError` into a `UsageError`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -157,7 +157,7 @@ def use_run_folder(folder: Path) -> Iterator[None]:
         raise UsageError(f"{folder} cannot be used as a run folder: {error}") from error
 
 
-def next_free_folder(folder: Path) -> Path:
+def find_free_folder(folder: Path) -> Path:
     """Return the first of `folder-2`, `folder-3`, ... that does not exist."""
     for number in count(2):
         candidate = folder.with_name(f"{folder.name}-{number}")
@@ -166,16 +166,18 @@ def next_free_folder(folder: Path) -> Path:
     raise AssertionError("there is always a next number")
 
 
-# ------------------------------------------------------------------------------- results of a study
+# ------------------------------------------------------------------------------------ result files
 
 
-def write_study(path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write the results of a study: facts as JSON, and rows as CSV beside them.
+def write_result_files(
+    path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write a result as two files: facts as JSON, and the rows of a table as CSV.
 
     Args:
-        path: The JSON file.
-        facts: What can be written as JSON.
-        rows: Rows of a table, all with the same keys.
+        path: The JSON file. The CSV file has the same name with the suffix `.csv`.
+        facts: The content of the JSON file.
+        rows: Rows of the table, all with the same keys.
     """
     with use_run_folder(path.parent):
         write_atomically(path, json.dumps(facts, indent=1))
@@ -183,23 +185,26 @@ def write_study(path: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str
 
 
 @contextmanager
-def open_study(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the facts that `write_study` wrote.
+def read_result_file(path: Path) -> Iterator[dict[str, Any]]:
+    """Read the JSON file that `write_result_files` wrote.
 
     An error while the file is read, or while the block interprets its content, becomes a
     `UsageError` of one line.
+
+    Yields:
+        The content of the file.
     """
     try:
         facts: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         yield facts
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}; the command that made it can write it again"
+            f"{path} cannot be read: {error}; repeat the command that wrote it"
         ) from error
 
 
 def format_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format rows with equal keys as CSV. The keys are the first line; cells are guarded."""
+    """Format rows with equal keys as CSV, with the keys as the first line and guarded cells."""
     text = StringIO()
     writer = csv.writer(text)
     names = list(rows[0])

@@ -1,8 +1,8 @@
-"""Fingerprints: short texts that change when something changes that a value depends on.
+"""Fingerprints: short texts that change whenever something changes that a value depends on.
 
-A score, a training and a cache entry are found again by a key. Settings such as a seed are in the
-key as they are. This module makes the other parts of keys: fingerprints of files, networks and
-samples, and the version of torch. Fingerprints of the user's code are made in `user_code.py`.
+Scores, trainings and cache entries are looked up by a key. Settings such as a seed are in the key
+as they are. This module makes the other parts of keys: fingerprints of files, networks and samples,
+and the version of torch. `user_code.py` makes the fingerprints of the user's code.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def read_torch_version() -> str:
     """Return the version of torch with its build, such as `2.8.0+cu128`.
 
-    Other builds have other kernels, whose results differ in the last digits.
+    The kernels of different builds give results that differ in the last digits.
     """
-    # importlib.metadata takes 20 ms to import, which `untrained --help` would pay too.
+    # Importing importlib.metadata takes 20 ms, which would slow down `untrained --help`.
     from importlib import metadata
 
     return metadata.version("torch")
@@ -31,8 +31,8 @@ def read_torch_version() -> str:
 def fingerprint_file(path: Path) -> str:
     """Return a fingerprint of the content of a file.
 
-    The whole file is read, which takes about a second per GB. Size and modification time would not
-    be enough: a file can be replaced by one of the same size with the same time.
+    The whole file is read, which takes about a second per GB. Size and modification time are not
+    enough: a file can be replaced by one with the same size and time.
 
     Raises:
         OSError: The file cannot be read.
@@ -44,7 +44,7 @@ def fingerprint_file(path: Path) -> str:
 def read_file_state(path: Path) -> tuple[int, ...]:
     """Return numbers that usually change when a file is written or replaced.
 
-    This is enough for caches in memory of published files, which are never edited.
+    They are sufficient for in-memory caches of published files, which are never edited.
     """
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -61,10 +61,10 @@ def fingerprint_tensors(tensors: Iterable["Tensor"]) -> str:
 def fingerprint_module(model: "nn.Module") -> str:
     """Return a fingerprint of a network: its layers and the shapes of its weights.
 
-    The values of the weights do not count: a script draws other weights each time it is started,
-    and a training that is resumed takes them from its checkpoint.
+    The values of the weights do not matter: a script draws new weights each time it is started, and
+    a training that is resumed takes its weights from the checkpoint.
     """
-    # Functions inside a network are printed with their address in memory.
+    # The repr of a function inside a network contains its memory address.
     layers = re.sub(r" at 0x[0-9a-f]+", "", repr(model))
     digest = hashlib.sha256(layers.encode())
     for name, tensor in model.state_dict().items():

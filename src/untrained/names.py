@@ -1,7 +1,7 @@
-"""Names as people type them, and the objects that they mean.
+"""Parse the names that users type, and load the objects that they refer to.
 
 A name is registered, such as `dextr`, or it is a reference to an object of the user:
-`./file.py:name` or `package.module:name`. Both may have options, `dextr(variant=published)`.
+`./file.py:name` or `package.module:name`. Both can have options: `dextr(variant=published)`.
 Loading an object of the user runs the user's code.
 """
 
@@ -46,7 +46,7 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
         The name and the options: `dextr` and `{"variant": "published"}`.
 
     Raises:
-        UsageError: The text is not a name, or the options cannot be read.
+        UsageError: The text is not a name, or the options cannot be parsed.
     """
     if not isinstance(text, str):
         raise UsageError(
@@ -60,7 +60,7 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
         )
     match = re.fullmatch(r"\s*(.+?)\s*(?:\((.*)\))?\s*", text)
     if match is None:
-        raise UsageError("a name is missing; `untrained list` shows what there is")
+        raise UsageError("a name is missing; `untrained list` shows the available names")
     base, arguments = match.groups()
     options = {}
     for argument in split_names(arguments or ""):
@@ -91,7 +91,7 @@ def split_names(text: str) -> list[str]:
 
 
 def is_reference(name: str) -> bool:
-    """Return whether a name points into a file or a module, not into a registry."""
+    """Return whether a name refers to an object in a file or module, not to a registered one."""
     if ":" not in name or name.startswith("|"):
         return False
     # 8:16:24:32:64 is an architecture of the size space of NATS-Bench.
@@ -99,7 +99,7 @@ def is_reference(name: str) -> bool:
 
 
 def make_absolute(name: str) -> str:
-    """Make the path in a reference absolute, for a process that works in another folder."""
+    """Make the path in a reference absolute, for a process with another working directory."""
     where, colon, attribute = name.rpartition(":")
     if is_reference(name) and is_path(where):
         return f"{Path(where).resolve()}{colon}{attribute}"
@@ -111,7 +111,7 @@ def _parse_literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        # Deeply nested text raises the last two.
+        # The last two are raised for deeply nested text.
         return text
 
 
@@ -124,21 +124,21 @@ def load_member(
     """Load a registered member, or an object from a file of the user.
 
     Args:
-        name: Its name or a reference to it, perhaps with options in brackets.
+        name: Its name or a reference to it, optionally with options in brackets.
         registry: The registered members.
-        kind: Class that the object must be an instance of.
-        what: What the members are, for messages, such as "proxy".
+        kind: Class of the members.
+        what: What a member is, such as "proxy", for messages.
         decorator: Decorator that makes such an object, for messages.
 
     Returns:
         The member and the options in the brackets.
 
     Raises:
-        UsageError: There is no such member, or the object is something else.
+        UsageError: There is no such member, or the object is not an instance of `kind`.
     """
     if not isinstance(name, str):
         example = next(iter(registry))
-        raise UsageError(f"{show_value(name)} is no {what}; give its name, such as {example!r}")
+        raise UsageError(f"{show_value(name)} is not a {what}; give its name, such as {example!r}")
     base, options = parse_call(name)
     if base.endswith(".py"):
         raise incomplete_reference_error(base, f"the {what}")
@@ -156,7 +156,7 @@ def load_object(reference: str) -> Any:
     """Import the object that a reference such as `./mine.py:mynet` names.
 
     Raises:
-        UsageError: There is no such file, module or object, or the user's code raised.
+        UsageError: There is no such file, module or object, or the user's code raised an exception.
     """
     where, _, attribute = reference.rpartition(":")
     if not where or not attribute:
@@ -174,28 +174,35 @@ def load_object(reference: str) -> Any:
 
 
 def load_members(path: Path) -> dict[str, Any]:
-    """Import a file of the user and return the public objects that it defines, in its order."""
+    """Import a file of the user and return the public objects that it defines, in their order."""
     return _find_own_objects(_import_file(path))
 
 
 def incomplete_reference_error(name: str, what: str) -> UsageError:
-    """Make the error for a file without the name of an object in it."""
+    """Make the error for a reference that names a file but no object in it."""
     example = f"{name.rstrip(':') or './my_net.py'}:NAME"
-    return UsageError(f"{name!r} is half a name; say which is {what} in it: {example}")
+    return UsageError(f"{name!r} is incomplete; name {what} in it: {example}")
 
 
 def find_path_error(text: str) -> UsageError | None:
-    """Make the error for a file or folder in place of an architecture; None if it is not a path."""
+    """Make the error for a path where an architecture is expected.
+
+    Returns:
+        None if the text does not look like a path.
+    """
     if text.endswith(".py"):
         return UsageError(
             f"{text} is a file; name a factory in it, {text}:make_net, "
             "or add --rank for all of them"
         )
-    # Cells of NAS-Bench-101 have a slash as well: 0101010/0010100+input,conv1x1
+    # Cells of NAS-Bench-101 contain a slash as well: 0101010/0010100+input,conv1x1
     if "/" not in text or set(text) & set("=|(,"):
         return None
-    problem = "is a path" if Path(text).exists() else "is no folder of a run"
-    return UsageError(f"{text} {problem} and no architecture; give one, or ./my_net.py:make_net")
+    if Path(text).exists():
+        problem = "is a path, not an architecture"
+    else:
+        problem = "is neither a run folder nor an architecture"
+    return UsageError(f"{text} {problem}; give an architecture, or ./my_net.py:make_net")
 
 
 def _find_own_objects(module: ModuleType) -> dict[str, Any]:
@@ -235,7 +242,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _import_module(name: str) -> ModuleType:
-    # `python` itself looks for modules in the working directory, but an installed command does not.
+    # Unlike `python`, an installed command does not look for modules in the working directory.
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     code = find_user_code(name)
@@ -249,8 +256,7 @@ def _import_module(name: str) -> ModuleType:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             path = name.replace(".", "/")
             raise UsageError(
-                f"no module called {name} can be imported from here; "
-                f"for a file type ./{path}.py:NAME"
+                f"there is no module {name} to import; if you mean a file, type ./{path}.py:NAME"
             ) from error
         raise user_code_error(name, "while it was imported", error) from error
     except (Exception, SystemExit) as error:
@@ -261,7 +267,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 class UserCodeError(UsageError):
-    """The user's own code raised; the message has the user's part of the traceback."""
+    """The user's own code raised an exception; the message has the user's part of the traceback."""
 
 
 def user_code_error(name: str, when: str, error: BaseException) -> UserCodeError:
@@ -269,13 +275,13 @@ def user_code_error(name: str, when: str, error: BaseException) -> UserCodeError
 
     Args:
         name: The file, module or function of the user.
-        when: What it was doing, such as "while it was loaded".
+        when: When it failed, such as "while it was loaded".
         error: The exception that it raised.
     """
     if isinstance(error, SystemExit):
-        advice = "put what is meant for a script under `if __name__ == '__main__':`"
+        advice = "put code that only a script needs under `if __name__ == '__main__':`"
         return UserCodeError(f"{name} called sys.exit({error.code!r}) {when}; {advice}")
-    return UserCodeError(f"{name} raised {when}\n{format_user_traceback(error)}")
+    return UserCodeError(f"{name} raised an error {when}\n{format_user_traceback(error)}")
 
 
 def format_user_traceback(error: BaseException) -> str:
@@ -289,8 +295,8 @@ def format_user_traceback(error: BaseException) -> str:
     return "".join(lines).rstrip()
 
 
-def find_code_behind(name: str) -> UserCode | None:
-    """Find the user's files behind a name such as `./mine.py:mynet(depth=2)`.
+def find_code_of_name(name: str) -> UserCode | None:
+    """Find the user's files that a name such as `./mine.py:mynet(depth=2)` refers to.
 
     Returns:
         None for a registered name.
@@ -302,10 +308,10 @@ def find_code_behind(name: str) -> UserCode | None:
 
 
 def fingerprint_user_code(*names: str) -> str:
-    """Return one fingerprint of all the user's code behind names; empty if there is none."""
+    """Return one fingerprint of all the user's code that names refer to; empty if there is none."""
     fingerprints: list[str] = []
     for name in names:
-        code = find_code_behind(name)
+        code = find_code_of_name(name)
         if code is not None and code.fingerprint not in fingerprints:
             fingerprints.append(code.fingerprint)
     if len(fingerprints) < 2:
@@ -313,15 +319,15 @@ def fingerprint_user_code(*names: str) -> str:
     return sha256("\n".join(fingerprints).encode()).hexdigest()
 
 
-def require_trusted_code(name: str, fingerprint: str | None, origin: str, instead: str) -> None:
-    """Refuse to run code that a file names, unless the user has run it before.
+def require_trusted_code(name: str, fingerprint: str | None, origin: str, command: str) -> None:
+    """Refuse to run code that a file refers to, unless the user has run it before.
 
     Args:
-        name: What the file names, such as `./mine.py:mynet`. Registered names are always allowed.
+        name: Name in the file, such as `./mine.py:mynet`. Registered names are always allowed.
         fingerprint: Fingerprint of the code when the file was written; None if the file does not
             contain it.
-        origin: The file or folder that names the code, for the message.
-        instead: What to type to run the code, for the message.
+        origin: The file or folder that contains the name, for the message.
+        command: What to type to run the code nevertheless, for the message.
 
     Raises:
         UsageError: The code is missing, has changed, or was never run by the user.
@@ -329,17 +335,17 @@ def require_trusted_code(name: str, fingerprint: str | None, origin: str, instea
     base, _ = parse_call(name)
     if not is_reference(base):
         return
-    code = find_code_behind(name)
+    code = find_code_of_name(name)
     if code is None:
         if base.startswith("untrained."):  # a module of this package
             return
-        raise UsageError(f"{origin} needs {base}, which is not here; say where it is: {instead}")
+        raise UsageError(f"{origin} needs {base}, which was not found; give its location: {command}")
     if fingerprint is not None and fingerprint != code.fingerprint:
         raise UsageError(
-            f"{base} has changed since {origin} was made; to use it as it is now: {instead}"
+            f"{base} has changed since {origin} was made; to use it as it is now: {command}"
         )
     if not is_trusted(code):
         raise UsageError(
-            f"{origin} wants to run {base}, which you have not run on this machine; "
-            f"read it, and name it: {instead}"
+            f"{origin} refers to {base}, which you have not run on this machine; "
+            f"read it, then type: {command}"
         )

@@ -1,4 +1,4 @@
-"""Write a network as ONNX, open the file, and compare the two. Needs the extra `export`."""
+"""Write a network as an ONNX file, run the file, and compare both. Needs the extra `export`."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ def import_extra(module: str, package: str = "") -> Any:
 
     Args:
         module: The module.
-        package: The package to name in the message, if it is called differently.
+        package: Name of the package for the message, if it differs from that of the module.
 
     Raises:
         UsageError: The package is not installed; the message says what to install.
@@ -48,12 +48,12 @@ def write_onnx(
 
     Args:
         network: The network. It is put into evaluation mode.
-        samples: A batch that the network can read.
+        samples: A batch of inputs of the network.
         path: The file to write.
         dynamic_batch: Whether the file accepts any batch size, or only that of `samples`.
 
     Returns:
-        The version of the ONNX operators.
+        The version of the ONNX operator set.
     """
     onnx = import_extra("onnx")
     import_extra("onnxscript")
@@ -61,8 +61,8 @@ def write_onnx(
     if dynamic_batch:
         dynamic_shapes = ({0: torch.export.Dim("batch")},)
     with _silence_exporter(), torch.no_grad():
-        # Without this call torch.onnx tries several ways to capture the network, and the last one
-        # fixes the batch size.
+        # Without this call, torch.onnx tries several ways to capture the network, and the last of
+        # them fixes the batch size.
         program = torch.export.export(
             network.eval(), (samples,), dynamic_shapes=dynamic_shapes, strict=False
         )

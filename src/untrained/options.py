@@ -1,7 +1,7 @@
 """Check options in brackets, such as `nasbench201(channels=32)`, against type hints.
 
-Spaces, proxies and strategies declare an option as a keyword argument. Its type hint says which
-values are allowed: `int`, `float`, `bool`, `str`, `Literal["a", "b"]`, `int | None`, a sequence of
+Spaces, proxies and strategies declare an option as a keyword argument. Its type hint defines the
+allowed values: `int`, `float`, `bool`, `str`, `Literal["a", "b"]`, `int | None`, a sequence of
 these, or one of them with limits, `Annotated[int, Between(1, 64)]`. An option without a hint
 accepts any value.
 """
@@ -18,7 +18,7 @@ from untrained.quantities import show_value
 
 @dataclass(frozen=True)
 class Between:
-    """Smallest and largest value of an option; both are allowed."""
+    """Range of the allowed values of an option, including both ends."""
 
     least: float
     most: float = inf
@@ -37,11 +37,11 @@ _DESCRIPTIONS = {
 
 
 def read_option_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the type hints of a function's arguments, or none if they cannot be evaluated."""
+    """Return the type hints of a function's arguments; empty if they cannot be evaluated."""
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:
-        # Evaluating annotations runs code of the user, which may raise anything.
+        # Evaluating annotations runs code of the user, which may raise any exception.
         return {}
 
 
@@ -71,7 +71,7 @@ def check_option(owner: str, name: str, value: object, hint: Any, example: objec
 def matches_hint(value: object, hint: Any) -> bool:
     """Return whether a type hint allows a value.
 
-    An integer is allowed where a float is wanted. `True` is neither an integer nor a float.
+    The hint `float` also allows integers. `True` is neither an integer nor a float.
     """
     kind = get_origin(hint)
     if kind is Annotated:

@@ -1,4 +1,4 @@
-"""How a long operation tells its caller how far it is: one event, one callback."""
+"""Progress of long operations: one event type and one callback signature for all of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,17 +10,18 @@ from untrained.types import Record
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stage of a long operation is.
+    """Progress of one stage of a long operation.
 
     Attributes:
-        stage: What is being done, such as "scoring" or "training".
-        done: Finished units: architectures, steps or pictures.
-        total: Units of the whole stage, or None if it is not known yet.
-        measured: Of the finished architectures, how many were measured now. The others came from the
-            store, which takes no time, so only these count for an estimate.
+        stage: Name of the stage, such as "scoring" or "training".
+        done: Number of finished units: architectures, steps or images.
+        total: Number of units of the whole stage, or None if it is not known yet.
+        measured: Number of finished architectures that were measured in this run. The others were
+            read from the store, which takes no time, so an estimate ignores them.
         workers: Number of workers that share the stage.
         records: Records of the last architecture.
-        metrics: Latest numbers of a training: `epoch`, `epochs`, `loss`, `val_loss`, `val_accuracy`.
+        metrics: Latest metrics of a training: `epoch`, `epochs`, `loss`, `val_loss` and
+            `val_accuracy`.
     """
 
     stage: str
@@ -34,13 +35,13 @@ class Progress:
 
 ProgressCallback = Callable[[Progress], None]
 
-# Data are opened in many places whose functions need not pass a callback on just for that.
+# Data are loaded in many places. A context variable saves their callers a callback parameter.
 _CALLBACK: ContextVar[ProgressCallback | None] = ContextVar("progress_callback", default=None)
 
 
 @contextmanager
 def use_progress_callback(callback: ProgressCallback) -> Iterator[None]:
-    """Within this block, `report_progress` calls the callback."""
+    """Make `report_progress` call the callback within the block."""
     token = _CALLBACK.set(callback)
     try:
         yield
@@ -49,7 +50,7 @@ def use_progress_callback(callback: ProgressCallback) -> Iterator[None]:
 
 
 def report_progress(stage: str, done: int, total: int | None) -> None:
-    """Report progress to the callback of the surrounding `use_progress_callback`, if there is one."""
+    """Call the callback of the surrounding `use_progress_callback`, if there is one."""
     callback = _CALLBACK.get()
     if callback is not None:
         callback(Progress(stage, done, total))

@@ -1,7 +1,7 @@
-"""Read numbers, durations, shares, shapes and paths as people write them, in a shell or in Python.
+"""Parse and check numbers, durations, shares, shapes and paths from the command line or Python.
 
-Each function converts a value to one standard form, or raises a `UsageError` that says what to
-write instead.
+Each function returns the value in a standard form, or raises a `UsageError` that says what to write
+instead.
 """
 
 import os
@@ -67,12 +67,12 @@ def parse_optional_count(
 
 
 def parse_seed(value: object, seeds: int = 1) -> int:
-    """Check the first of `seeds` consecutive seeds: torch and SQLite must be able to store all."""
+    """Check the first of `seeds` consecutive seeds, all of which torch and SQLite must store."""
     return parse_count(value, "seed", 0, LARGEST_SEED - seeds + 1)
 
 
 def parse_shape(value: object) -> tuple[int, ...]:
-    """Read an input shape: `3x224x224` or `(3, 224, 224)`.
+    """Parse an input shape: `3x224x224` or `(3, 224, 224)`.
 
     Raises:
         UsageError: The value is not a sequence of positive integers, or the input would be too
@@ -81,7 +81,7 @@ def parse_shape(value: object) -> tuple[int, ...]:
     sides: list[object] = []
     if isinstance(value, str):
         for text in value.lower().split("x"):
-            # A text of thousands of digits must not reach int(), which refuses it.
+            # int() raises an error for a text of thousands of digits.
             is_number = text.isdecimal() and len(text) <= len(str(_MAX_ENTRIES))
             sides.append(int(text) if is_number else text)
     elif isinstance(value, Iterable):
@@ -93,7 +93,7 @@ def parse_shape(value: object) -> tuple[int, ...]:
             shape.append(int(side))
     if not shape or len(shape) < len(sides) or prod(shape) > _MAX_ENTRIES:
         raise UsageError(
-            f"impossible input shape {show_value(value)}; "
+            f"invalid input shape {show_value(value)}; "
             "write channels x height x width, such as 3x224x224"
         )
     return tuple(shape)
@@ -102,7 +102,7 @@ def parse_shape(value: object) -> tuple[int, ...]:
 def parse_path(value: object, name: str) -> Path:
     """Check that a path can be printed and stored.
 
-    Names that are not UTF-8 are refused, because reports, JSON and the store could not repeat them.
+    Names that are not UTF-8 are refused, because reports, JSON and the store cannot contain them.
 
     Args:
         value: The path.
@@ -117,8 +117,8 @@ def parse_path(value: object, name: str) -> Path:
     text = str(path)
     if "\0" in text or not is_utf8(text):
         raise UsageError(
-            f"{name} is {make_printable(text)!r}, which is not a name in UTF-8; "
-            "choose another name, or rename it"
+            f"{name} is {make_printable(text)!r}, which is not a valid file name in UTF-8; "
+            "choose another name, or rename the file"
         )
     return path
 
@@ -148,13 +148,13 @@ def parse_duration(text: object) -> float:
     """
     if not isinstance(text, str):
         raise UsageError(
-            f"impossible duration {show_value(text)}; write it as text: '90s', '10m' or '1h30m'"
+            f"invalid duration {show_value(text)}; write it as text: '90s', '10m' or '1h30m'"
         )
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     recognised = "".join(amount + unit for amount, unit in parts)
     without_spaces = re.sub(r"\s", "", text.lower())
     if not parts or recognised != without_spaces:
-        raise UsageError(f"impossible duration {show_value(text)}; write 90s, 10m or 1h30m")
+        raise UsageError(f"invalid duration {show_value(text)}; write 90s, 10m or 1h30m")
 
     total = 0.0
     for amount, unit in parts:
@@ -162,7 +162,7 @@ def parse_duration(text: object) -> float:
         if unit not in _SECONDS_PER_UNIT:
             raise UsageError(
                 f"no unit of time is called {show_value(unit)}; "
-                f"there are: {', '.join(_SECONDS_PER_UNIT)}"
+                f"available: {', '.join(_SECONDS_PER_UNIT)}"
             )
         total += float(amount) * _SECONDS_PER_UNIT[unit]
     if not 0 < total < inf:
@@ -179,12 +179,12 @@ def parse_share(text: object) -> float:
     if isinstance(text, Real) and not isinstance(text, bool):
         text = str(text)
     if not isinstance(text, str):
-        raise UsageError(f"impossible share {show_value(text)}; write 20% or 0.2")
+        raise UsageError(f"invalid share {show_value(text)}; write 20% or 0.2")
     stripped = text.strip()
     try:
         value = float(stripped.removesuffix("%"))
     except ValueError as error:
-        raise UsageError(f"impossible share {show_value(text)}; write 20% or 0.2") from error
+        raise UsageError(f"invalid share {show_value(text)}; write 20% or 0.2") from error
     if stripped.endswith("%"):
         value /= 100
     if not 0 < value <= 1 or not isfinite(value):

@@ -1,6 +1,6 @@
-"""Registries of named members: proxies, spaces, strategies, data sources, recipes and others.
+"""The registry of named members: proxies, spaces, strategies, data sources, recipes and others.
 
-Each package has one registry and fills it when its modules are imported.
+Each of these packages has one registry, which its modules fill when they are imported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ class Registry(Mapping[str, T], Generic[T]):
     similar names.
 
     Args:
-        what: What the members are, for messages, such as "proxy".
+        what: What a member is, such as "proxy", for messages.
     """
 
     def __init__(self, what: str) -> None:

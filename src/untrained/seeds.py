@@ -1,6 +1,6 @@
 """Seeds and random generators.
 
-A seed is derived from what a value depends on, never from the order of work:
+A seed is derived from what a value depends on, never from the order in which work is done:
 `derive_seed("weights", arch, 0)` is the same number in every process and on every machine.
 """
 
@@ -37,14 +37,14 @@ def make_generator(*parts: object) -> "np.random.Generator":
 
 
 def as_generator(seed: Seed) -> "np.random.Generator":
-    """Convert the seed that a caller gave to a numpy generator.
+    """Convert a seed to a numpy generator.
 
     Args:
         seed: An integer; a generator, which is returned as it is; or None for unpredictable
             numbers.
 
     Raises:
-        UsageError: The seed is something else, such as a generator of the standard library.
+        UsageError: The seed has another type, such as `random.Random`.
     """
     import numpy as np
 

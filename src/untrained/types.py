@@ -23,7 +23,7 @@ Genes = tuple[tuple[str, Choice], ...]
 class Arch:
     """One architecture of a search space.
 
-    `str(arch)` is the notation of the community if there is one, and
+    `str(arch)` is the usual notation of the architecture in the literature if there is one, and
     `load_space(arch.space).parse(str(arch)) == arch`.
 
     Attributes:
@@ -46,7 +46,7 @@ class Arch:
     def seed_name(self) -> str:
         """The text that seeds derive from.
 
-        This is the notation, except for a factory in a file, where it does not matter how the user
+        It is `str(self)`, except for a factory in a file: its seeds do not depend on how the user
         typed the path.
         """
         if self.space == "factory":
@@ -58,16 +58,16 @@ class Arch:
 class Task:
     """What a network must solve.
 
-    A row of a table has the shape (columns,): first the dense columns, then one column of
-    identifiers for each entry of `vocabularies`. Identifiers are whole numbers from 0 up to that
-    entry (excluded), stored as float32 like the rest of the row.
+    A row of a table has the shape (columns,): first the dense columns, then one categorical column
+    for each entry of `vocabularies`. Its categories are whole numbers from 0 up to that entry
+    (excluded), stored as float32 like the rest of the row.
 
     Attributes:
         dataset: Name of the data.
         input_shape: Shape of one sample, channels first.
         num_classes: Number of outputs.
         loss: "cross_entropy" or "bce".
-        vocabularies: Number of different identifiers in each such column; empty for pictures.
+        vocabularies: Number of categories of each categorical column; empty for images.
     """
 
     dataset: str
@@ -122,7 +122,7 @@ def check_failure_kind(kind: str) -> None:
     """Raise ValueError unless `kind` is one of `FAILURE_KINDS`."""
     if kind not in FAILURE_KINDS:
         raise ValueError(
-            f"{kind!r} is not a kind of failure; there are: {', '.join(FAILURE_KINDS)}"
+            f"{kind!r} is not a kind of failure; available: {', '.join(FAILURE_KINDS)}"
         )
 
 
@@ -132,7 +132,7 @@ class Failure:
 
     Attributes:
         kind: One of a few kinds, to count failures.
-        detail: The reason in words.
+        detail: The reason as a sentence or phrase.
         trace: Traceback, for debugging.
     """
 
@@ -159,8 +159,8 @@ FRESH = "default"  # `init` of a request: weights as the layers initialise them
 class ScoreKey:
     """The identity of a score, as plain strings and numbers.
 
-    Two requests with equal keys have the same answer. The fields are the key columns of a store, in
-    the same order (`runs/schema.py`).
+    Requests with equal keys have the same result. The fields are the key columns of a store, in the
+    same order (`runs/schema.py`).
     """
 
     space: str
@@ -210,7 +210,7 @@ class ScoreRequest:
 
     @property
     def key(self) -> ScoreKey:
-        """The identity of the score. No other place makes a key."""
+        """The identity of the score. Keys are made only here."""
         return ScoreKey(
             space=self.arch.space,
             arch=str(self.arch),
@@ -237,7 +237,7 @@ def _format_task_key(task: Task) -> str:
 
 
 def read_task_key(text: str) -> Task:
-    """Return the task that `ScoreKey.task` was made from."""
+    """Parse the field `task` of a `ScoreKey`."""
     dataset, input_shape, num_classes, loss, *rest = json.loads(text)
     vocabularies = tuple(rest[0]) if rest else ()
     return Task(dataset, tuple(input_shape), num_classes, loss, vocabularies)
@@ -245,13 +245,13 @@ def read_task_key(text: str) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The answer to a request: either a value or a failure, never both.
+    """The result of a request: either a value or a failure, never both.
 
     Attributes:
         request: What was measured.
         value: The score.
         error: Why there is no score.
-        note: Only in old stores: the value was measured on fewer samples, and will be measured
+        note: Only in old stores: the value was measured on fewer samples, so it will be measured
             again.
         build_seconds: Time to build the network.
         transfer_seconds: Time to move the network and the samples to the device.
@@ -272,13 +272,19 @@ class Record:
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.error is None):
-            raise ValueError("a record holds a value or an error, one of the two")
+            raise ValueError("a record holds either a value or an error")
         if self.value is not None and not isfinite(self.value):
-            raise ValueError(f"{self.value} is not a score; record it as a failure")
+            raise ValueError(f"{self.value} is not a valid score; record it as a failure")
 
     @staticmethod
     def of(request: ScoreRequest, outcome: float | Failure, **facts: Any) -> "Record":
-        """Make the record of a score or a failure; `facts` are other fields, such as costs."""
+        """Make the record of a score or a failure.
+
+        Args:
+            request: What was measured.
+            outcome: The score or the failure.
+            **facts: Other fields of the record, such as `build_seconds`.
+        """
         if isinstance(outcome, Failure):
             return Record(request, error=outcome, **facts)
         return Record(request, value=outcome, **facts)
@@ -297,7 +303,7 @@ class Record:
 
     @property
     def proxy(self) -> str:
-        """The measure without its version."""
+        """Name and options of the proxy, without its version."""
         return self.request.measure.rsplit("@", 1)[0]
 
     @property

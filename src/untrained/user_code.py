@@ -1,8 +1,8 @@
-"""The user's own Python files: how they are found, fingerprinted and imported.
+"""Find, fingerprint and import the user's own Python files.
 
 Finding and fingerprinting files never runs them; importing does. A run folder or a trained model
-may name a file, but that alone must not run it. Code is imported when the user names it, and it is then
-trusted: the file can be run again, for example by `untrained train runs/mine`, until it changes.
+may refer to a file, but that alone must not run it. Code is imported when the user names it. From
+then on it is trusted, until it changes: `untrained train runs/mine` may run it again.
 """
 
 import ast
@@ -48,7 +48,7 @@ class UserCode:
 
     @cached_property
     def fingerprint(self) -> str:
-        """64 hexadecimal digits. For a single file, this is the SHA-256 of its bytes."""
+        """A SHA-256 digest in hexadecimal. For a single file, it is the digest of its bytes."""
         if self.files == (self.main,) and not self.release:
             return hashlib.sha256(self.main.read_bytes()).hexdigest()
         digest = hashlib.sha256(self.release.encode())
@@ -86,10 +86,10 @@ def find_user_code(where: str) -> UserCode | None:
         if not main.is_file():
             return None
         return UserCode(main, main.parent, _follow_imports(main, main.parent))
-    located = _locate_module(where)
-    if located is None:
+    location = _locate_module(where)
+    if location is None:
         return None
-    main, root = located
+    main, root = location
     if main.is_relative_to(PACKAGE):
         return None
     if _is_installed(main):
@@ -98,12 +98,15 @@ def find_user_code(where: str) -> UserCode | None:
 
 
 def is_path(where: str) -> bool:
-    """Return whether the text before the colon of a reference is a path and not a module."""
+    """Return whether the part of a reference before the colon is a path, not a module."""
     return where.endswith(".py") or "/" in where
 
 
 def _locate_module(name: str) -> tuple[Path, Path] | None:
-    """Find the file of `package.module` and the folder of the package, without importing it."""
+    """Return the file of `package.module` and the folder that contains the package.
+
+    The module is not imported. The result is None if there is no such module.
+    """
     here = Path.cwd()
     files = _find_module_files(here, name)
     if files:
@@ -132,7 +135,7 @@ def _locate_module(name: str) -> tuple[Path, Path] | None:
 
 
 def _find_release(module: str) -> str:
-    """Return name and version of the installed package of a module."""
+    """Return the name and version of the installed package that contains a module."""
     top = module.partition(".")[0]
     distributions = metadata.packages_distributions().get(top, [])
     releases = [f"{name}=={metadata.version(name)}" for name in sorted(set(distributions))]
@@ -168,7 +171,7 @@ def _follow_imports(main: Path, root: Path) -> tuple[Path, ...]:
 
 
 def _find_imported_files(file: Path, root: Path) -> Iterator[Path]:
-    """Yield the files below `root` that the import statements of a file lead to."""
+    """Yield the files below `root` that the import statements of a file load."""
     for level, name in _read_imports(file.read_bytes()):
         base = root
         if level:
@@ -180,7 +183,7 @@ def _find_imported_files(file: Path, root: Path) -> Iterator[Path]:
 
 @lru_cache(maxsize=1024)
 def _read_imports(source: bytes) -> tuple[tuple[int, str], ...]:
-    """Return what a source imports: the number of leading dots, and the name behind them."""
+    """Return what a source imports: pairs of the number of leading dots and the name after them."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -235,7 +238,10 @@ def _resolve_import(root: Path, name: str) -> list[Path]:
 
 
 def is_user_file(file: Path, root: Path) -> bool:
-    """Return whether a file is below `root` and not installed, of Python, or of this package."""
+    """Return whether a file is below `root` and belongs to the user.
+
+    Installed packages, the standard library and this package do not belong to the user.
+    """
     if not file.is_relative_to(root):
         return False
     if file.is_relative_to(PACKAGE) or file.is_relative_to(_find_standard_library()):
@@ -254,8 +260,8 @@ def _find_standard_library() -> Path:
 class _SourceLoader(SourceFileLoader):
     """Compiles a file from its source each time it is loaded.
 
-    Python reuses bytecode if the size of the file and its time in whole seconds are equal. A file
-    that is edited twice within a second could run as it was before the second edit.
+    Python reuses bytecode if the size of the file and its modification time in whole seconds are
+    equal. If a file is edited twice within a second, the first version could run.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -313,7 +319,7 @@ def import_user_file(code: UserCode) -> ModuleType:
 
 
 def prepare_imports(code: UserCode) -> None:
-    """Let a file of the user import the files beside it, and unload outdated modules."""
+    """Make the files next to a file of the user importable, and unload outdated modules."""
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     _finder.roots.add(code.root)
@@ -328,12 +334,12 @@ def prepare_imports(code: UserCode) -> None:
 
 
 def _find_loaded_modules(code: UserCode) -> dict[str, ModuleType]:
-    """Return the imported modules that come from these files or that hide one of them, by name."""
+    """Return the loaded modules that come from these files or have the name of one of them."""
     names: set[str] = set()
     for file in code.files:
         names.update(code.module_names(file))
     packages = {name.rpartition(".")[0] for name in names} - {""}
-    # Resolving paths is slow, so only modules with a promising name or path are looked at.
+    # Resolving paths is slow, so modules with an unrelated name and path are skipped.
     endings = tuple(f"/{file.name}" for file in code.files)
 
     modules = {}
@@ -357,7 +363,7 @@ def _find_loaded_modules(code: UserCode) -> dict[str, ModuleType]:
 
 
 def _is_outdated(module: ModuleType, code: UserCode) -> bool:
-    """Return whether Python would load another file now, or the file has changed since."""
+    """Return whether Python would now load another file, or the file has changed since loading."""
     origin = getattr(module, "__file__", None)
     if origin is None:
         folders = [Path(folder).resolve() for folder in module.__path__]
@@ -366,7 +372,7 @@ def _is_outdated(module: ModuleType, code: UserCode) -> bool:
     if file not in code.files:
         return True
     digest = hashlib.sha256(file.read_bytes()).digest()
-    # For a module that the user imported before us, assume that its file has not changed since.
+    # A module may have been imported before this package was. Assume that its file has not changed.
     return _loaded_sources.setdefault(file, digest) != digest
 
 
@@ -380,27 +386,28 @@ def _is_installed(file: Path) -> bool:
 # ------------------------------------------------------------------------------------------ trust
 
 
-_trusted_here: set[str] = set()  # for a machine on which no file can be written
+# Marks that were made in this process, for machines on which the cache folder cannot be written.
+_marks_of_process: set[str] = set()
 
 
 def trust_user_code(code: UserCode) -> None:
-    """Remember on this machine that the user has named this code in its present state."""
+    """Record on this machine that the user has named this version of the code."""
     mark = _locate_trust_mark(code)
-    if mark.name in _trusted_here:
+    if mark.name in _marks_of_process:
         return
-    _trusted_here.add(mark.name)
+    _marks_of_process.add(mark.name)
     with suppress(OSError):
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
 
 def is_trusted(code: UserCode) -> bool:
-    """Return whether the user has named this code in its present state on this machine before."""
+    """Return whether the user has named this version of the code on this machine before."""
     mark = _locate_trust_mark(code)
-    return mark.name in _trusted_here or mark.is_file()
+    return mark.name in _marks_of_process or mark.is_file()
 
 
 def _locate_trust_mark(code: UserCode) -> Path:
-    """Return the empty file that exists if code is trusted."""
+    """Return the path of the empty file whose existence means that the code is trusted."""
     digest = hashlib.sha256(f"{code.main}\n{code.fingerprint}".encode()).hexdigest()
     return find_cache_root() / "named-code" / digest

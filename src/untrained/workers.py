@@ -1,4 +1,4 @@
-"""How many workers this machine can use."""
+"""How many worker processes this machine can run."""
 
 import os
 
@@ -7,23 +7,23 @@ from untrained.formatting import format_count
 
 RAY_LOCAL = "local"  # `--ray local` starts a cluster on this machine
 
-# More workers than that only take turns, and each needs memory for its own copy of torch.
+# More workers would only wait for each other, and each needs memory for its own copy of torch.
 WORKERS_PER_CORE = 4
 
-# So many are allowed on any machine, so that a command copied from a larger machine runs.
+# This many workers are allowed on any machine, so that a command copied from a larger one runs.
 ALWAYS_ALLOWED = 8
 
 
 def check_workers(workers: int | None, ray: str | None = None) -> None:
-    """Refuse a number of workers that makes no sense, for the command line and the API alike.
+    """Refuse an invalid number of workers.
 
     Args:
-        workers: Number of workers that the user asked for; None leaves the choice to us.
-        ray: Where they run. A Ray cluster at an address may have more cores than this machine, so
-            `RayBackend` checks it.
+        workers: Number of workers; None for the default.
+        ray: "local", or the address of a Ray cluster. A cluster may have more cores than this
+            machine, so only the lower limit is checked here.
 
     Raises:
-        UsageError: It is not a whole number of at least 1, or far more than this machine has cores.
+        UsageError: The number is less than 1, or far more than this machine has cores.
     """
     if workers is None:
         return

@@ -68,7 +68,7 @@ def test_an_exception_in_a_factory_is_shown_without_our_own_frames(user_file):
     with pytest.raises(UserCodeError) as caught:
         score_networks(f"{user_file}:boom", "params", input_shape=(3, 8, 8))
     text = str(caught.value)
-    assert text.startswith(f"{user_file}:boom raised when it was called\n")
+    assert text.startswith(f"{user_file}:boom raised an error when it was called\n")
     assert text.endswith("ValueError: the weights are elsewhere")
     assert text.count(f'File "{user_file}"') == 2  # boom, and inner, which it calls
     assert not any(
@@ -113,7 +113,7 @@ def test_an_exception_while_a_file_is_loaded_is_shown_without_our_own_frames(
         ("net.py:mke", r"no object in .*net.py is called 'mke'; did you mean make\?"),
         ("nett.py:make", "there is no file .*nett.py"),
         ("net:make", "there is no file .*net; give the path"),
-        ("net.py:", "half a name"),
+        ("net.py:", "is incomplete"),
     ],
 )
 def test_a_name_that_is_no_factory_is_refused(user_file, name, wanted):
@@ -128,11 +128,11 @@ def test_the_error_for_a_wrong_name_lists_what_the_file_defines_and_not_its_impo
         "import os.path\nfrom torch import nn as layers\n"
         "wide = 3\nmake = lambda: layers.Linear(4, 2)\n"
     )
-    with pytest.raises(UsageError, match=r"is called 'xyz'; there are: make, wide$"):
+    with pytest.raises(UsageError, match=r"is called 'xyz'; available: make, wide$"):
         score_networks(f"{path}:xyz", "params", input_shape=(4,))
     path = tmp_path / f"nets_{uuid4().hex}.py"  # a file that only imports
     path.write_text("from torch import nn\nfrom torch.nn import Linear\n")
-    with pytest.raises(UsageError, match=r"is called 'xyz'; there are: Linear, nn$"):
+    with pytest.raises(UsageError, match=r"is called 'xyz'; available: Linear, nn$"):
         score_networks(f"{path}:xyz", "params", input_shape=(4,))
 
 
@@ -143,7 +143,7 @@ def test_the_error_for_a_wrong_name_lists_what_the_file_defines_and_not_its_impo
             "missing_package.nets:make",
             r"no module called missing_package.nets .* \./missing_package/nets.py:NAME",
         ),
-        (":make", "half a name"),
+        (":make", "is incomplete"),
     ],
 )
 def test_a_missing_module_is_refused(name, wanted):

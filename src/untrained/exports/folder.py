@@ -25,7 +25,7 @@ from typing import Any
 from untrained.errors import UsageError
 from untrained.files import (
     make_locked_folder,
-    next_free_folder,
+    find_free_folder,
     remove_leftovers,
     write_atomically,
 )
@@ -127,7 +127,7 @@ def _finish(staging: Staging, folder: Path) -> None:
     _exchange(staging.folder, folder)
     # From here on the staging path is the old folder.
     if not _remove_copy(staging.folder, folder):
-        staging.kept = next_free_folder(folder)
+        staging.kept = find_free_folder(folder)
         os.rename(staging.folder, staging.kept)
 
 

@@ -1,7 +1,7 @@
-"""The folder of a run: what was asked for, what it cost, and where its records are.
+"""The folder of a run: its configuration, its cost and its files.
 
 `run.json` holds a `RunFolder`, `records.sqlite` the store and `report.html` the report. A strategy that
-does work of its own adds `trace.json`, `belief.json` and `notes.jsonl`.
+computes between its proposals adds `trace.json`, `belief.json` and `notes.jsonl`.
 """
 
 import json
@@ -17,7 +17,7 @@ from untrained.command_text import format_options
 from untrained.config import DEFAULT_BUDGET, SearchConfig
 from untrained.data import SOURCES
 from untrained.errors import UsageError
-from untrained.files import next_free_folder, use_run_folder, write_atomically
+from untrained.files import find_free_folder, use_run_folder, write_atomically
 from untrained.formatting import format_count
 from untrained.names import fingerprint_user_code
 from untrained.readers.json_file import parse_json
@@ -27,38 +27,39 @@ from untrained.version import __version__
 
 STORE = "records.sqlite"
 RUN_FILE = "run.json"
-LONGEST = 240  # bytes of a file name: most file systems allow 255, and a number may be appended
+# Bytes of a file name. Most file systems allow 255, and a number may be appended.
+_MAX_NAME_BYTES = 240
 DEFAULT_CONFIRMATIONS = 5  # networks per group
 _PACKAGES = ("torch", "numpy")
-# Words of a default folder that need not be said.
+# Defaults, which are left out of the name of a default folder.
 _DEFAULT_WORDS = ("seed0", "x1", "cpu")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run, as its `run.json` holds it.
+    """A run, as stored in its `run.json`.
 
     Attributes:
-        folder: Where it is.
+        folder: Path of the folder.
         config: What the user asked for, with defaults and names resolved.
-        measure: What the ranking goes by.
+        measure: The measure that ranks architectures.
         higher_is_better: The direction of the measure.
-        about: What the measure is, for the report.
+        about: A description of the measure for the report.
         objectives: Label, measure and direction of the proxies that the strategy weighs against the
             first one; empty for a strategy with one objective.
         code: Fingerprint of all user code that the search depends on.
         space_code: Fingerprint of the user code that defines the space.
         space_size: Number of architectures in the space, if it is known.
-        question: Name of what the run asks for, see `runs/question.py`.
-        wall_seconds: Time of all sessions together.
-        warm_up_seconds: Part of it in which a supernet was warmed up.
-        noted_seconds: Part of it in which the strategy itself computed.
+        question: Digest of what the run asks for, see `runs/question.py`.
+        wall_seconds: Total time of all sessions.
+        warm_up_seconds: The part of it that warmed up a supernet.
+        strategy_seconds: The part of it that the strategy spent on steps of its own.
         ended: Why the last session ended.
-        limits: Each limit with how many architectures it rejected and what the best one has.
-        workers: What each worker did with its time, all sessions together.
-        versions: Versions of the packages that decide about numbers.
-        drawing: The architecture that the report draws, and its diagram. A report reads it because it
-            never runs the user's code.
+        limits: For each limit, the number of architectures that it rejected and the best one's value.
+        workers: How each worker spent its time, over all sessions.
+        versions: Versions of the packages that affect the numbers.
+        drawing: The architecture that the report draws, and its diagram. It is stored because making
+            a report never runs the user's code.
     """
 
     folder: Path
@@ -73,7 +74,7 @@ class RunFolder:
     question: str = ""
     wall_seconds: float = 0.0
     warm_up_seconds: float = 0.0
-    noted_seconds: float = 0.0
+    strategy_seconds: float = 0.0
     ended: str = ""
     limits: list[dict[str, Any]] = field(default_factory=list)
     workers: list[dict[str, Any]] = field(default_factory=list)
@@ -91,16 +92,16 @@ class RunFolder:
         objectives: Sequence[dict[str, Any]] = (),
         space_size: int | None = None,
     ) -> "RunFolder":
-        """Open the folder of a search: a new one, or that of an earlier session of the same search.
+        """Open the folder of a search, new or from an earlier session of the same search.
 
-        Nothing is written yet.
+        This writes nothing.
 
         Args:
             config: What the user asked for, with defaults and names resolved.
-            measure: What the ranking goes by.
+            measure: The measure that ranks architectures.
             higher_is_better: The direction of the measure.
-            about: What the measure is, for the report.
-            objectives: What the strategy weighs against the measure.
+            about: A description of the measure for the report.
+            objectives: Proxies that the strategy weighs against the measure.
             space_size: Number of architectures in the space, if it is known.
 
         Raises:
@@ -129,11 +130,14 @@ class RunFolder:
         return self.folder / STORE
 
     def has_records(self) -> bool:
-        """Whether the store holds records. A run that failed before its first one has nothing to protect."""
+        """Whether the store holds records.
+
+        A run that failed before its first record may be overwritten.
+        """
         return has_records(self.store)
 
     def resume(self) -> "RunFolder":
-        """Take over the cost of earlier sessions in the same folder.
+        """Add the cost of earlier sessions in the same folder.
 
         Raises:
             UsageError: The folder holds records of another run.
@@ -146,36 +150,36 @@ class RunFolder:
                 changes = self.describe_changes(before)
                 raise UsageError(
                     f"{self.folder} holds another run, with {changes}; "
-                    f"for this one add --run {next_free_folder(self.folder)}"
+                    f"for this one add --run {find_free_folder(self.folder)}"
                 )
-            # The other run left nothing, so its cost is not ours.
+            # The other run has no records, so this run replaces it and does not take over its cost.
             return self
         return replace(
             self,
             wall_seconds=before.wall_seconds,
             warm_up_seconds=before.warm_up_seconds,
-            noted_seconds=before.noted_seconds,
+            strategy_seconds=before.strategy_seconds,
             workers=before.workers,
-            # The new question is only known after a warm-up, which may take long.
+            # The new question is known only after the warm-up, which may take long.
             question=before.question,
         )
 
     def describe_question(self) -> dict[str, object]:
-        """Return what decides which records the run asks for, except for when it stops."""
+        """Return everything that decides which records the run needs, except its budget."""
         description = self.config.describe_question()
-        # Proxies beside the first one decide something only if the strategy weighs them.
+        # Additional proxies change the search only if the strategy weighs them.
         description["objectives"] = self.config.beside if self.objectives else ""
         description["code"] = self.code
         return description
 
     def describe_changes(self, before: "RunFolder") -> str:
-        """Say what was different in an earlier run: "seed 3 (now 0)"."""
+        """Describe how an earlier run differs, such as "seed 3 (now 0)"."""
         old = before.describe_question()
         changes = []
         for name, value in self.describe_question().items():
             if value != old[name] and name != "code":
                 changes.append(f"{name} {old[name]!r} (now {value!r})")
-        # Other files have other names, which are listed already.
+        # Different files have different names, which are listed above.
         user_code = self.config.list_user_code()
         if self.code != before.code and user_code == before.config.list_user_code():
             files = dict.fromkeys(str(Path(name.rpartition(":")[0])) for name in user_code)
@@ -188,19 +192,19 @@ class RunFolder:
         seconds: float,
         ended: str,
         warm_up_seconds: float = 0.0,
-        notes: StepLog | None = None,
+        step_log: StepLog | None = None,
     ) -> "RunFolder":
         """Return the run after one more session.
 
-        A session that was killed is not in `wall_seconds`, but the warm-up and the steps of the
-        strategy that it finished are known and are added here.
+        A session that was killed did not add its time to `wall_seconds`. The warm-up and the steps
+        of the strategy that it finished are logged, so their time is added here.
 
         Args:
-            workers: What each worker did with its time, as rows.
+            workers: How each worker spent its time, as rows.
             seconds: Time of the session without the warm-up.
-            ended: Why it ended.
-            warm_up_seconds: Time of the warm-up, all sessions together.
-            notes: Steps that the strategy computed, if it did.
+            ended: Why the session ended.
+            warm_up_seconds: Time of the warm-up over all sessions.
+            step_log: Steps that the strategy computed; None if it computes none.
         """
         totals = {row["worker"]: row for row in self.workers}
         for row in workers:
@@ -210,28 +214,28 @@ class RunFolder:
                 if name != "worker":
                     total[name] = value + earlier.get(name, 0)
             totals[row["worker"]] = total
-        noted_seconds = self.noted_seconds
+        strategy_seconds = self.strategy_seconds
         lost_seconds = 0.0
-        if notes:
-            noted_seconds = notes.seconds
-            lost_seconds = max(0.0, notes.earlier_seconds - self.noted_seconds)
+        if step_log:
+            strategy_seconds = step_log.seconds
+            lost_seconds = max(0.0, step_log.earlier_seconds - self.strategy_seconds)
         new_warm_up_seconds = warm_up_seconds - self.warm_up_seconds
         return replace(
             self,
             wall_seconds=self.wall_seconds + new_warm_up_seconds + lost_seconds + seconds,
             warm_up_seconds=warm_up_seconds,
-            noted_seconds=noted_seconds,
+            strategy_seconds=strategy_seconds,
             workers=list(totals.values()),
             ended=ended,
         )
 
     @property
     def stopped_early(self) -> bool:
-        """Whether the search ended before it did what was asked."""
+        """Whether the search ended before its budget was spent."""
         return self.ended in ("interrupted", "time")
 
     def describe_end(self) -> str:
-        """Say why the last session ended; empty if it did what was asked."""
+        """Return why the last session ended early; an empty string if it finished."""
         config = self.config
         sentences = {
             "time": f"Stopped after {config.time}: the best so far is kept, and the same command "
@@ -244,7 +248,7 @@ class RunFolder:
         return sentences.get(self.ended, "")
 
     def describe_budget(self) -> str:
-        """Say when the search stops."""
+        """Return when the search stops, in words."""
         config = self.config
         parts = []
         if config.budget:
@@ -258,14 +262,14 @@ class RunFolder:
         return ", ".join(parts)
 
     def describe_screening(self, screened: int, kept: int) -> str:
-        """Say how many architectures the screen saw and kept; empty if there was no screen."""
+        """Return how many architectures were screened and kept; an empty string without a screen."""
         if not self.config.screen:
             return ""
         count = format_count(screened, "architecture")
         return f"Screened {count} by {self.config.screen} and kept the best {kept:,}."
 
     def to_command(self) -> str:
-        """Return what to type to get or resume this run."""
+        """Return the command that repeats or resumes this run."""
         config = self.config
         arguments: dict[str, Any] = {
             "space": config.space,
@@ -300,7 +304,7 @@ class RunFolder:
         return command
 
     def save(self) -> "RunFolder":
-        """Write `run.json` whole or not at all."""
+        """Write `run.json` atomically."""
         facts = {"config": self.config.to_document()}
         for name, value in vars(self).items():
             if name not in ("folder", "config"):
@@ -314,7 +318,7 @@ class RunFolder:
         """Read a run folder.
 
         Raises:
-            UsageError: There is none, or it is damaged.
+            UsageError: The folder is not a run folder, or it is damaged.
         """
         path = Path(folder, RUN_FILE)
         if not path.is_file():
@@ -341,9 +345,9 @@ class RunFolder:
 
 
 def default_confirmations(data: str) -> int:
-    """Return how many networks per group are confirmed unless the user says.
+    """Return the default number of networks per group that short trainings confirm.
 
-    Only data of the user's own are worth it: for the others, results are known.
+    Confirmation is worth its time only for the user's own data. For others, results are published.
     """
     kind = data.partition(":")[0]
     if kind in SOURCES and SOURCES[kind].belongs_to_user:
@@ -352,7 +356,7 @@ def default_confirmations(data: str) -> int:
 
 
 def make_default_folder(config: SearchConfig, weighs_objectives: bool = False) -> Path:
-    """Return the folder of a run that was given none, named after what the search asks for."""
+    """Return the default folder of a run, named after its configuration."""
     words = [
         config.space,
         config.proxy,
@@ -379,21 +383,21 @@ def make_default_folder(config: SearchConfig, weighs_objectives: bool = False) -
 
 
 def make_file_name(*words: str) -> str:
-    """Join words to the name of a folder. A name that would be too long is cut and ends in a digest."""
+    """Join words to the name of a folder. A long name is cut and ends in a digest."""
     parts = []
     for word in words:
         characters = [c if c.isalnum() or c in "-_." else "_" for c in word]
         parts.append("".join(characters).strip("._"))
     name = "-".join(parts)
-    if len(name.encode()) <= LONGEST:
+    if len(name.encode()) <= _MAX_NAME_BYTES:
         return name
     digest = sha256("\x1f".join(words).encode(errors="replace")).hexdigest()[:8]
-    head = name.encode()[: LONGEST - 9].decode(errors="ignore")
+    head = name.encode()[: _MAX_NAME_BYTES - 9].decode(errors="ignore")
     return f"{head}-{digest}"
 
 
 def read_versions() -> dict[str, str]:
-    """Return the versions of everything that decides about numbers."""
+    """Return the versions of everything that affects the numbers."""
     versions = {"python": platform.python_version(), "untrained": __version__}
     for name in _PACKAGES:
         versions[name] = version(name)

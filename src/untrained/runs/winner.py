@@ -1,7 +1,6 @@
-"""Which records a run is about, how they rank, and which architecture won.
+"""Select the records of a run, rank them and name the winner.
 
-Search, report, training, export and confirmation all ask here, so they name the same winner. This
-file knows folders and records, nothing of networks.
+Search, report, training, export and confirmation all use this module, so they name the same winner.
 """
 
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from typing import Any
 
 from untrained.config import LatencyLimit, parse_latency
 from untrained.errors import UsageError
-from untrained.files import open_study
+from untrained.files import read_result_file
 from untrained.names import is_reference, parse_call, require_trusted_code
 from untrained.proxies import PROXIES, load_proxy
 from untrained.runs.aggregates import compute_aggregates
@@ -26,13 +25,13 @@ CONFIRMED = "confirmed.json"
 
 @dataclass(frozen=True)
 class RunRanking:
-    """The records that a run asked for, with computed aggregates, and their ranking."""
+    """The records of a run, including computed aggregates, and their ranking."""
 
     records: tuple[Record, ...]
     ranking: Ranking
 
     def find(self, name: str | None) -> Standing | None:
-        """Return the architecture of this name in the ranking; None if it is not ranked."""
+        """Return the place of an architecture in the ranking; None if it is not ranked."""
         for standing in self.ranking.standings:
             if str(standing.arch) == name:
                 return standing
@@ -40,9 +39,9 @@ class RunRanking:
 
 
 def rank_run(run: RunFolder, records: list[Record]) -> RunRanking:
-    """Rank the records that a run asked for, which `read_records` returns."""
+    """Rank the records of a run, as returned by `read_records`."""
     proxy = run.config.proxy
-    # A proxy of the user's own is never an aggregate, and its file may be gone.
+    # The user's own proxies are never aggregates, and their files may have been deleted.
     base_name = proxy.partition("(")[0]
     if base_name in PROXIES and PROXIES[base_name].parts:
         records = records + compute_aggregates(records, load_proxy(proxy))
@@ -67,17 +66,17 @@ def find_too_slow(records: Iterable[Record], max_latency: str | None) -> dict[Ar
             continue
         if record.value is None:
             too_slow[record.arch] = Failure("latency", str(record.error))
-        elif record.value > limit.seconds:
+        elif limit.is_exceeded_by(record.value):
             latency = LatencyLimit(record.value, limit.device)
             too_slow[record.arch] = Failure("latency", f"{latency}, over {limit}")
     return too_slow
 
 
 def read_records(run: RunFolder, store: Store) -> list[Record]:
-    """Return the records that a run asked for, in that order.
+    """Return the records of a run, in the order in which it requested them.
 
-    The store may hold others: of a larger budget, of other data behind the same name, of merged
-    stores. A run that did not note what it had asked for owns all records of its store.
+    The store may hold others: of a larger budget, of an earlier version of the data, of merged stores.
+    A run without a question uses all records of its store.
     """
     if run.question:
         return store.read_question(run.question)
@@ -92,11 +91,11 @@ def read_ranking(run: RunFolder) -> RunRanking:
 
 
 def read_confirmed_name(run: RunFolder) -> str | None:
-    """Return the architecture that short trainings confirmed for this question; None if there were none."""
+    """Return the architecture that short trainings confirmed; None without a confirmation."""
     path = run.folder / CONFIRMED
     if not path.is_file():
         return None
-    with open_study(path) as facts:
+    with read_result_file(path) as facts:
         if not is_confirmation_of(run, facts):
             return None
         winner = facts["winner"]
@@ -106,11 +105,11 @@ def read_confirmed_name(run: RunFolder) -> str | None:
 
 
 def is_confirmation_of(run: RunFolder, facts: dict[str, Any]) -> bool:
-    """Whether a confirmation is about what the run asks now, and not about an earlier ranking.
+    """Whether a confirmation belongs to the current question of a run, not to an earlier one.
 
     Args:
         run: The run.
-        facts: The confirmation, as `confirmed.json` holds it.
+        facts: The content of `confirmed.json`.
     """
     return bool(facts.get("question", "") == run.question)
 
@@ -124,7 +123,7 @@ def find_winner(run: RunFolder, ranked: RunRanking) -> Standing | None:
         The winner; None if nothing is ranked.
 
     Raises:
-        UsageError: The confirmation names an architecture that the run does not have.
+        UsageError: The confirmed architecture is not in the ranking.
     """
     names = [str(standing.arch) for standing in ranked.ranking.standings]
     if not names:
@@ -168,7 +167,7 @@ def read_winner(folder: str | Path) -> Winner:
     The space is not loaded, because it may be the user's code.
 
     Raises:
-        UsageError: There is no winner, because nothing has a score.
+        UsageError: No architecture has a score.
     """
     run = RunFolder.read(folder)
     config = run.config
@@ -191,29 +190,31 @@ def read_winner(folder: str | Path) -> Winner:
     )
 
 
-def open_space(winner: Winner, folder: Path, named: str | Space, command: str) -> str | Space:
+def choose_trusted_space(
+    winner: Winner, folder: Path, space: str | Space, command: str
+) -> str | Space:
     """Return the space of a run if it may be loaded.
 
-    A run folder may be foreign, and loading a space of the user's own runs its file. So
-    that file is loaded only if it is as it was when the run was made and the user has named it on this
-    machine before, or if the user names it now.
+    A run folder may come from someone else, and loading a user-defined space runs its file. So the
+    file is loaded only if the user names it now, or if the user has named it on this machine before
+    and it has not changed since the run.
 
     Args:
-        winner: What the run folder is about.
+        winner: The winner of the run.
         folder: The run folder.
-        named: The space that the user names with this command, or the default.
-        command: What the user typed, for the message.
+        space: The space that the user names with this command, or the default.
+        command: The command, for the message.
 
     Raises:
         UsageError: The file of the space is not trusted.
     """
     if not is_reference(parse_call(winner.space)[0]):
-        # The name of a space that was an object in Python leads nowhere, but the object does.
-        if isinstance(named, Space) and named.name == winner.space:
-            return named
+        # A space that is a Python object cannot be loaded by its name, so the object is returned.
+        if isinstance(space, Space) and space.name == winner.space:
+            return space
         return winner.space
-    if isinstance(named, Space) or is_reference(parse_call(named)[0]):
-        return named
+    if isinstance(space, Space) or is_reference(parse_call(space)[0]):
+        return space
     fingerprint = winner.space_code or None
     require_trusted_code(
         winner.space, fingerprint, str(folder), f"{command} --space {winner.space}"

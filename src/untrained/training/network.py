@@ -67,7 +67,7 @@ def make_loss(task: Task, recipe: Recipe) -> Callable[[Any, Tensor], Tensor]:
     """
     if task.loss not in TRAINABLE_LOSSES:
         available = ", ".join(TRAINABLE_LOSSES)
-        raise UsageError(f"cannot train with the loss {task.loss!r}; there are: {available}")
+        raise UsageError(f"cannot train with the loss {task.loss!r}; available: {available}")
 
     def compute_single_loss(logits: Tensor, targets: Tensor) -> Tensor:
         if task.loss == "cross_entropy":

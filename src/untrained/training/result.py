@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from untrained.data.pictures.card import propose_batch_size
 from untrained.errors import UsageError
-from untrained.files import next_free_folder, open_study, use_run_folder, write_atomically
+from untrained.files import find_free_folder, read_result_file, use_run_folder, write_atomically
 from untrained.training.recipes import format_recipe
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class TrainingKey:
         if differences:
             raise AnotherTrainingError(
                 f"{folder} holds another training, with {', '.join(differences)}; "
-                f"for this one add --run {next_free_folder(folder)}"
+                f"for this one add --run {find_free_folder(folder)}"
             )
 
     def _flatten(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class TrainingResult:
         Raises:
             UsageError: The file is missing or damaged.
         """
-        with open_study(Path(folder, TRAINING_FILE)) as facts:
+        with read_result_file(Path(folder, TRAINING_FILE)) as facts:
             facts["key"] = TrainingKey(**facts["key"])
             facts["curve"] = tuple(facts["curve"])
             facts["classes"] = tuple(facts["classes"])

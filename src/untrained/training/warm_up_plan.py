@@ -105,7 +105,7 @@ def make_plan(options: dict[str, Any], default_preset: str) -> WarmUpPlan:
             allowed = get_args(field_type)
             if value not in allowed:
                 raise UsageError(
-                    f"a warm-up has no {name} {value!r}; there are: {', '.join(allowed)}"
+                    f"a warm-up has no {name} {value!r}; available: {', '.join(allowed)}"
                 )
         # A whole number is also a valid float. A bool is an int in Python, but no number here.
         elif isinstance(value, bool) or not isinstance(value, int | field_type):

@@ -43,7 +43,7 @@ class Scores(Mapping[str, float]):
             Unscorable: The proxy failed.
         """
         if proxy not in self._by_proxy:
-            raise KeyError(f"no score by {proxy!r}; there are: {', '.join(self._by_proxy)}")
+            raise KeyError(f"no score by {proxy!r}; available: {', '.join(self._by_proxy)}")
         failure = self.failures.get(proxy)
         if failure:
             detail = f"{proxy} has no score for {self.network}"
