@@ -1,4 +1,4 @@
-"""The benchmark of training, with numbers so small that it says nothing but runs."""
+"""The benchmark of training runs at a small size; its results are not checked."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ TINY = [
 ]
 
 
-def printed(
+def run_script(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> str:
     monkeypatch.setattr(sys, "argv", ["training.py", *arguments])
@@ -31,8 +31,8 @@ def printed(
     return capsys.readouterr().out
 
 
-def throughput(monkeypatch, capsys, data: str, device: str) -> str:
-    said = [
+def run_throughput(monkeypatch, capsys, data: str, device: str) -> str:
+    options = [
         "--data",
         data,
         "--device",
@@ -45,11 +45,11 @@ def throughput(monkeypatch, capsys, data: str, device: str) -> str:
         "0",
         *TINY,
     ]
-    return printed(monkeypatch, capsys, "--part", "throughput", *said)
+    return run_script(monkeypatch, capsys, "--part", "throughput", *options)
 
 
-def cifar(monkeypatch, capsys, data: str, out: Path, device: str) -> str:
-    searched = [
+def run_cifar(monkeypatch, capsys, data: str, out: Path, device: str) -> str:
+    search_options = [
         "--proxy",
         "naswot",
         "--strategy",
@@ -61,8 +61,19 @@ def cifar(monkeypatch, capsys, data: str, out: Path, device: str) -> str:
         "--max-params",
         "10k",
     ]
-    said = ["--data", data, "--device", device, "--out", str(out), "--steps", "2", *searched, *TINY]
-    return printed(monkeypatch, capsys, "--part", "cifar", *said)
+    options = [
+        "--data",
+        data,
+        "--device",
+        device,
+        "--out",
+        str(out),
+        "--steps",
+        "2",
+        *search_options,
+        *TINY,
+    ]
+    return run_script(monkeypatch, capsys, "--part", "cifar", *options)
 
 
 @pytest.fixture
@@ -76,10 +87,10 @@ def data(tmp_path: Path) -> str:
     return f"npz:{tmp_path / 'noise.npz'}"
 
 
-def test_throughput_stands_beside_a_plain_loop(monkeypatch, capsys, data):
+def test_throughput_is_compared_with_a_plain_loop(monkeypatch, capsys, data):
     rows = [
         line.split("|")[1:-1]
-        for line in throughput(monkeypatch, capsys, data, "cpu").splitlines()
+        for line in run_throughput(monkeypatch, capsys, data, "cpu").splitlines()
         if "|" in line[:1]
     ]
     table = {name.strip(): (rate.strip(), float(times)) for name, rate, times in rows[2:]}
@@ -89,11 +100,9 @@ def test_throughput_stands_beside_a_plain_loop(monkeypatch, capsys, data):
     assert all(times > 0 for _, times in table.values())
 
 
-def test_a_search_three_trainings_and_a_table_that_go_on_where_they_were(
-    monkeypatch, capsys, data, tmp_path
-):
+def test_the_cifar_part_searches_trains_and_resumes(monkeypatch, capsys, data, tmp_path):
     out = tmp_path / "out"
-    first = cifar(monkeypatch, capsys, data, out, "cpu")
+    first = run_cifar(monkeypatch, capsys, data, out, "cpu")
     networks = json.loads((out / "networks.json").read_text())["networks"]
     assert list(networks) == ["found", "params", "random"]
     with (out / "curves.csv").open() as file:
@@ -115,7 +124,7 @@ def test_a_search_three_trainings_and_a_table_that_go_on_where_they_were(
     assert (frame["proxy"], frame["limits"]) == ("naswot", {"params": "10k"})
     assert sizes["params"] >= sizes["found"]
     weights = torch.load(out / "found" / "model.pt", weights_only=True)
-    again = cifar(monkeypatch, capsys, data, out, "cpu")
+    again = run_cifar(monkeypatch, capsys, data, out, "cpu")
     assert "epoch 1 of 2" in first
     assert "epoch 1 of 2" not in again  # nothing is trained twice
     assert (out / "results.md").read_text() == page
@@ -128,16 +137,16 @@ def test_a_search_three_trainings_and_a_table_that_go_on_where_they_were(
     )
 
 
-def test_the_plain_loop_distorts_as_the_recipe_says():
-    """Without shifts and blanks a picture is itself or its mirror image; a blanked square is of the mean colour."""
+def test_the_plain_loop_augments_as_the_recipe_says():
+    """Without shifts and cutout an image is itself or its mirror image; a blanked square has the mean colour."""
     one_by_one = runpy.run_path(str(SCRIPT))["OneByOne"]
     images = torch.arange(2 * 6 * 6 * 3, dtype=torch.uint8).reshape(2, 6, 6, 3)
     part = ImagePart(images, torch.tensor([0, 1]), torch.full((3,), 0.5), torch.full((3,), 0.25))
     plain = one_by_one(part, load_recipe("cifar(crop=0,cutout=0)"))
     normal = part.normalise(images)
-    seen = [plain[1] for _ in range(20)]
-    assert {label for _, label in seen} == {1}
-    kinds = [(torch.equal(x, normal[1]), torch.equal(x, normal[1].flip(2))) for x, _ in seen]
+    samples = [plain[1] for _ in range(20)]
+    assert {label for _, label in samples} == {1}
+    kinds = [(torch.equal(x, normal[1]), torch.equal(x, normal[1].flip(2))) for x, _ in samples]
     assert set(kinds) == {(True, False), (False, True)}
     blanked = one_by_one(part, load_recipe("cifar(crop=0,cutout=4)"))
     areas = {int((blanked[0][0] == 0).all(0).sum()) for _ in range(40)}
@@ -145,6 +154,5 @@ def test_the_plain_loop_distorts_as_the_recipe_says():
     assert min(areas) >= 4  # at a corner a quarter is left
     shifted = one_by_one(part, load_recipe("cifar(crop=2,cutout=0)"))
     black = (torch.zeros(3) - 0.5) / 0.25
-    assert any(
-        torch.allclose(shifted[0][0][:, 0].T, black) for _ in range(20)
-    )  # the first row came from outside
+    # The first row came from outside
+    assert any(torch.allclose(shifted[0][0][:, 0].T, black) for _ in range(20))

@@ -1,4 +1,4 @@
-"""Training on clicks: the hand-made references, the recipe for tables, and what validation and test say."""
+"""Training on clicks: the hand-made references, the recipe for tables, validation and test."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from tests.conftest import shared
-from tests.training.toys import same, weights
+from tests.training.toys import get_weights, states_equal
 from untrained.data import load_data
 from untrained.data.tables.source import TablePart, make_table_source
 from untrained.errors import UsageError
@@ -31,14 +31,12 @@ from untrained.types import Task
 from untrained.workflows.train import train
 
 ANY = Task("any", (1,), 1)
-MIXED, ALL_IDS, ALL_DENSE = (
-    Task("t", (5,), 1, "bce", (7, 3)),
-    Task("t", (2,), 1, "bce", (7, 3)),
-    Task("t", (5,), 1, "bce"),
-)
+MIXED = Task("t", (5,), 1, "bce", (7, 3))
+ALL_IDS = Task("t", (2,), 1, "bce", (7, 3))
+ALL_DENSE = Task("t", (5,), 1, "bce")
 
 
-def rows(task: Task, count: int = 6) -> torch.Tensor:
+def sample_rows(task: Task, count: int = 6) -> torch.Tensor:
     return load_data("noise", task).batch(count).inputs
 
 
@@ -47,37 +45,40 @@ def rows(task: Task, count: int = 6) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", REFERENCES)
 @pytest.mark.parametrize("task", [MIXED, ALL_IDS, ALL_DENSE], ids=["mixed", "identifiers", "dense"])
-def test_a_reference_gives_one_logit_a_row_and_learns_with_all_its_weights(name, task):
+def test_a_reference_returns_one_logit_per_row_and_all_its_weights_have_gradients(name, task):
     torch.manual_seed(0)
     model = REFERENCES[name](task)
     with torch.no_grad():
-        for weights in model.parameters():
-            weights.normal_()
-    outputs = model(rows(task, 64))
+        for parameter in model.parameters():
+            parameter.normal_()
+    outputs = model(sample_rows(task, 64))
     assert outputs.shape == (64, 1)
     assert outputs.std() > 0
     outputs.square().sum().backward()
-    unused = {
-        n for n, p in model.named_parameters() if p.numel() and (p.grad is None or not p.grad.any())
-    }
-    assert not unused or (
-        task is ALL_DENSE and all(name.endswith("table.weight") for name in unused)
-    )
+    unused = set()
+    for parameter_name, parameter in model.named_parameters():
+        has_gradient = parameter.grad is not None and parameter.grad.any()
+        if parameter.numel() and not has_gradient:
+            unused.add(parameter_name)
+    if task is ALL_DENSE:
+        # Without identifiers the embedding tables are not used.
+        assert all(parameter_name.endswith("table.weight") for parameter_name in unused)
+    else:
+        assert not unused
 
 
-def test_a_logistic_regression_is_one_weight_an_identifier():
+def test_a_logistic_regression_has_one_weight_per_identifier():
     model = Logistic(MIXED)
     with torch.no_grad():
-        model.weights.table.weight[:, 0] = torch.arange(
-            10.0
-        )  # 7 of the first column, then 3 of the second
+        # 7 of the first column, then 3 of the second
+        model.weights.table.weight[:, 0] = torch.arange(10.0)
         model.slopes[:, 0] = torch.tensor([1.0, 10.0, 100.0])
         model.bias[:] = 1000
     row = torch.tensor([[0.1, 0.2, 0.3, 6.0, 2.0]])
     assert model(row).item() == pytest.approx(0.1 + 2 + 30 + 6 + 9 + 1000)
 
 
-def test_pairs_are_each_dot_product_once():
+def test_pairs_are_the_dot_products_of_all_pairs():
     vectors = torch.tensor([[[1.0, 0], [2, 1], [0, 3]]])
     assert multiply_pairs(vectors).tolist() == [[2.0, 0.0, 3.0]]
 
@@ -99,7 +100,7 @@ def test_embeddings_of_two_columns_do_not_overlap():
     assert torch.equal(vectors[1], embed.table.weight[[0, 9]])
 
 
-def test_embeddings_begin_as_those_of_the_space_they_are_compared_with():
+def test_embeddings_are_initialised_like_those_of_the_nasrec_space():
     """Glorot's deviation, sqrt(2 / (identifiers + 16)), column by column."""
     torch.manual_seed(0)
     sizes = (100, 2000)
@@ -113,7 +114,7 @@ def test_embeddings_begin_as_those_of_the_space_they_are_compared_with():
 CLICKS = "clicks:rows=600"
 
 
-def trained(folder, model=Logistic, data=CLICKS, **options):
+def train_on_clicks(folder, model=Logistic, data=CLICKS, **options):
     source = load_data(data, ANY)
     torch.manual_seed(0)
     return train(
@@ -121,23 +122,23 @@ def trained(folder, model=Logistic, data=CLICKS, **options):
     )
 
 
-def in_memory(monkeypatch, values, vocabulary=3, **others):
-    """Whatever data are named, one column of identifiers and the label are trained on."""
+def use_rows_in_memory(monkeypatch, values, vocabulary=3, **others):
+    """Make every training use these rows of one identifier and a label, whatever data it names."""
     parts = {"train": values, "val": values, "test": values} | others
     task = Task("t", (1,), 1, "bce", (vocabulary,))
-    rows = {name: TablePart(np.asarray(part, np.float32)) for name, part in parts.items()}
+    table_parts = {name: TablePart(np.asarray(part, np.float32)) for name, part in parts.items()}
     monkeypatch.setattr(
         "untrained.workflows.train_subject.load_source_for",
-        lambda *_: make_table_source(task, rows, None),
+        lambda *_: make_table_source(task, table_parts, None),
     )
     return task
 
 
-def test_a_table_is_trained_by_its_own_recipe_and_judged_by_log_loss_auc_and_calibration(tmp_path):
-    found = trained(tmp_path / "a", Dlrm)
-    assert found.key.recipe == load_recipe("ctr").to_document()
+def test_a_table_has_its_own_recipe_and_is_evaluated_by_log_loss_auc_and_calibration(tmp_path):
+    result = train_on_clicks(tmp_path / "a", Dlrm)
+    assert result.key.recipe == load_recipe("ctr").to_document()
     facts = json.loads((tmp_path / "a" / "train.json").read_text())
-    assert TrainingResult.read(tmp_path / "a").loss == found.loss == facts["loss"]
+    assert TrainingResult.read(tmp_path / "a").loss == result.loss == facts["loss"]
     assert (facts["accuracy"], facts["confusion"], facts["mistakes"], facts["classes"]) == (
         None,
         [],
@@ -146,46 +147,48 @@ def test_a_table_is_trained_by_its_own_recipe_and_judged_by_log_loss_auc_and_cal
     )
     (batch,) = load_data(CLICKS, ANY).parts["test"].batches(60)
     with torch.no_grad():
-        z, y = found.model(batch.inputs).double().flatten(), batch.targets.double()
-    assert found.auc == pytest.approx(roc_auc_score(y, z))
-    assert found.loss == pytest.approx(
+        z = result.model(batch.inputs).double().flatten()
+    y = batch.targets.double()
+    assert result.auc == pytest.approx(roc_auc_score(y, z))
+    assert result.loss == pytest.approx(
         -float((y * z.sigmoid().log() + (1 - y) * (1 - z.sigmoid()).log()).mean())
     )
-    assert sum(row["rows"] for row in found.calibration) == len(y) == 60
-    observed = sum(row["observed"] * row["rows"] for row in found.calibration)
+    assert sum(row["rows"] for row in result.calibration) == len(y) == 60
+    observed = sum(row["observed"] * row["rows"] for row in result.calibration)
     assert observed == pytest.approx(float(y.sum()))
-    best = min(found.curve, key=lambda row: row["val_loss"])
-    assert (found.best["epoch"], found.best["loss"]) == (best["epoch"], best["val_loss"])
-    assert found.best["auc"] == best["val_auc"]
+    best = min(result.curve, key=lambda row: row["val_loss"])
+    assert (result.best["epoch"], result.best["loss"]) == (best["epoch"], best["val_loss"])
+    assert result.best["auc"] == best["val_auc"]
 
 
-def test_validation_chooses_by_log_loss_and_not_by_what_is_said_last(tmp_path):
-    """DLRM learns 480 rows by heart; many epochs are asked for, few are taken."""
-    found = trained(tmp_path / "a", Dlrm, epochs=60, patience=3)
-    losses = [row["val_loss"] for row in found.curve]
-    assert found.ended == "patience"
-    assert len(losses) == found.best["epoch"] + 3 < 60
-    assert losses[-1] > min(losses) == found.best["loss"]
-    assert found.curve[-1]["loss"] < found.curve[0]["loss"]
+def test_validation_selects_the_epoch_with_the_lowest_log_loss(tmp_path):
+    """DLRM overfits 480 rows, so it stops long before the 60 epochs."""
+    result = train_on_clicks(tmp_path / "a", Dlrm, epochs=60, patience=3)
+    losses = [row["val_loss"] for row in result.curve]
+    assert result.ended == "patience"
+    assert len(losses) == result.best["epoch"] + 3 < 60
+    assert losses[-1] > min(losses) == result.best["loss"]
+    assert result.curve[-1]["loss"] < result.curve[0]["loss"]
 
 
-def test_a_killed_training_on_a_table_goes_on_to_the_same_weights(tmp_path, monkeypatch):
-    kept, write = [], checkpoint_module.save_tensors
+def test_a_killed_training_on_a_table_resumes_to_the_same_weights(tmp_path, monkeypatch):
+    checkpoints = []
+    write = checkpoint_module.save_tensors
 
-    def save(path, content):
+    def save_and_copy(path, content):
         write(path, content)
         if path.name == "checkpoint.pt":
-            kept.append(shutil.copy(path, tmp_path / f"{len(kept)}.pt"))
+            checkpoints.append(shutil.copy(path, tmp_path / f"{len(checkpoints)}.pt"))
 
-    monkeypatch.setattr(checkpoint_module, "save_tensors", save)
-    whole = trained(tmp_path / "whole", DeepFm, epochs=2, checkpoint_every=1)
-    assert len(kept) == 2 * (480 // 128)
-    for path in kept[1:5:3]:
+    monkeypatch.setattr(checkpoint_module, "save_tensors", save_and_copy)
+    whole = train_on_clicks(tmp_path / "whole", DeepFm, epochs=2, checkpoint_every=1)
+    assert len(checkpoints) == 2 * (480 // 128)
+    for path in checkpoints[1:5:3]:
         folder = tmp_path / f"from-{path.stem}"
         folder.mkdir()
         shutil.copy(path, folder / "checkpoint.pt")
-        again = trained(folder, DeepFm, epochs=2)
-        assert same(weights(again), weights(whole)), path
+        again = train_on_clicks(folder, DeepFm, epochs=2)
+        assert states_equal(get_weights(again), get_weights(whole)), path
         assert (again.curve, again.auc, again.calibration) == (
             whole.curve,
             whole.auc,
@@ -193,10 +196,13 @@ def test_a_killed_training_on_a_table_goes_on_to_the_same_weights(tmp_path, monk
         )
 
 
-def test_a_step_by_hand(tmp_path, monkeypatch):
-    """All weights are zero, so the bias has the gradient g = 1/2 - share of clicks; Adagrad takes g / (|g| + 0.01)."""
-    task = in_memory(monkeypatch, [[0, 1], [1, 0], [2, 0], [0, 0]])
-    found = train(
+def test_a_step_equals_the_one_computed_by_hand(tmp_path, monkeypatch):
+    """All weights are zero, so the gradient of the bias is g = 1/2 - share of clicks.
+
+    The first step of Adagrad is rate g / (|g| + 0.01).
+    """
+    task = use_rows_in_memory(monkeypatch, [[0, 1], [1, 0], [2, 0], [0, 0]])
+    result = train(
         Logistic(task),
         "t",
         "ctr(epochs=1,rate=0.5,warm_up=0.0)",
@@ -204,77 +210,80 @@ def test_a_step_by_hand(tmp_path, monkeypatch):
         input_shape=(1,),
     )
     g = 1 / 2 - 1 / 4
-    assert found.model.bias.item() == pytest.approx(-0.5 * g / (abs(g) + 0.01), rel=1e-5)
+    assert result.model.bias.item() == pytest.approx(-0.5 * g / (abs(g) + 0.01), rel=1e-5)
 
 
-def test_clicks_that_one_identifier_decides_are_learned_whole(tmp_path, monkeypatch):
+def test_clicks_that_depend_on_one_identifier_are_learned_completely(tmp_path, monkeypatch):
     ids = np.arange(600) % 3
-    task = in_memory(monkeypatch, np.c_[ids, ids == 1])
-    found = train(Logistic(task), "t", epochs=10, run=tmp_path / "a", input_shape=(1,))
-    assert found.auc == 1
-    assert found.normalised_entropy < 1
+    task = use_rows_in_memory(monkeypatch, np.c_[ids, ids == 1])
+    result = train(Logistic(task), "t", epochs=10, run=tmp_path / "a", input_shape=(1,))
+    assert result.auc == 1
+    assert result.normalised_entropy < 1
 
 
-def test_rows_of_one_kind_have_a_log_loss_and_no_auc(tmp_path, monkeypatch):
+def test_rows_of_one_class_have_a_log_loss_and_no_auc(tmp_path, monkeypatch):
     rows = [[0, 1], [1, 0]] * 8
-    task = in_memory(monkeypatch, rows, val=[[0, 0]] * 4, test=[[1, 1]] * 4)
-    found = train(Logistic(task), "t", epochs=2, run=tmp_path / "a", input_shape=(1,))
-    assert (found.auc, found.normalised_entropy) == (None, None)
-    assert set(found.curve[0]) == {"epoch", "rate", "loss", "val_loss"}
-    assert found.loss > 0
+    task = use_rows_in_memory(monkeypatch, rows, val=[[0, 0]] * 4, test=[[1, 1]] * 4)
+    result = train(Logistic(task), "t", epochs=2, run=tmp_path / "a", input_shape=(1,))
+    assert (result.auc, result.normalised_entropy) == (None, None)
+    assert set(result.curve[0]) == {"epoch", "rate", "loss", "val_loss"}
+    assert result.loss > 0
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("stage", "message"),
     [
         ("training", "the loss of epoch 1 is nan"),
         ("judging", "outputs of the network are not finite"),
     ],
 )
-def test_a_training_that_diverges_says_so_in_one_line(tmp_path, bad, says):
+def test_a_diverged_training_is_one_line_of_error(tmp_path, stage, message):
     class Wild(Logistic):
-        def forward(self, rows):
-            nan = self.training == (bad == "training")
-            return super().forward(rows) + (torch.nan if nan else 0.0)
+        def forward(self, sample_rows):
+            nan = self.training == (stage == "training")
+            return super().forward(sample_rows) + (torch.nan if nan else 0.0)
 
     with pytest.raises(
-        UsageError, match=f"the training diverged: .*{says}; .*--recipe 'ctr.rate=0.012.'"
+        UsageError, match=f"the training diverged: .*{message}; .*--recipe 'ctr.rate=0.012.'"
     ):
-        trained(tmp_path / "a", Wild)
+        train_on_clicks(tmp_path / "a", Wild)
     assert not (tmp_path / "a" / "train.json").exists()
 
 
-def test_what_is_planted_beyond_single_columns_needs_more_than_a_logistic_regression(tmp_path):
-    data, short = "clicks:rows=20000", "ctr(epochs=3,batch=256)"
-    plain = trained(tmp_path / "a", Logistic, data, recipe=short)
-    deep = trained(tmp_path / "b", DeepFm, data, recipe=short)
+def test_interactions_of_columns_need_more_than_a_logistic_regression(tmp_path):
+    data = "clicks:rows=20000"
+    short = "ctr(epochs=3,batch=256)"
+    plain = train_on_clicks(tmp_path / "a", Logistic, data, recipe=short)
+    deep = train_on_clicks(tmp_path / "b", DeepFm, data, recipe=short)
     assert deep.best["auc"] > plain.best["auc"] + 0.03
 
 
 @pytest.mark.data
-def test_a_logistic_regression_on_criteo_is_as_good_as_scikit_learns(tmp_path, monkeypatch):
-    """968 test rows with some 210 clicks tell an AUC within 0.02 (one deviation); 0.70 to 0.75 is what is known of
-    this sample. The same rows, one-hot, in scikit-learn's solver must not be clearly better."""
+def test_a_logistic_regression_on_criteo_is_as_good_as_that_of_scikit_learn(tmp_path, monkeypatch):
+    """The AUC of this sample is 0.70 to 0.75.
+
+    With 968 test rows and about 210 clicks, its standard deviation is 0.02. scikit-learn's solver on the same
+    rows, one-hot encoded, must not be clearly better.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = load_data(f"criteo:{shared('data', 'ctr', 'criteo_10k.csv.gz')}", ANY)
-    ours = trained(
+    ours = train_on_clicks(
         tmp_path / "run", Logistic, f"criteo:{shared('data', 'ctr', 'criteo_10k.csv.gz')}"
     )
     assert 0.66 < ours.auc < 0.80
     assert ours.normalised_entropy < 0.95
-    one_hot = {name: encoded(part, source.task) for name, part in source.parts.items()}
+    one_hot = {name: encode_one_hot(part, source.task) for name, part in source.parts.items()}
     theirs = LogisticRegression(C=0.1, max_iter=300).fit(*one_hot["train"])
     inputs, labels = one_hot["test"]
     assert ours.auc > roc_auc_score(labels, theirs.decision_function(inputs)) - 0.02
 
 
-def encoded(part, task: Task) -> tuple[csr_matrix, np.ndarray]:
+def encode_one_hot(part, task: Task) -> tuple[csr_matrix, np.ndarray]:
     (batch,) = part.batches(len(part))
     dense = task.input_shape[0] - len(task.vocabularies)
     offsets = np.cumsum((0, *task.vocabularies))
     places = batch.inputs[:, dense:].long().numpy() + offsets[:-1]
-    which = (np.repeat(np.arange(len(part)), places.shape[1]), places.ravel())
-    hot = csr_matrix((np.ones(places.size), which), shape=(len(part), offsets[-1]))
-    return hstack(
-        [csr_matrix(batch.inputs[:, :dense].double().numpy()), hot]
-    ).tocsr(), batch.targets.numpy()
+    cells = (np.repeat(np.arange(len(part)), places.shape[1]), places.ravel())
+    one_hot = csr_matrix((np.ones(places.size), cells), shape=(len(part), offsets[-1]))
+    dense_columns = csr_matrix(batch.inputs[:, :dense].double().numpy())
+    return hstack([dense_columns, one_hot]).tocsr(), batch.targets.numpy()

@@ -1,4 +1,4 @@
-"""Metrics of clicks: worked out by hand, and against scikit-learn."""
+"""Metrics of click predictions, compared with values computed by hand and with scikit-learn."""
 
 from math import log
 
@@ -18,7 +18,7 @@ from untrained.training.ctr_metrics import (
 )
 
 
-def logits(*probabilities: float) -> np.ndarray:
+def compute_logits(*probabilities: float) -> np.ndarray:
     p = np.array(probabilities)
     return np.log(p / (1 - p))
 
@@ -26,18 +26,18 @@ def logits(*probabilities: float) -> np.ndarray:
 LABELS = np.array([1.0, 0.0, 1.0, 0.0])
 
 
-def test_log_loss_by_hand():
-    assert compute_log_loss(logits(0.8, 0.4, 0.5, 0.5), LABELS) == pytest.approx(
+def test_log_loss_equals_the_value_computed_by_hand():
+    assert compute_log_loss(compute_logits(0.8, 0.4, 0.5, 0.5), LABELS) == pytest.approx(
         -(log(0.8) + log(0.6) + 2 * log(0.5)) / 4
     )
 
 
-def test_log_loss_of_a_sure_mistake_is_large_and_finite():
+def test_log_loss_of_a_confident_mistake_is_large_and_finite():
     assert compute_log_loss(np.array([-1000.0, 1000.0]), np.array([1.0, 1.0])) == pytest.approx(500)
 
 
-def test_auc_by_hand():
-    """Of the four pairs of a click and a row without one: three in order, one tied."""
+def test_auc_equals_the_value_computed_by_hand():
+    """Of the four pairs of a click and a row without one, three are in order and one is tied."""
     assert compute_auc(np.array([3.0, 1.0, 2.0, 2.0]), LABELS) == pytest.approx(3.5 / 4)
     assert compute_auc(np.zeros(4), LABELS) == 0.5
     assert compute_auc(np.array([1.0, 0.0, 1.0, 0.0]), LABELS) == 1.0
@@ -45,7 +45,7 @@ def test_auc_by_hand():
 
 
 @pytest.mark.parametrize("levels", [3, 50, None])
-def test_auc_and_log_loss_are_scikit_learns(levels):
+def test_auc_and_log_loss_equal_those_of_scikit_learn(levels):
     draw = np.random.default_rng(0)
     z = draw.normal(size=500) * 2
     z = z if levels is None else np.round(z * levels / 6)  # few levels, many ties
@@ -56,23 +56,25 @@ def test_auc_and_log_loss_are_scikit_learns(levels):
     )
 
 
-def test_one_class_has_no_auc_and_no_entropy_to_be_held_against():
-    found = compute_click_metrics(np.array([0.0, 1.0]), np.ones(2))
-    assert (found.auc, found.normalised_entropy) == (None, None)
-    assert (found.rows, found.clicks) == (2, 2)
+def test_one_class_has_no_auc_and_no_normalised_entropy():
+    metrics = compute_click_metrics(np.array([0.0, 1.0]), np.ones(2))
+    assert (metrics.auc, metrics.normalised_entropy) == (None, None)
+    assert (metrics.rows, metrics.clicks) == (2, 2)
 
 
-def test_always_saying_the_mean_has_entropy_one():
+def test_predicting_the_mean_has_normalised_entropy_one():
     labels = np.array([1.0, 0, 0, 0])
-    assert compute_normalised_entropy(np.repeat(logits(0.25), 4), labels) == pytest.approx(1)
-    assert compute_normalised_entropy(logits(0.9, 0.1, 0.1, 0.1), labels) == pytest.approx(
+    assert compute_normalised_entropy(np.repeat(compute_logits(0.25), 4), labels) == pytest.approx(
+        1
+    )
+    assert compute_normalised_entropy(compute_logits(0.9, 0.1, 0.1, 0.1), labels) == pytest.approx(
         -log(0.9) / -(0.25 * log(0.25) + 0.75 * log(0.75))
     )
 
 
-def test_calibration_by_hand():
+def test_calibration_equals_the_bins_computed_by_hand():
     """Two bins of two rows: 0.1 and 0.3 of which none clicked, 0.6 and 0.8 of which both did."""
-    bins = compute_calibration(logits(0.8, 0.1, 0.6, 0.3), LABELS, bins=2)
+    bins = compute_calibration(compute_logits(0.8, 0.1, 0.6, 0.3), LABELS, bins=2)
     assert [(b.predicted, b.observed, b.rows) for b in bins] == [
         (pytest.approx(0.2), 0.0, 2), (pytest.approx(0.7), 1.0, 2)
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Recipes: what they may say, and the learning rate by its formula."""
+"""Recipes: valid options, and the formula of the learning rate."""
 
 from math import cos, pi
 
@@ -8,16 +8,16 @@ from untrained.errors import UsageError
 from untrained.training.recipes import RECIPES, load_recipe
 
 
-def test_a_recipe_takes_options_in_brackets_and_can_be_typed_again():
-    found = load_recipe("quick(epochs=5,rate=0.25,flip=True,warm_up=1)")
-    assert (found.epochs, found.rate, found.flip, found.warm_up) == (5, 0.25, True, 1.0)
-    assert found.batch == RECIPES["quick"].batch
-    assert load_recipe(found.label) == found
+def test_a_recipe_takes_options_in_brackets_and_its_label_can_be_parsed():
+    recipe = load_recipe("quick(epochs=5,rate=0.25,flip=True,warm_up=1)")
+    assert (recipe.epochs, recipe.rate, recipe.flip, recipe.warm_up) == (5, 0.25, True, 1.0)
+    assert recipe.batch == RECIPES["quick"].batch
+    assert load_recipe(recipe.label) == recipe
     assert load_recipe("quick").label == "quick"
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("text", "message"),
     [
         ("quik", "did you mean quick"),
         ("quick(epoch=5)", "no option of the recipe quick is called 'epoch'; did you mean epochs"),
@@ -36,34 +36,36 @@ def test_a_recipe_takes_options_in_brackets_and_can_be_typed_again():
         ("quick(5)", "name=value"),
     ],
 )
-def test_wrong_recipes_are_refused_in_one_line(said, why):
-    with pytest.raises(UsageError, match=why.replace("(", r"\(")) as caught:
-        load_recipe(said)
+def test_wrong_recipes_are_refused_in_one_line(text, message):
+    with pytest.raises(UsageError, match=message.replace("(", r"\(")) as caught:
+        load_recipe(text)
     assert "\n" not in str(caught.value)
 
 
-def test_the_rate_rises_in_a_line_and_falls_by_half_a_cosine():
-    """10 steps an epoch, 4 epochs, 1 of them rising to 0.8, down to 0.2: a quarter of the way down is step 17.5, and
-    in the middle, step 25, the rate is the mean of both ends."""
-    found = load_recipe("quick(epochs=4,rate=0.8,final=0.2,warm_up=1.0)")
-    assert [found.rate_at(step, 10) for step in range(10)] == pytest.approx(
+def test_the_rate_rises_linearly_and_falls_by_half_a_cosine():
+    """4 epochs of 10 steps: the rate rises to 0.8 in the first epoch and falls to 0.2 in the others.
+
+    A fifth of the way down is step 16; in the middle, step 25, the rate is the mean of both ends.
+    """
+    recipe = load_recipe("quick(epochs=4,rate=0.8,final=0.2,warm_up=1.0)")
+    assert [recipe.rate_at(step, 10) for step in range(10)] == pytest.approx(
         [0.08 * (step + 1) for step in range(10)]
     )
-    assert found.rate_at(10, 10) == pytest.approx(0.8)
-    assert found.rate_at(25, 10) == pytest.approx(0.5)
-    assert found.rate_at(16, 10) == pytest.approx(0.2 + 0.6 * (1 + cos(pi / 5)) / 2)
-    assert found.rate_at(40, 10) == pytest.approx(0.2)
+    assert recipe.rate_at(10, 10) == pytest.approx(0.8)
+    assert recipe.rate_at(25, 10) == pytest.approx(0.5)
+    assert recipe.rate_at(16, 10) == pytest.approx(0.2 + 0.6 * (1 + cos(pi / 5)) / 2)
+    assert recipe.rate_at(40, 10) == pytest.approx(0.2)
 
 
-def test_the_rate_may_fall_in_a_line_and_need_not_rise_first():
-    found = load_recipe("quick(epochs=2,rate=1.0,warm_up=0.0,schedule=linear)")
-    assert [found.rate_at(step, 4) for step in range(8)] == pytest.approx(
+def test_the_rate_can_fall_linearly_without_a_rise():
+    recipe = load_recipe("quick(epochs=2,rate=1.0,warm_up=0.0,schedule=linear)")
+    assert [recipe.rate_at(step, 4) for step in range(8)] == pytest.approx(
         [1 - step / 8 for step in range(8)]
     )
 
 
-def test_published_recipes_are_what_was_published():
-    """NASI's appendix B.4, which follows DARTS, and ZenNAS's scripts: 0.1 for 256 images a batch, and 64 of them."""
+def test_published_recipes_have_the_published_values():
+    """NASI's appendix B.4, which follows DARTS, and ZenNAS's scripts: a rate of 0.1 per 256 images, batches of 64."""
     darts = RECIPES["darts-cifar"]
     assert (darts.epochs, darts.batch, darts.rate, darts.final, darts.decay) == (
         600,

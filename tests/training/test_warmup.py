@@ -1,4 +1,4 @@
-"""Warm-up: what is trained, with which numbers, and what becomes of it when somebody pulls the plug."""
+"""Warm-up: what is trained, by which formula, and how an interrupted warm-up resumes."""
 
 from dataclasses import replace
 from math import cos, pi
@@ -14,12 +14,12 @@ from tests.training.helpers import (
     WIDEST,
     Wide,
     alone,
-    asked,
-    checkpoint,
-    digits,
+    checkpoints_equal,
     elastic,
-    layers,
-    same,
+    load_digits,
+    make_layers,
+    parse_warm_up,
+    read_checkpoint,
 )
 from untrained.data import DataSource, ImagePart
 from untrained.engine import Worker
@@ -32,24 +32,24 @@ from untrained.training.warm_up_plan import WarmUpPlan
 from untrained.types import Batch, Task
 
 ARCH = elastic.parse("width=4")
-TRAIN = len(digits().parts["train"])
-HALF = TRAIN // 2 // 64  # batches of 64 in half of them
+TRAIN = len(load_digits().parts["train"])
+HALF = TRAIN // 2 // 64  # number of batches of 64 in half of the training samples
 
 
-def begun(said, folder=None, on_progress=None, seed=0, space=elastic):
-    return asked(said).prepare_weights(space, seed, "cpu", folder, on_progress)
+def prepare_weights(text, folder=None, on_progress=None, seed=0, space=elastic):
+    return parse_warm_up(text).prepare_weights(space, seed, "cpu", folder, on_progress)
 
 
-# ---------------------------------------------------------------------------------------------------------- the dial
+# ------------------------------------------------------------------------------------------------------------- options
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("text", "message"),
     [
-        ("ten", "impossible share 'ten'; write 20% or 0.2"),
+        ("ten", "invalid share 'ten'; write 20% or 0.2"),
         ("0%", "a share is more than 0"),
         ("10%(pahts=any)", "no option of a warm-up is called 'pahts'; did you mean paths"),
-        ("10%(paths=all)", "a warm-up has no paths 'all'; there are: uniform, any, sandwich, each"),
+        ("10%(paths=all)", "a warm-up has no paths 'all'; available: uniform, any, sandwich, each"),
         ("10%(preset=nasreck)", "no preset of a warm-up is called 'nasreck'; did you mean nasrec"),
         (
             "10%(batch=2.5)",
@@ -60,42 +60,43 @@ def begun(said, folder=None, on_progress=None, seed=0, space=elastic):
         ("10%(passes=0)", "at least 1 pass"),
     ],
 )
-def test_a_wrong_request_is_answered_in_one_line(said, answer):
-    with pytest.raises(UsageError) as told:
-        asked(said)
-    assert answer in str(told.value)
-    assert "\n" not in str(told.value)
+def test_a_wrong_warm_up_is_refused_in_one_line(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_warm_up(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_device_is_asked_for_when_something_is_trained():
-    """Records of candidates that a GPU warmed up can be read where there is none."""
-    there = asked("50%(paths=each)").prepare_weights(elastic, 0, "cuda:77", None, None)
-    assert there.init == begun("50%(paths=each)").init
+def test_a_device_is_needed_only_for_training():
+    """Records of candidates that were warmed up on a GPU can be read on a machine without one."""
+    missing = parse_warm_up("50%(paths=each)").prepare_weights(elastic, 0, "cuda:77", None, None)
+    assert missing.init == prepare_weights("50%(paths=each)").init
     with pytest.raises(UsageError, match="device 'cuda:77' cannot be used"):
-        asked("50%(paths=uniform)").prepare_weights(elastic, 0, "cuda:77", None, None)
+        parse_warm_up("50%(paths=uniform)").prepare_weights(elastic, 0, "cuda:77", None, None)
 
 
-def test_a_share_is_whole_batches_and_no_leftover():
-    assert (asked("5%").batch_size, asked("5%").steps) == (
-        TRAIN // 20,
-        1,
-    )  # fewer than a batch: as many as there are
-    assert (asked("50%").batch_size, asked("50%").steps) == (128, TRAIN // 2 // 128)
-    assert asked("50%(passes=3)").steps == 3 * asked("50%").steps
-    assert asked("100%(batch=64)").steps == TRAIN // 64
-    seen = [len(batch) for batch in asked("50%(passes=2,batch=200)").iterate_batches("cpu", "any")]
-    assert seen == [200] * 2 * (TRAIN // 2 // 200)
+def test_a_share_is_a_whole_number_of_batches():
+    # A share that is smaller than a batch becomes one smaller batch.
+    assert (parse_warm_up("5%").batch_size, parse_warm_up("5%").steps) == (TRAIN // 20, 1)
+    assert (parse_warm_up("50%").batch_size, parse_warm_up("50%").steps) == (128, TRAIN // 2 // 128)
+    assert parse_warm_up("50%(passes=3)").steps == 3 * parse_warm_up("50%").steps
+    assert parse_warm_up("100%(batch=64)").steps == TRAIN // 64
+    sizes = [
+        len(batch)
+        for batch in parse_warm_up("50%(passes=2,batch=200)").iterate_batches("cpu", "any")
+    ]
+    assert sizes == [200] * 2 * (TRAIN // 2 // 200)
 
 
-def test_every_pass_sees_the_same_samples_and_other_chances_see_others():
-    batches = list(asked("20%(passes=2,batch=100)").iterate_batches("cpu", "a"))
+def test_every_pass_has_the_same_samples_and_another_seed_has_others():
+    batches = list(parse_warm_up("20%(passes=2,batch=100)").iterate_batches("cpu", "a"))
     assert torch.equal(batches[0].inputs, batches[2].inputs)
-    other = next(asked("20%(batch=100)").iterate_batches("cpu", "b"))
+    other = next(parse_warm_up("20%(batch=100)").iterate_batches("cpu", "b"))
     assert not torch.equal(batches[0].inputs, other.inputs)
     assert batches[0].inputs.is_contiguous()
 
 
-def test_the_rate_of_a_cosine_rises_over_a_tenth_of_the_steps_and_falls_to_nothing():
+def test_the_cosine_rate_rises_over_a_tenth_of_the_steps_and_falls_to_zero():
     plan = WarmUpPlan(rate=2.0, schedule="cosine")
     assert [plan.rate_at(t, 20) for t in (0, 1)] == [1.0, 2.0]
     assert [plan.rate_at(t, 20) for t in (2, 11, 19)] == pytest.approx(
@@ -120,85 +121,90 @@ def test_tables_have_the_schedule_of_nasrec_unless_another_is_named():
         "any", 0.12, 512, "adagrad", "cosine",
     )  # fmt: skip
     assert WarmUp.parse("1%(preset=vision)", source).plan == WarmUpPlan()
-    assert asked("1%").plan == WarmUpPlan()
-    assert asked("1%(preset=nasrec,rate=0.5)").plan == WarmUpPlan(
+    assert parse_warm_up("1%").plan == WarmUpPlan()
+    assert parse_warm_up("1%(preset=nasrec,rate=0.5)").plan == WarmUpPlan(
         "any", 0.5, 512, 1, "adagrad", "cosine"
     )
 
 
-def test_the_loss_is_that_of_the_task():
-    """Logits z = 0 of clicks: binary cross entropy ln 2; of ten classes: ln 10."""
+def test_the_loss_is_the_loss_of_the_task():
+    """With all logits zero, the binary cross entropy of clicks is ln 2, and that of ten classes is ln 10."""
     rows = Batch(torch.zeros(6, PIXELS), torch.tensor([0.0, 1.0] * 3))
     zero = nn.Linear(PIXELS, 1)
-    nn.init.zeros_(zero.weight), nn.init.zeros_(zero.bias)
-    clicks = WarmUp(0.1, WarmUpPlan(), digits().parts["train"], Task("clicks", (PIXELS,), 1, "bce"))
+    nn.init.zeros_(zero.weight)
+    nn.init.zeros_(zero.bias)
+    clicks = WarmUp(
+        0.1, WarmUpPlan(), load_digits().parts["train"], Task("clicks", (PIXELS,), 1, "bce")
+    )
     assert float(clicks.compute_loss(zero, rows).detach()) == pytest.approx(0.6931472, rel=1e-6)
     zero = nn.Linear(PIXELS, 10)
-    nn.init.zeros_(zero.weight), nn.init.zeros_(zero.bias)
-    assert float(
-        asked("1%").compute_loss(zero, Batch(rows.inputs, torch.arange(6))).detach()
-    ) == pytest.approx(2.3025851)
+    nn.init.zeros_(zero.weight)
+    nn.init.zeros_(zero.bias)
+    batch = Batch(rows.inputs, torch.arange(6))
+    loss = float(parse_warm_up("1%").compute_loss(zero, batch).detach())
+    assert loss == pytest.approx(2.3025851)
 
 
 # ------------------------------------------------------------------------------------------------------ what is trained
 
 
-def first_batch(said, *chance):
-    warm = asked(said)
+def read_first_batch(text, *seed_parts):
+    warm = parse_warm_up(text)
     return next(
-        warm.part.batches(warm.batch_size, make_torch_generator("warm-up", "order", *chance))
+        warm.part.batches(warm.batch_size, make_torch_generator("warm-up", "order", *seed_parts))
     )
 
 
-def nesterov(weights, gradients, rate=0.1):
-    """The first step with decay 5e-4, after the gradient was clipped at norm 5: w - rate (g + 0.9 g)."""
+def take_nesterov_step(weights, gradients, rate=0.1):
+    """Return the weights after the first step, w - rate (g + 0.9 g), with decay 5e-4 and g clipped at norm 5."""
     norm = float(torch.cat([g.flatten() for g in gradients]).norm())
     clipped = [g * min(1.0, 5 / (norm + 1e-6)) for g in gradients]
     return [w - rate * 1.9 * (g + 5e-4 * w) for w, g in zip(weights, clipped, strict=True)]
 
 
 def test_a_step_of_the_supernet_is_a_step_of_its_leading_neurons():
-    """By autograd on slices of the weights: gradients of a path reach the neurons it has, and decay reaches all."""
-    name, width = (
-        elastic.name,
-        int(elastic.sample(make_generator("warm-up", "paths", elastic.name, 5, 0))["width"]),
-    )
-    assert width < WIDEST, "choose another seed: a path that is the whole proves nothing"
+    """Compute the step with autograd on slices of the weights.
+
+    The gradient reaches the neurons of the sampled path; weight decay reaches all neurons.
+    """
+    name = elastic.name
+    path = elastic.sample(make_generator("warm-up", "paths", name, 5, 0))
+    width = int(path["width"])
+    assert width < WIDEST, "choose another seed: the path must be smaller than the supernet"
     with random_state(derive_seed("warm-up", "weights", name, 5)):
-        start = [p.detach().clone().requires_grad_() for p in layers(WIDEST).parameters()]
+        start = [p.detach().clone().requires_grad_() for p in make_layers(WIDEST).parameters()]
     w1, b1, w2, b2 = start
-    batch = first_batch("10%", name, 5)
+    batch = read_first_batch("10%", name, 5)
     hidden = F.relu(F.linear(batch.inputs.flatten(1), w1[:width], b1[:width]))
     F.cross_entropy(F.linear(hidden, w2[:, :width], b2), batch.targets).backward()
-    expected = nesterov([w.detach() for w in start], [w.grad for w in start])
-    found = begun("10%", seed=5)
-    assert isinstance(found, SupernetWeights)
-    for ours, theirs in zip(found.weights.values(), expected, strict=True):
+    expected = take_nesterov_step([w.detach() for w in start], [w.grad for w in start])
+    warmed_up = prepare_weights("10%", seed=5)
+    assert isinstance(warmed_up, SupernetWeights)
+    for ours, theirs in zip(warmed_up.weights.values(), expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
 def test_candidates_without_a_supernet_are_trained_one_by_one():
-    found = begun("10%", space=alone)
-    assert isinstance(found, CandidateWarmUp)
-    arch, model = alone.parse("width=4"), layers(4)
+    warm_up_each = prepare_weights("10%", space=alone)
+    assert isinstance(warm_up_each, CandidateWarmUp)
+    arch = alone.parse("width=4")
+    model = make_layers(4)
     start = [p.detach().clone() for p in model.parameters()]
-    batch = first_batch("10%", "alone", arch, 3)
+    batch = read_first_batch("10%", "alone", arch, 3)
     loss = F.cross_entropy(model(batch.inputs), batch.targets)
-    expected = nesterov(start, torch.autograd.grad(loss, list(model.parameters())))
-    found.open(lambda: None, "cpu")(model, arch, 3)
+    expected = take_nesterov_step(start, torch.autograd.grad(loss, list(model.parameters())))
+    warm_up_each.open(lambda: None, "cpu")(model, arch, 3)
     for ours, theirs in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(ours.detach(), theirs)
         assert ours.grad is None
-    assert isinstance(begun("10%(paths=each)"), CandidateWarmUp)
+    assert isinstance(prepare_weights("10%(paths=each)"), CandidateWarmUp)
 
 
 def test_candidates_inherit_copies_of_the_weights():
-    start = begun("10%")
+    start = prepare_weights("10%")
     warm = start.open(lambda: elastic.supernet(TASK), "cpu")
-    examiner = Worker(
-        lambda arch: elastic.build(arch, TASK), (), TASK.loss, {}, prepare_weights=warm
-    )
-    model = examiner.build_network(ARCH, 0, start.init)
+    worker = Worker(lambda arch: elastic.build(arch, TASK), (), TASK.loss, {}, prepare_weights=warm)
+    model = worker.build_network(ARCH, 0, start.init)
     torch.testing.assert_close(
         model[1].weight.detach(), start.weights["body.1.weight"][:4], rtol=0, atol=0
     )
@@ -207,11 +213,11 @@ def test_candidates_inherit_copies_of_the_weights():
     )
     with torch.no_grad():
         model[1].weight.zero_()
-    again = examiner.build_network(ARCH, 1, start.init)  # another seed has the same weights
+    again = worker.build_network(ARCH, 1, start.init)  # another seed has the same weights
     torch.testing.assert_close(
         again[1].weight.detach(), start.weights["body.1.weight"][:4], rtol=0, atol=0
     )
-    cold = examiner.build_network(ARCH, 0)
+    cold = worker.build_network(ARCH, 0)
     assert not torch.equal(cold[1].weight, again[1].weight)
 
 
@@ -226,118 +232,124 @@ def test_a_step_is_clipped_at_norm_5_and_leaves_no_gradient():
 
 @pytest.mark.parametrize("paths", ["uniform", "any", "sandwich", "each"])
 def test_a_warm_up_learns(paths):
-    """The loss of the widest network on what was not seen falls below that of guessing, ln 10."""
+    """The validation loss of the widest network falls below that of guessing, ln 10 = 2.3."""
     space = alone if paths == "each" else elastic
-    start, arch, model = (
-        begun(f"100%(paths={paths},batch=32)", space=space),
-        space.parse("width=6"),
-        layers(6),
-    )
+    start = prepare_weights(f"100%(paths={paths},batch=32)", space=space)
+    arch = space.parse("width=6")
+    model = make_layers(6)
     start.open(lambda: elastic.supernet(TASK), "cpu")(model, arch, 0)
-    batch = next(digits().parts["val"].batches(1000))
+    batch = next(load_digits().parts["val"].batches(1000))
     assert float(F.cross_entropy(model(batch.inputs), batch.targets).detach()) < 2.0
 
 
-def test_a_training_that_diverges_is_a_failure_of_the_candidate_and_stops_a_supernet():
-    model = layers(4)
-    with pytest.raises(Unscorable, match=r"nan: its warm-up diverged at step \d+ of \d+$") as told:
-        begun("100%(rate=1e30,batch=64)", space=alone).open(lambda: None, "cpu")(
+def test_a_diverged_candidate_is_a_failure_and_a_diverged_supernet_ends_the_run():
+    model = make_layers(4)
+    with pytest.raises(
+        Unscorable, match=r"nan: its warm-up diverged at step \d+ of \d+$"
+    ) as caught:
+        prepare_weights("100%(rate=1e30,batch=64)", space=alone).open(lambda: None, "cpu")(
             model, alone.parse("width=4"), 0
         )
-    assert told.value.kind == "nan"
-    lower = r"100%\(rate=1e\+29,batch=64\)"  # all else is as it was said
+    assert caught.value.kind == "nan"
+    lower = r"100%\(rate=1e\+29,batch=64\)"  # the other options stay
     with pytest.raises(
         UsageError, match=rf"supernet diverged at step \d+; try --warm-up '{lower}'"
     ):
-        begun("100%(rate=1e30,batch=64)")
+        prepare_weights("100%(rate=1e30,batch=64)")
 
 
 def test_subnets_with_weights_of_their_own_cannot_warm_up_a_supernet():
     class Copies(nn.Module):
         def __init__(self, task):
             super().__init__()
-            self.body = layers(2)
+            self.body = make_layers(2)
 
         def subnet(self, arch):
-            return layers(2)
+            return make_layers(2)
 
     with pytest.raises(UsageError, match=r"weights of their own.*paths=each"):
-        begun("10%", space=replace(elastic, hooks=replace(elastic.hooks, supernet=Copies)))
+        prepare_weights(
+            "10%", space=replace(elastic, hooks=replace(elastic.hooks, supernet=Copies))
+        )
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints
 
 
-class PulledError(Exception):
+class InterruptedWarmUpError(Exception):
     pass
 
 
-def test_a_warm_up_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monkeypatch):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    whole.mkdir(), broken.mkdir()
-    said = "50%(paths=sandwich,batch=64)"
-    expected = begun(said, whole)
+def test_an_interrupted_warm_up_resumes_to_the_same_weights(tmp_path, monkeypatch):
+    whole = tmp_path / "whole"
+    broken = tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    text = "50%(paths=sandwich,batch=64)"
+    expected = prepare_weights(text, whole)
     monkeypatch.setattr(warm_up, "CHECKPOINT_SECONDS", 0.0)
 
-    def pull(progress):
+    def interrupt(progress):
         if progress.done == 4:
-            raise PulledError
+            raise InterruptedWarmUpError
 
-    with pytest.raises(PulledError):
-        begun(said, broken, pull)
-    assert checkpoint(broken)["step"] == 4
-    told = []
-    found = begun(said, broken, lambda progress: told.append((progress.done, progress.total)))
-    assert told == [(k, HALF) for k in range(4, HALF + 1)]
-    assert same(checkpoint(broken), checkpoint(whole))
-    assert same({"state": found.weights}, {"state": expected.weights})
-    assert found.seconds > 0
+    with pytest.raises(InterruptedWarmUpError):
+        prepare_weights(text, broken, interrupt)
+    assert read_checkpoint(broken)["step"] == 4
+    events = []
+    resumed = prepare_weights(
+        text, broken, lambda progress: events.append((progress.done, progress.total))
+    )
+    assert events == [(k, HALF) for k in range(4, HALF + 1)]
+    assert checkpoints_equal(read_checkpoint(broken), read_checkpoint(whole))
+    assert checkpoints_equal({"state": resumed.weights}, {"state": expected.weights})
+    assert resumed.seconds > 0
     assert not list(broken.glob("*.part"))
     finished = []
-    again = begun(said, broken, lambda progress: finished.append(progress.done))
-    assert (finished, again.seconds) == (
-        [HALF],
-        found.seconds,
-    )  # nothing is left to do, and nothing is charged twice
-    assert same({"state": again.weights}, {"state": expected.weights})
+    again = prepare_weights(text, broken, lambda progress: finished.append(progress.done))
+    # Nothing is left to do, and no time is counted twice.
+    assert (finished, again.seconds) == ([HALF], resumed.seconds)
+    assert checkpoints_equal({"state": again.weights}, {"state": expected.weights})
 
 
-def test_a_finished_warm_up_is_read_where_its_device_is_not(tmp_path, monkeypatch):
-    expected = begun("10%", tmp_path)
+def test_a_finished_warm_up_is_read_on_a_machine_without_its_device(tmp_path, monkeypatch):
+    expected = prepare_weights("10%", tmp_path)
     monkeypatch.setattr(warm_up, "check_device", lambda device: pytest.fail(f"asked for {device}"))
-    assert same({"state": begun("10%", tmp_path).weights}, {"state": expected.weights})
+    assert checkpoints_equal(
+        {"state": prepare_weights("10%", tmp_path).weights}, {"state": expected.weights}
+    )
 
 
-class Drowsy(Wide):
-    """Drops half of what it was shown."""
+class WithDropout(Wide):
+    """Drops half of the pixels."""
 
     def subnet(self, arch):
         return nn.Sequential(nn.Dropout(), super().subnet(arch)).train(self.training)
 
 
-def test_what_networks_draw_at_random_is_drawn_again_as_before(tmp_path, monkeypatch):
-    """Dropout in step 2 of a sitting that goes on is that of the undisturbed one, whatever was drawn meanwhile."""
-    space = replace(elastic, hooks=replace(elastic.hooks, supernet=Drowsy))
-    expected = begun("30%(batch=128)", space=space)
+def test_a_resumed_warm_up_repeats_its_random_numbers(tmp_path, monkeypatch):
+    """Dropout in step 2 after resuming is that of an uninterrupted warm-up, whatever else was drawn meanwhile."""
+    space = replace(elastic, hooks=replace(elastic.hooks, supernet=WithDropout))
+    expected = prepare_weights("30%(batch=128)", space=space)
     monkeypatch.setattr(warm_up, "CHECKPOINT_SECONDS", 0.0)
 
-    def pull(progress):
+    def interrupt(progress):
         if progress.done == 2:
-            raise PulledError
+            raise InterruptedWarmUpError
 
-    with pytest.raises(PulledError):
-        begun("30%(batch=128)", tmp_path, pull, space=space)
+    with pytest.raises(InterruptedWarmUpError):
+        prepare_weights("30%(batch=128)", tmp_path, interrupt, space=space)
     torch.rand(17)
-    assert same(
-        {"state": begun("30%(batch=128)", tmp_path, space=space).weights},
+    assert checkpoints_equal(
+        {"state": prepare_weights("30%(batch=128)", tmp_path, space=space).weights},
         {"state": expected.weights},
     )
-    assert not same(
-        {"state": begun("30%(batch=128)").weights}, {"state": expected.weights}
-    )  # it did drop something
+    # Dropout does change the weights.
+    without_dropout = prepare_weights("30%(batch=128)")
+    assert not checkpoints_equal({"state": without_dropout.weights}, {"state": expected.weights})
 
 
-def test_ctrl_c_is_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+def test_ctrl_c_prints_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(warm_up, "CHECKPOINT_SECONDS", 0.0)
 
     def stop(progress):
@@ -347,16 +359,15 @@ def test_ctrl_c_is_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeypatch
     with pytest.raises(
         UsageError, match="stopped by Ctrl-C while warming up; run the same command to resume"
     ):
-        begun("50%(batch=64)", tmp_path, stop)
-    assert checkpoint(tmp_path)["step"] == 2
+        prepare_weights("50%(batch=64)", tmp_path, stop)
+    assert read_checkpoint(tmp_path)["step"] == 2
     monkeypatch.setattr(warm_up, "CHECKPOINT_SECONDS", 1e9)
-    with pytest.raises(
-        UsageError, match="run the same command to resume"
-    ):  # from the one that was found
-        begun("50%(batch=64)", tmp_path, stop)
+    # From the existing checkpoint.
+    with pytest.raises(UsageError, match="run the same command to resume"):
+        prepare_weights("50%(batch=64)", tmp_path, stop)
 
 
-def test_ctrl_c_before_the_first_checkpoint_promises_nothing(tmp_path):
+def test_ctrl_c_before_the_first_checkpoint_says_that_nothing_was_saved(tmp_path):
     def stop(progress):
         if progress.done == 1:
             raise KeyboardInterrupt
@@ -364,40 +375,43 @@ def test_ctrl_c_before_the_first_checkpoint_promises_nothing(tmp_path):
     with pytest.raises(
         UsageError, match=r"^stopped by Ctrl-C while warming up; nothing was saved yet$"
     ):
-        begun("50%(batch=64)", tmp_path, stop)
+        prepare_weights("50%(batch=64)", tmp_path, stop)
     assert not list(tmp_path.iterdir())
-    begun("10%", tmp_path)  # what another warm-up left is no use to this one
+    prepare_weights("10%", tmp_path)  # the checkpoint of another warm-up cannot be resumed
     with pytest.raises(UsageError, match=r"nothing was saved yet$"):
-        begun("50%(batch=64)", tmp_path, stop)
+        prepare_weights("50%(batch=64)", tmp_path, stop)
     with pytest.raises(UsageError, match=r"^stopped by Ctrl-C while warming up$"):
-        begun("50%(batch=64)", None, stop)
+        prepare_weights("50%(batch=64)", None, stop)
 
 
 def test_the_checkpoint_of_another_warm_up_is_not_used_and_a_damaged_one_is_refused(tmp_path):
-    first = begun("10%", tmp_path)
-    second = begun("10%(rate=0.2)", tmp_path)
+    first = prepare_weights("10%", tmp_path)
+    second = prepare_weights("10%(rate=0.2)", tmp_path)
     assert second.init != first.init
-    assert same({"state": second.weights}, {"state": begun("10%(rate=0.2)").weights})
+    assert checkpoints_equal(
+        {"state": second.weights}, {"state": prepare_weights("10%(rate=0.2)").weights}
+    )
     (tmp_path / "warmup.pt").write_bytes(b"nonsense")
     with pytest.raises(
         UsageError, match=r"warmup.pt cannot be read .*; delete it to repeat the warm-up"
     ):
-        begun("10%", tmp_path)
+        prepare_weights("10%", tmp_path)
 
 
-def test_everything_that_decides_the_weights_is_in_their_name():
+def test_everything_that_determines_the_weights_is_in_their_name():
     inits = [
-        begun("10%").init,
-        begun("20%").init,
-        begun("10%(batch=64)").init,
-        begun("10%(paths=any)").init,
-        begun("10%", seed=1).init,
-        begun("10%(paths=each)").init,
+        prepare_weights("10%").init,
+        prepare_weights("20%").init,
+        prepare_weights("10%(batch=64)").init,
+        prepare_weights("10%(paths=any)").init,
+        prepare_weights("10%", seed=1).init,
+        prepare_weights("10%(paths=each)").init,
         WarmUp.parse(
-            "10%", DataSource(TASK, digits().draw, lambda: {"train": digits().parts["val"]})
+            "10%",
+            DataSource(TASK, load_digits().draw, lambda: {"train": load_digits().parts["val"]}),
         ).describe(),
     ]
     assert len(set(inits)) == len(inits)
-    assert begun("10%").init == inits[0]
+    assert prepare_weights("10%").init == inits[0]
     assert inits[0].startswith("warm-up(10%,paths=uniform,rate=0.1,batch=128,")
-    assert "seed" not in inits[5]  # it is that of each record
+    assert "seed" not in inits[5]  # each candidate is trained with the seed of its record

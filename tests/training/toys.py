@@ -1,4 +1,4 @@
-"""Small pictures that can be learned, a network with everything that chance touches, and folders to train in."""
+"""Small images that can be learned, a network with all kinds of randomness, and helpers that train it."""
 
 import sys
 from collections.abc import Iterator
@@ -24,8 +24,11 @@ SHAPE = (1, 6, 6)
 CLASSES = 3
 
 
-def archive(folder: Path, each: int = 20) -> str:
-    """`npz:PATH` of pictures 6x6: class k is bright in the two columns from 2k on, the rest is dim noise."""
+def write_archive(folder: Path, each: int = 20) -> str:
+    """Write 6x6 images and return `npz:PATH`.
+
+    Images of class k are bright in columns 2k and 2k + 1; the rest is dim noise.
+    """
     draws = np.random.default_rng(0)
     x = draws.integers(0, 60, (CLASSES * each, 6, 6), dtype=np.uint8)
     y = np.arange(CLASSES * each) % CLASSES
@@ -40,21 +43,21 @@ class Busy(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm, self.dropout = (
-            nn.Conv2d(1, 4, 3, padding=1),
-            nn.BatchNorm2d(4),
-            nn.Dropout(0.2),
-        )
-        self.head, self.drop_path = nn.Linear(144, CLASSES), 0.3
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.dropout = nn.Dropout(0.2)
+        self.head = nn.Linear(144, CLASSES)
+        self.drop_path = 0.3
 
     def forward(self, x: Tensor) -> Tensor:
         maps = self.norm(self.conv(x)).relu()
-        maps = drop_path(maps, self.drop_path) if self.training else maps
+        if self.training:
+            maps = drop_path(maps, self.drop_path)
         out: Tensor = self.head(self.dropout(maps.flatten(1)))
         return out
 
 
-def busy() -> Busy:
+def make_busy() -> Busy:
     with torch.random.fork_rng():
         torch.manual_seed(7)
         return Busy()
@@ -63,25 +66,28 @@ def busy() -> Busy:
 RECIPE = "quick(epochs=3,batch=10,crop=1,flip=True,cutout=2,mixup=0.4,average=0.9)"
 
 
-def trained(folder: Path, data: str, recipe: str = RECIPE, **options: Any) -> TrainingResult:
+def train_toy(folder: Path, data: str, recipe: str = RECIPE, **options: Any) -> TrainingResult:
+    """Train `what`, by default the toy network, in a folder."""
     options = {"input_shape": SHAPE, "run": folder} | options
-    what = options.pop("what", None) or busy()
+    what = options.pop("what", None) or make_busy()
     return train(what, data, recipe, **options)
 
 
-def weights(found: TrainingResult) -> dict[str, Tensor]:
-    assert found.model is not None
-    return dict(found.model.state_dict())
+def get_weights(result: TrainingResult) -> dict[str, Tensor]:
+    assert result.model is not None
+    return dict(result.model.state_dict())
 
 
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    """Bit for bit."""
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+def states_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    """Whether two state dicts are equal bit for bit."""
+    if first.keys() != second.keys():
+        return False
+    return all(torch.equal(first[name], second[name]) for name in first)
 
 
 @dataclass
-class Counted:
-    """A part that is not pictures: rows, and how often they were read from the first to the last."""
+class CountedRows:
+    """A part of rows, not images, that counts how often it was read from the first to the last row."""
 
     inputs: Tensor
     targets: Tensor
@@ -94,51 +100,55 @@ class Counted:
     def batches(self, size: int, order: torch.Generator | None = None) -> Iterator[Batch]:
         self.passes += 1
         self.orders.append(order is not None)
-        places = (
-            torch.arange(len(self)) if order is None else torch.randperm(len(self), generator=order)
-        )
-        for rows in places.split(size):
+        if order is None:
+            indices = torch.arange(len(self))
+        else:
+            indices = torch.randperm(len(self), generator=order)
+        for rows in indices.split(size):
             yield Batch(self.inputs[rows], self.targets[rows])
 
     def fingerprint(self) -> str:
         return fingerprint_tensors([self.inputs, self.targets])
 
 
-def make_rows(n: int, columns: int = 4, classes: int = 2, seed: int = 0) -> Counted:
-    """Rows whose class is the sign of the first column."""
+def make_rows(n: int, columns: int = 4, classes: int = 2, seed: int = 0) -> CountedRows:
+    """Make rows whose class is the sign of the first column; without classes, the target is that column."""
     draws = torch.Generator().manual_seed(seed)
     inputs = torch.randn(n, columns, generator=draws)
-    return Counted(inputs, (inputs[:, 0] > 0).long() if classes else inputs[:, 0])
+    targets = (inputs[:, 0] > 0).long() if classes else inputs[:, 0]
+    return CountedRows(inputs, targets)
 
 
-def use(monkeypatch: pytest.MonkeyPatch, task: Task, parts: dict[str, Any]) -> None:
-    """Whatever data are named, these are trained on."""
-    first = parts["train"]
+def use_parts(monkeypatch: pytest.MonkeyPatch, task: Task, parts: dict[str, Any]) -> None:
+    """Make every training use these parts, whatever data it names."""
+    train_part = parts["train"]
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
-        return next(iter(first.batches(samples))) if isinstance(first, ImagePart) else Batch(
-            first.inputs[:samples], first.targets[:samples]
-        )  # fmt: skip
+        if isinstance(train_part, ImagePart):
+            return next(iter(train_part.batches(samples)))
+        return Batch(train_part.inputs[:samples], train_part.targets[:samples])
 
     source = DataSource(task, draw, lambda: parts)
     monkeypatch.setattr("untrained.workflows.train_subject.load_source_for", lambda *_: source)
 
 
-def accelerate(monkeypatch: pytest.MonkeyPatch, place: int, processes: int) -> list[str]:
-    """Stands in for the package in one of several processes, and notes what it is asked for."""
-    asked: list[str] = []
+def fake_accelerate(monkeypatch: pytest.MonkeyPatch, place: int, processes: int) -> list[str]:
+    """Replace the package accelerate in process `place` of several; return the list of its calls."""
+    calls: list[str] = []
 
     class Accelerator:
-        device, process_index, num_processes = torch.device("cpu"), place, processes
+        device = torch.device("cpu")
+        process_index = place
+        num_processes = processes
         is_main_process = place == 0
 
         def prepare_model(self, model: nn.Module) -> nn.Module:
-            asked.append("model")
+            calls.append("model")
             return nn.Sequential(model)
 
         def wait_for_everyone(self) -> None:
-            asked.append("wait")
+            calls.append("wait")
 
     fake: Any = SimpleNamespace(Accelerator=Accelerator)
     monkeypatch.setitem(sys.modules, "accelerate", fake)
-    return asked
+    return calls

@@ -1,4 +1,4 @@
-"""How pictures lie in memory, and what a GPU does with them."""
+"""The memory format of images, and training with it on a GPU."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.training.toys import archive, trained, weights
+from tests.training.toys import get_weights, train_toy, write_archive
 from untrained.training.evaluation import apply_memory_format
 from untrained.training.network import (
     OverlappingPoolDetector,
@@ -20,7 +20,7 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA dev
 
 
 class Functional(nn.Module):
-    """Pools by a function that no module shows."""
+    """Pools with a function instead of a module."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.avg_pool2d(x, 3, stride=1)
@@ -37,23 +37,25 @@ class Functional(nn.Module):
         (Functional(), True),
     ],
 )
-def test_averages_of_windows_that_overlap_are_heard(model, overlap):
+def test_average_pools_with_overlapping_windows_are_detected(model, overlap):
     with OverlappingPoolDetector() as pools:
         model(torch.zeros(1, 1, 6, 6))
     assert pools.detected == overlap
 
 
-def test_an_auxiliary_tower_that_pools_only_while_learning_is_heard_and_nothing_is_changed():
+def test_the_detector_runs_the_training_mode_and_changes_nothing():
     class Tower(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.norm, self.pool = nn.BatchNorm2d(1), nn.AvgPool2d(3, stride=2)
+            self.norm = nn.BatchNorm2d(1)
+            self.pool = nn.AvgPool2d(3, stride=2)
 
         def forward(self, x: Tensor) -> Tensor:
             x = self.norm(x)
             return self.pool(F.dropout(x)) if self.training else x
 
-    tower, state = Tower(), torch.get_rng_state()
+    tower = Tower()
+    state = torch.get_rng_state()
     assert has_overlapping_pools(tower, torch.ones(2, 1, 6, 6))
     assert torch.equal(tower.norm.running_mean, torch.zeros(1))
     assert not tower.training
@@ -63,32 +65,33 @@ def test_an_auxiliary_tower_that_pools_only_while_learning_is_heard_and_nothing_
     )
 
 
-def test_on_a_cpu_and_for_rows_nothing_is_laid_out_anew():
+def test_rows_and_networks_on_a_cpu_keep_their_memory_format():
     assert (
         choose_memory_format(nn.Identity(), Batch(torch.zeros(2, 3, 4, 4), torch.zeros(2)))
         == torch.contiguous_format
     )
     rows = torch.zeros(4, 3).t()
     assert apply_memory_format(rows, torch.channels_last) is rows
-    pictures = torch.zeros(2, 4, 4, 3).permute(0, 3, 1, 2)
-    assert apply_memory_format(pictures, torch.contiguous_format).is_contiguous()
-    assert apply_memory_format(pictures, torch.channels_last).is_contiguous(
+    images = torch.zeros(2, 4, 4, 3).permute(0, 3, 1, 2)
+    assert apply_memory_format(images, torch.contiguous_format).is_contiguous()
+    assert apply_memory_format(images, torch.channels_last).is_contiguous(
         memory_format=torch.channels_last
     )
 
 
 @pytest.mark.gpu
 @GPU
-def test_a_gpu_learns_what_a_cpu_learns_and_goes_on_after_a_stop(tmp_path: Path):
-    """Convolutions add in another order there, and need not add in the same one again: a tolerance of 1e-2."""
-    data, plain = archive(tmp_path), "quick(epochs=3,batch=10,crop=0,average=0.9)"
+def test_a_gpu_reaches_the_weights_of_a_cpu_and_resumes(tmp_path: Path):
+    """Convolutions on a GPU add in another order, possibly a different one each time: a tolerance of 1e-2."""
+    data = write_archive(tmp_path)
+    plain = "quick(epochs=3,batch=10,crop=0,average=0.9)"
     net = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)
     )
-    here = weights(trained(tmp_path / "cpu", data, plain, what=net))
-    there = weights(trained(tmp_path / "gpu", data, plain, what=net, device="cuda"))
-    trained(tmp_path / "stopped", data, plain, what=net, device="cuda", time="1ms")
-    resumed = weights(trained(tmp_path / "stopped", data, plain, what=net, device="cuda"))
+    here = get_weights(train_toy(tmp_path / "cpu", data, plain, what=net))
+    there = get_weights(train_toy(tmp_path / "gpu", data, plain, what=net, device="cuda"))
+    train_toy(tmp_path / "stopped", data, plain, what=net, device="cuda", time="1ms")
+    resumed = get_weights(train_toy(tmp_path / "stopped", data, plain, what=net, device="cuda"))
     for name, tensor in here.items():
         torch.testing.assert_close(there[name].cpu(), tensor, rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(resumed[name].cpu(), tensor, rtol=1e-2, atol=1e-2)
@@ -96,10 +99,10 @@ def test_a_gpu_learns_what_a_cpu_learns_and_goes_on_after_a_stop(tmp_path: Path)
 
 @pytest.mark.gpu
 @GPU
-def test_everything_a_recipe_has_runs_on_a_gpu(tmp_path: Path):
-    said = "cifar(epochs=2,batch=10,cutout=2,mixup=0.4,crop=1)"
-    found = trained(tmp_path / "a", archive(tmp_path), said, device="cuda")
-    assert found.ended == "epochs"
+def test_every_option_of_a_recipe_runs_on_a_gpu(tmp_path: Path):
+    recipe = "cifar(epochs=2,batch=10,cutout=2,mixup=0.4,crop=1)"
+    result = train_toy(tmp_path / "a", write_archive(tmp_path), recipe, device="cuda")
+    assert result.ended == "epochs"
     assert all(
         tensor.device.type == "cpu"
         for tensor in torch.load(tmp_path / "a" / "model.pt", weights_only=True).values()
