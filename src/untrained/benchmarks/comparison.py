@@ -1,6 +1,6 @@
-"""Compare the scores of proxies with the truth: statistics, intervals, failures.
+"""Compare the scores of proxies with known results: statistics, intervals, failures.
 
-This module does not know where scores and truth come from.
+"Truth" is what a score should predict: a published accuracy, or the result of a short training.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class ProxyScores:
         by_seed: The scores of each seed.
         cost: Cost in forward passes; None if unknown.
         failures: Number of failed architectures by kind.
-        partial: Whether a seed may cover only some of the architectures.
+        partial: Whether a seed may lack scores of some architectures, as published runs do.
     """
 
     proxy: str
@@ -44,11 +44,13 @@ class ProxyScores:
 
     @property
     def means(self) -> SeedScores:
-        """Means over seeds.
+        """Mean over seeds per architecture.
 
-        An architecture that failed on any seed has none, unless seeds are partial.
+        An architecture that failed on any seed has no mean, unless seeds are partial.
         """
-        required = 1 if self.partial else len(self.by_seed)
+        required = len(self.by_seed)
+        if self.partial:
+            required = 1
         means: list[float | None] = []
         for arch_scores in zip(*self.by_seed, strict=True):
             scores = [score for score in arch_scores if score is not None]
@@ -137,10 +139,10 @@ def sort_results(results: Iterable[ProxyResult]) -> tuple[ProxyResult, ...]:
 def describe_shared_baseline(
     results: Sequence[ProxyResult], truth: Sequence[float], baseline: str = "params"
 ) -> str:
-    """Say how a baseline does on the architectures that the best proxy could score.
+    """Describe how a baseline ranks the architectures that the best proxy could score.
 
-    A network that cannot work is easily ranked last. A proxy that fails on such networks is
-    compared on a harder set than a baseline that scores all of them.
+    Broken networks are easy to rank last. A proxy that fails on them is compared on a harder set
+    than a baseline that scores all networks.
 
     Args:
         results: Results of all proxies, best first.
@@ -181,7 +183,7 @@ def estimate_statistic(
 ) -> Estimate | None:
     """Estimate a statistic from scores of several seeds.
 
-    Value and interval are means over the seeds: what one run with one seed can expect.
+    Value and interval are means over the seeds, so they describe one run with one seed.
 
     Args:
         statistic: The statistic.
@@ -201,7 +203,7 @@ def estimate_statistic(
     lows = []
     highs = []
     for scores, truth in pairs:
-        # Every seed has the same resamples.
+        # All seeds use the same resamples.
         rng = make_generator("bootstrap", statistic.name, seed)
         interval = bootstrap_interval(statistic, scores, truth, rng)
         if interval:
@@ -219,7 +221,9 @@ def _pair_with_truth(
     scores: SeedScores, truth: Sequence[float], higher_is_better: bool
 ) -> tuple[list[float], list[float]]:
     """Return scores, oriented so that higher is better, and the truth of the same architectures."""
-    sign = 1 if higher_is_better else -1
+    sign = 1
+    if not higher_is_better:
+        sign = -1
     oriented = []
     shared_truth = []
     for score, value in zip(scores, truth, strict=True):

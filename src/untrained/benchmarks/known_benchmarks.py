@@ -1,4 +1,4 @@
-"""The benchmarks: their spaces, where their tables are stored, and how to import them."""
+"""The known benchmarks: their spaces, the files of their tables, and how to import them."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportFormat:
-    """A file or folder that a table can be made from.
+    """A format that a table can be imported from.
 
     Attributes:
-        about: What it is, as error messages call it.
-        read: Reads a path; returns None if the path is something else.
+        about: Description for error messages.
+        read: Reads a path; returns None if the path has another format.
     """
 
     about: str
@@ -42,7 +42,7 @@ class Benchmark:
         space: Name of the space.
         size: Number of architectures in the whole benchmark.
         about: What it is, in one sentence.
-        formats: What a table can be made from.
+        formats: Formats that the table can be imported from.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Benchmark:
         return find_data_root(root) / "benchmarks" / f"{self.name}.parquet"
 
     @property
-    def made_from(self) -> str:
-        """What a table can be made from, as text."""
+    def import_sources(self) -> str:
+        """The files and folders that the table can be imported from, in words."""
         return " or ".join(import_format.about for import_format in self.formats)
 
 
@@ -68,14 +68,14 @@ def list_benchmarks(space: str) -> list[str]:
     """Return the names of the benchmarks of a space, the default one first.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no benchmark of this space.
     """
     base_name = space.partition("(")[0]
     names = [name for name, benchmark in BENCHMARKS.items() if benchmark.space == base_name]
     if not names:
         spaces = ", ".join(dict.fromkeys(benchmark.space for benchmark in BENCHMARKS.values()))
         raise UsageError(
-            f"no table of known results is about {space}; there are tables for {spaces}"
+            f"there is no table of known results for {space}; there are tables for {spaces}"
         )
     return names
 
@@ -100,15 +100,15 @@ def open_table(name: str, root: str | Path | None = None) -> BenchmarkTable:
     if not path.exists():
         raise UsageError(
             f"the table of {name} is not at {path}; `untrained data import {name} PATH` makes it "
-            f"from {benchmark.made_from}"
+            f"from {benchmark.import_sources}"
         )
     return BenchmarkTable.open(path, name)
 
 
 def import_benchmark(name: str, path: str | Path, root: str | Path | None = None) -> BenchmarkTable:
-    """Make the table of a benchmark from a file or folder of its publishers, or from our CSV files.
+    """Make the table of a benchmark from published files, or from the CSV files of this project.
 
-    If there is a table already, its other columns are kept.
+    If the table exists, its other columns are kept.
 
     Args:
         name: Name of the benchmark.
@@ -121,16 +121,20 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
     benchmark = BENCHMARKS[name]
     path = Path(path)
     if not path.exists():
-        raise UsageError(f"there is no {path}; {name} can be made from {benchmark.made_from}")
+        raise UsageError(f"there is no {path}; {name} can be made from {benchmark.import_sources}")
     builder = _read_any_format(benchmark, path)
     if builder is None:
-        raise UsageError(f"{path} is nothing that {name} can be made from: {benchmark.made_from}")
-    # A missing table has no columns to keep, and a damaged one is replaced.
+        raise UsageError(
+            f"{path} has another format; {name} can be made from {benchmark.import_sources}"
+        )
+    # A missing or damaged table has no columns to keep.
     with suppress(UsageError):
         builder.add_table(open_table(name, root))
     columns = builder.columns()
     if not columns:
-        raise UsageError(f"{path} holds no numbers; {name} can be made from {benchmark.made_from}")
+        raise UsageError(
+            f"{path} holds no numbers; {name} can be made from {benchmark.import_sources}"
+        )
     counts = {column: int(np.isfinite(values).sum()) for column, values in columns.items()}
     header = make_table_header(name, benchmark.space, benchmark.size, counts, builder.sources)
     columns_by_name = {column.name: values for column, values in columns.items()}
@@ -242,4 +246,13 @@ _register_benchmark(
     _csv_folder("tnb101_micro_full.csv.gz", "csv_transnas", "read_transnas"),
     ImportFormat("transnas-bench_v10141024.pth", _import_with("transnas_pth", "read_pth")),
     _suite_zero_file("transnas", "zc_transbench101_micro.json"),
+)
+_register_benchmark(
+    "accel_nasbench",
+    "mnasnet",
+    # Seven blocks: 3 expansions, 2 kernels, with or without squeeze-and-excitation, and 3 depths,
+    # in one of the blocks 4.
+    36**6 * 48,
+    "Accel-NASBench: 5,125 MnasNet-like networks, ImageNet accuracy, speed on six devices.",
+    _csv_folder("accel_nasbench.csv.gz", "csv_accel_nasbench", "read_accel_nasbench"),
 )

@@ -1,4 +1,4 @@
-"""Refuse a file that does not have the layout of its publisher."""
+"""Reject files that do not have the layout of their publisher."""
 
 import struct
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _LAYOUT_ERRORS = (
 
 @contextmanager
 def expect_layout(file: Path, publisher: str) -> Iterator[None]:
-    """Turn errors of the block into one `UsageError` about the layout of the file.
+    """Convert errors in the block to a `UsageError` about the layout of the file.
 
     Args:
         file: The file that the block reads.

@@ -1,10 +1,8 @@
-"""Tables as parquet files with a header.
+"""Benchmark tables as parquet files with a header.
 
-A file has a column `arch` of strings and columns of float64 in which NaN is a missing number. The
-header is JSON among the key-value metadata of the file. Pages carry checksums, so a flipped bit is
-detected when its column is read. Only the header and the requested columns are read.
-
-This module does not know what the numbers mean.
+A file has a column `arch` of strings and columns of float64, where NaN is a missing number. The header
+is JSON in the key-value metadata of the file. Pages have checksums, so a flipped bit is detected when
+its column is read. Only the header and the requested columns are read.
 """
 
 import json
@@ -31,7 +29,7 @@ Header = dict[str, Any]
 def write_table_file(
     path: Path, header: Header, archs: list[str], columns: dict[str, NDArray[np.float64]]
 ) -> None:
-    """Write a table; a reader sees the whole file or none."""
+    """Write a table. The file appears when it is complete."""
     arrays = [pa.array(archs)]
     arrays += [pa.array(values) for values in columns.values()]
     metadata = json.dumps({**header, "schema": SCHEMA, "rows": len(archs)})
@@ -63,10 +61,12 @@ def read_header(path: Path, name: str) -> Header:
         benchmark = header["benchmark"]
         expected_rows = header["rows"]
     except (pa.ArrowException, OSError) as error:
-        reason = f"is no readable parquet file ({_first_line(error)})"
+        reason = f"is not a readable parquet file ({_first_line(error)})"
         raise make_damage_error(path, name, reason) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise make_damage_error(path, name, "is a parquet file, but no table of ours") from error
+        raise make_damage_error(
+            path, name, "is a parquet file, but not a benchmark table"
+        ) from error
     if schema > SCHEMA:
         reason = (
             f"was written by a newer untrained (schema {schema}, this one reads {SCHEMA}): "

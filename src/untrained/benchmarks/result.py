@@ -1,13 +1,10 @@
-"""The result of `untrained bench` and `untrained calibrate`: how well each proxy ranks architectures.
-
-This module contains facts only. It does not know networks, tables or how anything was measured.
-"""
+"""The result of `untrained bench` and `untrained calibrate`: how well each proxy ranks architectures."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from untrained.files import open_study, write_study
+from untrained.files import read_result_file, write_result_files
 
 FILE = "trust.json"
 
@@ -95,23 +92,23 @@ class BenchmarkResult:
 
     Attributes:
         title: Heading of the report.
-        command: Command that repeats the benchmark.
+        command: The command that repeats the comparison.
         space: Name of the space.
         truth_about: What the truth is: "test accuracy on cifar10 after 200 epochs, nasbench201".
         truth_unit: Unit of the truth, such as "%".
         archs: The architectures.
         truth: The truth per architecture; higher is better.
         proxy_results: One result per proxy, best first.
-        notes: What a reader must know, such as which part of the benchmark the table contains.
+        notes: Remarks for the reader, such as which part of the benchmark the table contains.
         settings: Settings as the report lists them.
         versions: Versions of the software.
         cost: Seconds by part of the work.
-        batched: Number of networks that were measured together with others.
+        batched: Number of networks that were scored in batches.
         seeds: Number of seeds per architecture.
         made_on: Date and time.
         folder: Where the result is kept.
-        advice: What to do next, in one sentence.
-        following: The command that does it.
+        advice: Recommended next step, in one sentence.
+        following: The command for the next step.
         recommended: The proxy to search with.
     """
 
@@ -141,7 +138,7 @@ class BenchmarkResult:
 
     def save(self) -> "BenchmarkResult":
         """Write `trust.json` and the rows as `trust.csv`; return the result itself."""
-        write_study(Path(self.folder, FILE), asdict(self), self.rows())
+        write_result_files(Path(self.folder, FILE), asdict(self), self.rows())
         return self
 
     @staticmethod
@@ -151,7 +148,7 @@ class BenchmarkResult:
         Raises:
             UsageError: There is no result, or the file is damaged.
         """
-        with open_study(Path(folder, FILE)) as facts:
+        with read_result_file(Path(folder, FILE)) as facts:
             facts["proxy_results"] = tuple(_read_result(**row) for row in facts["proxy_results"])
             for name in ("archs", "truth", "notes"):
                 facts[name] = tuple(facts[name])

@@ -12,8 +12,6 @@ resamples cost a few matrix products.
 Equal values share the mean of their ranks; at the border of a top group they share the places that
 are left. A statistic that is undefined (fewer than three architectures, or all scores or all truths
 equal) is None, never NaN.
-
-This module does not know networks or tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -225,7 +223,7 @@ class _Sample:
         if len(x) != len(y):
             raise ValueError(f"there are {len(x)} scores and {len(y)} truths; give one per score")
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
-            raise ValueError("a missing number has no rank: leave failures out, and count them")
+            raise ValueError("scores and truth must be finite; leave failures out and count them")
         return cls(_SortedValues(x), _SortedValues(y))
 
     @property

@@ -1,8 +1,8 @@
-"""A table of known results: what architectures of a space reach, and scores that others published.
+"""A table of known results of a space: accuracies, costs and published scores per architecture.
 
-Validation and test accuracy cannot be confused: a metric is requested by data set, split and
-epochs, or by its full name, never by position. A table may contain only a part of its benchmark,
-and says so. This module does not know networks, nor how the numbers were collected.
+A metric is requested by data set, split and epochs, or by its full name, never by position, so that
+validation and test accuracy cannot be confused. A table may contain only a part of its benchmark;
+`rows` and `size` tell how much.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class Metric:
     """The meaning of a column of results.
 
     Attributes:
-        kind: accuracy, ssim, negative loss; params, flops, seconds, latency or energy.
+        kind: accuracy, ssim, negative loss; params, flops, seconds, latency, throughput or energy.
         unit: Unit of the numbers, such as "%".
         higher_is_better: The direction.
         dataset: Name of the data set; empty if the metric does not depend on one.
@@ -63,7 +63,7 @@ class Metric:
 class PublishedScore:
     """The meaning of a column of scores that others computed with a proxy.
 
-    Runs with other weights or other samples are separate columns: they show the noise.
+    Runs with other weights or samples are separate columns; their differences show the noise.
     """
 
     proxy: str
@@ -195,7 +195,7 @@ class BenchmarkTable:
             return by_name[name]
         if split is None:
             raise UsageError(
-                f"say which accuracy of {self.name}: split='val' or split='test', or a full name"
+                f"choose an accuracy of {self.name}: split='val' or split='test', or a full name"
             )
         conditions = {"dataset": dataset, "split": split, "epochs": epochs}
         matching = _filter_columns(self.metrics, conditions)
@@ -218,6 +218,7 @@ class BenchmarkTable:
             UsageError: No column or several columns match.
         """
         if "/" in proxy:
+            # Missing parts of the full name become empty, which matches no column.
             proxy, dataset, run = (*proxy.split("/"), "", "")[:3]
         conditions = {"proxy": proxy, "dataset": dataset, "run": run}
         of_proxy = _filter_columns(self.scores, {"proxy": proxy})
@@ -272,8 +273,11 @@ class BenchmarkTable:
         """Return the only matching column; the error lists what could be requested instead."""
         if len(matching) == 1:
             return matching[0]
-        given = {key: value for key, value in conditions.items() if value is not None}
-        request = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        words = []
+        for key, value in conditions.items():
+            if value is not None:
+                words.append(f"{key}={value!r}")
+        request = ", ".join(words)
         names = ", ".join(column.name for column in matching or alternatives)
         raise UsageError(
             f"{self.name} has {len(matching) or 'no'} columns with {request}; "

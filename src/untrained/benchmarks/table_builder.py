@@ -1,4 +1,4 @@
-"""Collect numbers from any files, by architecture and column, until they become a table."""
+"""Collect the numbers of a benchmark table by architecture and column."""
 
 import math
 from array import array
@@ -22,9 +22,9 @@ _BLOCK_BYTES = 1 << 20
 
 
 class TableBuilder:
-    """Architectures and their numbers.
+    """Collects the numbers of architectures.
 
-    NaN, infinities and the placeholders of the sources are missing numbers.
+    NaN, infinities and the placeholder of NAS-Bench-Suite-Zero count as missing.
     """
 
     def __init__(self, *sources: TableSource) -> None:
@@ -66,7 +66,7 @@ class TableBuilder:
             self.add_value(arch, column, value)
 
     def add_table(self, table: BenchmarkTable) -> None:
-        """Add the columns of an earlier table that are not here: whole columns, not single numbers."""
+        """Add those columns of an earlier table that this one lacks. Existing columns are not filled."""
         present = {column.name for column in self._numbers}
         for column in table.columns:
             if column.name not in present:
@@ -92,9 +92,9 @@ class TableBuilder:
 
 
 def describe_source(name: str, files: Iterable[Path]) -> TableSource:
-    """Return the name and the digest of one or several files, which count as one source.
+    """Return the name and the digest of one or several files that form one source.
 
-    The digest is that of all bytes in the order of the files.
+    The digest covers the bytes of all files in order.
     """
     digest = sha256()
     for file in files:

@@ -9,6 +9,7 @@ from untrained.spaces import (  # noqa: F401 - importing a space registers it
     autoformer,
     darts,
     mlp,
+    mnasnet,
     mobilenetv2,
     nasbench1shot1,
     nasbench101,

@@ -1,4 +1,4 @@
-"""Reading of our own CSV files."""
+"""Read the CSV files that this project prepared from the published benchmarks."""
 
 from io import BytesIO
 from pathlib import Path
@@ -43,8 +43,8 @@ def find_files(path: Path, folder: str, *names: str) -> list[Path] | None:
     Returns:
         The files that exist, or None if the first one does not.
     """
-    for place in (path / folder, path):
-        files = [place / name for name in names]
+    for parent in (path / folder, path):
+        files = [parent / name for name in names]
         if files[0].is_file():
             return [file for file in files if file.is_file()]
     return None
@@ -59,8 +59,8 @@ def read_csv(file: Path, *columns: str) -> pd.DataFrame:
     try:
         content = BytesIO(read_whole_file(file))
         table = pd.read_csv(content, dtype=dict.fromkeys(_TEXT_COLUMNS, str))
-    except Exception as error:  # damaged text or compression can raise anything
-        raise UsageError(f"{file} is no readable CSV file: {describe_error(error)}") from error
+    except Exception as error:  # a damaged file can raise almost any error
+        raise UsageError(f"{file} is not a readable CSV file: {describe_error(error)}") from error
     missing = [column for column in columns if column not in table]
     if missing:
         raise UsageError(f"{file} has no column {', '.join(missing)}")

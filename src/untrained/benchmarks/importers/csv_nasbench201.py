@@ -12,7 +12,7 @@ from untrained.benchmarks.importers.csv_files import (
 from untrained.benchmarks.table import Column, Metric, PublishedScore, Split
 from untrained.benchmarks.table_builder import TableBuilder, make_arch_reader
 
-# Data sets by their short name in the CSV files.
+# Data sets by their short names in the CSV files.
 DATASETS = {"c10": "cifar10", "c100": "cifar100", "in16": "ImageNet16-120"}
 
 _FULL_FILE = "nb201_full.csv.gz"
@@ -38,12 +38,12 @@ def make_accuracy(
 def make_cost(
     kind: str, unit: str, dataset: str = "", epochs: int | None = None, **details: str
 ) -> Metric:
-    """Return a metric of which less is better; `details` are `variant`, `about` and `source`."""
+    """Return a metric where lower is better; `details` are `variant`, `about` and `source`."""
     return Metric(kind, unit, False, dataset, None, epochs, **details)
 
 
 def read_nasbench201(path: Path) -> TableBuilder | None:
-    """Read the main file and those of the other files that exist."""
+    """Read the main file, and the optional files that exist."""
     files = find_files(path, "nasbench201", _FULL_FILE, _LATENCY_FILE, _TIMES_FILE, _SCORES_FILE)
     if files is None:
         return None
@@ -51,7 +51,8 @@ def read_nasbench201(path: Path) -> TableBuilder | None:
     file_by_name = {file.name: file for file in files}
     columns = _list_columns()
     table = read_csv(files[0], "index", "arch_str", *columns)
-    archs = [*map(make_arch_reader("nasbench201"), table["arch_str"])]
+    read_arch = make_arch_reader("nasbench201")
+    archs = [read_arch(text) for text in table["arch_str"]]
     for name, column in columns.items():
         builder.add_values(archs, column, table[name])
     # The other files refer to architectures by their index.

@@ -25,7 +25,7 @@ def read_hwnas(path: Path) -> TableBuilder | None:
         for dataset, lists in read_pickle(path)["nasbench201"].items():
             archs = [read_arch(config["arch_str"]) for config in lists["config"]]
             for name, values in lists.items():
-                # Names are those of a device and of a kind, such as `raspi4_latency`.
+                # A name is made of a device and a kind, such as `raspi4_latency`.
                 device, _, kind = name.rpartition("_")
                 if kind in _UNITS:
                     metric = make_cost(

@@ -24,13 +24,14 @@ from untrained.readers.json_file import parse_json
 
 _PUBLISHER = "NAS-Bench-101"
 
-# Numbers of fields in the message of a training, and in the message of its results.
+# Field numbers of the protocol buffers. `_FIELD_RESULTS` and `_FIELD_PARAMS` belong to the message of
+# a training, the others to the message of its results.
 _FIELD_RESULTS = 1
 _FIELD_PARAMS = 2
 _FIELD_SECONDS = 2
 _FIELD_BY_SPLIT: dict[Split, int] = {"train": 3, "val": 4, "test": 5}
 
-_MAX_VARINT_BYTES = 10  # of a number of 64 bits
+_MAX_VARINT_BYTES = 10  # a 64-bit number has at most ten groups of seven bits
 
 
 def read_tfrecord(path: Path) -> TableBuilder | None:
@@ -39,7 +40,7 @@ def read_tfrecord(path: Path) -> TableBuilder | None:
         return None
     builder = TableBuilder(describe_source(path.name, [path]))
     read_arch = make_arch_reader("nasbench101")
-    # The file does not number the trainings of a cell; they get the order of the file.
+    # The file does not number the trainings of a cell, so they are numbered in file order.
     training_counts: Counter[tuple[str, int]] = Counter()
     with path.open("rb") as file:
         for record in _iterate_records(file, path):
@@ -105,7 +106,7 @@ def _iterate_records(file: IO[bytes], path: Path) -> Iterator[bytes]:
         length = int.from_bytes(head[:8], "little")
         length_checksum = int.from_bytes(head[8:], "little")
         is_intact = len(head) == 12 and _compute_masked_crc(head[:8]) == length_checksum
-        # A damaged length could be huge, so it is compared with the file before memory is used.
+        # A damaged length could be huge, so it is compared with the file size before it is used.
         is_intact = is_intact and length + 4 <= file_bytes - file.tell()
         if is_intact:
             data = file.read(length)
@@ -113,7 +114,7 @@ def _iterate_records(file: IO[bytes], path: Path) -> Iterator[bytes]:
             is_intact = _compute_masked_crc(data) == data_checksum
         if not is_intact:
             raise UsageError(
-                f"{path} is no whole TFRecord file: damaged or cut off before byte {file.tell()}"
+                f"{path} is not a complete TFRecord file: damaged or cut off before byte {file.tell()}"
             )
         yield data
 
@@ -146,7 +147,7 @@ def _compute_masked_crc(data: bytes) -> int:
 
 
 def _parse_message(data: bytes) -> dict[int, list[Any]]:
-    """Return the values of a message by field number: whole numbers, or bytes."""
+    """Return the values of a message by field number: integers or bytes."""
     fields: dict[int, list[Any]] = {}
     position = 0
     while position < len(data):
@@ -156,7 +157,7 @@ def _parse_message(data: bytes) -> dict[int, list[Any]]:
         if wire_type == 0:
             value, position = _read_varint(data, position)
         else:
-            # Types 1 and 5 have a fixed length, all others state theirs.
+            # Wire types 1 and 5 have a fixed length, the others are preceded by their length.
             if wire_type == 1:
                 length = 8
             elif wire_type == 5:
@@ -170,7 +171,7 @@ def _parse_message(data: bytes) -> dict[int, list[Any]]:
 
 
 def _read_varint(data: bytes, start: int) -> tuple[int, int]:
-    """Decode a number of seven bits per byte, the lowest first; return it and where it ends."""
+    """Decode a varint (seven bits per byte, lowest first); return it and the position after it."""
     value = 0
     for index in range(_MAX_VARINT_BYTES):
         byte = data[start + index]

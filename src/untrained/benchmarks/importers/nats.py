@@ -28,7 +28,7 @@ Results = dict[tuple[str, int], Result]
 
 
 class _Evaluation(NamedTuple):
-    """A metric of ours, and where the publishers have it."""
+    """A metric of the table, and its names in the published files."""
 
     dataset: str
     split: Split
@@ -67,12 +67,12 @@ def read_nats(path: Path) -> TableBuilder | None:
                     raise UsageError(
                         f"{file} holds {results['arch_str']}, but {meta_file.name} says {arch}"
                     )
-                for metric, value in _list_numbers(int(epochs), results["all_results"]):
+                for metric, value in _compute_metrics(int(epochs), results["all_results"]):
                     builder.add_value(read_arch(arch), metric, value)
     return builder
 
 
-def _list_numbers(epochs: int, results: Results) -> Iterator[tuple[Metric, float | None]]:
+def _compute_metrics(epochs: int, results: Results) -> Iterator[tuple[Metric, float | None]]:
     """Yield the metrics of one architecture with their means over seeds."""
     if epochs not in _EPOCHS:
         return

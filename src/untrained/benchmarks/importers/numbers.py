@@ -11,13 +11,13 @@ _MAX_BRACKETS = 200
 def parse_numbers(text: str) -> Any:
     """Parse nested tuples or lists of whole numbers into nested lists.
 
-    Python's own parser of literals accepts far more, and deep nesting can end the interpreter.
+    `ast.literal_eval` accepts far more, and deep nesting can crash the interpreter.
 
     Raises:
-        ValueError: The text is something else, too long or too deeply nested.
+        ValueError: The text has other content, is too long or too deeply nested.
     """
     if not _ALLOWED.fullmatch(text) or text.count("(") + text.count("[") > _MAX_BRACKETS:
-        raise ValueError(f"{text[:60]!r} is no tuple of numbers")
+        raise ValueError(f"{text[:60]!r} is not a tuple of numbers")
     as_json = text.replace("(", "[").replace(")", "]").replace(" ", "")
     # A tuple of one item ends in a comma, which JSON does not allow.
     return json.loads(as_json.replace(",]", "]"))

@@ -1,8 +1,8 @@
 """NAS-Bench-Suite-Zero (Krishnakumar et al., NeurIPS 2022) as NASLib publishes it.
 
 Files such as `zc_nasbench201.json` contain, by data set and architecture, one number per proxy (or
-its score and seconds) and a validation accuracy. Architectures are written as Python tuples in an
-order and numbering of NASLib. -1e8 stands for nan and inf.
+its score and seconds) and a validation accuracy. Architectures are Python tuples in the order and
+numbering of NASLib. -1e8 stands for NaN and infinity.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _ACCURACY = "val_accuracy"
 def format_nasbench201(numbers: Any) -> str:
     """Return the official notation of a NAS-Bench-201 cell.
 
-    NASLib lists the edges by where they start, the official notation by where they end.
+    NASLib sorts the edges by their start node, the official notation by their end node.
     """
     # In NASLib: 1<-0, 2<-0, 3<-0, 2<-1, 3<-1, 3<-2.
     a, b, c, d, e, f = (_OPERATIONS_201[number] for number in numbers)
@@ -73,7 +73,7 @@ def read_suite_zero(benchmark: str, path: Path) -> TableBuilder | None:
     with expect_layout(path, SUITE_ZERO):
         content = parse_json(path.read_bytes())
         for dataset, results_by_arch in _unwrap(content).items():
-            # Different tuples may be the same architecture, so accuracies are averaged.
+            # Several tuples may describe the same architecture, so accuracies are averaged.
             accuracies: dict[str, list[float]] = {}
             for text, results in results_by_arch.items():
                 arch = read_arch(arch_format.format_arch(parse_numbers(text)))
@@ -104,7 +104,7 @@ def _unwrap(content: dict[str, Any]) -> dict[str, Any]:
     (inner,) = content.values()
     for results_by_arch in inner.values():
         for results in results_by_arch.values():
-            # If these are the results of an architecture, there was one level too many.
+            # If these are the results of an architecture, `content` has the additional level.
             if isinstance(results, dict) and _ACCURACY in results:
                 return dict(inner)
             return content

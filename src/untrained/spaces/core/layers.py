@@ -58,6 +58,28 @@ class Zero(nn.Module):
         return x * 0.0
 
 
+class SqueezeExcitation(nn.Module):
+    """Scale every channel by a gate that is computed from the means of all channels.
+
+    Hu et al., CVPR 2018 (arXiv:1709.01507): mean over positions, linear layer to `squeezed`
+    channels, ReLU, linear layer back, sigmoid. The linear layers are 1x1 convolutions with bias.
+    """
+
+    def __init__(self, channels: int, squeezed: int) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.reduce = nn.Conv2d(channels, squeezed, 1)
+        self.relu = nn.ReLU()
+        self.expand = nn.Conv2d(squeezed, channels, 1)
+        self.sigmoid = nn.Sigmoid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        means = self.pool(x)
+        hidden = self.relu(self.reduce(means))
+        gates: Tensor = self.sigmoid(self.expand(hidden))
+        return x * gates
+
+
 def drop_path(x: Tensor, probability: float) -> Tensor:
     """Set each sample to zero with this probability and rescale the others to keep the mean."""
     ones = x.new_ones(len(x), *[1] * (x.ndim - 1))
