@@ -145,7 +145,8 @@ def passed(model: nn.Module, data: Batch) -> Blocks:
 def met(model: nn.Module, data: Batch) -> tuple[list[nn.Module], list[Tensor]]:
     """Blocks of a copy, what enters the first and what each returns, cloned before anything is overwritten."""
     copy = on_batch(model)
-    blocks, seen = find_blocks(copy), []
+    blocks = find_blocks(copy)
+    seen = []
     blocks[0].register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
     for block in blocks:
         block.register_forward_hook(lambda module, args, output: seen.append(output.clone()))
@@ -182,7 +183,8 @@ NETWORKS = {
 @pytest.mark.parametrize("case", NETWORKS)
 def test_features_are_the_outputs_of_blocks(case):
     make, shape = NETWORKS[case]
-    model, data = made(make()), batch(*shape)
+    model = made(make())
+    data = batch(*shape)
     _, seen = met(model, data)
     found = passed(model, data).features
     assert len(found) == len(seen)
@@ -197,7 +199,8 @@ def test_features_are_the_outputs_of_blocks(case):
 def test_gradients_through_blocks_equal_those_of_autograd(case):
     """Each block alone: its own input, random signs at its output, and the gradient at its input."""
     make, shape = NETWORKS[case]
-    model, data = made(make()), batch(*shape)
+    model = made(make())
+    data = batch(*shape)
     blocks, seen = met(model, data)
     found = passed(model, data)
     for k, (block, pair) in enumerate(zip(blocks, found.passes, strict=True), start=1):
@@ -284,7 +287,8 @@ def test_a_network_without_blocks_is_unsupported():
 
 
 def test_random_signs_of_a_probe_come_from_its_seed():
-    model, data = made(mlp()), batch(*FLAT)
+    model = made(mlp())
+    data = batch(*FLAT)
     first, again, other = (Probe(model, data, seed=seed).blocks.passes for seed in (0, 0, 1))
     for (a_in, a_out), (b_in, b_out), (_, c_out) in zip(first, again, other, strict=True):
         assert set(a_out.unique().tolist()) == {-1.0, 1.0}
@@ -316,7 +320,9 @@ def test_rows_are_positions_and_columns_channels():
     ids=["nasbench201", "resnet", "transformer", "plain", "mlp"],
 )
 def test_the_last_map_is_pooled_and_classified(model, shape, name):
-    model, data, seen = made(model), batch(*shape), []
+    model = made(model)
+    data = batch(*shape)
+    seen = []
     ours = Probe(model, data).last_map
     copy = on_batch(model)
     copy.get_submodule(name).register_forward_hook(
@@ -397,3 +403,24 @@ def test_depth_is_the_longest_chain_of_weight_matrices(model, shape, depth):
 def test_freezing_layers_does_not_make_a_network_shallower():
     model = frozen(mlp().to(D), "0.weight", "0.bias", "2.weight")
     assert Probe(model, batch(*FLAT)).depth == 3
+
+
+def test_the_gates_of_squeeze_and_excitation_are_not_part_of_the_trunk():
+    """A gate is a map of one pixel; its branch is inside the trunk, not a step of it."""
+    gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(4, 4, 1), nn.Sigmoid())
+
+    def run(net: Net, x: Tensor) -> Tensor:
+        x = net.first(x)
+        return net.last(x * net.gate(x))
+
+    model = Net(run, first=nn.Conv2d(3, 4, 3), gate=gate, last=nn.Conv2d(4, 4, 3)).double()
+    measured = passed(model, batch(*IMAGES))
+    assert [feature.shape for feature in measured.features] == [
+        (4, 3, 7, 7),
+        (4, 4, 5, 5),
+        (4, 4, 3, 3),
+    ]
+    # The gradient of the last block passes the gate too.
+    first, second = measured.passes
+    assert first is not None
+    assert second is not None

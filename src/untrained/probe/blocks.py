@@ -80,7 +80,8 @@ def measure_blocks(trunk: Sequence[Tensor], draw_signs: DrawSigns) -> Blocks:
     if len(trunk) >= 2:
         # The pooled features at the end have fewer axes and are not part of the trunk.
         first_output = trunk[1]
-        features = [feature for feature in trunk if feature.ndim == first_output.ndim]
+        same_axes = [feature for feature in trunk if feature.ndim == first_output.ndim]
+        features = _remove_gates(same_axes)
     if len(features) < 2:
         raise Unscorable("unsupported", "the network has no block")
     passes = []
@@ -89,6 +90,23 @@ def measure_blocks(trunk: Sequence[Tensor], draw_signs: DrawSigns) -> Blocks:
         passes.append(_pass_gradient(features[k - 1], features[k], g_out))
     passes.reverse()
     return Blocks(tuple(feature.detach() for feature in features), tuple(passes))
+
+
+def _remove_gates(features: Sequence[Tensor]) -> list[Tensor]:
+    """Remove feature maps of one pixel that larger maps follow.
+
+    They are the gates of squeeze-and-excitation: a branch beside the trunk, not a part of it.
+    """
+    kept: list[Tensor] = []
+    largest_later_map = 0
+    for feature in reversed(features):
+        pixels = feature[0, 0].numel()
+        is_gate = feature.ndim == 4 and pixels == 1 and largest_later_map > 1
+        if not is_gate:
+            kept.append(feature)
+            largest_later_map = max(largest_later_map, pixels)
+    kept.reverse()
+    return kept
 
 
 @contextmanager
