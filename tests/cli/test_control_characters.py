@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.table import Table
 
-from tests.data.pictures import save
+from tests.data.pictures import save_image
 from untrained.cli.terminal.console import SafeConsole
 from untrained.cli.terminal.text import clean_text
 
@@ -56,7 +56,7 @@ def photos(project):
     """Images with control characters in the names of a class and of a file."""
     for kind in (f"cats{CONTROL}", "dogs"):
         for k in range(6):
-            save(project / "photos" / kind / f"{k}.png", np.full((8, 8, 3), 40 * k, np.uint8))
+            save_image(project / "photos" / kind / f"{k}.png", np.full((8, 8, 3), 40 * k, np.uint8))
     (project / "photos" / "dogs" / f"bad{CONTROL}.png").write_bytes(b"no picture")
     return project / "photos"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.data.pictures import write_bad, write_good
+from tests.data.pictures import write_bad_files, write_good_images
 from untrained.config import SearchConfig
 from untrained.runs.folder import make_default_folder
 
@@ -14,18 +14,18 @@ SEARCH = "search --space ./mine.py:mynet --proxy params --data folder:photos --d
 @pytest.fixture
 def photos(project):
     """Two classes of images, and files with defects; returns the expected problem of each file."""
-    write_good(project / "photos", {"cats": 10, "dogs": 10})
-    return write_bad(project / "photos" / "dogs")
+    write_good_images(project / "photos", {"cats": 10, "dogs": 10})
+    return write_bad_files(project / "photos" / "dogs")
 
 
 def test_the_card_lists_every_problem(run_cli, photos):
     code, out, err = run_cli("data", "card", "folder:photos", "--data-root", "root")
     assert code == 0
     assert out.startswith("folder:photos: 24 pictures in 2 classes: ")
-    assert "--input-size 32 (shorter sides have 32 pixels in the middle)" in out
+    assert "--input-size 32 (the median shorter side is 32 pixels)" in out
     for name, reason in photos.items():
         assert f"  dogs/{name}: {reason}" in out or name == "whole.png"
-    assert f"{out.count('  dogs/')} to look at:" in out
+    assert f"{out.count('  dogs/')} problems:" in out
     assert "reading pictures" in err
 
 

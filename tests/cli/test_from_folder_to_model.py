@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.data.pictures import alike, jpeg, pixels, write_bad, write_fashion, write_odd
+from tests.data.pictures import (
+    encode_jpeg,
+    is_read_correctly,
+    make_pixels,
+    write_bad_files,
+    write_fashion,
+    write_odd_images,
+)
 from tests.exports.networks import run_without_untrained
 from untrained.data import TEST, load_data
 from untrained.data.pictures.listing import list_folder
@@ -28,10 +35,10 @@ def fashion(project: Path) -> dict[str, str]:
     """Write the folder `fashion`; returns the expected problem of each broken file."""
     root = project / "fashion"
     write_fashion(root, IMAGES_PER_CLASS)
-    bad = write_bad(root / "class 3")
+    bad = write_bad_files(root / "class 3")
     del bad["whole.png"]  # the duplicate is reported for the twin that is read second
-    write_odd(root / "class 7")
-    (root / "class 1" / "large.jpg").write_bytes(jpeg(pixels(60, side=300)))
+    write_odd_images(root / "class 7")
+    (root / "class 1" / "large.jpg").write_bytes(encode_jpeg(make_pixels(60, side=300)))
     return {f"class 3/{name}": reason for name, reason in bad.items()}
 
 
@@ -51,7 +58,7 @@ def test_every_file_is_read_correctly_or_listed_with_a_reason(fashion, project, 
     assert (card["smallest"], card["middle"], card["largest"]) == ([28, 28], [28, 28], [300, 300])
     assert card["input_size"] == 32
 
-    expected = write_odd(project / "again" / "photos" / "cats")
+    expected = write_odd_images(project / "again" / "photos" / "cats")
     del expected["linked.png"]
     unused = {name for name, why in card["problems"] if not why.startswith("used")}
     source = load_data("folder:fashion", Task("any", (3, 32, 32), 10), "root")
@@ -66,11 +73,12 @@ def test_every_file_is_read_correctly_or_listed_with_a_reason(fashion, project, 
         for name, image in zip(names, images, strict=True)
         if name[:7] == "class 7"
     }
-    assert all(alike(name, images_by_name[name], pixels_) for name, pixels_ in expected.items())
+    assert all(
+        is_read_correctly(name, images_by_name[name], pixels_) for name, pixels_ in expected.items()
+    )
     assert len(expected) + len(fashion) >= 20
-    assert (
-        sum(card["parts"].values()) == len(names) == 10 * IMAGES_PER_CLASS + len(expected) + 5
-    )  # 4 that are used, and a large one
+    # 4 that are used, and a large one.
+    assert sum(card["parts"].values()) == len(names) == 10 * IMAGES_PER_CLASS + len(expected) + 5
 
 
 def test_one_command_makes_a_model_from_the_folder(fashion, project, run_cli):

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.data.logs import places
+from tests.data.logs import find_row_numbers
 from tests.exports.networks import run_without_untrained
 from untrained.data import load_data
 from untrained.spaces import load_space
@@ -106,7 +106,7 @@ def predict_with_torch(project: Path) -> np.ndarray:
     parts = {name: np.array(part.values) for name, part in source.parts.items()}
     assert source.schema.dense[0].name == "number"
     probabilities = np.empty(ROWS)
-    for name, numbers in places(parts).items():
+    for name, numbers in find_row_numbers(parts).items():
         with torch.no_grad():
             probabilities[numbers] = (
                 network.eval()(torch.from_numpy(parts[name][:, :-1])).sigmoid().flatten().numpy()

@@ -1,4 +1,4 @@
-"""Small click logs whose every row can be told apart after encoding, and a folder for what is made of them."""
+"""Small click logs in which every row can be identified after encoding."""
 
 import random
 from collections.abc import Sequence
@@ -17,41 +17,51 @@ HEADER = "click,user,price,count"
 
 
 @cache
-def log(rows: int = 300) -> list[tuple[int, str, float, int]]:
-    """Rows of click, user (few come often, many once), price (row number + 0.5, so that it tells the row) and count."""
-    draw = random.Random(5)
-    users = [f"u{min(int(draw.expovariate(0.1)), 40)}" for _ in range(rows)]
-    return [
-        (int(draw.random() < 0.3), users[i], i + 0.5, draw.randrange(1000)) for i in range(rows)
-    ]
+def make_log(rows: int = 300) -> list[tuple[int, str, float, int]]:
+    """Return rows of click, user, price and count.
+
+    Few users are frequent, many occur once. The price is the row number + 0.5, so it identifies
+    the row.
+    """
+    rng = random.Random(5)
+    users = [f"u{min(int(rng.expovariate(0.1)), 40)}" for _ in range(rows)]
+    return [(int(rng.random() < 0.3), users[i], i + 0.5, rng.randrange(1000)) for i in range(rows)]
 
 
-def lines(rows: Sequence[tuple[Any, ...]]) -> list[str]:
+def format_rows(rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Return a line of a CSV file per row."""
     return [",".join(map(str, row)) for row in rows]
 
 
-def write(path: Path, rows: Sequence[str], header: str = HEADER) -> Path:
+def write_csv(path: Path, rows: Sequence[str], header: str = HEADER) -> Path:
+    """Write a CSV file and return its path."""
     path.write_bytes("\n".join([header, *rows, ""]).encode())
     return path
 
 
-def opened(path: Path, query: str = "") -> DataSource:
+def open_table(path: Path, query: str = "") -> DataSource:
+    """Open a CSV file as data; `query` holds the options after its name, such as `?floor=1`."""
     return load_data(f"csv:{path}{query}", ANY)
 
 
-def rows_of(source: DataSource) -> dict[str, NDArray[np.float32]]:
-    """Every row of every part, the label last, in the order of the file."""
-    found = {}
+def read_parts(source: DataSource) -> dict[str, NDArray[np.float32]]:
+    """Return all rows of each part in the order of the file; the last column is the label."""
+    rows_by_part = {}
     for name, part in source.parts.items():
-        batches = list(part.batches(64))
-        found[name] = np.concatenate(
-            [np.c_[batch.inputs.numpy(), batch.targets.float().numpy()] for batch in batches]
-        )
-    return found
+        blocks = []
+        for batch in part.batches(64):
+            blocks.append(np.c_[batch.inputs.numpy(), batch.targets.float().numpy()])
+        rows_by_part[name] = np.concatenate(blocks)
+    return rows_by_part
 
 
-def places(parts: dict[str, NDArray[np.float32]], column: int = 0) -> dict[str, NDArray[np.int64]]:
-    """Which row of the file each encoded row was, by a column that grows with the row number."""
+def find_row_numbers(
+    parts: dict[str, NDArray[np.float32]], column: int = 0
+) -> dict[str, NDArray[np.int64]]:
+    """Return the row number in the file of each encoded row.
+
+    `column` is a column whose values grow with the row number.
+    """
     order = np.argsort(np.concatenate([rows[:, column] for rows in parts.values()]))
     numbers = np.empty(len(order), np.int64)
     numbers[order] = np.arange(len(order))
@@ -59,6 +69,6 @@ def places(parts: dict[str, NDArray[np.float32]], column: int = 0) -> dict[str, 
     return dict(zip(parts, np.split(numbers, cuts), strict=True))
 
 
-def said(card: Card) -> list[str]:
-    """What needs attention, as it is printed."""
-    return [f"{where}: {why}" for where, why in card.problems]
+def list_problems(card: Card) -> list[str]:
+    """Return the problems on a card as they are printed."""
+    return [f"{place}: {reason}" for place, reason in card.problems]

@@ -1,27 +1,33 @@
-"""The card of somebody's pictures: what there is, every problem file by its name and reason, and what is proposed."""
+"""The card of a folder of images: contents, problem files with their reasons, and proposals."""
 
 from dataclasses import asdict
 
 import pytest
 
-from tests.data.pictures import pixels, save, write_bad, write_good, write_odd
+from tests.data.pictures import (
+    make_pixels,
+    save_image,
+    write_bad_files,
+    write_good_images,
+    write_odd_images,
+)
 from tests.data.tiny import RGB
 from untrained.data import TEST, TRAIN, VAL, load_data
 from untrained.data.pictures.card import PictureCard, propose_batch_size, propose_input_size
 
 
-def card_of(photos, like=RGB) -> PictureCard:
+def make_card(photos, like=RGB) -> PictureCard:
     source = load_data(f"folder:{photos}", like, photos.parent / "root")
     return source.card()
 
 
 def test_the_card_counts_what_can_be_used(tmp_path):
     photos = tmp_path / "photos"
-    write_good(photos, {"cats": 40, "dogs": 20})
-    save(photos / "cats" / "tall.png", pixels(50, side=96)[:, :64])
-    save(photos / "cats" / "grey.png", pixels(51, side=64)[..., 0])
+    write_good_images(photos, {"cats": 40, "dogs": 20})
+    save_image(photos / "cats" / "tall.png", make_pixels(50, side=96)[:, :64])
+    save_image(photos / "cats" / "grey.png", make_pixels(51, side=64)[..., 0])
     (photos / "dogs" / "broken.png").write_bytes(b"")
-    card = card_of(photos)
+    card = make_card(photos)
     assert card.classes == {"cats": 42, "dogs": 20}
     assert sum(card.parts.values()) == 62
     listed = {TRAIN: 30 + 15, VAL: 6 + 3, TEST: 6 + 3}  # of 42 and 21 files 15 %
@@ -29,20 +35,22 @@ def test_the_card_counts_what_can_be_used(tmp_path):
     assert (card.smallest, card.middle, card.largest) == ((32, 32), (32, 32), (64, 96))
     assert (card.modes, card.changes) == ({"RGB": 61, "L": 1}, {"grey": 1})
     assert card.problems == (("dogs/broken.png", "zero bytes"),)
-    told = "\n".join(card.lines())
+    text = "\n".join(card.lines())
     for part in (
         "62 pictures in 2 classes",
         "cats 42, dogs 20; 2.1 times as many",
         "32x32 to 64x96",
         "RGB 61, L 1",
     ):
-        assert part in told
-    assert f'proposed: --recipe "quick(batch={card.batch})" to train' in told
+        assert part in text
+    assert f'proposed: --recipe "quick(batch={card.batch})" to train' in text
 
 
-def test_many_classes_are_told_by_the_largest_and_the_smallest(tmp_path):
-    write_good(tmp_path / "photos", {f"k{n}": n for n in range(1, 15)})
-    (line,) = [line for line in card_of(tmp_path / "photos").lines() if line.startswith("classes")]
+def test_many_classes_are_summarised_by_the_largest_and_the_smallest(tmp_path):
+    write_good_images(tmp_path / "photos", {f"k{n}": n for n in range(1, 15)})
+    (line,) = [
+        line for line in make_card(tmp_path / "photos").lines() if line.startswith("classes")
+    ]
     assert (
         line == "classes: from k1 1 to k14 14; 14 times as many in the largest as in the smallest"
     )
@@ -62,7 +70,7 @@ def test_many_classes_are_told_by_the_largest_and_the_smallest(tmp_path):
         (4000, 224),
     ],
 )
-def test_the_proposed_size_is_the_nearest_usual_one(side, size):
+def test_the_proposed_size_is_the_nearest_common_size(side, size):
     assert propose_input_size(side) == size
 
 
@@ -74,7 +82,7 @@ def test_the_proposed_size_is_the_nearest_usual_one(side, size):
         (3200, 32, 64),
         (10**6, 32, 256),  # at most 256
         (10**6, 128, 256),  # 2**22 pixels
-        (10**6, 224, 64),  # 83.6 pictures have as many
+        (10**6, 224, 64),  # 83.6 images have 2**22 pixels
     ],
 )
 def test_the_proposed_batch_gives_enough_steps_and_not_too_many_pixels(pictures, size, batch):
@@ -83,25 +91,26 @@ def test_the_proposed_batch_gives_enough_steps_and_not_too_many_pixels(pictures,
 
 def test_every_problem_file_is_named_with_its_reason(tmp_path):
     photos = tmp_path / "photos"
-    write_good(photos, {"cats": 10, "dogs": 10})
-    expected = write_bad(photos / "dogs")
-    odd = write_odd(photos / "cats")
+    write_good_images(photos, {"cats": 10, "dogs": 10})
+    expected = write_bad_files(photos / "dogs")
+    odd = write_odd_images(photos / "cats")
     del expected["whole.png"]
-    card = card_of(photos)
-    said = dict(card.problems)
+    card = make_card(photos)
+    problems = dict(card.problems)
     for name, reason in expected.items():
-        assert said.pop(f"dogs/{name}").startswith(reason), name
-    assert said.pop("cats/deep/loop") == "not read again: a link to a folder that was read before"
+        assert problems.pop(f"dogs/{name}").startswith(reason), name
+    loop = problems.pop("cats/deep/loop")
+    assert loop == "not read again: a link to a folder that was read before"
     twins = {("dogs/whole.png", "dogs/twin.png"), ("cats/palette_clear.png", "cats/frames.gif")}
     for one, other in twins:
-        name = one if one in said else other
-        assert (
-            said.pop(name) == f"used, but it is the same picture as {other if name == one else one}"
-        )
-    assert (
-        said.pop("cats/linked.png") == "not used: a link out of the folder, which is not followed"
-    )
-    assert not said
+        # Which of the two is read first is not determined.
+        if one in problems:
+            assert problems.pop(one) == f"used, but it is the same picture as {other}"
+        else:
+            assert problems.pop(other) == f"used, but it is the same picture as {one}"
+    link = problems.pop("cats/linked.png")
+    assert link == "not used: a link out of the folder, which is not followed"
+    assert not problems
     assert sum(card.parts.values()) == 20 + len(odd) - 1 + 4
-    assert card.changes["transparency laid over white"] == 3
+    assert card.changes["transparency put on white"] == 3
     assert asdict(card)["problems"] == card.problems

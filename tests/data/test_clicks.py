@@ -1,4 +1,4 @@
-"""The made-up click log: what is planted is there, and the same rows come every time."""
+"""The synthetic click log: its effects are in the rows, and the seed determines the rows."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from untrained.errors import UsageError
 from untrained.types import Task
 
 
-def test_clicks_need_no_file_and_come_in_three_parts():
+def test_clicks_need_no_file_and_have_three_parts():
     source = load_data("clicks:rows=1000", ANY)
     assert source.task == Task(
         "clicks:rows=1000", (DENSE_COLUMNS + len(VOCABULARIES),), 1, "bce", VOCABULARIES
@@ -28,17 +28,17 @@ def test_clicks_need_no_file_and_come_in_three_parts():
     assert "1,000 (800 train, 100 val, 100 test)" in source.card().facts["rows"]
 
 
-def test_the_seed_decides_the_log():
-    one, same, other = (
-        load_data(f"clicks:rows=500,seed={seed}", ANY).batch(50) for seed in (1, 1, 2)
-    )
-    assert torch.equal(one.inputs, same.inputs)
-    assert torch.equal(one.targets, same.targets)
-    assert not torch.equal(one.inputs, other.inputs)
+def test_the_seed_determines_the_log():
+    first = load_data("clicks:rows=500,seed=1", ANY).batch(50)
+    same = load_data("clicks:rows=500,seed=1", ANY).batch(50)
+    other = load_data("clicks:rows=500,seed=2", ANY).batch(50)
+    assert torch.equal(first.inputs, same.inputs)
+    assert torch.equal(first.targets, same.targets)
+    assert not torch.equal(first.inputs, other.inputs)
 
 
-def test_labels_follow_the_planted_logits():
-    """In ten groups by the true probability, the share of clicks is that probability within three deviations."""
+def test_labels_follow_the_true_logits():
+    """In ten groups of rows by probability, the share of clicks is within three deviations of it."""
     rows = 20_000
     _, _, logit = generate_clicks(rows)
     parts = load_data(f"clicks:rows={rows}", ANY).parts.values()
@@ -52,10 +52,13 @@ def test_labels_follow_the_planted_logits():
 
 
 def test_three_columns_interact_beyond_their_pairs():
-    """Mean logits by the most frequent identifiers of three columns: what no sum of functions of two of them explains
-    is large where it was planted, and noise where it was not."""
+    """The mean logits of three interacting columns are not a sum of functions of pairs of columns.
 
-    def beyond_pairs(fields: tuple[int, ...], ids: np.ndarray, logit: np.ndarray) -> float:
+    What such a sum does not explain is large for the interacting columns, and noise for others.
+    """
+
+    def measure_triple_effect(fields: tuple[int, ...], ids: np.ndarray, logit: np.ndarray) -> float:
+        # Mean logits by the four most frequent identifiers of each of the three columns.
         cells = np.zeros((4, 4, 4))
         for place in np.ndindex(cells.shape):
             cells[place] = logit[(ids[:, fields] == place).all(1)].mean()
@@ -64,25 +67,27 @@ def test_three_columns_interact_beyond_their_pairs():
         return float(cells.std())
 
     _, ids, logit = generate_clicks(60_000)
-    assert beyond_pairs(TRIPLE, ids, logit) > 3 * beyond_pairs((0, 4, 6), ids, logit)
+    effect = measure_triple_effect(TRIPLE, ids, logit)
+    assert effect > 3 * measure_triple_effect((0, 4, 6), ids, logit)
 
 
-def test_blocks_are_more_of_the_same_log():
-    """The main effect of an identifier, which is planted, is the same in another block; in another log it is not."""
+def test_all_blocks_of_a_log_have_the_same_effects():
+    """The main effect of an identifier is the same in another block, but not in another log."""
 
-    def effects(seed: int, block: int) -> list[float]:
+    def compute_effects(seed: int, block: int) -> list[float]:
         _, ids, logit = generate_clicks(20_000, seed, block)
         return [float(logit[ids[:, 4] == i].mean()) for i in range(VOCABULARIES[4])]
 
-    def alike(a: list[float], b: list[float]) -> float:
+    def correlate(a: list[float], b: list[float]) -> float:
         return float(np.corrcoef(a, b)[0, 1])
 
-    assert alike(effects(0, 0), effects(0, 1)) > 0.9
-    assert abs(alike(effects(0, 0), effects(1, 0))) < 0.7
+    effects = compute_effects(0, 0)
+    assert correlate(effects, compute_effects(0, 1)) > 0.9
+    assert abs(correlate(effects, compute_effects(1, 0))) < 0.7
     assert not np.array_equal(generate_clicks(100, 0, 0)[0], generate_clicks(100, 0, 1)[0])
 
 
 @pytest.mark.parametrize("argument", ["rows=3", "rows=many", "columns=3", "5000"])
-def test_what_cannot_be_made(argument):
+def test_impossible_options_are_refused(argument):
     with pytest.raises(UsageError, match="write clicks:rows=1"):
         load_data(f"clicks:{argument}", ANY)

@@ -1,4 +1,4 @@
-"""Folders and tables of pictures: what is read, into which part it goes, and that the cache is true."""
+"""Folders and lists of images: which files are read, how they are split, and the cache."""
 
 import os
 import subprocess
@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.pictures import pixels, save, write_bad, write_good, write_odd
+from tests.data.pictures import (
+    make_pixels,
+    save_image,
+    write_bad_files,
+    write_good_images,
+    write_odd_images,
+)
 from tests.data.tiny import RGB
 from untrained.data import TEST, TRAIN, VAL, DataSource, find_data_root, load_data
 from untrained.data.pictures import cache
@@ -25,20 +31,25 @@ COUNTS = {"cats": 40, "dogs": 20, "eels": 4}
 
 @pytest.fixture
 def photos(tmp_path) -> Path:
-    write_good(tmp_path / "photos", COUNTS)
+    write_good_images(tmp_path / "photos", COUNTS)
     return tmp_path / "photos"
 
 
-def opened(photos: Path, like: Task = RGB) -> DataSource:
+def open_folder(photos: Path, like: Task = RGB) -> DataSource:
+    """Open a folder as data; the cache is in the folder `root` beside it."""
     return load_data(f"folder:{photos}", like, photos.parent / "root")
 
 
-def split(listing: Listing) -> dict[str, set[str]]:
-    return {part: {e.name for e in listing.files if e.part == part} for part in (TRAIN, VAL, TEST)}
+def list_names_by_part(listing: Listing) -> dict[str, set[str]]:
+    """Return the names of the files of each part."""
+    names: dict[str, set[str]] = {TRAIN: set(), VAL: set(), TEST: set()}
+    for file in listing.files:
+        names[file.part].add(file.name)
+    return names
 
 
-def test_a_folder_is_its_classes_and_pixels(photos):
-    source = opened(photos)
+def test_classes_and_pixels_of_a_folder_are_read(photos):
+    source = open_folder(photos)
     assert source.task == Task("folder:photos", (3, 32, 32), 3)
     assert source.classes == ("cats", "dogs", "eels")
     names = [entry.name for entry in list_folder(photos).files]
@@ -48,69 +59,68 @@ def test_a_folder_is_its_classes_and_pixels(photos):
     for name, image, label in zip(names, images, labels, strict=True):
         kind, number = name.removesuffix(".png").split("/")
         assert source.classes[int(label)] == kind
-        assert np.array_equal(image.numpy(), pixels([*COUNTS].index(kind), int(number))), name
+        assert np.array_equal(image.numpy(), make_pixels([*COUNTS].index(kind), int(number))), name
 
 
-def test_classes_that_are_numbers_come_in_their_order(tmp_path):
-    write_good(tmp_path, {str(k): 1 for k in range(11)})
+def test_numeric_class_names_are_sorted_by_number(tmp_path):
+    write_good_images(tmp_path, {str(k): 1 for k in range(11)})
     assert list_folder(tmp_path).classes == tuple(map(str, range(11)))
 
 
 def test_parts_are_stratified_disjoint_and_complete(photos):
-    parts = split(list_folder(photos))
+    parts = list_names_by_part(list_folder(photos))
     counts = {part: Counter(name.split("/")[0] for name in names) for part, names in parts.items()}
     assert counts[VAL] == counts[TEST] == {"cats": 6, "dogs": 3, "eels": 1}  # 15 %: 6, 3, 0.6
     assert counts[TRAIN] == {"cats": 28, "dogs": 14, "eels": 2}
     assert sum(map(len, parts.values())) == len(set.union(*parts.values())) == 64
     first = sorted(name for name in set.union(*parts.values()) if name.startswith("cats/"))[:12]
-    assert (
-        not set(first) <= parts[VAL] | parts[TEST]
-    )  # names decide by chance, not by their alphabet
+    # The split is a hash of the name, not the alphabetical order.
+    assert not set(first) <= parts[VAL] | parts[TEST]
 
 
-def test_a_new_picture_moves_none_of_another_class_and_hardly_any_of_its_own(photos):
-    before = split(list_folder(photos))
+def test_a_new_image_moves_few_of_its_own_class_and_none_of_another(photos):
+    before = list_names_by_part(list_folder(photos))
     for k in range(3):
-        save(photos / "cats" / f"new{k}.png", pixels(99, k))
-    save(photos / "bees" / "0.png", pixels(98))  # also a new class, which comes first
-    after = split(list_folder(photos))
+        save_image(photos / "cats" / f"new{k}.png", make_pixels(99, k))
+    save_image(photos / "bees" / "0.png", make_pixels(98))  # also a new class, which comes first
+    after = list_names_by_part(list_folder(photos))
     moved = {name for part in before for name in before[part] - after[part]}
     assert len(moved) <= 2 * 3
     assert all(name.startswith("cats/") for name in moved)
 
 
-def test_the_split_does_not_depend_on_where_the_folder_lies(photos, tmp_path):
+def test_the_split_does_not_depend_on_the_location_of_the_folder(photos, tmp_path):
     (tmp_path / "other").mkdir()
     moved = photos.rename(tmp_path / "other" / "pictures")
-    before = split(list_folder(moved))
-    write_good(tmp_path / "again", COUNTS)
-    assert split(list_folder(tmp_path / "again")) == before
+    before = list_names_by_part(list_folder(moved))
+    write_good_images(tmp_path / "again", COUNTS)
+    assert list_names_by_part(list_folder(tmp_path / "again")) == before
 
 
 @pytest.mark.parametrize(
     ("folders", "sizes"),
     [
         (("train", "val", "test"), (10, 10, 10)),
-        (("Train", "valid"), (8, 10, 2)),  # 15 % of 5 a class is 0.75
+        (("Train", "valid"), (8, 10, 2)),  # 15 % of 5 per class is 0.75
         (("training", "testing"), (10, 0, 10)),  # 10 % of 5 is 0.5, and halves are rounded to even
         (("train",), (6, 2, 2)),
     ],
 )
-def test_parts_that_are_folders_are_kept(tmp_path, folders, sizes):
+def test_folders_named_after_parts_are_these_parts(tmp_path, folders, sizes):
     for folder in folders:
-        write_good(tmp_path / folder, {"cats": 5, "dogs": 5})
+        write_good_images(tmp_path / folder, {"cats": 5, "dogs": 5})
     listing = list_folder(tmp_path)
     assert listing.classes == ("cats", "dogs")
-    assert tuple(map(len, split(listing).values())) == sizes
-    assert all(name.lower().startswith("t") for name in split(listing)[TRAIN])
+    assert tuple(map(len, list_names_by_part(listing).values())) == sizes
+    assert all(name.lower().startswith("t") for name in list_names_by_part(listing)[TRAIN])
 
 
-def test_what_lies_beside_the_parts_is_listed(tmp_path):
+def test_files_beside_the_parts_are_listed_as_problems(tmp_path):
     for folder in ("train", "test"):
-        write_good(tmp_path / folder, {"cats": 2, "dogs": 2})
-    write_good(tmp_path / "test", {"eels": 1})
-    write_good(tmp_path, {"extra": 1})
-    save(tmp_path / "test" / "7.png", pixels(7))
+        write_good_images(tmp_path / folder, {"cats": 2, "dogs": 2})
+    write_good_images(tmp_path / "test", {"eels": 1})
+    write_good_images(tmp_path, {"extra": 1})
+    save_image(tmp_path / "test" / "7.png", make_pixels(7))
     (tmp_path / "README.md").write_text("hello")
     assert dict(list_folder(tmp_path).problems) == {
         "README.md": "not used: it is in no folder of a class",
@@ -120,58 +130,65 @@ def test_what_lies_beside_the_parts_is_listed(tmp_path):
     }
 
 
-def test_a_class_may_be_called_like_a_part(tmp_path):
-    write_good(tmp_path, {"car": 5, "train": 5, "test": 5})
-    save(tmp_path / "car" / "holidays" / "0.png", pixels(9))
+def test_a_class_may_have_the_name_of_a_part(tmp_path):
+    write_good_images(tmp_path, {"car": 5, "train": 5, "test": 5})
+    save_image(tmp_path / "car" / "holidays" / "0.png", make_pixels(9))
     assert list_folder(tmp_path).classes == ("car", "test", "train")
-    assert {name.split("/")[0] for name in split(list_folder(tmp_path))[TRAIN]} == {
+    assert {name.split("/")[0] for name in list_names_by_part(list_folder(tmp_path))[TRAIN]} == {
         "car",
         "test",
         "train",
     }
 
 
-def test_parts_without_classes_are_no_classes(tmp_path):
-    write_good(tmp_path, {"train": 5, "val": 5, "test": 5})
+def test_parts_without_classes_are_refused(tmp_path):
+    write_good_images(tmp_path, {"train": 5, "val": 5, "test": 5})
     with pytest.raises(UsageError, match="has no classes to learn from; it needs two or more"):
         list_folder(tmp_path)
 
 
 def test_a_folder_full_of_odd_and_broken_files_is_read(photos):
-    bad, odd = write_bad(photos / "dogs"), write_odd(photos / "cats")
-    source = opened(photos)
-    images = {part: found.images.numpy() for part, found in source.parts.items()}
+    bad = write_bad_files(photos / "dogs")
+    odd = write_odd_images(photos / "cats")
+    source = open_folder(photos)
+    images = {name: part.images.numpy() for name, part in source.parts.items()}
     listing = list_folder(photos)
-    lost = {name for name, why in source.card().problems if "used, but" not in why}
-    for part, found in images.items():
-        names = [e.name for e in listing.files if e.part == part and e.name not in lost]
-        assert len(names) == len(found)
-        for name, image in zip(names, found, strict=True):
-            if (expected := odd.get(name.removeprefix("cats/"))) is not None:
-                off = np.abs(image.astype(int) - expected)
-                assert (off > 8).mean() < 0.1 if name.endswith(".jpg") else off.max() <= 1, name
-    assert (
-        sum(map(len, images.values())) == 64 + len(odd) - 1 + 4
-    )  # two misnamed, whole.png and its twin
+    unused = {name for name, reason in source.card().problems if "used, but" not in reason}
+    for part, part_images in images.items():
+        files = [file for file in listing.files if file.part == part]
+        names = [file.name for file in files if file.name not in unused]
+        assert len(names) == len(part_images)
+        for name, image in zip(names, part_images, strict=True):
+            expected = odd.get(name.removeprefix("cats/"))
+            if expected is None:
+                continue
+            difference = np.abs(image.astype(int) - expected)
+            if name.endswith(".jpg"):
+                assert (difference > 8).mean() < 0.1, name
+            else:
+                assert difference.max() <= 1, name
+    # All odd images but the link, and four bad files: two misnamed, whole.png and its twin.
+    assert sum(map(len, images.values())) == 64 + len(odd) - 1 + 4
     assert dict(source.card().problems)["cats/linked.png"] == LINK_OUT
     assert len(bad) + len(odd) > 20
 
 
-def test_samples_to_look_at_are_of_the_part_to_learn_from(photos):
-    source = opened(photos)
-    batch, train = source.batch(44), source.parts[TRAIN]
-    known = {image.numpy().tobytes() for image in train.normalise(train.images)}
-    assert {image.numpy().tobytes() for image in batch.inputs} == known
+def test_scoring_samples_come_from_the_training_part(photos):
+    source = open_folder(photos)
+    batch = source.batch(44)
+    train = source.parts[TRAIN]
+    training_images = {image.numpy().tobytes() for image in train.normalise(train.images)}
+    assert {image.numpy().tobytes() for image in batch.inputs} == training_images
     assert torch.equal(source.batch(5, seed=2).inputs, source.batch(50, seed=2).inputs[:5])
     assert not torch.equal(source.batch(5, seed=2).inputs, source.batch(5, seed=3).inputs)
     assert abs(float(train.normalise(train.images).mean())) < 0.01
     assert float(train.normalise(train.images).std()) == pytest.approx(1, abs=0.01)
 
 
-def test_grey_networks_see_grey_and_others_are_refused(photos):
-    assert opened(photos, Task("any", (1, 16, 24), 7)).batch(2).inputs.shape == (2, 1, 16, 24)
+def test_networks_take_one_or_three_channels(photos):
+    assert open_folder(photos, Task("any", (1, 16, 24), 7)).batch(2).inputs.shape == (2, 1, 16, 24)
     with pytest.raises(UsageError, match="pictures have 1 or 3 channels, not 4"):
-        opened(photos, Task("any", (4, 32, 32), 7))
+        open_folder(photos, Task("any", (4, 32, 32), 7))
 
 
 # --------------------------------------------------------------------------------------------------------------- links
@@ -179,9 +196,9 @@ def test_grey_networks_see_grey_and_others_are_refused(photos):
 LINK_OUT = "not used: a link out of the folder, which is not followed"
 
 
-def test_links_out_of_the_folder_are_left_out_and_told(photos):
+def test_links_out_of_the_folder_are_reported_and_not_followed(photos):
     outside = photos.parent / "outside"
-    save(outside / "secret.png", pixels(50))
+    save_image(outside / "secret.png", make_pixels(50))
     (photos / "cats" / "everything").symlink_to("/")
     (photos / "cats" / "above").symlink_to("../..")
     (photos / "cats" / "secret.png").symlink_to(outside / "secret.png")
@@ -190,11 +207,11 @@ def test_links_out_of_the_folder_are_left_out_and_told(photos):
     names = ["birds", "cats/above", "cats/everything", "cats/secret.png"]
     assert sorted(listing.problems) == [(name, LINK_OUT) for name in names]
     assert len(listing.files) == 64
-    assert set(opened(photos).card().problems) == {(name, LINK_OUT) for name in names}
+    assert set(open_folder(photos).card().problems) == {(name, LINK_OUT) for name in names}
 
 
-def test_links_that_stay_in_the_folder_are_followed(photos):
-    save(photos / "dogs" / "more" / "extra.png", pixels(51))
+def test_links_inside_the_folder_are_followed(photos):
+    save_image(photos / "dogs" / "more" / "extra.png", make_pixels(51))
     (photos / "cats" / "of dogs").symlink_to("../dogs/more")
     (photos / "cats" / "again.png").symlink_to(photos / "cats" / "0.png")
     (photos / "puppies").symlink_to("dogs")
@@ -209,8 +226,8 @@ def test_the_folder_itself_may_be_a_link(photos):
     assert (len(listing.files), listing.problems) == (64, ())
 
 
-def test_a_folder_of_links_says_why_it_has_no_classes(tmp_path):
-    write_good(tmp_path / "outside", {"cats": 5, "dogs": 5})
+def test_the_error_for_a_folder_of_links_gives_the_reason(tmp_path):
+    write_good_images(tmp_path / "outside", {"cats": 5, "dogs": 5})
     (tmp_path / "photos").mkdir()
     for name in ("cats", "dogs"):
         (tmp_path / "photos" / name).symlink_to(tmp_path / "outside" / name)
@@ -220,10 +237,10 @@ def test_a_folder_of_links_says_why_it_has_no_classes(tmp_path):
         list_folder(tmp_path / "photos")
 
 
-# -------------------------------------------------------------------------------------------------------------- tables
+# -------------------------------------------------------------------------------------- CSV files that list images
 
 
-def test_a_table_says_where_pictures_are_and_what(photos):
+def test_a_csv_file_lists_paths_labels_and_parts(photos):
     parts = [
         ("cats", "train"),
         ("cats", "train"),
@@ -241,8 +258,8 @@ def test_a_table_says_where_pictures_are_and_what(photos):
     (photos.parent / "list.csv").write_text("\ufeffFile;Class;Split\n" + "\n".join(rows))
     source = load_data(f"images:{photos.parent}/list.csv", RGB, photos.parent / "root")
     assert source.task == Task("images:list.csv", (3, 32, 32), 2)
-    assert np.array_equal(source.parts[VAL].images[0].numpy(), pixels(0, 3))
-    assert np.array_equal(source.parts[TEST].images[0].numpy(), pixels(1, 4))
+    assert np.array_equal(source.parts[VAL].images[0].numpy(), make_pixels(0, 3))
+    assert np.array_equal(source.parts[TEST].images[0].numpy(), make_pixels(1, 4))
     assert source.parts[TRAIN].labels.tolist() == [0, 0, 1]
     assert dict(source.card().problems) == {
         "line 9": "not used: its path or its label is missing",
@@ -253,7 +270,7 @@ def test_a_table_says_where_pictures_are_and_what(photos):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "begins with ''; its first line must be path,label or path,label,split"),
         ("a.png,cat\nb.png,dog\n", "begins with 'a.png,cat'"),
@@ -265,35 +282,35 @@ def test_a_table_says_where_pictures_are_and_what(photos):
         ("path,label\n\xff", "is not a CSV file in UTF-8"),
     ],
 )
-def test_a_wrong_table_says_what_is_wanted(text, says, tmp_path):
+def test_a_wrong_csv_file_is_refused(text, message, tmp_path):
     (tmp_path / "list.csv").write_text(text, encoding="latin-1")
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=message):
         list_csv(tmp_path / "list.csv")
 
 
 # ------------------------------------------------------------------------------------------------------ wrong requests
 
 
-def test_wrong_requests_say_what_to_type(tmp_path):
-    for name, says in {
-        "folder": "say which folder: folder:PATH, such as --data folder:./photos",
+def test_wrong_requests_are_refused(tmp_path):
+    for name, message in {
+        "folder": "name the folder: folder:PATH, such as --data folder:./photos",
         "folder:none": "there is no folder none; give one with one subfolder per class",
-        "images": "say which table: images:PATH.csv",
+        "images": "name the table: images:PATH.csv",
         "images:none.csv": "there is no file none.csv; give a CSV of paths and labels",
         f"folder:{tmp_path}": "has no classes to learn from; it needs two or more",
     }.items():
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(UsageError, match=message):
             load_data(name, RGB, tmp_path)
 
 
-def test_a_class_without_pictures_is_refused(photos):
+def test_a_class_without_images_is_refused(photos):
     (photos / "empty").mkdir()
     with pytest.raises(UsageError, match="the class empty has no files; put pictures into"):
-        opened(photos)
+        open_folder(photos)
     (photos / "empty" / "text.jpg").write_text("no picture")
-    says = r"class empty of folder:photos has no readable picture to learn from \(empty/text.jpg: not an image\)"
-    with pytest.raises(UsageError, match=says):
-        opened(photos).batch(1)
+    message = r"class empty of folder:photos has no readable picture to learn from \(empty/text.jpg: not an image\)"
+    with pytest.raises(UsageError, match=message):
+        open_folder(photos).batch(1)
 
 
 # --------------------------------------------------------------------------------------------------------------- cache
@@ -301,75 +318,77 @@ def test_a_class_without_pictures_is_refused(photos):
 
 @pytest.fixture
 def reads(monkeypatch) -> list[str]:
-    """The names of all pictures that are decoded from now on."""
+    """The names of all images that are decoded during the test."""
     names: list[str] = []
-    real = cache.decode_image
-    monkeypatch.setattr(
-        cache,
-        "decode_image",
-        lambda opened, name, shape: (names.append(name), real(opened, name, shape))[1],
-    )
+    decode_image = cache.decode_image
+
+    def count_and_decode(open_file, name, shape):
+        names.append(name)
+        return decode_image(open_file, name, shape)
+
+    monkeypatch.setattr(cache, "decode_image", count_and_decode)
     return names
 
 
-def test_pictures_are_read_once_and_anew_when_a_file_changes(photos, reads):
-    first = opened(photos).batch(8)
+def test_images_are_decoded_once_and_again_if_a_file_changes(photos, reads):
+    first = open_folder(photos).batch(8)
     assert len(reads) == 64
-    assert torch.equal(opened(photos).batch(8).inputs, first.inputs)
+    assert torch.equal(open_folder(photos).batch(8).inputs, first.inputs)
     assert len(reads) == 64
-    opened(photos, Task("any", (3, 16, 16), 3)).batch(1)  # another size
+    open_folder(photos, Task("any", (3, 16, 16), 3)).batch(1)  # another size
     assert len(reads) == 128
     before = (photos / "cats" / "3.png").stat()
-    changed = save(photos / "cats" / "3.png", pixels(77))
-    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # it looks as old as it was
-    assert changed.stat().st_size == before.st_size  # and as large: noise cannot be packed
-    images = torch.cat([part.images for part in opened(photos).parts.values()]).numpy()
+    changed = save_image(photos / "cats" / "3.png", make_pixels(77))
+    # The changed file keeps its time and its size, since noise cannot be compressed.
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert changed.stat().st_size == before.st_size
+    images = torch.cat([part.images for part in open_folder(photos).parts.values()]).numpy()
     assert len(reads) == 192
-    assert any(np.array_equal(image, pixels(77)) for image in images)
-    save(photos / "cats" / "more.png", pixels(78))
-    opened(photos).batch(1)
+    assert any(np.array_equal(image, make_pixels(77)) for image in images)
+    save_image(photos / "cats" / "more.png", make_pixels(78))
+    open_folder(photos).batch(1)
     assert len(reads) == 192 + 65
 
 
-def test_progress_is_told(photos):
-    told: list[tuple[int, int]] = []
-    with use_progress_callback(lambda at: told.append((at.done, at.total))):
-        opened(photos).batch(1)
-        opened(photos).batch(1)
-    assert told == [(k, 64) for k in range(1, 65)]
-    opened(photos, Task("any", (3, 8, 8), 3)).batch(1)
-    assert len(told) == 64
+def test_decoding_reports_its_progress(photos):
+    events: list[tuple[int, int]] = []
+    with use_progress_callback(lambda event: events.append((event.done, event.total))):
+        open_folder(photos).batch(1)
+        open_folder(photos).batch(1)
+    assert events == [(k, 64) for k in range(1, 65)]
+    open_folder(photos, Task("any", (3, 8, 8), 3)).batch(1)
+    assert len(events) == 64
 
 
-def test_a_damaged_cache_is_made_anew(photos, reads):
-    first = opened(photos).batch(8)
+def test_a_damaged_cache_is_written_again(photos, reads):
+    first = open_folder(photos).batch(8)
     folder = find_data_root(photos.parent / "root") / "cache" / "pictures"
     for ending, content in {"npy": b"nonsense", "json": b"{"}.items():
         (file,) = folder.glob(f"*.{ending}")
         file.write_bytes(content)
-        assert torch.equal(opened(photos).batch(8).inputs, first.inputs)
+        assert torch.equal(open_folder(photos).batch(8).inputs, first.inputs)
     assert len(reads) == 3 * 64
-    assert {file.suffix for file in folder.iterdir()} == {".npy", ".json"}  # no parts are left
+    assert {file.suffix for file in folder.iterdir()} == {".npy", ".json"}  # no temporary files
 
 
-def test_pictures_in_the_cache_are_not_changed_by_whoever_writes_on_them(photos):
-    images = opened(photos).parts[TRAIN].images
+def test_writing_into_images_does_not_change_the_cache(photos):
+    images = open_folder(photos).parts[TRAIN].images
     images.zero_()
-    assert opened(photos).parts[TRAIN].images.any()
+    assert open_folder(photos).parts[TRAIN].images.any()
 
 
-def test_a_root_that_cannot_be_used_is_named(photos):
+def test_an_unusable_data_root_is_refused(photos):
     (photos.parent / "root").write_text("a file")
     with pytest.raises(UsageError, match=r"pictures are kept in .*; name another --data-root"):
-        opened(photos).batch(1)
+        open_folder(photos).batch(1)
 
 
-def test_too_little_room_is_said_before_anything_is_read(photos, reads, monkeypatch):
+def test_too_little_disk_space_is_reported_before_any_image_is_decoded(photos, reads, monkeypatch):
     monkeypatch.setattr(cache, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     with pytest.raises(
         UsageError, match=r"takes 197 kB, and .* has 1.00 kB; choose a smaller --input-size"
     ):
-        opened(photos).batch(1)
+        open_folder(photos).batch(1)
     assert not reads
 
 
@@ -383,10 +402,10 @@ print(fingerprint_batch(source.batch(30)))
 """
 
 
-def test_two_processes_at_once_do_no_harm(photos):
+def test_two_processes_can_fill_the_cache_at_the_same_time(photos):
     command = [sys.executable, "-c", READ, f"folder:{photos}", str(photos.parent / "root")]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert {f"{fingerprint_batch(opened(photos).batch(30))}\n"} == set(said)
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert {f"{fingerprint_batch(open_folder(photos).batch(30))}\n"} == set(outputs)
     assert len(list((photos.parent / "root" / "cache" / "pictures").iterdir())) == 2

@@ -1,4 +1,4 @@
-"""Tables as they come: each is a clear message in one line, or is read in a way that its card tells."""
+"""Malformed tables: each is refused in one line, or read and reported on its card."""
 
 import gzip
 from statistics import median
@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.logs import ANY, HEADER, lines, log, opened, said, write
+from tests.data.logs import ANY, HEADER, format_rows, list_problems, make_log, open_table, write_csv
 from untrained.data import load_data
 from untrained.data.tables import reader as _reader
 from untrained.errors import UsageError
 
-ROWS = lines(log())
+ROWS = format_rows(make_log())
 GOOD = "\n".join([HEADER, *ROWS, ""])
 
 REFUSED = {
@@ -21,8 +21,8 @@ REFUSED = {
     "a number as label": (
         "?label=count",
         GOOD,
-        r"the label count is \d+ somewhere; wanted 0 and 1, or .*label=count&above="
-        f"{median([row[3] for row in log()]):.3g}'",
+        r"the label count is \d+ somewhere; expected 0 and 1, or .*label=count&above="
+        f"{median([row[3] for row in make_log()]):.3g}'",
     ),
     "shares as label": (
         "?label=share",
@@ -47,31 +47,31 @@ REFUSED = {
     "several classes": (
         "?label=kind",
         "\n".join(["user,kind", *(f"u{i % 7},{'abc'[i % 3]}" for i in range(300))]),
-        "kind holds 'a', 'b', 'c'; wanted 0 and 1, .*; more than two classes are not supported in a table$",
+        "kind holds 'a', 'b', 'c'; expected 0 and 1, .*; more than two classes are not supported in a table$",
     ),
     "two other words": (
         "?label=kind",
         "\n".join(["user,kind", *(f"u{i % 7},{['a', 'b', ''][i % 3]}" for i in range(300))]),
-        "kind holds 'a', 'b', nothing; wanted 0 and 1, false and true or no and yes$",
+        "kind holds 'a', 'b', nothing; expected 0 and 1, false and true or no and yes$",
     ),
     "no label": (
         "",
         GOOD.replace("click", "bought"),
-        "say which column .* there are: bought, user, price, count",
+        "say which column .* available: bought, user, price, count",
     ),
     "empty labels": (
         "",
         "\n".join([HEADER, *(row[1:] for row in ROWS)]),
-        "the label click holds nothing; wanted 0 and 1",
+        "the label click holds nothing; expected 0 and 1",
     ),
     "two labels": ("", GOOD.replace("click", "label").replace("count", "target"), None),
-    "three values": ("", GOOD + "2,u1,0.5,3\n", "the label click is 2 somewhere; wanted 0 and 1"),
+    "three values": ("", GOOD + "2,u1,0.5,3\n", "the label click is 2 somewhere; expected 0 and 1"),
     "one class": (
         "",
         "\n".join([HEADER, *("0" + row[1:] for row in ROWS)]),
         "all 300 rows of .* have the label 0",
     ),
-    "text where numbers were said": (
+    "text in a dense column": (
         "?dense=user",
         GOOD,
         "100% of the values of user are text; write categorical=us",
@@ -106,8 +106,12 @@ REFUSED = {
         "has one column, 'click'; a table has a label and more, separated by comma",
     ),
     "UTF-16": ("", GOOD.encode("utf-16"), "is UTF-16; save it as UTF-8"),
-    "not text": ("", bytes(range(256)) * 20, "is no text; csv:PATH wants lines of text"),
-    "few rows": ("", "\n".join([HEADER, *ROWS[:4]]), "4 rows of .* are too few to learn from"),
+    "not text": ("", bytes(range(256)) * 20, "is not a text file; csv:PATH reads lines of text"),
+    "few rows": (
+        "",
+        "\n".join([HEADER, *ROWS[:4]]),
+        "4 rows of .* are too few to train and test on",
+    ),
     "a quotation mark never closed": (
         "",
         GOOD.replace(ROWS[9], '1,"u1,2.5,3'),
@@ -118,16 +122,20 @@ REFUSED = {
         GOOD,
         r"no column left to learn from; dropped: user \(named in drop\)",
     ),
-    "no moments": ("?time=user", GOOD, "time=user: 'u\\d+' is no moment; wanted numbers or dates"),
-    "two roles": ("?drop=user&dense=user", GOOD, "user cannot be two things"),
+    "no moments": (
+        "?time=user",
+        GOOD,
+        "time=user: 'u\\d+' is not a time; expected numbers or dates",
+    ),
+    "two roles": ("?drop=user&dense=user", GOOD, "user has two roles"),
     "no such option": (
         "?lable=click",
         GOOD,
         "no option of a table is called 'lable'; did you mean label",
     ),
-    "half an option": ("?label", GOOD, "label says nothing; write label="),
-    "no number": ("?floor=two", GOOD, "floor=two is no number"),
-    "no floor": ("?floor=0", GOOD, "floor=0 is no number of rows"),
+    "half an option": ("?label", GOOD, "label has no value; write label="),
+    "no number": ("?floor=two", GOOD, "floor=two is not a number"),
+    "no floor": ("?floor=0", GOOD, "floor=0 is too small"),
     "too many buckets": (
         "?hash=16777216",
         GOOD,
@@ -149,41 +157,41 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_table_that_cannot_be_used_is_refused_in_one_line(name, tmp_path):
-    query, content, says = REFUSED[name]
+    query, content, message = REFUSED[name]
     path = tmp_path / "bad.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    if says is None:  # of two names, the values decide
-        assert opened(path, query).card().facts["label"].startswith("label, ")
+    if message is None:  # two columns have the name of a label, and their values decide
+        assert open_table(path, query).card().facts["label"].startswith("label, ")
         return
-    with pytest.raises(UsageError, match=says) as raised:
-        opened(path, query)
+    with pytest.raises(UsageError, match=message) as raised:
+        open_table(path, query)
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_none(tmp_path):
-    told = {
-        "csv": "say which file: csv:PATH",
-        "csv:?label=click": "say which file",
+def test_a_path_that_is_not_a_file_is_refused(tmp_path):
+    messages = {
+        "csv": "name the file: csv:PATH",
+        "csv:?label=click": "name the file",
         f"csv:{tmp_path}": "is a folder; name a file in it",
         f"csv:{tmp_path}/none.csv": "there is no file",
         f"parquet:{tmp_path}": "is a folder",
         f"parquet:{tmp_path}/none.parquet": "there is no file",
     }
-    for name, says in told.items():
-        with pytest.raises(UsageError, match=says):
+    for name, message in messages.items():
+        with pytest.raises(UsageError, match=message):
             load_data(name, ANY)
 
 
 @pytest.mark.parametrize("content", [GOOD.encode(), gzip.compress(GOOD.encode())[:900]])
-def test_a_damaged_archive(tmp_path, content):
+def test_a_damaged_gzip_file_is_refused(tmp_path, content):
     (tmp_path / "bad.csv.gz").write_bytes(content)
     with pytest.raises(UsageError, match="cannot be read"):
-        opened(tmp_path / "bad.csv.gz")
+        open_table(tmp_path / "bad.csv.gz")
 
 
-def test_a_parquet_file_that_is_none_or_empty(tmp_path):
+def test_an_invalid_or_empty_parquet_file_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"cannot be read: .*not a parquet file"):
-        load_data(f"parquet:{write(tmp_path / 'bad.parquet', ROWS)}", ANY)
+        load_data(f"parquet:{write_csv(tmp_path / 'bad.parquet', ROWS)}", ANY)
     pq.write_table(
         pa.table({"click": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}),
         tmp_path / "no.parquet",
@@ -192,14 +200,14 @@ def test_a_parquet_file_that_is_none_or_empty(tmp_path):
         load_data(f"parquet:{tmp_path}/no.parquet", ANY)
 
 
-def test_a_row_longer_than_a_block(tmp_path, monkeypatch):
+def test_a_row_longer_than_a_block_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(_reader, "BLOCK_BYTES", 2**10)
     rows = [*ROWS, '1,"' + "x" * 5000]
     with pytest.raises(UsageError, match="most likely a quotation mark is never closed"):
-        opened(write(tmp_path / "long.csv", rows))
+        open_table(write_csv(tmp_path / "long.csv", rows))
 
 
-# ------------------------------------------------------------------------------------------- read, and told on the card
+# --------------------------------------------------------------------------------- read, and reported on the card
 
 
 @pytest.mark.parametrize(
@@ -220,72 +228,85 @@ def test_a_row_longer_than_a_block(tmp_path, monkeypatch):
         ","
     ),
 )
-def test_other_ways_to_write_the_same_table_are_read_alike(tmp_path, content):
+def test_variants_of_the_csv_format_give_the_same_rows(tmp_path, content):
     path = tmp_path / ("log.csv.gz" if content.startswith(b"\x1f\x8b") else "log.csv")
     path.write_bytes(content)
-    plain, source = opened(write(tmp_path / "plain.csv", ROWS)), opened(path)
+    plain = open_table(write_csv(tmp_path / "plain.csv", ROWS))
+    source = open_table(path)
     assert source.task.vocabularies == plain.task.vocabularies
     assert source.card().facts == plain.card().facts
-    for a, b in zip(
-        source.parts["train"].batches(300), plain.parts["train"].batches(300), strict=True
-    ):
-        assert (a.inputs[:, :2] == b.inputs[:, :2]).all()
-        assert (a.targets == b.targets).all()
+    batches = source.parts["train"].batches(300)
+    plain_batches = plain.parts["train"].batches(300)
+    for batch, plain_batch in zip(batches, plain_batches, strict=True):
+        assert (batch.inputs[:, :2] == plain_batch.inputs[:, :2]).all()
+        assert (batch.targets == plain_batch.targets).all()
 
 
-def test_bad_rows_are_counted_and_shown_with_their_lines(tmp_path):
+def test_bad_rows_are_counted_and_listed_with_their_line_numbers(tmp_path):
     rows = [*ROWS]
-    rows[5], rows[9], rows[20], rows[30] = "1,u1", "1,u1,0.5,3,4", ",u1,0.5,3", "maybe,u1,0.5,3"
-    card = opened(write(tmp_path / "ragged.csv", rows)).card()
+    rows[5] = "1,u1"
+    rows[9] = "1,u1,0.5,3,4"
+    rows[20] = ",u1,0.5,3"
+    rows[30] = "maybe,u1,0.5,3"
+    card = open_table(write_csv(tmp_path / "ragged.csv", rows)).card()
     assert card.facts["bad rows"] == "4, left out"
     assert card.facts["rows"].startswith("296 (")
-    assert {*said(card)} == {
-        "line 7: 2 fields where 4 are wanted: '1,u1'",
-        "line 11: 5 fields where 4 are wanted: '1,u1,0.5,3,4'",
+    assert {*list_problems(card)} == {
+        "line 7: 2 fields where 4 are expected: '1,u1'",
+        "line 11: 5 fields where 4 are expected: '1,u1,0.5,3,4'",
         "line 22: no label",
         "line 32: the label click is 'maybe'",
     }
 
 
 @pytest.mark.parametrize("unlabelled", [30, 31])
-def test_a_last_block_without_labels_counts_as_so_many_rows(tmp_path, monkeypatch, unlabelled):
-    """A tenth of 300 rows is 30. The last block is short, and all of its rows are bad."""
+def test_rows_of_a_last_block_without_labels_are_counted(tmp_path, monkeypatch, unlabelled):
+    """Up to a tenth of the rows, here 30, may be bad. All rows of the short last block are."""
     monkeypatch.setattr(_reader, "PARQUET_ROWS", 300 - unlabelled)
-    labels = [row[0] for row in log()[:-unlabelled]] + [None] * unlabelled
+    labels = [row[0] for row in make_log()[:-unlabelled]] + [None] * unlabelled
     pq.write_table(
-        pa.table({"click": labels, "price": [row[2] for row in log()]}), tmp_path / "log.parquet"
+        pa.table({"click": labels, "price": [row[2] for row in make_log()]}),
+        tmp_path / "log.parquet",
     )
     if unlabelled == 30:
         card = load_data(f"parquet:{tmp_path}/log.parquet", ANY).card()
         assert card.facts["bad rows"] == "30, left out"
-        assert said(card)[0] == "line 271: no label"
+        assert list_problems(card)[0] == "line 271: no label"
     else:
         with pytest.raises(UsageError, match=r"31 of 300 rows of .* are bad; line 270: no label"):
             load_data(f"parquet:{tmp_path}/log.parquet", ANY)
 
 
-def test_a_bad_row_may_hold_any_bytes(tmp_path):
+def test_a_bad_row_may_contain_any_bytes(tmp_path):
     (tmp_path / "bytes.csv").write_bytes(GOOD.encode().replace(ROWS[5].encode(), b"1,\xe9t\xe9"))
-    card = opened(tmp_path / "bytes.csv").card()
+    card = open_table(tmp_path / "bytes.csv").card()
     assert card.facts["bad rows"] == "1, left out"
-    assert said(card)[0].startswith("line 7: 2 fields where 4 are wanted")
+    assert list_problems(card)[0].startswith("line 7: 2 fields where 4 are expected")
 
 
-def test_a_letter_on_the_edge_of_a_block_is_one_letter(tmp_path, monkeypatch):
+def test_a_character_may_span_two_blocks(tmp_path, monkeypatch):
     names = {f"u{i}": f"\u65e5\u672c{i}" for i in range(41)}
-    rows = [",".join([a, names[b], *rest]) for a, b, *rest in (row.split(",") for row in ROWS)]
-    plain = opened(write(tmp_path / "plain.csv", ROWS)).task.vocabularies
+    rows = []
+    for row in ROWS:
+        click, user, *others = row.split(",")
+        rows.append(",".join([click, names[user], *others]))
+    plain = open_table(write_csv(tmp_path / "plain.csv", ROWS)).task.vocabularies
     for size in (501, 502, 503):
         monkeypatch.setattr(_reader, "BLOCK_BYTES", size)
-        assert opened(write(tmp_path / f"letters{size}.csv", rows)).task.vocabularies == plain
+        assert (
+            open_table(write_csv(tmp_path / f"letters{size}.csv", rows)).task.vocabularies == plain
+        )
 
 
-def test_lines_are_right_in_later_blocks_too(tmp_path, monkeypatch):
+def test_line_numbers_are_correct_in_later_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(_reader, "BLOCK_BYTES", 700)
     rows = [*ROWS]
-    rows[150], rows[250], rows[251], rows[290] = "1,u1", "x,u1,0.5,3", "1", ",u1,0.5,3"
-    notes = said(opened(write(tmp_path / "ragged.csv", rows)).card())
-    assert sorted(note.partition(":")[0] for note in notes) == [
+    rows[150] = "1,u1"
+    rows[250] = "x,u1,0.5,3"
+    rows[251] = "1"
+    rows[290] = ",u1,0.5,3"
+    problems = list_problems(open_table(write_csv(tmp_path / "ragged.csv", rows)).card())
+    assert sorted(problem.partition(":")[0] for problem in problems) == [
         "line 152",
         "line 252",
         "line 253",
@@ -293,47 +314,55 @@ def test_lines_are_right_in_later_blocks_too(tmp_path, monkeypatch):
     ]
 
 
-def test_values_that_are_no_finite_number_count_as_missing_and_text_is_told(tmp_path):
+def test_infinite_values_and_text_count_as_missing_and_text_is_reported(tmp_path):
     rows = [*ROWS]
-    rows[3], rows[4], rows[5], rows[6] = "0,u1,nan,1", "1,u1,inf,2", "1,u1,-inf,3", "1,u1,dear,4"
-    source = opened(write(tmp_path / "wild.csv", rows))
+    rows[3] = "0,u1,nan,1"
+    rows[4] = "1,u1,inf,2"
+    rows[5] = "1,u1,-inf,3"
+    rows[6] = "1,u1,expensive,4"
+    source = open_table(write_csv(tmp_path / "wild.csv", rows))
     (price,) = [row for row in source.card().rows if row["column"] == "price"]
     assert (price["kind"], price["missing"]) == ("dense", 4)
-    assert "price: 1 values are text and count as missing" in said(source.card())
-    assert all(
-        batch.inputs.isfinite().all()
-        for part in source.parts.values()
-        for batch in part.batches(64)
-    )
+    assert "price: 1 values are text and count as missing" in list_problems(source.card())
+    for part in source.parts.values():
+        for batch in part.batches(64):
+            assert batch.inputs.isfinite().all()
 
 
-def test_text_that_comes_after_the_head_is_told_too(tmp_path, monkeypatch):
+def test_text_after_the_first_block_is_reported_too(tmp_path, monkeypatch):
     monkeypatch.setattr(_reader, "BLOCK_BYTES", 1000)
     rows = [*ROWS]
-    rows[280] = "1,u1,dear,4"
-    assert "price: 1 values are text and count as missing" in said(
-        opened(write(tmp_path / "late.csv", rows)).card()
+    rows[280] = "1,u1,expensive,4"
+    assert "price: 1 values are text and count as missing" in list_problems(
+        open_table(write_csv(tmp_path / "late.csv", rows)).card()
     )
-    late = [row if i < 200 else f"1,u1,dear{i},4" for i, row in enumerate(ROWS)]
+    late = [row if i < 200 else f"1,u1,expensive{i},4" for i, row in enumerate(ROWS)]
     with pytest.raises(
         UsageError,
         match="33% of the values of price are text; write categorical=price or drop=price",
     ):
-        opened(write(tmp_path / "later.csv", late))
+        open_table(write_csv(tmp_path / "later.csv", late))
 
 
 def test_a_column_of_row_numbers_is_dropped(tmp_path):
     rows = [f"{row},{1000 + i}" for i, row in enumerate(ROWS)]
-    card = opened(write(tmp_path / "id.csv", rows, HEADER + ",id")).card()
-    assert "id: dropped: no value comes 2 times" in said(card)
+    card = open_table(write_csv(tmp_path / "id.csv", rows, HEADER + ",id")).card()
+    assert "id: dropped: no value comes 2 times" in list_problems(card)
 
 
-def test_a_table_that_nobody_reads_to_its_end_leaves_no_thread_behind(tmp_path, monkeypatch):
-    """Arrow reads ahead through our stream: a program that ended meanwhile, as after a wrong label, was aborted."""
-    readers, made = [], _reader.pcsv.open_csv
-    monkeypatch.setattr(
-        _reader.pcsv, "open_csv", lambda *asked: readers.append(made(*asked)) or readers[-1]
-    )
+def test_a_table_that_is_not_read_to_its_end_leaves_no_thread(tmp_path, monkeypatch):
+    """Arrow reads ahead through our stream.
+
+    A program that ended while Arrow was reading, as after a wrong label, was aborted.
+    """
+    readers = []
+    open_csv = _reader.pcsv.open_csv
+
+    def open_and_keep(*arguments):
+        readers.append(open_csv(*arguments))
+        return readers[-1]
+
+    monkeypatch.setattr(_reader.pcsv, "open_csv", open_and_keep)
     monkeypatch.setattr(_reader, "BLOCK_BYTES", 2**10)
     (tmp_path / "long.csv").write_text("click,a\n" + "1,2\n" * 50_000)
     blocks = _reader.open_csv(tmp_path / "long.csv").blocks(_reader.BadRows())

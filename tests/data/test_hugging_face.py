@@ -1,4 +1,4 @@
-"""Pictures of the hub, by a package that is made up here: what is asked of it is little."""
+"""Images of the Hugging Face hub, with a small stand-in for the package `datasets`."""
 
 import sys
 from io import BytesIO
@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
-from tests.data.pictures import pixels
+from tests.data.pictures import make_pixels
 from tests.data.tiny import RGB
 from untrained.data import TEST, TRAIN, VAL, load_data
 from untrained.errors import UsageError
 
 
 class Image:
-    """A feature that says so by its name."""
+    """A feature of images; the product recognises it by the name of its class."""
 
     def __init__(self, decode=True):
         self.decode = decode
@@ -26,19 +26,21 @@ class ClassLabel:
 
 
 class Table:
-    """So many rows; picture k has label k modulo 2, or those given."""
+    """A split with `rows` rows; without `labels` image k has the label k modulo 2."""
 
     def __init__(self, seed, rows, labels=None, **features):
         self.features = features or {"id": object(), "photo": Image(), "label": ClassLabel()}
         self.labels = labels or [k % 2 for k in range(rows)]
-        self.seed, self._fingerprint = seed, f"print{seed}"
+        self.seed = seed
+        self._fingerprint = f"print{seed}"
 
     def __getitem__(self, key):
         if key == "label":
             return self.labels
-        assert not self.features["photo"].decode  # the package would open files of any kind
+        # With `decode` the package would open image files of any kind by itself.
+        assert not self.features["photo"].decode
         file = BytesIO()
-        Picture.fromarray(pixels(self.seed, key)).save(file, "PNG")
+        Picture.fromarray(make_pixels(self.seed, key)).save(file, "PNG")
         return {"photo": {"bytes": file.getvalue(), "path": None}, "label": self.labels[key]}
 
     def cast_column(self, name, feature):
@@ -49,7 +51,7 @@ class Table:
 
 @pytest.fixture
 def hub(monkeypatch) -> dict[str, dict[str, Table]]:
-    """Data sets by name, as `datasets.load_dataset` gives them."""
+    """Data sets by name, which `datasets.load_dataset` returns."""
     tables: dict[str, dict[str, Table]] = {}
     module = ModuleType("datasets")
     module.load_dataset = tables.__getitem__
@@ -57,7 +59,7 @@ def hub(monkeypatch) -> dict[str, dict[str, Table]]:
     return tables
 
 
-def test_splits_become_parts_and_pictures_are_theirs(hub, tmp_path):
+def test_splits_become_parts_with_their_images(hub, tmp_path):
     hub["me/pets"] = {
         "train": Table(1, 20),
         "validation": Table(2, 6),
@@ -70,31 +72,31 @@ def test_splits_become_parts_and_pictures_are_theirs(hub, tmp_path):
         ("cat", "dog"),
     )
     assert {name: len(part) for name, part in source.parts.items()} == {TRAIN: 20, VAL: 6, TEST: 2}
-    assert np.array_equal(source.parts[TEST].images[1].numpy(), pixels(3, 1))
+    assert np.array_equal(source.parts[TEST].images[1].numpy(), make_pixels(3, 1))
     assert source.parts[TEST].labels.tolist() == [0, 1]
     assert dict(source.card().problems) == {
         f"test/{k}": "not used: it has no label" for k in (2, 3)
     }
-    hub["me/pets"]["train"] = Table(9, 20)  # published anew
+    hub["me/pets"]["train"] = Table(9, 20)  # the publisher replaces the data
     images = load_data("hf:me/pets", RGB, tmp_path).parts[TRAIN].images.numpy()
-    assert any(np.array_equal(image, pixels(9, 0)) for image in images)
+    assert any(np.array_equal(image, make_pixels(9, 0)) for image in images)
 
 
-def test_a_split_of_another_name_is_listed(hub, tmp_path):
+def test_a_split_with_an_unknown_name_is_listed_as_a_problem(hub, tmp_path):
     hub["pets"] = {"train": Table(1, 40), "unlabelled": Table(2, 6)}
     source = load_data("hf:pets", RGB, tmp_path)
     assert {name: len(part) for name, part in source.parts.items()} == {TRAIN: 28, VAL: 6, TEST: 6}
     assert dict(source.card().problems).keys() == {"unlabelled"}
 
 
-def test_wrong_requests_say_what_to_do(hub, tmp_path, monkeypatch):
+def test_wrong_requests_are_refused(hub, tmp_path, monkeypatch):
     hub["text"] = {"train": Table(1, 4, text=object(), label=ClassLabel())}
-    for name, says in {
-        "hf": "say which data set: hf:NAME",
+    for name, message in {
+        "hf": "name the data set: hf:NAME",
         "hf:none": "hf:none cannot be loaded: 'none'",
-        "hf:text": "has the columns text, label, none of which is of the kind Image",
+        "hf:text": "has the columns text, label, none of which has the type Image",
     }.items():
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(UsageError, match=message):
             load_data(name, RGB, tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(

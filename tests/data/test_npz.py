@@ -1,4 +1,4 @@
-"""Archives of numpy: what is read, and that complaints say what is wanted."""
+"""Archives of numpy: images and labels are read, and wrong archives are refused."""
 
 import numpy as np
 import pytest
@@ -10,21 +10,23 @@ from untrained.errors import UsageError
 from untrained.types import Task
 
 
-def test_npz_are_the_images_and_labels_of_the_file(root):
+def test_images_and_labels_of_an_archive_are_read(root):
     with np.load(root / "tiny.npz") as archive:
-        x, y = torch.from_numpy(archive["x"]), archive["y"]
+        x = torch.from_numpy(archive["x"])
+        y = archive["y"]
     source = load_data(f"npz:{root}/tiny.npz", Task("any", (3, 9, 11), 99))
     assert source.task == Task("npz:tiny.npz", (3, 9, 11), 4)
     batch = source.batch(12)
     scaled = x.double() / 255
-    known = ((scaled - scaled.mean((0, 1, 2))) / scaled.std((0, 1, 2))).permute(0, 3, 1, 2).float()
-    distance, which = torch.cdist(batch.inputs.flatten(1), known.flatten(1)).min(1)
+    normalised = (scaled - scaled.mean((0, 1, 2))) / scaled.std((0, 1, 2))
+    images = normalised.permute(0, 3, 1, 2).float()
+    distance, nearest = torch.cdist(batch.inputs.flatten(1), images.flatten(1)).min(1)
     assert float(distance.max()) < 1e-2
-    assert sorted(which.tolist()) == list(range(12))
-    assert batch.targets.tolist() == y[which.numpy()].tolist()
+    assert sorted(nearest.tolist()) == list(range(12))
+    assert batch.targets.tolist() == y[nearest.numpy()].tolist()
 
 
-def test_npz_of_grey_images_under_the_other_names(tmp_path):
+def test_arrays_may_be_called_x_train_and_y_train_and_images_may_be_grey(tmp_path):
     np.savez(
         tmp_path / "g.npz",
         x_train=np.arange(64, dtype=np.uint8).reshape(4, 4, 4),
@@ -41,28 +43,28 @@ GOOD = np.zeros((4, 5, 5, 3), np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("arrays", "says"),
+    ("arrays", "message"),
     [
         ({"a": GOOD}, "holds a; it needs x and y"),
         ({}, "holds nothing"),
         ({"x": GOOD}, "needs x and y"),
         ({"x": GOOD.astype(float), "y": np.arange(4)}, "x is float64"),
-        ({"x": GOOD[0, 0], "y": np.arange(5)}, r"wanted uint8 \(N, H, W\[, C\]\)"),
+        ({"x": GOOD[0, 0], "y": np.arange(5)}, r"expected uint8 \(N, H, W\[, C\]\)"),
         ({"x": GOOD[:0], "y": np.arange(0)}, r"x is uint8 \(0, 5, 5, 3\)"),
-        ({"x": GOOD, "y": np.arange(3)}, r"y is int64 \(3,\); wanted 4 whole numbers"),
+        ({"x": GOOD, "y": np.arange(3)}, r"y is int64 \(3,\); expected 4 non-negative integers"),
         ({"x": GOOD, "y": np.eye(4, dtype=int)}, r"y is int64 \(4, 4\)"),
         ({"x": GOOD, "y": np.array(["cat"] * 4)}, "y is <U3"),
-        ({"x": GOOD, "y": np.array([0, 1, -1, 2])}, "from 0 up"),
+        ({"x": GOOD, "y": np.array([0, 1, -1, 2])}, "expected 4 non-negative integers"),
     ],
 )
-def test_a_wrong_npz_says_what_is_wanted(arrays, says, tmp_path):
+def test_an_archive_with_wrong_arrays_is_refused(arrays, message, tmp_path):
     np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=message):
         load_data(f"npz:{tmp_path}/bad.npz", RGB)
 
 
-def test_an_npz_that_cannot_be_read(tmp_path):
-    with pytest.raises(UsageError, match="say which file"):
+def test_an_unreadable_archive_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="name the file"):
         load_data("npz", RGB)
     with pytest.raises(UsageError, match="there is no file"):
         load_data(f"npz:{tmp_path}/none.npz", RGB)
@@ -76,7 +78,7 @@ def test_an_npz_that_cannot_be_read(tmp_path):
         load_data(f"npz:{tmp_path}/single.npy", RGB)
 
 
-def test_an_npz_with_a_hostile_object_is_refused_and_not_run(tmp_path):
+def test_an_archive_with_a_hostile_object_is_refused_and_not_run(tmp_path):
     target = tmp_path / "attacked"
     np.savez(tmp_path / "bad.npz", x=np.array([Attack(target)], dtype=object), y=np.arange(1))
     with pytest.raises(UsageError, match="it holds Python objects; save numbers"):

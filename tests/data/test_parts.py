@@ -1,4 +1,4 @@
-"""Parts: every class in its shares, nothing twice, nothing lost; what is looked at comes from the first part."""
+"""Parts are stratified, disjoint and complete; scoring samples come from the training part."""
 
 from collections import Counter
 
@@ -13,28 +13,27 @@ from untrained.errors import UsageError
 from untrained.types import Task
 
 SIZES = {0: 100, 1: 40, 2: 20, 3: 3}
-MIXED = torch.randperm(163, generator=torch.Generator().manual_seed(0))
-LABELS = torch.cat([torch.full((n,), label) for label, n in SIZES.items()])[MIXED]
+ORDER = torch.randperm(163, generator=torch.Generator().manual_seed(0))
+LABELS = torch.cat([torch.full((n,), label) for label, n in SIZES.items()])[ORDER]
 TINY = Task("tiny", (1, 2, 2), 4)
 
 
-def numbered(labels: torch.Tensor = LABELS) -> torch.Tensor:
-    """Images (N, 2, 2, 1), each of which says its own number by its first two pixels."""
+def make_numbered_images(labels: torch.Tensor = LABELS) -> torch.Tensor:
+    """Return images (N, 2, 2, 1) that contain their number in the first two pixels."""
     images = torch.zeros(len(labels), 2, 2, 1, dtype=torch.uint8)
-    images[:, 0, 0, 0], images[:, 0, 1, 0] = (
-        torch.arange(len(labels)) // 200,
-        torch.arange(len(labels)) % 200,
-    )
+    images[:, 0, 0, 0] = torch.arange(len(labels)) // 200
+    images[:, 0, 1, 0] = torch.arange(len(labels)) % 200
     return images
 
 
-def numbers(images: torch.Tensor) -> list[int]:
+def read_numbers(images: torch.Tensor) -> list[int]:
+    """Return the numbers that images contain."""
     high, low = images[:, 0, :, 0].float().round().long().T
     return (200 * high + low).tolist()
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("published_parts", "expected"),
     [
         ((), {TRAIN: 0.7, VAL: 0.15, TEST: 0.15}),
         ((TEST,), {TRAIN: 0.9, VAL: 0.1}),
@@ -42,11 +41,11 @@ def numbers(images: torch.Tensor) -> list[int]:
         ((VAL, TEST), {TRAIN: 1.0}),
     ],
 )
-def test_only_the_parts_that_nobody_keeps_apart_are_cut(given, expected):
-    assert choose_shares(given) == pytest.approx(expected)
+def test_only_parts_that_are_not_published_are_split_off(published_parts, expected):
+    assert choose_shares(published_parts) == pytest.approx(expected)
 
 
-def test_rows_are_shared_out_in_turn_and_the_rest_is_the_first_part():
+def test_later_parts_take_their_rows_in_turn_and_the_first_part_gets_the_rest():
     assert split_rows(list(range(10)), {"a": 0.5, "b": 0.3, "c": 0.2}) == {
         "a": [5, 6, 7, 8, 9],
         "b": [0, 1, 2],
@@ -54,65 +53,71 @@ def test_rows_are_shared_out_in_turn_and_the_rest_is_the_first_part():
     }
 
 
-def test_every_class_is_in_every_part_in_its_share():
-    places = split_by_class(LABELS, choose_shares(()), TINY)
-    counts = {name: Counter(LABELS[rows].tolist()) for name, rows in places.items()}
-    assert counts[VAL] == counts[TEST] == {0: 15, 1: 6, 2: 3}  # of three samples none
+def test_parts_are_stratified_by_class():
+    rows_by_part = split_by_class(LABELS, choose_shares(()), TINY)
+    counts = {name: Counter(LABELS[rows].tolist()) for name, rows in rows_by_part.items()}
+    assert counts[VAL] == counts[TEST] == {0: 15, 1: 6, 2: 3}  # 15 % of 3 samples is none
     assert counts[TRAIN] == {0: 70, 1: 28, 2: 14, 3: 3}
 
 
-def test_parts_have_nothing_in_common_and_lack_nothing():
-    places = split_by_class(LABELS, choose_shares(()), TINY)
-    assert torch.cat([*places.values()]).sort().values.tolist() == list(range(163))
-    assert all(rows.tolist() == sorted(rows.tolist()) for rows in places.values())
+def test_parts_are_disjoint_and_complete():
+    rows_by_part = split_by_class(LABELS, choose_shares(()), TINY)
+    assert torch.cat([*rows_by_part.values()]).sort().values.tolist() == list(range(163))
+    assert all(rows.tolist() == sorted(rows.tolist()) for rows in rows_by_part.values())
 
 
-def test_the_seed_and_the_data_set_decide_and_other_classes_do_not():
-    one, same = (split_by_class(LABELS, choose_shares(()), TINY) for _ in range(2))
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not torch.equal(one[VAL], split_by_class(LABELS, choose_shares(()), TINY, seed=1)[VAL])
-    assert not torch.equal(
-        one[VAL], split_by_class(LABELS, choose_shares(()), Task("other", (1, 2, 2), 4))[VAL]
-    )
-    more = split_by_class(torch.cat([LABELS, torch.tensor([2])]), choose_shares(()), TINY)
-    assert [row for row in more[VAL].tolist() if LABELS[row] != 2] == [
-        r for r in one[VAL].tolist() if LABELS[r] != 2
-    ]
+def test_the_split_of_a_class_depends_on_the_seed_and_the_data_set_and_not_on_other_classes():
+    shares = choose_shares(())
+    parts = split_by_class(LABELS, shares, TINY)
+    same_parts = split_by_class(LABELS, shares, TINY)
+    assert all(torch.equal(parts[name], same_parts[name]) for name in parts)
+    assert not torch.equal(parts[VAL], split_by_class(LABELS, shares, TINY, seed=1)[VAL])
+    other_task = Task("other", (1, 2, 2), 4)
+    assert not torch.equal(parts[VAL], split_by_class(LABELS, shares, other_task)[VAL])
+    larger_parts = split_by_class(torch.cat([LABELS, torch.tensor([2])]), shares, TINY)
+    rows_of_other_classes = [row for row in parts[VAL].tolist() if LABELS[row] != 2]
+    assert [row for row in larger_parts[VAL].tolist() if LABELS[row] != 2] == rows_of_other_classes
 
 
-def test_samples_to_look_at_come_from_the_part_to_learn_from_while_it_has_any():
-    images = numbered()
+def test_scoring_samples_come_from_the_training_part_until_it_is_used_up():
+    images = make_numbered_images()
     source = make_image_source(images, LABELS, TINY, (torch.zeros(1), torch.ones(1) / 255))
-    train, val, test = (numbers(source.parts[name].images) for name in (TRAIN, VAL, TEST))
-    drawn = [numbers(source.batch(n, seed=3).inputs.permute(0, 2, 3, 1)) for n in (50, 115, 163)]
-    assert set(drawn[0]) < set(train)
-    assert sorted(drawn[1]) == sorted(train)
-    assert (set(drawn[2][115:139]), set(drawn[2][139:])) == (set(val), set(test))
+    train, val, test = (read_numbers(source.parts[name].images) for name in (TRAIN, VAL, TEST))
+    few, all_training, everything = (
+        read_numbers(source.batch(count, seed=3).inputs.permute(0, 2, 3, 1))
+        for count in (50, 115, 163)
+    )
+    assert set(few) < set(train)
+    assert sorted(all_training) == sorted(train)
+    assert set(everything[115:139]) == set(val)
+    assert set(everything[139:]) == set(test)
 
 
-def test_what_the_publisher_keeps_apart_is_left_as_it_is_and_read_late():
-    asked = []
+def test_a_published_part_is_kept_and_read_only_when_it_is_needed():
+    reads = []
 
-    def judged():
-        asked.append(1)
-        return torch.full((5, 4, 4, 1), 9, dtype=torch.uint8), torch.arange(
-            5, dtype=torch.uint8
-        ) % 4
+    def read_test_part():
+        reads.append(1)
+        images = torch.full((5, 4, 4, 1), 9, dtype=torch.uint8)
+        return images, torch.arange(5, dtype=torch.uint8) % 4
 
-    source = make_image_source(numbered(), LABELS, TINY, published_parts={TEST: judged})
+    source = make_image_source(
+        make_numbered_images(), LABELS, TINY, published_parts={TEST: read_test_part}
+    )
     source.batch(4)
-    assert not asked
+    assert not reads
+    # A tenth of each class is 10 + 4 + 2 + 0 images.
     assert {name: len(part) for name, part in source.parts.items()} == {
         TRAIN: 147,
         VAL: 16,
         TEST: 5,
-    }  # 10 + 4 + 2 + 0
+    }
     assert source.parts[TEST].images.shape == (5, 2, 2, 1)  # in the task's size
     assert source.parts[TEST].labels.tolist() == [0, 1, 2, 3, 0]
-    assert asked == [1]
+    assert reads == [1]
 
 
-def test_statistics_are_of_all_images_however_they_are_sorted():
+def test_statistics_cover_all_images_in_any_order():
     images = torch.cat(
         [torch.full((4000, 2, 2, 1), value, dtype=torch.uint8) for value in (0, 255)]
     )
@@ -121,13 +126,13 @@ def test_statistics_are_of_all_images_however_they_are_sorted():
     assert float(part.std) == pytest.approx(0.5, abs=1e-3)
 
 
-def test_a_pass_shows_every_sample_once_and_normal():
-    images, labels = torch.randint(256, (7, 3, 5, 2), dtype=torch.uint8), torch.arange(7)
+def test_batches_contain_every_sample_once_and_normalised():
+    images = torch.randint(256, (7, 3, 5, 2), dtype=torch.uint8)
+    labels = torch.arange(7)
     part = ImagePart(images, labels, torch.tensor([0.5, 0.25]), torch.tensor([0.1, 0.2]))
-    plain, shuffled, again = (
-        list(part.batches(3, order))
-        for order in (None, *(torch.Generator().manual_seed(1) for _ in "ab"))
-    )
+    plain = list(part.batches(3))
+    shuffled = list(part.batches(3, torch.Generator().manual_seed(1)))
+    shuffled_again = list(part.batches(3, torch.Generator().manual_seed(1)))
     assert [len(batch) for batch in plain] == [3, 3, 1]
     assert torch.cat([batch.targets for batch in plain]).tolist() == list(range(7))
     assert plain[0].inputs.shape == (3, 2, 3, 5)
@@ -135,13 +140,13 @@ def test_a_pass_shows_every_sample_once_and_normal():
     assert float(plain[1].inputs[1, 1, 2, 3]) == pytest.approx(expected, rel=1e-5)
     order = torch.cat([batch.targets for batch in shuffled])
     assert sorted(order.tolist()) == list(range(7)) != order.tolist()
-    assert order.tolist() == torch.cat([batch.targets for batch in again]).tolist()
+    assert order.tolist() == torch.cat([batch.targets for batch in shuffled_again]).tolist()
     torch.testing.assert_close(
         torch.cat([b.inputs for b in shuffled]), part.normalise(images)[order]
     )
 
 
-def test_what_is_made_up_has_no_parts():
+def test_noise_has_no_parts_and_digits_have_all():
     with pytest.raises(
         UsageError, match="noise has nothing to learn from; take data with labels, such as digits"
     ):

@@ -1,44 +1,48 @@
-"""Criteo, Avazu, KDD Cup 2012 and Frappe: small files in their publishers' formats, and the real samples."""
+"""Criteo, Avazu, KDD Cup 2012 and Frappe: small files in their formats, and the real samples."""
 
 from math import log1p
 
 import pytest
 
 from tests.conftest import shared
-from tests.data.logs import ANY, rows_of
+from tests.data.logs import ANY, read_parts
 from untrained.data import load_data
 
 INTS = [f"I{i}" for i in range(1, 14)]
 HEXES = [f"C{i}" for i in range(1, 27)]
 
 
-def criteo_rows(count: int = 120) -> list[list[str]]:
-    return [
-        [str(int(i % 5 == 0)), *(str((i * k) % 17) if (i + k) % 4 else "" for k in range(1, 14)),
-         *(f"{(i * k) % 7:08x}" if (i + k) % 9 else "" for k in range(1, 27))]
-        for i in range(count)
-    ]  # fmt: skip
+def make_criteo_rows(count: int = 120) -> list[list[str]]:
+    """Return rows of a label, thirteen numbers and 26 hexadecimal identifiers, some missing."""
+    rows = []
+    for i in range(count):
+        label = str(int(i % 5 == 0))
+        numbers = [str((i * k) % 17) if (i + k) % 4 else "" for k in range(1, 14)]
+        identifiers = [f"{(i * k) % 7:08x}" if (i + k) % 9 else "" for k in range(1, 27)]
+        rows.append([label, *numbers, *identifiers])
+    return rows
 
 
 def test_criteo_is_read_with_tabs_and_with_commas(tmp_path):
-    rows = criteo_rows()
+    rows = make_criteo_rows()
     (tmp_path / "train.txt").write_text("\n".join("\t".join(row) for row in rows))
     (tmp_path / "train.csv").write_text(
         "\n".join([",".join(["label", *INTS, *HEXES]), *(",".join(r) for r in rows)])
     )
-    one, other = (load_data(f"criteo:{tmp_path}/train.{kind}", ANY) for kind in ("txt", "csv"))
-    assert one.task.input_shape == (39,)
-    assert [row["column"] for row in one.card().rows] == INTS + HEXES
-    assert one.card().facts == other.card().facts
-    for name, part in rows_of(one).items():
-        assert (part == rows_of(other)[name]).all()
+    tabs = load_data(f"criteo:{tmp_path}/train.txt", ANY)
+    commas = load_data(f"criteo:{tmp_path}/train.csv", ANY)
+    assert tabs.task.input_shape == (39,)
+    assert [row["column"] for row in tabs.card().rows] == INTS + HEXES
+    assert tabs.card().facts == commas.card().facts
+    for name, part in read_parts(tabs).items():
+        assert (part == read_parts(commas)[name]).all()
         clicks = sum(int(label) for label in part[:, -1])
         assert 0 < clicks < len(part)
-    assert sum(map(len, one.parts.values())) == 120
+    assert sum(map(len, tabs.parts.values())) == 120
 
 
-def test_options_go_on_top_of_what_is_known(tmp_path):
-    (tmp_path / "train.txt").write_text("\n".join("\t".join(row) for row in criteo_rows()))
+def test_options_of_the_user_override_those_of_the_format(tmp_path):
+    (tmp_path / "train.txt").write_text("\n".join("\t".join(row) for row in make_criteo_rows()))
     card = load_data(f"criteo:{tmp_path}/train.txt?categorical=I1&drop=C26,I2&log=none", ANY).card()
     kinds = {row["column"]: row["kind"] for row in card.rows}
     assert kinds == dict.fromkeys(INTS[2:], "dense") | dict.fromkeys(
@@ -47,8 +51,12 @@ def test_options_go_on_top_of_what_is_known(tmp_path):
     assert not any(row["treatment"].startswith("log") for row in card.rows)
 
 
-def test_kdd_counts_clicks_and_knows_its_columns(tmp_path):
-    """click impression url ad advertiser depth position query keyword title description user, without a header."""
+def test_columns_of_kdd_have_names_and_clicks_are_counts(tmp_path):
+    """The file has no header.
+
+    Its columns are click, impression, url, ad, advertiser, depth, position, query, keyword, title,
+    description and user.
+    """
     rows = [[i % 3, i % 3 + 1 + i % 5, i % 7, i % 11, i % 4, i % 3, i % 2, i % 6, i % 5, i % 8, i % 9, i % 10]
             for i in range(90)]  # fmt: skip
     (tmp_path / "training.txt").write_text("\n".join("\t".join(map(str, row)) for row in rows))
@@ -79,11 +87,12 @@ def test_frappe_is_read_with_a_header_and_as_libfm(tmp_path):
     (tmp_path / "frappe.libfm").write_text(
         "\n".join(f"{r[0]} " + " ".join(f"{v}:1" for v in r[1:]) for r in rows)
     )
-    one, other = (load_data(f"frappe:{tmp_path}/frappe.{kind}", ANY) for kind in ("csv", "libfm"))
-    assert one.task.input_shape == other.task.input_shape == (10,)
-    assert one.task.vocabularies == other.task.vocabularies == tuple(k + 3 for k in range(10))
-    for name, part in rows_of(one).items():
-        assert (part[:, -1] == rows_of(other)[name][:, -1]).all()
+    csv = load_data(f"frappe:{tmp_path}/frappe.csv", ANY)
+    libfm = load_data(f"frappe:{tmp_path}/frappe.libfm", ANY)
+    assert csv.task.input_shape == libfm.task.input_shape == (10,)
+    assert csv.task.vocabularies == libfm.task.vocabularies == tuple(k + 3 for k in range(10))
+    for name, part in read_parts(csv).items():
+        assert (part[:, -1] == read_parts(libfm)[name][:, -1]).all()
 
 
 @pytest.mark.data
@@ -91,12 +100,13 @@ def test_frappe_is_read_with_a_header_and_as_libfm(tmp_path):
     ("kind", "file", "rows", "share", "dense", "identifiers"),
     [
         ("criteo", "criteo_10k.csv.gz", "10,000", "21.8%", 13, 26),
-        ("avazu", "avazu_10k.csv.gz", "9,999", "17.1%", 0, 21),  # of one hour, which is dropped
+        # All rows of Avazu's sample are of one hour, so that column is dropped.
+        ("avazu", "avazu_10k.csv.gz", "9,999", "17.1%", 0, 21),
         ("frappe", "frappe_val_test.csv.gz", "86,582", "33.0%", 0, 10),
     ],
 )
-def test_the_samples_are_what_their_notes_say(kind, file, rows, share, dense, identifiers):
-    """Rows and shares of clicks as written beside the files."""
+def test_the_real_samples_have_the_documented_sizes(kind, file, rows, share, dense, identifiers):
+    """The numbers of rows and the shares of clicks are documented beside the files."""
     source = load_data(f"{kind}:{shared('data', 'ctr', file)}", ANY)
     assert source.card().facts["rows"].startswith(f"{rows} (")
     assert source.card().facts["label"].endswith(f"1 in {share} of the rows")
@@ -106,16 +116,15 @@ def test_the_samples_are_what_their_notes_say(kind, file, rows, share, dense, id
 
 
 @pytest.mark.data
-def test_a_row_of_criteo_is_encoded_as_by_hand():
-    """The first row of the file: I1 is 1, I2 is 1, I12 is missing; two rows of one C1 have one number."""
+def test_rows_of_criteo_are_encoded_as_computed_by_hand():
+    """I1 is normalised after the logarithm, with 0 if missing; each value of C1 has one number."""
     import gzip
 
     path = shared("data", "ctr", "criteo_10k.csv.gz")
     with gzip.open(path, "rt") as file:
         lines = [line.rstrip("\n").split(",") for line in file][1:]
-    source = load_data(
-        f"criteo:{path}?time=I2&floor=1", ANY
-    )  # so that parts are known: by I2, ties as they lie
+    # A split by I2 makes the parts predictable; equal values keep the order of the file.
+    source = load_data(f"criteo:{path}?time=I2&floor=1", ANY)
     order = sorted(range(len(lines)), key=lambda i: float(lines[i][2] or "-inf"))
     learned = sorted(order[:8000])
     (batch,) = source.parts["train"].batches(8000)
@@ -126,9 +135,8 @@ def test_a_row_of_criteo_is_encoded_as_by_hand():
     std = (sum((v - mean) ** 2 for v in logs) / len(logs)) ** 0.5
     expected = [(log1p(float(v)) - mean) / std if v else 0.0 for v in values]
     assert batch.inputs[:, 0].tolist() == pytest.approx(expected, abs=1e-4)
-    numbers = (
-        batch.inputs[:, 12].long().tolist()
-    )  # C1, after the twelve dense columns that are left
+    # C1 follows the twelve dense columns without I2.
+    numbers = batch.inputs[:, 12].long().tolist()
     names = [lines[i][14] for i in learned]
     assert (
         len({*zip(names, numbers, strict=True)})

@@ -1,4 +1,7 @@
-"""What all data keep: the same seed gives the same samples, in the shape of the task. One's own tensors; the root."""
+"""The contract of all data sources: samples follow from the seed and have the shape of the task.
+
+Also tensors of the user, and the data root.
+"""
 
 from pathlib import Path
 
@@ -32,19 +35,17 @@ def test_batches_have_the_shape_of_the_task(name, root, shape):
     assert len(batch) == 5
 
 
-def test_the_seed_decides_the_samples(name, root):
+def test_the_seed_determines_the_samples(name, root):
     source = load_data(name, RGB, root)
-    one, same, other = (
-        source.batch(6, seed=3),
-        load_data(name, RGB, root).batch(6, seed=3),
-        source.batch(6, seed=4),
-    )
+    one = source.batch(6, seed=3)
+    same = load_data(name, RGB, root).batch(6, seed=3)
+    other = source.batch(6, seed=4)
     assert torch.equal(one.inputs, same.inputs)
     assert torch.equal(one.targets, same.targets)
     assert not torch.equal(one.inputs, other.inputs)
 
 
-def test_the_seed_alone_decides(name, root):
+def test_samples_do_not_depend_on_the_global_random_state(name, root):
     source = load_data(name, RGB, root)
     torch.manual_seed(0)
     one = source.batch(4)
@@ -52,14 +53,14 @@ def test_the_seed_alone_decides(name, root):
     torch.manual_seed(1)
     assert torch.equal(one.inputs, source.batch(4).inputs)
     torch.manual_seed(0)
-    assert torch.equal(
-        torch.get_rng_state(), state
-    )  # nor does drawing samples move the global state
+    # Drawing samples does not change the global random state either.
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_small_batch_is_the_head_of_a_large_one(name, root):
     source = load_data(name, RGB, root)
-    small, large = source.batch(3, seed=1), source.batch(8, seed=1)
+    small = source.batch(3, seed=1)
+    large = source.batch(8, seed=1)
     assert torch.equal(small.inputs, large.inputs[:3])
     assert torch.equal(small.targets, large.targets[:3])
 
@@ -78,27 +79,26 @@ def test_samples_of_a_batch_differ(name, root):
 @pytest.mark.parametrize(
     ("name", "classes"), [("noise", 7), ("photos", 7), ("digits", 10), ("cifar10", 10)]
 )
-def test_data_with_classes_of_their_own_say_so(name, classes, root):
+def test_the_task_has_the_classes_of_the_data(name, classes, root):
     task = load_data(name, RGB, root).task
     assert task == Task(name, (3, 32, 32), classes)
 
 
 @pytest.mark.parametrize("kind", ["photos", "digits", "cifar10", "folder"])
 @pytest.mark.parametrize("shape", [(12,), (3, 32), (3, 4, 32, 32)])
-def test_images_want_three_axes(kind, shape, root):
+def test_images_require_three_axes(kind, shape, root):
+    data = f"folder:{root}/photos" if kind == "folder" else kind
     with pytest.raises(UsageError, match="channels x height x width"):
-        load_data(
-            f"folder:{root}/photos" if kind == "folder" else kind, Task("any", shape, 7), root
-        )
+        load_data(data, Task("any", shape, 7), root)
 
 
 @pytest.mark.parametrize("shape", [(), (3, 0, 32), (-3, 32, 32)])
 def test_an_impossible_shape_is_refused(shape):
-    with pytest.raises(UsageError, match=r"impossible input shape .* such as 3x32x32"):
+    with pytest.raises(UsageError, match=r"invalid input shape .* such as 3x32x32"):
         load_data("noise", Task("any", shape, 7))
 
 
-def test_images_may_be_asked_for_in_another_size():
+def test_the_input_size_of_images_can_be_changed():
     assert with_input_size(RGB, 48) == Task("any", (3, 48, 48), 7)
     assert with_input_size(RGB, None) is RGB
     with pytest.raises(
@@ -107,7 +107,7 @@ def test_images_may_be_asked_for_in_another_size():
         with_input_size(Task("table", (12,), 1), 48)
 
 
-def test_an_unknown_data_set_lists_the_near_names():
+def test_the_error_for_an_unknown_data_set_suggests_similar_names():
     with pytest.raises(UsageError, match="no data set is called 'fotos'; did you mean photos"):
         load_data("fotos", RGB)
 
@@ -115,17 +115,17 @@ def test_an_unknown_data_set_lists_the_near_names():
 @pytest.mark.parametrize(
     "name", ["noise", "photos", "digits", "cifar10", "cifar100", "mnist", "fashion_mnist"]
 )
-def test_data_that_take_no_argument_refuse_one(name):
+def test_an_argument_is_refused_if_the_data_take_none(name):
     with pytest.raises(
         UsageError,
-        match=f"^{name} takes nothing behind its name, and '3' is there; write --data {name}$",
+        match=f"^{name} takes no argument, but got '3'; write --data {name}$",
     ):
         load_data(f"{name}:3", RGB)
 
 
 @pytest.mark.parametrize("kind", [name for name, kind in SOURCES.items() if kind.belongs_to_user])
-def test_a_path_may_begin_at_home(kind, monkeypatch, tmp_path):
-    """What is looked for lies there, and so is not found there."""
+def test_a_path_may_begin_with_a_tilde(kind, monkeypatch, tmp_path):
+    """The file does not exist, and the error names its full path."""
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(UsageError, match=f"there is no (file|folder) {tmp_path}/none.{kind}"):
         load_data(f"{kind}:~/none.{kind}", RGB)
@@ -133,22 +133,23 @@ def test_a_path_may_begin_at_home(kind, monkeypatch, tmp_path):
         load_data(f"{kind}:~no-such-user/none", RGB)
 
 
-def test_every_source_says_what_it_is():
+def test_every_source_has_a_description():
     assert {"noise", "photos", "digits", "cifar10", "npz"} <= set(SOURCES)
     assert all(kind.about for kind in SOURCES.values())
 
 
-# -------------------------------------------------------------------------------------------------- one's own; the root
+# ------------------------------------------------------------------------------ tensors of the user; the data root
 
 
-def test_own_tensors_keep_their_order():
-    inputs, targets = torch.randn(6, 3, 4, 4), torch.tensor([5, 4, 3, 2, 1, 0])
+def test_tensors_of_the_user_keep_their_order():
+    inputs = torch.randn(6, 3, 4, 4)
+    targets = torch.tensor([5, 4, 3, 2, 1, 0])
     batch = make_tensor_source(inputs, targets, RGB).batch(4, seed=9)
     assert torch.equal(batch.inputs, inputs[:4])
     assert batch.targets.tolist() == [5, 4, 3, 2]
 
 
-def test_own_tensors_without_targets_get_random_ones():
+def test_tensors_of_the_user_without_targets_get_random_ones():
     source = make_tensor_source(torch.randn(6, 3, 4, 4), None, RGB)
     assert torch.equal(source.batch(3).targets, source.batch(6).targets[:3])
     assert any(
@@ -169,30 +170,27 @@ def test_the_data_root_is_the_argument_then_the_variable_then_the_cache(monkeypa
     assert find_data_root() == tmp_path / "home" / ".cache" / "untrained"
 
 
-def test_the_variable_leads_to_the_data(monkeypatch, root):
+def test_data_are_found_through_the_environment_variable(monkeypatch, root):
     monkeypatch.setenv("UNTRAINED_DATA", str(root))
     assert len(load_data("cifar10", RGB).batch(2)) == 2
 
 
-def test_a_fingerprint_says_which_numbers_were_looked_at():
-    inputs, targets = torch.zeros(2, 3, 4, 4), torch.tensor([0, 1])
-    print_of = fingerprint_batch(Batch(inputs, targets))
-    assert len(print_of) == 16
-    assert int(print_of, 16) >= 0
-    assert fingerprint_batch(Batch(inputs.clone(), targets.clone())) == print_of
-    assert (
-        fingerprint_batch(
-            Batch(inputs.permute(0, 3, 2, 1).contiguous().permute(0, 3, 2, 1), targets)
-        )
-        == print_of
-    )
-    pixel = inputs.clone()
-    pixel[1, 2, 3, 3] = 1e-30
+def test_a_fingerprint_depends_on_values_shape_and_type_and_not_on_the_memory_order():
+    inputs = torch.zeros(2, 3, 4, 4)
+    targets = torch.tensor([0, 1])
+    fingerprint = fingerprint_batch(Batch(inputs, targets))
+    assert len(fingerprint) == 16
+    assert int(fingerprint, 16) >= 0
+    assert fingerprint_batch(Batch(inputs.clone(), targets.clone())) == fingerprint
+    reordered = inputs.permute(0, 3, 2, 1).contiguous().permute(0, 3, 2, 1)
+    assert fingerprint_batch(Batch(reordered, targets)) == fingerprint
+    changed_inputs = inputs.clone()
+    changed_inputs[1, 2, 3, 3] = 1e-30
     changed = {
-        "pixel": Batch(pixel, targets),
+        "pixel": Batch(changed_inputs, targets),
         "label": Batch(inputs, torch.tensor([0, 2])),
         "shape": Batch(inputs.reshape(2, 4, 3, 4), targets),
         "type": Batch(inputs.double(), targets),
         "fewer": Batch(inputs[:1], targets[:1]),
     }
-    assert len({print_of, *map(fingerprint_batch, changed.values())}) == 6
+    assert len({fingerprint, *map(fingerprint_batch, changed.values())}) == 6

@@ -1,4 +1,4 @@
-"""The cache of encoded tables: it heals, it lies under the data root, and it leaves nothing behind."""
+"""The cache of encoded tables: damage, location, disk space and killed processes."""
 
 import errno
 import fcntl
@@ -32,21 +32,21 @@ def clicks(tmp_path) -> Path:
     return path
 
 
-def rows_of(path: Path, root: Path | None = None) -> list[np.ndarray]:
+def read_rows(path: Path, root: Path | None = None) -> list[np.ndarray]:
     parts = load_data(f"csv:{path}?label=click", LIKE, root).parts
     return [np.array(parts[name].values) for name in (TRAIN, VAL, TEST)]
 
 
-def tables_of(root: Path) -> list[Path]:
+def list_cached_tables(root: Path) -> list[Path]:
     return sorted((root / "cache" / "tables").iterdir())
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["gone", "empty", "short", "long", "other"])
-def test_a_damaged_file_is_written_anew(clicks, tmp_path, name, damage):
+def test_a_damaged_file_is_written_again(clicks, tmp_path, name, damage):
     root = tmp_path / "root"
-    before = rows_of(clicks, root)
-    (folder,) = tables_of(root)
+    before = read_rows(clicks, root)
+    (folder,) = list_cached_tables(root)
     file = folder / name
     content = file.read_bytes()
     if damage == "gone":
@@ -61,64 +61,64 @@ def test_a_damaged_file_is_written_anew(clicks, tmp_path, name, damage):
         file.write_bytes(content + content[-12:])  # one row more
     else:
         file.write_bytes(b"[1, 2]")
-    after = rows_of(clicks, root)
+    after = read_rows(clicks, root)
     for rows, same in zip(before, after, strict=True):
         assert np.array_equal(rows, same)
-    assert tables_of(root) == [folder]
+    assert list_cached_tables(root) == [folder]
 
 
 def test_an_intact_cache_is_read_and_not_written_again(clicks, tmp_path):
-    rows_of(clicks, tmp_path / "root")
-    (folder,) = tables_of(tmp_path / "root")
+    read_rows(clicks, tmp_path / "root")
+    (folder,) = list_cached_tables(tmp_path / "root")
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    rows_of(clicks, tmp_path / "root")
+    read_rows(clicks, tmp_path / "root")
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_the_cache_lies_under_the_data_root(clicks, tmp_path, monkeypatch):
-    rows_of(clicks, tmp_path / "here")
-    assert len(tables_of(tmp_path / "here")) == 1
+def test_the_cache_is_under_the_data_root(clicks, tmp_path, monkeypatch):
+    read_rows(clicks, tmp_path / "here")
+    assert len(list_cached_tables(tmp_path / "here")) == 1
     assert not (tmp_path / "cache").exists()
     monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "there"))
-    rows_of(clicks)
-    assert len(tables_of(tmp_path / "there")) == 1
+    read_rows(clicks)
+    assert len(list_cached_tables(tmp_path / "there")) == 1
 
 
-def test_too_little_room_is_said_with_the_file_and_its_size_before_anything_is_written(
+def test_too_little_disk_space_is_reported_with_file_and_size_before_anything_is_written(
     clicks, tmp_path, monkeypatch
 ):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 1000))
     with pytest.raises(UsageError) as caught:
-        rows_of(clicks, tmp_path / "root")
+        read_rows(clicks, tmp_path / "root")
     # 200 rows of a number, an identifier and a label, each of 4 bytes
     assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(
         caught.value
     )
     assert "1.00 kB are free; name another --data-root" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert tables_of(tmp_path / "root") == []
+    assert list_cached_tables(tmp_path / "root") == []
 
 
-def test_a_disk_that_becomes_full_is_said_with_the_file_and_its_size(clicks, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_with_file_and_size(clicks, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(_table, "_write_parts", fail)
     with pytest.raises(UsageError) as caught:
-        rows_of(clicks, tmp_path / "root")
+        read_rows(clicks, tmp_path / "root")
     assert f"{clicks} takes 2.40 kB in {tmp_path / 'root' / 'cache' / 'tables'}" in str(
         caught.value
     )
     assert "No space left on device; name another --data-root" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert tables_of(tmp_path / "root") == []
+    assert list_cached_tables(tmp_path / "root") == []
 
 
-def test_a_root_that_cannot_be_written_is_said_in_one_line(clicks, tmp_path):
+def test_a_root_that_cannot_be_written_is_reported_in_one_line(clicks, tmp_path):
     (tmp_path / "root").write_text("a file")
     with pytest.raises(UsageError, match=r"which cannot be written: .*; name another --data-root"):
-        rows_of(clicks, tmp_path / "root")
+        read_rows(clicks, tmp_path / "root")
 
 
 KILLED = """
@@ -138,17 +138,17 @@ load_data(f"csv:{sys.argv[1]}?label=click", Task("", (3,), 1, "bce"), sys.argv[2
 
 
 @pytest.mark.alone
-def test_what_a_killed_process_left_is_removed_at_the_next_use(clicks, tmp_path):
+def test_files_of_a_killed_process_are_removed_at_the_next_use(clicks, tmp_path):
     root = tmp_path / "root"
     ended = subprocess.run(
         [sys.executable, "-c", KILLED, str(clicks), str(root)], capture_output=True, check=False
     )
     assert ended.returncode == -9, ended.stderr
-    (left,) = tables_of(root)
-    assert left.name.startswith("tmp")
-    rows_of(clicks, root)
-    assert len(tables_of(root)) == 1
-    assert not left.exists()
+    (abandoned_folder,) = list_cached_tables(root)
+    assert abandoned_folder.name.startswith("tmp")
+    read_rows(clicks, root)
+    assert len(list_cached_tables(root)) == 1
+    assert not abandoned_folder.exists()
 
 
 def test_a_folder_that_another_process_writes_is_not_removed(clicks, tmp_path):
@@ -156,16 +156,14 @@ def test_a_folder_that_another_process_writes_is_not_removed(clicks, tmp_path):
     folder.mkdir(parents=True)
     abandoned_folder = folder / "tmp-abc"
     abandoned_folder.mkdir()
-    # A lock belongs to an open file, so this process can play the other one.
+    # A lock belongs to an open file, so this process can act as the other one.
     with make_locked_folder(folder, "tmp-") as locked_folder:
-        rows_of(clicks, tmp_path / "root")
+        read_rows(clicks, tmp_path / "root")
         assert locked_folder.exists()
     assert not abandoned_folder.exists()
 
 
-def test_without_locks_a_folder_of_another_process_is_left_alone_for_a_day(
-    clicks, tmp_path, monkeypatch
-):
+def test_without_locks_a_folder_of_another_process_is_kept_for_a_day(clicks, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -177,6 +175,6 @@ def test_without_locks_a_folder_of_another_process_is_left_alone_for_a_day(
     old_folder.mkdir()
     yesterday = time.time() - 25 * 3600
     os.utime(old_folder, (yesterday, yesterday))
-    rows_of(clicks, tmp_path / "root")
+    read_rows(clicks, tmp_path / "root")
     assert new_folder.exists()
     assert not old_folder.exists()

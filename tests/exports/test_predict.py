@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from PIL import EpsImagePlugin
 
-from tests.data.pictures import alike, write_odd
+from tests.data.pictures import is_read_correctly, write_odd_images
 from untrained.data.pictures.decode import decode_image, open_image_file
 from untrained.exports import predict_template
 
@@ -18,10 +18,10 @@ PLAIN = {"input_shape": [3, 32, 32], "mean": [0.0] * 3, "std": [1.0] * 3}
 
 
 def test_images_of_all_kinds_are_read_correctly(tmp_path):
-    expected = write_odd(tmp_path / "photos" / "cats")
+    expected = write_odd_images(tmp_path / "photos" / "cats")
     for name, pixels in expected.items():
         image = predict_template.read_image(tmp_path / "photos" / "cats" / name, PLAIN)
-        assert alike(name, (255 * image).round().transpose(1, 2, 0), pixels), name
+        assert is_read_correctly(name, (255 * image).round().transpose(1, 2, 0), pixels), name
 
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
