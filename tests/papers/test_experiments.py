@@ -74,7 +74,7 @@ def test_networks_made_by_hand_are_trained_once_per_table(
     def compared(trials, winner, by_hand):
         trained.append((trials.space, by_hand))
         return (
-            ReferenceResult("found", loss=0.5),
+            ReferenceResult("winner", loss=0.5),
             *(() if by_hand == () else (ReferenceResult("dlrm", loss=0.6),)),
         )
 
@@ -90,10 +90,10 @@ def test_networks_made_by_hand_are_compared_with_the_search_that_finished(run_fo
     """In the first space no training finished."""
     first, second = sigeo_ctr.SPACES
     beside = (
-        ReferenceResult("found", loss=0.5),
+        ReferenceResult("winner", loss=0.5),
         ReferenceResult("dlrm", loss=0.6, behind=0.1, margin=0.02),
     )
-    deviation = {first: (ReferenceResult("found", error="none"),), second: beside}
+    deviation = {first: (ReferenceResult("winner", error="none"),), second: beside}
     monkeypatch.setattr(sigeo_ctr, "TABLES", {"criteo": ""})
     monkeypatch.setattr(
         sigeo_ctr, "search_and_train", lambda config, table, space, by_hand: deviation[space]

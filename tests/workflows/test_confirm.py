@@ -16,7 +16,7 @@ from untrained.cli.terminal.search_result import show_search_result
 from untrained.config import SearchConfig
 from untrained.data import load_data
 from untrained.errors import Interrupted, UsageError
-from untrained.reports.confirmation_result import Confirmation, Contrast, Group
+from untrained.reports.confirmation_result import Confirmation, Contrast, TrainedGroup
 from untrained.runs.folder import RunFolder, default_confirmations
 from untrained.runs.ranking import rank_records
 from untrained.runs.winner import read_winner
@@ -47,8 +47,8 @@ def run(folder: Path = Path("run")) -> RunFolder:
     return RunFolder(folder, SearchConfig("s", "naswot", budget=30), "naswot@1", True, "")
 
 
-def group(name: str, *values: float | None, first: int = 0) -> Group:
-    return Group(name, "", tuple(str(first + i) for i in range(len(values))), values)
+def group(name: str, *values: float | None, first: int = 0) -> TrainedGroup:
+    return TrainedGroup(name, "", tuple(str(first + i) for i in range(len(values))), values)
 
 
 def test_the_best_the_largest_and_some_at_random_of_those_that_have_a_score():
@@ -94,11 +94,11 @@ def test_the_chance_of_the_clearest_difference_is_two_splits_of_all():
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (([93.0, 94, 95, 94, 93], [80.0, 81, 79, 80, 82]), "It helped more than chance here."),
-        (([80.0, 81, 79, 80, 82], [93.0, 94, 95, 94, 93]), "It did worse than chance here."),
+        (([93.0, 94, 95, 94, 93], [80.0, 81, 79, 80, 82]), "Here dextr is better than chance."),
+        (([80.0, 81, 79, 80, 82], [93.0, 94, 95, 94, 93]), "Here dextr is worse than chance."),
         (
             ([90.0, 80, 95, 85, 88], [91.0, 82, 94, 80, 87]),
-            "So few trainings cannot tell dextr from chance here.",
+            "With so few trainings, dextr does not differ significantly from chance.",
         ),
     ],
 )
@@ -106,17 +106,12 @@ def test_the_words_are_honest(values, said):
     found = compare_groups(group("dextr", *values[0]), group("random", *values[1], first=9))
     told = found.describe("dextr")
     assert told.endswith(said)
-    assert (
-        f"{abs(found.difference):.1f} points {'more' if found.difference > 0 else 'less'} on average"
-        in told
-    )
-    assert "than chosen at random" in told
+    direction = "higher" if found.difference > 0 else "lower"
+    assert f"is {abs(found.difference):.1f} points {direction} than" in told
+    assert "selected at random" in told
     assert "p = " in told
     by_size = Contrast("params", 1.0, None, None, None, 2).describe("dextr")
-    assert (
-        "than chosen by params (2 are in both groups). So few trainings cannot tell dextr from params"
-        in by_size
-    )
+    assert "selected by params (2 are in both groups). With so few trainings, dextr does" in by_size
 
 
 def test_the_best_of_all_wins_and_a_failed_training_is_no_number(tmp_path):
@@ -234,7 +229,7 @@ def test_a_proxy_that_misleads_is_overruled_and_the_winner_goes_on(mine, tmp_pat
     page = report("run").read_text()
     assert "Confirmation by training" in page
     assert "--confirm 2" in page
-    assert "chosen by params" in page
+    assert "selected by params" in page
     learned = train("run", recipe="quick(epochs=1,batch=256,average=0.0)", input_shape=(3, 8, 8))
     assert learned.key.arch == found.confirmed.winner
     plain = search(mine, "./bad.py:backwards", **ask | {"confirm": 0})

@@ -133,8 +133,8 @@ def test_the_winner_and_the_references_read_the_test_part_and_are_compared_row_b
     theirs = next(entry for entry in others if entry.name == "dlrm")
     assert (found.loss, found.auc, found.val_loss) == (ours.loss, ours.auc, ours.best["loss"])
     assert (theirs.loss, theirs.auc, theirs.params) == (dlrm.loss, dlrm.auc, dlrm.params)
-    assert (found.behind, found.margin) == (None, None)
-    assert theirs.behind == pytest.approx(dlrm.loss - ours.loss)
+    assert (found.excess_loss, found.margin) == (None, None)
+    assert theirs.excess_loss == pytest.approx(dlrm.loss - ours.loss)
     model = REFERENCES["dlrm"](SOURCE.task)
     model.load_state_dict(
         torch.load(tmp_path / "references" / "dlrm" / "model.pt", weights_only=True)
@@ -158,7 +158,7 @@ def test_references_that_nobody_asks_for_are_not_trained(archs, tmp_path):
     found, logistic = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(
         archs[0], ["logistic"]
     )
-    assert (found.name, logistic.name) == ("found", "logistic")
+    assert (found.name, logistic.name) == ("winner", "logistic")
     assert [path.name for path in (tmp_path / "references").iterdir()] == ["logistic"]
 
 
@@ -211,7 +211,7 @@ def test_a_reference_that_diverges_is_told_and_is_no_number(archs, tmp_path, mon
     monkeypatch.setattr(references, "REFERENCES", {"wild": Wild})
     found, wild = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
     assert found.loss is not None
-    assert (wild.loss, wild.behind) == (None, None)
+    assert (wild.loss, wild.excess_loss) == (None, None)
     assert "the training diverged" in wild.error
     assert describe_references((found, wild)) == ""
 
@@ -260,14 +260,14 @@ def test_a_rate_that_diverges_is_no_choice(archs, tmp_path, monkeypatch):
 
 
 def test_the_verdict_is_as_sure_as_the_rows():
-    found = ReferenceResult("found", 1, 0.5, 0.7, 0.5, 0.7)
+    found = ReferenceResult("winner", 1, 0.5, 0.7, 0.5, 0.7)
     entries = [
-        replace(found, name=name, behind=b, margin=0.01)
+        replace(found, name=name, excess_loss=b, margin=0.01)
         for name, b in (("a", 0.02), ("b", 0.005), ("c", -0.03))
     ]
     assert describe_references((found, *entries)) == (
-        "On the test part the found network has less log loss than a (+0.0200 \u00b1 0.0100); it cannot be told from b "
-        "(+0.0050 \u00b1 0.0100); it has more than c (-0.0300 \u00b1 0.0100)."
+        "On the test data, the winner has a lower log loss than a (+0.0200 \u00b1 0.0100); "
+        "it does not differ significantly from b (+0.0050 \u00b1 0.0100); it has a higher log loss than c (-0.0300 \u00b1 0.0100)."
     )
 
 
@@ -311,13 +311,13 @@ def test_the_whole_story(tmp_path, monkeypatch):
     losses = {key: said["loss"] for key, said in trials.items() if key.startswith("ctr nasrec")}
     assert told.winner in min(losses, key=lambda key: losses[key])
     assert str(found.best) == told.winner == TrainingResult.read("run").key.arch
-    assert [entry.name for entry in told.entries] == ["found", *REFERENCES]
+    assert [entry.name for entry in told.entries] == ["winner", *REFERENCES]
     assert Confirmation.read(RunFolder.read("run")) == told
     monkeypatch.setattr(Training, "train_step", None)
     assert search(SMALL, "sigeo(samples=16)", **ask).confirmed.groups == told.groups
     assert train("run").auc == told.entries[0].auc, "the winner is trained already"
     page = report("run").read_text()
     parts = ("Training", "Learning curves", "Calibration", "Confirmation by training", "logistic",
-             "Comparison with hand-designed networks", "the one of least log loss on the validation part")  # fmt: skip
+             "Comparison with hand-designed networks", "the lowest log loss on the validation data")  # fmt: skip
     assert all(part in page for part in parts)
-    assert "On the test part the found network" in page
+    assert "On the test data, the winner" in page

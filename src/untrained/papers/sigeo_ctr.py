@@ -17,12 +17,12 @@ from untrained.papers.experiment import ExperimentConfig, Findings, experiment
 from untrained.papers.samples import limit_samples
 from untrained.papers.sigeo import PAPER
 from untrained.papers.table_lines import make_mean_line, parse_table
-from untrained.reports.confirmation_result import Group, ReferenceResult
+from untrained.reports.confirmation_result import WINNER, ReferenceResult, TrainedGroup
 from untrained.reports.reproduction_result import Curve, Plot, TableLine
 from untrained.spaces import load_space
 from untrained.types import Arch
 from untrained.workflows.confirm import compare_groups
-from untrained.workflows.references import FOUND, RECIPE, TrainingTrials
+from untrained.workflows.references import RECIPE, TrainingTrials
 from untrained.workflows.search import SearchResult, search
 
 TABLES = {
@@ -151,7 +151,7 @@ def figure_4(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), deviations, (plot,))
 
 
-def _train_best(config: ExperimentConfig, name: str, proxy: str) -> Group:
+def _train_best(config: ExperimentConfig, name: str, proxy: str) -> TrainedGroup:
     """Train the best architectures by a proxy and return their AUC in per cent."""
     table = ABLATION_TABLE
     space = SPACES[0]
@@ -165,7 +165,7 @@ def _train_best(config: ExperimentConfig, name: str, proxy: str) -> Group:
     aucs = []
     for arch in best:
         aucs.append(100 * metrics[arch]["auc"] if arch in metrics else None)
-    return Group(name, f"the best by {proxy}", tuple(map(str, best)), tuple(aucs))
+    return TrainedGroup(name, f"the best by {proxy}", tuple(map(str, best)), tuple(aucs))
 
 
 def search_and_train(
@@ -189,7 +189,7 @@ def search_and_train(
     )
     metrics = trials.validate(_best_archs(result))
     if not metrics:
-        return (ReferenceResult(FOUND, error="no training finished"),)
+        return (ReferenceResult(WINNER, error="no training finished"),)
     # Chosen on validation rows; test rows are read only once, for the winner.
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
     return trials.compare_with_references(winner, manual_networks)
@@ -256,7 +256,7 @@ def make_entry_lines(table: str, space: str, entry: ReferenceResult) -> list[Tab
         space: The space that was searched.
         entry: The winner of the search, or a network made by hand beside it.
     """
-    if entry.name == FOUND:
+    if entry.name == WINNER:
         name = f"sigeo in {space}"
         published_row = f"{space.partition('(')[0]}@{WARM_UP}"
     else:
@@ -265,8 +265,8 @@ def make_entry_lines(table: str, space: str, entry: ReferenceResult) -> list[Tab
     # Frappe is not in the paper, and not every network made by hand.
     published = dict(zip(_TABLE_5_COLUMNS, TABLE_5.get(published_row, ()), strict=False))
     loss_note = entry.error
-    if not loss_note and entry.behind is not None:
-        loss_note = f"{entry.behind:+.4f} \u00b1 {entry.margin:.4f} beside {space}"
+    if not loss_note and entry.excess_loss is not None:
+        loss_note = f"{entry.excess_loss:+.4f} \u00b1 {entry.margin:.4f} beside {space}"
     return [
         TableLine(
             f"{table}, {name}, log loss",

@@ -1,1 +1,1 @@
-"""Reports: one self-contained HTML page per run, made from finished facts."""
+"""Reports: one self-contained HTML page per run."""

@@ -1,6 +1,6 @@
-"""Facts about confirmation trainings: the short trainings after a search that check its proxy.
+"""The result of confirmation trainings: short trainings after a search that check its proxy.
 
-`workflows/confirm.py` produces them; the report and the terminal show them.
+`workflows/confirm.py` runs the trainings. The report and the terminal show the result.
 """
 
 import json
@@ -14,19 +14,21 @@ from untrained.runs.folder import RunFolder
 from untrained.runs.winner import CONFIRMED, is_confirmation_of
 from untrained.training.recipes import RECIPES
 
-# Learning rates that every network of a comparison is offered: the published one, a third of it
-# and three times as much.
+# Every network of a comparison is trained with each of these learning rates: the published one, a
+# third of it, and three times as much.
 LEARNING_RATES = (RECIPES["ctr"].rate, 0.04, 0.36)
+
+WINNER = "winner"  # the winner of the search in a comparison with hand-designed networks
 
 # Headings of the comparison with hand-designed networks, after the name of the network.
 REFERENCE_COLUMNS = (
     "Params",
-    "Rate",
-    "Validation log loss",
-    "AUC",
+    "LR",
+    "Val. log loss",
+    "Val. AUC",
     "Test log loss",
-    "AUC",
-    "More log loss than found",
+    "Test AUC",
+    "Difference to winner",
 )
 
 
@@ -35,15 +37,15 @@ class ReferenceResult:
     """The result of one network in the comparison with hand-designed networks.
 
     Attributes:
-        name: `found` for the winner of the search, else the name of the hand-designed network.
+        name: `WINNER`, or the name of the hand-designed network.
         params: Number of parameters.
         val_loss: Log loss on the validation part.
         val_auc: AUC on the validation part.
         loss: Log loss on the test part.
         auc: AUC on the test part.
-        behind: How much more log loss per test row it has than the winner; None for the winner.
-        margin: Half-width of the 95 % interval of `behind`.
-        error: Why there are no numbers; empty if the training succeeded.
+        excess_loss: Mean log loss on the test part minus that of the winner; None for the winner.
+        margin: Half-width of the 95 % confidence interval of `excess_loss`.
+        error: Why the training failed; empty if it succeeded.
         rate: The learning rate that was best on the validation part.
     """
 
@@ -53,7 +55,7 @@ class ReferenceResult:
     val_auc: float | None = None
     loss: float | None = None
     auc: float | None = None
-    behind: float | None = None
+    excess_loss: float | None = None
     margin: float | None = None
     error: str = ""
     rate: float | None = None
@@ -65,19 +67,19 @@ class ReferenceResult:
         cells.append("" if self.rate is None else f"{self.rate:g}")
         for value in (self.val_loss, self.val_auc, self.loss, self.auc):
             cells.append("" if value is None else f"{value:.4f}")
-        cells.append("" if self.behind is None else self._format_difference())
+        cells.append("" if self.excess_loss is None else self._format_difference())
         return cells
 
     def describe(self) -> str:
-        """Return the name with the difference in brackets."""
+        """Return the name, with the difference in log loss in brackets."""
         return f"{self.name} ({self._format_difference()})"
 
     def _format_difference(self) -> str:
-        return f"{self.behind:+.4f} \u00b1 {self.margin:.4f}"
+        return f"{self.excess_loss:+.4f} \u00b1 {self.margin:.4f}"
 
 
 def describe_references(entries: Sequence[ReferenceResult]) -> str:
-    """Say in one sentence how the winner compares with hand-designed networks.
+    """Return a sentence that compares the winner with hand-designed networks.
 
     Args:
         entries: The winner first, then the hand-designed networks.
@@ -87,28 +89,28 @@ def describe_references(entries: Sequence[ReferenceResult]) -> str:
     """
     names_by_verdict: dict[str, list[str]] = {}
     for entry in entries[1:]:
-        if entry.behind is None or entry.margin is None:
+        if entry.excess_loss is None or entry.margin is None:
             continue
-        if abs(entry.behind) <= entry.margin:
-            verdict = "cannot be told from"
-        elif entry.behind > 0:
-            verdict = "has less log loss than"
+        if abs(entry.excess_loss) <= entry.margin:
+            verdict = "does not differ significantly from"
+        elif entry.excess_loss > 0:
+            verdict = "has a lower log loss than"
         else:
-            verdict = "has more than"
+            verdict = "has a higher log loss than"
         names_by_verdict.setdefault(verdict, []).append(entry.describe())
     if not names_by_verdict:
         return ""
     clauses = [f"{verdict} {', '.join(names)}" for verdict, names in names_by_verdict.items()]
-    return f"On the test part the found network {'; it '.join(clauses)}."
+    return f"On the test data, the winner {'; it '.join(clauses)}."
 
 
 @dataclass(frozen=True)
-class Group:
-    """Architectures that were selected in one way, and what each reached.
+class TrainedGroup:
+    """Architectures that were selected in the same way, and the result of training each.
 
     Attributes:
         name: How they were selected: the name of a proxy, or `random`.
-        about: The selection in a few words.
+        about: Description of the selection in a few words.
         archs: The architectures.
         reached: Accuracy or AUC of each in per cent; None where the training failed.
     """
@@ -120,7 +122,7 @@ class Group:
 
     @property
     def finished(self) -> list[float]:
-        """What the trainings reached that did not fail."""
+        """Results of the trainings that did not fail."""
         return [value for value in self.reached if value is not None]
 
 
@@ -133,7 +135,8 @@ class Contrast:
         difference: Mean of the proxy's group minus mean of the other group.
         low: Lower end of the 95 % interval of the difference; None with one training per group.
         high: Upper end of the interval.
-        p: Share of all random splits of the two groups that differ at least as much.
+        p: p-value of a permutation test: the fraction of random splits of all results into two
+            groups whose means differ at least as much.
         shared: Number of architectures that are in both groups.
     """
 
@@ -144,23 +147,27 @@ class Contrast:
     p: float | None
     shared: int
 
-    def describe(self, proxy: str, unit: str = "points") -> str:
+    def describe(self, proxy: str, metric: str = "accuracy") -> str:
         """Return the comparison and its conclusion in two sentences."""
         selection = f"by {self.against}"
         if self.against == "random":
             selection = "at random"
-        direction = "more" if self.difference >= 0 else "less"
+        direction = "higher" if self.difference >= 0 else "lower"
         text = (
-            f"Chosen by {proxy} they reach {abs(self.difference):.1f} {unit} {direction} on average "
-            f"than chosen {selection}"
+            f"On average, the {metric} of the networks selected by {proxy} is "
+            f"{abs(self.difference):.1f} points {direction} than that of the networks selected "
+            f"{selection}"
         )
+        remarks = []
         if self.low is not None:
-            text += f", 95 % from {self.low:+.1f} to {self.high:+.1f}"
+            remarks.append(f"95 % confidence interval {self.low:+.1f} to {self.high:+.1f}")
         if self.p is not None:
-            text += f", p = {self.p:.2g}"
+            remarks.append(f"p = {self.p:.2g}")
         if self.shared:
             verb = "is" if self.shared == 1 else "are"
-            text += f" ({self.shared} {verb} in both groups)"
+            remarks.append(f"{self.shared} {verb} in both groups")
+        if remarks:
+            text += f" ({', '.join(remarks)})"
         return f"{text}. {self._conclude(proxy)}"
 
     def _conclude(self, proxy: str) -> str:
@@ -168,10 +175,10 @@ class Contrast:
         if other == "random":
             other = "chance"
         if self.low is None or self.high is None or self.low <= 0 <= self.high:
-            return f"So few trainings cannot tell {proxy} from {other} here."
+            return f"With so few trainings, {proxy} does not differ significantly from {other}."
         if self.low > 0:
-            return f"It helped more than {other} here."
-        return f"It did worse than {other} here."
+            return f"Here {proxy} is better than {other}."
+        return f"Here {proxy} is worse than {other}."
 
 
 @dataclass(frozen=True)
@@ -183,20 +190,20 @@ class Confirmation:
         reached: What the winner reached in per cent: accuracy, or AUC on the validation part of a
             table.
         by: Names of the groups that contain the winner.
-        groups: What was trained; the first group is that of the proxy.
-        contrasts: The first group compared with each of the others.
-        epochs: Length of each training.
+        groups: The trained groups. The first one is that of the proxy.
+        contrasts: Comparisons of the first group with each of the others.
+        epochs: Number of epochs of each training.
         samples: Number of samples per training.
         data: Name of the data.
         seconds: Duration of all trainings.
-        entries: On a table, the winner and hand-designed networks; else empty.
+        entries: For a table, the results of the winner and of hand-designed networks; else empty.
         question: Identity of the ranking that was confirmed.
     """
 
     winner: str
     reached: float
     by: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[TrainedGroup, ...]
     contrasts: tuple[Contrast, ...]
     epochs: int
     samples: int
@@ -207,10 +214,10 @@ class Confirmation:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The conclusions, one text per comparison."""
+        """One conclusion per comparison."""
         proxy = self.groups[0].name
-        unit = "points of AUC" if self.entries else "points"
-        sentences = [contrast.describe(proxy, unit) for contrast in self.contrasts]
+        metric = "AUC" if self.entries else "accuracy"
+        sentences = [contrast.describe(proxy, metric) for contrast in self.contrasts]
         comparison = describe_references(self.entries)
         if comparison:
             sentences.append(comparison)
@@ -218,17 +225,20 @@ class Confirmation:
 
     @property
     def winner_text(self) -> str:
-        """Why the winner won and how it was selected, without a full stop."""
+        """The result of the winner and how it was selected, without a full stop."""
         selections = []
         for name in self.by:
             selections.append("at random" if name == "random" else f"by {name}")
-        best = "the best of them all"
+        selection = " and ".join(selections)
+        best = "the highest accuracy"
         value = f"{self.reached:.1f} %"
         if self.entries:
-            best = "the one of least log loss on the validation part"
+            best = "the lowest log loss on the validation data"
             value = f"an AUC of {value}"
-        selection = " and ".join(selections)
-        return f"The winner of this run is {best}, with {value}, chosen {selection}"
+        return (
+            f"The winner of this run is the network with {best} ({value}), which was selected "
+            f"{selection}"
+        )
 
     def save(self, folder: Path) -> "Confirmation":
         """Write `confirmed.json` into a run folder; return the confirmation itself."""
@@ -253,8 +263,9 @@ class Confirmation:
                 return None
             groups = []
             for row in facts["groups"]:
-                group = Group(row["name"], row["about"], tuple(row["archs"]), tuple(row["reached"]))
-                groups.append(group)
+                archs = tuple(row["archs"])
+                reached = tuple(row["reached"])
+                groups.append(TrainedGroup(row["name"], row["about"], archs, reached))
             facts["groups"] = tuple(groups)
             facts["contrasts"] = tuple(Contrast(**row) for row in facts["contrasts"])
             facts["entries"] = tuple(ReferenceResult(**row) for row in facts.get("entries", ()))

@@ -1,6 +1,6 @@
 """The result of reproducing a table or figure of a paper: published numbers beside ours.
 
-These are plain facts for a page, a terminal or a file. Nothing here knows how they were measured.
+The page, the terminal and the files of a reproduction are made from these classes.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -20,7 +20,7 @@ class TableLine:
 
     Attributes:
         what: What the number is about.
-        published: The number in the paper; None if the paper shows a plot only, or says nothing.
+        published: The number in the paper; None if the paper gives none.
         ours: Our number; None if it is not defined.
         low: Lower end of our 95 % interval over architectures.
         high: Upper end of that interval.
@@ -51,13 +51,13 @@ class TableLine:
         return self.low <= self.published <= self.high
 
     def to_row(self) -> dict[str, Any]:
-        """Return the fields and the difference, as written to CSV and JSON."""
+        """Return the fields and the difference as one row of the CSV and JSON files."""
         return asdict(self) | {"difference": self.difference}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of a plot."""
+    """A series of points in a plot."""
 
     name: str
     x: tuple[float, ...]
@@ -66,9 +66,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """A chart of a figure: points, connected by lines if `joined`.
+    """A chart of a figure.
 
-    `x` and `y` are the titles of the axes.
+    Attributes:
+        title: Title of the chart.
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis.
+        curves: The points.
+        joined: Whether lines connect the points of a curve.
     """
 
     title: str
@@ -89,9 +94,9 @@ class ReproductionResult:
         about: What the paper shows there.
         unit: Unit of the numbers, such as "Spearman" or "%".
         lines: Published numbers beside ours.
-        deviations: Sentences that say what was done differently.
+        deviations: Sentences that describe deviations from the paper.
         plots: Charts of a figure.
-        command: What to type to get the same result.
+        command: The command that repeats the reproduction.
         settings: Samples, seeds, device.
         versions: Versions of Python, torch and this package.
         seconds: How long it took.
@@ -130,7 +135,7 @@ class ReproductionResult:
         return [line.to_row() for line in self.lines]
 
     def format_lines(self) -> list[tuple[str, ...]]:
-        """Format the lines for people, in the columns of `COLUMN_TITLES`.
+        """Return the lines as text, in the columns of `COLUMN_TITLES`.
 
         All numbers of a table have the same number of decimals.
         """
@@ -157,7 +162,7 @@ class ReproductionResult:
             cells = [row[column].replace("|", "\\|") for column in filled]
             table.append(f"| {' | '.join(cells)} |")
         torch_version = self.versions.get("torch", "?")
-        about = f"{self.about} Numbers: {self.unit}. Made on {self.made_on}, torch {torch_version}."
+        about = f"{self.about} Unit: {self.unit}. Made on {self.made_on}, torch {torch_version}."
         parts = [
             f"# {self.paper}: {self.title}",
             f"```\n{self.command}\n```",
@@ -208,7 +213,7 @@ def _format_line(line: TableLine, decimals: int) -> tuple[str, ...]:
     if line.low is not None:
         interval = f"{format_number(line.low)} to {format_number(line.high)}"
     difference = format_number(line.difference)
-    # A minus sign is written anyway, so a plus shows the direction as well.
+    # An explicit plus sign shows the direction, as the minus sign does.
     if line.difference is not None and line.difference > 0:
         difference = f"+{difference}"
     return (

@@ -1,10 +1,11 @@
-"""Facts of a search, finished or interrupted, as its page shows them."""
+"""Everything that the page of a finished or interrupted search shows."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from untrained.reports.confirmation_result import Confirmation
 from untrained.runs.ranking import choose_winner
+from untrained.runs.trace import TraceStep
 from untrained.spaces.core.diagrams import Diagram
 from untrained.training.result import TrainingResult
 
@@ -35,7 +36,7 @@ class FailedArch:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTimes:
-    """What one worker did; times are in seconds."""
+    """How one worker spent its time, in seconds."""
 
     name: str
     networks: int
@@ -49,7 +50,7 @@ class WorkerTimes:
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """A limit of the search."""
+    """A limit of the search, and how it affected the search."""
 
     name: str
     requested: str  # as the user typed it
@@ -58,6 +59,8 @@ class LimitResult:
 
 
 class TradeoffPoint(NamedTuple):
+    """One architecture in the plane of the score and another objective."""
+
     objective: float
     score: float
     arch: str
@@ -70,7 +73,7 @@ class Tradeoff:
 
     name: str
     higher_is_better: bool
-    objectives: int  # number of objectives of the search, with the score
+    objectives: int  # number of objectives of the search, including the score
     points: tuple[TradeoffPoint, ...]
 
 
@@ -90,7 +93,7 @@ class SearchSummary:
     diagram: Diagram | None = None  # of the best architecture
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    cost: dict[str, float] = field(default_factory=dict)  # seconds
+    cost: dict[str, float] = field(default_factory=dict)  # seconds by kind of work
     workers: tuple[WorkerTimes, ...] = ()
     peak_bytes: int | None = None  # largest GPU memory that one architecture needed
     notes: tuple[str, ...] = ()  # remarks about some of the scores
@@ -98,10 +101,8 @@ class SearchSummary:
     scores_in_order: tuple[float, ...] = ()  # in the order in which they were computed
     tradeoff: Tradeoff | None = None
     limits: tuple[LimitResult, ...] = ()
-    trace: tuple[dict[str, Any], ...] = ()  # steps of the strategy, as plain JSON
-    prediction: dict[str, Any] | None = (
-        None  # of the strategy's model at the end, see svg/prediction_map.py
-    )
+    trace: tuple[TraceStep, ...] = ()  # steps of the strategy
+    prediction: dict[str, Any] | None = None  # of the final model, see svg/prediction_map.py
     seeds: int = 1
     stopped_early: bool = False
     ending: str = ""  # why it stopped, in a sentence
@@ -116,7 +117,7 @@ class SearchSummary:
         if self.confirmation:
             confirmed = self.confirmation.winner
         winner = choose_winner([row.arch for row in self.ranking], confirmed)
-        assert winner is not None, "only asked if there is a ranking"
+        assert winner is not None, "`best` needs a ranking"
         return winner
 
     @property

@@ -22,7 +22,7 @@ from untrained.data import DataSource
 from untrained.data.parts import TRAIN
 from untrained.progress import ProgressCallback
 from untrained.proxies import load_proxy
-from untrained.reports.confirmation_result import Confirmation, Contrast, Group
+from untrained.reports.confirmation_result import Confirmation, Contrast, TrainedGroup
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Ranking, compute_t_quantile
 from untrained.seeds import derive_seed, make_generator
@@ -192,7 +192,7 @@ def conclude_confirmation(
     for name, archs in groups.items():
         about = _GROUP_TEXTS.get(name, "the best of the ranking")
         results = tuple(reached.get(arch) for arch in archs)
-        group_facts.append(Group(name, about, tuple(str(arch) for arch in archs), results))
+        group_facts.append(TrainedGroup(name, about, tuple(str(arch) for arch in archs), results))
         if winner in archs:
             winner_groups.append(name)
     first = group_facts[0]
@@ -215,7 +215,7 @@ def conclude_confirmation(
     )
 
 
-def compare_groups(first: Group, other: Group) -> Contrast:
+def compare_groups(first: TrainedGroup, other: TrainedGroup) -> Contrast:
     """Compare the means of two groups, with a 95 % interval and a permutation test."""
     a = first.finished
     b = other.finished

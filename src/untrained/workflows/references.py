@@ -29,7 +29,7 @@ from untrained.files import read_result_file, write_atomically
 from untrained.identity import read_torch_version
 from untrained.probe.guard import fastest_kernels, random_state
 from untrained.progress import Progress, ProgressCallback
-from untrained.reports.confirmation_result import LEARNING_RATES, ReferenceResult
+from untrained.reports.confirmation_result import LEARNING_RATES, WINNER, ReferenceResult
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, fingerprint_space
 from untrained.training.batches import EVALUATION_ROWS
@@ -51,7 +51,6 @@ RECIPE = RECIPES["ctr"]
 MAX_ROWS_SEEN = 100_000
 TRAININGS = "trainings.json"
 FOLDER = "references"
-FOUND = "found"
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class TrainingTrials:
         Returns:
             One result per network, the winner first.
         """
-        names = [FOUND, *(REFERENCES if references is None else references)]
+        names = [WINNER, *(REFERENCES if references is None else references)]
         trained: dict[str, TrainingResult | str] = {}
 
         def report_progress(*_: Progress) -> None:
@@ -119,7 +118,7 @@ class TrainingTrials:
         report_progress()
         for name in names:
             try:
-                if name == FOUND:
+                if name == WINNER:
                     trained[name] = self._train_winner(winner, report_progress)
                 else:
                     trained[name] = self._train_reference(name, report_progress)
@@ -142,7 +141,7 @@ class TrainingTrials:
         for run in (self.folder, *list_former_trainings(self.folder)):
             with suppress(AnotherTrainingError):
                 return train(str(arch), self.data, space=self.space, run=run, **options)
-        own_folder = self.folder / FOLDER / f"{FOUND}-{derive_seed(arch):x}"
+        own_folder = self.folder / FOLDER / f"{WINNER}-{derive_seed(arch):x}"
         return train(str(arch), self.data, space=self.space, run=own_folder, **options)
 
     def _train_reference(self, name: str, on_progress: Callable[..., None]) -> TrainingResult:
@@ -218,7 +217,7 @@ class TrainingTrials:
         else:
             code = subject.fingerprint_code()
         return (
-            f"{recipe.label} {subject.space} {subject.what} {self.data} "
+            f"{recipe.label} {subject.space} {subject.name} {self.data} "
             f"{fingerprint_samples(parts)} {code} torch {read_torch_version()}, "
             f"seed {self.seed}, {self.compute.device}"
         )
@@ -316,12 +315,12 @@ def _make_results(
             auc=training.auc,
             rate=training.key.recipe["rate"],
         )
-        if name != FOUND and FOUND in row_losses:
-            differences = row_losses[name] - row_losses[FOUND]
+        if name != WINNER and WINNER in row_losses:
+            differences = row_losses[name] - row_losses[WINNER]
             margin = inf
             if len(differences) > 1:
                 margin = 1.96 * float(differences.std(ddof=1)) / sqrt(len(differences))
-            result = replace(result, behind=float(differences.mean()), margin=margin)
+            result = replace(result, excess_loss=float(differences.mean()), margin=margin)
         results.append(result)
     return tuple(results)
 

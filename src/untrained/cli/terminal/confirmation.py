@@ -15,7 +15,7 @@ from untrained.reports.confirmation_result import (
     ReferenceResult,
 )
 
-HEADING_WIDTH = 10
+HEADING_WIDTH = 7
 
 
 def show_confirmation(confirmation: Confirmation) -> None:
@@ -37,7 +37,8 @@ def _make_reference_table(entries: Sequence[ReferenceResult]) -> Table:
     table.add_column("Network")
     for heading in REFERENCE_COLUMNS:
         # Long headings would make the columns too wide for a terminal.
-        table.add_column("\n".join(wrap(heading, HEADING_WIDTH)), justify="right")
+        lines = wrap(heading, HEADING_WIDTH, break_long_words=False)
+        table.add_column("\n".join(lines), justify="right")
     for entry in entries:
         table.add_row(escape(entry.name), *entry.format_cells())
     return table

@@ -22,7 +22,7 @@ _ARROW_HALF_WIDTH = 0.42 * _ARROW_LENGTH
 
 
 def draw_cell(cell: CellGraph, max_width: float) -> str:
-    """Draw a cell from left to right if it fits into `max_width` pixels, else the narrower way."""
+    """Draw a cell from left to right, or downwards if that is narrower and `max_width` is too small."""
     rightwards = _arrange_cell(cell, downwards=False)
     length = _measure_slots(rightwards.slots)[0]
     if length <= max_width:
@@ -34,7 +34,7 @@ def draw_cell(cell: CellGraph, max_width: float) -> str:
 
 
 def _draw_layout(cell: CellGraph, layout: Layout, *, downwards: bool) -> str:
-    # The layout knows only `along` and `across`; here they become x and y of the page.
+    # Convert (along, across) of the layout to (x, y) of the page.
     boxes = [_place_box(slot, downwards) for slot in layout.slots]
     left = min((box[0] for box in boxes), default=0.0)
     top = min((box[1] for box in boxes), default=0.0)

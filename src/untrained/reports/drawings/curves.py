@@ -1,4 +1,4 @@
-"""Paths of edges through a finished layout: smooth, with as few bends as the boxes allow.
+"""Smooth paths of edges through a finished layout, with few bends and around all boxes.
 
 Coordinates are (along, across), as in `layout.py`.
 """
@@ -22,14 +22,14 @@ def route_edges(layout: Layout) -> list[list[Point]]:
     """Return the control points of the path of each edge.
 
     A path is a start, followed by three points for each cubic Bezier piece. Short edges are routed
-    first. Of several candidates, the path that touches the fewest boxes is chosen, and among these
-    the one that is least close to other edges.
+    first. Each edge gets the candidate that touches the fewest boxes, and among these the one with
+    the fewest points close to other edges.
     """
     chains = layout.chains
     paths: dict[int, list[Point]] = {}
     for edge in sorted(range(len(chains)), key=lambda e: len(chains[e])):
         ends = {chains[edge][0], chains[edge][-1]}
-        # Edges that share a node can be mistaken for one another.
+        # Edges that share a node are hard to tell apart if they run close to each other.
         neighbour_points: list[Point] = []
         for other, path in paths.items():
             if ends & {chains[other][0], chains[other][-1]}:
@@ -182,15 +182,20 @@ def _choose_slope(before: Point, here: Point, after: Point) -> float:
 
 
 def _choose_end_slope(a: Point, b: Point, inner_slope: float) -> float:
-    """Return the slope at the free end of a piece, as a bent beam would have it, limited."""
+    """Return the slope at the free end of a piece: zero curvature there, but a limited slope."""
     chord = (b[1] - a[1]) / (b[0] - a[0])
     return min(max(1.5 * chord - 0.5 * inner_slope, -_MAX_SLOPE), _MAX_SLOPE)
 
 
 def _find_port(layout: Layout, edge: int, end: int) -> float:
-    """Return how far from the middle of a node an edge starts (end 0) or arrives (end -1).
+    """Return the offset across from the middle of a node at which an edge starts or ends.
 
-    Edges of a node are sorted by where they go. A straight one is in the middle.
+    Edges of a node are sorted by the position of their other end. A straight one is in the middle.
+
+    Args:
+        layout: The layout.
+        edge: Index of the edge.
+        end: 0 for the start of the edge, -1 for its end.
     """
     node = layout.chains[edge][end]
     next_place = 1 if end == 0 else -2

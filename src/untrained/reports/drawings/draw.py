@@ -18,7 +18,7 @@ def draw_diagram(diagram: Diagram, *, max_width: float = 880) -> str:
     """Draw an architecture as one `<svg>`, or as a `<div>` of several named cells.
 
     Args:
-        diagram: What the space says about the architecture.
+        diagram: Description of the architecture by its space.
         max_width: Width of the page in pixels.
     """
     match diagram:

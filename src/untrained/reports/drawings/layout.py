@@ -1,12 +1,16 @@
 """Layout of a small directed acyclic graph: positions of its nodes and of the labels of its edges.
 
-The method is Sugiyama's. Nodes have ranks, the length of the longest path to them. A long edge, and
-every label of an edge, has a slot in each rank that it passes, so that boxes cannot overlap. Of
-many orders within the ranks, one with the fewest crossings is chosen. Then edges are made level,
-and nodes move towards the middle of their neighbours. One longest path, the spine, is straight.
+This is the layered method of Sugiyama et al. (1981):
 
-The result is deterministic. `along` is the coordinate in the direction of the flow, `across` at
-right angles to it; which of them is horizontal is decided elsewhere.
+1. The rank of a node is the length of the longest path to it.
+2. A long edge gets a slot in each rank that it passes, and so does a label, so that boxes cannot
+   overlap.
+3. Of many random orders within the ranks, the one with the fewest crossings is selected.
+4. Nodes move towards the middle of their neighbours, and edges become level. One longest path, the
+   spine, is straight.
+
+The result is deterministic. `along` is the coordinate in the direction of the flow, `across` the
+one at right angles to it. `cell.py` decides which of them is horizontal.
 """
 
 from collections.abc import Sequence
@@ -20,10 +24,10 @@ Size = tuple[float, float]  # along, across
 _STARTS = 24  # random orders that are improved
 _SWEEPS = 8  # passes over all ranks that swap neighbours
 _SETTLING_STEPS = 40
-_SLANT = 0.2  # extra distance along per unit that an edge between two boxes goes across
-_FIXED_WEIGHT = 1e9  # of a slot that must not move
-_NODE_ATTRACTION = 0.003  # of a long edge by its nodes, compared with being level
-_NEGLIGIBLE_SLANT = 8.0
+_SLANT = 0.2  # extra distance along per pixel that an edge between two boxes goes across
+_FIXED_WEIGHT = 1e9  # weight of a slot that must not move
+_NODE_ATTRACTION = 0.003  # weight of the nodes of a long edge in the target of its slots
+_NEGLIGIBLE_SLANT = 8.0  # pixels
 
 
 @dataclass(slots=True)
@@ -110,13 +114,13 @@ def _make_slots(nodes: Sequence[Size], edges: Sequence[tuple[int, int, Size | No
     layout = Layout(slots, [], [])
     for source, target, label in edges:
         ranks_between = range(slots[source].rank + 1, slots[target].rank)
-        passed = range(len(slots), len(slots) + len(ranks_between))
+        passed_slots = range(len(slots), len(slots) + len(ranks_between))
         slots.extend(Slot(rank) for rank in ranks_between)
-        layout.chains.append([source, *passed, target])
+        layout.chains.append([source, *passed_slots, target])
         label_slot = None
         if label:
             # Doubled ranks leave at least one slot between two nodes.
-            label_slot = passed[len(passed) // 2]
+            label_slot = passed_slots[len(passed_slots) // 2]
             slots[label_slot].size = label
         layout.label_slots.append(label_slot)
     return layout
@@ -224,7 +228,7 @@ def _list_segments(layout: Layout) -> list[tuple[int, int]]:
 
 
 def _measure_bending(layout: Layout, order: Order, gaps: Gaps) -> float:
-    """Return how far edges go across; an asymmetric drawing counts as bent."""
+    """Return the sum of squared bends of all edges, plus a penalty for an asymmetric drawing."""
     _settle_across(layout, order, gaps)
     slots = layout.slots
     bending = 0.0
@@ -235,11 +239,10 @@ def _measure_bending(layout: Layout, order: Order, gaps: Gaps) -> float:
 
 
 def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
-    """Move the slots of one rank after the other to where they want to be, until all are at rest.
+    """Move the slots of each rank towards their targets, in several sweeps over all ranks.
 
-    Order and gaps are kept. A node wants to be in the middle of its neighbours. The slots of a long
-    edge want to be level with each other, so that the edge ends up level with its narrowest
-    passage.
+    Order and gaps are preserved. The target of a node is the middle of its neighbours. The target
+    of the slots of a long edge is their mean, so that the edge becomes level.
     """
     slots = layout.slots
     chain_of_slot: dict[int, list[int]] = {}
@@ -255,13 +258,13 @@ def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
     for _ in range(_SETTLING_STEPS):
         # Forwards and backwards, so that neither direction of the flow is preferred.
         for rank in (*order, *reversed(order)):
-            wanted = []
+            targets = []
             weights = []
             for i in rank:
-                wanted.append(_find_target(layout, i, chain_of_slot.get(i), neighbours[i]))
+                targets.append(_find_target(layout, i, chain_of_slot.get(i), neighbours[i]))
                 weights.append(_FIXED_WEIGHT if slots[i].on_spine else 1.0)
             distances = [_require_distance(slots[a], slots[b], gaps) for a, b in pairwise(rank)]
-            places = separate_places(wanted, weights, distances)
+            places = separate_places(targets, weights, distances)
             for i, across in zip(rank, places, strict=True):
                 slots[i].across = across
 
@@ -269,7 +272,14 @@ def _settle_across(layout: Layout, order: Order, gaps: Gaps) -> None:
 def _find_target(
     layout: Layout, slot: int, chain: Sequence[int] | None, neighbours: Sequence[int]
 ) -> float:
-    """Return where a slot wants to be; `chain` is the edge that it is part of, if any."""
+    """Return the target position of a slot.
+
+    Args:
+        layout: The layout.
+        slot: Index of the slot.
+        chain: Slots of the edge that it belongs to; None for a node.
+        neighbours: Slots that edges connect with it.
+    """
     if layout.slots[slot].on_spine:
         return 0.0
     if chain is None:
@@ -287,7 +297,7 @@ def _average_across(layout: Layout, slots: Sequence[int]) -> float:
 
 
 def _level_edges(layout: Layout) -> None:
-    """Make edges level that are almost level already."""
+    """Make edges exactly level if they are almost level."""
     for chain in layout.chains:
         places = [layout.slots[i].across for i in chain[1:-1]]
         if places and max(places) - min(places) < _NEGLIGIBLE_SLANT:
@@ -305,21 +315,21 @@ def _require_distance(a: Slot, b: Slot, gaps: Gaps) -> float:
 
 
 def separate_places(
-    wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]
+    targets: Sequence[float], weights: Sequence[float], distances: Sequence[float]
 ) -> list[float]:
-    """Return the places nearest to `wanted` that keep their order and minimum distances.
+    """Return the places nearest to `targets` that keep their order and minimum distances.
 
     The method is isotonic regression by pooling adjacent violators.
 
     Args:
-        wanted: Where each item wants to be.
-        weights: How strongly it wants to be there.
+        targets: Preferred place of each item.
+        weights: Weight of its squared distance from the preferred place.
         distances: Minimum distance between each item and the next one.
     """
     # Without the distances, the places only have to be non-decreasing.
-    offsets = list(accumulate(distances, initial=0.0))[: len(wanted)]
+    offsets = list(accumulate(distances, initial=0.0))[: len(targets)]
     pools: list[tuple[float, float, int]] = []  # mean, weight, members
-    for place, weight, offset in zip(wanted, weights, offsets, strict=True):
+    for place, weight, offset in zip(targets, weights, offsets, strict=True):
         mean = place - offset
         members = 1
         # A pool that would have to be after its successor is joined with it.

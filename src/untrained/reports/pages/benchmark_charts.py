@@ -40,17 +40,17 @@ def make_correlations_section(result: BenchmarkResult) -> str:
         if main:
             rows.append(Bar(proxy.proxy, main.value, main.low, main.high, get_kind(proxy)))
     if not rows:
-        note = "No proxy has a rank correlation with the truth."
+        note = "The rank correlation is undefined for all proxies."
         return make_section("Rank correlation", make_paragraph(note))
-    shown = rows[:MAX_ROWS]
-    # A proxy is only useful if it is better than a count that costs nothing.
+    visible = rows[:MAX_ROWS]
+    # A proxy is only useful if it is better than the best baseline, which costs almost nothing.
     baseline = max((row.value for row in rows if row.kind == "baseline"), default=None)
     caption = "Spearman rank correlation with its 95 % confidence interval. "
     if baseline is not None:
         caption += "The dashed line is the best baseline. "
-    caption += _describe_shown(shown, rows)
-    chart = make_responsive(lambda width: draw_bars(shown, width, baseline))
-    return make_section("Rank correlation", make_figure(chart, caption, _make_legend(shown)))
+    caption += _describe_omitted_rows(visible, rows)
+    chart = make_responsive(lambda width: draw_bars(visible, width, baseline))
+    return make_section("Rank correlation", make_figure(chart, caption, _make_legend(visible)))
 
 
 def make_scatter_section(result: BenchmarkResult) -> str:
@@ -63,20 +63,20 @@ def make_scatter_section(result: BenchmarkResult) -> str:
             continue
         is_thinned = is_thinned or len(points) > MAX_POINTS
         main = get_spearman(proxy)
-        figure = format_correlation(main.value) if main else DASH
+        correlation = format_correlation(main.value) if main else DASH
         charts.append(
-            draw_scatter(points, proxy.proxy, figure, higher_is_better=proxy.higher_is_better)
+            draw_scatter(points, proxy.proxy, correlation, higher_is_better=proxy.higher_is_better)
         )
     if not charts:
         return ""
     unit = f" in {result.truth_unit}" if result.truth_unit else ""
     caption = (
-        f"Horizontal: the score, better scores on the right. Vertical: the truth{unit}. Axes of "
-        "ranks have no histogram. "
+        f"Horizontal axis: score, with better scores on the right. Vertical axis: ground truth{unit}. "
+        "Axes that show ranks have no histogram. "
     )
     if is_thinned:
         caption += f"Each plot shows {MAX_POINTS} points; the histograms count all. "
-    legend = make_legend_entry("", "best tenth by truth")
+    legend = make_legend_entry("", "best tenth by ground truth")
     legend += make_legend_entry("hollow", "best score")
     first = f'<div class="many">{"".join(charts[:SHOWN_SCATTERS])}</div>'
     parts = [make_figure(first, caption, legend)]
@@ -84,11 +84,11 @@ def make_scatter_section(result: BenchmarkResult) -> str:
     if folded:
         rest = f'<div class="many">{"".join(folded)}</div>'
         parts.append(fold(f"The other {len(folded):,}", rest))
-    return make_section("Score against truth", *parts)
+    return make_section("Score against ground truth", *parts)
 
 
 def make_best_tenth_section(result: BenchmarkResult) -> str:
-    """Show where proxies place the best tenth by truth, which matters most for a search."""
+    """Show how proxies rank the best tenth by ground truth, which matters most for a search."""
     rows = []
     truth = np.array(result.truth)
     for proxy in result.proxy_results:
@@ -99,37 +99,38 @@ def make_best_tenth_section(result: BenchmarkResult) -> str:
             rows.append(Strip(proxy.proxy, tenth, get_kind(proxy)))
     if not rows:
         return ""
-    shown = rows[:MAX_ROWS]
+    visible = rows[:MAX_ROWS]
     caption = (
-        "A search depends on the best architectures only. Each dot is one of the best tenth by "
-        "truth: horizontal is its rank by score, vertical its truth. Found: how many of them are "
-        "in the shaded area, the best tenth by score; by chance it would be one in ten. Within: "
-        f"Spearman rank correlation among them. {_describe_shown(shown, rows)}"
+        "A search only needs to rank the best architectures well. Each dot is an architecture of "
+        "the best tenth by ground truth; its horizontal position is its rank by score, its "
+        "vertical position its ground truth. Hits: number of dots in the shaded area, the best "
+        "tenth by score; one in ten is expected by chance. Corr.: Spearman rank correlation among "
+        f"the dots. {_describe_omitted_rows(visible, rows)}"
     )
-    if any(len(row.tenth.places) > MAX_POINTS for row in shown):
+    if any(len(row.tenth.places) > MAX_POINTS for row in visible):
         caption += f" Each strip shows {MAX_POINTS} dots."
-    chart = make_responsive(lambda width: draw_strips(shown, width))
-    return make_section("Best tenth", make_figure(chart, caption, _make_legend(shown)))
+    chart = make_responsive(lambda width: draw_strips(visible, width))
+    return make_section("Best tenth", make_figure(chart, caption, _make_legend(visible)))
 
 
 def make_agreement_section(result: BenchmarkResult) -> str:
-    """Show how far proxies agree with each other."""
+    """Show the rank correlations between proxies."""
     rows = [proxy for proxy in result.proxy_results if proxy.n > 1]
     if len(rows) < 2:
         return ""
-    shown = rows[:MAX_ROWS]
-    matrix = correlate_columns([_orient_scores(proxy) for proxy in shown])
+    visible = rows[:MAX_ROWS]
+    matrix = correlate_columns([_orient_scores(proxy) for proxy in visible])
     names = []
     ordered = []
     order = order_by_similarity(matrix)
     for i in order:
-        names.append(shown[i].proxy)
+        names.append(visible[i].proxy)
         ordered.append([matrix[i][j] for j in order])
     caption = (
-        "Spearman rank correlation between two proxies, on the architectures that both have "
-        "scored. The sign of proxies of which lower is better is reversed. Similar proxies are "
-        "neighbours. "
-        f"{_describe_shown(shown, rows)}"
+        "Spearman rank correlation between each two proxies, on the architectures that both could "
+        "score. The sign is reversed for proxies where lower is better. Similar proxies are next to "
+        "each other. "
+        f"{_describe_omitted_rows(visible, rows)}"
     )
     chart = make_responsive(lambda width: draw_heatmap(names, ordered, width))
     return make_section("Agreement between proxies", make_figure(chart, caption))
@@ -147,7 +148,7 @@ def make_tradeoff_section(result: BenchmarkResult) -> str:
     chart = make_responsive(
         lambda width: draw_tradeoff(points, width, "cost in forward passes", "Spearman")
     )
-    caption = "The line is the Pareto front: proxies that no cheaper one matches."
+    caption = "The line is the Pareto front: no other proxy is both cheaper and better."
     return make_section(
         "Correlation against cost", make_figure(chart, caption, _make_legend(points))
     )
@@ -162,7 +163,7 @@ def _list_points(proxy: ProxyResult, result: BenchmarkResult) -> list[ScatterPoi
 
 
 def _orient_scores(proxy: ProxyResult) -> Floats:
-    """Return scores of which higher is better, NaN where there is none."""
+    """Return the scores of a proxy, with the sign reversed if lower is better; missing ones are NaN."""
     sign = 1 if proxy.higher_is_better else -1
     scores = []
     for score in proxy.scores:
@@ -170,10 +171,10 @@ def _orient_scores(proxy: ProxyResult) -> Floats:
     return np.array(scores, dtype=np.float64)
 
 
-def _describe_shown(shown: Sequence[object], rows: Sequence[object]) -> str:
-    if len(shown) == len(rows):
+def _describe_omitted_rows(visible: Sequence[object], rows: Sequence[object]) -> str:
+    if len(visible) == len(rows):
         return ""
-    return f"The first {len(shown)} of {len(rows)} are shown."
+    return f"The chart shows the first {len(visible)} of {len(rows)} proxies."
 
 
 def _make_legend(rows: Sequence[Bar | Strip | CostPoint]) -> str:

@@ -1,4 +1,4 @@
-"""The page of `untrained bench`: how well proxies rank architectures, compared with baselines."""
+"""The page of `untrained bench`: how well proxies and simple baselines rank architectures."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -36,7 +36,11 @@ class _RankedProxy(NamedTuple):
 
 def render_benchmark_page(result: BenchmarkResult) -> str:
     """Return the whole page."""
-    settings = {"space": result.space, "truth": result.truth_about, "seeds": str(result.seeds)}
+    settings = {
+        "space": result.space,
+        "ground truth": result.truth_about,
+        "seeds": str(result.seeds),
+    }
     settings.update(result.settings)
     sections = [
         _make_benchmark_header(result),
@@ -55,7 +59,7 @@ def render_benchmark_page(result: BenchmarkResult) -> str:
 
 
 def make_verdict(result: BenchmarkResult) -> str:
-    """Return whether the best proxy is better than the best baseline, in a few sentences."""
+    """Return a few sentences that compare the best proxy with the best baseline."""
     if not result.proxy_results:
         return "No proxy was evaluated."
     baselines = []
@@ -79,9 +83,9 @@ def make_verdict(result: BenchmarkResult) -> str:
         value = _format_estimate(best_baseline.spearman)
         best = f"{best_baseline.name}: Spearman {value}"
         return f"Only baselines could be evaluated. The best is {best}."
-    reason = "none of them gave scores that can be ranked"
+    reason = "none of them gave scores that differ"
     if len(set(result.truth)) < 2:
-        reason = "all architectures are equally good"
+        reason = "all architectures have the same ground truth"
     return f"No proxy could be evaluated: {reason}."
 
 
@@ -138,7 +142,7 @@ def _make_benchmark_header(result: BenchmarkResult) -> str:
     what = (
         f"{len(result.proxy_results):,} proxies and baselines on "
         f"{archs} of the space {result.space}{seeds}. "
-        f"The truth is {result.truth_about}."
+        f"Ground truth: {result.truth_about}."
     )
     parts = [make_paragraph(what)]
     for note in result.notes:

@@ -24,10 +24,13 @@ LABELS = {"baseline": "baseline", "other": "third party", "combination": "combin
 
 _EXPLANATIONS = {
     "top_overlap": (
-        "Top 10 %: fraction of the best tenth by score that is in the best tenth by truth."
+        "Top 10 %: fraction of the best tenth by score that is in the best tenth by ground truth."
     ),
-    "precision_at_10": "Top 10: fraction of the ten best scores that is in that tenth.",
-    "regret": "Regret: how much worse than the best the architecture with the best score is.",
+    "precision_at_10": "Top 10: fraction of the ten best scores that are in the best tenth by ground truth.",
+    "regret": (
+        "Regret: ground truth of the best architecture minus that of the architecture with the best "
+        "score."
+    ),
 }
 
 FormatValue = Callable[[float], str]
@@ -63,8 +66,8 @@ def make_proxies_section(result: BenchmarkResult) -> str:
     head += [("num", "n"), ("", "Failed"), ("num", "Cost")]
     rows = [_make_proxy_row(proxy, statistics, has_spread) for proxy in result.proxy_results]
     introduction = (
-        f"Best first, by Spearman rank correlation with {result.truth_about}: 1 is the same order, "
-        "0 is no relation."
+        f"Best first, by Spearman rank correlation with {result.truth_about}: 1 means the same "
+        "order, 0 no relation."
     )
     parts = [
         make_paragraph(introduction, "note"),
@@ -73,7 +76,7 @@ def make_proxies_section(result: BenchmarkResult) -> str:
     ]
     descriptions = {proxy.proxy: proxy.about for proxy in result.proxy_results if proxy.about}
     if descriptions:
-        parts.append(fold("What they measure", make_fact_list(descriptions)))
+        parts.append(fold("What the proxies measure", make_fact_list(descriptions)))
     return make_section("Proxies", *parts)
 
 
@@ -113,14 +116,14 @@ def _format_fraction(value: float) -> str:
 
 
 def _explain_columns(names: Iterable[str], has_spread: bool) -> str:
-    text = "The confidence interval is over architectures"
+    text = "The 95 % confidence interval is over architectures"
     if has_spread:
-        text += ", \u00b1 is the standard deviation over seeds"
+        text += "; \u00b1 is the standard deviation over seeds"
     sentences = [f"{text}."]
     for name in names:
         if name in _EXPLANATIONS:
             sentences.append(_EXPLANATIONS[name])
-    sentences.append("Cost is in forward passes.")
+    sentences.append("Cost: equivalent number of forward passes.")
     return " ".join(sentences)
 
 

@@ -1,10 +1,12 @@
-"""Tables of numbers per option and choice, shaded within each row.
+"""Tables of the numbers that a strategy assigns to each option of each choice.
 
-They are made from plain JSON of a strategy's trace, which is recognised by its form:
+A table is made from JSON of the strategy's trace, in one of two forms:
 
-    [[choice, [[option, number], ...]], ...]                 the largest number of a row is framed
-    [{name: choice, name: [[option, number], ...], ...}]     the options are framed that are also
-                                                             values of the same step
+    [[choice, [[option, number], ...]], ...]
+        The largest number of each row has a frame.
+    [{"edge": choice, "scores": [[option, number], ...], "removed": option, ...}, ...]
+        Each dictionary is a step. The option that the step decided on has a frame. The keys differ
+        between strategies.
 """
 
 from collections.abc import Sequence
@@ -30,12 +32,12 @@ _DARKEST = 55  # per cent of colour in the darkest cell; text on it can still be
 
 
 class ChoiceRow(NamedTuple):
-    """A choice, the number of each option (None if it has none), and which options are framed."""
+    """A choice and its options."""
 
     choice: str
-    numbers: dict[str, float | None]
-    framed: frozenset[str]
-    title: str = ""  # what the numbers are
+    numbers: dict[str, float | None]  # by option
+    framed: frozenset[str]  # options that have a frame
+    title: str = ""  # what the numbers mean
 
 
 def is_list_of_pairs(value: Any, types: type | tuple[type, ...]) -> bool:
@@ -51,13 +53,20 @@ def is_list_of_pairs(value: Any, types: type | tuple[type, ...]) -> bool:
 
 
 def make_choice_tables(value: Any) -> str:
-    """Return one table per group of choices with common options; empty for values of other form."""
+    """Return one table per group of choices that share options.
+
+    Args:
+        value: A value of the trace.
+
+    Returns:
+        HTML; empty if the value has neither of the two forms.
+    """
     rows = _read_rows(value)
     if not rows:
         return ""
     frames_largest = isinstance(value[0], list)
-    framed = "the largest number" if frames_largest else "the decision"
-    note = f"Darker is larger, within a row. Framed: {framed}."
+    framed = "The largest number" if frames_largest else "The selected option"
+    note = f"Within a row, darker cells have larger numbers. {framed} has a frame."
     if len(rows) > MAX_ROWS:
         note += f" {len(rows) - MAX_ROWS} more choices are not shown."
     # Choices with different options would leave most cells of a common table empty.
@@ -66,7 +75,7 @@ def make_choice_tables(value: Any) -> str:
 
 
 def _read_rows(value: Any) -> list[ChoiceRow]:
-    """Return all rows, or none if one of them has another form."""
+    """Return all rows; an empty list if one of them has neither form."""
     if not isinstance(value, list):
         return []
     rows = []
@@ -160,7 +169,7 @@ def _make_cells(row: ChoiceRow, options: Sequence[str]) -> list[str]:
 
 
 def _count_digits(low: float, high: float) -> int:
-    """Return how many significant digits distinguish the numbers of a row, from 3 to 8."""
+    """Return how many significant digits are needed to distinguish numbers, from 3 to 8."""
     if high <= low:
         return 3
     largest = max(abs(low), abs(high))

@@ -1,6 +1,6 @@
-"""Sections about short trainings: did the proxy help on the user's data?
+"""Sections about confirmation trainings: does the proxy help on the user's data?
 
-For tables, the winner is also compared with hand-designed networks.
+For click logs, the winner is also compared with hand-designed networks.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from untrained.formatting import format_count
 from untrained.reports.confirmation_result import (
     LEARNING_RATES,
     REFERENCE_COLUMNS,
-    Group,
     ReferenceResult,
+    TrainedGroup,
 )
 from untrained.reports.pages.html import (
     DASH,
@@ -28,23 +28,23 @@ from untrained.reports.search_summary import SearchSummary
 
 
 def make_confirmation_sections(summary: SearchSummary) -> str:
-    """Show what each group reached, how they compare, and the winner; empty without trainings."""
+    """Show the results of each group, their comparison and the winner; empty without trainings."""
     confirmation = summary.confirmation
     if confirmation is None:
         return ""
-    head = [("", "Selected")]
+    head = [("", "Selection")]
     head += [("num", name) for name in ("Trained", "Mean", "Best", "Failed")]
     head.append(("", "Results"))
     table = make_table("", head, [_make_group_row(group) for group in confirmation.groups])
     winner = f"<p>{escape(confirmation.winner_text)}: {make_code(confirmation.winner)}</p>"
-    evaluation = "evaluated on a held-out fifth of them"
+    evaluation = "evaluated on a held-out fifth of these samples"
     if confirmation.entries:
         evaluation = "evaluated by AUC on the validation data"
     note = (
         f"Each network was trained for {format_count(confirmation.epochs, 'epoch')} on "
         f"{confirmation.samples:,} samples of {confirmation.data} and {evaluation}. The confidence "
-        "intervals treat the networks of a group as a random sample and say nothing about longer "
-        "trainings."
+        "intervals treat the networks of a group as a random sample. They do not predict the "
+        "results of longer trainings."
     )
     sentences = [make_paragraph(line) for line in confirmation.sentences]
     section = make_section(
@@ -61,9 +61,9 @@ def _make_references_section(entries: Sequence[ReferenceResult]) -> str:
     table = make_table("", head, [_make_entry_row(entry) for entry in entries])
     note = (
         "All networks were trained on the same rows with the same recipe. The validation data "
-        f"selected their weights and the best of {len(LEARNING_RATES)} learning rates; the test data was "
-        "used once per network. The last column compares row by row, with a 95 % confidence "
-        "interval."
+        f"selected the weights and the best of {len(LEARNING_RATES)} learning rates (LR). The test "
+        "data was used once per network. The last column is the mean difference in log loss over "
+        "the test rows, with its 95 % confidence interval."
     )
     return make_section(
         "Comparison with hand-designed networks", table, make_paragraph(note, "note")
@@ -77,7 +77,7 @@ def _make_entry_row(entry: ReferenceResult) -> str:
     return make_row([name, *(make_text_cell(text, "num") for text in entry.format_cells())])
 
 
-def _make_group_row(group: Group) -> str:
+def _make_group_row(group: TrainedGroup) -> str:
     values = group.finished
     mean = DASH
     best = DASH

@@ -1,6 +1,6 @@
-"""What all pages have in common: the HTML document, the header, and the sections at the end.
+"""Parts of all pages: the HTML document, the header, and the sections at the end.
 
-The document requests nothing from the network and is complete without scripts.
+A page loads nothing from the network, and it is complete if scripts are disabled.
 """
 
 import re
@@ -72,9 +72,9 @@ def make_document(title: str, headline: str, sections: Sequence[str]) -> str:
 def _make_policy(style: str) -> str:
     """Return the content security policy: only our own script and style, identified by hashes.
 
-    All text is escaped. If some text were not, the browser would still refuse to run it. Style
-    attributes are allowed, because drawings use them for widths and shades; they can neither run
-    nor load anything.
+    All text is escaped. The policy is a second line of defence: if some text were not escaped, the
+    browser would not run it. Style attributes are allowed because drawings set widths and shades
+    with them, and they can neither run code nor load files.
     """
     return (
         f"default-src 'none'; script-src '{_hash_content(_SCRIPT)}'; "
@@ -94,7 +94,7 @@ def make_header(kind: str, made_on: str, title: str, headline: str, *parts: str)
         kind: What the page is, such as "search report".
         made_on: Date and time.
         title: Heading of the page.
-        headline: The result in a sentence.
+        headline: The result in one sentence.
         parts: HTML below the headline.
     """
     line = " \u00b7 ".join(part for part in ("untrained", kind, made_on) if part)
@@ -125,7 +125,7 @@ def make_cost_section(
     for name, title in _COST_NAMES.items():
         if name in seconds:
             facts[title] = formatting.format_duration(seconds[name])
-    # Strategies may record costs of their own.
+    # A strategy may record costs under other names.
     for name, value in seconds.items():
         if name not in _COST_NAMES:
             facts[name] = formatting.format_duration(value)
@@ -138,10 +138,10 @@ def make_cost_section(
 
 
 def describe_batched(count: int) -> dict[str, str]:
-    """Return a fact about networks that were measured several at a time, if there were any."""
+    """Return how many networks were scored together with others; empty if none were."""
     if not count:
         return {}
-    return {"Measured in batches": formatting.format_count(count, "network")}
+    return {"Scored several at a time": formatting.format_count(count, "network")}
 
 
 def make_settings_section(settings: Mapping[str, str], versions: Mapping[str, str]) -> str:

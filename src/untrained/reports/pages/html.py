@@ -1,4 +1,4 @@
-"""Pieces of HTML that sections are made of. Text arguments are escaped here."""
+"""HTML elements that the sections of a page consist of. These functions escape their texts."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,7 @@ from html import escape
 
 DASH = "\u2013"  # shown instead of a missing value
 
-# Widths in pixels for which drawings are made; style.css shows the one that suits the page.
+# Every drawing is made for these widths in pixels; style.css shows the one that fits the page.
 _PAGE_WIDTHS = {"wide": 880.0, "narrow": 350.0}
 
 
@@ -22,12 +22,12 @@ def make_paragraph(text: str, css_class: str = "") -> str:
 
 
 def make_code(text: str) -> str:
-    """Return code of any length; lines break after separators rather than inside a word."""
+    """Return text as code. Long lines break after separators, not inside a word."""
     return f"<code>{_allow_breaks(text)}</code>"
 
 
 def make_copyable(text: str) -> str:
-    """Return text with a copy button; the button is hidden unless scripts run."""
+    """Return text with a copy button, which is hidden if scripts are disabled."""
     # A span moves to the next line as a whole before it breaks inside.
     words = " ".join(f"<span>{_allow_breaks(word)}</span>" for word in text.split(" "))
     button = f'<button type="button" hidden data-copy="{escape(text)}">Copy</button>'

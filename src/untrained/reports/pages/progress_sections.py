@@ -1,4 +1,4 @@
-"""Sections about the course of a search: progress of the best score, Pareto front, limits."""
+"""Sections about the progress of a search, its Pareto front and its limits."""
 
 from html import escape
 from itertools import accumulate
@@ -47,7 +47,7 @@ def make_progress_section(summary: SearchSummary) -> str:
             whole_ticks.append(tick)
     y_axis = make_axis(best, decades=WIDE_SCORES)
     area = make_plot_area(Axis(0.0, float(count), False, tuple(whole_ticks)), y_axis)
-    # A staircase: level until the next improvement, then vertical.
+    # A step function: horizontal until the next improvement, then vertical.
     steps = [(1.0, best[0])]
     for place, value in enumerate(best[1:], 2):
         previous = steps[-1][1]
@@ -60,7 +60,7 @@ def make_progress_section(summary: SearchSummary) -> str:
     y_title = format_axis_title("best score", y_axis, direction)
     parts = [
         draw_labelled_axes(area, "architectures scored", y_title),
-        draw_polyline("course", places),
+        draw_polyline("progress", places),
     ]
     first_best = best.index(best[-1]) + 1
     caption = f"The best score was the {_format_ordinal(first_best)} of {count:,} scores."
@@ -70,7 +70,7 @@ def make_progress_section(summary: SearchSummary) -> str:
 
 
 def make_front_section(summary: SearchSummary) -> str:
-    """Show the score against another objective; architectures of the Pareto front stand out."""
+    """Show the score against another objective, with the Pareto front highlighted."""
     tradeoff = summary.tradeoff
     if tradeoff is None or len(tradeoff.points) < 2:
         return ""
@@ -93,7 +93,7 @@ def make_front_section(summary: SearchSummary) -> str:
         draw_labelled_axes(area, x_title, y_title),
         draw_points("all", thin_out(other_places)),
     ]
-    # A front of three or more objectives is no line in this plane.
+    # The projection of a front of three or more objectives is not a line.
     if tradeoff.objectives == 2:
         in_order = sorted((point.objective, point.score) for point in front)
         places = [(area.x_pixel(x), area.y_pixel(y)) for x, y in in_order]
@@ -102,7 +102,8 @@ def make_front_section(summary: SearchSummary) -> str:
     parts.append(f'<g class="dots">{"".join(dots)}</g>')
     caption = (
         f"{len(front)} of {len(points):,} architectures are on the Pareto front of "
-        f"{tradeoff.objectives} objectives: no other one is better in all of them."
+        f"{tradeoff.objectives} objectives: no other architecture is at least as good in all of "
+        "them and better in one."
     )
     description = f"{summary.proxy} against {tradeoff.name}. {caption}"
     chart = wrap_chart(description, (WIDTH, HEIGHT), parts)

@@ -28,7 +28,7 @@ def render_reproduction_page(result: ReproductionResult) -> str:
     headline = make_reproduction_headline(result)
     deviations = [make_paragraph(sentence) for sentence in result.deviations]
     settings = {**result.settings, "time": formatting.format_duration(result.seconds)}
-    note = "Resumes an interrupted run; a finished one gives the same numbers again."
+    note = "Resumes an interrupted run. Repeating a finished run gives the same numbers."
     sections = [
         make_header("reproduction", result.made_on, result.title, headline, _make_about(result)),
         _make_results_section(result),
@@ -41,7 +41,7 @@ def render_reproduction_page(result: ReproductionResult) -> str:
 
 
 def make_reproduction_headline(result: ReproductionResult) -> str:
-    """Return how close our numbers are to those of the paper, in a sentence."""
+    """Return a sentence that says how close our numbers are to those of the paper."""
     differences = []
     inside = []
     for line in result.lines:
@@ -58,7 +58,7 @@ def make_reproduction_headline(result: ReproductionResult) -> str:
         f"{formatting.format_count(len(differences), 'published number')}: the median difference "
         f"is {typical}, the largest {largest} ({worst.what})"
     )
-    # Only numbers with an interval can be said to agree with the paper.
+    # Without a confidence interval, a difference cannot be judged.
     if inside:
         text += f"; {sum(inside)} of {len(inside)} are within our confidence intervals"
     return f"{text}."
@@ -67,7 +67,7 @@ def make_reproduction_headline(result: ReproductionResult) -> str:
 def _make_about(result: ReproductionResult) -> str:
     about = make_paragraph(f"{result.paper}. {result.about}")
     if result.unit:
-        about += make_paragraph(f"Numbers: {result.unit}.", "note")
+        about += make_paragraph(f"Unit: {result.unit}.", "note")
     return about
 
 

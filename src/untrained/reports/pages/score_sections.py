@@ -1,7 +1,4 @@
-"""Sections about the scores: the ranking, their distribution, their relation to size, failures.
-
-The only statistics computed here are quartiles and rank correlations with size.
-"""
+"""Sections about the scores: ranking, distribution, correlation with size, and failures."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -59,7 +56,7 @@ def make_ranking_section(summary: SearchSummary) -> str:
     if "multiply-adds" in _find_sizes(rows):
         notes.append("FLOPs count multiply-adds.")
     for note in summary.notes:
-        notes.append(f"Note on some scores: {note}.")
+        notes.append(f"Some scores have a note: {note}.")
     parts = [make_paragraph(" ".join(notes), "note"), _make_rank_table(rows, rows[:SHOWN_ROWS])]
     if len(rows) > SHOWN_ROWS:
         rest = _make_rank_table(rows, rows[SHOWN_ROWS:])
@@ -68,11 +65,14 @@ def make_ranking_section(summary: SearchSummary) -> str:
 
 
 def _make_rank_table(ranking: Sequence[RankedArch], rows: Sequence[RankedArch]) -> str:
-    """Return a table of some rows; formats and columns are the same for the whole ranking.
+    """Return a table of some rows of a ranking.
 
-    A column without values is left out.
+    Args:
+        ranking: The whole ranking, which decides the columns and the number of decimals. A column
+            without values is left out.
+        rows: The rows of the table.
     """
-    # Both parts of the ranking, shown and folded, have the same number of decimals.
+    # The visible and the folded table must have the same number of decimals.
     format_score = formatting.choose_column_format([row.score for row in ranking])
     spreads = _list_spreads(ranking)
     format_spread = formatting.choose_column_format(spreads, digits=2)
@@ -134,7 +134,7 @@ def make_distribution_section(summary: SearchSummary) -> str:
 
 
 def make_size_section(summary: SearchSummary) -> str:
-    """Show score against size: does the score say more than the size of a network?"""
+    """Show score against size, and how strongly the two are correlated."""
     rows = summary.ranking
     if len(rows) < 2:
         return ""
@@ -154,7 +154,7 @@ def make_size_section(summary: SearchSummary) -> str:
 
 
 def _describe_correlations(rows: Sequence[RankedArch], sizes: dict[str, GetSize]) -> str:
-    """Return the rank correlations of the score with each size, and what they mean."""
+    """Return the rank correlations of the score with each kind of size, and a conclusion."""
     correlations: dict[str, float] = {}
     for name, get_size in sizes.items():
         values = []
@@ -180,10 +180,10 @@ def _describe_correlations(rows: Sequence[RankedArch], sizes: dict[str, GetSize]
 
 def _interpret_correlation(strength: float) -> str:
     if strength >= 0.9:
-        return "This ranking is little more than a ranking by size."
+        return "Size determines the ranking almost entirely."
     if strength >= 0.5:
-        return "This ranking is partly a ranking by size."
-    return "Size alone does not explain this ranking."
+        return "The ranking depends partly on size."
+    return "The ranking depends little on size."
 
 
 def make_failures_section(summary: SearchSummary) -> str:

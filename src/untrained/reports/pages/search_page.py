@@ -1,4 +1,4 @@
-"""The page of a search: its best architecture, its ranking, and what supports them."""
+"""The page of a search: the best architecture, the ranking, trainings and cost."""
 
 from collections.abc import Sequence
 from html import escape
@@ -74,7 +74,7 @@ def make_search_headline(summary: SearchSummary) -> str:
             return "Nothing was scored."
         count = len(summary.failed)
         return f"No architecture has a score: {format_count(count, 'architecture')}, all failed."
-    # A confirmation may choose another architecture than the first of the ranking.
+    # A confirmation may select an architecture that is not the first of the ranking.
     archs = [row.arch for row in summary.ranking]
     place = 0
     if summary.best in archs:
@@ -87,7 +87,7 @@ def make_search_headline(summary: SearchSummary) -> str:
             facts.append(f"{formatting.format_quantity(size)} {name}")
     lead = f"Best of {len(archs):,}"
     if place:
-        lead = f"Best by training, number {place + 1:,} of {len(archs):,} by score"
+        lead = f"Best of the confirmation trainings, rank {place + 1:,} of {len(archs):,} by score"
     headline = f"{lead}: {', '.join(facts)}."
     if summary.training:
         headline += f" {make_training_headline(summary.training)}"
@@ -134,13 +134,13 @@ def _make_best_section(summary: SearchSummary) -> str:
     if diagram:
         drawing = make_responsive(lambda width: draw_diagram(diagram, max_width=width))
     else:
-        note = "The run folder contains no drawing of it; the command below makes one."
+        note = "The run folder contains no drawing of this architecture; the command below creates one."
         drawing = make_paragraph(note, "note")
     return make_section("Best architecture", make_copyable(summary.best), drawing)
 
 
 def _make_training_part(summary: SearchSummary) -> str:
-    """Return the training in the same folder, with a warning if it is not of the winner."""
+    """Return the training in the run folder, with a warning if it is not of the winner."""
     training = summary.training
     if training is None:
         return ""
@@ -148,7 +148,7 @@ def _make_training_part(summary: SearchSummary) -> str:
     # The search may have been resumed after the training and found a better architecture.
     if not summary.ranking or training.key.arch == summary.best:
         return sections
-    warning = f"The training below is of another architecture: {training.key.arch}"
+    warning = f"The training below is of a different architecture: {training.key.arch}"
     return make_section("Earlier training", make_paragraph(warning, "warn")) + sections
 
 
@@ -163,26 +163,24 @@ def _make_search_cost(summary: SearchSummary) -> str:
 
 
 def _describe_later_cost(summary: SearchSummary) -> str:
-    """Return how long trainings after the search took, which the cost does not include."""
+    """Return the duration of trainings after the search, which the cost does not include."""
     texts = []
     if summary.confirmation:
         seconds = formatting.format_duration(summary.confirmation.seconds)
         texts.append(f"The confirmation took {seconds}.")
     if summary.training:
-        texts.append(
-            f"Training the best took {formatting.format_duration(summary.training.seconds)}."
-        )
+        texts.append(f"The training took {formatting.format_duration(summary.training.seconds)}.")
     if not texts:
         return ""
-    return make_paragraph(f"This is the cost of scoring. {' '.join(texts)}", "note")
+    return make_paragraph(f"This is the cost of scoring only. {' '.join(texts)}", "note")
 
 
 def _make_worker_table(workers: Sequence[WorkerTimes]) -> str:
-    """Return what each worker did; empty with a single worker that never died."""
+    """Return how each worker spent its time; empty for a single worker that never crashed."""
     if len(workers) < 2 and not any(worker.deaths for worker in workers):
         return ""
     head = [("", "Worker")]
-    for name in ("Networks", "Building", "Moving", "Measuring", "Idle", "Deaths"):
+    for name in ("Networks", "Building", "Moving", "Measuring", "Idle", "Crashes"):
         head.append(("num", name))
     rows = []
     for worker in workers:
@@ -200,7 +198,7 @@ def _make_search_settings(summary: SearchSummary) -> str:
     if summary.space_size:
         settings["space size"] = f"{summary.space_size:,}"
     settings["proxy"] = summary.proxy
-    settings["seeds"] = str(summary.seeds)
+    settings["seeds per architecture"] = str(summary.seeds)
     settings.update(summary.settings)
     return make_settings_section(settings, summary.versions)
 

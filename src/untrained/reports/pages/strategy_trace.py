@@ -1,7 +1,7 @@
-"""The section about the strategy: charts of its model if there are any, and all steps as tables.
+"""The section about the strategy: charts of its model, if it has one, and tables of its steps.
 
-The trace is plain JSON, so that this works for every strategy: numbers and names are cells, pairs
-of a name and a number are written as text, and steps within a step are tables of their own.
+The trace is plain JSON, so this section works for every strategy. Numbers and names become cells,
+pairs of a name and a number become text, and steps within a step become separate tables.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,11 @@ from untrained.reports.pages.html import (
 from untrained.reports.search_summary import SearchSummary
 from untrained.reports.svg.plot import thin_out
 from untrained.reports.svg.prediction_map import draw_prediction_map
+from untrained.runs.trace import TraceStep
 
 _MAX_ROWS = 100  # per table
 _MAX_STEPS_WITH_INNER = 10  # steps whose inner steps are shown
 _MAX_LIST_ITEMS = 12  # of a list that is written as text
-
-Step = dict[str, Any]
 
 
 def make_trace_section(summary: SearchSummary) -> str:
@@ -58,7 +57,10 @@ def _draw_prediction(summary: SearchSummary) -> str:
 
 
 def _draw_choices(summary: SearchSummary) -> str:
-    """Return tables of choices of the step that found the best, else of the last that has some."""
+    """Return choice tables of one step.
+
+    This is the step that proposed the best architecture, or the last step that has such tables.
+    """
     best = summary.best if summary.ranking else None
     steps = list(enumerate(summary.trace, 1))
     steps.sort(key=lambda item: (item[1].get("arch") != best, -item[0]))
@@ -75,12 +77,12 @@ def _add_spaces(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _make_step_table(title: str, steps: Sequence[Step]) -> str:
+def _make_step_table(title: str, steps: Sequence[TraceStep]) -> str:
     """Return a folded table with one row per step."""
     shown = thin_out(list(enumerate(steps, 1)), _MAX_ROWS)
     if len(shown) < len(steps):
         title += f", {len(shown)} of {len(steps):,}"
-    # Inner steps have tables of their own.
+    # Inner steps are shown in separate tables.
     names = [name for name, value in steps[0].items() if not _read_inner_steps(value)]
     head = [("num", "Step"), *(("", _add_spaces(name)) for name in names)]
     rows = []
@@ -92,7 +94,7 @@ def _make_step_table(title: str, steps: Sequence[Step]) -> str:
     return fold(title, make_table("", head, rows))
 
 
-def _read_inner_steps(value: Any) -> list[Step]:
+def _read_inner_steps(value: Any) -> list[TraceStep]:
     """Return the steps within a step: a list of steps, or a list of named lists."""
     if not isinstance(value, list) or not value:
         return []

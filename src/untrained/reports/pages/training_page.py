@@ -17,7 +17,7 @@ from untrained.training.result import TrainingResult
 
 def render_training_page(training: TrainingResult) -> str:
     """Return the whole page."""
-    title = f"{training.key.space or training.key.arch} on {training.key.data}"
+    title = f"Training on {training.key.data}"
     headline = make_training_headline(training)
     sections = [
         make_header("training report", training.made_on, title, headline),
@@ -27,6 +27,8 @@ def render_training_page(training: TrainingResult) -> str:
     ]
     # A module that was passed from Python has no command.
     if training.command:
-        note = "Resumes an interrupted training; a finished one gives the same weights again."
+        note = (
+            "Resumes an interrupted training. Repeating a finished training gives the same weights."
+        )
         sections.append(make_command_section(training.command, note))
     return make_document(title, headline, sections)

@@ -25,9 +25,9 @@ MAX_CONFUSIONS = 8  # pairs of classes that are listed
 
 _PNG_PREFIX = "data:image/png;base64,"
 _ENDINGS = {
-    "epochs": "All epochs were trained.",
+    "epochs": "Training completed all epochs.",
     "patience": "Training stopped early, because the validation result no longer improved.",
-    "time": "Training stopped at its time limit; the same command resumes it.",
+    "time": "Training stopped at its time limit; running the same command again resumes it.",
 }
 
 
@@ -92,7 +92,9 @@ def _make_result_section(training: TrainingResult) -> str:
         facts["Test log loss"] = f"{test_result} on {format_count(samples['test'], 'sample')}"
         if training.normalised_entropy is not None:
             ratio = _format_percent(training.normalised_entropy)
-            facts["Normalised entropy"] = f"{ratio} of the log loss of the mean click rate"
+            facts["Normalised entropy"] = (
+                f"{ratio} of the log loss of always predicting the mean click rate"
+            )
         val_result = _format_log_loss(best["loss"], best.get("auc"))
         facts["Validation log loss"] = f"{val_result} on {format_count(samples['val'], 'sample')}"
     else:
@@ -149,7 +151,7 @@ def _list_percentages(rows: Sequence[dict[str, Any]], key: str) -> tuple[float, 
 
 
 def _make_confusion_section(training: TrainingResult) -> str:
-    """Show which fraction of each class was predicted as which class, and the worst errors."""
+    """Show the confusion matrix, and the pairs of classes that were confused most often."""
     counts = training.confusion
     names = training.classes
     parts = []
@@ -165,7 +167,9 @@ def _make_confusion_section(training: TrainingResult) -> str:
         parts.append(
             make_responsive(lambda width: draw_heatmap(names, fractions, width, description))
         )
-        note = "Rows are true classes, columns are predicted classes; fractions of the row."
+        note = (
+            "Rows are true classes, columns are predicted classes. Numbers are fractions of a row."
+        )
         parts.append(make_paragraph(note, "note"))
     parts.append(_make_confusion_table(training))
     return make_section("Confusion matrix", *parts)
@@ -201,14 +205,15 @@ def _make_calibration_section(training: TrainingResult) -> str:
     figure = _draw_calibration("confidence, %", "accuracy, %", confidence, accuracy, 100.0)
     note = (
         f"The expected calibration error is {100 * training.calibration_error:.1f} percentage "
-        "points. Ideally, 80 % of the predictions with a confidence of 80 % are correct."
+        "points. If a network is perfectly calibrated, 80 % of the predictions with a confidence of "
+        "80 % are correct."
     )
     return make_section("Calibration", figure, make_paragraph(note, "note"))
 
 
 def _make_click_calibration_section(training: TrainingResult) -> str:
     """Show predicted against observed click rates, in ten bins by prediction."""
-    # Click rates are a few per cent, so the diagram ends at the largest prediction.
+    # Click rates are a few per cent, so an axis up to 100 % would be almost empty.
     predicted = _list_percentages(training.calibration, "predicted")
     observed = _list_percentages(training.calibration, "observed")
     figure = _draw_calibration(
@@ -239,22 +244,22 @@ def _draw_calibration(
 
 
 def _make_mistakes_section(training: TrainingResult) -> str:
-    """Show the mistakes that gave the true class the lowest probability."""
+    """Show the wrong predictions that gave the true class the lowest probability."""
     tiles = []
     for row in training.mistakes:
         # A file may contain any address; the page only shows images that it contains itself.
         if not str(row.get("picture", "")).startswith(_PNG_PREFIX):
             continue
-        confidence = f"{100 * row['confidence']:.0f} %"
-        predicted = f"predicted {escape(row['predicted'])} ({confidence})"
+        confidence = f"{100 * row['confidence']:.0f}\u00a0%"
+        predicted = f"predicted {escape(row['predicted'])}\u00a0({confidence})"
         caption = f"{escape(row['truth'])}, {predicted}"
         image = f'<img alt="" src="{escape(row["picture"])}">'
         tiles.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     if not tiles:
         return ""
     note = (
-        "The mistakes that gave the true class the lowest probability; in brackets the confidence "
-        "of the prediction."
+        "The test samples whose true class got the lowest probability: true class, predicted "
+        "class, and confidence of the prediction."
     )
     grid = f'<div class="mistakes">{"".join(tiles)}</div>'
     return make_section("Worst mistakes", grid, make_paragraph(note, "note"))

@@ -1,6 +1,6 @@
-"""Axes of charts: positions of values between two ends, and round numbers as ticks.
+"""Axes of charts: positions of values, and round numbers as ticks.
 
-Pure arithmetic; nothing is drawn here.
+This module only computes; `plot.py` draws the axes.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def choose_ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
 
 def choose_step(minimum: float) -> float:
     """Return the smallest of 1, 2, 5 and 10 times a power of ten that is at least `minimum`."""
-    # 1, 2 and 5 are the steps that people count in.
+    # Ticks at multiples of 1, 2 and 5 are easy to read.
     power = 10.0 ** floor(log10(minimum))
     for factor in (1, 2, 5):
         if factor * power >= minimum * (1 - 1e-9):

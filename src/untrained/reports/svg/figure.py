@@ -47,7 +47,7 @@ def draw_figure(plot: Plot) -> str:
 
 
 def _make_figure_axis(values: Sequence[float], title: str) -> Axis:
-    """Return an axis; counts are marked at whole numbers only, percentages up to 100."""
+    """Return an axis. Counts have ticks at whole numbers only, percentages up to 100."""
     axis = make_axis(values, decades=3.0)
     are_counts = all(float(value).is_integer() for value in values)
     highest = 100.0 if title.endswith("%") else inf
@@ -60,7 +60,7 @@ def _make_figure_axis(values: Sequence[float], title: str) -> Axis:
 
 def _get_colour(index: int) -> str:
     """Return the CSS class of a curve."""
-    # More curves than colours repeat the first ones.
+    # If there are more curves than colours, colours are reused.
     return f"k-{COLOURS[index % len(COLOURS)]}"
 
 
@@ -84,7 +84,7 @@ def _draw_line(area: PlotArea, curve: Curve, colour: str) -> str:
 
 
 def _draw_dots(area: PlotArea, curve: Curve, colour: str) -> str:
-    """Draw all dots as one path; lines of length zero with round ends are dots."""
+    """Draw all dots as one path. A line of length zero with round ends is a dot."""
     step = ceil(len(curve.x) / MAX_CURVE_POINTS)
     moves = []
     for x, y in zip(curve.x[::step], curve.y[::step], strict=True):

@@ -1,7 +1,7 @@
 """Heat map of a square matrix, of correlations or of fractions.
 
-There is one colour for positive and one for negative values; a larger absolute value is more
-opaque, so that the map suits a light and a dark page.
+Positive and negative values have different colours. A larger absolute value is more opaque, so the
+map fits both light and dark pages.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from untrained.reports.svg.style import draw_text, estimate_width, shorten_text,
 _MIN_CELL = 12.0  # pixels; a map of many cells of this size scrolls in its own box
 _MAX_CELL = 36.0
 _MIN_CELL_WITH_NUMBER = 26.0
-_DARK = 0.78  # opacity from which numbers are written in the colour of the background
+_DARK = 0.78  # above this opacity, numbers have the colour of the background
 _LEGEND_HEIGHT = 40.0
 _LEGEND_CELL = 9.0
 
@@ -87,7 +87,7 @@ def _draw_cell(value: float | None, x: float, side: float, pair: str) -> str:
 def _get_colour(value: float | None) -> str:
     """Return the attributes of a cell that decide its colour."""
     if value is None:
-        return 'class="void"'
+        return 'class="empty"'
     css_class = "minus" if value < 0 else "plus"
     return f'class="{css_class}" fill-opacity="{abs(value):.2f}"'
 

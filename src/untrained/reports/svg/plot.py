@@ -1,4 +1,4 @@
-"""Parts that charts share: the plot area between two axes, the axes, and the `<svg>` around them.
+"""Common parts of charts: the plot area, its axes, points and lines, and the `<svg>` itself.
 
 Colours and fonts are CSS classes, which `style.css` defines.
 """
@@ -33,7 +33,7 @@ class PlotArea:
 
     def y_pixel(self, value: float) -> float:
         _, top, _, bottom = self.box
-        # Pixels count downwards, values upwards.
+        # Pixels are counted from the top, values from the bottom.
         return bottom - self.y.position(value) * (bottom - top)
 
 
@@ -103,7 +103,7 @@ def draw_labelled_axes(area: PlotArea, x_title: str, y_title: str, x_units: bool
 def draw_points(css_class: str, places: Sequence[tuple[float, float]]) -> str:
     """Draw many points as one path.
 
-    A line of length zero with round ends is a dot, and takes a third of the text of a circle.
+    A line of length zero with round ends is a dot. It needs a third of the text of a `<circle>`.
     """
     if not places:
         return ""
@@ -121,7 +121,7 @@ def draw_polyline(css_class: str, places: Sequence[tuple[float, float]]) -> str:
 
 
 def thin_out(items: Sequence[T], limit: int = MAX_POINTS) -> list[T]:
-    """Return all items, or `limit` of them at even distances."""
+    """Return all items, or `limit` evenly spaced ones if there are more."""
     if len(items) <= limit:
         return list(items)
     return [items[i * len(items) // limit] for i in range(limit)]

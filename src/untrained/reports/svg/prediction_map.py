@@ -1,9 +1,12 @@
-"""Prediction of a model of two variables as a heat map, with the evaluated points as dots.
+"""Heat map of the prediction of a model of two variables, with the evaluated points as dots.
 
-The input is plain JSON of a run folder. A prediction has `points` of the unit square, a `mean` and
-a `std` per point, and two axes, `x_axis` and `y_axis`: each has a `name`, ends `low` and `high`,
-and `log` for a logarithmic axis. An evaluation is a step of the trace with a `point` and a `value`,
-which is None if it failed.
+The input is JSON of a run folder. A prediction is a dictionary with these items:
+
+    points          points of the unit square
+    mean, std       mean and standard deviation at each point
+    x_axis, y_axis  an axis: `name`, `low`, `high`, and `log` for a logarithmic axis
+
+An evaluation is a step of the trace with a `point` and a `value`, which is None if it failed.
 """
 
 from collections.abc import Sequence
@@ -19,8 +22,7 @@ from untrained.reports.svg.plot import (
     wrap_chart,
 )
 from untrained.reports.svg.style import draw_text, scale_to_unit
-
-Step = dict[str, Any]
+from untrained.runs.trace import TraceStep
 
 _WIDTH = 440.0
 _HEIGHT = 440.0
@@ -31,7 +33,9 @@ _OVERLAP = 0.4  # pixels by which cells overlap, so that no background shows bet
 _LEGEND_SHADES = 11
 
 
-def draw_prediction_map(prediction: Step, trace: Sequence[Step], value_name: str) -> str:
+def draw_prediction_map(
+    prediction: dict[str, Any], trace: Sequence[TraceStep], value_name: str
+) -> str:
     """Draw the predicted mean and the evaluated points.
 
     Args:
@@ -60,18 +64,18 @@ def draw_prediction_map(prediction: Step, trace: Sequence[Step], value_name: str
     ]
     description = f"Heat map of the predicted {value_name}, with {len(evaluations)} evaluations"
     caption = (
-        f"Prediction of {value_name} at the end of the search: the mean of a Gaussian process; "
-        f"darker is higher. Dots: {len(evaluations)} evaluations, the best in colour, failed ones "
-        "hollow."
+        f"Prediction of {value_name} at the end of the search, the mean of a Gaussian process. "
+        f"Darker is higher. Dots are the {len(evaluations)} evaluations; the best is highlighted, "
+        "failed ones are hollow."
     )
     chart = wrap_chart(description, (_WIDTH, _HEIGHT), parts)
     return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _make_side_axis(side: Step) -> Axis:
+def _make_side_axis(side: dict[str, Any]) -> Axis:
     low = side["low"]
     high = side["high"]
-    # A parameter that is fixed has no ticks.
+    # An axis of a constant has no ticks.
     if low == high:
         return Axis(low, high, False, ())
     ticks = choose_log_ticks(low, high) if side["log"] else choose_ticks(low, high)
@@ -84,7 +88,7 @@ def _place_point(area: PlotArea, point: Sequence[float]) -> tuple[float, float]:
     return left + point[0] * (right - left), bottom - point[1] * (bottom - top)
 
 
-def _draw_cells(area: PlotArea, prediction: Step, low: float, high: float) -> str:
+def _draw_cells(area: PlotArea, prediction: dict[str, Any], low: float, high: float) -> str:
     """Draw a rectangle around each point, cut off at the sides of the square."""
     # The points form a square grid, so the columns tell the size of a cell.
     columns = len({x for x, _ in prediction["points"]})
@@ -105,7 +109,7 @@ def _draw_cells(area: PlotArea, prediction: Step, low: float, high: float) -> st
     return f'<g class="surface">{"".join(parts)}</g>'
 
 
-def _draw_evaluations(area: PlotArea, evaluations: Sequence[tuple[int, Step]]) -> str:
+def _draw_evaluations(area: PlotArea, evaluations: Sequence[tuple[int, TraceStep]]) -> str:
     """Draw a dot per evaluation; the best one is drawn last, on top of all others."""
     best = 0
     best_value = None
@@ -120,16 +124,16 @@ def _draw_evaluations(area: PlotArea, evaluations: Sequence[tuple[int, Step]]) -
     return "".join(dots)
 
 
-def _draw_dot(area: PlotArea, place: int, step: Step, *, is_best: bool) -> str:
+def _draw_dot(area: PlotArea, place: int, step: TraceStep, *, is_best: bool) -> str:
     x, y = _place_point(area, step["point"])
-    css_class = "query"
+    css_class = "evaluation"
     radius = 4
     if is_best:
-        css_class = "query top"
+        css_class = "evaluation top"
         radius = 7
     elif step["value"] is None:
-        css_class = "query failed"
-    # Everything numeric that the strategy recorded about the step.
+        css_class = "evaluation failed"
+    # The tooltip lists all numbers that the strategy recorded about the step.
     numbers = []
     for name, number in step.items():
         if number is None:

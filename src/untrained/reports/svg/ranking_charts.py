@@ -27,7 +27,7 @@ from untrained.reports.svg.plot import (
     wrap_chart,
 )
 
-TOP = 10  # the best rows, which have a colour of their own
+TOP = 10  # number of best architectures, which are highlighted
 MAX_DOTS = 2000  # in a scatter plot; more would make the file large
 WIDE_SCORES = 3.0  # decades; scores that span more have a logarithmic axis
 
@@ -36,7 +36,7 @@ _MAX_BINS = 30
 
 
 def draw_histogram(ranking: Sequence[RankedArch], *, higher_is_better: bool = True) -> str:
-    """Draw how often each score occurs; the ten best are the coloured foot of the bars."""
+    """Draw a histogram of the scores. The ten best are the coloured lower parts of the bars."""
     if not ranking:
         return ""
     scores = [row.score for row in ranking]
@@ -72,7 +72,7 @@ def draw_size_scatter(
 ) -> str:
     """Draw score against size, one dot per architecture that has a size.
 
-    The ten best have a colour of their own, and a ring marks the best.
+    The ten best are highlighted, and a ring marks the best.
     """
     # Parameters or multiply-adds of an architecture may be unknown.
     rows = []
@@ -102,7 +102,7 @@ def draw_size_scatter(
 
 
 def select_dots(ranking: Sequence[RankedArch]) -> list[RankedArch]:
-    """Return the rows that a scatter plot draws: all, or the ten best and every n-th."""
+    """Return the rows that a scatter plot draws: all, or the ten best and every n-th other."""
     step = ceil(len(ranking) / MAX_DOTS)
     selected = []
     for i, row in enumerate(ranking):

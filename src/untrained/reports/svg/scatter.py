@@ -1,8 +1,8 @@
-"""Scatter plot of score against truth, with a histogram along each axis.
+"""Scatter plot of score against ground truth, with a histogram along each axis.
 
-An axis is linear, unless the middle 80 % of the values would cover less than a fifth of it. Then it
-is logarithmic if that helps, otherwise values are replaced by their ranks. A histogram of ranks
-would be flat, so there is none. The better score is always on the right.
+An axis is linear, unless the middle 80 % of the values would cover less than a fifth of it. In that
+case it is logarithmic if this spreads the values, or else it shows ranks. A histogram of ranks would
+be flat, so an axis of ranks has none. Better scores are always on the right.
 """
 
 from collections.abc import Sequence
@@ -52,24 +52,24 @@ class ScatterScale(NamedTuple):
 
 
 def draw_scatter(
-    points: Sequence[ScatterPoint], title: str, figure: str, *, higher_is_better: bool = True
+    points: Sequence[ScatterPoint], title: str, number: str, *, higher_is_better: bool = True
 ) -> str:
     """Draw all points, or 400 of them if there are more.
 
-    The best tenth by truth has a colour of its own. A ring marks the point with the best score.
+    The best tenth by ground truth is highlighted. A ring marks the point with the best score.
 
     Args:
         points: At least one.
         title: Name of the proxy.
-        figure: A number that is shown beside the title, such as a rank correlation.
-        higher_is_better: Direction of the score. Higher truth is always better.
+        number: Number beside the title, such as a rank correlation.
+        higher_is_better: Direction of the score. Higher ground truth is always better.
     """
     scores = [point.score for point in points]
     truths = [point.truth for point in points]
     x = choose_scale(scores, higher_is_better=higher_is_better)
     y = choose_scale(truths, count=5)
     if y.kind == "rank":
-        # Ranks of the truth mean little to a reader, so the ticks show the truth at these ranks.
+        # Ranks say little to a reader, so the tick labels are the ground truths at these ranks.
         ticks = tuple(1 + quartile * (len(points) - 1) for quartile in _QUARTILES)
         y = y._replace(axis=replace(y.axis, ticks=ticks))
         y_labels = _format_truth_at_ranks(truths, ticks)
@@ -81,7 +81,7 @@ def draw_scatter(
     places = []
     for x_value, y_value in zip(x.values, y.values, strict=True):
         places.append((area.x_pixel(x_value), area.y_pixel(y_value)))
-    # Equal truths at the border of the tenth belong to it with a chance.
+    # With ties at the border, an architecture belongs to the tenth with a probability.
     is_top = compute_top_chances(truths, count_top(len(points))) > 0.5
     top_places = []
     other_places = []
@@ -94,20 +94,20 @@ def draw_scatter(
     x_title = _format_x_title(x, y, higher_is_better)
     parts = [
         draw_axes(area, x_labels, y_labels, x_title, shorten_text(title, _WIDTH - 60)),
-        draw_text(figure, _WIDTH, 12, "title end"),
+        draw_text(number, _WIDTH, 12, "title end"),
         _draw_histograms(area, x, y),
         draw_points("dim", other_places),
         draw_points("top", top_places),
         _draw_best_score(points, places, higher_is_better),
     ]
-    description = f"{title}: score against truth of {len(points)} architectures"
+    description = f"{title}: score against ground truth of {len(points)} architectures"
     return wrap_chart(description, (_WIDTH, _HEIGHT), parts)
 
 
 def choose_scale(
     values: Sequence[float], *, higher_is_better: bool = True, count: int = 4
 ) -> ScatterScale:
-    """Return the simplest scale that spreads the values; its far end is the better one.
+    """Return the simplest scale that spreads the values; better values are at its far end.
 
     Args:
         values: At least one number.
@@ -154,7 +154,11 @@ def _format_truth_at_ranks(truths: Sequence[float], ticks: Sequence[float]) -> l
 
 def _format_x_title(x: ScatterScale, y: ScatterScale, higher_is_better: bool) -> str:
     """Return the title of the x axis, which also says if one of the axes is not linear."""
-    y_note = {"linear": "", "log": ", truth on a log scale", "rank": ", truth by rank"}[y.kind]
+    y_note = {
+        "linear": "",
+        "log": ", ground truth on a log scale",
+        "rank": ", ground truth by rank",
+    }[y.kind]
     if x.kind == "rank":
         return f"rank by score{y_note}"
     notes = []
@@ -168,7 +172,7 @@ def _format_x_title(x: ScatterScale, y: ScatterScale, higher_is_better: bool) ->
 
 
 def _draw_histograms(area: PlotArea, x: ScatterScale, y: ScatterScale) -> str:
-    """Draw the distribution of scores above the plot, and that of the truth on its right."""
+    """Draw the distribution of scores above the plot, and that of the ground truth on its right."""
     left, top, right, bottom = area.box
     parts = []
     step = (right - left) / BINS
@@ -212,7 +216,7 @@ def _draw_best_score(
     choose = max if higher_is_better else min
     best = choose(range(len(points)), key=lambda i: points[i].score)
     score = formatting.format_significant(points[best].score, 4)
-    title = f"{points[best].arch}\nbest score {score}, truth {points[best].truth:.4g}"
+    title = f"{points[best].arch}\nbest score {score}, ground truth {points[best].truth:.4g}"
     x, y = places[best]
     return (
         f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="6">'

@@ -1,4 +1,4 @@
-"""Where a score places the best tenth by truth: one strip per proxy, best scores on the right."""
+"""How scores rank the best tenth by ground truth: one strip per proxy, best scores on the right."""
 
 from collections.abc import Sequence
 from html import escape
@@ -35,18 +35,18 @@ _CORRELATION_WIDTH = 52.0  # last column of numbers
 
 
 class BestTenth(NamedTuple):
-    """The best tenth of all architectures by truth, as a score sees it.
+    """How a score ranks the best tenth of all architectures by ground truth.
 
     Attributes:
-        places: Per architecture, the fraction of others with a lower score, and where its truth
-            is between the lowest (0) and the highest (1) of the tenth.
-        found: How many of them are among the best tenth by score. Ties at the border count in part.
-        within: Rank correlation of score and truth among them.
+        places: Per architecture, the fraction of architectures with a lower score, and the position
+            of its ground truth between the lowest (0) and the highest (1) of the tenth.
+        hits: How many of them are in the best tenth by score. Ties at the border count partly.
+        correlation: Rank correlation of score and ground truth among them.
     """
 
     places: tuple[tuple[float, float], ...]
-    found: float
-    within: float | None
+    hits: float
+    correlation: float | None
 
 
 class Strip(NamedTuple):
@@ -58,9 +58,12 @@ class Strip(NamedTuple):
 
 
 def locate_best_tenth(scores: Floats, truth: Floats) -> BestTenth:
-    """Find where scores, of which higher is better, place the best tenth by truth.
+    """Find how scores rank the best tenth by ground truth.
 
-    If truths are equal at the border of the tenth, the first ones belong to it.
+    Args:
+        scores: Scores of which higher is better.
+        truth: Ground truth of the same architectures. Of equal values at the border of the tenth,
+            the first ones belong to it.
     """
     count = count_top(len(truth))
     best = np.argsort(-truth, kind="stable")[:count]
@@ -71,19 +74,19 @@ def locate_best_tenth(scores: Floats, truth: Floats) -> BestTenth:
     y = np.full(count, 0.5)
     if high > low:
         y = (truth[best] - low) / (high - low)
-    # With ties at the border, an architecture belongs to a tenth with a chance.
-    found = float((compute_top_chances(scores, count) * compute_top_chances(truth, count)).sum())
+    # With ties at the border, an architecture belongs to the tenth with a probability.
+    hits = float((compute_top_chances(scores, count) * compute_top_chances(truth, count)).sum())
     places = tuple(zip(x.tolist(), y.tolist(), strict=True))
-    return BestTenth(places, found, spearman(scores[best], truth[best]))
+    return BestTenth(places, hits, spearman(scores[best], truth[best]))
 
 
 def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
-    """Draw a dot for each of the best by truth; the best tenth by score is shaded.
+    """Draw a dot for each of the best tenth by ground truth; the best tenth by score is shaded.
 
     On a narrow page, the text of a row is above its strip.
     """
     width = min(max_width, MAX_WIDTH)
-    longest_count = max((estimate_width(_format_found(row.tenth)) for row in rows), default=0.0)
+    longest_count = max((estimate_width(_format_hits(row.tenth)) for row in rows), default=0.0)
     numbers_width = longest_count + 20 + _CORRELATION_WIDTH
     longest_name = max((estimate_width(row.name) for row in rows), default=0.0)
     if max_width < _MIN_WIDTH_OF_ONE_LINE:
@@ -103,8 +106,8 @@ def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
         right = width - numbers_width
         baseline = _STRIP_HEIGHT / 2 + 4
     parts = [
-        draw_text("found", width - _CORRELATION_WIDTH - 8, 12, "end"),
-        draw_text("within", width, 12, "end"),
+        draw_text("hits", width - _CORRELATION_WIDTH - 8, 12, "end"),
+        draw_text("corr.", width, 12, "end"),
     ]
     for i, row in enumerate(rows):
         top = _HEAD_HEIGHT + (_ROW_HEIGHT + text_height) * i
@@ -116,7 +119,9 @@ def draw_strips(rows: Sequence[Strip], max_width: float) -> str:
     bottom = _HEAD_HEIGHT + (_ROW_HEIGHT + text_height) * len(rows)
     parts.append(draw_text("worst score", left, bottom + 14))
     parts.append(draw_text("best score", right, bottom + 14, "end"))
-    description = "The best tenth by truth. " + "; ".join(_describe_strip(row) for row in rows)
+    description = "The best tenth by ground truth. " + "; ".join(
+        _describe_strip(row) for row in rows
+    )
     return wrap_drawing("chart", (0.0, 0.0, width, bottom + _FOOT_HEIGHT), description, parts)
 
 
@@ -134,19 +139,19 @@ def _draw_strip(best: BestTenth, left: float, right: float, top: float) -> str:
 
 
 def _draw_numbers(best: BestTenth, width: float, y: float) -> str:
-    within = "\u2013"
-    if best.within is not None:
-        within = formatting.format_fixed(best.within, 2)
-    found = draw_text(_format_found(best), width - _CORRELATION_WIDTH - 8, y, "end title")
-    return found + draw_text(within, width, y, "end")
+    correlation = "\u2013"
+    if best.correlation is not None:
+        correlation = formatting.format_fixed(best.correlation, 2)
+    hits = draw_text(_format_hits(best), width - _CORRELATION_WIDTH - 8, y, "end title")
+    return hits + draw_text(correlation, width, y, "end")
 
 
 def _describe_strip(row: Strip) -> str:
-    return f"{row.name}: {_format_found(row.tenth)} found"
+    return f"{row.name}: {_format_hits(row.tenth)} hits"
 
 
-def _format_found(best: BestTenth) -> str:
+def _format_hits(best: BestTenth) -> str:
     """Return `23 of 30`, or `23.5 of 30` if there is a tie at the border."""
-    is_whole = abs(best.found - round(best.found)) < 0.05
+    is_whole = abs(best.hits - round(best.hits)) < 0.05
     decimals = 0 if is_whole else 1
-    return f"{best.found:.{decimals}f} of {len(best.places)}"
+    return f"{best.hits:.{decimals}f} of {len(best.places)}"

@@ -1,8 +1,8 @@
-"""Basic shapes of drawings and charts: text, rectangles, rounded labels, the `<svg>` around them.
+"""Basic SVG elements of drawings and charts: text, rectangles, labels, and the `<svg>` itself.
 
 Colours are CSS classes, which `style.css` defines. Operations have one class per family: `op-skip`,
-`op-conv3`, and so on. Families are recognised by the operation names that are common in the field;
-operations with other names are drawn in the colour of text.
+`op-conv3`, and so on. The family is found by matching the name of the operation with names that are
+common in the field; operations with other names have the colour of text.
 """
 
 import re
@@ -39,7 +39,7 @@ def find_family(operation: str) -> str:
 
     `conv3` for `nor_conv_3x3`, `none` for `none`, `plain` for unknown names.
     """
-    # Spaces write the same operation in different ways: `Skip`, `skip_connect`, `identity`.
+    # Search spaces use different names for one operation: `Skip`, `skip_connect`, `identity`.
     name = operation.strip().lower()
     for family, pattern in _FAMILIES:
         if re.fullmatch(pattern, name):
@@ -91,7 +91,7 @@ def shorten_text(text: str, width: float) -> str:
 
 
 def scale_to_unit(value: float, low: float, high: float) -> float:
-    """Return the position of a value between low and high, from 0 to 1; 0.5 if both are equal."""
+    """Scale a value between low and high to 0 to 1; the result is 0.5 if both are equal."""
     if high > low:
         return (value - low) / (high - low)
     return 0.5
@@ -102,7 +102,7 @@ def wrap_drawing(css_class: str, box: Box, description: str, parts: Sequence[str
 
     Args:
         css_class: Class of the `<svg>`.
-        box: What the parts cover.
+        box: The area that the parts cover.
         description: Text for screen readers.
         parts: Elements of the drawing.
     """

@@ -1,4 +1,4 @@
-"""Value against cost: one dot per item, cost on a logarithmic axis, names where there is space."""
+"""Scatter plot of value against cost on a logarithmic axis, with names beside the dots."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -32,7 +32,7 @@ Place = tuple[float, float]
 
 
 class CostPoint(NamedTuple):
-    """What an item costs and what it is worth. `kind` decides the colour (CSS class k-KIND)."""
+    """The cost and the value of an item. `kind` decides the colour (CSS class k-KIND)."""
 
     name: str
     cost: float
@@ -43,8 +43,9 @@ class CostPoint(NamedTuple):
 def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y_title: str) -> str:
     """Draw value against cost.
 
-    A line joins the points of the Pareto front; their names are always written. A cost of zero has
-    no place on a logarithmic axis, so such points stand left of all others.
+    A line connects the points of the Pareto front, and their names are always written. Other names
+    are written where there is space. A logarithmic axis has no zero, so points of cost zero are
+    placed left of all others.
     """
     width = min(max_width, MAX_WIDTH)
     x_axis, zero_place = _make_cost_axis([point.cost for point in points])
@@ -52,7 +53,7 @@ def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y
     y_labels = formatting.format_ticks(y_axis.ticks, units=False)
     left = measure_tick_labels(y_labels)
     area = PlotArea(x_axis, y_axis, (left, 26.0, width - 20, _HEIGHT - 46))
-    # The tick of zero cost has a label of its own, because its position is not zero.
+    # The tick of zero cost is labelled "0", although its position on the axis is not zero.
     positive_ticks = [tick for tick in x_axis.ticks if tick != zero_place]
     x_labels = formatting.format_ticks(positive_ticks, units=True)
     if len(positive_ticks) < len(x_axis.ticks):
@@ -75,8 +76,8 @@ def draw_tradeoff(points: Sequence[CostPoint], max_width: float, x_title: str, y
     for point, place in zip(points, places, strict=True):
         parts.append(_draw_dot(point, place))
     # Names on the front are placed first, so that they get the best places.
-    named = [(points[i].name, places[i]) for i in front + others]
-    parts += _draw_names(named, len(front), places, (left, width))
+    names_and_places = [(points[i].name, places[i]) for i in front + others]
+    parts += _draw_names(names_and_places, len(front), places, (left, width))
     names = ", ".join(points[i].name for i in front)
     description = f"{y_title} against {x_title}: {len(points)} dots. Pareto front: {names}"
     return wrap_drawing("chart", (0.0, 0.0, width, _HEIGHT), description, parts)
@@ -87,12 +88,12 @@ def _make_cost_axis(costs: Sequence[float]) -> tuple[Axis, float]:
     positive = [cost for cost in costs if cost > 0] or [1.0]
     # Left of all other costs, by 15 % of their logarithmic range.
     zero_place = min(positive) / max(max(positive) / min(positive), 10.0) ** 0.15
-    shown = list(positive)
+    values = list(positive)
     ticks = []
     if 0 in costs:
-        shown.append(zero_place)
+        values.append(zero_place)
         ticks.append(zero_place)
-    axis = make_axis(shown, decades=0)
+    axis = make_axis(values, decades=0)
     for tick in axis.ticks:
         if tick > zero_place:
             ticks.append(tick)
@@ -100,7 +101,10 @@ def _make_cost_axis(costs: Sequence[float]) -> tuple[Axis, float]:
 
 
 def is_on_front(point: CostPoint, points: Iterable[CostPoint]) -> bool:
-    """Return whether no other point is at least as good and as cheap, and better in one of both."""
+    """Return whether a point is on the Pareto front.
+
+    No other point has at least its value at no higher cost, unless value and cost are both equal.
+    """
     for other in points:
         is_as_good = other.value >= point.value and other.cost <= point.cost
         is_equal = other.value == point.value and other.cost == point.cost
@@ -113,13 +117,13 @@ def _draw_dot(point: CostPoint, place: Place) -> str:
     x, y = place
     title = f"{point.name}: {formatting.format_fixed(point.value, 3)}, cost {point.cost:g}"
     return (
-        f'<circle class="offer k-{point.kind}" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}">'
+        f'<circle class="item k-{point.kind}" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}">'
         f"<title>{escape(title)}</title></circle>"
     )
 
 
 def _draw_names(
-    named: Sequence[tuple[str, Place]],
+    names_and_places: Sequence[tuple[str, Place]],
     required: int,
     dots: Sequence[Place],
     ends: tuple[float, float],
@@ -127,7 +131,7 @@ def _draw_names(
     """Write names beside their dots.
 
     Args:
-        named: Names and the places of their dots.
+        names_and_places: Names and the places of their dots.
         required: How many of the first names are written even if they cover something. Others are
             only written where there is space.
         dots: Places of all dots.
@@ -138,7 +142,7 @@ def _draw_names(
     for x, y in dots:
         occupied.append((x - _RADIUS, y - _RADIUS, 2 * _RADIUS, 2 * _RADIUS))
     texts = []
-    for i, (name, place) in enumerate(named):
+    for i, (name, place) in enumerate(names_and_places):
         text = shorten_text(name, _MAX_NAME_WIDTH)
         boxes = _list_boxes_beside(text, place)
         overlaps = [_measure_overlap(box, occupied, ends) for box in boxes]
