@@ -1,4 +1,4 @@
-"""The tables of all benchmarks, made once from our data folder."""
+"""The tables of all benchmarks, imported once from the shared data folder."""
 
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +16,6 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def known(data_root: Path) -> Callable[[str], BenchmarkTable]:
-    """The table of a benchmark; the test that asks for one is skipped where the data are absent."""
+def load_table(data_root: Path) -> Callable[[str], BenchmarkTable]:
+    """A function that returns the table of a benchmark, and skips the test if the data are absent."""
     return cache(lambda name: import_benchmark(name, shared("data"), data_root))

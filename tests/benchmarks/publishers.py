@@ -23,69 +23,81 @@ SETS = {
 }
 
 
-def accuracy(dataset: str, judged: str, epochs: int, seed: int, index: int) -> float:
-    """Some number that tells them all apart."""
-    place = [(d, s) for d, sets in SETS.items() for s in ("train", *sets)].index((dataset, judged))
-    return 10 + place + epochs / 1000 + (seed - 777) / 50 + index / 7
+def make_accuracy(dataset: str, split: str, epochs: int, seed: int, index: int) -> float:
+    """Return a number that is different for all arguments."""
+    all_splits = []
+    for name, splits in SETS.items():
+        all_splits += [(name, other) for other in ("train", *splits)]
+    position = all_splits.index((dataset, split))
+    return 10 + position + epochs / 1000 + (seed - 777) / 50 + index / 7
 
 
-def trial(dataset: str, epochs: int, seed: int, index: int) -> dict[str, Any]:
-    """The state of a `ResultsCount`."""
-    judged = [(f"{name}@{epoch}", name, epoch) for name in SETS[dataset] for epoch in range(epochs)]
-    final = {
-        key: accuracy(dataset, name, epochs, seed, index) - (epochs - 1 - e)
-        for key, name, e in judged
-    }
+def make_trial(dataset: str, epochs: int, seed: int, index: int) -> dict[str, Any]:
+    """Return the state of a `ResultsCount`; accuracies grow by 1 per epoch."""
+    train_accuracies = {}
+    eval_accuracies = {}
+    for epoch in range(epochs):
+        missing = epochs - 1 - epoch
+        train_accuracies[epoch] = make_accuracy(dataset, "train", epochs, seed, index) - missing
+    for split in SETS[dataset]:
+        for epoch in range(epochs):
+            missing = epochs - 1 - epoch
+            accuracy = make_accuracy(dataset, split, epochs, seed, index) - missing
+            eval_accuracies[f"{split}@{epoch}"] = accuracy
+    times = None
+    if dataset != "cifar100":
+        times = OrderedDict((epoch, np.float64(2.0)) for epoch in range(epochs))
     return {
         "name": "infer.tiny",
         "net_state_dict": None,
-        "train_acc1es": {
-            e: accuracy(dataset, "train", epochs, seed, index) - (epochs - 1 - e)
-            for e in range(epochs)
-        },
+        "train_acc1es": train_accuracies,
         "train_losses": {},
-        "train_times": OrderedDict((e, np.float64(2.0)) for e in range(epochs))
-        if dataset != "cifar100"
-        else None,
+        "train_times": times,
         "params": 0.5 + index,
         "flop": 80.0 + index,
         "seed": seed,
         "epochs": epochs,
         "latency": [0.01],
         "eval_names": list(SETS[dataset]),
-        "eval_acc1es": final,
+        "eval_acc1es": eval_accuracies,
         "eval_times": {},
         "eval_losses": {},
     }
 
 
-def nats(
+def write_nats(
     folder: Path, archs: Sequence[str], only: Iterable[int], seeds: Sequence[int] = (777, 888)
 ) -> Path:
-    """`NATS-tss-v1_0-3ffb9-simple` with the results of some architectures."""
+    """Write a folder `NATS-tss-v1_0-3ffb9-simple` with the results of some architectures.
+
+    Args:
+        folder: The new folder.
+        archs: All architectures, by index.
+        only: The indices of the architectures with results.
+        seeds: The seeds of trainings over 200 epochs; trainings over 12 epochs have the first.
+    """
     folder.mkdir()
-    pbz2(folder / "meta.pickle.pbz2", {"meta_archs": list(archs), "total_archs": len(archs)})
+    write_pbz2(folder / "meta.pickle.pbz2", {"meta_archs": list(archs), "total_archs": len(archs)})
     for index in only:
         results = OrderedDict()
         for epochs in (12, 200):
-            trials = {
-                (d, s): trial(d, epochs, s, index)
-                for d in SETS
-                for s in (seeds if epochs == 200 else seeds[:1])
-            }
-            seen = {d: list(seeds) for d in SETS}
-            state = {
+            trials = {}
+            for dataset in SETS:
+                for seed in seeds if epochs == 200 else seeds[:1]:
+                    trials[dataset, seed] = make_trial(dataset, epochs, seed, index)
+            results[str(epochs)] = {
                 "arch_index": index,
                 "arch_str": archs[index],
                 "all_results": trials,
-                "dataset_seed": seen,
+                "dataset_seed": {dataset: list(seeds) for dataset in SETS},
+                "clear_net_done": True,
             }
-            results[str(epochs)] = state | {"clear_net_done": True}
-        pbz2(folder / f"{index:06d}.pickle.pbz2", results)
+        write_pbz2(folder / f"{index:06d}.pickle.pbz2", results)
     return folder
 
 
-def pbz2(path: Path, content: Any) -> None:
+def write_pbz2(path: Path, content: Any) -> None:
+    """Write a pickle that is compressed by bzip2."""
     with bz2.BZ2File(path, "wb") as file:
         pickle.dump(content, file, protocol=4)
 
@@ -93,8 +105,8 @@ def pbz2(path: Path, content: Any) -> None:
 # ------------------------------------------------------------------------------------------------------ NAS-Bench-101
 
 
-def crc32c(data: bytes) -> int:
-    """Castagnoli's checksum, one bit after the other."""
+def compute_crc32c(data: bytes) -> int:
+    """Return Castagnoli's checksum, computed bit by bit."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -103,50 +115,56 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def framed(data: bytes) -> bytes:
-    def masked(part: bytes) -> bytes:
-        crc = crc32c(part)
+def frame_record(data: bytes) -> bytes:
+    """Return a record of a TFRecord file: length, checksum of the length, data, checksum of the data."""
+
+    def compute_masked_crc(part: bytes) -> bytes:
+        crc = compute_crc32c(part)
         return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % (1 << 32))
 
     length = struct.pack("<Q", len(data))
-    return length + masked(length) + data + masked(data)
+    return length + compute_masked_crc(length) + data + compute_masked_crc(data)
 
 
-def varint(value: int) -> bytes:
-    head = value & 0x7F
-    return bytes([head | 0x80]) + varint(value >> 7) if value > 0x7F else bytes([head])
+def encode_varint(value: int) -> bytes:
+    """Return a number as Protocol Buffers write it: seven bits per byte, the lowest first."""
+    lowest_bits = value & 0x7F
+    if value > 0x7F:
+        return bytes([lowest_bits | 0x80]) + encode_varint(value >> 7)
+    return bytes([lowest_bits])
 
 
-def model_metrics(results: Sequence[Sequence[float]], params: int) -> bytes:
-    """`ModelMetrics`: evaluations with epoch, seconds and three accuracies; parameters; seconds in total."""
-    packed = b""
+def encode_model_metrics(results: Sequence[Sequence[float]], params: int) -> bytes:
+    """Return a `ModelMetrics` message.
+
+    Its fields are evaluations (epoch, seconds and three accuracies), the number of parameters and
+    the total seconds. A field begins with a byte of its number and its type.
+    """
+    message = b""
     for evaluation in results:
-        fields = b"".join(
-            bytes([number << 3 | 1]) + struct.pack("<d", v)
-            for number, v in enumerate(evaluation, 1)
-        )
-        fields += bytes([6 << 3 | 2]) + varint(4) + b"path"
-        packed += bytes([1 << 3 | 2]) + varint(len(fields)) + fields
-    return (
-        packed
-        + bytes([2 << 3 | 0])
-        + varint(params)
-        + bytes([3 << 3 | 1])
-        + struct.pack("<d", 99.0)
-    )
+        fields = b""
+        for number, value in enumerate(evaluation, 1):
+            fields += bytes([number << 3 | 1]) + struct.pack("<d", value)
+        fields += bytes([6 << 3 | 2]) + encode_varint(4) + b"path"
+        message += bytes([1 << 3 | 2]) + encode_varint(len(fields)) + fields
+    message += bytes([2 << 3 | 0]) + encode_varint(params)
+    message += bytes([3 << 3 | 1]) + struct.pack("<d", 99.0)
+    return message
 
 
-def tfrecord(
+def write_tfrecord(
     path: Path, rows: Iterable[tuple[int, str, str, Sequence[Sequence[float]], int]]
 ) -> Path:
-    """Rows of epochs, matrix digits, operations, evaluations and parameters."""
-    lines = (
-        json.dumps(
-            ["hash", epochs, matrix, ops, base64.b64encode(model_metrics(results, params)).decode()]
-        )
-        for epochs, matrix, ops, results, params in rows
-    )
-    path.write_bytes(b"".join(framed(line.encode()) for line in lines))
+    """Write a file of NAS-Bench-101.
+
+    Each row has epochs, the digits of the matrix, operations, evaluations and parameters.
+    """
+    content = b""
+    for epochs, matrix, operations, results, params in rows:
+        metrics = base64.b64encode(encode_model_metrics(results, params)).decode()
+        line = json.dumps(["hash", epochs, matrix, operations, metrics])
+        content += frame_record(line.encode())
+    path.write_bytes(content)
     return path
 
 
@@ -163,26 +181,31 @@ TASKS = {
 }
 
 
-def transnas(
+def write_transnas(
     path: Path, archs: Sequence[str], *, as_tensor: bool = False, old: bool = False
 ) -> Path:
-    """`transnas-bench_v10141024.pth`; the number of task t, split s and epoch e of architecture a is 100 t + 10 s + a,
-    with a bump in the middle epoch."""
+    """Write a file `transnas-bench_v10141024.pth`.
 
-    def numbers(base: float) -> Any:
-        values = [base - 1, base + 0.5, base]
+    The last value of task t and split s of architecture a is 100 t + 10 s + a. Of the three epochs
+    the one in the middle has the largest value.
+    """
+
+    def make_values(last: float) -> Any:
+        values = [last - 1, last + 0.5, last]
         return torch.tensor(values, dtype=torch.float64) if as_tensor else values
 
-    def results(task: int, metric: str, a: int) -> dict[str, Any]:
-        splits = enumerate(("train", "valid", "test"))
-        metrics = {f"{split}_{metric}": numbers(100 * task + 10 * s + a) for s, split in splits}
+    def make_results(task_index: int, metric: str, arch_index: int) -> dict[str, Any]:
+        metrics = {}
+        for split_index, split in enumerate(("train", "valid", "test")):
+            last = 100 * task_index + 10 * split_index + arch_index
+            metrics[f"{split}_{metric}"] = make_values(last)
         return {"model_info": {"encoder_params": 1}, "total_epochs": 3, "metrics": metrics}
 
-    tasks = list(enumerate(TASKS.items()))
-    micro = {
-        arch: {task: results(t, metric, a) for t, (task, metric) in tasks}
-        for a, arch in enumerate(archs)
-    }
+    micro: dict[str, dict[str, Any]] = {}
+    for arch_index, arch in enumerate(archs):
+        micro[arch] = {}
+        for task_index, (task, metric) in enumerate(TASKS.items()):
+            micro[arch][task] = make_results(task_index, metric, arch_index)
     content = {
         "task_list": list(TASKS),
         "info_names": [],
@@ -193,9 +216,9 @@ def transnas(
     return path
 
 
-def hwnas(path: Path, archs: Sequence[str]) -> Path:
-    """`HW-NAS-Bench-v1_0.pickle`: lists in the order of the architectures."""
-    measured = {
+def write_hwnas(path: Path, archs: Sequence[str]) -> Path:
+    """Write a file `HW-NAS-Bench-v1_0.pickle`: lists in the order of the architectures."""
+    measurements = {
         dataset: {
             "config": [{"arch_str": arch, "C": 16, "N": 5} for arch in archs],
             "raspi4_latency": [d + i for i in range(len(archs))],
@@ -204,5 +227,5 @@ def hwnas(path: Path, archs: Sequence[str]) -> Path:
         }
         for d, dataset in enumerate(("cifar10", "cifar100", "ImageNet16-120"), start=1)
     }
-    path.write_bytes(pickle.dumps({"nasbench201": measured, "fbnet": {}}, protocol=4))
+    path.write_bytes(pickle.dumps({"nasbench201": measurements, "fbnet": {}}, protocol=4))
     return path

@@ -1,4 +1,4 @@
-"""A table as a file: what is asked of it, what is missing, and what is no table."""
+"""The file of a table: queries, missing values, and damaged files."""
 
 import json
 import shutil
@@ -31,35 +31,35 @@ ROWS = {
 
 @pytest.fixture
 def table(tmp_path) -> BenchmarkTable:
+    """A table of two tasks, imported from two equal files."""
     for file in ("first.json", "second.json"):
-        one = {"(1, 1, 1, 1, 1, 1)": {"zen": 2.5, "val_accuracy": 90.0}}
-        (tmp_path / file).write_text(json.dumps({"class_scene": ROWS, "jigsaw": one}))
+        row = {"(1, 1, 1, 1, 1, 1)": {"zen": 2.5, "val_accuracy": 90.0}}
+        (tmp_path / file).write_text(json.dumps({"class_scene": ROWS, "jigsaw": row}))
         table = import_benchmark("transnas", tmp_path / file, tmp_path)
     return table
 
 
-def contents(table: BenchmarkTable) -> bytes:
-    """Everything in it."""
-    return repr(
-        [table.archs(), *(table.column(column).tolist() for column in table.columns)]
-    ).encode()
+def read_contents(table: BenchmarkTable) -> bytes:
+    """Return the text of all architectures and all columns."""
+    columns = [table.column(column).tolist() for column in table.columns]
+    return repr([table.archs(), *columns]).encode()
 
 
-def refusal(root: Path, name: str = "transnas") -> str:
-    """Why the table cannot be read, in one line that names the file and the command."""
+def read_refusal(root: Path, name: str = "transnas") -> str:
+    """Check that the table is refused in one line that names the file and the command; return it."""
     with pytest.raises(UsageError) as error:
-        contents(open_table(name, root))
-    said = str(error.value)
-    assert "\n" not in said
-    assert str(root / "benchmarks" / f"{name}.parquet") in said
-    assert f"`untrained data import {name} PATH` makes it" in said
-    return said
+        read_contents(open_table(name, root))
+    message = str(error.value)
+    assert "\n" not in message
+    assert str(root / "benchmarks" / f"{name}.parquet") in message
+    assert f"`untrained data import {name} PATH` makes it" in message
+    return message
 
 
-# ------------------------------------------------------------------------------------------------------------ asking
+# ----------------------------------------------------------------------------------------------------------- queries
 
 
-def test_a_table_says_what_it_holds(table):
+def test_a_table_describes_its_content(table):
     assert (table.name, table.space, len(table)) == ("transnas", "transnas_micro", 3)
     assert table.about == "3 of 4,096 architectures, 2 metrics, 4 scores by proxies of others"
     assert table.archs() == CELLS
@@ -75,16 +75,16 @@ def test_values_are_found_by_architecture(table):
     assert table.value(CELLS[0], "jigsaw_val_suite_zero") is None
     assert table.count(metric) == 3
     assert table.count("jigsaw_val_suite_zero") == 1
-    found = table.values([CELLS[2], "unheard of", arch], metric)
-    assert found.tolist()[::2] == [53, 52]
-    assert np.isnan(found[1])
+    values = table.values([CELLS[2], "unknown", arch], metric)
+    assert values.tolist()[::2] == [53, 52]
+    assert np.isnan(values[1])
     assert table.values([], metric).shape == (0,)
     with pytest.raises(ValueError, match="read-only"):
         table.column(metric)[0] = 99
 
 
-def test_sentinels_are_missing_and_runs_are_apart(table):
-    """-1e8 and NaN are no scores; the two files are two runs."""
+def test_sentinels_are_missing_values_and_each_file_is_a_run(table):
+    """-1e8 and NaN are not scores."""
     score = table.score("zen", dataset="class_scene", run="first")
     assert table.values(CELLS, score).tolist()[0] == 1.5
     assert table.count(score) == 1
@@ -95,7 +95,7 @@ def test_sentinels_are_missing_and_runs_are_apart(table):
     assert not {s.name for s in table.scores} & {m.name for m in table.metrics}
 
 
-def test_the_usual_metric_comes_before_its_variants_and_the_split_must_be_said():
+def test_a_metric_precedes_its_variants_and_the_split_must_be_named():
     def accuracy(split: str, variant: str = "") -> Metric:
         return Metric("accuracy", "%", True, "cifar10", split, 200, variant)
 
@@ -121,7 +121,7 @@ def test_the_usual_metric_comes_before_its_variants_and_the_split_must_be_said()
     assert table.metric(split="val").name == "cifar10_val_200_seed0"  # the only one
     assert table.metric("cifar10_test_200_seed0").variant == "seed0"
     with pytest.raises(
-        UsageError, match=r"say which accuracy of some: split='val' or split='test', or a full name"
+        UsageError, match=r"choose an accuracy of some: split='val' or split='test', or a full name"
     ):
         table.metric(dataset="cifar10", epochs=200)
     with pytest.raises(
@@ -143,7 +143,7 @@ def test_the_usual_metric_comes_before_its_variants_and_the_split_must_be_said()
         table.metric("cifar10", "test", 200)
 
 
-def test_which_of_several_runs_must_be_said(table):
+def test_one_of_several_runs_must_be_named(table):
     with pytest.raises(
         UsageError,
         match=r"4 columns with proxy='zen'; name one: zen/class_scene/second, zen/jigsaw",
@@ -156,7 +156,8 @@ def test_which_of_several_runs_must_be_said(table):
 
 
 def test_contradicting_rows_are_refused():
-    rows, metric = TableBuilder(), Metric("accuracy", "%", True, "cifar10", "test")
+    rows = TableBuilder()
+    metric = Metric("accuracy", "%", True, "cifar10", "test")
     rows.add_value("a", metric, 93.123456)
     rows.add_value("a", metric, 93.1235)  # the same, with fewer digits
     with pytest.raises(
@@ -177,14 +178,14 @@ def test_every_benchmark_names_its_space_and_its_size():
         assert benchmark.about.endswith(".")
 
 
-# --------------------------------------------------------------------------------------------------- what is no table
+# ----------------------------------------------------------------------------------------------------- refused files
 
 
-def test_an_absent_table_says_what_it_can_be_made_from(tmp_path):
-    said = refusal(tmp_path)
+def test_the_error_for_a_missing_table_lists_the_files_to_import(tmp_path):
+    message = read_refusal(tmp_path)
     assert (
         "a folder with tnb101_micro_full.csv.gz or transnas-bench_v10141024.pth or zc_transbench101"
-        in said
+        in message
     )
     with pytest.raises(
         UsageError, match="no benchmark is called 'nasbench202'; did you mean nasbench201"
@@ -193,78 +194,81 @@ def test_an_absent_table_says_what_it_can_be_made_from(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PAR1", b"PAR1" + b"x" * 50 + b"PAR1"])
-def test_what_is_no_parquet_is_refused(tmp_path, table, content):
+def test_a_file_of_another_format_is_refused(tmp_path, table, content):
     table.path.write_bytes(content)
-    assert "is no readable parquet file" in refusal(tmp_path)
+    assert "is not a readable parquet file" in read_refusal(tmp_path)
 
 
-@pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_table_is_refused(tmp_path, table, kept):
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_table_is_refused(tmp_path, table, share):
     whole = table.path.read_bytes()
-    table.path.write_bytes(whole[: int(kept * len(whole))])
-    assert "is no readable parquet file" in refusal(tmp_path)
+    table.path.write_bytes(whole[: int(share * len(whole))])
+    assert "is not a readable parquet file" in read_refusal(tmp_path)
 
 
 def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path, table):
-    """Pages have checksums; in their headers, or in the footer, it may fall on something that nobody reads."""
-    whole, expected = table.path.read_bytes(), contents(table)
-    pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    refused = []
-    for at in [*range(4, pages, 5), *range(pages, len(whole), 41)]:
-        table.path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
+    """Pages have checksums. Some bits of their headers and of the footer are never read."""
+    whole = table.path.read_bytes()
+    expected = read_contents(table)
+    footer_start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    messages = []
+    for position in [*range(4, footer_start, 5), *range(footer_start, len(whole), 41)]:
+        flipped = bytes([whole[position] ^ 16])
+        table.path.write_bytes(whole[:position] + flipped + whole[position + 1 :])
         try:
-            assert contents(open_table("transnas", tmp_path)) == expected, at
+            assert read_contents(open_table("transnas", tmp_path)) == expected, position
         except UsageError as error:
-            refused.append(str(error))
-    assert len(refused) > 100
-    assert not any("\n" in said for said in refused)
+            messages.append(str(error))
+    assert len(messages) > 100
+    assert not any("\n" in message for message in messages)
 
 
 def test_a_table_of_another_benchmark_is_refused(tmp_path, table):
     shutil.copy(table.path, table.path.with_name("nasbench201.parquet"))
-    said = refusal(tmp_path, "nasbench201")
-    assert "is the table of transnas, not of nasbench201: give it its name back, or else" in said
+    message = read_refusal(tmp_path, "nasbench201")
+    assert "is the table of transnas, not of nasbench201: give it its name back, or else" in message
 
 
-def rewritten(table: BenchmarkTable, **changes: object) -> None:
-    """The same file with another header."""
+def rewrite_header(table: BenchmarkTable, **changes: object) -> None:
+    """Change the header of a file."""
     content = pq.read_table(table.path)
     header = json.loads(content.schema.metadata[b"untrained"]) | changes
     pq.write_table(content.replace_schema_metadata({b"untrained": json.dumps(header)}), table.path)
 
 
 def test_a_table_of_a_newer_version_is_refused(tmp_path, table):
-    rewritten(table, schema=2)
-    assert "newer untrained (schema 2, this one reads 1): update untrained, or else" in refusal(
-        tmp_path
+    rewrite_header(table, schema=2)
+    assert (
+        "newer untrained (schema 2, this one reads 1): update untrained, or else"
+        in read_refusal(tmp_path)
     )
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"rows": 4}, "has 3 rows where its header says 4"),
         ({"metrics": [{"name": "x"}]}, "has a header that cannot be read"),
         ({"scores": None}, "has a header that cannot be read"),
-        ({"schema": "new"}, "no table of ours"),
+        ({"schema": "new"}, "not a benchmark table"),
         ({"counts": {"gone": 3}, "metrics": []}, "no column of transnas is called"),
     ],
 )
-def test_a_header_that_does_not_fit_is_refused(tmp_path, table, changes, says):
-    rewritten(table, **changes)
+def test_a_header_that_contradicts_the_file_is_refused(tmp_path, table, changes, message):
+    rewrite_header(table, **changes)
     if "counts" in changes:
         with pytest.raises(UsageError, match="is damaged"):
             open_table("transnas", tmp_path).column("gone")
     else:
-        assert says in refusal(tmp_path)
+        assert message in read_refusal(tmp_path)
 
 
-def test_somebody_elses_parquet_is_refused(tmp_path, table):
+def test_a_foreign_parquet_file_is_refused(tmp_path, table):
     pq.write_table(pa.table({"arch": ["a"], "x": [1.0]}), table.path)
-    assert "is a parquet file, but no table of ours" in refusal(tmp_path)
+    assert "is a parquet file, but not a benchmark table" in read_refusal(tmp_path)
 
 
-def test_a_damaged_table_is_made_anew(tmp_path, table):
+def test_importing_replaces_a_damaged_table(tmp_path, table):
     table.path.write_bytes(b"hello")
     again = import_benchmark("transnas", tmp_path / "first.json", tmp_path)
     assert len(again) == 3

@@ -22,7 +22,7 @@ ARCHS = [str(from_index(index)) for index in range(3)]
 
 
 class Hostile:
-    """Runs `function(*arguments)` where it is unpickled freely."""
+    """Runs `function(*arguments)` when it is unpickled without restrictions."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.call = function, arguments
@@ -31,52 +31,57 @@ class Hostile:
         return self.call
 
 
-def touch(marker: Path) -> Hostile:
+def make_hostile_object(marker: Path) -> Hostile:
+    """Return an object that creates the file `marker` when it is unpickled."""
     return Hostile(os.system, f"touch {marker}")
 
 
-def in_pickle(folder: Path, evil: object) -> Path:
+def write_pickle(folder: Path, hostile: object) -> Path:
     path = folder / "HW-NAS-Bench-v1_0.pickle"
-    path.write_bytes(pickle.dumps({"nasbench201": evil}))
+    path.write_bytes(pickle.dumps({"nasbench201": hostile}))
     return path
 
 
-def in_meta(folder: Path, evil: object) -> Path:
-    nats = publishers.nats(folder / "simple", ARCHS, only=(0,))
-    publishers.pbz2(nats / "meta.pickle.pbz2", {"meta_archs": ARCHS, "more": evil})
+def write_nats_meta(folder: Path, hostile: object) -> Path:
+    nats = publishers.write_nats(folder / "simple", ARCHS, only=(0,))
+    publishers.write_pbz2(nats / "meta.pickle.pbz2", {"meta_archs": ARCHS, "more": hostile})
     return nats
 
 
-def in_results(folder: Path, evil: object) -> Path:
-    nats = publishers.nats(folder / "simple", ARCHS, only=(0,))
-    publishers.pbz2(nats / "000000.pickle.pbz2", {"12": evil})
+def write_nats_results(folder: Path, hostile: object) -> Path:
+    nats = publishers.write_nats(folder / "simple", ARCHS, only=(0,))
+    publishers.write_pbz2(nats / "000000.pickle.pbz2", {"12": hostile})
     return nats
 
 
-def in_zip(folder: Path, evil: object) -> Path:
-    torch.save({"data": {"micro": evil}}, folder / "a.pth")
+def write_torch_zip(folder: Path, hostile: object) -> Path:
+    torch.save({"data": {"micro": hostile}}, folder / "a.pth")
     return folder / "a.pth"
 
 
-def in_old_torch(folder: Path, evil: object) -> Path:
-    torch.save({"data": {"micro": evil}}, folder / "a.pth", _use_new_zipfile_serialization=False)
+def write_old_torch(folder: Path, hostile: object) -> Path:
+    torch.save({"data": {"micro": hostile}}, folder / "a.pth", _use_new_zipfile_serialization=False)
     return folder / "a.pth"
 
 
-def in_first_pickle(folder: Path, evil: object) -> Path:
-    """Where old files of torch have their magic number."""
-    (folder / "a.pth").write_bytes(pickle.dumps(evil))
+def write_first_pickle(folder: Path, hostile: object) -> Path:
+    """Write a single pickle, where old files of torch have their magic number."""
+    (folder / "a.pth").write_bytes(pickle.dumps(hostile))
     return folder / "a.pth"
 
 
-PLACES = {in_pickle: "nasbench201", in_meta: "nasbench201", in_results: "nasbench201"}
-PLACES |= {in_zip: "transnas", in_old_torch: "transnas", in_first_pickle: "transnas"}
+PLACES = {
+    write_pickle: "nasbench201",
+    write_nats_meta: "nasbench201",
+    write_nats_results: "nasbench201",
+}
+PLACES |= {write_torch_zip: "transnas", write_old_torch: "transnas", write_first_pickle: "transnas"}
 
 
 @pytest.mark.parametrize(("write", "name"), PLACES.items())
 def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, write, name):
     marker = tmp_path / "it_ran"
-    path = write(tmp_path, touch(marker))
+    path = write(tmp_path, make_hostile_object(marker))
     with pytest.raises(
         UsageError, match=r"was refused: it asks for posix.system, which plain data"
     ) as error:
@@ -88,9 +93,9 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, writ
 
 
 def test_the_files_of_these_tests_are_dangerous(tmp_path):
-    """Otherwise the test above would show nothing."""
+    """Otherwise the test above would prove nothing."""
     marker = tmp_path / "it_ran"
-    pickle.loads(pickle.dumps(touch(marker)))
+    pickle.loads(pickle.dumps(make_hostile_object(marker)))
     assert marker.exists()
 
 

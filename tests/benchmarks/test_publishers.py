@@ -1,4 +1,4 @@
-"""Importers of the publishers' own files, on small files of the same format."""
+"""Importers of the published files, on small files of the same formats."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,8 @@ DATASETS = ("cifar10", "cifar100", "ImageNet16-120")
 INPUT_CONV_OUTPUT = "010001000", "input,conv3x3-bn-relu,output"
 
 
-def refused(name: str, path: Path, root: Path) -> str:
+def read_refusal(name: str, path: Path, root: Path) -> str:
+    """Check that an import is refused in one line, and return that line."""
     with pytest.raises(UsageError) as error:
         import_benchmark(name, path, root)
     assert "\n" not in str(error.value)
@@ -32,13 +33,13 @@ def refused(name: str, path: Path, root: Path) -> str:
 
 @pytest.fixture
 def nats(tmp_path) -> BenchmarkTable:
-    folder = publishers.nats(tmp_path / "NATS-tss-v1_0-3ffb9-simple", ARCHS, only=(0, 2, 3))
+    folder = publishers.write_nats(tmp_path / "NATS-tss-v1_0-3ffb9-simple", ARCHS, only=(0, 2, 3))
     return import_benchmark("nasbench201", folder, tmp_path / "root")
 
 
-def test_nats_accuracies_are_those_of_their_sets_at_the_last_epoch(nats):
+def test_nats_accuracies_are_those_of_each_split_at_the_last_epoch(nats):
     assert nats.archs() == (ARCHS[0], ARCHS[2], ARCHS[3])
-    theirs = {
+    published_names = {
         ("cifar10", "val"): ("cifar10-valid", "x-valid"),
         ("cifar10", "test"): ("cifar10", "ori-test"),
         ("cifar100", "val"): ("cifar100", "x-valid"),
@@ -48,21 +49,21 @@ def test_nats_accuracies_are_those_of_their_sets_at_the_last_epoch(nats):
         ("cifar10", "train"): ("cifar10", "train"),
         ("cifar100", "train"): ("cifar100", "train"),
     }
-    seen = set()
-    for (dataset, split), (name, judged) in theirs.items():
+    accuracies = set()
+    for (dataset, split), (name, published_split) in published_names.items():
         for epochs, seeds in ((12, (777,)), (200, (777, 888))):
             metric = nats.metric(dataset=dataset, split=split, epochs=epochs)
             expected = np.mean(
-                [publishers.accuracy(name, judged, epochs, seed, 2) for seed in seeds]
+                [publishers.make_accuracy(name, published_split, epochs, seed, 2) for seed in seeds]
             )
             assert nats.value(ARCHS[2], metric) == pytest.approx(expected)
-            seen.add(expected)
-    assert len(seen) == 16  # all different: nothing was taken for another
-    half = publishers.accuracy("cifar10-valid", "ori-test", 12, 777, 0)
+            accuracies.add(expected)
+    assert len(accuracies) == 16  # all different, so none can be mistaken for another
+    half = publishers.make_accuracy("cifar10-valid", "ori-test", 12, 777, 0)
     assert nats.value(ARCHS[0], "cifar10_test_12_half") == pytest.approx(half)
 
 
-def test_nats_costs(nats):
+def test_nats_parameters_flops_and_seconds_are_imported(nats):
     assert nats.value(ARCHS[3], "cifar10_params") == 3.5
     assert nats.value(ARCHS[3], "ImageNet16-120_flops") == 83
     assert nats.value(ARCHS[3], "cifar10_seconds_12") == 24
@@ -72,9 +73,9 @@ def test_nats_costs(nats):
 
 
 def test_a_nats_file_of_another_architecture_is_refused(tmp_path):
-    folder = publishers.nats(tmp_path / "simple", ARCHS, only=(0, 1))
+    folder = publishers.write_nats(tmp_path / "simple", ARCHS, only=(0, 1))
     (folder / "000001.pickle.pbz2").write_bytes((folder / "000000.pickle.pbz2").read_bytes())
-    assert f"holds {ARCHS[0]}, but meta.pickle.pbz2 says {ARCHS[1]}" in refused(
+    assert f"holds {ARCHS[0]}, but meta.pickle.pbz2 says {ARCHS[1]}" in read_refusal(
         "nasbench201", folder, tmp_path
     )
 
@@ -83,33 +84,36 @@ def test_a_nats_file_of_another_architecture_is_refused(tmp_path):
     "content", [{}, {"12": 5}, {"12": {"arch_str": ARCHS[0], "all_results": {"a": 1}}}, [1, 2]]
 )
 def test_a_nats_file_with_another_layout_is_refused(tmp_path, content):
-    folder = publishers.nats(tmp_path / "simple", ARCHS, only=(0,))
-    publishers.pbz2(folder / "000000.pickle.pbz2", content)
-    said = refused("nasbench201", folder, tmp_path)
-    assert "is not laid out as a file of NATS-Bench" in said or "holds no numbers" in said
+    folder = publishers.write_nats(tmp_path / "simple", ARCHS, only=(0,))
+    publishers.write_pbz2(folder / "000000.pickle.pbz2", content)
+    message = read_refusal("nasbench201", folder, tmp_path)
+    assert "is not laid out as a file of NATS-Bench" in message or "holds no numbers" in message
 
 
 def test_a_truncated_nats_file_is_refused(tmp_path):
-    folder = publishers.nats(tmp_path / "simple", ARCHS, only=(0,))
+    folder = publishers.write_nats(tmp_path / "simple", ARCHS, only=(0,))
     file = folder / "000000.pickle.pbz2"
     file.write_bytes(file.read_bytes()[:-30])
-    assert f"{file} is damaged" in refused("nasbench201", folder, tmp_path)
+    assert f"{file} is damaged" in read_refusal("nasbench201", folder, tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------------ NAS-Bench-101
 
 
-def evaluations(val: float, test: float) -> list[tuple[float, ...]]:
-    """At the start, halfway, at the end: epoch, seconds, accuracies of train, validation, test."""
+def make_evaluations(val: float, test: float) -> list[tuple[float, ...]]:
+    """Return evaluations at the start, halfway and at the end of a training.
+
+    Each has epoch, seconds, and the accuracies on the train, validation and test parts.
+    """
     return [(0, 0, 0.1, 0.1, 0.1), (54, 500, 0.5, 0.5, 0.5), (108, 1000, 0.99, val, test)]
 
 
-def test_the_checksum_is_castagnolis():
-    assert publishers.crc32c(b"123456789") == 0xE3069283  # the check value of its definition
+def test_the_checksum_has_the_check_value_of_its_definition():
+    assert publishers.compute_crc32c(b"123456789") == 0xE3069283
 
 
 def test_records_of_nasbench101_are_read_without_tensorflow(tmp_path):
-    """Three trainings of a cell, once written with a vertex on no path, and one of another cell."""
+    """Three trainings of a cell and one of another; one row has a vertex that is on no path."""
     rows = [
         (
             108,
@@ -130,8 +134,8 @@ def test_records_of_nasbench101_are_read_without_tensorflow(tmp_path):
         ),  # a vertex on no path
     ]
     path = tmp_path / "nasbench_only108.tfrecord"
-    publishers.tfrecord(
-        path, [(e, m, ops, evaluations(v, t), 2_500_000) for e, m, ops, v, t in rows]
+    publishers.write_tfrecord(
+        path, [(e, m, ops, make_evaluations(v, t), 2_500_000) for e, m, ops, v, t in rows]
     )
     table = import_benchmark("nasbench101", path, tmp_path)
     assert len(table) == 2
@@ -157,19 +161,19 @@ def test_records_of_nasbench101_are_read_without_tensorflow(tmp_path):
 
 @pytest.mark.parametrize("damage", ["cut", "head", "length", "data", "text"])
 def test_a_damaged_tfrecord_is_refused(tmp_path, damage):
-    path = publishers.tfrecord(
-        tmp_path / "a.tfrecord", [(108, *INPUT_CONV_OUTPUT, evaluations(0.9, 0.8), 1)] * 2
+    path = publishers.write_tfrecord(
+        tmp_path / "a.tfrecord", [(108, *INPUT_CONV_OUTPUT, make_evaluations(0.9, 0.8), 1)] * 2
     )
     content = bytearray(path.read_bytes())
     if damage == "text":
-        content = bytearray(publishers.framed(b'["hash", 108]'))
+        content = bytearray(publishers.frame_record(b'["hash", 108]'))
     elif damage in ("cut", "head"):
         del content[-5 if damage == "cut" else len(content) // 2 + 6 :]
     else:
         content[{"length": 0, "data": 40}[damage]] ^= 1
     path.write_bytes(content)
-    said = refused("nasbench101", path, tmp_path)
-    assert ("not laid out" if damage == "text" else "is no whole TFRecord file") in said
+    message = read_refusal("nasbench101", path, tmp_path)
+    assert ("not laid out" if damage == "text" else "is not a complete TFRecord file") in message
 
 
 # --------------------------------------------------------------------------------------------------------- TransNAS
@@ -178,8 +182,8 @@ CELLS = ["64-41414-3_33_333", "64-41414-0_12_301"]
 
 
 @pytest.mark.parametrize(("as_tensor", "old"), [(False, False), (True, False), (False, True)])
-def test_transnas_pth(tmp_path, as_tensor, old):
-    path = publishers.transnas(
+def test_a_pth_file_of_transnas_is_imported(tmp_path, as_tensor, old):
+    path = publishers.write_transnas(
         tmp_path / "transnas-bench_v10141024.pth", CELLS, as_tensor=as_tensor, old=old
     )
     table = import_benchmark("transnas", path, tmp_path)
@@ -192,7 +196,7 @@ def test_transnas_pth(tmp_path, as_tensor, old):
     assert table.metric("normal_val").unit == ""
 
 
-def test_tensors_become_the_same_arrays(tmp_path):
+def test_tensors_of_a_torch_file_are_read_as_equal_arrays(tmp_path):
     whole = torch.arange(24, dtype=torch.float32).reshape(4, 6)
     content = {
         "a": whole[1:3, ::2].T,
@@ -202,35 +206,38 @@ def test_tensors_become_the_same_arrays(tmp_path):
         "e": [1.5, "x"],
     }
     torch.save(content, tmp_path / "some.pth")
-    found = read_torch(tmp_path / "some.pth")
+    arrays = read_torch(tmp_path / "some.pth")
     for name in "abcd":
-        assert np.array_equal(found[name], content[name].numpy())
-        assert found[name].dtype == content[name].numpy().dtype
-    assert found["e"] == [1.5, "x"]
+        assert np.array_equal(arrays[name], content[name].numpy())
+        assert arrays[name].dtype == content[name].numpy().dtype
+    assert arrays["e"] == [1.5, "x"]
 
 
-def test_tensors_of_old_files_are_refused_by_name(tmp_path):
-    path = publishers.transnas(tmp_path / "old.pth", CELLS, as_tensor=True, old=True)
-    assert "points to tensors that are not in the file" in refused("transnas", path, tmp_path)
+def test_a_file_of_old_torch_with_tensors_is_refused(tmp_path):
+    path = publishers.write_transnas(tmp_path / "old.pth", CELLS, as_tensor=True, old=True)
+    assert "points to tensors that are not in the file" in read_refusal("transnas", path, tmp_path)
 
 
 # ------------------------------------------------------------------------------------------- Suite-Zero, HW-NAS-Bench
 
 
-def suite_zero(path: Path, content: object) -> Path:
+def write_suite_zero(path: Path, content: object) -> Path:
     path.write_text(json.dumps(content))
     return path
 
 
-def test_suite_zero_of_nasbench201_has_an_order_and_numbering_of_its_own(tmp_path):
-    """The cell and its numbers are in the published file. Its parameters say which operation is which."""
+def test_cells_of_nasbench201_in_suite_zero_are_decoded(tmp_path):
+    """The order of edges and the numbers of operations differ from those of NAS-Bench-201.
+
+    The row is from the published file. Its number of parameters confirms the decoded cell.
+    """
     row = {
         "params": 0.434196,
         "synflow": 68.21482965949316,
         "jacov": -1e8,
         "val_accuracy": 68.33999986572266,
     }
-    path = suite_zero(
+    path = write_suite_zero(
         tmp_path / "zc_nasbench201.json", {"nasbench201": {"cifar100": {"(4, 3, 3, 3, 2, 3)": row}}}
     )
     table = import_benchmark("nasbench201", path, tmp_path)
@@ -248,12 +255,12 @@ def test_suite_zero_of_nasbench201_has_an_order_and_numbering_of_its_own(tmp_pat
         load_space("nasbench201").parse(arch), Task("cifar100", (3, 32, 32), 100)
     )
     assert sum(p.numel() for p in network.parameters()) == row["params"] * 1e6
-    assert "jacov/cifar100/zc_nasbench201" not in table.counts  # -1e8 is no score
-    assert all(metric.kind == "accuracy" for metric in table.metrics)  # scores are kept apart
+    assert "jacov/cifar100/zc_nasbench201" not in table.counts  # -1e8 is not a score
+    assert all(metric.kind == "accuracy" for metric in table.metrics)  # scores are not metrics
 
 
-def test_suite_zero_with_scores_and_seconds(tmp_path):
-    def row(number: float) -> dict[str, object]:
+def test_rows_of_suite_zero_may_contain_seconds(tmp_path):
+    def make_row(number: float) -> dict[str, object]:
         zen = {"score": number, "time": 1.0}
         return {
             "idx": "1",
@@ -264,11 +271,11 @@ def test_suite_zero_with_scores_and_seconds(tmp_path):
         }
 
     tasks = {
-        task: {"(0, 1, 2, 3, 0, 1)": row(1), "(3, 3, 3, 3, 3, 3)": row(2)}
+        task: {"(0, 1, 2, 3, 0, 1)": make_row(1), "(3, 3, 3, 3, 3, 3)": make_row(2)}
         for task in ("class_scene", "jigsaw")
     }
     table = import_benchmark(
-        "transnas", suite_zero(tmp_path / "zc_transbench101_micro.json", tasks), tmp_path
+        "transnas", write_suite_zero(tmp_path / "zc_transbench101_micro.json", tasks), tmp_path
     )
     assert table.archs() == ("64-41414-0_12_301", "64-41414-3_33_333")
     assert table.value("64-41414-3_33_333", table.metric(dataset="jigsaw", split="val")) == 52
@@ -277,55 +284,34 @@ def test_suite_zero_with_scores_and_seconds(tmp_path):
     ]
 
 
-def test_suite_zero_of_one_data_set(tmp_path):
-    """The name of a data set around everything is not taken for the name of a space."""
+def test_a_file_of_suite_zero_with_one_data_set_is_imported(tmp_path):
+    """The name of the data set is not taken for the name of a space."""
     tasks = {
         "cifar10": {"(0, 1, 2, 3, 4, 0)": {"zen": {"score": 3.0, "time": 1}, "val_accuracy": 90.0}}
     }
-    table = import_benchmark("nasbench201", suite_zero(tmp_path / "zc.json", tasks), tmp_path)
+    table = import_benchmark("nasbench201", write_suite_zero(tmp_path / "zc.json", tasks), tmp_path)
     assert table.value(table.archs()[0], "cifar10_val_200_suite_zero") == 90
 
 
-def test_suite_zero_of_nasbench101_and_301(tmp_path):
+def test_cells_of_nasbench101_and_301_in_suite_zero_are_decoded(tmp_path):
     chain = (0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 4, 1)
-    loose = (
-        0,
-        1,
-        1,
-        0,
-        0,
-        0,
-        0,
-        1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        4,
-        2,
-        1,
-    )  # the same with a vertex on no path
+    # The same cell with a vertex that is on no path.
+    loose = (0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2, 1)  # fmt: skip
     rows = {
         str(chain): {"zen": 1.0, "val_accuracy": 90.0},
         str(loose): {"zen": 2.0, "val_accuracy": 91.0},
     }
     table = import_benchmark(
-        "nasbench101", suite_zero(tmp_path / "zc1.json", {"cifar10": rows}), tmp_path
+        "nasbench101", write_suite_zero(tmp_path / "zc1.json", {"cifar10": rows}), tmp_path
     )
     (arch,) = table.archs()
     assert arch == "010/001/000+input,conv3x3-bn-relu,output"
-    assert table.value(arch, table.metric(split="val")) == pytest.approx(
-        90.5
-    )  # one of three seeds each time
+    # Each row is the accuracy of one of three seeds.
+    assert table.value(arch, table.metric(split="val")) == pytest.approx(90.5)
     assert table.value(arch, table.score("zen")) == 1
     cell = [(0, 4), (1, 3), (0, 2), (2, 3), (2, 3), (0, 3), (2, 6), (3, 5)]
     rows = {str([cell, cell]): {"zen": 1.0, "val_accuracy": 93.9}}
-    path = suite_zero(tmp_path / "zc3.json", {"nasbench301": {"cifar10": rows}})
+    path = write_suite_zero(tmp_path / "zc3.json", {"nasbench301": {"cifar10": rows}})
     table = import_benchmark("nasbench301", path, tmp_path)
     assert (
         "('sep_conv_5x5', 0), ('sep_conv_3x3', 1), ('skip_connect', 0), ('sep_conv_3x3', 2)"
@@ -346,13 +332,13 @@ def test_suite_zero_of_nasbench101_and_301(tmp_path):
 )
 def test_a_json_file_with_another_layout_is_refused(tmp_path, text):
     (tmp_path / "zc.json").write_text(text)
-    assert "is not laid out as a file of NAS-Bench-Suite-Zero" in refused(
+    assert "is not laid out as a file of NAS-Bench-Suite-Zero" in read_refusal(
         "nasbench201", tmp_path / "zc.json", tmp_path
     )
 
 
-def test_hwnas_adds_latencies_to_what_is_there(tmp_path, nats):
-    path = publishers.hwnas(tmp_path / "HW-NAS-Bench-v1_0.pickle", ARCHS)
+def test_hwnas_adds_latencies_to_an_existing_table(tmp_path, nats):
+    path = publishers.write_hwnas(tmp_path / "HW-NAS-Bench-v1_0.pickle", ARCHS)
     table = import_benchmark("nasbench201", path, tmp_path / "root")
     assert len(table) == len(ARCHS)
     for d, dataset in enumerate(DATASETS, start=1):
@@ -366,13 +352,13 @@ def test_hwnas_adds_latencies_to_what_is_there(tmp_path, nats):
     assert {source.file for source in table.sources} == {path.name, "NATS-tss-v1_0-3ffb9-simple"}
 
 
-def test_what_is_imported_again_is_replaced(tmp_path):
-    first = suite_zero(
+def test_importing_a_file_again_replaces_its_rows(tmp_path):
+    first = write_suite_zero(
         tmp_path / "zc.json",
         {"cifar10": {"(0, 1, 2, 3, 4, 0)": {"zen": 3.0, "val_accuracy": 90.0}}},
     )
     import_benchmark("nasbench201", first, tmp_path)
-    suite_zero(first, {"cifar10": {"(1, 1, 2, 3, 4, 0)": {"zen": 3.0, "val_accuracy": 80.0}}})
+    write_suite_zero(first, {"cifar10": {"(1, 1, 2, 3, 4, 0)": {"zen": 3.0, "val_accuracy": 80.0}}})
     table = import_benchmark("nasbench201", first, tmp_path)
     assert [table.value(arch, "cifar10_val_200_suite_zero") for arch in table.archs()] == [80]
 
@@ -380,13 +366,13 @@ def test_what_is_imported_again_is_replaced(tmp_path):
 @pytest.mark.parametrize(
     "name", ["nasbench201", "nasbench101", "nasbench301", "darts1000", "transnas"]
 )
-def test_a_path_that_is_something_else_lists_what_is_wanted(tmp_path, name):
+def test_the_error_for_a_wrong_path_lists_the_files_to_import(tmp_path, name):
     (tmp_path / "notes.txt").write_text("hello")
     for path in (tmp_path, tmp_path / "notes.txt"):
-        assert f"is nothing that {name} can be made from: a folder with " in refused(
+        assert f"has another format; {name} can be made from a folder with " in read_refusal(
             name, path, tmp_path
         )
-    assert f"there is no {tmp_path / 'absent'}; {name} can be made from" in refused(
+    assert f"there is no {tmp_path / 'absent'}; {name} can be made from" in read_refusal(
         name, tmp_path / "absent", tmp_path
     )
 
@@ -396,17 +382,19 @@ def test_a_path_that_is_something_else_lists_what_is_wanted(tmp_path, name):
     [
         (
             "nasbench201",
-            lambda f: publishers.nats(f / "simple", ["|none~0|", *ARCHS[1:]], only=(0,)),
+            lambda f: publishers.write_nats(f / "simple", ["|none~0|", *ARCHS[1:]], only=(0,)),
         ),
-        ("nasbench201", lambda f: publishers.hwnas(f / "hw.pickle", ["|none~0|"])),
+        ("nasbench201", lambda f: publishers.write_hwnas(f / "hw.pickle", ["|none~0|"])),
         (
             "nasbench101",
-            lambda f: publishers.tfrecord(f / "a.tfrecord", [(108, "0010", "input,output", [], 1)]),
+            lambda f: publishers.write_tfrecord(
+                f / "a.tfrecord", [(108, "0010", "input,output", [], 1)]
+            ),
         ),
-        ("transnas", lambda f: publishers.transnas(f / "a.pth", ["64-41414-9_33_333"])),
+        ("transnas", lambda f: publishers.write_transnas(f / "a.pth", ["64-41414-9_33_333"])),
     ],
 )
 def test_an_architecture_that_is_not_in_the_space_is_named_in_one_line(tmp_path, name, path):
-    said = refused(name, path(tmp_path), tmp_path)
-    assert "is not laid out as a file of" in said
-    assert f"is not in {'transnas_micro' if name == 'transnas' else name}: " in said
+    message = read_refusal(name, path(tmp_path), tmp_path)
+    assert "is not laid out as a file of" in message
+    assert f"is not in {'transnas_micro' if name == 'transnas' else name}: " in message

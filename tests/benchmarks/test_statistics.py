@@ -1,6 +1,6 @@
-"""Statistics: against scipy, against cases worked out by hand, and intervals against a truth that is known."""
+"""Statistics: comparison with scipy, worked examples, and the coverage of intervals."""
 
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from math import asin, pi
 from time import process_time
 
@@ -27,14 +27,14 @@ from untrained.benchmarks.statistics import (
 each = pytest.mark.parametrize("statistic", STATISTICS, ids=lambda statistic: statistic.name)
 
 
-def samples() -> list[tuple[np.ndarray, np.ndarray]]:
-    """With and without ties, few and many, strongly and weakly related, on very different scales."""
+def make_samples() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return pairs of samples of several sizes and scales, with and without ties."""
     rng = np.random.default_rng(0)
-    found = []
+    samples = []
     for n in (3, 4, 10, 57, 300):
         x = rng.normal(size=n)
         y = x + rng.normal(size=n)
-        found += [
+        samples += [
             (x, y),
             (x.round(), y),
             (x.round(), y.round()),
@@ -42,19 +42,18 @@ def samples() -> list[tuple[np.ndarray, np.ndarray]]:
             (np.exp(20 * x), y),
             (-x, y),
         ]
-    return [(x, y) for x, y in found if np.ptp(x) > 0 and np.ptp(y) > 0]
+    return [(x, y) for x, y in samples if np.ptp(x) > 0 and np.ptp(y) > 0]
 
 
-@pytest.mark.parametrize(("x", "y"), samples())
-def test_correlations_are_those_of_scipy(x, y):
+@pytest.mark.parametrize(("x", "y"), make_samples())
+def test_correlations_equal_those_of_scipy(x, y):
     assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
     assert kendall(x, y) == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
-    assert pearson(x, y) == pytest.approx(
-        stats.pearsonr(x, y).statistic, abs=1e-6 if x.max() > 1e8 else 1e-12
-    )
+    tolerance = 1e-6 if x.max() > 1e8 else 1e-12
+    assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, abs=tolerance)
 
 
-def test_kendall_of_many_is_counted_in_blocks(monkeypatch):
+def test_kendall_is_counted_in_blocks(monkeypatch):
     rng = np.random.default_rng(1)
     x, y = rng.integers(50, size=(2, 400)).astype(float)
     monkeypatch.setattr("untrained.benchmarks.statistics._BLOCK", 999)
@@ -62,7 +61,7 @@ def test_kendall_of_many_is_counted_in_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("statistic", [spearman, kendall])
-def test_ranks_alone_matter(statistic):
+def test_rank_correlations_depend_on_ranks_only(statistic):
     x, y = np.random.default_rng(2).normal(size=(2, 40))
     assert statistic(np.exp(5 * x), y**3) == pytest.approx(statistic(x, y), abs=1e-12)
     assert statistic(-x, y) == pytest.approx(-statistic(x, y), abs=1e-12)
@@ -70,14 +69,18 @@ def test_ranks_alone_matter(statistic):
 
 def test_correlations_worked_out_by_hand():
     """Ranks 1 2 3 4 against 1 2 4 3: 1 - 6 * 2 / (4 * 15); five pairs agree, one does not."""
-    x, y = [1, 2, 3, 4], [10, 20, 40, 30]
+    x = [1, 2, 3, 4]
+    y = [10, 20, 40, 30]
     assert spearman(x, y) == pytest.approx(1 - 12 / 60)
     assert kendall(x, y) == pytest.approx((5 - 1) / 6)
     assert pearson(x, y) == pytest.approx(0.8)  # as these values are equally spaced
 
 
 def test_tau_b_worked_out_by_hand():
-    """Of six pairs one is tied in x and another one in y, so five are untied in each; four are untied in both."""
+    """Of six pairs one is tied in x and another one in y.
+
+    So five are untied in each, and four are untied in both.
+    """
     assert kendall([1, 1, 2, 3], [1, 2, 3, 3]) == pytest.approx(4 / 5)  # all four agree
     assert kendall([1, 1, 2, 3], [2, 3, 3, 1]) == pytest.approx((1 - 3) / 5)
 
@@ -88,51 +91,56 @@ def test_tau_b_worked_out_by_hand():
 @pytest.mark.parametrize(
     "values", [[3.0, 1.0, 1.0, 5.0, 9.0, 2.0], [4.0] * 5, [-np.inf, 2.0, -np.inf], [7.0], []]
 )
-def test_ranks_are_those_of_scipy(values):
+def test_ranks_equal_those_of_scipy(values):
     assert compute_ranks(values).tolist() == stats.rankdata(values).tolist()
 
 
 @pytest.mark.parametrize("k", range(1, 6))
-def test_the_chance_to_be_among_the_best_is_a_share_of_all_orders(k):
+def test_the_chance_to_be_among_the_best_is_the_share_of_sorted_orders(k):
     values = [2.0, 7.0, 7.0, 1.0, 7.0, 3.0]
-    orders = [
-        o for o in permutations(range(6)) if all(values[a] >= values[b] for a, b in pairwise(o))
-    ]
+    # All ways to sort the values; equal values may stand in any order.
+    orders = []
+    for order in permutations(range(6)):
+        if all(values[a] >= values[b] for a, b in pairwise(order)):
+            orders.append(order)
     expected = [sum(i in order[:k] for order in orders) / len(orders) for i in range(6)]
     assert compute_top_chances(values, k).tolist() == pytest.approx(expected)
 
 
-def test_the_best_tenth_is_never_nobody():
+def test_the_best_tenth_has_at_least_one_member():
     assert [count_top(count) for count in (1, 9, 16, 100)] == [1, 1, 2, 10]
 
 
 # ----------------------------------------------------------------------------------------------------------- the best
 
 
-def test_the_share_of_the_best_tenth():
-    """Twenty architectures, the best two of each: one of them is the same."""
+def test_top_overlap_worked_out_by_hand():
+    """Of twenty architectures the two best by score and the two best in truth share one."""
     truth = np.arange(20.0)
     scores = truth.copy()
-    scores[18], scores[3] = 0.5, 100  # the second best looks bad, a bad one looks best
+    scores[18] = 0.5  # the second best gets a bad score
+    scores[3] = 100  # a bad one gets the best score
     assert top_overlap(scores, truth) == pytest.approx(1 / 2)
     assert top_overlap(truth, truth) == 1
     assert top_overlap(-truth, truth) == 0
 
 
-def test_ties_at_the_edge_share_their_places():
-    """Two of twenty are best; by score one is ahead and four share the next place, one of which belongs there."""
+def test_equal_scores_share_the_last_place_among_the_best():
+    """The two best of twenty count. By score one is first and four share the second place.
+
+    One of these four is the second best in truth.
+    """
     truth = np.arange(20.0)
     scores = np.where(truth >= 15, 1.0, 0.0)
     scores[19] = 2
     assert top_overlap(scores, truth) == pytest.approx((1 + 1 / 4) / 2)
-    by_luck = np.append(
-        np.zeros(19), -1.0
-    )  # 19 share two places, one of the two best is among them
-    assert top_overlap(by_luck, truth) == pytest.approx(2 / 19 / 2)
+    # 19 share two places, and one of the two best is among them.
+    tied = np.append(np.zeros(19), -1.0)
+    assert top_overlap(tied, truth) == pytest.approx(2 / 19 / 2)
 
 
-def test_precision_at_k():
-    """Of 30 architectures the best tenth are three."""
+def test_precision_at_k_worked_out_by_hand():
+    """The best tenth of 30 architectures has three members."""
     truth = np.arange(30.0)
     scores = np.zeros(30)
     scores[[29, 27, 5, 6]] = [4, 2, 3, 1]
@@ -143,18 +151,17 @@ def test_precision_at_k():
     assert precision_at(4, top=0.9)(scores, truth) == 1
 
 
-def test_regret_is_what_the_choice_falls_short_of_the_best():
+def test_regret_is_the_distance_of_the_choice_from_the_best():
     assert regret([1, 2, 3, 0], [90, 94, 91.5, 80]) == pytest.approx(94 - 91.5)
     assert regret([1, 4, 3, 0], [90, 94, 91.5, 80]) == 0
-    assert regret([1, 3, 3, 0], [90, 94, 91, 80]) == pytest.approx(
-        94 - (94 + 91) / 2
-    )  # a tie is broken by chance
+    # Among equal scores the mean counts.
+    assert regret([1, 3, 3, 0], [90, 94, 91, 80]) == pytest.approx(94 - (94 + 91) / 2)
 
 
-def test_by_chance_a_tenth_of_the_best_tenth_is_found():
+def test_random_scores_have_a_top_overlap_of_a_tenth():
     rng = np.random.default_rng(3)
-    found = [top_overlap(*rng.normal(size=(2, 200))) for _ in range(200)]
-    assert np.mean(found) == pytest.approx(0.1, abs=4 * np.std(found) / 200**0.5)
+    overlaps = [top_overlap(*rng.normal(size=(2, 200))) for _ in range(200)]
+    assert np.mean(overlaps) == pytest.approx(0.1, abs=4 * np.std(overlaps) / 200**0.5)
 
 
 # ------------------------------------------------------------------------------------------------------- not defined
@@ -164,16 +171,16 @@ def test_by_chance_a_tenth_of_the_best_tenth_is_found():
 @pytest.mark.parametrize(
     ("x", "y"), [([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3], [5, 5, 5]), ([1, 2], [1, 2]), ([], [])]
 )
-def test_what_is_not_defined_is_none(statistic, x, y):
+def test_an_undefined_statistic_is_none(statistic, x, y):
     assert statistic(x, y) is None
     assert bootstrap_interval(statistic, x, y, np.random.default_rng(0)) is None
 
 
 @each
-@pytest.mark.parametrize("hole", [np.nan, np.inf])
-def test_a_missing_number_is_the_callers_mistake(statistic, hole):
-    with pytest.raises(ValueError, match="leave failures out, and count them"):
-        statistic([1, 2, hole, 4], [1, 2, 3, 4])
+@pytest.mark.parametrize("missing", [np.nan, np.inf])
+def test_missing_numbers_and_unequal_lengths_raise_an_error(statistic, missing):
+    with pytest.raises(ValueError, match="leave failures out and count them"):
+        statistic([1, 2, missing, 4], [1, 2, 3, 4])
     with pytest.raises(ValueError, match="3 scores and 4 truths"):
         statistic([1, 2, 3], [1, 2, 3, 4])
 
@@ -181,22 +188,28 @@ def test_a_missing_number_is_the_callers_mistake(statistic, hole):
 # --------------------------------------------------------------------------------------------------------- intervals
 
 
-def resampled(statistic: Statistic, x: np.ndarray, y: np.ndarray, resamples: int) -> np.ndarray:
-    """The bootstrap as it is told: draw architectures again and again, and measure each time."""
+def bootstrap_by_loop(
+    statistic: Statistic, x: np.ndarray, y: np.ndarray, resamples: int
+) -> np.ndarray:
+    """Return a bootstrap interval by a plain loop over resamples."""
     rng = np.random.default_rng(5)
-    draws = (rng.integers(len(x), size=len(x)) for _ in range(resamples))
-    found = (statistic(x[drawn], y[drawn]) for drawn in draws)
-    return np.quantile([value for value in found if value is not None], (0.025, 0.975))
+    values = []
+    for _ in range(resamples):
+        resample = rng.integers(len(x), size=len(x))
+        value = statistic(x[resample], y[resample])
+        if value is not None:
+            values.append(value)
+    return np.quantile(values, (0.025, 0.975))
 
 
 @each
-def test_an_interval_is_that_of_a_plain_loop(statistic):
+def test_an_interval_agrees_with_that_of_a_plain_loop(statistic):
     """Both are estimates from 2,000 resamples; they differ by the noise of a quantile."""
     rng = np.random.default_rng(4)
     x = rng.normal(size=60).round(1)
     y = (x + rng.normal(size=60)).round(1)
     ours = bootstrap_interval(statistic, x, y, np.random.default_rng(6), resamples=2000)
-    assert ours == pytest.approx(resampled(statistic, x, y, 2000), abs=0.06)
+    assert ours == pytest.approx(bootstrap_by_loop(statistic, x, y, 2000), abs=0.06)
     assert ours[0] <= statistic(x, y) <= ours[1]
 
 
@@ -204,45 +217,45 @@ def test_an_interval_is_that_of_a_plain_loop(statistic):
     "statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name
 )
 def test_a_resample_of_one_architecture_has_no_correlation(statistic):
-    """Also where rounding leaves a little spread between a value and the mean of its copies."""
+    """Also if the mean of equal values differs from them by rounding."""
     x, y = np.random.default_rng(10).normal(size=(2, 49))
     assert np.isnan(statistic.weighted(_Sample.make(x, y), 49 * np.eye(49))).all()
 
 
 @each
-def test_every_resample_of_few_architectures(statistic):
-    """Of 3^3 draws from three architectures three have no spread. The values of the others can all be listed."""
-    x, y = np.array([1.0, 2.5, 7.0]), np.array([1.0, 3.7, 2.0])
-    draws = [[i, j, k] for i in range(3) for j in range(3) for k in range(3)]
-    found = [statistic(x[draw], y[draw]) for draw in draws]
-    assert sum(value is None for value in found) == 3
+def test_the_interval_of_three_architectures_is_the_range_over_all_resamples(statistic):
+    """Of 3^3 resamples of three architectures, three have one architecture and no value."""
+    x = np.array([1.0, 2.5, 7.0])
+    y = np.array([1.0, 3.7, 2.0])
+    results = [statistic(x[list(draw)], y[list(draw)]) for draw in product(range(3), repeat=3)]
+    assert results.count(None) == 3
     low, high = bootstrap_interval(statistic, x, y, np.random.default_rng(0), resamples=4000)
-    values = [value for value in found if value is not None]
+    values = [value for value in results if value is not None]
     assert {round(low, 9), round(high, 9)} <= {round(value, 9) for value in values}
     assert (low, high) == (pytest.approx(min(values)), pytest.approx(max(values)))
 
 
 @each
 @pytest.mark.parametrize("n", [4, 11])
-def test_a_few_in_an_order_without_a_mistake_have_no_interval(statistic, n):
-    """Every resample has the same order, so an interval would have no width. One swap, and resamples differ."""
+def test_a_perfect_order_has_no_interval(statistic, n):
+    """Every resample has the same order, so an interval would have no width.
+
+    After one swap resamples differ.
+    """
     x = np.arange(n, dtype=float)
     tied = np.minimum(x, n - 2)
     for y in (np.exp(x / 9), -x):
         assert bootstrap_interval(statistic, x, y, np.random.default_rng(0)) is None
-        assert (
-            bootstrap_interval(
-                statistic, tied, np.sign(y[1] - y[0]) * tied, np.random.default_rng(0)
-            )
-            is None
-        )
+        tied_y = np.sign(y[1] - y[0]) * tied
+        assert bootstrap_interval(statistic, tied, tied_y, np.random.default_rng(0)) is None
     swapped = x.copy()
     swapped[[0, -1]] = swapped[[-1, 0]]
     low, high = bootstrap_interval(statistic, x, swapped, np.random.default_rng(0))
-    assert low < high or statistic.name == "precision_at_10"  # of ten or fewer all are chosen
+    # Precision at 10 of about ten architectures counts all of them.
+    assert low < high or statistic.name == "precision_at_10"
 
 
-def test_the_same_generator_gives_the_same_interval_and_blocks_do_not_matter(monkeypatch):
+def test_an_interval_depends_on_the_generator_and_hardly_on_the_size_of_blocks(monkeypatch):
     x, y = np.random.default_rng(7).normal(size=(2, 50))
     first = bootstrap_interval(spearman, x, y, np.random.default_rng(1))
     assert bootstrap_interval(spearman, x, y, np.random.default_rng(1)) == first
@@ -257,7 +270,7 @@ def test_the_same_generator_gives_the_same_interval_and_blocks_do_not_matter(mon
     "statistic", [spearman, kendall, pearson], ids=lambda statistic: statistic.name
 )
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_nominal_95_percent_cover_the_truth_in_90_to_98_of_100_samples(statistic, rho):
+def test_intervals_of_95_percent_cover_the_truth_in_90_to_98_percent_of_samples(statistic, rho):
     """Normal pairs with correlation rho have known rank correlations."""
     truth = {"spearman": 6 / pi * asin(rho / 2), "kendall": 2 / pi * asin(rho), "pearson": rho}[
         statistic.name
@@ -273,8 +286,8 @@ def test_nominal_95_percent_cover_the_truth_in_90_to_98_of_100_samples(statistic
     assert 0.90 <= covered / 400 <= 0.98
 
 
-def test_six_intervals_of_a_thousand_architectures_take_a_second():
-    """So that 44 proxies take seconds; in processor time."""
+def test_the_intervals_of_a_thousand_architectures_take_less_than_three_seconds():
+    """The time is processor time, which does not depend on other processes."""
     rng = np.random.default_rng(9)
     y = rng.normal(size=1000)
     x = y + rng.normal(size=1000)
@@ -285,7 +298,7 @@ def test_six_intervals_of_a_thousand_architectures_take_a_second():
     assert process_time() - start < 3
 
 
-def test_names_and_directions():
+def test_statistics_have_names_directions_and_descriptions():
     assert [s.name for s in STATISTICS] == [
         "spearman", "kendall", "pearson", "top_overlap", "regret", "precision_at_10",
     ]  # fmt: skip

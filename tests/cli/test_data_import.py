@@ -12,7 +12,7 @@ from untrained.benchmarks import BENCHMARKS, open_table
 @pytest.fixture
 def publisher_file(project):
     """A file as the authors of TransNAS-Bench publish it, with one architecture."""
-    return publishers.transnas(project / "transnas-bench_v10141024.pth", ["64-41414-3_33_333"])
+    return publishers.write_transnas(project / "transnas-bench_v10141024.pth", ["64-41414-3_33_333"])
 
 
 def test_import_makes_a_table_and_describes_it(run_cli, project, publisher_file):
@@ -52,13 +52,13 @@ def test_list_shows_imported_tables_and_how_to_import_the_others(
     (project / "benchmarks" / "transnas.parquet").write_bytes(b"hello")
     code, out, _ = run_cli("list", "benchmarks")
     assert code == 0
-    assert "is no readable parquet file" in " ".join(out.split())
+    assert "is not a readable parquet file" in " ".join(out.split())
 
 
 WRONG = {
     "data import nasbench202 FILE": "no benchmark is called 'nasbench202'; did you mean nasbench201",
     "data import transnas absent": "there is no absent; transnas can be made from a folder with",
-    "data import nasbench201 FILE": "is nothing that nasbench201 can be made from",
+    "data import nasbench201 FILE": "has another format; nasbench201 can be made from",
 }
 
 

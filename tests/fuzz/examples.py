@@ -60,12 +60,12 @@ def copy_example(example: Example, content: bytes, target: Path) -> Path:
 
 def _make_tables(root: Path) -> list[Example]:
     (root / "hwnas").mkdir(parents=True)
-    publishers.hwnas(root / "hwnas" / "HW-NAS-Bench-v1_0.pickle", CELLS_201)
-    publishers.nats(root / "nats", CELLS_201, only=(0,), seeds=(777,))
+    publishers.write_hwnas(root / "hwnas" / "HW-NAS-Bench-v1_0.pickle", CELLS_201)
+    publishers.write_nats(root / "nats", CELLS_201, only=(0,), seeds=(777,))
     (root / "tfrecord").mkdir()
     evaluations = [(0, 0, 0.1, 0.1, 0.1), (108, 1000, 0.99, 0.9, 0.8)]
     rows = [(108, *CELL_101, evaluations, 2_500_000)] * 2
-    publishers.tfrecord(root / "tfrecord" / "a.tfrecord", rows)
+    publishers.write_tfrecord(root / "tfrecord" / "a.tfrecord", rows)
     suite_zero = {
         "cifar100": {"(4, 3, 3, 3, 2, 3)": {"params": 0.4, "zen": 1.5, "val_accuracy": 68.3}}
     }
@@ -79,7 +79,7 @@ def _make_tables(root: Path) -> list[Example]:
     lines = [f'"{text}",{90 + place}\n' for place, text in enumerate(genotypes)]
     packed = gzip.compress(("genotype,val_acc\n" + "".join(lines)).encode(), mtime=0)
     (root / "darts" / "darts1000_cifar10.csv.gz").write_bytes(packed)
-    pth = publishers.transnas(root / "some.pth", CELLS_TRANSNAS)
+    pth = publishers.write_transnas(root / "some.pth", CELLS_TRANSNAS)
     import_benchmark("transnas", pth, root / "parquet")
     return [
         Example("hwnas.pickle", root / "hwnas", "HW-NAS-Bench-v1_0.pickle"),
@@ -109,7 +109,7 @@ def _make_torch_files(root: Path) -> list[Example]:
     for name, options in (("new", {}), ("tensors", {"as_tensor": True}), ("old", {"old": True})):
         folder = root / f"transnas_{name}"
         folder.mkdir()
-        publishers.transnas(folder / "a.pth", CELLS_TRANSNAS[:1], **options)
+        publishers.write_transnas(folder / "a.pth", CELLS_TRANSNAS[:1], **options)
         examples.append(Example("transnas.pth", folder, "a.pth"))
     folder = root / "checkpoint"
     folder.mkdir()
@@ -137,12 +137,10 @@ def _make_csv(root: Path) -> list[Example]:
     rng = np.random.default_rng(1)
     lines = ["click,age,price,city,shop"]
     for _ in range(120):
-        age, city, shop, click = (
-            rng.integers(100),
-            rng.integers(5),
-            rng.integers(9),
-            rng.integers(2),
-        )
+        age = rng.integers(100)
+        city = rng.integers(5)
+        shop = rng.integers(9)
+        click = rng.integers(2)
         lines.append(f"{click},{age},{rng.random():.3f},town{city},s{shop}")
     text = "\n".join(lines) + "\n"
     (folder / "clicks.csv").write_text(text)

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from tests.benchmarks.publishers import framed
+from tests.benchmarks.publishers import frame_record
 
 INTERESTING_BYTES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF, 0x28, 0x2E, 0x5D, 0x7D)
 POWERS = (7, 8, 15, 16, 31, 32, 36, 62, 63, 64)
@@ -369,13 +369,13 @@ def mutate_tfrecord(content: bytes, rng: random.Random) -> bytes:
         return mutate_bytes(content, rng)
     if choice < 0.5:
         claimed = struct.pack("<Q", rng.choice(INTERESTING_NUMBERS))
-        return framed(claimed)[12:20] + _frame_length(claimed) + content[12:]
-    return framed(mutate_json(content[12 : 12 + length], rng)) + content[16 + length :]
+        return frame_record(claimed)[12:20] + _frame_length(claimed) + content[12:]
+    return frame_record(mutate_json(content[12 : 12 + length], rng)) + content[16 + length :]
 
 
 def _frame_length(length: bytes) -> bytes:
-    """The checksum of a length, which `framed` writes behind the data that it is given."""
-    return framed(length)[20:24]
+    """The checksum of a length, which `frame_record` writes behind the data that it is given."""
+    return frame_record(length)[20:24]
 
 
 MUTATIONS: dict[str, Mutation] = {

@@ -49,7 +49,7 @@ def test_the_reader_reads_a_tensor_that_is_in_order(reader, tmp_path):
     tensor = make_tensor(b"K\x01", b"K\x03\x85", b"K\x01\x85")
     path = write_torch_zip(tmp_path / "a.pth", in_transnas(tensor), {"0": FOUR_NUMBERS})
     assert reader.read("transnas.pth", path).outcome == "read"
-    publishers.hwnas(tmp_path / "a.pickle", ["|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"])
+    publishers.write_hwnas(tmp_path / "a.pickle", ["|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"])
     assert reader.read("hwnas.pickle", tmp_path / "a.pickle").outcome == "read"
 
 
@@ -86,8 +86,8 @@ def test_a_pickle_of_nothing_but_empty_containers_is_refused(reader, tmp_path):
 
 
 def test_a_packed_pickle_that_unpacks_to_gigabytes_is_refused(reader, tmp_path):
-    folder = publishers.nats(tmp_path / "nats", ["a"], only=())
-    publishers.pbz2(folder / "000000.pickle.pbz2", {"12": bytes(400 * 2**20)})
+    folder = publishers.write_nats(tmp_path / "nats", ["a"], only=())
+    publishers.write_pbz2(folder / "000000.pickle.pbz2", {"12": bytes(400 * 2**20)})
     assert "takes more than" in check_refused(
         reader.read("nats.pbz2", folder / "000000.pickle.pbz2")
     )
@@ -116,10 +116,10 @@ HEADER = "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }"
     [
         (
             HEADER % "(3, 1125899906842624)",
-            "claims 3,377,699,720,527,872 bytes of numbers, and 64 are there",
+            "states 3,377,699,720,527,872 bytes of numbers, but there are 64",
         ),
-        (HEADER % "(4, 4611686018427387904, 8)", "are there"),
-        (HEADER % "(4, -4)", "no kind, order or shape"),
+        (HEADER % "(4, 4611686018427387904, 8)", "but there are"),
+        (HEADER % "(4, -4)", "unsupported type, order or shape"),
         (HEADER % ("(" + "1, " * 33 + ")"), "33 axes"),
         (HEADER.replace("|u1", "|O") % "(4, 4, 4)", "it holds Python objects"),
         (HEADER.replace("'|u1'", "[('a', '|O')]") % "(4, 4, 4)", "it holds Python objects"),
@@ -173,10 +173,12 @@ def test_an_npz_whose_name_is_not_utf8_is_refused(reader, tmp_path):
 
 def test_a_tfrecord_that_claims_64_gb_is_refused(reader, tmp_path):
     length = struct.pack("<Q", 2**36)
-    checksum = publishers.framed(length)[20:24]
+    checksum = publishers.frame_record(length)[20:24]
     path = tmp_path / "a.tfrecord"
     path.write_bytes(length + checksum + b"{}")
-    assert "is no whole TFRecord file" in check_refused(reader.read("nasbench101.tfrecord", path))
+    assert "is not a complete TFRecord file" in check_refused(
+        reader.read("nasbench101.tfrecord", path)
+    )
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
