@@ -13,7 +13,6 @@ import platform
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from zlib import crc32
@@ -28,22 +27,17 @@ from untrained.engine.threads import use_threads
 from untrained.engine.worker import RequestGroup
 from untrained.proxies import load_proxy
 from untrained.runs.question import name_question
-from untrained.runs.ranking import compute_fitness, rank_records
 from untrained.runs.store import Store
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
-from untrained.strategies.base import StrategyInputs
-from untrained.strategies.budget import Budget
-from untrained.strategies.search_limits import SearchLimits
 from untrained.types import Record
-from untrained.workflows.search_checks import Asked
-from untrained.workflows.search_stages import SearchStages
+from untrained.workflows.search_setup import prepare_search
 
 BAR = 0.05
 LIMITS = {
-    "nasbench201": {"max_params": "300k"},
-    "autoformer_tiny": {"max_params": "6M"},
-    "mobilenetv2": {"max_flops": "150M"},
+    "nasbench201": {"params": "300k"},
+    "autoformer_tiny": {"params": "6M"},
+    "mobilenetv2": {"flops": "150M"},
 }
 STRATEGIES = ("random", "evolution", "local", "nsga2", "best_of_pool(top=20)")
 
@@ -87,7 +81,8 @@ def arguments() -> argparse.Namespace:
 
 def scoring(name: str, count: int) -> float:
     """Seconds to build a network and to judge it by dextr, after a first one."""
-    home, judge = load_space(name), load_proxy("dextr")
+    home = load_space(name)
+    judge = load_proxy("dextr")
     samples = SeedBatches.for_proxies(load_data("noise", home.task), [judge], (0,))
     rng = make_generator("strategies", name)
     archs = [home.sample(rng) for _ in range(count + 1)]
@@ -131,53 +126,39 @@ class Driven:
     rejected: float
 
 
-def driving(name: str, strategy: str, limit: dict[str, str], count: int) -> Driven:
-    """A search as `untrained search` makes it, with workers that answer at once."""
-    home, enough = load_space(name), Budget(count)
-    beside, validate = ("params", "") if strategy == "nsga2" else ("", "")
+def driving(name: str, strategy: str, limits: dict[str, str], count: int) -> Driven:
+    """Run a search as `untrained search` does, with workers that answer at once."""
+    beside = ""
+    validate = ""
+    budget = count
+    if strategy == "nsga2":
+        beside = "params"
     if strategy.startswith("best_of_pool"):
-        strategy, enough, validate = (
-            f"best_of_pool(top=20,pool={count})",
-            Budget(20),
-            "training(epochs=1)",
-        )
-    config = SearchConfig(name, strategy=strategy, beside=beside, validate=validate)
-    asked = Asked.of(config, config.proxy, enough)
-    chosen, panel = asked.strategy, asked.panel
-    source = load_data("noise", home.task)
-    bounds = SearchLimits(home, source.task, limit)
-    desk = SearchStages(panel, SeedBatches.for_proxies(source, panel.everybody, (0,)), "cpu", None)
-    fit = partial(
-        compute_fitness,
-        measure=panel.decides.measure,
-        higher_is_better=panel.decides.higher_is_better,
+        strategy = f"best_of_pool(top=20,pool={count})"
+        budget = 20
+        validate = "training(epochs=1)"
+    config = SearchConfig(
+        name,
+        strategy=strategy,
+        data="noise",
+        budget=budget,
+        beside=beside,
+        validate=validate,
+        limits=limits,
     )
-    asker = chosen.make(
-        bounds.space,
-        make_generator("strategies", strategy, name),
-        fit,
-        StrategyInputs(evaluate_pool=desk.judge, pool_fitness=panel.by, beside=panel.objectives),
-    )
-    desk.executor = executor = AtOnce()
-    desk.samples.largest_batches()  # drawing them is no work of the driver's
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Store(Path(folder, "scores.sqlite")) as desk.store,
-    ):
+    setup = prepare_search(config)
+    # Drawing the samples is not the work of the driver.
+    setup.batches.largest_batches()
+    executor = AtOnce()
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "scores.sqlite")) as store:
         start = perf_counter()
-        desk.question = name_question({}, [count], desk.requests())
-        desk.work(asker, enough, fit)
-        records = desk.store.read_question(desk.question)
-        decides = panel.decides
-        bounds.measure_finalists(
-            records,
-            partial(
-                rank_records, measure=decides.measure, higher_is_better=decides.higher_is_better
-            ),
-        )
+        setup.stages.connect(executor, store)
+        question = name_question({}, [count], setup.stages.list_requests())
+        setup.stages.run(setup.strategy, setup.budget, question)
+        store.read_question(question)
         seconds = perf_counter() - start
-    judged = executor.networks
-    return Driven(seconds / judged, bounds.space.rejected.total() / judged)
+    networks = executor.networks
+    return Driven(seconds / networks, setup.limits.space.rejected.total() / networks)
 
 
 if __name__ == "__main__":

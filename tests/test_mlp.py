@@ -9,7 +9,7 @@ from untrained.spaces import load_space
 from untrained.spaces.core.diagrams import Stage
 from untrained.spaces.mlp import SIGEO
 from untrained.types import Task
-from untrained.workflows.search_checks import matching_data
+from untrained.workflows.search_checks import check_data
 
 mlp = load_space("mlp")
 
@@ -57,10 +57,10 @@ def test_the_error_for_an_unknown_activation_lists_close_names():
 def test_networks_accept_tables_unlike_those_of_image_spaces():
     """Its networks flatten their input; those of NAS-Bench-201 begin with a convolution."""
     table = Task("csv:mine.csv", (6,), 1, "bce", (5, 5))
-    matching_data(mlp, table)
-    matching_data(load_space("nasrec_small"), table)
+    check_data(mlp, table)
+    check_data(load_space("nasrec_small"), table)
     with pytest.raises(
         UsageError,
         match=r"csv:mine.csv has rows of 6 columns, and networks of nasbench201 do not take them",
     ):
-        matching_data(load_space("nasbench201"), table)
+        check_data(load_space("nasbench201"), table)

@@ -32,13 +32,17 @@ def test_random_search_is_uniform():
 
 
 def test_an_exhausted_space_ends_the_search(run_folder):
-    seen: list[int] = []
-    archs = search_tiny(
-        run_folder, "params", budget=10, space=four, on_progress=lambda at: seen.append(at.done)
+    done_counts: list[int] = []
+    result = search_tiny(
+        run_folder,
+        "params",
+        budget=10,
+        space=four,
+        on_progress=lambda at: done_counts.append(at.done),
     )
-    assert sorted(s.score for s in archs.ranking.standings) == [193, 386, 579, 772]
-    assert seen == [0, 1, 2, 3, 4]
-    assert archs.run.ended == "exhausted"
+    assert sorted(s.score for s in result.ranking.standings) == [193, 386, 579, 772]
+    assert done_counts == [0, 1, 2, 3, 4]
+    assert result.run.ended == "exhausted"
 
 
 def test_a_strategy_receives_the_records_of_its_proposals_only(monkeypatch, run_folder):
@@ -75,7 +79,7 @@ def test_ctrl_c_keeps_the_records_so_far():
         evaluate,
         Budget(16),
         lambda records: None,
-        lambda done, records: done_counts.append(done),
+        lambda event: done_counts.append(event.done),
     )
     assert [r.arch for r in result.records] == before
     assert result.ended == "interrupted"

@@ -26,6 +26,7 @@ from untrained.errors import UsageError
 from untrained.papers.experiment import ExperimentConfig
 from untrained.papers.searches import SearchPlan, run_searches
 from untrained.probe.guard import fastest_kernels
+from untrained.progress import Progress
 from untrained.runs import trace as _trace
 from untrained.runs.step_log import FILE, StepLog
 from untrained.spaces import load_space
@@ -45,14 +46,14 @@ class StopTest(Exception):  # noqa: N818 - not an error
 
 
 def open_step_log(
-    folder: Path, owner: object = "me", max_proposals: int | None = None, on_step: Any = None
+    folder: Path, owner: object = "me", max_proposals: int | None = None, on_progress: Any = None
 ) -> StepLog:
-    step_log = StepLog(on_step)
+    step_log = StepLog(on_progress)
     step_log.open(folder, owner, max_proposals)
     return step_log
 
 
-def lines(folder: Path) -> list[dict[str, Any]]:
+def read_lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / FILE).read_text().split("\n") if line]
 
 
@@ -120,8 +121,12 @@ def test_an_unusable_file_is_reported_in_one_line(tmp_path):
 
 def test_progress_counts_steps_done_and_expected(tmp_path):
     """Two architectures of three steps are expected; the first ends early, and a third is needed."""
-    progress: list[tuple[int, int]] = []
-    step_log = open_step_log(tmp_path, max_proposals=2, on_step=lambda *at: progress.append(at))
+    progress: list[tuple[int, int | None]] = []
+
+    def log_event(event: Progress) -> None:
+        progress.append((event.done, event.total))
+
+    step_log = open_step_log(tmp_path, max_proposals=2, on_progress=log_event)
     step_log.begin_proposal(3)
     step_log.get_or_compute("a", lambda: 1)
     step_log.get_or_compute("b", lambda: 1)
@@ -129,7 +134,7 @@ def test_progress_counts_steps_done_and_expected(tmp_path):
     step_log.get_or_compute("c", lambda: 1)
     assert progress == [(0, 6), (1, 6), (1, 6), (2, 6), (2, 5), (3, 5)]
     progress.clear()
-    again = open_step_log(tmp_path, max_proposals=1, on_step=lambda *at: progress.append(at))
+    again = open_step_log(tmp_path, max_proposals=1, on_progress=log_event)
     again.begin_proposal(4)
     for key in "abcd":
         again.get_or_compute(key, lambda: 1)
@@ -150,11 +155,9 @@ def mixture_score(probe: Probe) -> float:
     )
 
 
-def darts(rng: np.random.Generator, step_log: StepLog) -> ZeroCostPT:
-    space, source = (
-        load_space("darts(channels=2,cells=3)"),
-        load_data("noise", Task("noise", (3, 8, 8), 4)),
-    )
+def make_darts_strategy(rng: np.random.Generator, step_log: StepLog) -> ZeroCostPT:
+    space = load_space("darts(channels=2,cells=3)")
+    source = load_data("noise", Task("noise", (3, 8, 8), 4))
     return ZeroCostPT(
         space,
         rng,
@@ -176,7 +179,7 @@ KINDS: dict[str, tuple[int, Callable[..., Any]]] = {  # with the number of measu
     ),
     "zerocost_pt": (3 * 4, lambda rng, step_log: ZeroCostPT(two_edges, rng, source=SOURCE, step_log=step_log,
                                                         operations=mixture_score, proposals=3)),
-    "zerocost_pt, darts": (28 * 7 + 2 * (3 + (4 + 3) + (5 + 4 + 3)), darts),
+    "zerocost_pt, darts": (28 * 7 + 2 * (3 + (4 + 3) + (5 + 4 + 3)), make_darts_strategy),
 }  # fmt: skip
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -207,22 +210,23 @@ def run_kind(kind: str, step_log: StepLog) -> tuple[list[Any], list[Any], Any]:
 
 
 @kinds
-def test_interrupted_at_any_step_it_ends_the_same_and_measures_nothing_twice(
+def test_a_strategy_interrupted_at_any_step_resumes_to_the_same_result(
     kind, tmp_path, measurements
 ):
-    uninterrupted, count = run_kind(kind, StepLog()), KINDS[kind][0]
+    uninterrupted = run_kind(kind, StepLog())
+    count = KINDS[kind][0]
     assert len(measurements) == count
     for stop in (0, 1, count // 2, count - 1):
         folder = tmp_path / str(stop)
         folder.mkdir()
 
-        def stop_at_step(done: int, total: int, stop: int = stop) -> None:
-            if done == stop:
+        def stop_at_step(event: Progress, stop: int = stop) -> None:
+            if event.done == stop:
                 raise StopTest
 
         measurements.clear()
         with pytest.raises(StopTest):
-            run_kind(kind, open_step_log(folder, on_step=stop_at_step))
+            run_kind(kind, open_step_log(folder, on_progress=stop_at_step))
         assert len(measurements) == stop
         assert run_kind(kind, open_step_log(folder)) == uninterrupted
         assert len(measurements) == count
@@ -232,13 +236,13 @@ def test_interrupted_at_any_step_it_ends_the_same_and_measures_nothing_twice(
 
 @kinds
 def test_progress_knows_the_number_of_measurements_in_advance(kind, tmp_path):
-    progress: list[tuple[int, int]] = []
+    progress: list[tuple[int, int | None]] = []
     run_kind(
         kind,
         open_step_log(
             tmp_path,
             max_proposals=1 if "darts" in kind else 3,
-            on_step=lambda *at: progress.append(at),
+            on_progress=lambda event: progress.append((event.done, event.total)),
         ),
     )
     count = KINDS[kind][0]
@@ -254,7 +258,7 @@ def test_other_samples_are_measured_again(tmp_path, measurements):
                 SOURCE.draw(n, g), inputs=torch.ones(n, 1) + shift
             ),
         )
-        found = NASI(
+        strategy = NASI(
             two_edges,
             np.random.default_rng(0),
             source=source,
@@ -262,7 +266,7 @@ def test_other_samples_are_measured_again(tmp_path, measurements):
             steps=2,
             nu0=1e6,
         )
-        found.ask(1)
+        strategy.ask(1)
     assert len(measurements) == 4
 
 
@@ -288,38 +292,40 @@ def test_measurements_use_the_fastest_kernels_of_their_device(kind, tmp_path, mo
 # -------------------------------------------------------------------------------------- searches
 
 
-def find(folder: Path, strategy: str = STEPS, **options: Any) -> SearchResult:
+def search_one_arch(folder: Path, strategy: str = STEPS, **options: Any) -> SearchResult:
     return search(NET, "params", strategy, 1, "noise", run=folder, workers=1, **options)
 
 
-def stop_at(step: int) -> Callable[[Any], None]:
-    def stop(at: Any) -> None:
-        if (at.stage, at.done) == ("looking at the supernet", step):
+def make_interrupt(step: int) -> Callable[[Any], None]:
+    def interrupt(event: Any) -> None:
+        if (event.stage, event.done) == ("searching the supernet", step):
             raise KeyboardInterrupt
 
-    return stop
+    return interrupt
 
 
 def test_ctrl_c_keeps_steps_and_times_and_progress_resumes(tmp_path):
-    uninterrupted = find(tmp_path / "uninterrupted")
-    stopped = find(tmp_path / "stopped", on_progress=stop_at(4))
-    assert (stopped.run.ended, len(lines(tmp_path / "stopped"))) == ("interrupted", 4)
+    uninterrupted = search_one_arch(tmp_path / "uninterrupted")
+    stopped = search_one_arch(tmp_path / "stopped", on_progress=make_interrupt(4))
+    assert (stopped.run.ended, len(read_lines(tmp_path / "stopped"))) == ("interrupted", 4)
     progress: list[Any] = []
-    found = find(tmp_path / "stopped", on_progress=progress.append)
-    looked = [(at.done, at.total) for at in progress if at.stage == "looking at the supernet"]
-    assert list(dict.fromkeys(looked)) == [(4, 6), (5, 6), (6, 6)]
-    assert found.best == uninterrupted.best
+    resumed = search_one_arch(tmp_path / "stopped", on_progress=progress.append)
+    steps = [
+        (event.done, event.total) for event in progress if event.stage == "searching the supernet"
+    ]
+    assert list(dict.fromkeys(steps)) == [(4, 6), (5, 6), (6, 6)]
+    assert resumed.best == uninterrupted.best
     assert (
         _trace.read_trace(tmp_path / "stopped")
         == _trace.read_trace(tmp_path / "uninterrupted")
         != []
     )
-    noted = [line["seconds"] for line in lines(tmp_path / "stopped")]
-    assert len(noted) == 6
-    assert found.run.noted_seconds == pytest.approx(sum(noted))
-    assert stopped.run.wall_seconds + sum(noted[4:]) < found.run.wall_seconds
-    assert "looking at the supernet" in format_cost(replace(found.run, noted_seconds=1.0))
-    assert "Supernet measurements" in found.report().read_text()
+    step_seconds = [line["seconds"] for line in read_lines(tmp_path / "stopped")]
+    assert len(step_seconds) == 6
+    assert resumed.run.strategy_seconds == pytest.approx(sum(step_seconds))
+    assert stopped.run.wall_seconds + sum(step_seconds[4:]) < resumed.run.wall_seconds
+    assert "searching the supernet" in format_cost(replace(resumed.run, strategy_seconds=1.0))
+    assert "Supernet measurements" in resumed.report().read_text()
 
 
 def test_the_steps_of_a_killed_session_are_counted_once(tmp_path):
@@ -328,26 +334,29 @@ def test_the_steps_of_a_killed_session_are_counted_once(tmp_path):
     step_log = open_step_log(tmp_path)
     line = {"of": step_log._owner, "key": "a", "answer": 1, "seconds": 10.0}
     (tmp_path / FILE).write_text(json.dumps(line))
-    run = replace(find(tmp_path / "run").run, wall_seconds=0.0, noted_seconds=0.0)
-    first = run.add_session([], 2.0, "interrupted", notes=open_step_log(tmp_path))
-    assert (first.wall_seconds, first.noted_seconds) == (12.0, 10.0)
-    second = first.add_session([], 1.0, "budget", notes=open_step_log(tmp_path))
-    assert (second.wall_seconds, second.noted_seconds) == (13.0, 10.0)
-    lost = second.add_session([], 1.0, "budget", notes=open_step_log(tmp_path, "other work"))
-    assert lost.wall_seconds == 14.0
+    run = replace(search_one_arch(tmp_path / "run").run, wall_seconds=0.0, strategy_seconds=0.0)
+    first = run.add_session([], 2.0, "interrupted", step_log=open_step_log(tmp_path))
+    assert (first.wall_seconds, first.strategy_seconds) == (12.0, 10.0)
+    second = first.add_session([], 1.0, "budget", step_log=open_step_log(tmp_path))
+    assert (second.wall_seconds, second.strategy_seconds) == (13.0, 10.0)
+    other = second.add_session([], 1.0, "budget", step_log=open_step_log(tmp_path, "other work"))
+    assert other.wall_seconds == 14.0
 
 
-def test_another_search_may_use_a_folder_without_records_but_not_its_steps_or_times(
+def test_another_search_in_a_folder_without_records_uses_no_steps_of_the_first(
     tmp_path,
 ):
     other = STEPS.replace("nu0=1e9", "nu0=1e-3,mu=3.0")
-    replace(find(tmp_path / "shared", on_progress=stop_at(4)).run, wall_seconds=1e6).save()
-    found, fresh = find(tmp_path / "shared", other), find(tmp_path / "fresh", other)
+    replace(
+        search_one_arch(tmp_path / "shared", on_progress=make_interrupt(4)).run, wall_seconds=1e6
+    ).save()
+    result = search_one_arch(tmp_path / "shared", other)
+    fresh = search_one_arch(tmp_path / "fresh", other)
     assert _trace.read_trace(tmp_path / "shared") == _trace.read_trace(tmp_path / "fresh")
-    assert (found.best, len(lines(tmp_path / "shared"))) == (fresh.best, 4 + 6)
-    assert found.run.wall_seconds < 1e6
-    own = [line["seconds"] for line in lines(tmp_path / "shared")[4:]]
-    assert found.run.noted_seconds == pytest.approx(sum(own))
+    assert (result.best, len(read_lines(tmp_path / "shared"))) == (fresh.best, 4 + 6)
+    assert result.run.wall_seconds < 1e6
+    own_seconds = [line["seconds"] for line in read_lines(tmp_path / "shared")[4:]]
+    assert result.run.strategy_seconds == pytest.approx(sum(own_seconds))
 
 
 def test_a_run_depends_on_a_users_proxy_in_the_options_of_its_strategy(tmp_path, monkeypatch):
@@ -374,7 +383,7 @@ KILLED = """
     from untrained.workflows.search import run_search
 
     def kill_at_step_3(progress):
-        if (progress.stage, progress.done) == ("looking at the supernet", 3):
+        if (progress.stage, progress.done) == ("searching the supernet", 3):
             os.kill(os.getpid(), signal.SIGKILL)
 
     run_search(SearchConfig.from_document(json.loads(sys.argv[1])), kill_at_step_3)
@@ -394,7 +403,7 @@ def test_killed_searches_of_an_experiment_resume_in_new_processes(tmp_path):
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder = plans[0].folder(config)
-    before = lines(folder)
+    before = read_lines(folder)
     assert len(before) == 3
     with (folder / FILE).open("a") as file:
         file.write('\n{"of": "')  # an incomplete line

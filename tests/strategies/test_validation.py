@@ -36,8 +36,9 @@ def root(tmp_path):
 
 def validate_cell(text: str, root):
     """Return the measure of a validation, and the value of a cell."""
-    space, validation = load_space("darts"), Validation.parse(text, "darts", root)
-    evaluate = validation.evaluator(lambda archs: ([] for _ in archs), space.task, 0, None)  # type: ignore[arg-type]
+    space = load_space("darts")
+    validation = Validation.parse(text, "darts", root)
+    evaluate = validation.extend_evaluator(lambda archs: ([] for _ in archs), space.task, 0, None)  # type: ignore[arg-type]
     ((record,),) = evaluate([space.parse(GENOTYPE)])
     assert record.measure == validation.measure
     return record.measure, record.value

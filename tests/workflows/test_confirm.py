@@ -184,7 +184,7 @@ def test_ctrl_c_while_confirming_keeps_the_ranking_and_the_same_call_goes_on(
         raise Interrupted("stopped by Ctrl-C")
 
     with monkeypatch.context() as impatient:
-        impatient.setattr("untrained.workflows.confirm.confirm", stopped)
+        impatient.setattr("untrained.workflows.search.confirm", stopped)
         first = search(mine, "params", **ask)
     assert (first.run.ended, first.confirmed, len(first.ranking.standings)) == (
         "interrupted",

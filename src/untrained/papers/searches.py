@@ -26,7 +26,7 @@ from untrained.runs.trace import TraceStep, read_trace
 from untrained.runs.winner import read_ranking, read_winner
 from untrained.types import Arch
 from untrained.workflows.search import run_search
-from untrained.workflows.search_stages import LOOKING
+from untrained.workflows.search_stages import SUPERNET_STAGE
 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # several searches share the cores
 _FINISHED = ("budget", "exhausted")
@@ -200,7 +200,7 @@ def _combine_steps(
 
     def report_step(progress: Progress) -> None:
         # Other stages of such a search take no time and would make the bar jump.
-        if progress.stage == LOOKING and progress.total is not None:
+        if progress.stage == SUPERNET_STAGE and progress.total is not None:
             done = index * progress.total + progress.done
             total = count * progress.total
             on_progress(replace(progress, stage=stage, done=done, total=total))

@@ -127,12 +127,9 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
             device=config.compute.device,
         )
 
-        def report_progress(done: int, records: Sequence[Record]) -> None:
+        def report_progress(progress: Progress) -> None:
             if config.on_progress:
-                stage = f"training, {setting.name}"
-                config.on_progress(
-                    Progress(stage, done, len(archs), evaluator.measured, 1, records)
-                )
+                config.on_progress(replace(progress, measured=evaluator.measured))
 
         result = run_strategy(
             FixedCandidates(archs),
@@ -140,6 +137,7 @@ def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> Traini
             Budget(len(archs)),
             lambda records: None,
             report_progress,
+            stage=f"training, {setting.name}",
         )
     if result.ended == "interrupted":
         raise Interrupted(

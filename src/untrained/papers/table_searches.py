@@ -24,7 +24,7 @@ from untrained.strategies.driver import run_strategy
 from untrained.strategies.hnas import HNAS
 from untrained.strategies.limits import ConstrainedSpace, LimitViolation
 from untrained.types import Arch, Failure, Record, ScoreRequest
-from untrained.workflows import validation as _validate
+from untrained.workflows.validation import TableEvaluator, TableMetric
 
 RUNS = 10
 QUERIES = 20
@@ -108,11 +108,9 @@ class MeasuredTable:
         """
         table = self.sample.truth.table
         # A search of the user validates by a table with the same evaluator.
-        metric = _validate.TableMetric(table, table.metric(VALIDATION), MEASURE)
-        evaluator = _validate.TableEvaluator(metric, _score_nothing, self.sample.source.task)
-        result = run_strategy(
-            strategy, evaluator, Budget(queries), self.read_accuracy, _ignore_progress
-        )
+        metric = TableMetric(table, table.metric(VALIDATION), MEASURE)
+        evaluator = TableEvaluator(metric, _score_nothing, self.sample.source.task)
+        result = run_strategy(strategy, evaluator, Budget(queries), self.read_accuracy)
         return list_incumbents(self.read_accuracy, result.records)
 
     def search_by_proxy(self, strategy: Strategy, proxy: str, count: int) -> list[Arch]:
@@ -122,7 +120,7 @@ class MeasuredTable:
             The best architecture after every scored one.
         """
         fitness = self.make_fitness(proxy)
-        result = run_strategy(strategy, self.read_scores, Budget(count), fitness, _ignore_progress)
+        result = run_strategy(strategy, self.read_scores, Budget(count), fitness)
         return list_incumbents(fitness, result.records)
 
     def read_test_accuracies(self, archs: Sequence[Arch]) -> np.ndarray:
@@ -139,10 +137,6 @@ def _score_nothing(archs: Sequence[Arch]) -> Generator[list[Record]]:
     """An evaluator without proxies: queries of the table are all that a search sees."""
     for _ in archs:
         yield []
-
-
-def _ignore_progress(done: int, records: Sequence[Record]) -> None:
-    """Searches on a table take no time, so their progress is not reported."""
 
 
 def list_incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:

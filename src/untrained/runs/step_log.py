@@ -1,13 +1,11 @@
-"""The step log: results that a strategy computes itself, kept in the run folder.
+"""The step log: intermediate results of a strategy, kept in the run folder.
 
-Architectures are scored by evaluators, and the store keeps their records. But some strategies compute
-for long before they propose anything: NASI takes hundreds of steps on a supernet, Zero-Cost-PT
-hundreds of scores. Each result is one line of `notes.jsonl`, written as soon as it is known, and is
-read instead of computed when the search resumes.
+Some strategies compute for long before they propose an architecture: NASI optimises a supernet for
+hundreds of steps, Zero-Cost-PT computes hundreds of scores. Each result is written to one line of
+`notes.jsonl` as soon as it is computed. When the search resumes, it is read instead of computed.
 
-A strategy draws its random numbers whether or not a result is known. So a search that was stopped
-ends with the same bits: JSON writes floats such that they are read back exactly. The log knows
-nothing of what the results mean.
+A strategy draws the same random numbers whether a result is read or computed, and JSON preserves
+floats exactly. So a resumed search ends with the same bits as an uninterrupted one.
 """
 
 import json
@@ -19,11 +17,11 @@ from time import perf_counter
 from typing import Any
 
 from untrained.errors import UsageError
+from untrained.progress import Progress, ProgressCallback
 from untrained.readers.json_file import parse_json
 from untrained.version import __version__
 
 FILE = "notes.jsonl"
-StepCallback = Callable[[int, int], None]  # called with the steps that are done and their total
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +33,23 @@ class LoggedStep:
 
 
 class StepLog:
-    """Results of a strategy by key. Without a folder nothing is written.
+    """Results of a strategy by key. They are written to a file after `open` was called.
 
     Attributes:
         earlier_seconds: Time of the steps that earlier sessions wrote.
     """
 
-    def __init__(self, on_step: StepCallback | None = None) -> None:
+    def __init__(
+        self, on_progress: ProgressCallback | None = None, stage: str = "computing steps"
+    ) -> None:
         """Make an empty log.
 
         Args:
-            on_step: Called before and after each step that has to be computed.
+            on_progress: Called before and after each step that has to be computed.
+            stage: Name of the stage in progress events.
         """
-        self._on_step = on_step
+        self._on_progress = on_progress
+        self._stage = stage
         self._steps: dict[str, LoggedStep] = {}
         self._path: Path | None = None
         self._owner = ""
@@ -63,9 +65,9 @@ class StepLog:
 
         Args:
             folder: The run folder.
-            owner: What the steps depend on, as something that can be printed. Steps of another owner
-                are ignored.
-            max_proposals: How many architectures the search asks for, if that is known.
+            owner: Everything that the steps depend on; its text is hashed. Steps of another owner are
+                ignored.
+            max_proposals: How many architectures the search will request; None if unknown.
         """
         self._path = folder / FILE
         self._max_proposals = max_proposals or 0
@@ -75,11 +77,11 @@ class StepLog:
 
     @property
     def seconds(self) -> float:
-        """Time of all steps, those of earlier sessions too."""
+        """Total time of all steps, including those of earlier sessions."""
         return sum(step.seconds for step in self._steps.values())
 
     def begin_proposal(self, steps: int) -> None:
-        """Announce how many steps the next architecture takes."""
+        """Set how many steps the next architecture takes, for the progress report."""
         self._proposals_begun += 1
         self._steps_per_proposal = steps
         self._steps_expected = self._steps_done + steps
@@ -88,16 +90,16 @@ class StepLog:
         """Return the logged result of a step, or compute and log it now.
 
         Args:
-            key: What the step is called. Equal keys have equal results.
+            key: Name of the step. Equal keys have equal results.
             compute: Returns the result as data that JSON can write.
         """
         if key in self._steps:
-            # Not reported: steps that take no time would spoil the estimate of the time left.
+            # Not reported: steps that take no time would distort the estimate of the remaining time.
             self._steps_done += 1
             return self._steps[key].result
         self._report_progress()
         start = perf_counter()
-        # A computed result is equal to one that was read from the file: a list and not a tuple.
+        # Converted through JSON, so that it equals a result read from the file (lists, not tuples).
         result = json.loads(json.dumps(compute()))
         step = LoggedStep(result, perf_counter() - start)
         self._steps[key] = step
@@ -107,11 +109,11 @@ class StepLog:
         return result
 
     def _report_progress(self) -> None:
-        if self._on_step is None:
+        if self._on_progress is None:
             return
         proposals_left = max(0, self._max_proposals - self._proposals_begun)
         total = self._steps_expected + self._steps_per_proposal * proposals_left
-        self._on_step(self._steps_done, total)
+        self._on_progress(Progress(self._stage, self._steps_done, total))
 
     def _write_step(self, key: str, step: LoggedStep) -> None:
         if self._path is None:
@@ -119,7 +121,7 @@ class StepLog:
         line = {"of": self._owner, "key": key, "seconds": step.seconds, "answer": step.result}
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                # The line break comes first, so that a line which a kill cut off stays alone.
+                # The line break comes first, so a line that was cut off by a kill does not damage this one.
                 file.write(f"\n{json.dumps(line)}")
         except OSError as error:
             raise UsageError(

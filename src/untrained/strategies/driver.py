@@ -1,33 +1,31 @@
 """The loop of a search: ask the strategy, evaluate, tell the strategy, until the budget is spent.
 
-It knows strategies and evaluators, nothing of networks, run folders or terminals.
+It is independent of networks, run folders and terminals.
 """
 
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from untrained.engine import Evaluator
+from untrained.progress import Progress, ProgressCallback
 from untrained.strategies.base import Fitness, Strategy
 from untrained.strategies.budget import Budget, BudgetTracker
 from untrained.types import Record
 
 # Architectures to ask for at a time.
 DEFAULT_ASK = 256
-# Called with the number of architectures done so far and the records of the last one.
-RecordCallback = Callable[[int, Sequence[Record]], None]
 
 
 @dataclass
 class DriverResult:
-    """What a search did.
+    """The result of running a strategy.
 
     Attributes:
         records: All records, in the order in which their architectures were proposed.
         ended: Why it ended: "budget", "time", "stable", "exhausted" or "interrupted".
         seconds: How long it took.
-        batched: Number of networks that were measured together with others.
+        batched: Number of networks that were measured in one pass with others.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -41,8 +39,9 @@ def run_strategy(
     evaluate: Evaluator,
     budget: Budget,
     fitness: Fitness,
-    on_records: RecordCallback,
+    on_progress: ProgressCallback | None = None,
     max_ask: int = DEFAULT_ASK,
+    stage: str = "scoring",
 ) -> DriverResult:
     """Run a strategy until its budget is spent, the space is exhausted, or Ctrl-C.
 
@@ -54,15 +53,20 @@ def run_strategy(
         evaluate: Scores them.
         budget: When to stop.
         fitness: Reads the score of an architecture.
-        on_records: Called after each architecture, and once before the first.
-        max_ask: How many architectures to ask for at a time; a strategy may want fewer.
+        on_progress: Called after each architecture, and once before the first.
+        max_ask: Number of architectures per `ask`, unless the strategy sets its own `max_ask`.
+        stage: Name of the stage in progress events.
+
+    Returns:
+        The records, and why the search ended.
     """
     result = DriverResult()
     tracker = BudgetTracker(budget, fitness)
     start = perf_counter()
     if strategy.max_ask is not None:
         max_ask = strategy.max_ask
-    on_records(0, ())
+    if on_progress:
+        on_progress(Progress(stage, 0, budget.total))
     try:
         while not result.ended:
             archs = strategy.ask(tracker.limit_ask(max_ask))
@@ -76,10 +80,13 @@ def run_strategy(
                     batch_records += arch_records
                     result.records += arch_records
                     result.ended = tracker.add(arch_records, perf_counter() - start)
-                    on_records(tracker.done, arch_records)
+                    if on_progress:
+                        on_progress(
+                            Progress(stage, tracker.done, budget.total, records=arch_records)
+                        )
                     if result.ended:
                         break
-            # Also after a spent budget, which may have cut the batch short.
+            # A spent budget may cut the last batch short. The strategy learns from it too.
             strategy.tell(batch_records)
     except KeyboardInterrupt:
         result.ended = "interrupted"

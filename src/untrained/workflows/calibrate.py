@@ -31,7 +31,7 @@ from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Arch, Record
 from untrained.workflows.bench import load_with_baselines, make_proxy_scores, name_proxies
 from untrained.workflows.score_architectures import score_architectures
-from untrained.workflows.search_checks import matching_data
+from untrained.workflows.search_checks import check_data
 
 # Architectures that are sampled for each that is trained, so that sizes can be spread.
 POOL_PER_TRAINING = 8
@@ -98,7 +98,7 @@ def calibrate(
     search_space = load_space(space)
     source = load_data(data, search_space.task, data_root)
     folder = Path(run) if run else make_default_folder(space, data)
-    matching_data(search_space, source.task)
+    check_data(search_space, source.task)
     training_name = f"{SHORT_TRAINING}(epochs={epochs},samples={samples})"
     training = load_proxy(training_name)
     proxies = load_with_baselines(proxy)

@@ -1,9 +1,10 @@
 """Score a list of architectures with a list of proxies, and keep the records in a store.
 
-Benchmarks, calibrations and confirmations are made of this.
+Benchmarks, calibrations and confirmations use this function.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from untrained.config import ComputeConfig
@@ -24,10 +25,10 @@ from untrained.spaces import Space, fingerprint_space
 from untrained.strategies.budget import Budget
 from untrained.strategies.driver import DriverResult, run_strategy
 from untrained.strategies.screening import FixedCandidates
-from untrained.types import FRESH, Arch, Record
+from untrained.types import FRESH, Arch
 
-# Forward passes of one sample per network. From here on a few networks are worth several worker
-# processes; cheaper ones are scored before the processes have started.
+# Number of forward passes of one sample per network. From this number on, several worker processes
+# are started even for a few networks. Cheaper networks are scored before the processes have started.
 EXPENSIVE_PASSES = 1000
 
 
@@ -46,23 +47,24 @@ def score_architectures(
 ) -> DriverResult:
     """Score every architecture with every proxy and seed.
 
-    Records that are in the store already are not measured again.
+    Records that are already in the store are not measured again.
 
     Args:
         space: The space of the architectures, or its name.
-        archs: What to score.
-        proxies: What to score with. Aggregates of several proxies are allowed.
+        archs: The architectures.
+        proxies: The proxies. Aggregates of several proxies are allowed.
         source: The data.
         seeds: Seeds of weights and batches.
         compute: Device, workers and time limit.
-        store_path: The SQLite file that keeps the records.
-        proxy_names: How the user wrote the proxies, by measure: another process loads them by name.
+        store_path: The SQLite file of the records.
+        proxy_names: Names of the proxies as the user typed them, by measure. Worker processes load
+            the proxies by these names.
         on_progress: Called after every architecture.
         stage: Name of the stage in progress events.
-        weights: What networks start from; None for fresh weights.
+        weights: Initial weights of the networks; None for fresh weights.
 
     Returns:
-        All records, those of aggregates last, and the seconds.
+        All records, those of aggregates last, and the time.
 
     Raises:
         Interrupted: Ctrl-C was pressed. Finished records stay in the store.
@@ -85,11 +87,10 @@ def score_architectures(
             compute.networks_per_pass,
         )
 
-        def report_progress(done: int, records: Sequence[Record]) -> None:
+        def report_progress(progress: Progress) -> None:
             if on_progress:
-                on_progress(
-                    Progress(stage, done, len(archs), evaluator.measured, executor.workers, records)
-                )
+                measured = evaluator.measured
+                on_progress(replace(progress, measured=measured, workers=executor.workers))
 
         result = run_strategy(
             FixedCandidates(archs),
@@ -97,6 +98,7 @@ def score_architectures(
             Budget(len(archs)),
             lambda records: None,
             report_progress,
+            stage=stage,
         )
         result.batched = sum(cost.batched for cost in executor.costs())
     if result.ended == "interrupted":

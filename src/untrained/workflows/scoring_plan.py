@@ -1,5 +1,4 @@
-"""Who judges in a search: the proxy that decides, those recorded beside it, those that screen before, and whoever has
-the last word instead of a proxy."""
+"""Which proxies a search uses, and for what."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,98 +14,158 @@ from untrained.strategies.base import Fitness
 from untrained.strategies.screening import Screening
 from untrained.workflows.validation import Validation
 
+# Recorded in every search: a proxy that ranks like a size of the network is of no use.
 BASELINES = ("params", "flops")
-COSTS = (
-    "size"  # what is measured by proxies of which less is better, where another one is to be high
-)
+# What `Proxy.measures` says of proxies that measure a size.
+SIZE = "size"
 
 
 @dataclass(frozen=True)
 class ScoringPlan:
-    """`judge` decides, `judges` are all who see what was kept, `sieve` sees everybody before. Where there is a
-    `validation` it decides, and `pool` are those who say what it sees."""
+    """The proxies of a search.
 
-    judge: Proxy
-    judges: tuple[Proxy, ...]
+    Attributes:
+        proxy: The proxy of `--proxy`. It decides, unless there is a validation.
+        proxies: All proxies that score what the strategy proposes: `proxy`, a short training that
+            validates, those of the pool, the baselines and those of `--beside`. Aggregates are
+            replaced by their parts.
+        beside: The proxies of `--beside`.
+        pool_proxies: The proxies that score the pool of a strategy that has one.
+        screening: The cheap proxies that score all candidates first, if there are any.
+        validation: What decides instead of `proxy`, if anything does.
+        typed_names: The proxies as the user typed them, by measure. Workers load them by these names.
+    """
+
+    proxy: Proxy
+    proxies: tuple[Proxy, ...]
     beside: tuple[Proxy, ...]
-    pool: tuple[Proxy, ...]
-    sieve: Screening | None
+    pool_proxies: tuple[Proxy, ...]
+    screening: Screening | None
     validation: Validation | None
-    typed: dict[str, str]  # by measure: the names that were typed
-
-    @staticmethod
-    def of(
-        proxy: str | Proxy,
-        beside: str,
-        sieve: Screening | None,
-        validation: Validation | None = None,
-        pool: Sequence[str] = (),
-    ) -> "ScoringPlan":
-        judge, more = load_proxy(proxy), tuple(load_proxy(name) for name in split_names(beside))
-        asked = tuple(load_proxy(name) for name in pool) or (judge,)
-        dear = [validation.training] if validation and validation.training else []
-        others = [*dear, *asked, *(load_proxy(name) for name in BASELINES), *more]
-        judges = expand_aggregates(
-            [judge, *(other for other in others if other.measure != judge.measure)]
-        )
-        names = [proxy] if isinstance(proxy, str) else []
-        names += [*pool, *split_names(beside), *(sieve.names if sieve else ())]
-        typed = {load_proxy(name).measure: name for name in names}
-        typed |= {validation.measure: validation.typed} if validation and dear else {}
-        return ScoringPlan(
-            judge, tuple(index_proxies(judges).values()), more, asked, sieve, validation, typed
-        )
+    typed_names: dict[str, str]
 
     @property
-    def everybody(self) -> list[Proxy]:
-        return list(
-            index_proxies((*self.judges, *(self.sieve.proxies if self.sieve else ()))).values()
-        )
+    def all_proxies(self) -> list[Proxy]:
+        """All proxies that any stage of the search uses, each once."""
+        proxies = list(self.proxies)
+        if self.screening is not None:
+            proxies.extend(self.screening.proxies)
+        return list(index_proxies(proxies).values())
 
     @property
-    def decides(self) -> Proxy | Validation:
-        """Whose measure makes the ranking."""
-        return self.validation or self.judge
+    def criterion(self) -> Proxy | Validation:
+        """What the ranking goes by: the validation if there is one, else the proxy."""
+        return self.validation or self.proxy
 
     @property
-    def fit(self) -> Fitness:
-        """What a search makes the most of."""
-        return _fit(self.decides, self.decides.higher_is_better)
+    def fitness(self) -> Fitness:
+        """What the search maximises."""
+        return _make_fitness(self.criterion.measure, self.criterion.higher_is_better)
 
     @property
-    def by(self) -> Fitness:
-        """What a pool is ranked by before anybody has the last word."""
-        return _fit(self.judge, self.judge.higher_is_better)
+    def pool_fitness(self) -> Fitness:
+        """What a pool is ranked by before the validation of its best."""
+        return _make_fitness(self.proxy.measure, self.proxy.higher_is_better)
 
     @property
-    def objectives(self) -> list[Fitness]:
-        """What may be weighed against the first."""
-        return [_fit(other, wanted_high(other)) for other in self.beside]
+    def proxy_name(self) -> str:
+        """What to type for the proxy: its label, or the file of the user in which it is defined."""
+        typed_name = self.typed_names.get(self.proxy.measure, "")
+        if is_reference(typed_name):
+            return typed_name
+        return self.proxy.label
+
+    def list_objectives(self) -> list[Fitness]:
+        """Return what a strategy with several objectives maximises beside the fitness."""
+        objectives = []
+        for proxy in self.beside:
+            objectives.append(_make_fitness(proxy.measure, _is_maximised(proxy)))
+        return objectives
 
     def describe_objectives(self) -> list[dict[str, Any]]:
-        """What a report needs to know of the proxies beside the first, without loading them."""
-        facts = []
-        for other in self.beside:
-            facts.append(
-                {
-                    "label": other.label,
-                    "measure": other.measure,
-                    "higher_is_better": wanted_high(other),
-                },
-            )
-        return facts
-
-    @property
-    def asked(self) -> str:
-        """The proxy that decides, as it can be typed again."""
-        name = self.typed.get(self.judge.measure, "")
-        return name if is_reference(name) else self.judge.label
+        """Return the same objectives as plain rows for `run.json`: a report does not load proxies."""
+        rows = []
+        for proxy in self.beside:
+            row = {
+                "label": proxy.label,
+                "measure": proxy.measure,
+                "higher_is_better": _is_maximised(proxy),
+            }
+            rows.append(row)
+        return rows
 
 
-def _fit(judge: Proxy | Validation, higher_is_better: bool) -> Fitness:
-    return partial(compute_fitness, measure=judge.measure, higher_is_better=higher_is_better)
+def make_scoring_plan(
+    proxy: str | Proxy,
+    beside: str = "",
+    screening: Screening | None = None,
+    validation: Validation | None = None,
+    pool_names: Sequence[str] = (),
+) -> ScoringPlan:
+    """Load the proxies of a search.
+
+    Args:
+        proxy: The proxy to search by, or its name.
+        beside: Names of further proxies to record, separated by commas.
+        screening: The cheap proxies that score all candidates first.
+        validation: What decides instead of the proxy.
+        pool_names: Names of the proxies that score a pool; empty for `proxy` alone.
+
+    Raises:
+        UsageError: There is no such proxy, or two different ones have the same name.
+    """
+    main_proxy = load_proxy(proxy)
+    beside_names = split_names(beside)
+    beside_proxies = tuple(load_proxy(name) for name in beside_names)
+    pool_proxies = tuple(load_proxy(name) for name in pool_names)
+    if not pool_proxies:
+        pool_proxies = (main_proxy,)
+    training = None
+    if validation is not None:
+        training = validation.training
+
+    # Records of an architecture keep this order.
+    others: list[Proxy] = []
+    if training is not None:
+        others.append(training)
+    others.extend(pool_proxies)
+    others.extend(load_proxy(name) for name in BASELINES)
+    others.extend(beside_proxies)
+    proxies = [main_proxy]
+    for other in others:
+        if other.measure != main_proxy.measure:
+            proxies.append(other)
+    single_proxies = index_proxies(expand_aggregates(proxies)).values()
+
+    names: list[str] = []
+    if isinstance(proxy, str):
+        names.append(proxy)
+    names.extend(pool_names)
+    names.extend(beside_names)
+    if screening is not None:
+        names.extend(screening.names)
+    typed_names = {load_proxy(name).measure: name for name in names}
+    if validation is not None and training is not None:
+        typed_names[validation.measure] = validation.training_name
+    return ScoringPlan(
+        proxy=main_proxy,
+        proxies=tuple(single_proxies),
+        beside=beside_proxies,
+        pool_proxies=pool_proxies,
+        screening=screening,
+        validation=validation,
+        typed_names=typed_names,
+    )
 
 
-def wanted_high(proxy: Proxy) -> bool:
-    """Whether more of it is better as an objective beside another: of a size it is not, whatever it says as a proxy."""
-    return proxy.higher_is_better and proxy.measures != COSTS
+def _make_fitness(measure: str, higher_is_better: bool) -> Fitness:
+    return partial(compute_fitness, measure=measure, higher_is_better=higher_is_better)
+
+
+def _is_maximised(proxy: Proxy) -> bool:
+    """Whether a strategy with several objectives maximises a proxy.
+
+    Sizes predict accuracy, so as a proxy more of them is better. As an objective beside another one
+    they are the cost of a network and are minimised.
+    """
+    return proxy.higher_is_better and proxy.measures != SIZE

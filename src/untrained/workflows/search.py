@@ -1,62 +1,57 @@
-"""`search(...)`: a strategy asks, an evaluator answers, the run folder remembers.
+"""`search(...)`: find the best architecture of a space.
 
-The same call on the same folder resumes: the strategy asks the same questions again, and the store answers those that
-were answered before. This file knows nothing of networks or devices.
+A strategy proposes architectures, an evaluator turns them into records, and the run folder keeps
+both the records and what they were made for. The same call on the same folder resumes: the strategy
+proposes the same architectures again, and the store has the records of those that were scored.
+
+Ctrl-C ends the current stage. What was scored until then is ranked and saved.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from untrained.config import (
-    DEFAULT_DATA,
-    DEFAULT_PROXY,
-    ComputeConfig,
-    Limits,
-    SearchConfig,
-)
-from untrained.data import DataSource, load_data, with_input_size
-from untrained.engine import SeedBatches, make_worker_setup, open_executor
-from untrained.engine.devices import parse_device_name
+from untrained.config import DEFAULT_DATA, DEFAULT_PROXY, ComputeConfig, SearchConfig
+from untrained.data import DataSource
+from untrained.engine import make_worker_setup, open_executor
+from untrained.engine.executors.base import Executor
 from untrained.engine.failures import catch_failure
 from untrained.engine.worker_setup import WeightSource
 from untrained.errors import Interrupted, UsageError, unknown_name_error
 from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
+from untrained.reports.confirmation_result import Confirmation
 from untrained.runs.folder import RunFolder
 from untrained.runs.question import name_question
 from untrained.runs.ranking import Ranking, choose_winner, make_record_rows
 from untrained.runs.store import Store
 from untrained.runs.trace import write_trace
-from untrained.runs.winner import CONFIRMED, rank_run, read_records
-from untrained.seeds import make_generator
-from untrained.spaces import Space, fingerprint_space, load_space
+from untrained.runs.winner import CONFIRMED, RunRanking, rank_run, read_records
+from untrained.spaces import Space
 from untrained.spaces.core.diagrams import write_diagram
-from untrained.strategies.base import Strategy, StrategyInputs
-from untrained.strategies.budget import Budget
 from untrained.strategies.driver import DEFAULT_ASK
 from untrained.strategies.search_limits import SearchLimits
-from untrained.training.warm_up import WarmUp
-from untrained.types import Arch, Failure, Record, Task
-from untrained.workflows.search_checks import Asked, matching_data
+from untrained.types import Arch, Failure, Record
+from untrained.workflows.confirm import choose_groups, confirm
+from untrained.workflows.search_setup import SearchSetup, prepare_search
 from untrained.workflows.search_stages import SearchStages
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from untrained.reports.confirmation_result import Confirmation
-
-ROUNDS = 16  # populations of each worker that are asked for at a time
+# Architectures to ask for at a time, per worker and network of a pass.
+ASK_PER_WORKER = 16
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         run: The run folder.
-        records: All records that the search asked for.
+        records: All records of the search.
         ranking: The architectures, best first, and those without a score.
         confirmed: The short trainings of the best, if there were any.
     """
@@ -64,21 +59,25 @@ class SearchResult:
     run: RunFolder
     records: tuple[Record, ...]
     ranking: Ranking
-    confirmed: "Confirmation | None" = None
+    confirmed: Confirmation | None = None
 
     @property
     def best(self) -> Arch:
         """The winner: the architecture that short trainings confirmed, else the first of the ranking."""
         if not self.ranking.standings:
-            raise UsageError("nothing could be scored, so nothing is best; the report says why")
-        ranked = {str(standing.arch): standing.arch for standing in self.ranking.standings}
-        confirmed = self.confirmed.winner if self.confirmed else None
-        winner = choose_winner(list(ranked), confirmed)
+            raise UsageError(
+                "no architecture could be scored, so there is no best one; the report says why"
+            )
+        archs = {str(standing.arch): standing.arch for standing in self.ranking.standings}
+        confirmed_name = None
+        if self.confirmed is not None:
+            confirmed_name = self.confirmed.winner
+        winner = choose_winner(list(archs), confirmed_name)
         assert winner is not None
-        return ranked[winner]
+        return archs[winner]
 
     def frame(self) -> "pd.DataFrame":
-        """Return all records as a pandas table, with mean, deviation and number over their seeds."""
+        """Return all records as a pandas table, with mean, deviation and number of seeds."""
         import pandas as pd
 
         return pd.DataFrame(make_record_rows(self.records))
@@ -91,7 +90,7 @@ class SearchResult:
 
 
 class SearchOptions(TypedDict, total=False):
-    """Further options of `search`. `SearchConfig` and `ComputeConfig` say what they mean."""
+    """Further options of `search`; see `SearchConfig` and `ComputeConfig` for their meaning."""
 
     input_size: int | None
     time: str | None
@@ -163,22 +162,28 @@ def search(
             compute_options[name] = value
         else:
             search_options[name] = value
+    # A config is plain data. Objects that a name does not lead to travel beside it.
+    space_object = None
+    if isinstance(space, Space):
+        space_object = space
+        space = space.name
+    proxy_object = None
+    if isinstance(proxy, Proxy):
+        proxy_object = proxy
+        proxy = proxy.label
+    if isinstance(data, Path):
+        data = str(data)
     config = SearchConfig(
-        space=space.name if isinstance(space, Space) else space,
-        proxy=proxy.label if isinstance(proxy, Proxy) else proxy,
+        space=space,
+        proxy=proxy,
         strategy=strategy,
         budget=budget,
-        data=str(data) if isinstance(data, Path) else data,
+        data=data,
         limits=limits or {},
         compute=ComputeConfig(**compute_options),
         **search_options,
     )
-    return run_search(
-        config,
-        on_progress,
-        space=space if isinstance(space, Space) else None,
-        proxy=proxy if isinstance(proxy, Proxy) else None,
-    )
+    return run_search(config, on_progress, space=space_object, proxy=proxy_object)
 
 
 def run_search(
@@ -197,165 +202,169 @@ def run_search(
         space: The space, if it is an object that `config.space` does not lead to.
         proxy: The proxy, if it is an object that `config.proxy` does not lead to.
         on_data: Called with the data before the work begins.
+
+    Returns:
+        The records, their ranking and the run folder.
+
+    Raises:
+        UsageError: Something does not exist, or the folder holds another run.
+        Interrupted: Ctrl-C was pressed during the warm-up, when there was nothing to rank.
     """
-    compute = config.compute
-    device = parse_device_name(compute.device)
-    home = space or load_space(config.space)
-    limits = Limits.parse(**config.limit_texts)
-    if limits.max_latency:
-        parse_device_name(limits.max_latency.device)
-    if config.proxy == "auto":
-        # A calibration is made of searches, so its module cannot be imported first.
-        from untrained.workflows.calibrate import read_recommended_proxy
+    setup = prepare_search(config, on_progress, space=space, proxy=proxy, on_data=on_data)
+    run = _open_run(setup)
+    weights = _warm_up(setup, run)
+    with _open_executor(setup, run, weights) as executor:
+        result = _run_session(setup, run.save(), executor, weights)
+    if setup.config.confirm and result.ranking.standings and result.run.ended != "interrupted":
+        result = _confirm_winner(setup, result)
+    return _save_drawing(setup, result)
 
-        config = replace(config, proxy=read_recommended_proxy(config.space, config.data))
-    budget = Budget(config.budget, config.time_seconds, config.stable, config.top)
-    asked = Asked.of(config, proxy or config.proxy, budget)
-    chosen, panel, decides = asked.strategy, asked.panel, asked.panel.decides
-    source = load_data(config.data, with_input_size(home.task, config.input_size), config.data_root)
-    matching_data(home, source.task)
-    if on_data:
-        on_data(source)
-    if config.confirm:
-        _ = (
-            source.parts
-        )  # data that nothing can be trained on are refused now, not after the search
-    warmth = WarmUp.parse(config.warm_up, source) if config.warm_up else None
-    space_code = fingerprint_space(space or config.space)
-    bounds = SearchLimits(home, source.task, config.limit_texts, space_code)
-    seeds = range(config.seed, config.seed + config.seeds)
-    samples = SeedBatches.for_proxies(source, panel.everybody, seeds)
-    desk = SearchStages(
-        panel,
-        samples,
-        device,
-        on_progress,
-        space_code,
-        compute.networks_per_pass,
-    )
-    rng = make_generator("search", chosen.seed_name, home.name, config.seed)
-    inputs = StrategyInputs(
-        source=source,
-        device=device,
-        step_log=desk.notes,
-        evaluate_pool=desk.judge,
-        pool_fitness=panel.by,
-        beside=panel.objectives,
-    )
-    asker = chosen.make(bounds.space, rng, panel.fit, inputs)
-    if budget == Budget(top=config.top):
-        budget = replace(budget, count=asker.default_budget)
 
-    config = replace(
-        config,
-        proxy=panel.asked,
-        strategy=chosen.label,
-        budget=budget.total,
-        compute=replace(compute, device=device),
-    )
+def _open_run(setup: SearchSetup) -> RunFolder:
+    """Open the run folder, and refuse limits that cannot be kept. Nothing is written yet."""
+    criterion = setup.plan.criterion
+    objectives: list[dict[str, Any]] = []
+    if setup.strategy_spec.needs_objectives:
+        objectives = setup.plan.describe_objectives()
     run = RunFolder.open(
-        config,
-        measure=decides.measure,
-        higher_is_better=decides.higher_is_better,
-        about=decides.about,
-        objectives=panel.describe_objectives() if chosen.needs_objectives else [],
-        space_size=home.size,
+        setup.config,
+        measure=criterion.measure,
+        higher_is_better=criterion.higher_is_better,
+        about=criterion.about,
+        objectives=objectives,
+        space_size=setup.space.size,
     )
-    desk.notes.open(run.folder, run.describe_question(), budget.total)
-    has_records = run.has_records()
-    if not has_records:
-        bounds.check()
-    start = None
-    if warmth:
-        run.save()
-        start = warmth.prepare_weights(home, config.seed, device, run.folder, on_progress)
-        desk.init = start.init
-    setup = make_worker_setup(
-        space or config.space,
-        panel.everybody,
-        samples,
-        config.compute,
-        panel.typed,
-        start,
+    setup.stages.step_log.open(run.folder, run.describe_question(), setup.budget.total)
+    if not run.has_records():
+        setup.limits.check()
+    return run
+
+
+def _warm_up(setup: SearchSetup, run: RunFolder) -> WeightSource | None:
+    """Train the supernet for `--warm-up`, or read it from the run folder.
+
+    Returns:
+        The weights that networks are scored with; None for fresh ones.
+
+    Raises:
+        Interrupted: Ctrl-C was pressed. The last checkpoint stays.
+    """
+    if setup.warm_up is None:
+        return None
+    # The checkpoint of the warm-up needs the folder.
+    run.save()
+    config = setup.config
+    return setup.warm_up.prepare_weights(
+        setup.space, config.seed, config.compute.device, run.folder, setup.on_progress
     )
-    many = None if chosen.needs_validation else budget.total
-    with open_executor(setup, config.compute, many, lazy=has_records) as desk.executor:
-        if not bounds.texts:  # with limits, proposing architectures is expensive
-            workers = compute.workers or desk.executor.workers
-            desk.chunk = max(DEFAULT_ASK, ROUNDS * workers * compute.networks_per_batch)
-        result = _sat(run.save(), desk, asker, budget, bounds, start)
-    if config.confirm and result.ranking.standings and result.run.ended != "interrupted":
-        result = _confirmed(result, space or config.space, source, bounds, on_progress)
-    return _with_drawing(result, home, source.task)
 
 
-def _with_drawing(result: SearchResult, space: Space, task: Task) -> SearchResult:
-    """Keep the drawing of the winner with the run: a report does not load the space, which may be the user's code."""
-    if not result.ranking.standings:
-        return result
-    best = result.best
-    sketch = catch_failure(space.draw, best, task)
-    if isinstance(sketch, Failure):
-        return result
-    drawing = {"arch": str(best), "sketch": write_diagram(sketch)}
-    return replace(result, run=replace(result.run, drawing=drawing).save())
+def _open_executor(
+    setup: SearchSetup, run: RunFolder, weights: WeightSource | None
+) -> AbstractContextManager[Executor]:
+    """Open the executor that scores networks."""
+    compute = setup.config.compute
+    plan = setup.plan
+    worker_setup = make_worker_setup(
+        setup.named_space,
+        plan.all_proxies,
+        setup.batches,
+        compute,
+        plan.typed_names,
+        weights,
+    )
+    network_count = setup.budget.total
+    if setup.strategy_spec.needs_validation:
+        # The budget counts validated architectures; the pool is larger.
+        network_count = None
+    # A finished run can be read on a machine without the device.
+    lazy = run.has_records()
+    return open_executor(worker_setup, compute, network_count, lazy=lazy)
 
 
-def _sat(
-    run: RunFolder,
-    desk: SearchStages,
-    asker: Strategy,
-    enough: Budget,
-    bounds: SearchLimits,
-    start: WeightSource | None,
+def _run_session(
+    setup: SearchSetup, run: RunFolder, executor: Executor, weights: WeightSource | None
 ) -> SearchResult:
-    """One sitting: the strategy asks until enough is done, and the run folder knows what came of it."""
-    with Store(run.store) as desk.store:
-        config = run.config
-        top = config.top if config.stable else None
-        stops = [config.budget, config.time, config.stable, top, config.confirm]
-        question = name_question(run.describe_question(), stops, desk.requests())
-        run = replace(run, question=question).save()
-        desk.question = question
-        bounds.use_store(desk.store, run.question)
-        done = desk.work(asker, enough, desk.panel.fit)
-        records = read_records(run, desk.store)
-        bounds.measure_finalists(
-            records, lambda some: rank_run(run, some).ranking, lambda *known: _to_train(run, *known)
-        )
-        ranked = rank_run(run, read_records(run, desk.store) if bounds.max_latency else records)
-    standings = ranked.ranking.standings
-    best = standings[0].arch if standings else None
-    run = replace(run, limits=bounds.describe(best))
-    workers = [cost.row() for cost in desk.executor.costs()]
-    warm_up_seconds = start.seconds if start else 0.0
-    run = run.add_session(workers, done.seconds, done.ended, warm_up_seconds, desk.notes).save()
-    write_trace(run.folder, asker)
-    (run.folder / CONFIRMED).unlink(missing_ok=True)  # it may be of another ranking
+    """Run the strategy until its budget is spent or Ctrl-C, rank its records and save the run."""
+    stages = setup.stages
+    with Store(run.store) as store:
+        stages.connect(executor, store, weights)
+        run = replace(run, question=_name_question(run, stages)).save()
+        setup.limits.use_store(store, run.question)
+        max_ask = _choose_max_ask(setup, executor)
+        session = stages.run(setup.strategy, setup.budget, run.question, max_ask)
+        ranked = _rank_within_latency(run, setup.limits, store)
+        best = None
+        if ranked.ranking.standings:
+            best = ranked.ranking.standings[0].arch
+        run = replace(run, limits=setup.limits.describe(best))
+    warm_up_seconds = 0.0
+    if weights is not None:
+        warm_up_seconds = weights.seconds
+    worker_rows = [cost.row() for cost in executor.costs()]
+    run = run.add_session(
+        worker_rows, session.seconds, session.ended, warm_up_seconds, stages.step_log
+    )
+    run.save()
+    write_trace(run.folder, setup.strategy)
+    # An earlier confirmation may be of another ranking.
+    (run.folder / CONFIRMED).unlink(missing_ok=True)
     return SearchResult(run, ranked.records, ranked.ranking)
 
 
-def _to_train(run: RunFolder, ranking: Ranking, records: Sequence[Record]) -> list[Arch]:
-    """Those of a ranking that a confirmation will train."""
-    from untrained.workflows.confirm import choose_groups
+def _name_question(run: RunFolder, stages: SearchStages) -> str:
+    """Return the name of everything that decides which records the run is about."""
+    config = run.config
+    top = None
+    if config.stable:
+        top = config.top
+    stops = [config.budget, config.time, config.stable, top, config.confirm]
+    return name_question(run.describe_question(), stops, stages.list_requests())
 
-    groups = choose_groups(ranking, records, run.config.confirm, run) if run.config.confirm else {}
-    return [arch for group in groups.values() for arch in group]
+
+def _choose_max_ask(setup: SearchSetup, executor: Executor) -> int:
+    """Return how many architectures to ask for at a time.
+
+    Workers wait for the slowest of them before the next ones are asked for, so many at a time are
+    better. With limits most proposals are rejected, which is expensive, so fewer are asked for.
+    """
+    if setup.limits.texts:
+        return DEFAULT_ASK
+    compute = setup.config.compute
+    workers = compute.workers or executor.workers
+    return max(DEFAULT_ASK, ASK_PER_WORKER * workers * compute.networks_per_batch)
 
 
-def _confirmed(
-    result: SearchResult,
-    space: str | Space,
-    source: DataSource,
-    bounds: SearchLimits,
-    on_progress: ProgressCallback | None,
-) -> SearchResult:
+def _rank_within_latency(run: RunFolder, limits: SearchLimits, store: Store) -> RunRanking:
+    """Rank the records of a run. With a limit of latency, measure all that may win before.
+
+    Architectures that a confirmation will train may win too.
+    """
+    records = read_records(run, store)
+    if limits.max_latency is None:
+        return rank_run(run, records)
+
+    def rank(some_records: list[Record]) -> Ranking:
+        return rank_run(run, some_records).ranking
+
+    def list_contenders(ranking: Ranking, some_records: Sequence[Record]) -> list[Arch]:
+        contenders: list[Arch] = []
+        if run.config.confirm:
+            groups = choose_groups(ranking, some_records, run.config.confirm, run)
+            for archs in groups.values():
+                contenders.extend(archs)
+        return contenders
+
+    limits.measure_finalists(records, rank, list_contenders)
+    # Read again, because the latencies are records too.
+    return rank_run(run, read_records(run, store))
+
+
+def _confirm_winner(setup: SearchSetup, result: SearchResult) -> SearchResult:
     """Train the best by score, by size and at random briefly; the best of them is the winner.
 
     Ctrl-C leaves the ranking as it is.
     """
-    from untrained.workflows.confirm import confirm
-
     run = result.run
     config = run.config
     try:
@@ -363,16 +372,29 @@ def _confirmed(
             run,
             result.ranking,
             list(result.records),
-            space,
-            source,
+            setup.named_space,
+            setup.source,
             config.confirm,
             replace(config.compute, networks_per_batch=1),
-            on_progress,
+            setup.on_progress,
         )
     except Interrupted:
         return replace(result, run=replace(run, ended="interrupted").save())
     result = replace(result, confirmed=confirmation)
     # The winner may be another one than the best by proxy, and the run says what limits it keeps.
     with Store(run.store) as store:
-        bounds.use_store(store, run.question)
-        return replace(result, run=replace(run, limits=bounds.describe(result.best)).save())
+        setup.limits.use_store(store, run.question)
+        limit_rows = setup.limits.describe(result.best)
+    return replace(result, run=replace(run, limits=limit_rows).save())
+
+
+def _save_drawing(setup: SearchSetup, result: SearchResult) -> SearchResult:
+    """Save the diagram of the winner: a report does not load the space, which may be user code."""
+    if not result.ranking.standings:
+        return result
+    winner = result.best
+    diagram = catch_failure(setup.space.draw, winner, setup.source.task)
+    if isinstance(diagram, Failure):
+        return result
+    drawing = {"arch": str(winner), "sketch": write_diagram(diagram)}
+    return replace(result, run=replace(result.run, drawing=drawing).save())

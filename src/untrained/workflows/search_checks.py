@@ -1,9 +1,4 @@
-"""What a search was asked for, read and found possible: which strategy, who judges, who has the last word.
-
-Every combination that cannot work is refused here, in one line, before anything is made or written.
-"""
-
-from dataclasses import dataclass
+"""Refuse searches that cannot work, with one line, before anything is made or written."""
 
 import torch
 
@@ -16,116 +11,132 @@ from untrained.seeds import make_generator
 from untrained.spaces import Space
 from untrained.strategies.budget import Budget
 from untrained.strategies.parsing import StrategySpec
-from untrained.strategies.screening import Screening
 from untrained.types import Failure, Task
 from untrained.workflows.scoring_plan import ScoringPlan
-from untrained.workflows.validation import FORMS, Validation
+from untrained.workflows.validation import EXAMPLES
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The strategy, and everybody who judges what it finds."""
+def check_strategy(strategy: StrategySpec, config: SearchConfig) -> None:
+    """Check that a strategy has the options that it needs, and none that it cannot use.
 
-    strategy: StrategySpec
-    panel: ScoringPlan
+    Args:
+        strategy: The strategy.
+        config: The search: `--validate`, `--beside` and `--screen`.
 
-    @staticmethod
-    def of(
-        config: SearchConfig,
-        proxy: str | Proxy,
-        enough: Budget,
-    ) -> "Asked":
-        chosen = StrategySpec.parse(config.strategy)
-        _matching(chosen, config.beside, config.screen, config.validate)
-        judge = _judge(chosen, proxy)
-        validation = None
-        if config.validate:
-            validation = Validation.parse(config.validate, config.space, config.data_root)
-        sieve = Screening.parse(config.screen, config.keep, enough) if config.screen else None
-        panel = ScoringPlan.of(judge, config.beside, sieve, validation, chosen.pool_metrics)
-        _comparable(chosen, panel, enough)
-        return Asked(chosen, panel)
-
-
-def _matching(chosen: StrategySpec, beside: str, screen: str, validate: str) -> None:
-    """What a strategy needs and what was given."""
-    if chosen.needs_validation and not validate:
+    Raises:
+        UsageError: An option is missing or does not suit the strategy.
+    """
+    name = strategy.name
+    if strategy.needs_validation and not config.validate:
         raise UsageError(
-            f"{chosen.name} needs an expensive validator for a few candidates; add {FORMS}"
+            f"{name} needs an expensive validator for a few candidates; add {EXAMPLES}"
         )
-    if validate and not chosen.needs_validation:
+    if config.validate and not strategy.needs_validation:
         raise UsageError(
-            f"--validate is for the strategies hnas and best_of_pool; {chosen.name} goes by the proxy alone"
+            f"--validate is for the strategies hnas and best_of_pool; {name} goes by the proxy alone"
         )
-    if chosen.needs_objectives and not beside:
+    if strategy.needs_objectives and not config.beside:
         raise UsageError(
-            f"{chosen.name} weighs several objectives; name one or two more, such as --beside params"
+            f"{name} weighs several objectives; name one or two more, such as --beside params"
         )
-    if screen and (chosen.learns or chosen.needs_validation):
+    if config.screen and (strategy.learns or strategy.needs_validation):
         raise UsageError(
-            f"--screen ranks a pool that nobody learns from; take --strategy random, not {chosen.name}"
+            f"--screen is for strategies that do not use scores; take --strategy random, not {name}"
         )
 
 
-def _judge(chosen: StrategySpec, proxy: str | Proxy) -> str | Proxy:
-    """The proxy of the search, or that of a strategy which brings its own."""
-    if not chosen.pool_metrics:
+def choose_proxy(strategy: StrategySpec, proxy: str | Proxy) -> str | Proxy:
+    """Return the proxy of a search: the user's, or that of a strategy which has its own.
+
+    Args:
+        strategy: The strategy.
+        proxy: What the user asks for.
+
+    Raises:
+        UsageError: The user asks for another proxy than the strategy uses.
+    """
+    if not strategy.pool_metrics:
         return proxy
-    own = chosen.pool_metrics[0]
-    if load_proxy(proxy).label not in (DEFAULT_PROXY, own):
+    own_proxy = strategy.pool_metrics[0]
+    if load_proxy(proxy).label not in (DEFAULT_PROXY, own_proxy):
+        name = strategy.name
         raise UsageError(
-            f"{chosen.name} judges its pool by {own}; leave out --proxy, or say {chosen.name}(metric=...)"
+            f"{name} ranks its pool by {own_proxy}; leave out --proxy, or type {name}(metric=...)"
         )
-    return own
+    return own_proxy
 
 
-def _comparable(chosen: StrategySpec, panel: ScoringPlan, enough: Budget) -> None:
-    """Who compares all candidates cannot score one alone."""
-    judge, sieve = panel.judge, panel.sieve
-    weighed = (judge, *panel.beside) if chosen.needs_objectives else (judge,)
-    aggregate = next((proxy for proxy in weighed if proxy.parts), None)
-    if aggregate and chosen.learns:
-        raise UsageError(
-            f"{aggregate.name} compares all candidates, and {chosen.name} needs a score of each alone; "
-            "take --strategy random, or another proxy"
-        )
-    if chosen.needs_objectives:
-        _different_objectives(chosen, panel)
-    if judge.parts and enough.stable:
-        raise UsageError(
-            f"{judge.name} compares all candidates, so its ranking never settles; give a --budget"
-        )
-    if sieve and judge in sieve.proxies:
-        raise UsageError(
-            f"{judge.label} cannot screen for itself; screen by something cheaper, such as params"
-        )
+def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> None:
+    """Check that the proxies suit the strategy and the budget.
 
+    An aggregate such as AZ-NAS compares all candidates with each other, so it has no score of a
+    single one: a strategy cannot learn from it, and its ranking changes with every candidate.
 
-def _different_objectives(chosen: StrategySpec, panel: ScoringPlan) -> None:
-    """Refuse a proxy that is to be weighed against itself."""
-    seen = {panel.judge.measure}
-    for other in panel.beside:
-        if other.measure in seen:
+    Raises:
+        UsageError: They do not.
+    """
+    proxy = plan.proxy
+    objectives = [proxy]
+    if strategy.needs_objectives:
+        objectives.extend(plan.beside)
+    for objective in objectives:
+        if objective.parts and strategy.learns:
             raise UsageError(
-                f"{chosen.name} weighs different objectives, and {other.label} is named twice; "
-                f"take another --beside, such as {'flops' if other.name == 'params' else 'params'}"
+                f"{objective.name} compares all candidates, and {strategy.name} needs a score of "
+                "each alone; take --strategy random, or another proxy"
             )
-        seen.add(other.measure)
+    if strategy.needs_objectives:
+        _check_objectives_differ(strategy, plan)
+    if proxy.parts and budget.stable:
+        raise UsageError(
+            f"{proxy.name} compares all candidates, so its ranking never settles; give a --budget"
+        )
+    if plan.screening is not None and proxy in plan.screening.proxies:
+        raise UsageError(
+            f"{proxy.label} cannot screen for itself; screen by something cheaper, such as params"
+        )
 
 
-def matching_data(space: Space, task: Task) -> None:
-    """Refuse a table for networks that take images. A network is asked, since some take anything."""
+def _check_objectives_differ(strategy: StrategySpec, plan: ScoringPlan) -> None:
+    measures = {plan.proxy.measure}
+    for proxy in plan.beside:
+        if proxy.measure in measures:
+            example = "params"
+            if proxy.name == "params":
+                example = "flops"
+            raise UsageError(
+                f"{strategy.name} weighs different objectives, and {proxy.label} is named twice; "
+                f"take another --beside, such as {example}"
+            )
+        measures.add(proxy.measure)
+
+
+def check_data(space: Space, task: Task) -> None:
+    """Refuse a table of rows for networks that take images, and the reverse.
+
+    Some networks take inputs of any shape, so a network is tried.
+
+    Args:
+        space: The space.
+        task: The task of the data.
+
+    Raises:
+        UsageError: Networks of the space do not take the data.
+    """
     if len(task.input_shape) == len(space.task.input_shape):
         return
 
-    def answer() -> torch.Tensor:
+    def run_network() -> torch.Tensor:
+        rng = make_generator("matching", space.name)
         with random_state(0), torch.no_grad():
-            network = space.build(space.sample(make_generator("matching", space.name)), task)
+            network = space.build(space.sample(rng), task)
             outputs: torch.Tensor = network.eval()(torch.zeros(2, *task.input_shape))
             return outputs
 
-    if isinstance(why := catch_failure(answer), Failure):
+    outcome = catch_failure(run_network)
+    if isinstance(outcome, Failure):
         raise UsageError(
-            f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of {space.name} do not take them "
-            f"({why.detail}); for a table add --space nasrec_small --proxy sigeo"
+            f"{task.dataset} has rows of {task.input_shape[0]} columns, and networks of {space.name} "
+            f"do not take them ({outcome.detail}); "
+            "for a table add --space nasrec_small --proxy sigeo"
         )

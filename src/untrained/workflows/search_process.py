@@ -1,6 +1,7 @@
-"""The program of a search in a process of its own: `python -m untrained.workflows.search_process`.
+"""Run one search in a process of its own: `python -m untrained.workflows.search_process`.
 
-It reads its configuration as one line of JSON from standard input and leaves the result in the run folder.
+The process reads its configuration as one line of JSON from standard input and leaves the result in
+the run folder. An experiment starts several of them at a time.
 """
 
 import json
@@ -16,18 +17,21 @@ from untrained.workflows.search import run_search
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    """Read a configuration and run its search with one worker."""
+    # A terminal sends Ctrl-C to all processes. The parent handles it and stops this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     document = json.loads(os.fdopen(os.dup(0)).readline())
-    Thread(target=_watch, daemon=True).start()
+    Thread(target=_exit_with_parent, daemon=True).start()
     try:
         config = SearchConfig.from_document(document)
-        run_search(replace(config, compute=replace(config.compute, workers=1)))
+        compute = replace(config.compute, workers=1)
+        run_search(replace(config, compute=compute))
     except UsageError as error:
         sys.exit(str(error))
 
 
-def _watch() -> None:
-    """When the asking process is gone, so is this one, at once."""
+def _exit_with_parent() -> None:
+    """Exit as soon as standard input closes, which happens when the parent process ends."""
     while os.read(0, 1):
         pass
     os._exit(1)

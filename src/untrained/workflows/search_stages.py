@@ -1,159 +1,224 @@
-"""Where a search has its questions answered: evaluators made of one executor and one store, and somebody who is told
-how far it is. Knows nothing of folders or terminals."""
+"""The stages of a search in which architectures are scored: screening, scoring or validating, and
+the pool of a strategy that has one.
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+Every stage joins the proxies of the scoring plan, an executor and the store to one evaluator, and
+notes in the store which records belong to the run.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from untrained.config import ComputeConfig
 from untrained.engine import Evaluator, ProxyEvaluator, SeedBatches
 from untrained.engine.executors.base import Executor
+from untrained.engine.worker_setup import WeightSource
 from untrained.progress import Progress, ProgressCallback
 from untrained.proxies import Proxy
 from untrained.runs.step_log import StepLog
 from untrained.runs.store import Store
-from untrained.strategies.base import Fitness, Strategy
+from untrained.strategies.base import Strategy
 from untrained.strategies.budget import Budget
 from untrained.strategies.driver import DEFAULT_ASK, DriverResult, run_strategy
 from untrained.strategies.screening import FixedCandidates, Screening
 from untrained.types import FRESH, Arch, Record, ScoreRequest
 from untrained.workflows.scoring_plan import ScoringPlan
 
-LOOKING = "looking at the supernet"
+# Stage of a strategy that works on a supernet before it proposes an architecture.
+SUPERNET_STAGE = "searching the supernet"
 
 
-def stepping(stage: str, on_progress: ProgressCallback | None) -> Callable[[int, int], None] | None:
-    """Tell whoever watches how many steps of a stage are done, of how many."""
-    return (
-        (lambda done, steps: on_progress(Progress(stage, done, steps, 0, 1)))
-        if on_progress
-        else None
-    )
+class SearchStages:
+    """Scores what a strategy proposes, stage by stage.
 
+    A strategy may need `score_pool` in its constructor, before there are workers or a store. These
+    are therefore supplied later, by `connect`.
 
-@dataclass(frozen=True)
-class NotingEvaluator:
-    """An evaluator that notes in the store which records the run asked for, as it passes them on.
+    Args:
+        plan: Which proxies score what.
+        batches: Samples and seeds.
+        compute: Device and number of networks per pass.
+        space_code: Fingerprint of the user's code that defines the space.
+        on_progress: Called after every architecture and every step of the strategy.
 
-    Records that arrive early and are never passed on, because the search ends before, are not noted.
+    Attributes:
+        step_log: Steps that the strategy computes itself.
     """
 
-    evaluate: Evaluator
-    store: Store
-    question: str
+    def __init__(
+        self,
+        plan: ScoringPlan,
+        batches: SeedBatches,
+        compute: ComputeConfig,
+        space_code: str = "",
+        on_progress: ProgressCallback | None = None,
+    ) -> None:
+        self.step_log = StepLog(on_progress, SUPERNET_STAGE)
+        self._plan = plan
+        self._batches = batches
+        self._compute = compute
+        self._space_code = space_code
+        self._on_progress = on_progress
+        # Set by `connect`.
+        self._executor: Executor
+        self._store: Store
+        self._init = FRESH
+        # Set by `run`.
+        self._question: str
+        # A pool that grows is reported as one stage.
+        self._pool_done = 0
+        self._pool_measured = 0
 
-    def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
-        with closing(self.evaluate(archs)) as answers:
-            for records in answers:
-                self.store.add_to_question(self.question, records)
-                yield records
+    def connect(
+        self, executor: Executor, store: Store, weights: WeightSource | None = None
+    ) -> None:
+        """Supply what the work needs.
 
+        Args:
+            executor: Where the work runs.
+            store: Where records are kept.
+            weights: What networks are scored with; None for fresh weights. Screening always scores
+                fresh weights.
+        """
+        self._executor = executor
+        self._store = store
+        if weights is not None:
+            self._init = weights.init
 
-@dataclass
-class SearchStages:
-    """Stages of a search. Executor and store come when the work begins."""
-
-    panel: ScoringPlan
-    samples: SeedBatches
-    device: str
-    on_progress: ProgressCallback | None
-    code: str = ""  # fingerprint of the user's code that defines the space
-    networks_per_pass: int = 1
-    init: str = (
-        FRESH  # the weights that networks are judged with; a screen always looks at fresh ones
-    )
-    chunk: int = (
-        DEFAULT_ASK  # architectures asked for at a time; workers fall idle at the end of each
-    )
-    executor: Executor = field(init=False)
-    store: Store = field(init=False)
-    question: str = field(init=False)
-    notes: StepLog = field(init=False)
-    _judged: int = 0
-    _measured: int = 0
-
-    def __post_init__(self) -> None:
-        self.notes = StepLog(stepping(LOOKING, self.on_progress))
-
-    def work(self, asker: Strategy, budget: Budget, fit: Fitness) -> DriverResult:
-        """Screen where that was asked for, then score. What was asked for is noted in the store."""
-        sieve = self.panel.sieve
-        if sieve is None:
-            return self._scoring(asker, budget, fit)
-        screening = self._screening(sieve, asker, replace(budget, stable=None))
-        if screening.ended == "interrupted":
-            return screening
-        survivors = sieve.select_survivors(screening.records)
-        seconds_left = budget.seconds and budget.seconds - screening.seconds
-        budget = replace(budget, count=max(1, len(survivors)), seconds=seconds_left)
-        scoring = self._scoring(FixedCandidates(survivors), budget, fit)
-        return replace(scoring, seconds=screening.seconds + scoring.seconds)
-
-    def requests(self) -> list[ScoreRequest]:
-        """What is asked about an architecture at any stage. Requests for architectures differ in the latter only."""
-        anything = Arch("", ())
-        requests = self._proxies(self.panel.judges, self.init).make_requests(anything)
-        if self.panel.sieve:
-            requests += self._proxies(self.panel.sieve.proxies, FRESH).make_requests(anything)
+    def list_requests(self) -> list[ScoreRequest]:
+        """Return what is measured of each architecture at any stage, for a nameless architecture."""
+        nameless = Arch("", ())
+        requests = self._make_evaluator(self._plan.proxies, self._init).make_requests(nameless)
+        if self._plan.screening is not None:
+            screening_proxies = self._plan.screening.proxies
+            requests += self._make_evaluator(screening_proxies, FRESH).make_requests(nameless)
         return requests
 
-    def _screening(self, sieve: Screening, asker: Strategy, budget: Budget) -> DriverResult:
-        """Score all candidates with the cheap proxies."""
-        evaluate = self._proxies(sieve.proxies, FRESH)
-        listener = self._listener("screening", evaluate, budget)
-        return run_strategy(
-            asker, self._noting(evaluate), budget, lambda records: None, listener, self.chunk
-        )
+    def run(
+        self, strategy: Strategy, budget: Budget, question: str, max_ask: int = DEFAULT_ASK
+    ) -> DriverResult:
+        """Run a strategy until its budget is spent, with screening if the plan has it.
 
-    def _scoring(self, asker: Strategy, budget: Budget, fit: Fitness) -> DriverResult:
-        """Score the proposed architectures with all proxies."""
-        proxies = self._proxies(self.panel.judges, self.init)
-        evaluate: Evaluator = proxies
-        validation = self.panel.validation
-        if validation:
-            source = self.samples.source
-            evaluate = validation.evaluator(proxies, source.task, self.samples.seeds[0], self.store)
-        listener = self._listener("validating" if validation else "scoring", proxies, budget)
-        return run_strategy(asker, self._noting(evaluate), budget, fit, listener, self.chunk)
+        Args:
+            strategy: Proposes architectures.
+            budget: When to stop.
+            question: Name of what the run asks for; the records are noted under it.
+            max_ask: How many architectures to ask for at a time.
+        """
+        self._question = question
+        screening = self._plan.screening
+        if screening is None:
+            return self._score(strategy, budget, max_ask)
+        screened = self._screen(screening, strategy, budget, max_ask)
+        if screened.ended == "interrupted":
+            return screened
+        survivors = screening.select_survivors(screened.records)
+        seconds_left = None
+        if budget.seconds:
+            seconds_left = budget.seconds - screened.seconds
+        budget = replace(budget, count=max(1, len(survivors)), seconds=seconds_left)
+        scored = self._score(FixedCandidates(survivors), budget, max_ask)
+        return replace(scored, seconds=screened.seconds + scored.seconds)
 
-    def judge(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
-        """Score a pool for a strategy that has one; a pool that grows is shown as one stage."""
-        proxies = self._proxies(self.panel.pool, self.init)
-        total = self._judged + len(archs)
-        with closing(self._noting(proxies)(archs)) as answers:
-            for records in answers:
-                self._judged += 1
-                self._tell(
-                    "judging the pool",
-                    self._judged,
-                    total,
-                    self._measured + proxies.measured,
-                    records,
-                )
+    def score_pool(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
+        """Score a pool for a strategy that has one.
+
+        Args:
+            archs: The pool, or what it has grown by.
+
+        Yields:
+            The records of one architecture after the other.
+        """
+        evaluator = self._make_evaluator(self._plan.pool_proxies, self._init)
+        total = self._pool_done + len(archs)
+        with closing(self._note_records(evaluator)(archs)) as evaluations:
+            for records in evaluations:
+                self._pool_done += 1
+                if self._on_progress:
+                    progress = Progress(
+                        "scoring the pool",
+                        self._pool_done,
+                        total,
+                        self._pool_measured + evaluator.measured,
+                        self._executor.workers,
+                        records,
+                    )
+                    self._on_progress(progress)
                 yield records
-        self._measured += proxies.measured
+        self._pool_measured += evaluator.measured
 
-    def _proxies(self, proxies: Sequence[Proxy], init: str) -> ProxyEvaluator:
-        return ProxyEvaluator(
-            self.samples,
-            proxies,
-            self.executor,
-            self.device,
-            self.store,
-            init,
-            self.code,
-            self.networks_per_pass,
+    def _screen(
+        self, screening: Screening, strategy: Strategy, budget: Budget, max_ask: int
+    ) -> DriverResult:
+        """Score all candidates with the cheap proxies."""
+        evaluator = self._make_evaluator(screening.proxies, FRESH)
+        return run_strategy(
+            strategy,
+            self._note_records(evaluator),
+            # Cheap scores do not say whether the final ranking is stable.
+            replace(budget, stable=None),
+            lambda records: None,
+            self._make_callback(evaluator),
+            max_ask,
+            stage="screening",
         )
 
-    def _noting(self, evaluate: Evaluator) -> "NotingEvaluator":
-        return NotingEvaluator(evaluate, self.store, self.question)
+    def _score(self, strategy: Strategy, budget: Budget, max_ask: int) -> DriverResult:
+        """Score the proposed architectures with all proxies, and validate them."""
+        proxy_evaluator = self._make_evaluator(self._plan.proxies, self._init)
+        evaluator: Evaluator = proxy_evaluator
+        stage = "scoring"
+        validation = self._plan.validation
+        if validation is not None:
+            stage = "validating"
+            task = self._batches.source.task
+            first_seed = self._batches.seeds[0]
+            evaluator = validation.extend_evaluator(evaluator, task, first_seed, self._store)
+        return run_strategy(
+            strategy,
+            self._note_records(evaluator),
+            budget,
+            self._plan.fitness,
+            self._make_callback(proxy_evaluator),
+            max_ask,
+            stage=stage,
+        )
 
-    def _listener(
-        self, stage: str, asked: ProxyEvaluator, budget: Budget
-    ) -> Callable[[int, Sequence[Record]], None]:
-        return lambda done, records: self._tell(stage, done, budget.total, asked.measured, records)
+    def _make_evaluator(self, proxies: Sequence[Proxy], init: str) -> ProxyEvaluator:
+        return ProxyEvaluator(
+            self._batches,
+            proxies,
+            self._executor,
+            self._compute.device,
+            self._store,
+            init,
+            self._space_code,
+            self._compute.networks_per_pass,
+        )
 
-    def _tell(
-        self, stage: str, done: int, total: int | None, measured: int, records: Sequence[Record]
-    ) -> None:
-        if self.on_progress:
-            self.on_progress(Progress(stage, done, total, measured, self.executor.workers, records))
+    def _note_records(self, evaluator: Evaluator) -> Evaluator:
+        """Return an evaluator that notes in the store which records belong to the run.
+
+        Workers may be ahead when a search ends. Records that arrive early and are never passed on
+        are stored but not noted.
+        """
+
+        def evaluate(archs: Sequence[Arch]) -> Generator[list[Record]]:
+            with closing(evaluator(archs)) as evaluations:
+                for records in evaluations:
+                    self._store.add_to_question(self._question, records)
+                    yield records
+
+        return evaluate
+
+    def _make_callback(self, evaluator: ProxyEvaluator) -> ProgressCallback | None:
+        """Return a callback that adds to an event what only this class knows."""
+        on_progress = self._on_progress
+        if on_progress is None:
+            return None
+
+        def report_progress(progress: Progress) -> None:
+            workers = self._executor.workers
+            on_progress(replace(progress, measured=evaluator.measured, workers=workers))
+
+        return report_progress

@@ -1,8 +1,11 @@
-"""Who has the last word where a pool was judged by proxies: a table of known results, or a short training.
+"""`--validate`: an expensive measure that decides among the few candidates of a strategy.
 
-table:cifar10_val_12                 what the first table of that space says; only what is asked for is looked up
-table:darts1000:cifar10_val_200      what another table of the space says, by its name
-training(epochs=3,samples=1500)      a training on the data of the search (`training/short_training.py`), as any proxy
+    table:cifar10_val_12               a metric of the default benchmark table of the space
+    table:darts1000:cifar10_val_200    a metric of another table of the space
+    training(epochs=3,samples=1500)    a short training on the data of the search
+
+A table looks up the requested architectures only. A short training is a proxy like any other, see
+`training/short_training.py`.
 """
 
 from collections.abc import Generator, Sequence
@@ -16,98 +19,173 @@ from untrained.errors import UsageError
 from untrained.proxies import Proxy, load_proxy
 from untrained.quantities import show_value
 from untrained.runs.store import Store
+from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Arch, Failure, Record, ScoreRequest, Task
 
-FORMS = '--validate table:cifar10_val_12 or --validate "training(epochs=3,samples=1500)"'
+EXAMPLES = '--validate table:cifar10_val_12 or --validate "training(epochs=3,samples=1500)"'
 
 
 @dataclass(frozen=True)
 class TableMetric:
-    """One metric of one table, and what its records are filed under: the table is named unless it is the usual one."""
+    """One metric of one benchmark table.
+
+    Attributes:
+        table: The table.
+        metric: The metric.
+        measure: Name of the metric in the keys of records. It names the table too, unless that is
+            the default table of the space.
+    """
 
     table: BenchmarkTable
     metric: Metric
     measure: str
 
     @staticmethod
-    def of(said: str, space: str, root: str | Path | None) -> "TableMetric":
-        """`METRIC` of the first table of a space, or `BENCHMARK:METRIC`."""
-        usual, *others = list_benchmarks(space)
-        named, _, name = said.rpartition(":")
-        if named and named not in (usual, *others):
-            tables = ", ".join((usual, *others))
+    def parse(text: str, space: str, root: str | Path | None) -> "TableMetric":
+        """Open the table of a metric.
+
+        Args:
+            text: `METRIC` for the default table of the space, or `TABLE:METRIC`.
+            space: Name of the space.
+            root: Folder of data sets; None for the default.
+
+        Raises:
+            UsageError: There is no such table or metric, or the table is not on this machine.
+        """
+        table_names = list_benchmarks(space)
+        default_name = table_names[0]
+        typed_name, _, metric_name = text.rpartition(":")
+        if typed_name and typed_name not in table_names:
             raise UsageError(
-                f"{space} has no table {named!r}; it has {tables}; type table:{usual}:METRIC"
+                f"{space} has no table {typed_name!r}; it has {', '.join(table_names)}; "
+                f"type table:{default_name}:METRIC"
             )
+        table_name = typed_name or default_name
         try:
-            table = open_table(named or usual, root)
-            metric = table.metric(name)
+            table = open_table(table_name, root)
+            metric = table.metric(metric_name)
         except UsageError as error:
-            more = " or ".join(
-                f"table:{other}:METRIC" for other in (usual, *others) if other != (named or usual)
-            )
-            raise UsageError(f"{error}; {space} has also {more}" if more else str(error)) from error
-        filed = metric.name if table.name == usual else f"{table.name}:{metric.name}"
-        return TableMetric(table, metric, f"table:{filed}@1")
+            others = [f"table:{name}:METRIC" for name in table_names if name != table_name]
+            if not others:
+                raise
+            raise UsageError(f"{error}; {space} has also {' or '.join(others)}") from error
+        key = metric.name
+        if table.name != default_name:
+            key = f"{table.name}:{metric.name}"
+        return TableMetric(table, metric, f"table:{key}@1")
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What decides in the end: one metric of a table, or a training."""
+    """What decides in the end: a metric of a table, or a short training.
+
+    Attributes:
+        measure: Name of the validation in the keys of records.
+        higher_is_better: The direction of the measure.
+        about: What the measure is, for the report.
+        table_metric: The metric, if a table validates.
+        training: The short training, if one validates.
+        training_name: The name by which a worker loads the training.
+    """
 
     measure: str
     higher_is_better: bool
     about: str
-    known: TableMetric | None = None
+    table_metric: TableMetric | None = None
     training: Proxy | None = None
-    typed: str = ""  # the name under which the training can be loaded
+    training_name: str = ""
 
     @staticmethod
-    def parse(said: str, space: str, root: str | Path | None) -> "Validation":
-        if not isinstance(said, str):
-            raise UsageError(f"nothing validates by {show_value(said)}; type {FORMS}")
-        kind, colon, name = said.partition(":")
+    def parse(text: str, space: str, root: str | Path | None) -> "Validation":
+        """Read the option `--validate`.
+
+        Args:
+            text: What the user typed.
+            space: Name of the space.
+            root: Folder of data sets; None for the default.
+
+        Raises:
+            UsageError: The text names neither a table nor a training.
+        """
+        if not isinstance(text, str):
+            raise UsageError(f"nothing validates by {show_value(text)}; type {EXAMPLES}")
+        kind, colon, metric_text = text.partition(":")
         if kind == "table" and colon:
-            known = TableMetric.of(name, space, root)
-            about = f"{known.metric.about or known.metric.name} as the table {known.table.name} knows it"
-            return Validation(known.measure, known.metric.higher_is_better, about, known)
+            return _validate_by_table(TableMetric.parse(metric_text, space, root))
         if kind.partition("(")[0].strip() == "training":
-            from untrained.training.short_training import SHORT_TRAINING
+            return _validate_by_training(text.strip().removeprefix("training"))
+        raise UsageError(f"nothing validates by {text!r}; type {EXAMPLES}")
 
-            typed = SHORT_TRAINING + said.strip().removeprefix("training")
-            training = load_proxy(typed)
-            return Validation(
-                training.measure, training.higher_is_better, training.about, None, training, typed
-            )
-        raise UsageError(f"nothing validates by {said!r}; type {FORMS}")
+    def extend_evaluator(
+        self, evaluator: Evaluator, task: Task, seed: int, store: Store
+    ) -> Evaluator:
+        """Return an evaluator that validates too.
 
-    def evaluator(self, asked: Evaluator, task: Task, seed: int, store: Store) -> Evaluator:
-        """`asked` with what the table says in front; a training is among those that are asked anyway."""
-        return TableEvaluator(self.known, asked, task, seed, store) if self.known else asked
+        Args:
+            evaluator: Scores architectures with proxies. A short training is one of them already.
+            task: What networks are built for.
+            seed: Seed in the keys of the records of a table.
+            store: Where records of a table are kept.
+        """
+        if self.table_metric is None:
+            return evaluator
+        return TableEvaluator(self.table_metric, evaluator, task, seed, store)
+
+
+def _validate_by_table(table_metric: TableMetric) -> Validation:
+    metric = table_metric.metric
+    return Validation(
+        measure=table_metric.measure,
+        higher_is_better=metric.higher_is_better,
+        about=f"{metric.about or metric.name}, from the table {table_metric.table.name}",
+        table_metric=table_metric,
+    )
+
+
+def _validate_by_training(options: str) -> Validation:
+    """Return a validation by a short training; `options` are in brackets, or empty."""
+    training_name = SHORT_TRAINING + options
+    training = load_proxy(training_name)
+    return Validation(
+        measure=training.measure,
+        higher_is_better=training.higher_is_better,
+        about=training.about,
+        training=training,
+        training_name=training_name,
+    )
 
 
 @dataclass(frozen=True)
 class TableEvaluator:
-    """What a table knows of an architecture, and what others say of it."""
+    """An evaluator that looks up a metric of a table and adds it to the records of another evaluator.
 
-    known: TableMetric
-    beside: Evaluator
+    Attributes:
+        table_metric: What to look up.
+        evaluator: Scores the same architectures.
+        task: What networks are built for.
+        seed: Seed in the keys of the records.
+        store: Where records of the table are kept; None to keep none.
+    """
+
+    table_metric: TableMetric
+    evaluator: Evaluator
     task: Task
     seed: int = 0
     store: Store | None = None
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
-        with closing(self.beside(archs)) as others:
-            for arch, records in zip(archs, others, strict=True):
-                found = self._look_up(arch)
+        """Yield the records of one architecture after the other, that of the table first."""
+        with closing(self.evaluator(archs)) as evaluations:
+            for arch, records in zip(archs, evaluations, strict=True):
+                table_record = self._look_up(arch)
                 if self.store is not None:
-                    self.store.add([found])
-                yield [found, *records]
+                    self.store.add([table_record])
+                yield [table_record, *records]
 
     def _look_up(self, arch: Arch) -> Record:
-        table, metric = self.known.table, self.known.metric
-        value = table.value(arch, metric)
-        request = ScoreRequest(arch, self.known.measure, self.task, self.seed)
+        table = self.table_metric.table
+        value = table.value(arch, self.table_metric.metric)
+        request = ScoreRequest(arch, self.table_metric.measure, self.task, self.seed)
         if value is None:
             return Record(request, error=Failure("missing", f"not in the table of {table.name}"))
         return Record(request, value)

@@ -21,7 +21,7 @@ from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Standing
 from untrained.types import Arch, Failure
 from untrained.workflows.search import SearchResult
-from untrained.workflows.search_stages import LOOKING
+from untrained.workflows.search_stages import SUPERNET_STAGE
 
 ROWS_SHOWN = 10
 MAX_ARCH_LENGTH = 120  # characters in the table; the winner is printed in full below it
@@ -36,7 +36,7 @@ WORKER_TIMES = {
 
 
 def show_search_result(result: SearchResult, page: Path) -> None:
-    """Print the ranking, the winner, what failed, what it cost and where the report is."""
+    """Print the ranking, the winner, failures, the cost and the path of the report."""
     console = SafeConsole()
     _show_winner(console, result)
     _show_remarks(console, result)
@@ -48,7 +48,7 @@ def show_search_result(result: SearchResult, page: Path) -> None:
 
 
 def _show_winner(console: SafeConsole, result: SearchResult) -> None:
-    """Print the ranking, what the confirmation found, and the winner."""
+    """Print the ranking, the result of the confirmation, and the winner."""
     standings = result.ranking.standings
     if not standings:
         if result.ranking.failed:
@@ -57,7 +57,7 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
             console.print("[bold]nothing was scored[/]")
         return
     console.print(_make_ranking_table(result))
-    # Seeds give an interval; architectures within the noise of the best are marked.
+    # With several seeds, architectures that may be as good as the best are marked.
     ties = sum(standing.tied for standing in standings)
     if ties:
         seeds = format_count(result.run.config.seeds, "seed")
@@ -72,7 +72,7 @@ def _show_winner(console: SafeConsole, result: SearchResult) -> None:
 
 
 def _show_remarks(console: SafeConsole, result: SearchResult) -> None:
-    """Print what happened besides: screening, failures, limits and notes of proxies."""
+    """Print remarks on screening, failures, limits and notes of records."""
     run = result.run
     failed = result.ranking.failed
     scored = len(result.ranking.standings)
@@ -113,7 +113,7 @@ def _make_ranking_table(result: SearchResult) -> Table:
         table.add_column(SIZE_COLUMNS[proxy], justify="right")
     table.add_column("architecture", overflow="fold")
 
-    # Sizes are shown beside the score, because they are the baselines of every proxy.
+    # Sizes are shown next to the score, because they are the baselines of every proxy.
     sizes = _collect_sizes(result)
     winner = result.best if result.confirmed else None
     format_score = choose_column_format([standing.score for standing in best], digits=5)
@@ -122,7 +122,7 @@ def _make_ranking_table(result: SearchResult) -> Table:
             f"{_format_marks(standing, winner)}{place}",
             format_score(standing.score),
         ]
-        # There is no margin with one seed, and no column for it.
+        # With one seed there is no margin, and no column for it.
         if standing.margin is not None:
             cells.append(f"{standing.margin:.3g}")
         for proxy in size_proxies:
@@ -166,21 +166,21 @@ def shorten_text(text: str) -> str:
 
 
 def format_limit(row: dict[str, Any]) -> str:
-    """Return `max_params 1M: the best has 732 k; 12 sampled architectures were rejected`."""
+    """Format `max_params 1M: the best has 732 k; 12 sampled architectures were rejected`."""
     verb = "was" if row["rejected"] == 1 else "were"
     rejected = f"{format_count(row['rejected'], 'sampled architecture')} {verb} rejected"
     if row["value"] is None:
-        return f"{row['limit']} {row['asked']}: {rejected}"
+        return f"{row['limit']} {row['text']}: {rejected}"
     value = format_limited_value(row["limit"], row["value"])
-    return f"{row['limit']} {row['asked']}: the best has {value}; {rejected}"
+    return f"{row['limit']} {row['text']}: the best has {value}; {rejected}"
 
 
 def format_cost(run: RunFolder) -> str:
-    """Return where the time went: `31 s (building 5 s, measuring 22 s, idle 4 s)`.
+    """Format the time of a search and its parts: `31 s (building 5 s, measuring 22 s, idle 4 s)`.
 
-    The parts are sums over all workers, so several workers make them longer than the whole.
+    The parts are sums over all workers, so with several workers they can exceed the total.
     """
-    seconds = {"warming up": run.warm_up_seconds, LOOKING: run.noted_seconds}
+    seconds = {"warming up": run.warm_up_seconds, SUPERNET_STAGE: run.strategy_seconds}
     for key, title in WORKER_TIMES.items():
         seconds[title] = sum(row[key] for row in run.workers)
     parts = []
@@ -200,7 +200,7 @@ def format_cost(run: RunFolder) -> str:
 
 
 def _count_failures(failed: Sequence[tuple[Arch, Failure]]) -> str:
-    """Return how many architectures failed per kind, with the first reason of each kind."""
+    """Format the number of failures per kind, with the first reason of each kind."""
     counts: dict[str, int] = {}
     first_details: dict[str, str] = {}
     for _, failure in failed:

@@ -1,0 +1,184 @@
+"""Load and check everything that a search needs, before any work begins or anything is written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from untrained.config import Limits, SearchConfig
+from untrained.data import DataSource, load_data, with_input_size
+from untrained.engine import SeedBatches
+from untrained.engine.devices import parse_device_name
+from untrained.progress import ProgressCallback
+from untrained.proxies import Proxy
+from untrained.seeds import make_generator
+from untrained.spaces import Space, fingerprint_space, load_space
+from untrained.strategies.base import Strategy, StrategyInputs
+from untrained.strategies.budget import Budget
+from untrained.strategies.parsing import StrategySpec
+from untrained.strategies.screening import Screening
+from untrained.strategies.search_limits import SearchLimits
+from untrained.training.warm_up import WarmUp
+from untrained.workflows.calibrate import read_recommended_proxy
+from untrained.workflows.scoring_plan import ScoringPlan, make_scoring_plan
+from untrained.workflows.search_checks import (
+    check_data,
+    check_plan,
+    check_strategy,
+    choose_proxy,
+)
+from untrained.workflows.search_stages import SearchStages
+from untrained.workflows.validation import Validation
+
+
+@dataclass(frozen=True)
+class SearchSetup:
+    """Everything that a search needs.
+
+    Attributes:
+        config: What the user asked for, with defaults and names resolved.
+        space: The space.
+        named_space: How other processes load the space: its name, or an object without one.
+        source: The data.
+        plan: Which proxies score what.
+        batches: What networks are measured on, for each seed.
+        limits: What an architecture may cost.
+        warm_up: The training before networks are scored, if there is one.
+        strategy_spec: The strategy as the user asked for it.
+        strategy: The strategy.
+        stages: Scores what the strategy proposes.
+        budget: When to stop.
+        on_progress: Called after every architecture and every step.
+    """
+
+    config: SearchConfig
+    space: Space
+    named_space: str | Space
+    source: DataSource
+    plan: ScoringPlan
+    batches: SeedBatches
+    limits: SearchLimits
+    warm_up: WarmUp | None
+    strategy_spec: StrategySpec
+    strategy: Strategy
+    stages: SearchStages
+    budget: Budget
+    on_progress: ProgressCallback | None
+
+
+def prepare_search(
+    config: SearchConfig,
+    on_progress: ProgressCallback | None = None,
+    *,
+    space: Space | None = None,
+    proxy: Proxy | None = None,
+    on_data: Callable[[DataSource], None] | None = None,
+) -> SearchSetup:
+    """Load space, data and proxies, and make the strategy. Nothing is written.
+
+    Args:
+        config: What the user asks for.
+        on_progress: Called after every architecture and every step.
+        space: The space, if it is an object that `config.space` does not lead to.
+        proxy: The proxy, if it is an object that `config.proxy` does not lead to.
+        on_data: Called with the data once they are loaded.
+
+    Raises:
+        UsageError: Something does not exist, or does not suit the rest of the search.
+    """
+    device = parse_device_name(config.compute.device)
+    compute = replace(config.compute, device=device)
+    named_space: str | Space = config.space
+    if space is not None:
+        named_space = space
+    loaded_space = load_space(named_space)
+    _check_latency_device(config)
+    if config.proxy == "auto":
+        config = replace(config, proxy=read_recommended_proxy(config.space, config.data))
+    budget = Budget(config.budget, config.time_seconds, config.stable, config.top)
+    strategy_spec = StrategySpec.parse(config.strategy)
+    plan = _plan_scoring(config, strategy_spec, proxy or config.proxy, budget)
+
+    source = _load_source(config, loaded_space, on_data)
+    warm_up = None
+    if config.warm_up:
+        warm_up = WarmUp.parse(config.warm_up, source)
+    space_code = fingerprint_space(named_space)
+    limits = SearchLimits(loaded_space, source.task, config.limit_texts, space_code)
+    seeds = range(config.seed, config.seed + config.seeds)
+    batches = SeedBatches.for_proxies(source, plan.all_proxies, seeds)
+
+    stages = SearchStages(plan, batches, compute, space_code, on_progress)
+    inputs = StrategyInputs(
+        source=source,
+        device=device,
+        step_log=stages.step_log,
+        evaluate_pool=stages.score_pool,
+        pool_fitness=plan.pool_fitness,
+        beside=plan.list_objectives(),
+    )
+    rng = make_generator("search", strategy_spec.seed_name, loaded_space.name, config.seed)
+    strategy = strategy_spec.make(limits.space, rng, plan.fitness, inputs)
+    if budget == Budget(top=config.top):
+        # The user set nothing that ends the search; some strategies know when they are done.
+        budget = replace(budget, count=strategy.default_budget)
+
+    config = replace(
+        config,
+        proxy=plan.proxy_name,
+        strategy=strategy_spec.label,
+        budget=budget.total,
+        compute=compute,
+    )
+    return SearchSetup(
+        config=config,
+        space=loaded_space,
+        named_space=named_space,
+        source=source,
+        plan=plan,
+        batches=batches,
+        limits=limits,
+        warm_up=warm_up,
+        strategy_spec=strategy_spec,
+        strategy=strategy,
+        stages=stages,
+        budget=budget,
+        on_progress=on_progress,
+    )
+
+
+def _check_latency_device(config: SearchConfig) -> None:
+    """Refuse a limit of latency on a device that does not exist: `--max-latency 5ms@gpu`."""
+    max_latency = Limits.parse(**config.limit_texts).max_latency
+    if max_latency is not None:
+        parse_device_name(max_latency.device)
+
+
+def _plan_scoring(
+    config: SearchConfig, strategy: StrategySpec, proxy: str | Proxy, budget: Budget
+) -> ScoringPlan:
+    """Load the proxies, and refuse what does not suit the strategy or the budget."""
+    check_strategy(strategy, config)
+    proxy = choose_proxy(strategy, proxy)
+    validation = None
+    if config.validate:
+        validation = Validation.parse(config.validate, config.space, config.data_root)
+    screening = None
+    if config.screen:
+        screening = Screening.parse(config.screen, config.keep, budget)
+    plan = make_scoring_plan(proxy, config.beside, screening, validation, strategy.pool_metrics)
+    check_plan(strategy, plan, budget)
+    return plan
+
+
+def _load_source(
+    config: SearchConfig, space: Space, on_data: Callable[[DataSource], None] | None
+) -> DataSource:
+    """Load the data, and refuse data that networks of the space do not take."""
+    task = with_input_size(space.task, config.input_size)
+    source = load_data(config.data, task, config.data_root)
+    check_data(space, source.task)
+    if on_data is not None:
+        on_data(source)
+    if config.confirm:
+        # Data that nothing can be trained on are refused now and not after the search.
+        _ = source.parts
+    return source
