@@ -60,7 +60,7 @@ def test_the_card_describes_the_table(run_cli, table):
     for line in (
         "csv:clicks.csv",
         "bad rows: 1, left out",
-        "line 4: 2 fields where 6 are wanted: '1,u1'",
+        "line 4: 2 fields where 6 are expected: '1,u1'",
     ):
         assert line in out
     document = json.loads(

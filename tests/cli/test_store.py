@@ -76,9 +76,9 @@ WRONG = {
     "store info .": "there is no store at records.sqlite",
     "store info mine.py": "mine.py cannot be used as a store: file is not a database",
     "store export absent out.csv": "there is no store at absent",
-    "store export run out.txt": "out.txt names no format; end it in .parquet or .csv",
+    "store export run out.txt": "out.txt has an unknown format; use a name that ends in .parquet or .csv",
     "store export run mine.py/out.csv": "mine.py/out.csv cannot be written",
-    "store merge run run": "run is the store to merge into; name another one",
+    "store merge run run": "run is the store to merge into; name a different one",
     "store merge run absent": "there is no store at absent",
     "store merge absent run": "there is no store at absent",
 }

@@ -213,7 +213,7 @@ OPTIONS = {
 }  # fmt: skip
 
 SHAPES = {
-    "score ./mine.py:make": "say what ./mine.py:make takes as input: --input-shape 3x224x224",
+    "score ./mine.py:make": "the input shape of ./mine.py:make is unknown; add --input-shape 3x224x224",
     "score ./mine.py:make --input-shape ''": "invalid input shape ''; write channels x height x width",
     "score ./mine.py:make --input-shape 3,32,32": "invalid input shape '3,32,32'; write channels x height x width",
     "score ./mine.py:make --input-shape 3x0x32": "invalid input shape '3x0x32'",
@@ -223,14 +223,14 @@ SHAPES = {
     "score ./mine.py:make --input-shape ³x32": "invalid input shape '³x32'",
     "score ./mine.py:make --input-shape 3x9999999x9999999": "do not fit into memory",
     "score ./mine.py:make --input-shape 99999999999999999999x3x3": "invalid input shape '99999999999999999999x3x3'",
-    "score ./mine.py:make --input-shape 5x8x8": "cannot read 5x8x8",
+    "score ./mine.py:make --input-shape 5x8x8": "fails on inputs of shape 5x8x8",
     "train ./mine.py:make --data digits --input-shape 99999999999999999999x3x3": "invalid input shape",
     "train ./mine.py:make --data digits --input-shape 3x0x3": "invalid input shape '3x0x3'",
-    "train ./mine.py:make --data digits": "say what ./mine.py:make takes as input",
+    "train ./mine.py:make --data digits": "the input shape of ./mine.py:make is unknown",
     "train ./mine.py:make --data digits --input-shape 8": "digits holds images",
     "export ./mine.py:make --out model --input-shape 99999999999999999999x3x3": "invalid input shape",
-    "export ./mine.py:make --out model": "say what ./mine.py:make takes as input",
-    "export ./odd.py:plain --out model --input-shape 3x9x9": "cannot read (3, 9, 9)",
+    "export ./mine.py:make --out model": "the input shape of ./mine.py:make is unknown",
+    "export ./odd.py:plain --out model --input-shape 3x9x9": "fails on inputs of shape (3, 9, 9)",
 }
 
 DEVICES = {
@@ -391,10 +391,10 @@ FILES = {
     "search --data csv:twice.csv": "twice.csv has more than one column called user; rename them",
     "search --data csv:clicks.csv?label=buy": "buy",
     "search --data csv:clicks.csv?lable=click": "no option of a table is called 'lable'; did you mean label",
-    "search --data csv:clicks.csv?label": "label says nothing; write label=...",
+    "search --data csv:clicks.csv?label": "label has no value; write label=...",
     "search --data csv:clicks.csv?label=click&floor=0": "floor=0 is too small",
     "search --data csv:clicks.csv?label=click&floor=two": "floor=two is not a number; write it like floor=10",
-    "search --data csv:clicks.csv?label=click&log=half": "no way to take logarithms is called 'half'",
+    "search --data csv:clicks.csv?label=click&log=half": "no value of log is called 'half'",
     "search --data csv:clicks.csv --label buy": "buy",
     "search --data cifar10 --data-root .": "data_batch_1.bin",
     "data card csv:absent.csv": "there is no file absent.csv",
@@ -408,10 +408,10 @@ FILES = {
     "export rum-1 --out model": "no run folder is called rum-1, and nasbench201 has no such architecture; "
     "did you mean run-1?",
     "export runs/absent --out model": "runs/absent is neither a run folder nor an architecture; give",
-    "export photos --out model": "photos holds neither a search nor a training",
+    "export photos --out model": "photos contains neither a search nor a training",
     "export ARCH --out .": "already exists and is not an earlier export: choose another folder",
     "export ARCH --out model --weights absent.pt": "there is no file absent.pt; --weights takes a state dict",
-    "export ARCH --out model --weights notes.txt": "notes.txt is refused: it is damaged, or holds more than weights",
+    "export ARCH --out model --weights notes.txt": "notes.txt is refused: it is damaged, or contains objects that could run code",
     "search --export .": "already exists and is not an earlier export: choose another folder",
     "search --export mine.py/model": "cannot create mine.py/model: ",
     "search --export runs": "runs would replace the run folder runs/...; choose another folder",

@@ -38,7 +38,7 @@ def test_the_card_counts_what_can_be_used(tmp_path):
     text = "\n".join(card.lines())
     for part in (
         "62 pictures in 2 classes",
-        "cats 42, dogs 20; 2.1 times as many",
+        "cats 42, dogs 20; the largest has 2.1 times as many as the smallest",
         "32x32 to 64x96",
         "RGB 61, L 1",
     ):
@@ -52,7 +52,7 @@ def test_many_classes_are_summarised_by_the_largest_and_the_smallest(tmp_path):
         line for line in make_card(tmp_path / "photos").lines() if line.startswith("classes")
     ]
     assert (
-        line == "classes: from k1 1 to k14 14; 14 times as many in the largest as in the smallest"
+        line == "classes: from k1 1 to k14 14; the largest has 14 times as many as the smallest"
     )
 
 

@@ -123,9 +123,9 @@ def test_files_beside_the_parts_are_listed_as_problems(tmp_path):
     save_image(tmp_path / "test" / "7.png", make_pixels(7))
     (tmp_path / "README.md").write_text("hello")
     assert dict(list_folder(tmp_path).problems) == {
-        "README.md": "not used: it is in no folder of a class",
+        "README.md": "not used: it is not in a class folder",
         "extra": "not used: it is beside train, val and test",
-        "test/7.png": "not used: it is in no folder of a class",
+        "test/7.png": "not used: it is not in a class folder",
         "test/eels/0.png": "not used: there is no class eels to learn from",
     }
 
@@ -379,7 +379,7 @@ def test_writing_into_images_does_not_change_the_cache(photos):
 
 def test_an_unusable_data_root_is_refused(photos):
     (photos.parent / "root").write_text("a file")
-    with pytest.raises(UsageError, match=r"pictures are kept in .*; name another --data-root"):
+    with pytest.raises(UsageError, match=r"the cache of pictures .* cannot be written: .*; name another --data-root"):
         open_folder(photos).batch(1)
 
 

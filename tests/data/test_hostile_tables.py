@@ -57,7 +57,7 @@ REFUSED = {
     "no label": (
         "",
         GOOD.replace("click", "bought"),
-        "say which column .* available: bought, user, price, count",
+        "name the label column.* available: bought, user, price, count",
     ),
     "empty labels": (
         "",
@@ -103,7 +103,7 @@ REFUSED = {
     "one column": (
         "",
         "click\n0\n1\n",
-        "has one column, 'click'; a table has a label and more, separated by comma",
+        "has one column, 'click'; a table has a label and other columns, separated by comma",
     ),
     "UTF-16": ("", GOOD.encode("utf-16"), "is UTF-16; save it as UTF-8"),
     "not text": ("", bytes(range(256)) * 20, "is not a text file; csv:PATH reads lines of text"),
@@ -115,7 +115,7 @@ REFUSED = {
     "a quotation mark never closed": (
         "",
         GOOD.replace(ROWS[9], '1,"u1,2.5,3'),
-        r"and \d+ lines more",
+        r"and \d+ more lines",
     ),
     "nothing left": (
         "?drop=user,price,count",
@@ -141,7 +141,7 @@ REFUSED = {
         GOOD,
         "hash=16777216 is impossible; write a number from 2 to 16777215",
     ),
-    "no such logarithm": ("?log=some", GOOD, "no way to take logarithms is called 'some'"),
+    "no such logarithm": ("?log=some", GOOD, "no value of log is called 'some'"),
     "no such decimal sign": (
         "?decimal=semicolon",
         GOOD,
@@ -347,7 +347,7 @@ def test_text_after_the_first_block_is_reported_too(tmp_path, monkeypatch):
 def test_a_column_of_row_numbers_is_dropped(tmp_path):
     rows = [f"{row},{1000 + i}" for i, row in enumerate(ROWS)]
     card = open_table(write_csv(tmp_path / "id.csv", rows, HEADER + ",id")).card()
-    assert "id: dropped: no value comes 2 times" in list_problems(card)
+    assert "id: dropped: no value occurs 2 times" in list_problems(card)
 
 
 def test_a_table_that_is_not_read_to_its_end_leaves_no_thread(tmp_path, monkeypatch):

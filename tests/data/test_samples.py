@@ -164,7 +164,7 @@ WRONG = {
     "no indices": (Endless(), "Endless has no indices .* give a DataLoader of it"),
     "no samples": (Empty(), "Empty has no samples"),
     "texts": (Texts(), "a batch of Texts is made of dict; it must be a tensor of inputs"),
-    "its own error": (Broken(), "Broken raised for sample [01](.|\n)*the disk is gone"),
+    "its own error": (Broken(), "Broken raised an error for sample [01](.|\n)*the disk is gone"),
     "uneven": (Uneven(), "samples of Uneven do not make a batch: "),
     "empty loader": (DataLoader(torch.zeros(0, 2)), "the DataLoader has no samples"),
     "a list": ([1, 2], "data is \\[1, 2\\]; give a name as text"),

@@ -121,7 +121,7 @@ def test_only_what_plain_data_need_may_be_named(tmp_path, evil, protocol):
     "value", [np.array([None]), np.array([(1, 2.0)], "i4,f4"), np.array(["2020"], "M8[D]")]
 )
 def test_arrays_of_other_kinds_are_refused_by_name(tmp_path, value):
-    with pytest.raises(UsageError, match="was refused: it has an array of the kind"):
+    with pytest.raises(UsageError, match="was refused: it has an array of type"):
         read_back(tmp_path, value, 4)
 
 

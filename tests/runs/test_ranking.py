@@ -50,7 +50,8 @@ def test_the_interval_of_a_mean_is_students():
 
 def test_ties_are_decided_seed_by_seed():
     """Both go up and down together with the batch; their difference hardly moves, and is told from zero."""
-    best, other = {0: 10.0, 1: 20.0, 2: 30.0}, {0: 9.0, 1: 19.1, 2: 28.9}
+    best = {0: 10.0, 1: 20.0, 2: 30.0}
+    other = {0: 9.0, 1: 19.1, 2: 28.9}
     assert not is_tied(best, other)
     assert is_tied(best, {0: 11.0, 1: 12.0, 2: 29.0})
     assert not is_tied({0: 2.0}, {0: 1.0})  # one seed knows nothing, and marks nothing
@@ -100,9 +101,8 @@ def test_az_nas_is_the_sum_of_the_logarithms_of_four_ranks():
     expected = {"x": (2, 1, 2, 1), "y": (1, 2, 1, 2)}
     for arch, ranks in expected.items():
         assert by_arch[arch].value == pytest.approx(sum(log(r / 2) for r in ranks))
-    assert by_arch["z"].error == Failure(
-        "unsupported"
-    )  # its other parts are numbers, and it takes no place
+    # Its other parts are numbers, and it takes no place
+    assert by_arch["z"].error == Failure("unsupported")
 
 
 def test_te_nas_adds_ranks_and_turns_the_condition_number_around():

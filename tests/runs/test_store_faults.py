@@ -149,7 +149,7 @@ def test_a_store_whose_middle_was_overwritten_is_damaged(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:2048] + b"\xff" * (len(whole) - 4096) + whole[-2048:])
     damaged = path.read_bytes()
-    assert "it is damaged or no store: it was left as it is" in get_error(
+    assert "it is damaged or not a store: it was left as it is" in get_error(
         lambda: read_all(path), path
     )
     assert path.read_bytes() == damaged
@@ -172,7 +172,7 @@ def test_a_store_with_an_impossible_version_is_damaged(tmp_path, version):
     db = sqlite3.connect(path)
     db.execute(f"PRAGMA user_version = {version}")
     db.close()
-    assert "it is damaged or no store" in get_error(lambda: Store(path), path)
+    assert "it is damaged or not a store" in get_error(lambda: Store(path), path)
 
 
 @pytest.mark.parametrize("column", ["genes = '[[1, 2'", "genes = '3'", "genes = '[3]'"])

@@ -148,9 +148,8 @@ def test_a_csv_file_holds_no_formulas_and_every_text_can_be_restored(tmp_path):
         for name, cell in row.items()
         if name != "value" and cell[:1] in set("=+-@\t\r")
     ]
-    assert [float(row["value"]) for row in rows] == [
-        record.value for record in records
-    ]  # numbers stay numbers
+    # Numbers stay numbers
+    assert [float(row["value"]) for row in rows] == [record.value for record in records]
     assert [row["note"].removeprefix("'") for row in rows] == FORMULAS
     stores.export_store(path, tmp_path / "out.parquet")
     assert list(pd.read_parquet(tmp_path / "out.parquet").note) == FORMULAS
@@ -190,7 +189,9 @@ def test_an_export_that_fails_leaves_the_former_file(tmp_path):
 @pytest.mark.parametrize("name", ["out.xlsx", "out", "folder/"])
 def test_the_error_for_an_export_without_a_format_lists_the_formats(tmp_path, name):
     path = write_store(tmp_path / "s.sqlite", RECORDS)
-    with pytest.raises(UsageError, match=r"names no format; end it in \.parquet or \.csv"):
+    with pytest.raises(
+        UsageError, match=r"has an unknown format; use a name that ends in \.parquet or \.csv"
+    ):
         stores.export_store(path, tmp_path / name)
 
 
@@ -210,11 +211,12 @@ def test_two_stores_are_merged_without_doubled_records(tmp_path):
     theirs = write_store(tmp_path / "b.sqlite", [change_record(RECORD, value=99.0), *RECORDS[2:5]])
     before = theirs.read_bytes()
     assert stores.merge_stores(ours, [theirs]) == 3
+    # Existing records stay as they are
     assert read_store(ours) == [
         RECORD,
         RECORDS[1],
         *RECORDS[2:5],
-    ]  # existing records stay as they are
+    ]
     assert theirs.read_bytes() == before
     assert stores.merge_stores(ours, [theirs, theirs]) == 0
     assert read_store(ours) == [RECORD, RECORDS[1], *RECORDS[2:5]]
@@ -242,13 +244,14 @@ def test_only_failures_of_the_machine_are_replaced(tmp_path):
 
 def test_a_store_is_not_merged_into_itself(tmp_path):
     write_store(tmp_path / "run" / "records.sqlite", RECORDS)
-    with pytest.raises(UsageError, match="is the store to merge into; name another one"):
+    with pytest.raises(UsageError, match="is the store to merge into; name a different one"):
         stores.merge_stores(tmp_path / "run", [tmp_path / "run" / ".." / "run" / "records.sqlite"])
     assert read_store(tmp_path / "run" / "records.sqlite") == RECORDS
 
 
 def test_a_damaged_store_is_refused_and_the_other_is_not_changed(tmp_path):
-    ours, theirs = write_store(tmp_path / "a.sqlite", RECORDS), tmp_path / "b.sqlite"
+    ours = write_store(tmp_path / "a.sqlite", RECORDS)
+    theirs = tmp_path / "b.sqlite"
     theirs.write_text("not a store, " * 300)
     with pytest.raises(UsageError, match=r"b\.sqlite cannot be used as a store"):
         stores.merge_stores(ours, [theirs])

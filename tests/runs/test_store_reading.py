@@ -339,7 +339,7 @@ def test_a_value_of_another_type_is_malformed(tmp_path, change):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(f"UPDATE records SET {change} WHERE id = 3")
     with pytest.raises(
-        UsageError, match=r"cannot be read: malformed record: \w+ is of the kind (str|bytes)"
+        UsageError, match=r"cannot be read: malformed record: \w+ has the type (str|bytes)"
     ):
         read_all(path)
 

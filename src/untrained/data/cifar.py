@@ -1,8 +1,8 @@
 """CIFAR-10 and CIFAR-100, in the binary or in the Python version of the publisher.
 
-The test images are read when they are needed, so that scoring needs the training files only. The
-files of the Python version are pickles. They are read by an unpickler that accepts arrays and plain
-data and refuses everything else.
+Test images are read only when they are needed, so scoring works without the test file. The files of
+the Python version are pickles, read by a restricted reader (`readers/pickle_file.py`) that accepts
+arrays and plain data and rejects everything else.
 """
 
 from collections.abc import Sequence
@@ -122,7 +122,7 @@ def _read_images(publication: _Publication, names: Sequence[str], root: Path) ->
     """Read the images (N, H, W, C) and the labels of some files.
 
     Raises:
-        UsageError: The files are not there.
+        UsageError: The files do not exist.
     """
     binary_files = tuple(root / publication.binary_folder / f"{name}.bin" for name in names)
     python_files = tuple(root / publication.python_folder / name for name in names)
@@ -179,7 +179,9 @@ def _read_python_file(file: Path, publication: _Publication) -> tuple[Tensor, Te
     content = read_pickle(file)
     label_key = publication.label_key
     if not isinstance(content, dict) or not {b"data", label_key} <= content.keys():
-        raise UsageError(f"{file} is damaged: it is no dictionary of data and {label_key.decode()}")
+        raise UsageError(
+            f"{file} is damaged: it is not a dictionary of data and {label_key.decode()}"
+        )
     pixels = np.asarray(content[b"data"])
     labels = np.asarray(content[label_key])
     if pixels.dtype != np.uint8 or pixels.shape != (labels.size, _PIXEL_BYTES):

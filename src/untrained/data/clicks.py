@@ -32,7 +32,7 @@ TRIPLE = (4, 5, 6)
 GATES = ((0, 4), (1, 7))  # a dense column and a column of identifiers
 LATENT_SIZE = 2
 BIAS = -1.4
-# How strong the terms of the logit are.
+# Factors of the terms of the logit.
 FIRST_ORDER = 0.35
 SECOND_ORDER = 0.8
 THIRD_ORDER = 1.5
@@ -42,7 +42,7 @@ MIN_ROWS = 100
 
 
 @register_source(
-    "a made-up click log with planted interactions, any number of rows: clicks, clicks:rows=100000",
+    "a synthetic click log with planted interactions, any number of rows: clicks, clicks:rows=100000",
     takes_argument=True,
 )
 def clicks(argument: str, like: Task, root: Path) -> DataSource:
@@ -55,15 +55,17 @@ def clicks(argument: str, like: Task, root: Path) -> DataSource:
     labels = make_generator("clicks", "labels", seed).random(rows) < probabilities
     table = np.concatenate([dense, identifiers, labels[:, None]], axis=1).astype(np.float32)
 
-    # Rows are independent of each other, so they can be split in their order.
+    # Rows are independent of each other, so they can be split in order.
     train, val, test = np.split(table, [round(0.8 * rows), round(0.9 * rows)])
     parts = {TRAIN: TablePart(train), VAL: TablePart(val), TEST: TablePart(test)}
 
-    name = f"clicks:{argument}" if argument else "clicks"
+    name = "clicks"
+    if argument:
+        name = f"clicks:{argument}"
     counts = ", ".join(f"{len(part):,} {part_name}" for part_name, part in parts.items())
     sizes = ", ".join(map(str, VOCABULARIES))
     facts = {
-        "rows": f"{rows:,} ({counts}), made up",
+        "rows": f"{rows:,} ({counts}), synthetic",
         "label": f"1 in {labels.mean():.1%} of the rows",
         "columns": f"{DENSE_COLUMNS} dense, {len(VOCABULARIES)} of identifiers "
         f"({sizes} different ones)",

@@ -1,4 +1,4 @@
-"""Data that need no files of their own: noise, photographs and digits.
+"""Data sources without files: noise, photographs and digits.
 
 Two photographs and 1,797 scanned digits come with scikit-learn. Their files are read directly,
 because importing scikit-learn takes a second.

@@ -23,7 +23,7 @@ from untrained.types import Task
 )
 def hf(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
-        raise UsageError("say which data set: hf:NAME, such as --data hf:beans")
+        raise UsageError("name the data set: hf:NAME, such as --data hf:beans")
     try:
         from datasets import load_dataset
     except ImportError as error:
@@ -33,7 +33,7 @@ def hf(argument: str, like: Task, root: Path) -> DataSource:
     try:
         splits = load_dataset(argument)
     except Exception as error:
-        # The hub, the network, the name or a refused script: the message of the package says which.
+        # The name may be wrong or the network down; the message of the package tells which.
         reason = " ".join(str(error).split())
         raise UsageError(f"hf:{argument} cannot be loaded: {reason}") from error
 
@@ -43,7 +43,7 @@ def hf(argument: str, like: Task, root: Path) -> DataSource:
         part = find_part(split)
         if part is None:
             problems.append(
-                (split, "not used: a split of another name than train, validation and test")
+                (split, "not used: only the splits train, validation and test are used")
             )
         else:
             files += _list_rows(table, argument, split, part, problems)
@@ -75,20 +75,20 @@ def _list_rows(table: Any, name: str, split: str, part: str, problems: Problems)
 
 
 def _find_column(table: Any, kind: str, name: str) -> str:
-    """Find the first column of a type of the package `datasets`."""
+    """Find the first column whose feature type has this name."""
     for column, feature in table.features.items():
         if type(feature).__name__ == kind:
             return str(column)
     raise UsageError(
-        f"hf:{name} has the columns {', '.join(table.features)}, none of which is of the kind "
-        f"{kind}; pictures with one label each are wanted"
+        f"hf:{name} has the columns {', '.join(table.features)}, none of which has the type "
+        f"{kind}; give a data set of pictures with one label each"
     )
 
 
 def _keep_encoded(table: Any) -> Any:
     """Return the table with pictures as the bytes of their files.
 
-    Otherwise the package would decode files of any format, also of those that we refuse.
+    Otherwise the package would decode files of all formats, also of those that we reject.
     """
     for name, feature in table.features.items():
         if type(feature).__name__ == "Image":

@@ -1,4 +1,4 @@
-"""Data sources made of images in memory, and how images are fitted to the input of a network."""
+"""Data sources of images in memory, and functions that fit images to the input of a network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ def make_image_task(name: str, like: Task, classes: int | None = None) -> Task:
     """
     if len(like.input_shape) != 3:
         message = (
-            f"{name} holds images: the input shape is channels x height x width, "
+            f"{name} holds images, so the input shape must be channels x height x width, "
             f"not {like.input_shape}"
         )
         if len(like.input_shape) == 1:
@@ -111,24 +111,24 @@ def fit_channels(pixels: Tensor, task: Task) -> Tensor:
     A grey channel is repeated; colours are averaged to grey.
     """
     channels = pixels.shape[1]
-    wanted_channels = task.input_shape[0]
-    if channels == wanted_channels:
+    target_channels = task.input_shape[0]
+    if channels == target_channels:
         return pixels
     if channels == 1:
-        return pixels.expand(-1, wanted_channels, -1, -1)
-    if wanted_channels == 1:
+        return pixels.expand(-1, target_channels, -1, -1)
+    if target_channels == 1:
         return pixels.mean(1, keepdim=True)
     raise UsageError(
-        f"images of {channels} channels cannot be shown to a network of {wanted_channels}; "
+        f"images of {channels} channels do not fit a network with {target_channels} input channels; "
         "set the input shape to match"
     )
 
 
 def fit_statistic(value: Tensor, task: Task) -> Tensor:
     """Convert a mean or deviation per channel (C,) to the task's channels, as (1, C, 1, 1)."""
-    wanted_channels = task.input_shape[0]
-    if len(value) != wanted_channels:
-        value = value.mean().expand(wanted_channels)
+    target_channels = task.input_shape[0]
+    if len(value) != target_channels:
+        value = value.mean().expand(target_channels)
     return value.reshape(1, -1, 1, 1)
 
 
@@ -146,7 +146,7 @@ def compute_channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         images: Images (N, H, W, C) of uint8. At most 2,000 of them are used.
     """
-    # Every n-th image, because files are often sorted by class.
+    # Use every n-th image, because files are often sorted by class.
     step = -(-len(images) // _IMAGES_FOR_STATISTICS)
     pixels = images[::step].double().div_(255)
     mean = pixels.mean((0, 1, 2)).float()

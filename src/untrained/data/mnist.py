@@ -19,7 +19,7 @@ from untrained.data.source import DataSource
 from untrained.errors import UsageError
 from untrained.identity import read_file_state
 from untrained.readers.compressed_file import read_whole_file
-from untrained.readers.limits import named_problems
+from untrained.readers.limits import name_file_in_errors
 from untrained.types import Task
 
 _DIGITS = tuple("0123456789")
@@ -115,7 +115,7 @@ def _read_idx(file: Path, axes: int) -> Tensor:
     It starts with two zeros, the code of the type and the number of axes. The lengths of the axes
     follow, four bytes each, then the numbers.
     """
-    with named_problems(file):
+    with name_file_in_errors(file):
         content = read_whole_file(file)
     start = 4 + 4 * axes
     shape: tuple[int, ...] = ()
@@ -124,7 +124,7 @@ def _read_idx(file: Path, axes: int) -> Tensor:
     is_header_right = content[:4] == bytes((0, 0, _UNSIGNED_BYTES, axes))
     if not is_header_right or math.prod(shape) != len(content) - start:
         raise UsageError(
-            f"{file} is damaged: it is no IDX file of bytes with {axes} axes, or it is cut off"
+            f"{file} is damaged: it is not an IDX file of bytes with {axes} axes, or it is cut off"
         )
     numbers = np.frombuffer(content, dtype=np.uint8, offset=start)
     return torch.from_numpy(numbers.reshape(shape).copy())

@@ -35,7 +35,7 @@ _MAX_CLASSES = 100_000
 )
 def npz(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
-        raise UsageError("say which file: npz:PATH, such as --data npz:./images.npz")
+        raise UsageError("name the file: npz:PATH, such as --data npz:./images.npz")
     path = Path(argument)
     parts = read_npz(path)
     largest_label = max(int(labels.max()) for _, labels in parts.values())
@@ -106,12 +106,12 @@ def _check_images(
     labels = arrays[label_name]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.size == 0:
         raise UsageError(
-            f"{path}: {image_name} is {images.dtype} {images.shape}; wanted uint8 (N, H, W[, C])"
+            f"{path}: {image_name} is {images.dtype} {images.shape}; expected uint8 (N, H, W[, C])"
         )
     if labels.dtype.kind not in "iu" or labels.size != len(images) or labels.min() < 0:
         raise UsageError(
             f"{path}: {label_name} is {labels.dtype} {labels.shape}; "
-            f"wanted {len(images)} whole numbers from 0 up, one per image"
+            f"expected {len(images)} non-negative integers, one per image"
         )
     if labels.max() >= _MAX_CLASSES:
         raise UsageError(

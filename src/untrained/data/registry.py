@@ -23,11 +23,11 @@ class SourceKind:
     Attributes:
         name: Its public name.
         about: One line for `untrained list`.
-        open: Function `(argument, like, root)` that opens the data. The argument is the text behind
+        open: Function `(argument, like, root)` that opens the data. The argument is the text after
             the colon of `name:ARGUMENT`, `like` has the input shape that networks take, and `root`
             is the data root.
-        belongs_to_user: Whether these are data of the user, whose argument starts with a path.
-        takes_argument: Whether there may be an argument.
+        belongs_to_user: Whether these are the user's own data. The argument then starts with a path.
+        takes_argument: Whether an argument is allowed.
     """
 
     name: str
@@ -43,12 +43,12 @@ SOURCES: Registry[SourceKind] = Registry("data set")
 def register_source(
     about: str, *, belongs_to_user: bool = False, takes_argument: bool = False
 ) -> Callable[[OpenSource], OpenSource]:
-    """Register the function below as a kind of data. Its name is the name of the data.
+    """Register the decorated function as a data source. Its name is the name of the source.
 
     Args:
         about: One line for `untrained list`.
-        belongs_to_user: Whether these are data of the user, whose argument starts with a path.
-        takes_argument: Whether there may be an argument that is not a path.
+        belongs_to_user: Whether these are the user's own data. The argument then starts with a path.
+        takes_argument: Whether an argument that is not a path is allowed.
     """
 
     def register(function: OpenSource) -> OpenSource:
@@ -73,12 +73,12 @@ def load_data(data: object, like: Task, root: str | Path | None = None) -> DataS
         data: A name such as "digits" or "folder:./photos"; a `Path`; a tensor, a numpy array or a
             pair of inputs and targets; a torch Dataset or DataLoader; or a `DataSource`, which is
             returned as it is.
-        like: Task with the input shape that networks take. Its number of classes counts if the
-            data have none of their own. Samples from Python keep their own shape.
+        like: Task with the input shape that networks take. Its number of classes is used if the
+            data do not define one. Samples from Python keep their own shape.
         root: Data root; by default that of `find_data_root`.
 
     Raises:
-        UsageError: There are no such data, or they do not fit.
+        UsageError: The data do not exist, or do not fit the task.
 
     Example:
         >>> from untrained import Task
@@ -108,21 +108,22 @@ def _open_named_data(name: str, like: Task, root: Path) -> DataSource:
     parse_path(name, "data")
     if not like.input_shape or any(side < 1 for side in like.input_shape):
         raise UsageError(
-            f"impossible input shape {like.input_shape}; "
+            f"invalid input shape {like.input_shape}; "
             "give channels x height x width, such as 3x32x32"
         )
     # `os.path.exists` does not raise on names that are too long for a path.
     if name not in SOURCES and os.path.exists(name):
-        raise UsageError(f"{name} is a path; say what is there: {_guess_kind(Path(name))}:{name}")
+        raise UsageError(
+            f"{name} is a path; write its kind before it: {_guess_kind(Path(name))}:{name}"
+        )
     kind_name, _, argument = name.partition(":")
     kind = SOURCES[kind_name]
     if argument and not kind.takes_argument:
         raise UsageError(
-            f"{kind_name} takes nothing behind its name, and {argument!r} is there; "
-            f"write --data {kind_name}"
+            f"{kind_name} takes no argument, but got {argument!r}; write --data {kind_name}"
         )
     if kind.belongs_to_user:
-        # A shell expands ~ at the start of a word only, not behind the colon.
+        # A shell expands ~ only at the start of a word, not after the colon.
         argument = os.path.expanduser(argument)
     return kind.open(argument, like, root)
 

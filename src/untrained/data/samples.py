@@ -18,12 +18,13 @@ from untrained.names import user_code_error
 from untrained.quantities import show_value
 from untrained.types import Batch, Task
 
-DATASET_NAME = "tensor"  # of the task; equal samples have equal keys, wherever they come from
+# The task of all samples from Python has this name, so equal samples have equal keys.
+DATASET_NAME = "tensor"
 _FORMS = "give a tensor of inputs, or a pair (inputs, targets)"
 
 
 class Samples(Protocol):
-    """Data of the caller, before it is known which task they are for."""
+    """Data of the caller, before their task is known."""
 
     def read_first_input(self) -> Tensor:
         """Return the first input as a batch of one."""
@@ -246,7 +247,7 @@ def _read_tensor(value: object, role: str) -> Tensor:
         )
     if value.device.type == "meta":
         raise UsageError(
-            f"the {role} are on the device meta, where there are no numbers; make them on cpu"
+            f"the {role} are on the device meta, which holds no numbers; create them on cpu"
         )
     if value.layout != torch.strided:
         raise UsageError(f"the {role} are a sparse tensor; give {role}.to_dense()")

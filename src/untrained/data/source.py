@@ -50,10 +50,10 @@ class DataSource:
 
     Attributes:
         task: What networks must solve on these data.
-        draw: Function that draws some samples with a random generator. They come from the training
-            part while it has enough, so that networks are not scored on what they are tested on.
-        open_parts: Function that opens the parts for training. They are empty if the samples are
-            random.
+        draw: Function that draws samples with a random generator. They come from the training part
+            as long as it has enough, so that networks are not scored on their test samples.
+        open_parts: Function that opens the parts for training. It returns no parts if the samples
+            are random.
         classes: Names of the classes; empty if they have no names.
         card: Function that inspects the user's own data; None for other data.
         schema: How rows of a table are encoded as numbers; None for other data.

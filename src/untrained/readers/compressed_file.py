@@ -1,4 +1,4 @@
-"""Whole files as bytes, also those that gzip or bzip2 has compressed."""
+"""Read whole files as bytes and decompress gzip and bzip2 files."""
 
 import bz2
 import gzip
@@ -11,14 +11,17 @@ _BLOCK_BYTES = 2**20
 
 
 def read_whole_file(path: Path, allowance: MemoryAllowance | None = None) -> bytes:
-    """Read a file and decompress it where its name ends in `.gz`, `.bz2` or `.pbz2`.
+    """Read a file, and decompress it if its name ends in `.gz`, `.bz2` or `.pbz2`.
 
     Args:
         path: The file.
-        allowance: Pays for the content; by default what a file of this size may take.
+        allowance: Is charged for the content. By default, it follows from the size of the file.
 
     Returns:
-        The content. A small file that unpacks to far more than its size is refused.
+        The content.
+
+    Raises:
+        RefusedFileError: The content is far larger than the file.
     """
     if allowance is None:
         allowance = MemoryAllowance(path.stat().st_size)
@@ -35,7 +38,7 @@ def read_whole_file(path: Path, allowance: MemoryAllowance | None = None) -> byt
 def _read_blocks(file: IO[bytes] | gzip.GzipFile, allowance: MemoryAllowance) -> bytes:
     blocks = []
     while block := file.read(_BLOCK_BYTES):
-        # The blocks and their sum are in memory together.
+        # The blocks and the joined bytes are in memory at the same time.
         allowance.charge(2 * len(block))
         blocks.append(block)
     return b"".join(blocks)

@@ -1,42 +1,42 @@
-"""JSON files from elsewhere, which may be damaged or hostile."""
+"""Parse JSON that may be damaged or malicious."""
 
 import json
 from typing import Any
 
 from untrained.readers.limits import MemoryAllowance, RefusedFileError
 
-_DEEPEST_NESTING = 64
+_MAX_DEPTH = 64
 
-# What one thing takes in CPython: a small dict, a small list, a value with its place.
+# Memory that CPython uses for a small dict, a small list, and an item with its reference.
 _OBJECT_BYTES = 232
 _ARRAY_BYTES = 72
 _VALUE_BYTES = 40
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse JSON, with one kind of error for all that can be wrong.
+    """Parse JSON. All problems raise the same type of error.
 
     Raises:
-        ValueError: The text is no JSON, is nested too deeply, takes far more memory than its size
-            suggests, or has texts that cannot be written as UTF-8.
+        ValueError: The content is not JSON, is nested too deeply, would take far more memory than its
+            size suggests, or contains strings that cannot be encoded as UTF-8.
     """
     _check_size(content)
     try:
         value = json.loads(content)
     except RecursionError:
-        raise ValueError(f"it is nested deeper than {_DEEPEST_NESTING} levels") from None
+        raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels") from None
     _check_values(value)
     return value
 
 
 def _check_size(content: str | bytes) -> None:
-    """Refuse a text that consists of little else than brackets and commas."""
+    """Reject a text that consists of little else than brackets and commas."""
     if isinstance(content, str):
         objects = content.count("{")
         arrays = content.count("[")
         values = content.count(",")
     elif not isinstance(content, bytes):
-        raise ValueError(f"it is no text, but {type(content).__name__}")
+        raise ValueError(f"it is not a text, but {type(content).__name__}")
     else:
         objects = content.count(b"{")
         arrays = content.count(b"[")
@@ -49,12 +49,12 @@ def _check_size(content: str | bytes) -> None:
 
 
 def _check_values(value: Any) -> None:
-    """Check the depth of nesting, and that every text can be written."""
+    """Check the depth of nesting, and that every string can be encoded."""
     pending: list[tuple[Any, int]] = [(value, 0)]
     while pending:
         current, depth = pending.pop()
-        if depth > _DEEPEST_NESTING:
-            raise ValueError(f"it is nested deeper than {_DEEPEST_NESTING} levels")
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
         if type(current) is dict:
             for key, child in current.items():
                 _check_text(key)
@@ -66,6 +66,6 @@ def _check_values(value: Any) -> None:
 
 
 def _check_text(text: str) -> None:
-    """JSON can write half of a character, which no file and no terminal can show."""
+    """Raise a ValueError for a lone surrogate, which JSON can contain and UTF-8 cannot encode."""
     if not text.isascii():
         text.encode("utf-8")  # UnicodeEncodeError is a ValueError

@@ -1,4 +1,4 @@
-"""How much memory a foreign file may take, and how its problems are worded."""
+"""Limits on the memory that reading a file may take, and errors about damaged files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,16 +6,16 @@ from pathlib import Path
 
 from untrained.errors import UsageError
 
-# Reading may take ten times the file plus 500 MB in all. What is built from a file gets a part of
-# that; the rest is for the copies that its users make.
+# In total, reading may take ten times the size of the file plus 500 MB. The values built from a file
+# get a part of that; the rest is for copies that callers make.
 BYTES_PER_FILE_BYTE = 8
 FREE_BYTES = 200 * 2**20
 
-LONGEST_DETAIL = 300  # characters of a foreign error message
+MAX_DETAIL = 300  # characters of an error message that is quoted
 
 
 class RefusedFileError(Exception):
-    """The file is well-formed, but holds something that is not read from foreign files."""
+    """The file is well-formed, but contains something that is not allowed."""
 
 
 class DamagedFileError(Exception):
@@ -25,8 +25,7 @@ class DamagedFileError(Exception):
 class MemoryAllowance:
     """The memory that the values of one file may take.
 
-    Readers call `charge` before they allocate, so a length that a file merely claims is never
-    allocated.
+    Readers call `charge` before they allocate memory, so a false length in a file does no harm.
     """
 
     def __init__(self, file_bytes: int) -> None:
@@ -34,7 +33,11 @@ class MemoryAllowance:
         self.used = 0
 
     def charge(self, count: int) -> None:
-        """Count `count` bytes as taken, or refuse the file."""
+        """Count `count` bytes as used.
+
+        Raises:
+            RefusedFileError: The file would use more than its allowance.
+        """
         self.used += count
         if self.used > self.limit:
             raise RefusedFileError(
@@ -44,8 +47,8 @@ class MemoryAllowance:
 
 
 @contextmanager
-def named_problems(path: Path) -> Iterator[None]:
-    """Turn every problem with the file at `path` into a `UsageError` of one line."""
+def name_file_in_errors(path: Path) -> Iterator[None]:
+    """Convert every error in the block to a `UsageError` of one line that names the file."""
     try:
         yield
     except UsageError:
@@ -54,19 +57,19 @@ def named_problems(path: Path) -> Iterator[None]:
         raise UsageError(f"there is no file {path}") from None
     except RefusedFileError as error:
         raise UsageError(f"{path} was refused: {describe_error(error)}") from error
-    except Exception as error:  # a damaged file can raise anything
+    except Exception as error:  # a damaged file can raise almost any error
         raise UsageError(f"{path} is damaged: {describe_error(error)}") from error
 
 
 def describe_error(error: BaseException) -> str:
     """Return the message of an error as one line of printable characters.
 
-    The text may quote a foreign file, so control characters are replaced and long texts are cut.
+    The message may quote the file, so control characters are replaced and long messages are cut.
     """
-    text = " ".join(str(error)[: 4 * LONGEST_DETAIL].split())
+    text = " ".join(str(error)[: 4 * MAX_DETAIL].split())
     if not text:
         return type(error).__name__
     text = "".join(character if character.isprintable() else "?" for character in text)
-    if len(text) > LONGEST_DETAIL:
-        text = text[:LONGEST_DETAIL] + "..."
+    if len(text) > MAX_DETAIL:
+        text = text[:MAX_DETAIL] + "..."
     return text

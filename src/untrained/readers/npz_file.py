@@ -1,7 +1,7 @@
-"""Numpy archives (`.npz`) of others, read without pickles.
+"""Read numpy archives (`.npz`) without pickles.
 
-`numpy.load` believes the length that the header of an array claims. Here it is compared with the
-size of the member before anything is allocated.
+`numpy.load` trusts the shape in the header of an array. Here it is compared with the size of the
+member before memory is allocated.
 """
 
 import math
@@ -27,7 +27,7 @@ from untrained.readers.plain_arrays import ArrayKind, check_items, check_sizes, 
 from untrained.readers.zip_file import check_member, check_zip_directory
 
 _MAGIC = b"\x93NUMPY"
-_LONGEST_HEADER = 10_000
+_MAX_HEADER_BYTES = 10_000
 _BLOCK_BYTES = 2**20
 _KIND = re.compile(r"'descr'\s*:\s*'([<>|=]?)(\w+)'")
 _ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)")
@@ -48,7 +48,7 @@ class _Header:
 
 def list_npz_names(path: Path) -> list[str]:
     """Return the names of the arrays in a numpy archive, without `.npy`."""
-    with _named_problems(path), _open_archive(path) as archive:
+    with _convert_errors(path), _open_archive(path) as archive:
         return [_strip_ending(name) for name in archive.namelist()]
 
 
@@ -56,10 +56,10 @@ def read_npz_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]
     """Read some arrays of a numpy archive.
 
     Raises:
-        UsageError: The file is no numpy archive, is encrypted or damaged, or one of these arrays
-            is missing or is not made of numbers or short texts.
+        UsageError: The file is not a numpy archive, is encrypted or damaged, or one of the arrays is
+            missing or contains something other than numbers or short strings.
     """
-    with _named_problems(path):
+    with _convert_errors(path):
         allowance = MemoryAllowance(path.stat().st_size)
         with _open_archive(path) as archive:
             members = {_strip_ending(member.filename): member for member in archive.infolist()}
@@ -72,14 +72,14 @@ def read_npz_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]
 
 
 @contextmanager
-def _named_problems(path: Path) -> Iterator[None]:
+def _convert_errors(path: Path) -> Iterator[None]:
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
         yield
     except UsageError:
         raise
-    except Exception as error:  # a damaged archive can raise anything
+    except Exception as error:  # a damaged archive can raise almost any error
         raise UsageError(
             f"{path} is not a readable numpy archive: {describe_error(error)}"
         ) from error
@@ -89,7 +89,7 @@ def _named_problems(path: Path) -> Iterator[None]:
 def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     if not zipfile.is_zipfile(path):
         advice = "; for a table, type csv: or parquet: instead of npz:"
-        raise DamagedFileError(f"it is no zip file, such as numpy.savez writes{advice}")
+        raise DamagedFileError(f"it is not a zip file, as numpy.savez writes{advice}")
     check_zip_directory(path)
     with zipfile.ZipFile(path) as archive:
         yield archive
@@ -109,8 +109,8 @@ def _read_array(
         content_bytes = header.count * item_bytes
         if header.header_bytes + content_bytes != member.file_size:
             raise DamagedFileError(
-                f"{_strip_ending(member.filename)} claims {content_bytes:,} bytes of numbers, "
-                f"and {member.file_size - header.header_bytes:,} are there"
+                f"the header of {_strip_ending(member.filename)} states {content_bytes:,} bytes of numbers, "
+                f"but there are {member.file_size - header.header_bytes:,}"
             )
         allowance.charge(content_bytes)
         items = np.empty(header.count, header.kind.to_dtype())
@@ -122,13 +122,13 @@ def _read_array(
 
 def _fill(target: NDArray[np.uint8], file: IO[bytes]) -> None:
     """Fill an array of bytes from a file, block by block."""
-    place = 0
-    while place < len(target):
-        block = file.read(min(_BLOCK_BYTES, len(target) - place))
+    position = 0
+    while position < len(target):
+        block = file.read(min(_BLOCK_BYTES, len(target) - position))
         if not block:
             raise DamagedFileError("an array is cut off")
-        target[place : place + len(block)] = np.frombuffer(block, np.uint8)
-        place += len(block)
+        target[position : position + len(block)] = np.frombuffer(block, np.uint8)
+        position += len(block)
     if file.read(1):
         raise DamagedFileError("an array is longer than its header says")
 
@@ -137,10 +137,10 @@ def _read_header(file: IO[bytes]) -> _Header:
     """Read the header that numpy writes: magic bytes, version, length, and a dictionary as text."""
     start = file.read(8)
     if start[:6] != _MAGIC or len(start) < 8:
-        raise DamagedFileError("a member is no array of numpy")
+        raise DamagedFileError("a member is not a numpy array")
     length_bytes = 2 if start[6] == 1 else 4
     length = int.from_bytes(file.read(length_bytes), "little")
-    if length > _LONGEST_HEADER:
+    if length > _MAX_HEADER_BYTES:
         raise DamagedFileError(f"the header of an array has {length} bytes")
     text = file.read(length).decode("latin1")
     kind = _KIND.search(text)
@@ -151,12 +151,13 @@ def _read_header(file: IO[bytes]) -> _Header:
             "it holds Python objects; save numbers, such as uint8 images and int labels"
         )
     if kind is None or order is None or shape is None:
-        raise DamagedFileError(
-            "the header of an array has no kind, order or shape that is read here"
-        )
+        raise DamagedFileError("the header of an array has an unsupported type, order or shape")
     sizes = [int(size.strip().rstrip("L")) for size in shape[1].split(",") if size.strip()]
+    byte_order = "<"
+    if kind[1] == ">":
+        byte_order = ">"
     return _Header(
-        kind=parse_kind(kind[2], kind[1] if kind[1] in ("<", ">") else "<"),
+        kind=parse_kind(kind[2], byte_order),
         shape=check_sizes(sizes),
         column_major=order[1] == "True",
         header_bytes=len(start) + length_bytes + length,

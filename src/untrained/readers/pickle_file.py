@@ -1,14 +1,13 @@
-"""Pickles of others, read without the `pickle` module.
+"""Read pickles of plain data without the `pickle` module.
 
-A pickle is a program for a stack machine. The module `pickle` lets that program name any function
-and call it. The interpreter here knows the same opcodes, but it builds only None, bool, int, float,
-str, bytes, bytearray, list, tuple, dict, set, frozenset and numpy arrays of plain kinds. A name
-such as `numpy.dtype` is never looked up: it is a pair of strings, and the few calls that plain data
-need are carried out by functions of this file. `OrderedDict` becomes a dict, a numpy scalar becomes
-a Python number.
+A pickle is a program for a stack machine. The module `pickle` lets that program import any function
+and call it. The interpreter here supports the same opcodes, but builds only None, bool, int, float,
+str, bytes, bytearray, list, tuple, dict, set, frozenset and numpy arrays of plain types. A name such
+as `numpy.dtype` is never imported: it is a pair of strings, and functions of this file replace the few
+calls that plain data need. `OrderedDict` becomes a dict, and a numpy scalar becomes a Python number.
 
-All lengths are compared with the bytes that are there, and a `MemoryAllowance` that follows from
-the file's size pays for every object.
+All lengths are compared with the remaining bytes of the file, and every object is charged to a
+`MemoryAllowance` that follows from the size of the file.
 """
 
 import codecs
@@ -26,11 +25,11 @@ from untrained.readers.limits import (
     DamagedFileError,
     MemoryAllowance,
     RefusedFileError,
-    named_problems,
+    name_file_in_errors,
 )
 from untrained.readers.plain_arrays import ArrayKind, make_array, parse_kind
 
-# What one thing takes in CPython, a little generously.
+# Memory that CPython uses, rounded up.
 _SLOT_BYTES = 16  # a reference on the stack, and the same one in a list
 _MARK_BYTES = 96
 _MEMO_BYTES = 100
@@ -38,23 +37,23 @@ _MEMO_BYTES = 100
 Arguments = tuple[Any, ...]
 Call = Callable[[Arguments, MemoryAllowance], Any]
 
-_DEEPEST_NESTING = 64
-_LONGEST_INTEGER = 16  # bytes; the magic number of old torch files has ten
-_LONGEST_LINE = 1000  # of the opcodes that write numbers and names as text
-_LONGEST_KEY = 10_000  # characters
-_LARGEST_TUPLE_KEY = 16  # items
+_MAX_DEPTH = 64
+_MAX_INTEGER_BYTES = 16  # the magic number of old torch files has ten
+_MAX_LINE = 1000  # characters of a number or name that is written as text
+_MAX_KEY = 10_000  # characters
+_MAX_TUPLE_KEY = 16  # items
 _LAST_PROTOCOL = 5
 
 
 def read_pickle(path: Path) -> Any:
-    """Read a pickle of plain data, also one that bzip2 has compressed (`.pbz2`).
+    """Read a pickle of plain data, optionally compressed by bzip2 (`.pbz2`).
 
-    Strings that Python 2 wrote stay bytes.
+    Strings written by Python 2 are returned as bytes.
 
     Raises:
-        UsageError: The file is damaged, or names something that plain data never need.
+        UsageError: The file is damaged, or contains something other than plain data.
     """
-    with named_problems(path):
+    with name_file_in_errors(path):
         allowance = MemoryAllowance(path.stat().st_size)
         data = read_whole_file(path, allowance)
         value, _ = interpret_pickle(data, allowance)
@@ -63,12 +62,12 @@ def read_pickle(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class PickleExtension:
-    """What a format that contains pickles adds to plain data.
+    """What a file format such as that of torch allows in addition to plain data.
 
-    Args:
-        names: Names that stand among arguments and are never called, as (module, name).
-        calls: Functions of ours that stand for the format's own, by (module, name).
-        load_reference: Answers references to data outside of the pickle with plain data.
+    Attributes:
+        names: Names that occur as arguments and are never called, as (module, name).
+        calls: Functions that replace those of the format, by (module, name).
+        load_reference: Loads the data that a persistent id refers to.
     """
 
     names: frozenset[tuple[str, str]] = frozenset()
@@ -89,16 +88,16 @@ def interpret_pickle(
 
     Args:
         data: The file.
-        allowance: Pays for everything that is built.
-        extension: What the format may name beside plain data.
-        start: Where the pickle begins.
+        allowance: Is charged for every object.
+        extension: What the format allows in addition to plain data.
+        start: Position where the pickle begins.
 
     Returns:
-        The value, and the place behind its last opcode.
+        The value, and the position after its last opcode.
     """
     interpreter = _Interpreter(data, allowance, extension, start)
     value = interpreter.run()
-    _check_plain(value, most_items=4 * len(data) + 1_000_000)
+    _check_plain(value, max_items=4 * len(data) + 1_000_000)
     return value, interpreter.position
 
 
@@ -107,7 +106,7 @@ def interpret_pickle(
 
 @dataclass(frozen=True)
 class GlobalName:
-    """A name that a pickle asks for. Nothing is ever looked up under it."""
+    """A name that occurs in a pickle. It is never imported."""
 
     module: str
     name: str
@@ -115,7 +114,7 @@ class GlobalName:
 
 @dataclass
 class PendingKind:
-    """What `numpy.dtype(code)` stands for until its byte order comes."""
+    """Placeholder for `numpy.dtype(code)` until its state with the byte order is read."""
 
     kind: ArrayKind
     memo_places: list[int] = field(default_factory=list)
@@ -123,7 +122,7 @@ class PendingKind:
 
 @dataclass
 class PendingArray:
-    """What numpy's `_reconstruct` stands for until its content comes."""
+    """Placeholder for an array of numpy's `_reconstruct` until its state is read."""
 
     memo_places: list[int] = field(default_factory=list)
 
@@ -153,7 +152,7 @@ class _Interpreter:
         self.memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        """Carry out opcodes until STOP, and return what is on the stack then."""
+        """Execute opcodes until STOP, and return the value on the stack."""
         data = self.data
         end = len(data)
         while self.position < end:
@@ -161,9 +160,7 @@ class _Interpreter:
             self.position += 1
             if opcode == _STOP:
                 if len(self.stack) != 1 or self.lower_stacks:
-                    raise DamagedFileError(
-                        "it ends with a stack that holds more or less than one value"
-                    )
+                    raise DamagedFileError("its stack does not end with exactly one value")
                 return self.stack.pop()
             operation = _OPERATIONS.get(opcode)
             if operation is None:
@@ -174,17 +171,21 @@ class _Interpreter:
     # Reading bytes.
 
     def take(self, count: int) -> bytes:
-        """Return the next `count` bytes, which must be there."""
+        """Return the next `count` bytes.
+
+        Raises:
+            DamagedFileError: The file has fewer bytes.
+        """
         start = self.position
         if count < 0 or count > len(self.data) - start:
             raise DamagedFileError(
-                f"it claims {count} bytes where {len(self.data) - start} are left"
+                f"it announces {count} bytes where {len(self.data) - start} are left"
             )
         self.position = start + count
         return self.data[start : start + count]
 
     def take_number(self, size: int) -> int:
-        """Return an unsigned number of `size` bytes."""
+        """Read an unsigned integer of `size` bytes."""
         return int.from_bytes(self.take(size), "little")
 
     def take_line(self) -> bytes:
@@ -196,14 +197,14 @@ class _Interpreter:
 
     def take_short_line(self) -> str:
         line = self.take_line()
-        if len(line) > _LONGEST_LINE:
+        if len(line) > _MAX_LINE:
             raise DamagedFileError(f"a number or a name has {len(line)} characters")
         return line.decode("utf-8")
 
     # Using the stack.
 
     def push(self, value: Any, count: int) -> None:
-        """Put a value of `count` bytes on the stack."""
+        """Push a value that takes `count` bytes."""
         self.allowance.charge(count + _SLOT_BYTES)
         self.stack.append(value)
 
@@ -222,7 +223,7 @@ class _Interpreter:
             top.memo_places.append(place)
 
     def replace_top(self, pending: PendingArray | PendingKind, value: Any) -> None:
-        """Put a finished value where its placeholder was: on the stack and in the memo."""
+        """Replace a placeholder on the stack and in the memo by the finished value."""
         self.stack[-1] = value
         for place in pending.memo_places:
             if self.memo.get(place) is pending:
@@ -235,7 +236,7 @@ _STOP = ord(".")
 
 
 def _operation(opcode: bytes) -> Callable[[_Operation], _Operation]:
-    """Register what an opcode does."""
+    """Register the decorated function for an opcode."""
 
     def register(operation: _Operation) -> _Operation:
         _OPERATIONS[opcode[0]] = operation
@@ -258,10 +259,10 @@ def _proto(machine: _Interpreter) -> None:
 
 @_operation(b"\x95")
 def _frame(machine: _Interpreter) -> None:
-    """A frame tells how much to read at once, and all of the file is read already."""
+    """Skip the length of a frame: it helps streaming readers, and here the whole file is read."""
     count = machine.take_number(8)
     if count > len(machine.data) - machine.position:
-        raise DamagedFileError(f"it claims a frame of {count} bytes")
+        raise DamagedFileError(f"it announces a frame of {count} bytes")
 
 
 @_operation(b"(")
@@ -309,7 +310,7 @@ def _false(machine: _Interpreter) -> None:
 
 @_operation(b"I")
 def _int(machine: _Interpreter) -> None:
-    """A decimal number; `00` and `01` are the truth values of old protocols."""
+    """Push a decimal number; old protocols write booleans as `00` and `01`."""
     text = machine.take_short_line()
     if text == "00":
         machine.push(False, 0)
@@ -331,7 +332,8 @@ def _binint(machine: _Interpreter) -> None:
 
 @_operation(b"K")
 def _binint1(machine: _Interpreter) -> None:
-    machine.push(machine.take_number(1), 0)  # Python shares the small numbers
+    # Small integers are shared objects in CPython, so they take no memory.
+    machine.push(machine.take_number(1), 0)
 
 
 @_operation(b"M")
@@ -360,7 +362,7 @@ def _binfloat(machine: _Interpreter) -> None:
     machine.push(value, 24)
 
 
-# Texts and bytes. What Python 2 called a string is bytes here.
+# Strings and bytes. Strings of Python 2 become bytes.
 
 
 @_operation(b"S")
@@ -509,7 +511,7 @@ def _additems(machine: _Interpreter) -> None:
     items = machine.pop_mark()
     members = machine.stack[-1]
     if type(members) is not set:
-        raise DamagedFileError("members are added to what is no set")
+        raise DamagedFileError("members are added to something that is not a set")
     size_before = getsizeof(members)
     for item in items:
         _check_key(item)
@@ -561,7 +563,7 @@ def _long_binget(machine: _Interpreter) -> None:
     _push_remembered(machine, machine.take_number(4))
 
 
-# Names, calls and states. Here a pickle would run code.
+# Names, calls and states. With these opcodes, the module `pickle` would run code.
 
 
 @_operation(b"c")
@@ -576,7 +578,7 @@ def _stack_global(machine: _Interpreter) -> None:
     name = machine.stack.pop()
     module = machine.stack.pop()
     if type(module) is not str or type(name) is not str:
-        raise DamagedFileError("it asks for something whose name is no text")
+        raise DamagedFileError("it asks for something whose name is not a string")
     _push_global(machine, module, name)
 
 
@@ -585,7 +587,7 @@ def _reduce(machine: _Interpreter) -> None:
     arguments = machine.stack.pop()
     called = machine.stack.pop()
     if type(called) is not GlobalName or type(arguments) is not tuple:
-        raise DamagedFileError("it calls something that is no function")
+        raise DamagedFileError("it calls something that is not a function")
     name = (called.module, called.name)
     call = _CALLS.get(name) or machine.extension.calls.get(name)
     if call is None:
@@ -595,7 +597,7 @@ def _reduce(machine: _Interpreter) -> None:
 
 @_operation(b"b")
 def _build(machine: _Interpreter) -> None:
-    """The second half of a numpy array or dtype; nothing else has a state."""
+    """Set the state of a numpy array or dtype; other values of plain data have no state."""
     state = machine.stack.pop()
     pending = machine.stack[-1]
     if type(pending) is PendingKind:
@@ -621,7 +623,7 @@ def _persid(machine: _Interpreter) -> None:
 
 
 def _refuse_instances(machine: _Interpreter) -> None:
-    """INST, OBJ, NEWOBJ and NEWOBJ_EX make instances of classes."""
+    """Reject INST, OBJ, NEWOBJ and NEWOBJ_EX, which create instances of classes."""
     raise RefusedFileError("it asks for an instance of a class, which plain data never need")
 
 
@@ -645,7 +647,8 @@ for _code in (b"\x97", b"\x98"):
 def _inst(machine: _Interpreter) -> None:
     module = machine.take_short_line()
     name = machine.take_short_line()
-    _push_global(machine, module, name)  # names what is not known
+    # For an unknown class, this raises an error that names it.
+    _push_global(machine, module, name)
     _refuse_instances(machine)
 
 
@@ -654,20 +657,20 @@ def _inst(machine: _Interpreter) -> None:
 
 def _parse_integer(text: str) -> int:
     if len(text) > 40:
-        raise DamagedFileError(f"a whole number has {len(text)} digits")
+        raise DamagedFileError(f"an integer has {len(text)} digits")
     return int(text)
 
 
 def _parse_place(text: str) -> int:
     place = _parse_integer(text)
     if not 0 <= place < 2**32:
-        raise DamagedFileError(f"{place} is no place of the memo")
+        raise DamagedFileError(f"{place} is not an index of the memo")
     return place
 
 
 def _push_long(machine: _Interpreter, count: int) -> None:
-    if count > _LONGEST_INTEGER:
-        raise DamagedFileError(f"a whole number has {count} bytes")
+    if count > _MAX_INTEGER_BYTES:
+        raise DamagedFileError(f"an integer has {count} bytes")
     machine.push(int.from_bytes(machine.take(count), "little", signed=True), 48)
 
 
@@ -682,7 +685,7 @@ def _push_sized(machine: _Interpreter, value: str | bytes | bytearray) -> None:
 def _push_tuple(machine: _Interpreter, count: int) -> None:
     items = tuple(machine.stack[-count:])
     if len(items) != count:
-        raise DamagedFileError("a tuple has fewer items than it claims")
+        raise DamagedFileError("a tuple has too few items")
     del machine.stack[-count:]
     machine.push(items, 40 + 8 * count)
 
@@ -694,27 +697,26 @@ def _push_remembered(machine: _Interpreter, place: int) -> None:
 
 
 def _push_global(machine: _Interpreter, module: str, name: str) -> None:
-    asked = (module, name)
+    key = (module, name)
     extension = machine.extension
-    if not (
-        asked in _CALLS or asked in _NAMES or asked in extension.calls or asked in extension.names
-    ):
+    is_plain = key in _CALLS or key in _NAMES
+    if not is_plain and key not in extension.calls and key not in extension.names:
         raise RefusedFileError(f"it asks for {module}.{name}, which plain data never need")
     machine.push(GlobalName(module, name), 200)
 
 
 def _extend_list(machine: _Interpreter, target: object, items: Sequence[object]) -> None:
     if type(target) is not list:
-        raise DamagedFileError("items are appended to what is no list")
+        raise DamagedFileError("items are appended to something that is not a list")
     machine.allowance.charge(_SLOT_BYTES * len(items))
     target.extend(items)
 
 
 def _fill_dict(target: object, items: Sequence[object], allowance: MemoryAllowance) -> None:
-    """Put keys and values, which alternate in `items`, into a dict."""
+    """Put alternating keys and values into a dict."""
     if type(target) is not dict or len(items) % 2:
         raise DamagedFileError(
-            "keys and values are put into what is no dictionary, or a value is missing"
+            "keys and values are put into something that is not a dictionary, or a value is missing"
         )
     size_before = getsizeof(target)
     for place in range(0, len(items), 2):
@@ -725,9 +727,9 @@ def _fill_dict(target: object, items: Sequence[object], allowance: MemoryAllowan
 
 
 def _check_key(key: object) -> None:
-    """Refuse keys whose hash takes long: nested tuples could double it with every level."""
+    """Reject keys that take long to hash: nested tuples could double the time with every level."""
     if type(key) is tuple:
-        if len(key) > _LARGEST_TUPLE_KEY:
+        if len(key) > _MAX_TUPLE_KEY:
             raise RefusedFileError(f"a key is a tuple of {len(key)} items")
         for item in key:
             _check_simple_key(item)
@@ -739,47 +741,43 @@ def _check_simple_key(key: Any) -> None:
     kind = type(key)
     if kind is int:
         if not -(2**63) <= key < 2**64:
-            raise RefusedFileError("a key is a whole number of more than 64 bits")
+            raise RefusedFileError("a key is an integer of more than 64 bits")
     elif kind is str or kind is bytes:
-        if len(key) > _LONGEST_KEY:
+        if len(key) > _MAX_KEY:
             raise RefusedFileError(f"a key has {len(key)} characters")
     elif kind is not float and kind is not bool and key is not None:
-        raise RefusedFileError(
-            "a key is something else than a text, a number or a short tuple of them"
-        )
+        raise RefusedFileError("a key is not a string, a number or a short tuple of them")
 
 
 # ------------------------------------------------------------------------ the calls of plain data
 
 
 def _make_dict(arguments: Arguments, allowance: MemoryAllowance) -> dict[object, object]:
-    """`OrderedDict()`, or with a list of pairs as Python 2 wrote it."""
-    made: dict[object, object] = {}
+    """Carry out `OrderedDict()`, or `OrderedDict(pairs)` as Python 2 wrote it."""
+    mapping: dict[object, object] = {}
     if arguments:
         (pairs,) = arguments
         if type(pairs) is not list:
-            raise DamagedFileError("a dictionary is made of something else than a list of pairs")
+            raise DamagedFileError("a dictionary is not made of a list of pairs")
         items = []
         for pair in pairs:
             if type(pair) not in (list, tuple) or len(pair) != 2:
-                raise DamagedFileError(
-                    "a dictionary is made of something else than a list of pairs"
-                )
+                raise DamagedFileError("a dictionary is not made of a list of pairs")
             items.extend(pair)
         allowance.charge(_SLOT_BYTES * len(items))
-        _fill_dict(made, items, allowance)
-    return made
+        _fill_dict(mapping, items, allowance)
+    return mapping
 
 
 def _make_set(items: Any, allowance: MemoryAllowance) -> set[Any]:
     if type(items) not in (list, tuple, set):
-        raise DamagedFileError("a set is made of something else than a list")
-    made = set()
+        raise DamagedFileError("a set is not made of a list")
+    members = set()
     for item in items:
         _check_key(item)
-        made.add(item)
-    allowance.charge(getsizeof(made))
-    return made
+        members.add(item)
+    allowance.charge(getsizeof(members))
+    return members
 
 
 def _call_set(arguments: Arguments, allowance: MemoryAllowance) -> set[object]:
@@ -792,9 +790,9 @@ def _call_frozenset(arguments: Arguments, allowance: MemoryAllowance) -> frozens
 
 
 def _call_bytes(arguments: Arguments, allowance: MemoryAllowance) -> bytes:
-    """Old protocols write empty bytes as the call `bytes()`."""
+    """Carry out `bytes()`: old protocols write empty bytes in this way."""
     if arguments:
-        raise DamagedFileError("bytes are made of something")
+        raise DamagedFileError("bytes() has arguments")
     return b""
 
 
@@ -808,10 +806,10 @@ def _call_bytearray(arguments: Arguments, allowance: MemoryAllowance) -> bytearr
 
 
 def _call_encode(arguments: Arguments, allowance: MemoryAllowance) -> bytes:
-    """Old protocols write bytes as text and encode it as Latin-1."""
+    """Carry out `encode(text, "latin1")`: old protocols write bytes in this way."""
     text, encoding = arguments
     if type(text) is not str or encoding not in ("latin1", "latin-1"):
-        raise DamagedFileError("bytes are written as something else than Latin-1")
+        raise DamagedFileError("bytes are not written as Latin-1")
     allowance.charge(len(text))
     return text.encode("latin-1")
 
@@ -824,45 +822,51 @@ def _call_dtype(arguments: Arguments, allowance: MemoryAllowance) -> PendingKind
 def _call_reconstruct(arguments: Arguments, allowance: MemoryAllowance) -> PendingArray:
     (kind, _, _) = arguments
     if kind != GlobalName("numpy", "ndarray"):
-        raise DamagedFileError("an array is something else than an array")
+        raise DamagedFileError("_reconstruct makes something other than an array")
     return PendingArray()
 
 
 def _call_frombuffer(arguments: Arguments, allowance: MemoryAllowance) -> object:
-    """How numpy writes arrays since protocol 5."""
+    """Carry out `_frombuffer`: protocol 5 writes numpy arrays in this way."""
     data, kind, shape, order = arguments
     if order not in ("C", "F"):
         raise DamagedFileError("an array has an unknown order")
-    return make_array(data, _finished(kind), shape, allowance, column_major=order == "F")
+    return make_array(data, _resolve_kind(kind), shape, allowance, column_major=order == "F")
 
 
 def _call_scalar(arguments: Arguments, allowance: MemoryAllowance) -> object:
-    """A number of numpy becomes a number of Python."""
+    """Convert a numpy scalar to a Python number."""
     kind, data = arguments
-    return make_array(data, _finished(kind), (), allowance).item()
+    return make_array(data, _resolve_kind(kind), (), allowance).item()
 
 
-def _finished(kind: object) -> object:
-    """A kind whose byte order never came is in the usual order."""
-    return kind.kind if type(kind) is PendingKind else kind
+def _resolve_kind(kind: object) -> object:
+    """Return the kind of a placeholder; a dtype without a state has the default byte order."""
+    if type(kind) is PendingKind:
+        return kind.kind
+    return kind
 
 
 def _finish_kind(pending: PendingKind, state: object) -> ArrayKind:
-    """The state of a dtype: version, byte order, and six facts that plain kinds do not have."""
+    """Read the state of a dtype: version, byte order, and six entries for structured types."""
     if type(state) is not tuple or len(state) != 8:
-        raise DamagedFileError("the state of a dtype has another form")
+        raise DamagedFileError("the state of a dtype has an unknown form")
     _, byte_order, subarray, names, fields, _, _, _ = state
     if subarray is not None or names is not None or fields is not None:
-        raise RefusedFileError("it has an array of records; numbers and short texts are read")
+        raise RefusedFileError(
+            "it has an array of records; only numbers and short strings are supported"
+        )
     return parse_kind(pending.kind.code, byte_order)
 
 
 def _finish_array(state: object, allowance: MemoryAllowance) -> object:
-    """The state of an array: version, shape, kind, order and bytes."""
+    """Read the state of an array: version, shape, kind, order and bytes."""
     if type(state) is not tuple or len(state) != 5:
-        raise DamagedFileError("the state of an array has another form")
+        raise DamagedFileError("the state of an array has an unknown form")
     _, shape, kind, column_major, data = state
-    return make_array(data, _finished(kind), shape, allowance, column_major=column_major is True)
+    return make_array(
+        data, _resolve_kind(kind), shape, allowance, column_major=column_major is True
+    )
 
 
 _CALLS: dict[tuple[str, str], Call] = {
@@ -875,11 +879,11 @@ for _builtins in ("builtins", "__builtin__"):
     _CALLS[_builtins, "frozenset"] = _call_frozenset
     _CALLS[_builtins, "bytes"] = _call_bytes
     _CALLS[_builtins, "bytearray"] = _call_bytearray
-for _core in ("core", "_core"):  # numpy 2 has renamed it
+for _core in ("core", "_core"):  # numpy 2 renamed `core` to `_core`
     _CALLS[f"numpy.{_core}.multiarray", "_reconstruct"] = _call_reconstruct
     _CALLS[f"numpy.{_core}.multiarray", "scalar"] = _call_scalar
     _CALLS[f"numpy.{_core}.numeric", "_frombuffer"] = _call_frombuffer
-_NAMES = {("numpy", "ndarray")}  # names that stand among arguments and are never called
+_NAMES = {("numpy", "ndarray")}  # names that occur as arguments and are never called
 
 
 # ------------------------------------------------------------------------------------- the result
@@ -887,10 +891,10 @@ _NAMES = {("numpy", "ndarray")}  # names that stand among arguments and are neve
 _LEAVES = {type(None), bool, int, float, str, bytes, bytearray, np.ndarray}
 
 
-def _check_plain(value: Any, most_items: int) -> None:
-    """Check that a value is plain data all through, of reasonable depth and size.
+def _check_plain(value: Any, max_items: int) -> None:
+    """Check that a value consists of plain data only, with limited depth and size.
 
-    A few bytes can put a list into itself, or each list twice into the next one. A loop over such
+    A few bytes can put a list into itself, or each list twice into the next one. Iterating over such
     a value would never end, so items are counted as often as they occur.
     """
     count = 0
@@ -900,17 +904,17 @@ def _check_plain(value: Any, most_items: int) -> None:
         kind = type(current)
         if kind in _LEAVES:
             continue
-        if depth > _DEEPEST_NESTING:
-            raise RefusedFileError(f"it is nested deeper than {_DEEPEST_NESTING} levels")
+        if depth > _MAX_DEPTH:
+            raise RefusedFileError(f"it is nested deeper than {_MAX_DEPTH} levels")
         if kind is dict:
-            children: Any = current.values()  # keys were checked when they were put in
+            children: Any = current.values()  # keys were checked when they were added
         elif kind in (list, tuple, set, frozenset):
             children = current
         else:
-            raise DamagedFileError("it holds a function or a class, and not what it would return")
+            raise DamagedFileError("it contains a function or a class")
         count += len(current)
-        if count > most_items:
-            raise RefusedFileError("it repeats its parts so often that no memory could hold them")
+        if count > max_items:
+            raise RefusedFileError("it repeats its parts too often to fit into memory")
         for child in children:
             if type(child) not in _LEAVES:
                 pending.append((child, depth + 1))

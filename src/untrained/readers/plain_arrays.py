@@ -1,4 +1,4 @@
-"""Numpy arrays from foreign bytes: a short list of plain kinds, and lengths that are checked here."""
+"""Make numpy arrays of plain types from bytes, with all lengths checked."""
 
 import math
 import re
@@ -12,13 +12,13 @@ from untrained.readers.limits import DamagedFileError, MemoryAllowance, RefusedF
 
 _NUMBERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 _TEXT = re.compile(r"[SU]([1-9][0-9]{0,5})")
-_MOST_AXES = 32
+_MAX_AXES = 32
 _LAST_CHARACTER = 0x10FFFF
 
 
 @dataclass(frozen=True)
 class ArrayKind:
-    """The kind of an array's items: a code of numpy such as `f8` or `U5`, and the byte order."""
+    """The type of the items of an array: a numpy code such as `f8` or `U5`, and the byte order."""
 
     code: str
     byte_order: str = "<"
@@ -32,12 +32,17 @@ class ArrayKind:
 
 
 def parse_kind(code: object, byte_order: object = "<") -> ArrayKind:
-    """Return the kind that numpy calls `code`; objects, records and dates are refused."""
+    """Return the kind with this numpy code.
+
+    Raises:
+        RefusedFileError: The kind is not a number or short string, for example an object or date.
+        DamagedFileError: There is no such kind.
+    """
     code_text = _to_text(code)
     order_text = _to_text(byte_order)
     if code_text not in _NUMBERS and not _TEXT.fullmatch(code_text):
         raise RefusedFileError(
-            f"it has an array of the kind {code_text!r}; numbers and short texts are read"
+            f"it has an array of type {code_text!r}; only numbers and short strings are supported"
         )
     if order_text not in ("<", ">", "|"):
         raise DamagedFileError(f"an array has the byte order {order_text!r}")
@@ -57,23 +62,23 @@ def make_array(
     """Copy bytes into a new array in the byte order of this machine.
 
     Args:
-        data: The items, one after the other; there must be as many bytes as the shape takes.
+        data: The items as bytes; their number must fit the shape.
         kind: An `ArrayKind`.
-        shape: A tuple of whole numbers.
-        allowance: Pays for the copy.
+        shape: A tuple of integers.
+        allowance: Is charged for the copy.
         column_major: Whether the first axis varies fastest.
     """
     if type(data) not in (bytes, bytearray) or type(kind) is not ArrayKind:
-        raise DamagedFileError("an array is described by something else than bytes and a kind")
+        raise DamagedFileError("an array is not described by bytes and a type")
     assert isinstance(data, bytes | bytearray)
     assert isinstance(kind, ArrayKind)
     sizes = check_sizes(shape)
-    wanted_bytes = math.prod(sizes) * kind.item_bytes
-    if wanted_bytes != len(data):
+    expected_bytes = math.prod(sizes) * kind.item_bytes
+    if expected_bytes != len(data):
         raise DamagedFileError(
-            f"an array of shape {sizes} takes {wanted_bytes} bytes, and {len(data)} are there"
+            f"an array of shape {sizes} takes {expected_bytes} bytes, but there are {len(data)}"
         )
-    allowance.charge(2 * wanted_bytes)
+    allowance.charge(2 * expected_bytes)
     order = "F" if column_major else "C"
     items = check_items(np.frombuffer(data, kind.to_dtype()), kind)
     return items.reshape(sizes, order=order).astype(np.dtype(kind.code))  # type: ignore[call-overload, no-any-return]
@@ -86,15 +91,15 @@ def make_strided_array(
 
     Args:
         storage: A flat array.
-        offset: The place of the tensor's first number.
-        shape: A tuple of whole numbers.
-        steps: For each axis, how many numbers lie between neighbours.
-        allowance: Pays for the copy.
+        offset: Index of the tensor's first number.
+        shape: A tuple of integers.
+        steps: Strides, in numbers.
+        allowance: Is charged for the copy.
     """
     sizes = check_sizes(shape)
     strides = check_sizes(steps)
     if type(offset) is not int or offset < 0 or len(sizes) != len(strides):
-        raise DamagedFileError(f"a tensor of shape {sizes} has no possible place in its storage")
+        raise DamagedFileError(f"a tensor of shape {sizes} has an impossible offset or strides")
     count = math.prod(sizes)
     allowance.charge(count * storage.itemsize)
     if count == 0:
@@ -108,42 +113,46 @@ def make_strided_array(
         )
     byte_strides = []
     for size, stride in zip(sizes, strides, strict=True):
-        # The stride of an axis of length 1 is never used, and may be any number.
+        # The stride of an axis of length 1 is never used, so it may be any number.
         byte_strides.append(stride * storage.itemsize if size > 1 else 0)
     view = np.lib.stride_tricks.as_strided(storage[offset:], sizes, byte_strides)
     return view.copy()
 
 
 def check_sizes(sizes: object) -> tuple[int, ...]:
-    """Return a tuple of whole numbers from 0 up; anything else, also numpy's integers, is refused."""
+    """Return a shape as a tuple.
+
+    Raises:
+        DamagedFileError: It is not a tuple or list of non-negative Python integers.
+    """
     if type(sizes) not in (tuple, list):
         raise DamagedFileError("a shape is not a tuple")
     assert isinstance(sizes, tuple | list)
-    if len(sizes) > _MOST_AXES:
+    if len(sizes) > _MAX_AXES:
         raise DamagedFileError(f"an array has {len(sizes)} axes")
     for size in sizes:
         if type(size) is not int or not 0 <= size < 2**63:
-            raise DamagedFileError("an array has a length that is no whole number from 0 up")
+            raise DamagedFileError("a length of an array is not a non-negative integer")
     return tuple(sizes)
 
 
 def check_items(items: NDArray[Any], kind: ArrayKind) -> NDArray[Any]:
-    """Return flat items as they are, once it is sure that numpy can handle every one of them."""
+    """Check that numpy can handle every item of a flat array, and return the array."""
     if kind.code == "b1":
-        # A byte other than 0 and 1 is no truth value.
-        truths: NDArray[Any] = items.view(np.uint8) != 0
-        return truths
+        # Bytes other than 0 and 1 would be invalid booleans.
+        booleans: NDArray[Any] = items.view(np.uint8) != 0
+        return booleans
     if kind.code.startswith("U"):
         codes = items.view(kind.byte_order + "u4")
         if codes.size and int(codes.max()) > _LAST_CHARACTER:
-            raise DamagedFileError("an array of texts has characters that do not exist")
+            raise DamagedFileError("an array of strings has characters that do not exist")
     return items
 
 
 def _to_text(value: object) -> str:
-    """Python 2 wrote the codes of numpy as bytes."""
+    """Return a code of numpy as a string; Python 2 wrote it as bytes."""
     if type(value) is bytes:
         return value.decode("latin1")
     if type(value) is str:
         return value
-    raise DamagedFileError("an array has no kind")
+    raise DamagedFileError("an array has no type")

@@ -1,4 +1,4 @@
-"""Files that `torch.save` wrote, read without torch; tensors are numpy arrays."""
+"""Read files of `torch.save` without torch. Tensors become numpy arrays."""
 
 import zipfile
 from dataclasses import replace
@@ -12,7 +12,7 @@ from untrained.readers.limits import (
     DamagedFileError,
     MemoryAllowance,
     RefusedFileError,
-    named_problems,
+    name_file_in_errors,
 )
 from untrained.readers.pickle_file import GlobalName, PickleExtension, interpret_pickle
 from untrained.readers.plain_arrays import make_strided_array
@@ -33,12 +33,12 @@ _OLD_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # the first value in a file of torch
 
 
 def read_torch(path: Path) -> Any:
-    """Read the data in a file that `torch.save` wrote.
+    """Read the data in a file of `torch.save`.
 
     Raises:
-        UsageError: The file is damaged, or holds something else than tensors and plain data.
+        UsageError: The file is damaged, or contains something other than tensors and plain data.
     """
-    with named_problems(path):
+    with name_file_in_errors(path):
         allowance = MemoryAllowance(path.stat().st_size)
         if zipfile.is_zipfile(path):
             return _read_zip(path, allowance)
@@ -74,7 +74,7 @@ def _read_zip(path: Path, allowance: MemoryAllowance) -> Any:
 def _check_byte_order(archive: zipfile.ZipFile, folder: str, allowance: MemoryAllowance) -> None:
     name = f"{folder}byteorder"
     if name in archive.namelist() and read_member(archive, name, allowance) != b"little":
-        raise RefusedFileError("its numbers are in another byte order; save it on a usual machine")
+        raise RefusedFileError("its numbers are big-endian; save it on a little-endian machine")
 
 
 def _parse_reference(reference: Any) -> tuple[str, str]:
@@ -90,16 +90,18 @@ def _parse_reference(reference: Any) -> tuple[str, str]:
 def _make_storage(content: bytes, kind: str) -> NDArray[Any]:
     dtype = np.dtype(kind)
     if len(content) % dtype.itemsize:
-        raise DamagedFileError(f"{len(content)} bytes of a tensor are no whole number of {dtype}")
+        raise DamagedFileError(
+            f"the {len(content)} bytes of a tensor are not a multiple of the size of {dtype}"
+        )
     if kind == "?":
-        # A byte other than 0 and 1 is no truth value.
-        truths: NDArray[Any] = np.frombuffer(content, np.uint8) != 0
-        return truths
+        # Bytes other than 0 and 1 would be invalid booleans.
+        booleans: NDArray[Any] = np.frombuffer(content, np.uint8) != 0
+        return booleans
     return np.frombuffer(content, dtype)
 
 
 def _rebuild_tensor(arguments: tuple[Any, ...], allowance: MemoryAllowance) -> NDArray[Any]:
-    """`_rebuild_tensor_v2(storage, offset, shape, strides, ...)`; the rest is about gradients."""
+    """Carry out `_rebuild_tensor_v2(storage, offset, shape, strides, ...)` without its gradients."""
     storage, offset, shape, strides, *_ = arguments
     if type(storage) is not np.ndarray or storage.ndim != 1:
         raise DamagedFileError("a tensor has no storage")
@@ -113,12 +115,13 @@ _TENSORS = PickleExtension(
 
 
 def _read_old(path: Path, allowance: MemoryAllowance) -> Any:
-    """Before torch 1.6: a magic number, a version, facts on the machine, and the data, each a pickle."""
+    """Read a file of torch before 1.6: pickles of a magic number, a version, system facts and the data."""
     allowance.charge(path.stat().st_size)
     data = path.read_bytes()
     magic_number, position = interpret_pickle(data, allowance)
     if magic_number != _OLD_MAGIC_NUMBER:
         raise RefusedFileError("torch.save did not write it")
+    # The version and the system facts are not needed.
     _, position = interpret_pickle(data, allowance, _TENSORS, position)
     _, position = interpret_pickle(data, allowance, _TENSORS, position)
     value, _ = interpret_pickle(data, allowance, _TENSORS, position)

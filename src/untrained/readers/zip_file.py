@@ -1,31 +1,31 @@
-"""Zip archives of others: members of a size that is known before they are unpacked."""
+"""Read members of zip archives whose size is checked before they are unpacked."""
 
 import zipfile
 from pathlib import Path
 
 from untrained.readers.limits import DamagedFileError, MemoryAllowance, RefusedFileError
 
-_MOST_MEMBERS = 100_000
+_MAX_MEMBERS = 100_000
 _DIRECTORY_ENTRY = b"PK\x01\x02"
-_ENCRYPTED = 1  # the bit of a member's flags
+_ENCRYPTED = 1  # bit of the flags of a member
 _BLOCK_BYTES = 2**20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def check_zip_directory(path: Path) -> None:
-    """Refuse an archive of very many members: `ZipFile` keeps a large object for each."""
+    """Reject an archive of very many members: `ZipFile` keeps a large object for each."""
     count = 0
     with path.open("rb") as file:
         tail = b""
         while block := file.read(_BLOCK_BYTES):
             count += (tail + block).count(_DIRECTORY_ENTRY)
             tail = block[-(len(_DIRECTORY_ENTRY) - 1) :]
-    if count > _MOST_MEMBERS:
-        raise RefusedFileError(f"it is a zip archive of more than {_MOST_MEMBERS:,} members")
+    if count > _MAX_MEMBERS:
+        raise RefusedFileError(f"it is a zip archive of more than {_MAX_MEMBERS:,} members")
 
 
 def check_member(member: zipfile.ZipInfo) -> None:
-    """Refuse a member that no program of ours can unpack."""
+    """Reject a member that is encrypted or compressed by an unusual method."""
     if member.flag_bits & _ENCRYPTED:
         raise RefusedFileError("it is encrypted; unpack it and save it without a password")
     if member.compress_type not in _METHODS:
@@ -33,15 +33,15 @@ def check_member(member: zipfile.ZipInfo) -> None:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, allowance: MemoryAllowance) -> bytes:
-    """Return the content of one member, which the allowance pays for before it is unpacked."""
+    """Return the content of a member. The allowance is charged before the member is unpacked."""
     if name not in archive.NameToInfo:
         raise DamagedFileError(f"it has no member {name}")
     member = archive.NameToInfo[name]
     check_member(member)
     allowance.charge(2 * member.file_size)
     with archive.open(member) as file:
-        # Reading one byte more shows if the directory states a wrong size.
+        # Reading one more byte shows if the directory states too small a size.
         content = file.read(member.file_size + 1)
     if len(content) != member.file_size:
-        raise DamagedFileError(f"its member {name} has another size than its directory says")
+        raise DamagedFileError(f"the size of its member {name} differs from the directory")
     return content

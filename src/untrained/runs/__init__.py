@@ -1,1 +1,1 @@
-"""What a run folder holds once its records are there: their ranking and the winner."""
+"""Run folders: their configuration, the store of records, the ranking and the winner."""

@@ -1,4 +1,4 @@
-"""Aggregates: scores that compare all candidates with each other, such as those of AZ-NAS and TE-NAS.
+"""Aggregates: scores that compare all candidates with each other, such as AZ-NAS and TE-NAS.
 
 The parts of an aggregate are measured network by network and recorded as usual. The aggregate is
 computed from those records whenever it is needed, and is never stored.
@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from untrained.benchmarks.aggregate import compute_relative_ranks
-from untrained.proxies import PROXIES, Proxy
+from untrained.proxies import Proxy
+from untrained.proxies.base import list_parts
 from untrained.runs.ranking import orient_score
+from untrained.runs.reference import FittedAggregate
 from untrained.types import Arch, Failure, Record, ScoreRequest
 
 
 def expand_aggregates(proxies: Iterable[Proxy]) -> list[Proxy]:
-    """Replace each aggregate by its parts, without those that are in the list already."""
+    """Replace each aggregate by its parts; a part that is already in the list is not repeated."""
     proxies = list(proxies)
     expanded = [proxy for proxy in proxies if not proxy.parts]
     measures = {proxy.measure for proxy in expanded}
@@ -26,20 +28,6 @@ def expand_aggregates(proxies: Iterable[Proxy]) -> list[Proxy]:
     return expanded
 
 
-def list_parts(aggregate: Proxy) -> list[Proxy]:
-    """Return the proxies that an aggregate combines; none for a proxy that is no aggregate.
-
-    Parts that read data read as many samples as the aggregate does.
-    """
-    parts = []
-    for name in aggregate.parts:
-        part = PROXIES[name]
-        if "data" in part.needs:
-            part = part.configured(samples=aggregate.samples)
-        parts.append(part)
-    return parts
-
-
 def compute_rank_fractions(values: Sequence[float], higher_is_better: bool) -> list[float]:
     """Return rank / number of candidates, 1 for the best; ties share the mean of their ranks."""
     scores = [orient_score(value, higher_is_better) for value in values]
@@ -49,16 +37,21 @@ def compute_rank_fractions(values: Sequence[float], higher_is_better: bool) -> l
 def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
     """Compute the records of an aggregate such as AZ-NAS from the records of its parts.
 
-    Candidates are compared with each other, seed by seed. A candidate with a failed part has no
+    An aggregate with a reference takes the candidates themselves for its reference. Searches and
+    benchmarks fit it on a reference sample instead, see `runs/reference.py`.
+
+    Other candidates are compared with each other, seed by seed. A candidate with a failed part has no
     aggregate: it takes the failure of that part, and the others are compared without it.
 
     Args:
-        records: Records of all candidates; measures that are no part of the aggregate are ignored.
+        records: Records of all candidates. Records of other measures are ignored.
         aggregate: The aggregate.
 
     Returns:
         One record per candidate and seed that has records of all parts.
     """
+    if aggregate.reference_size:
+        return _compare_with_candidates(records, aggregate)
     parts = list_parts(aggregate)
     by_seed: dict[int, dict[Arch, dict[str, Record]]] = {}
     for record in records:
@@ -71,9 +64,20 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
     return aggregates
 
 
+def _compare_with_candidates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
+    """Compute an aggregate with a reference, seed by seed, with all candidates as the reference."""
+    aggregates = []
+    for seed in dict.fromkeys(record.seed for record in records):
+        records_of_seed = [record for record in records if record.seed == seed]
+        fitted = FittedAggregate.fit(aggregate, records_of_seed)
+        aggregates += fitted.compute_records(records_of_seed)
+    return aggregates
+
+
 def _aggregate_one_seed(
     by_arch: Mapping[Arch, Mapping[str, Record]], parts: Sequence[Proxy], aggregate: Proxy
 ) -> list[Record]:
+    """Compute the aggregate of all candidates for one seed."""
     outcomes: dict[Arch, float | Failure] = {}
     requests: dict[Arch, ScoreRequest] = {}
     notes: dict[Arch, str] = {}
@@ -83,7 +87,8 @@ def _aggregate_one_seed(
             continue
         records = [by_measure[part.measure] for part in parts]
         requests[arch] = replace(records[0].request, measure=aggregate.measure)
-        notes[arch] = "; ".join(dict.fromkeys(record.note for record in records if record.note))
+        distinct_notes = dict.fromkeys(record.note for record in records if record.note)
+        notes[arch] = "; ".join(distinct_notes)
         failure = _choose_failure(records)
         if failure is None:
             values_of_parts[arch] = [record.value for record in records if record.value is not None]
@@ -91,10 +96,10 @@ def _aggregate_one_seed(
             outcomes[arch] = failure
     if values_of_parts:
         columns = []
-        for place, part in enumerate(parts):
-            column = [values[place] for values in values_of_parts.values()]
+        for index, part in enumerate(parts):
+            column = [values[index] for values in values_of_parts.values()]
             columns.append(compute_rank_fractions(column, part.higher_is_better))
-        aggregate_values: list[float] = aggregate.function(*columns)  # type: ignore[assignment]
+        aggregate_values: list[float] = aggregate.function(*columns)
         for arch, value in zip(values_of_parts, aggregate_values, strict=True):
             outcomes[arch] = value
     aggregates = []
@@ -104,9 +109,10 @@ def _aggregate_one_seed(
 
 
 def _choose_failure(records: Sequence[Record]) -> Failure | None:
-    """Return the first failure, but that of a disconnected network if there is one.
+    """Return the failure that explains a missing aggregate; None if no part failed.
 
-    A disconnected network explains the failures of its other parts.
+    It is the first failure, except that `disconnected` comes before all others: a disconnected
+    network also explains why other parts failed.
     """
     failures = [record.error for record in records if record.error]
     for failure in failures:

@@ -1,9 +1,9 @@
-"""How the SQLite file of a store is opened.
+"""Open the SQLite file of a store.
 
-Reading never writes, and another program's database is never changed. A store that is read is copied
-into memory first, because SQLite itself cannot leave a file alone: a read-only connection to a database
-in WAL mode creates `-wal` and `-shm` files beside it and leaves them there, and it fails if it may not
-create them. A copy works on a read-only disk, and a store of an earlier version is migrated in it.
+Reading never writes, and another program's database is never changed. To read a store, it is first
+copied into memory, because SQLite itself writes while it reads: a read-only connection to a database
+in WAL mode creates `-wal` and `-shm` files beside it, leaves them there, and fails if it cannot create
+them. Reading a copy works on a read-only disk, and a store of an earlier version is migrated in memory.
 """
 
 import os
@@ -27,7 +27,7 @@ _APPLICATION_ID_BYTES = slice(68, 72)
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open a store or create one. A store of an earlier version is migrated.
+    """Open a store, or create it. A store of an earlier version is migrated.
 
     Raises:
         UsageError: The file is another program's database, or of a newer version. It is not changed.
@@ -76,7 +76,7 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
         return
     with database:
         database.execute("BEGIN IMMEDIATE")
-        # Another process may have done it while this one waited for the lock.
+        # Another process may have migrated the store while this one waited for the lock.
         version, application_id = _read_identity(database, path)
         if version < VERSION:
             MIGRATIONS[version](database)
@@ -97,7 +97,9 @@ def _read_identity(database: sqlite3.Connection, path: Path) -> tuple[int, int]:
         if version < 0:
             raise sqlite3.DatabaseError(f"malformed version {version}")
     elif application_id != 0 or (version not in MIGRATIONS and version != VERSION):
-        raise _foreign_file_error(path, "its application id or version is another one")
+        raise _foreign_file_error(
+            path, "its application id or version differs from that of a store"
+        )
     entry = find_foreign_entry(database, version)
     if entry:
         raise _foreign_file_error(path, f"it has {entry}")
@@ -126,28 +128,30 @@ def _refuse_foreign_file(path: Path) -> None:
     if application_id == APPLICATION_ID:
         return
     # Earlier versions did not mark their files, so only the tables identify them. `immutable` reads
-    # the file alone and ignores a `-wal` file, which may hold everything that a new store has. An empty
-    # database is therefore not refused here.
+    # only this file and ignores a `-wal` file, which may hold all of a new store. So an empty database
+    # is not refused here.
     with closing(_connect(path, "mode=ro&immutable=1")) as database:
         if database.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
             _read_identity(database, path)
         elif application_id or user_version:
-            raise _foreign_file_error(path, "its application id or version is another one")
+            raise _foreign_file_error(
+                path, "its application id or version differs from that of a store"
+            )
 
 
 def _copy_consistently(path: Path) -> sqlite3.Connection:
-    """Copy a database into memory, again until no other program changed its file meanwhile."""
+    """Copy a database into memory. Repeat if another program changed the file during the copy."""
     for _ in range(_MAX_COPIES):
         before = _describe_files(path)
         memory = _copy(path)
         if _describe_files(path) == before:
             return memory
         memory.close()
-    raise sqlite3.OperationalError("another program changes it all the time; try again later")
+    raise sqlite3.OperationalError("another program keeps changing it; try again later")
 
 
 def _describe_files(path: Path) -> tuple[object, ...]:
-    """Return what changes when another program writes the file or begins to use a `-wal` file."""
+    """Return facts that change when another program writes the file or creates a `-wal` file."""
     status = path.stat()
     has_wal = _add_suffix(path, "-wal").exists()
     return status.st_ino, status.st_size, status.st_mtime_ns, has_wal
@@ -165,7 +169,7 @@ def _copy(path: Path) -> sqlite3.Connection:
     journal = _add_suffix(path, "-journal")
     if not wal.exists() and not journal.exists():
         return _load(path, "mode=ro&immutable=1")
-    # A process was killed. What it left must be merged into the database, so that is done in a copy.
+    # A process was killed. SQLite must merge the journal that it left, so it does that in a copy.
     with TemporaryDirectory() as folder:
         copy = Path(folder, "store.sqlite")
         for suffix in ("", "-wal", "-journal"):
@@ -176,11 +180,11 @@ def _copy(path: Path) -> sqlite3.Connection:
 
 
 def _load(path: Path, options: str) -> sqlite3.Connection:
-    """Copy a database into memory as it is at one moment."""
+    """Copy a consistent state of a database into memory."""
     memory = sqlite3.connect(":memory:")
     try:
         with closing(_connect(path, options)) as source:
-            # `backup` waits for a lock without end, but a transaction only for `LOCK_TIMEOUT`.
+            # `backup` waits for a lock forever; beginning a transaction waits for `LOCK_TIMEOUT`.
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             source.backup(memory)

@@ -1,8 +1,8 @@
-"""The question of a run: everything that decides which records its ranking is made of.
+"""The question of a run: everything that decides which records its ranking uses.
 
-A run folder keeps its store when the budget changes, when the data behind a name change, and when
-other stores are merged into it. So the store notes for each question which records the run asked for,
-and `run.json` names the question.
+The store of a run may hold other records too: it is kept when the budget changes or when the content
+of the data changes, and other stores can be merged into it. So the store lists the records of each
+question, and `run.json` holds the digest of the current question.
 """
 
 import json
@@ -18,12 +18,12 @@ def name_question(
     stops: Sequence[object],
     requests: Iterable[ScoreRequest],
 ) -> str:
-    """Name a question by a digest of what it depends on.
+    """Return the digest of a question.
 
     Args:
-        description: What the run asks for, as plain data.
-        stops: When the search ends, and what is done with its ranking: budget, time, confirmation.
-        requests: What is asked about each architecture. Data and weights are part of a request.
+        description: The configuration of the run, as plain data.
+        stops: When the search stops and what follows it: budget, time, confirmation.
+        requests: The requests for one architecture, which identify data and weights.
 
     Returns:
         Sixteen hexadecimal digits, equal for equal questions.

@@ -1,7 +1,6 @@
-"""From records to a ranking.
+"""Rank architectures by their records.
 
-`rank_records` makes every ranking of the package. Which records belong to a run is decided in
-`runs/winner.py`.
+`rank_records` makes every ranking in the package. `runs/winner.py` selects the records of a run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +39,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Architectures in order of their scores. Nothing is dropped silently.
+    """Architectures sorted by score. Those without a score are listed with the reason.
 
     Attributes:
         standings: The architectures with a score, best first.
@@ -60,12 +59,11 @@ def rank_records(
     """Order architectures by a measure.
 
     Values of one architecture are averaged over seeds. An architecture that failed on any seed is not
-    ranked. Ties keep the order of discovery.
+    ranked. Equal scores keep the order of the records.
 
     Args:
-        records: Records that answer one question: the same task, data, weights and device for all
-            architectures.
-        measure: What to rank by.
+        records: Records with the same task, data, weights and device for all architectures.
+        measure: The measure to rank by.
         higher_is_better: The direction of the measure.
         excluded: Architectures that must not be ranked, such as those over a limit, and why.
 
@@ -91,7 +89,7 @@ def rank_records(
         if arch in by_arch:
             failed.append((arch, failure))
 
-    # Sorting is stable, also in the other direction, so ties keep the order of discovery.
+    # Sorting is stable, also with `reverse`, so equal scores keep the order of the records.
     standings.sort(
         key=lambda standing: orient_score(standing.score, higher_is_better), reverse=True
     )
@@ -139,8 +137,8 @@ def _index_by_seed(records: Iterable[Record]) -> dict[int, float]:
 def is_tied(best: Mapping[int, float], other: Mapping[int, float]) -> bool:
     """Whether the seeds cannot distinguish two architectures.
 
-    The 95 % interval of their differences, seed by seed, then contains zero. With one seed nothing is
-    known, and nothing is marked.
+    They are tied if the 95 % interval of their differences, seed by seed, contains zero. One seed
+    gives no interval, so the result is False.
 
     Args:
         best: Scores of one architecture by seed.
@@ -170,11 +168,11 @@ def compute_t_quantile(count: int) -> float:
 
 
 def choose_winner(ranked: Sequence[str], confirmed: str | None) -> str | None:
-    """Name the winner of a run: the one that short trainings confirmed, else the first of the ranking.
+    """Return the winner of a run: the confirmed architecture, else the first of the ranking.
 
     Args:
         ranked: Architectures of the ranking, best first.
-        confirmed: What the confirmation of this ranking named, or None if there was none.
+        confirmed: The architecture that short trainings confirmed; None without a confirmation.
     """
     if confirmed in ranked:
         return confirmed
@@ -184,9 +182,9 @@ def choose_winner(ranked: Sequence[str], confirmed: str | None) -> str | None:
 
 
 def orient_score(score: float, higher_is_better: bool) -> float:
-    """Return a score such that higher is better: unchanged, or with the other sign.
+    """Return a score such that higher is better: unchanged or negated.
 
-    All other code that needs one direction calls this function.
+    All code that compares scores of both directions calls this function.
     """
     if higher_is_better:
         return score

@@ -1,8 +1,7 @@
-"""The tables of a store, and how those of earlier versions are migrated.
+"""The tables of a store, and migrations from earlier versions.
 
-An architecture and a setting are written once and referred to by number, so that a record takes some
-fifty bytes. The view `flat` serves readers with other programs: it has one row per record, with names
-instead of numbers.
+Architectures and settings are stored once and referenced by id, so a record takes about fifty bytes.
+The view `flat` is for other programs: it has one row per record, with names instead of ids.
 """
 
 import sqlite3
@@ -19,14 +18,14 @@ COSTS = ("build_seconds", "transfer_seconds", "measure_seconds", "peak_bytes")
 OUTCOME = ("value", "error", "detail", "trace", "note", *COSTS)
 COLUMNS = (*KEY, "genes", *OUTCOME)
 
-# What the view `flat` shows. A store is read with this query too, because the view in a foreign file
-# may contain anything.
+# The query of the view `flat`. Stores are read with the query itself, because in a file from elsewhere
+# the view may be defined in another way.
 ROWS = f"""
     SELECT {", ".join(COLUMNS)}, records.id AS place
     FROM records JOIN archs ON archs.id = arch_id JOIN settings ON settings.id = setting_id
 """
-# Earlier versions did not have the last three columns. No torch has an empty version, so their records
-# are kept and shown, but measured again when a run asks for them.
+# Earlier versions did not have the last three columns. Their records get an empty torch version, which
+# no request has: they are kept and shown, but measured again when a run needs them.
 _SETTINGS = f"""
 CREATE TABLE settings (
     id INTEGER PRIMARY KEY,
@@ -70,8 +69,8 @@ CREATE TABLE records (
 );
 CREATE VIEW flat AS {ROWS};
 """
-# Which records a run asked for, in that order. A store may hold more: of larger budgets, of other data
-# or of other runs.
+# The records of each question in order (see `runs/question.py`). A store may hold others too: of larger
+# budgets, of other data or of other runs.
 _QUESTIONS = """
 CREATE TABLE questions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE question_records (
@@ -95,7 +94,7 @@ def _create_question_tables(db: sqlite3.Connection) -> None:
 
 
 def _migrate_from_1(db: sqlite3.Connection) -> None:
-    """Split the only table of version 1, which had no notes, traces, transfers or memory."""
+    """Split the single table of version 1, which had no notes, traces, transfer times or memory."""
     db.execute("ALTER TABLE records RENAME TO former")
     _create_tables(db)
     settings = ", ".join(_SETTING_OF_VERSION_2)
@@ -116,10 +115,10 @@ def _migrate_from_1(db: sqlite3.Connection) -> None:
 
 
 def _migrate_from_2(db: sqlite3.Connection) -> None:
-    """Add what version 2 did not have: the last columns of `SETTING`, and questions."""
+    """Add the last three columns of `SETTING` and the question tables, which version 2 lacks."""
     settings = ", ".join(_SETTING_OF_VERSION_2)
     db.execute("DROP VIEW flat")
-    # Renaming a table would also change the references of other tables to it, so it is copied.
+    # Renaming a table would also rename the references to it, so it is copied.
     db.execute("CREATE TABLE former AS SELECT * FROM settings")
     db.execute("DROP TABLE settings")
     db.execute(_SETTINGS)
@@ -131,15 +130,16 @@ def _migrate_from_2(db: sqlite3.Connection) -> None:
     _create_question_tables(db)
 
 
-# By version: the function that makes the current version out of it. Version 0 is an empty file.
+# The migration from each version to the current one. Version 0 is an empty file.
 MIGRATIONS = {0: _create_tables, 1: _migrate_from_1, 2: _migrate_from_2}
 
 
 def find_foreign_entry(db: sqlite3.Connection, version: int) -> str:
-    """Return the first table, view or trigger of a database that no store of this version has.
+    """Return how a database differs from a store: a table, view or trigger too many or too few.
 
     Returns:
-        A description of it; an empty text if there is none, or if the database is still empty.
+        A description of the first difference; an empty string if there is none, or if the database
+        is still empty.
     """
     present = _describe_entries(db)
     if not present:
@@ -187,7 +187,7 @@ def _split_columns(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What stores of earlier versions hold. This never changes.
+# The tables of earlier versions. These never change.
 _EARLIER_VERSIONS: dict[int, _Entries] = {
     1: {
         "records": (

@@ -1,8 +1,7 @@
-"""The store: a SQLite file that is cache, resume and data set in one.
+"""The store: a SQLite file of records. It serves as cache, for resuming, and as a data set.
 
 The key of a record is everything that determines its value. A record is written once, when it is
-finished, so a killed process loses only what it was working on. Many processes may read while one
-writes. The store knows nothing of scoring: it keeps records and returns them.
+finished, so a killed process loses only unfinished work. Many processes may read while one writes.
 """
 
 import json
@@ -40,8 +39,8 @@ _SELECT_QUESTION = f"""
 WHERE questions.name = ? ORDER BY question_records.id
 """
 _TRANSIENT = ", ".join(f"'{kind}'" for kind in TRANSIENT_FAILURES)
-# A record that is there stays, with two exceptions: the machine had failed, or an earlier version
-# measured it on half of the samples, which its note says.
+# An existing record is kept, with two exceptions: its failure was transient, or it has a note. Records
+# of earlier versions have a note if they were measured on half of the samples.
 _INSERT_RECORD = f"""
 INSERT INTO records (arch_id, setting_id, {", ".join(OUTCOME)})
 VALUES (?, ?, {", ".join("?" * len(OUTCOME))})
@@ -68,7 +67,7 @@ _get_key_columns = attrgetter(*KEY)
 
 
 class Store:
-    """Records in a SQLite file. Iterating yields all of them in the order of writing."""
+    """Records in a SQLite file. Iterating yields all of them in the order they were written."""
 
     def __init__(
         self, path: str | Path, *, existing: bool = False, read_only: bool = False
@@ -77,9 +76,9 @@ class Store:
 
         Args:
             path: The SQLite file. Another program's database is refused and left as it is.
-            existing: Refuse a path without a store instead of creating one.
-            read_only: Read the store as it is now. Neither the file nor its folder is changed, so both
-                may be on a read-only disk; a store of an earlier version is updated in memory only.
+            existing: Raise an error if there is no store, instead of creating one.
+            read_only: Read a copy of the store. Neither the file nor its folder is changed, so both may
+                be on a read-only disk; a store of an earlier version is migrated in memory only.
         """
         self.path = Path(path)
         if existing and not self.path.is_file():
@@ -91,13 +90,13 @@ class Store:
                 self._database = open_for_reading(self.path)
             else:
                 self._database = open_for_writing(self.path)
-        # Ids of settings. There are few, so they are kept in memory.
+        # Ids of settings. There are few of them, so they are cached.
         self._setting_ids: dict[tuple[object, ...], int] = {}
 
     def add(self, records: Iterable[Record]) -> None:
         """Write records, all or none.
 
-        A record that is already there stays as it is, unless only the machine had failed.
+        An existing record is kept, unless its failure was transient.
         """
         with self._write():
             for record in records:
@@ -108,12 +107,12 @@ class Store:
                 )
 
     def add_to_question(self, question: str, records: Iterable[Record]) -> None:
-        """Note that a run asked for these records, all or none. They must be in the store.
+        """Add records to the list of a question, all or none. They must be in the store.
 
         Args:
-            question: The name of what the run asks, see `runs/question.py`. Records that are noted
-                already keep their place.
-            records: In the order in which the run asked for them.
+            question: Digest of the question, see `runs/question.py`. Records that are already listed
+                keep their place.
+            records: The records, in the order in which the run requested them.
         """
         with self._write():
             self._database.execute(_INSERT_QUESTION, (question,))
@@ -136,7 +135,7 @@ class Store:
                 yield _read_record(row)
 
     def read_question(self, question: str) -> list[Record]:
-        """Return the records that a run asked for, in that order."""
+        """Return the records of a question in order."""
         with self._explain_errors("cannot be read"):
             rows = self._database.execute(_SELECT_QUESTION, (question,))
             return [_read_record(row) for row in rows]
@@ -175,16 +174,16 @@ class Store:
 
     @contextmanager
     def _explain_errors(self, what: str) -> Iterator[None]:
-        """Turn errors of the disk and of SQLite into one line with the name of the file."""
+        """Convert errors of the disk and of SQLite to a `UsageError` that names the file."""
         try:
             yield
-        # Decoding fails where SQLite quotes damaged bytes.
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            # SQLite quotes damaged bytes in its messages, which then cannot be decoded.
             advice = _give_advice(str(error))
             raise UsageError(f"{self.path} {what}: {describe_error(error)}{advice}") from error
 
     def _find_arch_id(self, record: Record) -> int:
-        """Return the id of the architecture of a record, which is added if it is new."""
+        """Return the id of the architecture of a record; add the architecture if it is new."""
         arch = record.arch
         name = (arch.space, str(arch))
         self._database.execute(_INSERT_ARCH, (*name, json.dumps(arch.genes)))
@@ -192,7 +191,7 @@ class Store:
         return int(arch_id)
 
     def _find_setting_id(self, record: Record) -> int:
-        """Return the id of everything else in the key of a record, which is added if it is new."""
+        """Return the id of the rest of the key of a record; add the setting if it is new."""
         # The first two columns of a key are the space and the architecture.
         setting = _get_key_columns(record.key)[2:]
         if setting not in self._setting_ids:
@@ -216,7 +215,7 @@ def _give_advice(message: str) -> str:
     if "disk is full" in message or "No space left" in message:
         return "; finished records are kept: free some space and run the same command again"
     if any(word in message for word in ("malformed", "not a database", "decode")):
-        return "; it is damaged or no store: it was left as it is, choose another folder"
+        return "; it is damaged or not a store: it was left as it is, choose another folder"
     return ""
 
 
@@ -245,7 +244,7 @@ def _read_record(row: tuple[Any, ...]) -> Record:
         raise sqlite3.DatabaseError(f"malformed record: {error}") from error
 
 
-# Every column of SQLite may hold every kind of value, and in a damaged or foreign file it does.
+# SQLite does not enforce the types of columns, so a damaged file may hold values of any type.
 _NUMBERS = ("value", *COSTS)
 _MAY_BE_NULL = ("value", "error", "detail", "trace", "peak_bytes")
 
@@ -261,7 +260,7 @@ def _check_types(row: tuple[Any, ...]) -> None:
         else:
             types = (str,)
         if not isinstance(content, types):
-            raise TypeError(f"{name} is of the kind {type(content).__name__}")
+            raise TypeError(f"{name} has the type {type(content).__name__}")
 
 
 def _parse_row(row: tuple[Any, ...]) -> Record:
@@ -313,5 +312,6 @@ def _parse_genes(text: str) -> tuple[tuple[str, Any], ...]:
 @lru_cache(maxsize=1024)
 def _parse_task(text: str) -> Task:
     """Parse a task, once for the many records that share it."""
-    parse_json(text)  # A foreign file may hold anything, and this reader has limits.
+    # The store may come from elsewhere, and `parse_json` limits depth and size.
+    parse_json(text)
     return read_task_key(text)

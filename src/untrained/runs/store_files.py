@@ -1,4 +1,4 @@
-"""What is done with finished stores: describe one, export it, merge several."""
+"""Describe, export and merge stores."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,12 +38,12 @@ _COLUMN_TYPES = {
 
 
 def open_store(path: str | Path, *, read_only: bool = True) -> Store:
-    """Open a store that exists.
+    """Open an existing store.
 
     Args:
-        path: The SQLite file, or a run folder. Of several stores in a folder, the one that was written
-            last is opened.
-        read_only: Leave the file and its folder as they are.
+        path: The SQLite file, or a run folder. If the folder has several stores, the one that was
+            written last is opened.
+        read_only: Do not change the file or its folder.
     """
     path = Path(path)
     if path.is_dir():
@@ -57,7 +57,7 @@ def open_store(path: str | Path, *, read_only: bool = True) -> Store:
 
 
 def describe_store(path: str | Path) -> dict[str, Any]:
-    """Return what a store holds, in numbers.
+    """Count the architectures, records, measures and failures of a store.
 
     Args:
         path: The store, or a run folder.
@@ -82,9 +82,9 @@ def describe_store(path: str | Path) -> dict[str, Any]:
 
 
 def export_store(path: str | Path, out: str | Path) -> int:
-    """Write all records as parquet or CSV, whole or not at all.
+    """Write all records to a parquet or CSV file. The file appears when it is complete.
 
-    Texts of a CSV file are guarded, so that a spreadsheet does not take them for formulas.
+    Strings in a CSV file are escaped, so that a spreadsheet does not evaluate them as formulas.
 
     Args:
         path: The store, or a run folder.
@@ -94,17 +94,21 @@ def export_store(path: str | Path, out: str | Path) -> int:
         The number of records.
 
     Raises:
-        UsageError: The file has another ending, or cannot be written.
+        UsageError: The name has another ending, or the file cannot be written.
     """
     import pyarrow as pa
     from pyarrow import csv, parquet
 
     out = Path(out)
     if out.suffix not in (".parquet", ".csv"):
-        raise UsageError(f"{out} names no format; end it in .parquet or .csv")
+        raise UsageError(f"{out} has an unknown format; use a name that ends in .parquet or .csv")
     is_csv = out.suffix == ".csv"
-    open_writer = csv.CSVWriter if is_csv else parquet.ParquetWriter
-    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMN_TYPES.items()])
+    if is_csv:
+        open_writer = csv.CSVWriter
+    else:
+        open_writer = parquet.ParquetWriter
+    fields = [(name, getattr(pa, type_name)()) for name, type_name in _COLUMN_TYPES.items()]
+    schema = pa.schema(fields)
     written = 0
     with open_store(path) as store:
         try:
@@ -122,7 +126,7 @@ def export_store(path: str | Path, out: str | Path) -> int:
 
 
 def merge_stores(path: str | Path, others: Sequence[str | Path]) -> int:
-    """Add the records of other stores that this one does not have. The others are left as they are.
+    """Add the missing records of other stores to a store. The other stores are not changed.
 
     Args:
         path: The store to add to.
@@ -136,7 +140,7 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> int:
         for other in others:
             with open_store(other) as source:
                 if source.path.resolve() == store.path.resolve():
-                    raise UsageError(f"{other} is the store to merge into; name another one")
+                    raise UsageError(f"{other} is the store to merge into; name a different one")
                 for records in _split_into_batches(source):
                     store.add(records)
         return len(store) - before
@@ -147,7 +151,7 @@ def _guard_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split_into_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Yield records in parts that fit into memory."""
+    """Yield records in batches that fit into memory."""
     iterator = iter(records)
     while batch := list(islice(iterator, _RECORDS_IN_MEMORY)):
         yield batch

@@ -1,7 +1,7 @@
-"""What a strategy recorded about its own work, in the run folder.
+"""Files in the run folder that describe what a strategy did, for the report.
 
-`trace.json` holds one entry per step, `belief.json` what the strategy predicts in the end. Both are
-frozen dataclasses of the strategy, written as plain JSON with architectures as people write them.
+`trace.json` holds one entry per step, `belief.json` the predictions of the strategy's final model. Both
+are frozen dataclasses of the strategy, written as plain JSON with architectures in their notation.
 """
 
 import json
@@ -19,7 +19,7 @@ TraceStep = dict[str, Any]
 
 
 def write_trace(folder: Path, strategy: object) -> None:
-    """Write the steps and the prediction of a strategy. One without either leaves no file."""
+    """Write the steps and the predictions of a strategy, if it has any."""
     steps = list(getattr(strategy, "trace", ()))
     if steps:
         _write_json(folder / TRACE, steps)

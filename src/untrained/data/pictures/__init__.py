@@ -1,1 +1,1 @@
-"""Pictures of the user: how their files are listed, decoded, cached and summarised."""
+"""The user's pictures: listing, decoding, caching and summarising them."""

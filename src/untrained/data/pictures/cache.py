@@ -1,8 +1,8 @@
 """The cache of decoded pictures: one array of bytes per listing and size, under the data root.
 
-A JSON file beside the array keeps what was found out while the pictures were decoded. The names of
-both files are made of the names, sizes and times of all pictures, so that a change of any picture
-makes another cache entry. The files may be deleted at any time.
+A JSON file beside the array keeps facts about the decoded pictures. The names of both files are a
+digest of the names, sizes and times of all pictures, so a change of any picture makes a new cache
+entry. The files may be deleted at any time.
 """
 
 import json
@@ -32,20 +32,20 @@ from untrained.formatting import format_quantity
 from untrained.progress import report_progress
 from untrained.readers.json_file import parse_json
 
-_VERSION = 2  # of the way in which pictures are decoded and of the JSON file
+_VERSION = 2  # of the decoding and of the JSON file; change it to invalidate caches
 _PICTURES_IN_FLIGHT = 256  # pictures that are decoded before the first of them is written
 
 
 @dataclass(frozen=True)
 class DecodingFacts:
-    """What was found out while pictures were decoded.
+    """Facts that were collected while pictures were decoded.
 
     Attributes:
         sizes: Width and height of each picture that could be decoded.
         modes: How many pictures have each color mode.
         changes: How many pictures were changed in each way.
-        unreadable: Place in the listing of each picture that could not be decoded, and the reason.
-        remarks: Place in the listing of pictures that the user should look at, and the remark.
+        unreadable: Index in the listing of each picture that could not be decoded, and the reason.
+        remarks: Index in the listing of pictures that the user should look at, and the remark.
     """
 
     sizes: list[tuple[int, int]]
@@ -67,7 +67,7 @@ def load_pictures(
 
     Returns:
         The pictures that can be decoded, (N, height, width, channels) of uint8 in the order of the
-        listing, and what was found out about them.
+        listing, and facts about them.
 
     Raises:
         UsageError: The cache cannot be written, or a class has no pictures.
@@ -81,7 +81,7 @@ def load_pictures(
         _write_cache(listing, shape, array_file, facts_file)
         cached = _read_cache(array_file, facts_file)
     if cached is None:
-        raise UsageError(f"{array_file} was written and cannot be read; name another --data-root")
+        raise UsageError(f"{array_file} was written but cannot be read; name another --data-root")
     return cached
 
 
@@ -121,8 +121,8 @@ def _write_cache(
                 "(train, score: --input-shape) or another --data-root"
             )
         with replace_atomically(array_file) as part, part.open("wb") as file:
-            # How many pictures can be decoded is known at the end. The header has the same length
-            # then, because numpy reserves space for the shape to grow.
+            # The number of decodable pictures is known only at the end, so the header is rewritten
+            # then. Its length stays the same, because numpy reserves space for a longer shape.
             _write_header(file, (len(listing.files), height, width, channels))
             facts = _decode_all(listing, shape, file)
             _check_classes(listing, facts)
@@ -132,7 +132,7 @@ def _write_cache(
             part.write_text(json.dumps(asdict(facts)), encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            f"pictures are kept in {folder}: {error}; name another --data-root"
+            f"the cache of pictures {folder} cannot be written: {error}; name another --data-root"
         ) from error
 
 
@@ -175,7 +175,7 @@ def _decode_in_threads(
 
     thread_count = min(32, os.cpu_count() or 1)
     with warnings.catch_warnings(), ThreadPoolExecutor(thread_count) as pool:
-        # The card lists what is wrong with a picture.
+        # Problems with pictures are listed on the card, so warnings of the decoders are not shown.
         warnings.simplefilter("ignore")
         for start in range(0, len(files), _PICTURES_IN_FLIGHT):
             some_files = files[start : start + _PICTURES_IN_FLIGHT]
@@ -200,7 +200,7 @@ def _check_classes(listing: Listing, facts: DecodingFacts) -> None:
         )
         raise UsageError(
             f"class {empty_class} of {listing.title} has no readable picture to learn from "
-            f"({file.name}: {reasons[place]}); put some into it, or take the class out"
+            f"({file.name}: {reasons[place]}); add some, or remove the class"
         )
 
 

@@ -13,7 +13,7 @@ _USUAL_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
 _MAX_CLASSES_SHOWN = 12
 _MIN_STEPS = 50  # per epoch
 _MAX_PIXELS = 2**22  # per batch
-_PURPOSES = {TRAIN: "to learn from", VAL: "to choose by", TEST: "to be judged on"}
+_PURPOSES = {TRAIN: "for training", VAL: "for validation", TEST: "for testing"}
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class PictureCard:
         largest: Width and height of the largest file.
         modes: Number of pictures per color mode.
         changes: Number of pictures that were changed in each way.
-        shown: Height and width of the input of networks.
+        shown: Height and width of the network input.
         input_size: Proposed input size.
-        input_size_because: Why it is proposed.
+        input_size_because: Reason for the proposal.
         batch: Proposed batch size.
-        batch_because: Why it is proposed.
+        batch_because: Reason for the proposal.
         problems: Files that the user should look at, with the reason.
     """
 
@@ -61,15 +61,15 @@ class PictureCard:
         lines = [
             f"{self.title}: {total:,} pictures in {len(self.classes):,} classes: {parts}",
             f"classes: {_describe_balance(self.classes)}",
-            f"sizes: {sizes}, in the middle {self.middle[0]}x{self.middle[1]} (width x height)",
+            f"sizes: {sizes}, median {self.middle[0]}x{self.middle[1]} (width x height)",
             f"colours: {_format_counts(self.modes)}",
         ]
         if self.changes:
-            lines.append(f"made fit: {_format_counts(self.changes)}")
+            lines.append(f"converted: {_format_counts(self.changes)}")
         height, width = self.shown
         lines += [
-            f"networks look at {width}x{height}: scaled until they just cover it, "
-            "cut around the centre",
+            f"network input {width}x{height}: pictures are scaled to cover it and cropped around "
+            "their centre",
             f"proposed: --input-size {self.input_size} ({self.input_size_because})",
             f'proposed: --recipe "quick(batch={self.batch})" to train ({self.batch_because})',
         ]
@@ -86,7 +86,7 @@ def make_picture_card(
 
     Args:
         listing: The pictures.
-        facts: What was found out while they were decoded.
+        facts: Facts about the decoded pictures.
         shape: Channels, height and width of the input of networks.
     """
     files = listing.list_readable_files(facts.unreadable)
@@ -97,9 +97,9 @@ def make_picture_card(
 
     shorter_side = median(min(size) for size in sizes)
     input_size = propose_input_size(shorter_side)
-    input_size_because = f"shorter sides have {shorter_side:g} pixels in the middle"
+    input_size_because = f"the median shorter side is {shorter_side:g} pixels"
     if shorter_side > _USUAL_SIZES[-1]:
-        input_size_because += f"; {_USUAL_SIZES[-1]} is the most"
+        input_size_because += f"; {_USUAL_SIZES[-1]} is the largest proposal"
     train_count = part_counts[TRAIN]
     batch = propose_batch_size(train_count, input_size)
     steps = format_count(-(-train_count // batch), "step")
@@ -148,7 +148,7 @@ def _describe_balance(classes: dict[str, int]) -> str:
     ranked = sorted(classes.items(), key=lambda pair: -pair[1])
     largest_name, largest_count = ranked[0]
     smallest_name, smallest_count = ranked[-1]
-    ratio = f"{largest_count / smallest_count:.3g} times as many in the largest as in the smallest"
+    ratio = f"the largest has {largest_count / smallest_count:.3g} times as many as the smallest"
     if len(classes) <= _MAX_CLASSES_SHOWN:
         return f"{_format_counts(classes)}; {ratio}"
     return f"from {smallest_name} {smallest_count:,} to {largest_name} {largest_count:,}; {ratio}"

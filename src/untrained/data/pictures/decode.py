@@ -1,8 +1,8 @@
 """Decode one picture of any format to bytes of one size.
 
-Pictures are rotated as their camera says, laid over white where they are transparent, scaled until
-they just cover the wanted size, and cropped around their centre. A picture that cannot be decoded
-yields a reason, never an exception.
+Pictures are rotated by their EXIF orientation, put on a white background if they are transparent,
+scaled to cover the target size, and cropped around their centre. For a picture that cannot be decoded,
+the reason is returned; no exception is raised.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,13 +23,13 @@ Pixels = NDArray[np.uint8]
 _FORMATS = "JPEG MPO PNG GIF BMP WEBP TIFF PPM AVIF JPEG2000 ICO".split()
 _ORIENTATION_TAG = 0x0112  # of EXIF
 _TRANSPARENT_MODES = ("RGBA", "LA", "PA")
-# In all pictures that are decoded at the same time; they take about 1 GB.
+# Largest number of pixels that are decoded at the same time; they take about 1 GB.
 _PIXELS_AT_ONCE = 1 << 27
-# Large pictures are converted in strips, so that there are never several copies of them.
+# Large pictures are converted in strips, to avoid several copies of a whole picture.
 _STRIP_PIXELS = 1 << 22
 
 
-class Unusable(Exception):  # noqa: N818 - it names a state of a picture, not a mistake
+class UnusablePictureError(Exception):
     """A picture cannot be used; the message is the reason that the card shows."""
 
 
@@ -38,7 +38,7 @@ class DecodedImage:
     """A picture that could be decoded.
 
     Attributes:
-        pixels: Pixels of the wanted size (H, W, C).
+        pixels: Pixels of the target size (H, W, C).
         width: Width of the file in pixels.
         height: Height of the file in pixels.
         mode: Color mode of the file.
@@ -60,14 +60,14 @@ def open_image_file(path: Path) -> Image.Image:
     """Open a picture file without decoding it.
 
     Raises:
-        Unusable: There is no such file, or it is empty.
+        UnusablePictureError: There is no such file, or it is empty.
     """
     if path.is_symlink() and not path.is_file():
-        raise Unusable("a link that leads nowhere")
+        raise UnusablePictureError("a broken link")
     if not path.is_file():
-        raise Unusable("there is no such file")
+        raise UnusablePictureError("there is no such file")
     if path.stat().st_size == 0:
-        raise Unusable("zero bytes")
+        raise UnusablePictureError("zero bytes")
     return Image.open(path, formats=_list_formats())
 
 
@@ -77,7 +77,7 @@ def open_image_bytes(content: bytes) -> Image.Image:
 
 
 class _PixelLimit:
-    """Lets threads wait while the pictures that are being decoded take too much memory."""
+    """Makes threads wait while the pictures that are being decoded take too much memory."""
 
     def __init__(self) -> None:
         self._pixels = 0
@@ -85,7 +85,7 @@ class _PixelLimit:
 
     @contextmanager
     def hold(self, pixels: int) -> Iterator[None]:
-        """Wait until a picture of so many pixels may be decoded, and count it within the block."""
+        """Wait until a picture of this size may be decoded, and count its pixels during the block."""
         with self._changed:
             # A picture that is larger than the limit is decoded alone.
             self._changed.wait_for(
@@ -111,7 +111,7 @@ def decode_image(
     Args:
         open_image: Function that opens it.
         name: Name of the file; its ending is compared with the format.
-        shape: Wanted channels, height and width.
+        shape: Target channels, height and width.
 
     Returns:
         The picture, or the reason why it cannot be used.
@@ -120,7 +120,7 @@ def decode_image(
         with open_image() as image:
             return _decode_opened(image, name, shape)
     except Exception as error:
-        # Decoders of a dozen formats raise anything on damaged files.
+        # The decoders of a dozen formats raise many types of errors on damaged files.
         return _explain_error(error)
 
 
@@ -139,7 +139,7 @@ def _decode_opened(image: Image.Image, name: str, shape: tuple[int, ...]) -> Dec
     with _limit.hold(image.width * image.height), closing(image):
         if image.getexif().get(_ORIENTATION_TAG, 1) != 1:
             image = ImageOps.exif_transpose(image)
-            changes.append("turned as the camera says")
+            changes.append("rotated as its EXIF data say")
         changes += _describe_changes(image, file_format)
         rgb_image = _convert_to_rgb(image, file_format)
         size = (target_width, target_height)
@@ -163,7 +163,7 @@ def _describe_changes(image: Image.Image, file_format: str | None) -> list[str]:
     """Return how a picture must be changed to become red, green and blue.
 
     Raises:
-        Unusable: The scale of its numbers is unknown.
+        UnusablePictureError: The scale of its numbers is unknown.
     """
     changes = []
     mode = image.mode
@@ -173,7 +173,7 @@ def _describe_changes(image: Image.Image, file_format: str | None) -> list[str]:
         mode = "L"
         is_transparent = False
     elif mode in ("I", "F"):
-        raise Unusable("pixels of 32 bits, whose scale is not known; save it with 8 or 16")
+        raise UnusablePictureError("32-bit pixels of unknown scale; save it with 8 or 16 bits")
     if mode in ("1", "L", "LA"):
         changes.append("grey")
     elif mode in ("P", "PA"):
@@ -181,7 +181,7 @@ def _describe_changes(image: Image.Image, file_format: str | None) -> list[str]:
     elif mode not in ("RGB", "RGBA"):
         changes.append(mode)
     if is_transparent:
-        changes.append("transparency laid over white")
+        changes.append("transparency put on white")
     return changes
 
 
@@ -234,7 +234,7 @@ def _list_formats() -> tuple[str, ...]:
 def _check_ending(file_format: str | None, name: str) -> str:
     """Return a remark if the name of a picture ends like that of another format."""
     ending = PurePath(name).suffix
-    # MPO is JPEG with a second picture behind the first one.
+    # MPO is JPEG with a second picture after the first one.
     shown_format = "JPEG" if file_format == "MPO" else file_format
     if not ending or shown_format is None:
         return ""
@@ -246,15 +246,15 @@ def _check_ending(file_format: str | None, name: str) -> str:
 def _explain_error(error: Exception) -> str:
     """Explain in a few words why a picture cannot be decoded."""
     message = " ".join(str(error).split())
-    if isinstance(error, Unusable):
+    if isinstance(error, UnusablePictureError):
         return message
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, Image.DecompressionBombError):
-        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
-        return f"too large, perhaps a decompression bomb: more than {most:,} pixels"
+        max_pixels = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        return f"too large, perhaps a decompression bomb: more than {max_pixels:,} pixels"
     if isinstance(error, PermissionError):
-        return "may not be read by you"
+        return "you have no permission to read it"
     if isinstance(error, EOFError) or "truncated" in message:
         return f"truncated: {message}" if message else "truncated"
     return f"unreadable: {type(error).__name__}: {message}"

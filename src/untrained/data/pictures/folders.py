@@ -1,7 +1,6 @@
 """Data sources of the user's pictures: a folder with one subfolder per class, or a CSV of paths.
 
-No picture is decoded before samples, parts or the card are needed. Then all of them are decoded
-once.
+Pictures are decoded when samples, parts or the card are first needed, all of them at once.
 """
 
 from functools import cache
@@ -27,7 +26,7 @@ from untrained.types import Batch, Task
 )
 def folder(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
-        raise UsageError("say which folder: folder:PATH, such as --data folder:./photos")
+        raise UsageError("name the folder: folder:PATH, such as --data folder:./photos")
     return make_picture_source(list_folder(Path(argument)), like, root)
 
 
@@ -37,7 +36,7 @@ def folder(argument: str, like: Task, root: Path) -> DataSource:
 )
 def images(argument: str, like: Task, root: Path) -> DataSource:
     if not argument:
-        raise UsageError("say which table: images:PATH.csv, such as --data images:./photos.csv")
+        raise UsageError("name the table: images:PATH.csv, such as --data images:./photos.csv")
     return make_picture_source(list_csv(Path(argument)), like, root)
 
 

@@ -1,8 +1,8 @@
-"""List the pictures of the user: which files there are, their classes and their parts.
+"""List the user's pictures with their classes and parts.
 
-Only names are read, never pixels. Parts that the user does not provide are split off from the
-training pictures by the names of the files alone. So a picture that is added to one class moves no
-picture of another class, and hardly any of its own.
+Only names are read, not pixels. Parts that the user does not provide are split off from the training
+pictures by file name. So adding a picture to a class moves no picture of another class to another
+part, and hardly any of the same class.
 """
 
 import csv
@@ -70,11 +70,11 @@ class Listing:
     problems: tuple[tuple[str, str], ...]
 
     def list_readable_files(self, unreadable: Iterable[tuple[int, str]]) -> list[ImageFile]:
-        """Return the files without those at the places that could not be decoded."""
-        unreadable_places = {place for place, _ in unreadable}
+        """Return the files without those whose indices are listed as unreadable."""
+        unreadable_indices = {index for index, _ in unreadable}
         files = []
-        for place, file in enumerate(self.files):
-            if place not in unreadable_places:
+        for index, file in enumerate(self.files):
+            if index not in unreadable_indices:
                 files.append(file)
         return files
 
@@ -88,7 +88,7 @@ def make_listing(title: str, files: Sequence[ImageFile], problems: Problems) -> 
         problems: Files that are not used, with the reason.
 
     Raises:
-        UsageError: There are less than two classes.
+        UsageError: There are fewer than two classes.
     """
     labels = {file.label for file in files if file.part == TRAIN}
     if len(labels) < 2:
@@ -125,7 +125,7 @@ def make_listing(title: str, files: Sequence[ImageFile], problems: Problems) -> 
 
 
 def find_part(word: str) -> str | None:
-    """Return the part that a word such as "validation" means; None if it means none."""
+    """Return the part that a word such as "validation" names; None for other words."""
     for part, names in PART_NAMES.items():
         if word.lower() in names:
             return part
@@ -148,11 +148,11 @@ def _too_few_classes_error(title: str, class_count: int, problems: Problems) -> 
 def list_folder(path: Path) -> Listing:
     """List a folder with one subfolder per class, or with subfolders `train`, `val` and `test`.
 
-    Of the latter, `val` and `test` may be missing. A subfolder `train` without subfolders of its
-    own, beside other folders, is a class of that name.
+    In the second form, `val` and `test` may be missing. A subfolder `train` that has no subfolders
+    but has other folders beside it is a class of that name.
 
     Raises:
-        UsageError: There is no such folder, or it has less than two classes.
+        UsageError: There is no such folder, or it has fewer than two classes.
     """
     if not path.is_dir():
         raise UsageError(
@@ -194,7 +194,7 @@ def _find_part_folders(subfolders: Mapping[str, Path]) -> dict[str, Path]:
 
 def _list_classes(folder: Path, root: Path, part: str, problems: Problems) -> Iterator[ImageFile]:
     """Yield the files of every class folder in a folder."""
-    # Problems in the root itself were noted before.
+    # The caller has already listed the problems in the root itself.
     new_problems = problems if folder != root else []
     for class_folder in _list_subfolders(folder, root, new_problems):
         if not is_utf8(class_folder.name):
@@ -221,7 +221,7 @@ def _list_subfolders(folder: Path, root: Path, problems: Problems) -> list[Path]
         elif _leads_out(child, root):
             problems.append((_format_name(child, root), _LINK_OUT))
         elif not child.is_dir():
-            problems.append((_format_name(child, root), "not used: it is in no folder of a class"))
+            problems.append((_format_name(child, root), "not used: it is not in a class folder"))
         else:
             subfolders.append(child)
     return subfolders
@@ -244,7 +244,9 @@ def _find_files(folder: Path, root: Path, problems: Problems) -> Iterator[Path]:
     visited_folders: set[str] = set()
 
     def note_unreadable_folder(error: OSError) -> None:
-        problems.append((_format_name(Path(error.filename), root), "may not be read by you"))
+        problems.append(
+            (_format_name(Path(error.filename), root), "you have no permission to read it")
+        )
 
     for current, subfolder_names, file_names in os.walk(
         folder, onerror=note_unreadable_folder, followlinks=True
@@ -256,7 +258,7 @@ def _find_files(folder: Path, root: Path, problems: Problems) -> Iterator[Path]:
             problems.append((_format_name(Path(current), root), reason))
             continue
         visited_folders.add(real_path)
-        # `os.walk` visits the subfolders that are left in its list.
+        # `os.walk` visits only the subfolders that remain in its list.
         subfolder_names[:] = _filter_names(Path(current), subfolder_names, root, problems)
         for name in _filter_names(Path(current), file_names, root, problems):
             yield Path(current, name)
@@ -287,7 +289,7 @@ def _make_image_file(path: Path, name: str, label: str, part: str) -> ImageFile:
 
 
 def _format_name(path: Path, root: Path) -> str:
-    """Return a path below the root as printable text, whatever bytes its name is made of."""
+    """Return a path below the root as printable text. Bytes that are not UTF-8 are replaced."""
     return os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "replace")
 
 
@@ -300,7 +302,7 @@ def list_csv(path: Path) -> Listing:
     Paths are relative to the file.
 
     Raises:
-        UsageError: The file cannot be read, lacks a column, or has less than two classes.
+        UsageError: The file cannot be read, lacks a column, or has fewer than two classes.
     """
     if not path.is_file():
         raise UsageError(

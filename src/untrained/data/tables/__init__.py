@@ -1,1 +1,1 @@
-"""Tables: how files are read, which column means what, and how rows are encoded as numbers."""
+"""Tables: reading files, inferring the roles of columns, and encoding rows as numbers."""

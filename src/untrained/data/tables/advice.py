@@ -16,8 +16,8 @@ DECIMAL_COMMA = "looks like numbers with a decimal comma; write decimal=comma"
 # With fewer rows, or fewer rows of a label, a column may separate the labels by chance.
 MIN_ROWS = 100
 MIN_ROWS_PER_LABEL = 10
-PERFECT_AUC = 0.999  # no honest column reaches it
-# Range of whole numbers, relative to their size. That of prices and counts is larger.
+PERFECT_AUC = 0.999  # a column with a higher AUC most likely leaks the label
+# Range of integers relative to their size. Prices and counts have a larger one.
 NARROW_RANGE = 0.1
 Advice = tuple[tuple[str, str], ...]  # names of columns, and the advice on each
 Labels = NDArray[np.int64]
@@ -32,14 +32,14 @@ def give_advice(
         head: The first rows.
         labels: Their labels.
         roles: The roles of the columns.
-        options: What the user says about the columns.
+        options: The user's options for the table.
     """
     used_columns = (*roles.dense, *roles.categorical)
     numbers = {name: read_numbers(head[name])[0] for name in used_columns}
     advice: dict[str, str] = {}
     for name in used_columns:
         if reveals_label(head[name], numbers[name], labels):
-            advice[name] = f"tells the label by itself, a leak? write drop={name}"
+            advice[name] = f"predicts the label by itself, a leak? write drop={name}"
     for name in roles.commas:
         advice.setdefault(name, DECIMAL_COMMA)
     for name in used_columns:
@@ -58,8 +58,8 @@ def give_advice(
 def reveals_label(column: pa.Array, numbers: Floats, labels: Labels) -> bool:
     """Return whether a column alone predicts the label almost perfectly.
 
-    It may do so by its numbers, by its missing values, or, if there are only a few different
-    values, by the labels that usually go with them.
+    Three signals are tried: its numbers, which values are missing, and, for a column with few
+    distinct values, the mean label of each value.
     """
     null_mask = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     is_missing = np.asarray(null_mask, np.float64)
@@ -95,7 +95,7 @@ def counts_rows(values: Floats) -> bool:
 
 
 def is_far_from_zero(values: Floats) -> bool:
-    """Return whether nine of ten whole numbers differ little, compared with their size."""
+    """Return whether 90 % of the integers differ little, compared with their size."""
     values = values[~np.isnan(values)]
     if len(values) <= FEW_VALUES or not np.all(values == np.round(values)):
         return False

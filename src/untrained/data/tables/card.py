@@ -1,4 +1,4 @@
-"""The card of a table: its rows and columns, what was missing or wrong, and what was done."""
+"""The card of a table: its rows, columns and problems, and how the columns are encoded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from untrained.data.tables.schema import DenseColumn, IdentifierColumn, Schema
 from untrained.formatting import format_count
 
-# With fewer rows of the rarer label, an AUC says little: its standard deviation is about 0.05.
+# With fewer rows of the rarer label, an AUC is unreliable: its standard deviation is about 0.05.
 _FEW_ROWS = 30
 
 
@@ -46,7 +46,7 @@ class TableCard:
 
 
 def make_table_card(name: str, schema: Schema) -> TableCard:
-    """Make the card of a table from what was found out when it was encoded."""
+    """Make the card of a table from its schema."""
     columns = [_describe_dense(column, column.name in schema.moments) for column in schema.dense]
     for identifiers in schema.identifiers:
         columns.append(_describe_identifiers(identifiers, schema.floor))
@@ -75,7 +75,7 @@ def _list_facts(schema: Schema) -> dict[str, str]:
         verb = "looks" if len(schema.dated) == 1 else "look"
         facts["proposed"] = (
             f"time={schema.dated[0]} after the ? of --data ({', '.join(schema.dated)} {verb} like "
-            "a date; the last rows are judged then)"
+            "a date; the last rows then become the test part)"
         )
     return facts
 
@@ -100,10 +100,10 @@ def _warn_of_few_rows(rows: int, clicks: int) -> str:
     if count >= _FEW_ROWS:
         return ""
     if count:
-        warning = f"only {count} with the label {rarer_label}; their AUC will say little"
+        warning = f"only {count} have the label {rarer_label}, so the AUC is unreliable"
     else:
-        warning = f"none has the label {rarer_label}: no AUC"
-    return f"of {format_count(rows, 'row')} to be judged on {warning}"
+        warning = f"none has the label {rarer_label}, so there is no AUC"
+    return f"of {format_count(rows, 'test row')} {warning}"
 
 
 def _describe_dense(column: DenseColumn, is_time: bool) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _describe_identifiers(column: IdentifierColumn, floor: int) -> dict[str, Any
     elif kept == column.distinct:
         treatment = "all kept"
     else:
-        treatment = f"{kept:,} kept that come {floor} times or more"
+        treatment = f"{kept:,} kept that occur {floor} times or more"
     return _make_row(column.name, "identifiers", distinct, column.missing, treatment)
 
 

@@ -1,6 +1,6 @@
-"""Options of a table, behind its path: `csv:clicks.csv?label=click&drop=id,url&time=hour`.
+"""Options of a table, after its path: `csv:clicks.csv?label=click&drop=id,url&time=hour`.
 
-One string contains all of them, so that configs, stores and resumed runs can name a table.
+The path and all options form one string, which configurations, stores and resumed runs can keep.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -12,7 +12,7 @@ from untrained.errors import UsageError, unknown_name_error
 LOG_CHOICES = ("counts", "all", "none")
 DECIMAL_SIGNS = {".": "point", ",": "comma"}
 COLUMN_OPTIONS = ("dense", "categorical", "drop")
-LARGEST_FLOAT_INTEGER = 2**24  # smaller whole numbers are exact in float32
+LARGEST_FLOAT_INTEGER = 2**24  # all smaller integers are exact in float32
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         if self.log not in LOG_CHOICES:
-            raise unknown_name_error("way to take logarithms", self.log, LOG_CHOICES)
+            raise unknown_name_error("value of log", self.log, LOG_CHOICES)
         if self.decimal not in (*DECIMAL_SIGNS, *DECIMAL_SIGNS.values()):
             raise unknown_name_error("decimal sign", self.decimal, DECIMAL_SIGNS.values())
         if self.floor < 1:
             raise UsageError(
-                f"floor={self.floor} is no number of rows; write floor=1 to keep every identifier"
+                f"floor={self.floor} is too small; write floor=1 to keep every identifier"
             )
         if not 2 <= self.hash < LARGEST_FLOAT_INTEGER:
             raise UsageError(
@@ -96,7 +96,7 @@ def parse_table_options(query: str, defaults: TableOptions) -> TableOptions:
             raise unknown_name_error("option of a table", name, option_names)
         if not text:
             raise UsageError(
-                f"{name} says nothing; write {name}=..., "
+                f"{name} has no value; write {name}=..., "
                 "such as csv:clicks.csv?label=click&drop=id,url"
             )
         options[name] = _parse_value(name, text)
@@ -121,4 +121,4 @@ def _parse_value(name: str, text: str) -> Any:
             return float(text)
         return unquote(text)
     except ValueError as error:
-        raise UsageError(f"{name}={text} is no number; write it like {name}=10") from error
+        raise UsageError(f"{name}={text} is not a number; write it like {name}=10") from error

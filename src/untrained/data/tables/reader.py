@@ -118,7 +118,7 @@ def _read_head(path: Path) -> str:
         raise UsageError(f"{path} is UTF-16; save it as UTF-8")
     if b"\0" in head:
         raise UsageError(
-            f"{path} is no text; csv:PATH wants lines of text, parquet:PATH a parquet file"
+            f"{path} is not a text file; csv:PATH reads lines of text, parquet:PATH a parquet file"
         )
     text = head.decode("utf-8-sig", errors="replace")
     if not text.strip():
@@ -134,7 +134,7 @@ def _read_header(path: Path, text: str, first_line: str, separator: str) -> list
         separators = ", ".join(SEPARATORS.values())
         raise UsageError(
             f"{path} has one column, {first_line[:40]!r}; "
-            f"a table has a label and more, separated by {separators}"
+            f"a table has a label and other columns, separated by {separators}"
         )
     if any("\n" in name for name in header):
         raise UsageError(
@@ -151,17 +151,17 @@ def _read_csv_blocks(
     def refuse_row(row: Any) -> str:
         bad_lines.append(row.number)
         reason = (
-            f"{row.actual_columns} fields where {row.expected_columns} are wanted: "
+            f"{row.actual_columns} fields where {row.expected_columns} are expected: "
             f"{row.text[:60]!r}"
         )
         # A quotation mark that is never closed makes one row of many lines.
         more_lines = row.text.count("\n")
         if more_lines:
-            reason += f" and {more_lines:,} lines more"
+            reason += f" and {more_lines:,} more lines"
         bad_rows.add(row.number, reason, 1 + more_lines)
         return "skip"
 
-    # With several threads, Arrow does not know line numbers.
+    # With several threads, Arrow does not report line numbers.
     read_options = pcsv.ReadOptions(
         column_names=columns, skip_rows=skipped_lines, block_size=BLOCK_BYTES, use_threads=False
     )
@@ -180,7 +180,7 @@ def _read_csv_blocks(
             reader = pcsv.open_csv(text, read_options, parse_options, convert_options)
         except pa.ArrowInvalid as error:
             if any(message in str(error) for message in ("Empty CSV file", "Could not skip")):
-                # There is nothing behind the header.
+                # The file has nothing after the header.
                 return
             raise
         try:
@@ -196,9 +196,10 @@ def _read_csv_blocks(
 
 
 def _finish_reader(reader: pcsv.CSVStreamingReader, text: "_Utf8Stream") -> None:
-    """Let Arrow finish if the rest of a file is not wanted.
+    """Let Arrow finish when the rest of a file is not needed.
 
-    Its thread reads ahead from our Python stream. If the program ends meanwhile, it is aborted.
+    A thread of Arrow reads ahead from our Python stream. If the interpreter exits meanwhile, the
+    process is aborted.
     """
     text.end()
     with suppress(pa.ArrowException):
@@ -229,7 +230,7 @@ class _Utf8Stream(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Read exactly `size` bytes unless the stream ends.
 
-        Arrow takes a short answer for a block, and a row must fit into a block.
+        Arrow treats a shorter result as a block, and a row must fit into one block.
         """
         if self._is_ended:
             # Return the rest of a character that was cut, because Arrow wants valid UTF-8.

@@ -1,4 +1,4 @@
-"""Decide the role of each column: as the user says, or inferred from the first rows.
+"""Decide the role of each column, from the user's options or from the first rows.
 
 Numbers are dense columns, and texts are identifiers. Whole numbers are identifiers as well if the
 name of the column ends in `id`, or if the first rows have only a few different ones.
@@ -26,7 +26,7 @@ HEAD_ROWS = 10_000  # rows from which roles are inferred
 FEW_VALUES = 20  # with more different whole numbers, a column is dense
 ID_NAME = re.compile(r"(^|_)id$|(?<=[a-z])I[dD]$|(^|_)ID$")  # user_id, itemId, but not bid
 DATE_NAME = re.compile(r"(^|_)(date|datetime|timestamp)$", re.IGNORECASE)
-# These may be thousands, or numbers with a decimal comma and three digits behind it.
+# Either separated thousands, or numbers with a decimal comma and three decimals.
 THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(,[0-9]{3})+")
 MOST_VALUES = 0.9  # share of the values that decides what a column is
 
@@ -64,7 +64,7 @@ def infer_roles(columns: Sequence[str], head: pa.RecordBatch, options: TableOpti
     Args:
         columns: Names of the columns.
         head: The first rows.
-        options: What the user says about the columns.
+        options: The user's options for the table.
 
     Raises:
         UsageError: A column that the user names does not exist or has two roles, or there is no
@@ -112,7 +112,7 @@ def _check_named_columns(columns: Sequence[str], options: TableOptions) -> None:
     repeated = {name for name in named_columns if named_columns.count(name) > 1}
     if repeated:
         names = ", ".join(sorted(repeated))
-        raise UsageError(f"{names} cannot be two things; name each column once")
+        raise UsageError(f"{names} has two roles; name each column once")
 
 
 def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
@@ -125,7 +125,7 @@ def _find_label(columns: Sequence[str], head: pa.RecordBatch) -> str:
     listed = ", ".join(columns[:MAX_NAMES_SHOWN])
     if len(columns) > MAX_NAMES_SHOWN:
         listed += f" and {len(columns) - MAX_NAMES_SHOWN} more"
-    raise UsageError(f"say which column is the label, such as --label click; there are: {listed}")
+    raise UsageError(f"name the label column, such as --label click; available: {listed}")
 
 
 def _count_values(column: pa.Array) -> int:

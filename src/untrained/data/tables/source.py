@@ -1,7 +1,7 @@
-"""Tables as data sources: surveyed once, encoded once into a cache folder, then read from there.
+"""Tables as data sources. A table is encoded once into a cache folder and then read from there.
 
 The cache is keyed by the content of the file and by the options. Each part is a file of float32
-rows, whose last column is the label. So a table may be larger than memory.
+rows, whose last column is the label. The files are mapped, so a table may be larger than memory.
 """
 
 import shutil
@@ -62,7 +62,7 @@ class TablePart:
                 rows = self.values[batch_rows]
             else:
                 rows = self.values[shuffled_rows[batch_rows]]
-            # The copy is needed because rows of a file cannot be written, which torch wants.
+            # Copied, because a mapped file is read-only and torch requires writable memory.
             yield make_table_batch(np.array(rows))
 
     def fingerprint(self) -> str:
@@ -101,7 +101,7 @@ def open_table(name: str, table: Table, options: TableOptions, root: Path) -> Da
     Args:
         name: Name of the data.
         table: The table.
-        options: What the user says about it.
+        options: The user's options for the table.
         root: Data root, which holds the cache.
 
     Raises:
@@ -113,16 +113,16 @@ def open_table(name: str, table: Table, options: TableOptions, root: Path) -> Da
         _encode_table(table, options, folder)
         cached = _read_cache(folder)
     if cached is None:
-        raise UsageError(f"{folder} was written and cannot be read; name another --data-root")
+        raise UsageError(f"{folder} was written but cannot be read; name another --data-root")
     schema, parts = cached
     task = Task(name, (schema.columns,), 1, "bce", schema.vocabularies)
     return make_table_source(task, parts, lambda: make_table_card(name, schema), schema)
 
 
 def _make_key(table: Table, options: TableOptions) -> str:
-    """Make a key of everything that decides the rows.
+    """Return a digest of everything that determines the encoded rows.
 
-    The name of the file is part of it because its ending says how the file is compressed.
+    The name of the file is included, because its ending tells how the file is compressed.
     """
     try:
         content = fingerprint_file(table.path)

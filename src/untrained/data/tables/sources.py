@@ -1,7 +1,7 @@
 """Data sources of tables: any CSV or parquet file, and four public click logs.
 
-This module knows names only. The modules that read tables are imported when a table is opened,
-because importing pyarrow and pandas takes a second.
+The modules that read tables are imported when a table is opened, because importing pyarrow and
+pandas takes a second.
 """
 
 from dataclasses import replace
@@ -122,14 +122,14 @@ def _open_file(
     Args:
         kind: Name of the data source.
         argument: Path and options.
-        defaults: Options that the user does not need to write.
+        defaults: Options that hold unless the user overrides them.
         root: Data root, which holds the cache of encoded tables.
         columns: Names of the columns of a file without a header.
         separator: Separator of a file that has none of the usual ones.
     """
     path, query = split_query(argument)
     if not path:
-        raise UsageError(f"say which file: {kind}:PATH, such as --data {kind}:./clicks.{kind}")
+        raise UsageError(f"name the file: {kind}:PATH, such as --data {kind}:./clicks.{kind}")
     from untrained.data.tables.reader import open_csv, open_parquet
     from untrained.data.tables.source import open_table
 

@@ -36,8 +36,8 @@ from untrained.seeds import derive_seed
 # Of train, val and test, as in the paper of the reference networks.
 PART_SHARES = (0.8, 0.1, 0.1)
 TRAIN_PART = 0
-MAX_BAD_SHARE = 0.1  # of bad rows, and of text among numbers
-_UNSORTED_HASHES = 2**16
+MAX_BAD_SHARE = 0.1  # of bad rows, and of text in a column of numbers
+_UNSORTED_HASHES = 2**16  # hashes that are collected before they are merged
 Labels = NDArray[np.int64]
 Reasons = list[tuple[str, str]]  # names of columns, and why they are dropped
 # The part of each row, from the first row number up to the second (excluded).
@@ -50,10 +50,10 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
     Args:
         table: The table.
         roles: The roles of its columns.
-        options: What the user says about the table.
+        options: The user's options for the table.
 
     Returns:
-        What encodes the rows, and a function that gives the part of each row.
+        The schema, and a function that returns the part of each row.
 
     Raises:
         UsageError: The table cannot be learned from.
@@ -103,7 +103,7 @@ def survey_table(table: Table, roles: ColumnRoles, options: TableOptions) -> tup
         dropped=dropped,
         rows=tuple(row_counts.tolist()),
         clicks=tuple(click_counts.tolist()),
-        split=f"by {roles.time}, the last are judged" if roles.time else "at random",
+        split=f"by {roles.time}, the last rows for testing" if roles.time else "at random",
         floor=options.floor,
         bad=bad_rows.count,
         bad_rows=tuple(bad_rows.first),
@@ -155,7 +155,7 @@ def read_labelled_blocks(
 def _not_a_label_error(name: str, texts: list[str | None], is_bad: NDArray[np.bool_]) -> UsageError:
     examples = {texts[row] for row in is_bad.nonzero()[0][:3]}
     shown = ", ".join(sorted(repr(text) if text else "nothing" for text in examples))
-    message = f"the label {name} holds {shown}; wanted 0 and 1, false and true or no and yes"
+    message = f"the label {name} holds {shown}; expected 0 and 1, false and true or no and yes"
     if len(set(texts) - {None}) > 2:
         message += "; more than two classes are not supported in a table"
     return UsageError(message)
@@ -171,7 +171,7 @@ def _read_labels(column: pa.Array, name: str, above: float | None) -> Labels:
     if is_wrong.any():
         threshold = _propose_threshold(numbers[places])
         raise UsageError(
-            f"the label {name} is {texts[int(is_wrong.argmax())]} somewhere; wanted 0 and 1, "
+            f"the label {name} is {texts[int(is_wrong.argmax())]} somewhere; expected 0 and 1, "
             f"or say which are 1: --data 'csv:PATH?label={name}&above={threshold}'"
         )
     labels: Labels = np.nan_to_num(numbers, nan=-1).astype(np.int64)
@@ -314,7 +314,7 @@ def _check_rows(
     if bad_rows.count > MAX_BAD_SHARE * total_with_bad:
         raise UsageError(
             f"{bad_rows.count:,} of {total_with_bad:,} rows of {table.path} are bad; "
-            f"{'; '.join(bad_rows.first[:2])}. Repair the file, or say what its columns are"
+            f"{'; '.join(bad_rows.first[:2])}. Repair the file, or name the roles of its columns"
         )
     if total == 0:
         raise UsageError(f"{table.path} has a header and no rows")
@@ -324,9 +324,7 @@ def _check_rows(
             "nothing can be learned"
         )
     if row_counts.min() == 0 or click_counts[TRAIN_PART] in (0, row_counts[TRAIN_PART]):
-        raise UsageError(
-            f"{total} rows of {table.path} are too few to learn from some and be judged on others"
-        )
+        raise UsageError(f"{total} rows of {table.path} are too few to train and test on")
 
 
 def _make_dense_columns(
@@ -335,20 +333,25 @@ def _make_dense_columns(
     """Return the dense columns, and those that are useless with the reason."""
     columns = []
     dropped = []
-    for name, found in statistics.items():
-        present = row_count - found.missing + found.text
-        if found.text > MAX_BAD_SHARE * present:
+    for name, column in statistics.items():
+        # Texts count as missing numbers, so they are added back.
+        present = row_count - column.missing + column.text
+        if column.text > MAX_BAD_SHARE * present:
             advice = f"write categorical={name} or drop={name}"
             if name in roles.commas:
                 advice = f"it {DECIMAL_COMMA}"
-            share = found.text / present
+            share = column.text / present
             raise UsageError(f"{share:.0%} of the values of {name} are text; {advice}")
-        if found.std > 0:
+        if column.std > 0:
             columns.append(
-                DenseColumn(name, found.use_log, found.mean, found.std, found.missing, found.text)
+                DenseColumn(
+                    name, column.use_log, column.mean, column.std, column.missing, column.text
+                )
             )
+        elif column.count:
+            dropped.append((name, "one value only"))
         else:
-            dropped.append((name, "one value only" if found.count else "no numbers"))
+            dropped.append((name, "no numbers"))
     return columns, dropped
 
 
@@ -366,7 +369,7 @@ def _make_identifier_columns(
         elif counter.distinct == 1:
             dropped.append((name, "one value only"))
         elif len(vocabulary) == 0:
-            dropped.append((name, f"no value comes {options.floor} times"))
+            dropped.append((name, f"no value occurs {options.floor} times"))
         else:
             size = len(vocabulary) + 1
             columns.append(

@@ -2,8 +2,8 @@
 
 An identifier is represented by a 64-bit hash of its text, so that millions of them can be counted
 without keeping texts. The probability that two of a million have the same hash is 3 in 100 million.
-A missing identifier is an identifier like the others, with an empty text. A value has the same text,
-and a time has the same number, whether it comes from a CSV file, a parquet file or a program.
+A missing identifier is encoded as an empty text. A value has the same text, and a time the same
+number, whether it comes from a CSV file, a parquet file or a program.
 """
 
 import re
@@ -39,7 +39,7 @@ def read_numbers(column: pa.Array) -> tuple[Floats, NDArray[np.bool_]]:
     """
     column = _simplify_column(column)
     if pa.types.is_boolean(column.type):
-        # In a CSV file these are words, and words are not numbers.
+        # In a CSV file booleans are words, which are not numbers. Parquet files behave the same.
         column = column.cast(pa.string())
     try:
         values = _to_floats(column.cast(pa.float64()))
@@ -161,8 +161,8 @@ def read_times(column: pa.Array, name: str) -> Floats:
             continue
     wrong_text = read_texts(column)[int(is_text.argmax())]
     raise UsageError(
-        f"time={name}: {wrong_text!r} is no moment; "
-        "wanted numbers or dates such as 2014-10-21T07:00:00"
+        f"time={name}: {wrong_text!r} is not a time; "
+        "expected numbers or dates such as 2014-10-21T07:00:00"
     )
 
 
