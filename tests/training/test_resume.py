@@ -199,15 +199,15 @@ def test_damaged_and_foreign_files_are_refused(tmp_path, data):
     folder = tmp_path / "a"
     folder.mkdir()
     (folder / "checkpoint.pt").write_bytes(b"not a checkpoint")
-    with pytest.raises(UsageError, match="damaged or not a file of untrained"):
+    with pytest.raises(UsageError, match="damaged or was not written by untrained"):
         train_toy(folder, data)
     # A function: unpickling it could run code
     torch.save({"step": print}, folder / "checkpoint.pt")
-    with pytest.raises(UsageError, match="damaged or not a file of untrained"):
+    with pytest.raises(UsageError, match="damaged or was not written by untrained"):
         train_toy(folder, data)
     for first in range(256):  # every first byte means something else to a reader of checkpoints
         (folder / "checkpoint.pt").write_bytes(bytes([first]) + b"ser,price\n1,2.5\n")
-        with pytest.raises(UsageError, match="damaged or not a file of untrained"):
+        with pytest.raises(UsageError, match="damaged or was not written by untrained"):
             checkpoint_module.load_tensors(folder / "checkpoint.pt")
     train_toy(tmp_path / "b", data)
     torch.save({"other": torch.zeros(1)}, tmp_path / "b" / "model.pt")

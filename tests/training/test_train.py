@@ -305,7 +305,7 @@ def test_drop_path_grows_to_the_rate_that_the_network_was_built_with():
     assert network.drop_path == pytest.approx(0.05)
     paths.scale_rates(1.0)
     assert network.drop_path == 0.2
-    assert DropPathSchedule(nn.Linear(1, 1)).built_rates == []
+    assert DropPathSchedule(nn.Linear(1, 1)).initial_rates == []
 
 
 def test_every_epoch_has_another_order_and_drops_the_incomplete_batch():

@@ -188,7 +188,7 @@ def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[Ta
     validation = sample.truth.table.values(archs, VALIDATION)
     # The square that HNAS searches: nu by quantile, mu on a logarithmic scale.
     quantiles = np.linspace(0, 1, GRID_SIDE)
-    shares = np.logspace(plan.lowest, plan.highest, GRID_SIDE)
+    shares = np.logspace(plan.min_log_mu, plan.max_log_mu, GRID_SIDE)
     lines = []
     for label, metric in metrics.items():
         M = np.abs(sample[metric].mean(0))

@@ -1,7 +1,7 @@
 """Search strategies: `ask` returns architectures to score, `tell` passes their records back.
 
-One file per strategy. `driver.py` runs any of them, `limits.py` keeps them inside the limits of the
-user, `budget.py` says when to stop.
+One file per strategy. `driver.py` runs a strategy until the budget of `budget.py` is spent.
+`limits.py` gives it only architectures that satisfy the user's limits.
 """
 
 from untrained.strategies import (  # noqa: F401 - importing a module registers its strategy

@@ -1,8 +1,8 @@
 """What a strategy is: a class with two methods, `ask` and `tell`.
 
-A strategy knows nothing of networks, data or devices. What it proposes depends only on its random
-generator and on the records that it received. A search therefore resumes by asking again: the store
-has the records of everything that was scored before.
+Most strategies need no networks, data or devices. Their proposals depend only on their random
+generator and on the records that they received. An interrupted search therefore resumes by running
+the strategy again from the start: the records of everything scored before are in the store.
 
 A new strategy is a subclass of `Strategy` below `@register_strategy`. Its constructor starts with
 `(space, rng, fitness)`. Further keyword arguments are options that users type in brackets, such as
@@ -39,7 +39,7 @@ _MAX_REPEATED_SAMPLES = 1000
 # A space of at most this size is listed after fewer repeated samples.
 _LISTABLE_SIZE = 100_000
 _REPEATED_SAMPLES_BEFORE_LISTING = 50
-# Repeated children in a row after which the surroundings of a parent count as explored.
+# Repeated children in a row after which the neighbourhood of a parent counts as exhausted.
 _MAX_REPEATED_CHILDREN = 100
 
 
@@ -65,11 +65,11 @@ class Strategy(ABC):
     Attributes:
         name: Public name, which users type.
         seed_name: Name from which the seed of a search derives, if it is not `name`.
-        needs: Fields of `StrategyInputs` that it cannot do without.
+        needs: Fields of `StrategyInputs` that the strategy requires.
         plan_class: Dataclass whose fields are options of the strategy, or None.
         default_budget: Number of architectures to propose if the user gives no budget, or None.
         max_ask: Number of architectures to ask for at a time, if proposing them is expensive.
-        trace: What the strategy did, step by step, as frozen dataclasses. It is shown in reports.
+        trace: One frozen dataclass per step of the strategy. The report shows them as tables.
     """
 
     name: ClassVar[str] = ""
@@ -89,7 +89,7 @@ class Strategy(ABC):
 
         Returns:
             New architectures. The list is empty if the space is exhausted, if the strategy has
-            finished, or if it has to learn about earlier proposals first.
+            finished, or if it needs the records of earlier proposals first.
         """
 
     @abstractmethod
@@ -98,36 +98,36 @@ class Strategy(ABC):
 
     @staticmethod
     def list_metrics(**options: Any) -> tuple[str, ...]:
-        """Return the proxies that the strategy wants for its pool.
+        """Return the proxies that the pool of the strategy must be scored with.
 
         Args:
             **options: Options of the strategy.
 
         Returns:
-            Names of proxies; empty if the search decides.
+            Names of proxies; empty if the user chooses the proxy.
         """
         return ()
 
     def predict_grid(self) -> object | None:
-        """Return what the strategy's own model predicts in the end, for a chart in the report.
+        """Return the final prediction of the strategy's surrogate model, for a chart in the report.
 
         Returns:
-            A frozen dataclass, or None if the strategy has no such model.
+            A frozen dataclass, or None if the strategy has no surrogate model.
         """
         return None
 
 
 @dataclass(frozen=True)
 class StrategyInputs:
-    """What a search supplies to strategies whose constructor has an argument of that name.
+    """What a search can supply. A strategy gets the fields that its constructor has as arguments.
 
     Attributes:
-        source: Samples to look at.
+        source: Where mini-batches come from.
         device: The device on which the strategy itself computes.
         step_log: Where an expensive strategy writes its steps, so that it can resume.
         evaluate_pool: Scores a pool of architectures with proxies.
-        pool_fitness: Ranks such a pool.
-        beside: Objectives beside the fitness.
+        pool_fitness: Reads the score of an architecture of the pool from its records.
+        beside: Further objectives (`--beside`).
     """
 
     source: "DataSource | None" = None
@@ -149,7 +149,7 @@ def register_strategy(strategy_class: StrategyClass) -> StrategyClass:
 
 
 def make_plan(
-    strategy: str, presets: Mapping[str, Plan], preset: str, options: Mapping[str, Any]
+    strategy: str, presets: Mapping[str, Plan], preset: str, options: Mapping[str, object]
 ) -> Plan:
     """Return the plan of a preset with some of its fields replaced.
 
@@ -173,7 +173,7 @@ def make_plan(
 
 
 class NewArchSampler:
-    """Remembers which architectures were proposed, and finds others.
+    """Samples architectures that were not proposed before.
 
     Args:
         space: Where architectures come from.
@@ -183,14 +183,14 @@ class NewArchSampler:
         self._space = space
         self._seen: set[Arch] = set()
         self._repeated_samples = 0  # since the last new one
-        # The unseen rest of a small space in random order: to find the last architectures of a
-        # space by sampling alone takes too long.
-        self._rest: Iterator[Arch] | None = None
+        # The unseen architectures of a small space in random order. Sampling alone would take too
+        # long to find the last ones.
+        self._unseen: Iterator[Arch] | None = None
 
     def sample_new(self, n: int, rng: np.random.Generator) -> list[Arch]:
         """Sample new architectures.
 
-        The result does not depend on how many are requested at a time.
+        Two calls for 5 architectures return the same ones as one call for 10.
 
         Args:
             n: How many architectures to return.
@@ -221,7 +221,7 @@ class NewArchSampler:
             make_child: Returns an architecture, which may have been proposed before.
 
         Returns:
-            n new architectures, or fewer if the function makes only known ones.
+            n new architectures, or fewer if the function makes only repeated ones.
         """
         new_archs: list[Arch] = []
         repeated = 0
@@ -244,15 +244,15 @@ class NewArchSampler:
         return len(self._seen) == self._space.size
 
     def _sample(self, rng: np.random.Generator) -> Arch:
-        if self._rest is None and self._repeated_samples >= _REPEATED_SAMPLES_BEFORE_LISTING:
-            self._list_rest(rng)
-        if self._rest is not None:
-            arch = next(self._rest, None)
+        if self._unseen is None and self._repeated_samples >= _REPEATED_SAMPLES_BEFORE_LISTING:
+            self._list_unseen(rng)
+        if self._unseen is not None:
+            arch = next(self._unseen, None)
             if arch is not None:
                 return arch
         return self._space.sample(rng)
 
-    def _list_rest(self, rng: np.random.Generator) -> None:
+    def _list_unseen(self, rng: np.random.Generator) -> None:
         """List the unseen architectures in random order, if the space is small enough."""
         if not isinstance(self._space, Iterable):
             return
@@ -260,7 +260,7 @@ class NewArchSampler:
             return
         unseen = [arch for arch in self._space if arch not in self._seen]
         order = rng.permutation(len(unseen))
-        self._rest = iter([unseen[index] for index in order])
+        self._unseen = iter([unseen[index] for index in order])
 
 
 def group_by_arch(records: Iterable[Record]) -> dict[Arch, list[Record]]:
@@ -274,14 +274,15 @@ def group_by_arch(records: Iterable[Record]) -> dict[Arch, list[Record]]:
 class GenerationStrategy(Strategy, Generic[Value]):
     """A strategy that proposes a generation, waits for all its records, learns, and repeats.
 
-    A generation is handed out in parts, and the strategy learns in the order of its proposal. So
-    nothing depends on how many architectures are asked for at a time, or on the order of records.
+    A generation is proposed in parts, and its values are learned in the order of the proposals. The
+    search therefore depends neither on the number of architectures per `ask`, nor on the order in
+    which records arrive.
 
     Args:
         space: Where architectures come from.
         rng: Random generator.
-        read_value: What a subclass learns from one architecture's records; None if it failed.
-            Failed architectures are left out.
+        read_value: Computes what the subclass learns from the records of one architecture. Returns
+            None if the architecture failed; such architectures are left out.
     """
 
     def __init__(
@@ -294,28 +295,29 @@ class GenerationStrategy(Strategy, Generic[Value]):
         self.rng = rng
         self.read_value = read_value
         self.new_archs = NewArchSampler(space)
-        # Both are about the current generation.
-        self._not_handed_out: list[Arch] = []
-        self._records: dict[Arch, list[Record] | None] = {}  # None until they arrive
+        # Members of the current generation that `ask` has not returned yet.
+        self._unasked: list[Arch] = []
+        # Records of all members of the current generation; None until they arrive.
+        self._records: dict[Arch, list[Record] | None] = {}
 
     def ask(self, n: int) -> list[Arch]:
         if not self._records:
-            self._not_handed_out = self.propose()
-            self._records = dict.fromkeys(self._not_handed_out)
-        archs = self._not_handed_out[:n]
-        self._not_handed_out = self._not_handed_out[n:]
+            self._unasked = self.propose()
+            self._records = dict.fromkeys(self._unasked)
+        archs = self._unasked[:n]
+        self._unasked = self._unasked[n:]
         return archs
 
     def tell(self, records: Sequence[Record]) -> None:
-        for arch, arch_records in group_by_arch(records).items():
+        for arch, new_records in group_by_arch(records).items():
             if arch in self._records:
-                self._records[arch] = arch_records
-        complete = all(arch_records is not None for arch_records in self._records.values())
-        if not self._records or not complete:
+                self._records[arch] = new_records
+        is_complete = all(arch_records is not None for arch_records in self._records.values())
+        if not self._records or not is_complete:
             return
         values: dict[Arch, Value] = {}
-        for arch, own_records in self._records.items():
-            value = self.read_value(own_records or ())
+        for arch, arch_records in self._records.items():
+            value = self.read_value(arch_records or ())
             if value is not None:
                 values[arch] = value
         self._records = {}

@@ -1,9 +1,9 @@
-"""Bayesian optimisation on the unit cube, as much as HNAS needs: a Gaussian process, acquisitions.
+"""Bayesian optimisation on the unit cube: a Gaussian process and acquisition functions.
 
-Equations are those of Rasmussen & Williams, Gaussian Processes for Machine Learning (GPML), and of
-Jones et al., Journal of Global Optimization 13, 1998 (EGO).
+It has what HNAS needs and no more. Equations are those of Rasmussen & Williams, Gaussian Processes
+for Machine Learning (GPML), and of Jones et al., Journal of Global Optimization 13, 1998 (EGO).
 
-    X       points with known values, (n, d)
+    X       evaluated points, (n, d)
     y       their values, (n,), standardised to mean 0 and standard deviation 1
     Z       points to predict, (m, d)
     l       length scale of the kernel
@@ -15,8 +15,8 @@ Jones et al., Journal of Global Optimization 13, 1998 (EGO).
     var     s^2 (1 + noise - diag(k(Z, X) K^-1 k(X, Z)))                             (GPML Eq. 2.26)
     L       -1/2 (n log s^2 + log det K), the log-likelihood up to a constant        (GPML Eq. 2.30)
 
-l and noise are the values of a small grid with the largest L. This is exact and deterministic, and
-good enough for 25 points.
+l and noise are chosen from a small grid such that L is largest. This is deterministic, and fast
+enough for the 25 points of HNAS.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 LENGTHS = np.geomspace(0.05, 2.0, 12)
 NOISES = (1e-6, 1e-4, 1e-2, 1e-1, 0.5)
-# Variances are not smaller than this, so that their roots and logarithms exist.
+# Smallest variance, so that its square root and its logarithm are finite.
 _MIN_VARIANCE = 1e-12
 
 
@@ -53,7 +53,7 @@ def compute_matern(A: Array, B: Array, length: float) -> Array:
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A Gaussian process after it has seen some points.
+    """A Gaussian process that is fitted to some points. Symbols as above.
 
     Attributes:
         X: The points, (n, d).
@@ -63,7 +63,7 @@ class GaussianProcess:
         noise: Variance of the noise, relative to s^2.
         scale: s.
         centre: Mean of the values before they were standardised.
-        spread: Their standard deviation.
+        spread: Standard deviation of the values before they were standardised.
         log_likelihood: L.
     """
 
@@ -82,7 +82,8 @@ class GaussianProcess:
         k = compute_matern(Z, self.X, self.length)
         variance = 1 + self.noise - ((k @ self.inverse) * k).sum(1)
         std = self.scale * np.sqrt(np.maximum(variance, _MIN_VARIANCE))
-        return self.centre + self.spread * (k @ self.weights), self.spread * std
+        mean = k @ self.weights
+        return self.centre + self.spread * mean, self.spread * std
 
 
 def fit_gaussian_process(X: Array, y: Array) -> GaussianProcess:
@@ -97,13 +98,14 @@ def fit_gaussian_process(X: Array, y: Array) -> GaussianProcess:
     standardised = (y - centre) / spread
     processes = []
     for length, noise in product(LENGTHS, NOISES):
-        processes.append(_fit_one(X, standardised, length, noise, centre, spread))
+        processes.append(_fit_weights(X, standardised, length, noise, centre, spread))
     return max(processes, key=lambda process: process.log_likelihood)
 
 
-def _fit_one(
+def _fit_weights(
     X: Array, y: Array, length: float, noise: float, centre: float, spread: float
 ) -> GaussianProcess:
+    """Fit a Gaussian process with this length scale and this noise."""
     n = len(X)
     K = compute_matern(X, X, length) + noise * np.eye(n)
     inverse: Array = np.linalg.inv(K).astype(np.float64)
@@ -125,14 +127,14 @@ def _fit_one(
 
 # ---------------------------------------------------------------------------------- acquisitions
 #
-#     mean, std   prediction at the candidates, (m,) each
+#     mean, std   predicted mean and standard deviation at the candidates, (m,) each
 #     best        largest value so far
 #     z           (mean - best) / std
 #     Phi, phi    distribution and density of the standard normal
 
 
 def expected_improvement(mean: Array, std: Array, best: float) -> Array:
-    """Return (mean - best) Phi(z) + std phi(z)  (EGO Eq. 15, for a maximum)."""
+    """Return (mean - best) Phi(z) + std phi(z)  (EGO Eq. 15, for maximisation)."""
     z = (mean - best) / std
     return np.asarray((mean - best) * ndtr(z) + std * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi))
 
@@ -157,10 +159,10 @@ ACQUISITIONS: dict[str, Callable[[Array, Array, float], Array]] = {
 def suggest_point(
     X: Array, y: Array, acquisition: str, rng: np.random.Generator, candidates: int = 4096
 ) -> Array:
-    """Suggest where to evaluate next.
+    """Suggest the next point to evaluate.
 
     Args:
-        X: Points with known values, (n, d).
+        X: Evaluated points, (n, d).
         y: Their values, (n,); higher is better.
         acquisition: A name of `ACQUISITIONS`.
         rng: Random generator.

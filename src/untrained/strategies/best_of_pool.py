@@ -1,7 +1,7 @@
-"""Score a pool with a cheap proxy, then propose the best of it for an expensive validation.
+"""Score a pool of architectures with a cheap proxy, then validate the best of them.
 
-The records of the proposals come from a short training, or from a table of known results. This is
-HNAS without its formula; see `hnas.py`.
+The validation is expensive: a short training, or a look-up in a table of known results. `hnas.py`
+does the same, but learns from the validation how to combine two proxies.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class BestOfPool(Strategy):
         rng: Random generator.
         fitness: Not used, because nothing is learned from the validation.
         evaluate_pool: Scores the pool.
-        pool_fitness: Ranks the pool by the records of `evaluate_pool`.
+        pool_fitness: Reads the score of an architecture of the pool from its records.
         pool: Number of architectures in the pool.
         top: How many of them are proposed, best first.
 
@@ -38,7 +38,8 @@ class BestOfPool(Strategy):
     """
 
     name = "best_of_pool"
-    # Seeds keep the first name of this strategy, so that its searches find the same as before.
+    # The strategy was once called `screen`. Its seeds still derive from that name, so that its
+    # searches are reproducible.
     seed_name = "screen"
     needs = ("evaluate_pool", "pool_fitness")
 
@@ -55,7 +56,7 @@ class BestOfPool(Strategy):
     ) -> None:
         if not 1 <= top <= pool:
             raise UsageError(
-                f"best_of_pool proposes the best of a pool: top from 1 to {pool}, not {top}"
+                f"best_of_pool(top={top}): top must be from 1 to {pool}, the size of the pool"
             )
         self._space = space
         self._rng = rng
@@ -77,7 +78,7 @@ class BestOfPool(Strategy):
         return archs
 
     def tell(self, records: Sequence[Record]) -> None:
-        """Do nothing: the records are the result, and nothing is learned from them."""
+        """Do nothing: the strategy does not learn from the validation."""
 
     def _score_pool(self) -> dict[Arch, float]:
         archs = NewArchSampler(self._space).sample_new(self._pool_size, self._rng)

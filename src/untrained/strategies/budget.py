@@ -1,4 +1,4 @@
-"""When a search stops: after a number of architectures, after a time, or with a stable ranking."""
+"""When a search stops: after a number of architectures, after a time, or at a stable ranking."""
 
 from bisect import insort
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from untrained.types import Record
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop; whatever comes first counts.
+    """When to stop. A search stops as soon as one of the conditions holds.
 
     Attributes:
-        count: Number of architectures. If nothing else is given, it is `DEFAULT_BUDGET`.
+        count: Number of architectures. Without any condition it is `DEFAULT_BUDGET`.
         seconds: Time since the start of this process; time before an interruption does not count.
-        stable: Stop if the best `top` have not changed for this many new architectures.
-        top: How many of the best `stable` looks at.
+        stable: Stop when the best `top` architectures have not changed for this many new ones.
+        top: Number of best architectures that `stable` compares.
 
     Raises:
         UsageError: A number is not a whole number of at least 1.
@@ -46,7 +46,7 @@ class Budget:
 
 @dataclass
 class BudgetTracker:
-    """Counts scored architectures and says when a search has to stop.
+    """Counts scored architectures and tells when the budget is spent.
 
     Attributes:
         budget: When to stop.
@@ -61,7 +61,7 @@ class BudgetTracker:
     _unchanged: int = 0  # architectures since the last one that was among the best
 
     def limit_ask(self, n: int) -> int:
-        """Return how many architectures to ask for next: n, or fewer if the budget ends before."""
+        """Return how many architectures to ask for: n, or what is left of the budget if less."""
         total = self.budget.total
         if total is None:
             return n
@@ -75,11 +75,11 @@ class BudgetTracker:
             seconds: Time since the start of the search.
 
         Returns:
-            Why the search ends now, "budget", "stable" or "time"; empty if it does not.
+            Why the search ends now, "budget", "stable" or "time"; empty if it continues.
         """
         self.done += 1
-        # A failed architecture counts, but never enters the best.
-        if self._enters_best(self.fitness(records)):
+        # A failed architecture counts towards the budget, but is never among the best.
+        if self._insert_if_best(self.fitness(records)):
             self._unchanged = 0
         else:
             self._unchanged += 1
@@ -91,14 +91,14 @@ class BudgetTracker:
             return "time"
         return ""
 
-    def _enters_best(self, value: float | None) -> bool:
-        """Insert a value among the best so far, and return whether it belongs there."""
+    def _insert_if_best(self, value: float | None) -> bool:
+        """Insert a value into the best so far if it is one of them, and return whether it is."""
         if value is None:
             return False
         is_full = len(self._best) == self.budget.top
         if is_full and -value >= self._best[-1]:
             return False
-        # Equal values came later, so they stay behind.
+        # `insort` inserts behind equal values, so the earlier of two equals ranks higher.
         insort(self._best, -value)
         del self._best[self.budget.top :]
         return True

@@ -1,24 +1,25 @@
 """Regularised evolution (Real et al., AAAI 2019; arXiv:1802.01548), with two published presets.
 
-It starts with a population of random architectures. In each generation, a few members take part in
-a tournament, and the best of them gets children by mutation. Then the oldest members are removed
-(`dies="oldest"`), or the worst. An architecture that failed never enters the population.
+It starts with a population of random architectures. In each generation, the best of a random
+tournament becomes the parent, and its mutations are the children. Then the oldest members are
+removed (`dies="oldest"`), or the worst. An architecture that failed never enters the population.
 
     sigeo    Population 128, tournaments of 64, 8 children, 240 generations (SiGeo,
-             arXiv:2311.13169, on NASRec). As in its code, a child is mutated six times in the first
-             generations and once in the last. That code returns the two best of each generation and
-             never a member of the first population; here every scored architecture can win.
+             arXiv:2311.13169, on NASRec). As in the authors' code, a child is mutated six times in
+             the first generations and once in the last. That code returns the two best of each
+             generation and never a member of the first population; here every scored architecture
+             can win.
     zennas   Population 1024, a random parent, one child per generation, 10^5 generations, the worst
              is removed (ZenNAS, arXiv:2102.01063; also AZ-NAS and Dextr). It starts with 11
-             architectures: ZenNAS changes one block of an initial structure, we take samples of the
-             space. Later ZenNAS replaces up to two blocks at a time, which is an option of the
-             space: `mobilenetv2(replacements=2)`.
+             architectures: ZenNAS mutates one block of an initial structure, we sample the space.
+             ZenNAS then replaces up to two blocks per mutation, which is an option of the space:
+             `mobilenetv2(replacements=2)`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -39,11 +40,11 @@ class EvolutionPlan:
 
     Attributes:
         population: Number of members.
-        tournament: Number of random members of which the best becomes the parent; 1 is any parent.
+        tournament: Size of the tournament that selects the parent; 1 selects it at random.
         children: Number of children per generation.
-        generations: Number of generations with parents, or None for no end.
+        generations: Number of generations after the initial population; None for no limit.
         dies: Which members are removed.
-        initial: Number of random architectures to start with; None for a whole population.
+        initial: Number of random architectures to start with; None for `population`.
         cooling: Mutate children several times in the first generations. Needs `generations`.
     """
 
@@ -65,7 +66,7 @@ class EvolutionPlan:
         )
         if smallest < 1 or self.dies not in ("oldest", "worst"):
             raise UsageError(
-                "evolution takes whole numbers from 1 up, and dies=oldest or dies=worst"
+                "the options of evolution must be at least 1, and dies=oldest or dies=worst"
             )
         if self.cooling and self.generations is None:
             raise UsageError(
@@ -112,7 +113,7 @@ class PopulationStep:
 
 @register_strategy
 class Evolution(GenerationStrategy[float]):
-    """Children of the fittest of a few replace the oldest; presets sigeo and zennas.
+    """Regularised evolution: mutations of the fittest replace the oldest; presets sigeo, zennas.
 
     Args:
         space: Where architectures come from.
@@ -132,14 +133,14 @@ class Evolution(GenerationStrategy[float]):
         fitness: Fitness,
         *,
         preset: Literal["", "sigeo", "zennas"] = "",
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__(space, rng, fitness)
         self.plan = make_plan("evolution", PRESETS, preset, options)
         self.population: dict[Arch, float] = {}  # oldest first
         self.trace: list[PopulationStep] = []
         self._parent: Arch | None = None
-        self._generation = 0  # number of generations that had a parent
+        self._generation = 0  # number of generations after the initial population
 
     def propose(self) -> list[Arch]:
         if self._generation == self.plan.generations:
@@ -154,7 +155,7 @@ class Evolution(GenerationStrategy[float]):
         if children:
             self._parent = parent
             return children
-        # Every neighbour of the parent was scored before.
+        # Every neighbour of the parent was proposed before.
         self._parent = None
         return self.sample_new(self.plan.children)
 
@@ -166,12 +167,12 @@ class Evolution(GenerationStrategy[float]):
             self.trace.append(_describe_population(self._parent, list(self.population.values())))
 
     def _select_parent(self) -> Arch:
-        """Hold a tournament among random members."""
+        """Return the fittest of some random members."""
         members = list(self.population)
         size = min(self.plan.tournament, len(members))
-        places = self.rng.choice(len(members), size, replace=False)
+        indices = self.rng.choice(len(members), size, replace=False)
         # Sorted by age, so that the oldest of equally fit members wins.
-        contestants: list[Arch] = [members[place] for place in sorted(places)]
+        contestants: list[Arch] = [members[index] for index in sorted(indices)]
         return max(contestants, key=self.population.__getitem__)
 
     def _mutate_parent(self, parent: Arch) -> Arch:

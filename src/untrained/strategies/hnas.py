@@ -1,20 +1,20 @@
 """HNAS (Shu et al., NeurIPS 2022; arXiv:2201.09785), Algorithm 1.
 
-It scores a large pool with proxies and proposes few architectures, whose validation accuracy comes
-from something expensive: a short training, or a table of known results.
+It scores a large pool with proxies and validates few architectures. The validation is expensive: a
+short training, or a look-up in a table of known results.
 
     M       a gradient metric of an architecture of the pool, such as `trace`
     kappa   condition number of its tangent kernel, `ntk_condition`
     mu, nu  weights of the bound, chosen by Bayesian optimisation
     bound   kappa / M + mu |M^2 - nu|; lower is better                  (Eq. 7; `proxies/hnas.py`)
     step    choose (mu, nu); add random architectures to the pool; propose the architecture with the
-            lowest bound that was not proposed before; learn its validation accuracy
+            lowest bound that was not proposed before; observe its validation accuracy
 
-The first quarter of the steps tries evenly spaced values of nu at the middle of mu's logarithmic
-range. Metrics differ by many orders of magnitude, so mu and nu are relative to the pool (`trade` in
-`proxies/hnas.py`): nu is a quantile of M^2, and mu makes the second term 10^-2 to 10 times as large
-as the first, in the median. With a `scale`, which is the largest nu, both are plain numbers. The
-presets are like this, and use the formula of the authors' code (mu |M^2 - nu^2|):
+The first quarter of the steps tries evenly spaced values of nu in the middle of the logarithmic
+range of mu. Metrics differ by many orders of magnitude, so mu and nu are relative to the pool
+(`trade` in `proxies/hnas.py`): nu is a quantile of M^2, and mu makes the second term 10^-2 to 10
+times as large as the first, in the median. If `max_nu` is set, both are absolute numbers. The
+presets set it, and use the formula of the authors' code (mu |M^2 - nu^2|):
 
     nasbench201    20 steps with 2,000 new architectures each, nu up to 5,000, mu from 10^-4 to 1,
                    expected improvement
@@ -59,10 +59,10 @@ class HNASPlan:
         metric: The proxy that measures M.
         steps: Number of proposed architectures.
         pool: Number of architectures that are scored before the first step.
-        more: Number of architectures that are scored before every other step.
-        lowest: Smallest log10 mu.
-        highest: Largest log10 mu.
-        scale: Largest nu, or None if mu and nu are relative to the pool.
+        pool_growth: Number of architectures that are added to the pool before each later step.
+        min_log_mu: Smallest log10 mu.
+        max_log_mu: Largest log10 mu.
+        max_nu: Largest nu, or None if mu and nu are relative to the pool.
         acquisition: Acquisition function of Bayesian optimisation.
         variant: Formula of the bound, see `proxies/hnas.py`.
     """
@@ -70,18 +70,20 @@ class HNASPlan:
     metric: str = "trace"
     steps: int = 20
     pool: int = 2000
-    more: int = 2000
-    lowest: float = -2.0
-    highest: float = 1.0
-    scale: float | None = None
+    pool_growth: int = 2000
+    min_log_mu: float = -2.0
+    max_log_mu: float = 1.0
+    max_nu: float | None = None
     acquisition: str = "ei"
     variant: str = "default"
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.pool) < 1 or self.more < 0 or self.lowest > self.highest:
+        if min(self.steps, self.pool) < 1 or self.pool_growth < 0:
             raise UsageError(
-                "hnas takes steps and pool from 1 up, more from 0 up, and lowest not above highest"
+                "steps and pool of hnas must be at least 1, and pool_growth at least 0"
             )
+        if self.min_log_mu > self.max_log_mu:
+            raise UsageError("min_log_mu of hnas must not be larger than max_log_mu")
         if self.acquisition not in ACQUISITIONS:
             raise unknown_name_error("acquisition", self.acquisition, ACQUISITIONS)
         if self.variant not in ("default", "published"):
@@ -95,13 +97,13 @@ class HNASPlan:
 
 PRESETS = {
     "": HNASPlan(),
-    "nasbench201": HNASPlan(lowest=-4.0, highest=0.0, scale=5e3, variant="published"),
+    "nasbench201": HNASPlan(min_log_mu=-4.0, max_log_mu=0.0, max_nu=5e3, variant="published"),
     "darts": HNASPlan(
         steps=25,
         pool=60_000,
-        more=0,
-        lowest=-4.0,
-        scale=1e2,
+        pool_growth=0,
+        min_log_mu=-4.0,
+        max_nu=1e2,
         acquisition="ucb",
         variant="published",
     ),
@@ -109,11 +111,11 @@ PRESETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class HNASStep:
     """One step of the search.
 
     Attributes:
-        point: Position in the unit square: nu as a quantile, or as a part of `scale`, and the
+        point: Position in the unit square: nu as a quantile, or as a fraction of `max_nu`, and the
             position of log10 mu in its range.
         mu: mu at that position.
         nu: nu at that position.
@@ -130,7 +132,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class GridAxis:
-    """One side of the unit square: what it means, and the values at its ends."""
+    """One side of the unit square: the name of its variable, and the values at its ends."""
 
     name: str
     low: float
@@ -143,8 +145,8 @@ class GridPrediction:
     """What the Gaussian process predicts on a grid of the unit square.
 
     Attributes:
-        x_axis: Meaning of the first coordinate, nu.
-        y_axis: Meaning of the second coordinate, mu.
+        x_axis: The first coordinate, nu.
+        y_axis: The second coordinate, mu.
         points: The grid.
         mean: Predicted mean per point.
         std: Predicted standard deviation per point.
@@ -159,7 +161,7 @@ class GridPrediction:
 
 @register_strategy
 class HNAS(Strategy):
-    """Bayesian optimisation of the two weights of HNAS's bound, on a few trainings or look-ups.
+    """Bayesian optimisation of the two weights of the HNAS bound, with few expensive validations.
 
     Args:
         space: Where the pool is sampled from.
@@ -182,17 +184,17 @@ class HNAS(Strategy):
         *,
         evaluate_pool: PoolEvaluator,
         preset: Literal["", "nasbench201", "darts"] = "",
-        **options: Any,
+        **options: object,
     ) -> None:
         self._rng = rng
         self._fitness = fitness
         self._evaluate_pool = evaluate_pool
         self._new_archs = NewArchSampler(space)
-        self._open_query: Query | None = None  # proposed, but without a result yet
+        self._open_step: HNASStep | None = None  # proposed, but not validated yet
         self.plan = make_plan("hnas", PRESETS, preset, options)
         self.default_budget = self.plan.steps
         self.pool: dict[Arch, tuple[float, float]] = {}  # (M, kappa)
-        self.trace: list[Query] = []
+        self.trace: list[HNASStep] = []
 
     @staticmethod
     def list_metrics(preset: str = "", **options: Any) -> tuple[str, ...]:
@@ -205,34 +207,34 @@ class HNAS(Strategy):
 
         There is one at a time, because the next step depends on its result.
         """
-        if n < 1 or self._open_query is not None or len(self.trace) == self.plan.steps:
+        if n < 1 or self._open_step is not None or len(self.trace) == self.plan.steps:
             return []
         if self.trace:
-            self._grow_pool(self.plan.more)
+            self._grow_pool(self.plan.pool_growth)
         else:
             self._grow_pool(self.plan.pool)
-        proposed = {query.arch for query in self.trace}
-        # The space may be smaller than the pool.
+        proposed = {step.arch for step in self.trace}
+        # In a small space, all architectures may have been proposed.
         if len(proposed) == len(self.pool):
             return []
         M, kappa = np.array(list(self.pool.values())).T
         point = self._choose_point()
-        mu, nu = self._read_weights(point, M, kappa)
+        mu, nu = self._compute_weights(point, M, kappa)
         archs = list(self.pool)
-        # Stable, so that of equal bounds the first sampled architecture is proposed.
+        # The sort is stable, so that of equal bounds the first sampled architecture is proposed.
         order = np.argsort(bound(M, kappa, mu, nu, self.plan.variant), kind="stable")
-        best = next(archs[place] for place in order if archs[place] not in proposed)
-        self._open_query = Query(point, mu, nu, best)
+        best = next(archs[index] for index in order if archs[index] not in proposed)
+        self._open_step = HNASStep(point, mu, nu, best)
         return [best]
 
     def tell(self, records: Sequence[Record]) -> None:
-        if self._open_query is None:
+        if self._open_step is None:
             return
-        own_records = group_by_arch(records).get(self._open_query.arch)
-        if own_records is None:
+        arch_records = group_by_arch(records).get(self._open_step.arch)
+        if arch_records is None:
             return
-        self.trace.append(replace(self._open_query, value=self._fitness(own_records)))
-        self._open_query = None
+        self.trace.append(replace(self._open_step, value=self._fitness(arch_records)))
+        self._open_step = None
 
     def predict_grid(self, side: int = 25) -> GridPrediction | None:
         """Predict the fitness on a grid of the unit square.
@@ -241,7 +243,7 @@ class HNAS(Strategy):
             side: Number of grid points per side.
 
         Returns:
-            The prediction, or None as long as no query has a result.
+            The prediction, or None if no step has a result.
         """
         X, y = self._read_observations()
         if not len(y):
@@ -260,15 +262,15 @@ class HNAS(Strategy):
 
     def _make_axes(self) -> tuple[GridAxis, GridAxis]:
         """Return the axes of nu and mu."""
-        low = 10**self.plan.lowest
-        high = 10**self.plan.highest
-        if self.plan.scale is not None:
-            return GridAxis("nu", 0.0, self.plan.scale), GridAxis("mu", low, high, log=True)
+        low = 10**self.plan.min_log_mu
+        high = 10**self.plan.max_log_mu
+        if self.plan.max_nu is not None:
+            return GridAxis("nu", 0.0, self.plan.max_nu), GridAxis("mu", low, high, log=True)
         nu_name = f"nu: a quantile of {self.plan.metric}^2 in the pool"
         mu_name = "mu: second term over first, in the median"
         return GridAxis(nu_name, 0.0, 1.0), GridAxis(mu_name, low, high, log=True)
 
-    def _read_weights(
+    def _compute_weights(
         self, point: tuple[float, float], M: Array, kappa: Array
     ) -> tuple[float, float]:
         """Return mu and nu at a point of the unit square.
@@ -280,34 +282,34 @@ class HNAS(Strategy):
         """
         plan = self.plan
         x, y = point
-        size = 10 ** (plan.lowest + y * (plan.highest - plan.lowest))
-        if plan.scale is not None:
-            return size, x * plan.scale
-        mu, nu = trade(M, kappa, size, x)
+        weight = 10 ** (plan.min_log_mu + y * (plan.max_log_mu - plan.min_log_mu))
+        if plan.max_nu is not None:
+            return weight, x * plan.max_nu
+        mu, nu = trade(M, kappa, weight, x)
         # The published formula squares nu.
         if plan.variant == "published":
             return mu, nu**0.5
         return mu, nu
 
     def _choose_point(self) -> tuple[float, float]:
-        """Return where in the unit square the next step is."""
+        """Return the point of the unit square for the next step."""
         step = len(self.trace)
         initial_steps = self.plan.initial_steps
         X, y = self._read_observations()
-        # Without any result, as when all queries failed, there is nothing to fit.
+        # There is nothing to fit before the first result, which is missing if all steps failed.
         if step < initial_steps or not len(y):
             return float(np.linspace(0, 1, initial_steps)[step % initial_steps]), 0.5
         first, second = suggest_point(X, y, self.plan.acquisition, self._rng)
         return float(first), float(second)
 
     def _read_observations(self) -> tuple[Array, Array]:
-        """Return the points of queries with a result, (n, 2), and their values, (n,)."""
+        """Return the points of steps with a result, (n, 2), and their values, (n,)."""
         points = []
         values = []
-        for query in self.trace:
-            if query.value is not None:
-                points.append(query.point)
-                values.append(query.value)
+        for step in self.trace:
+            if step.value is not None:
+                points.append(step.point)
+                values.append(step.value)
         return np.array(points), np.array(values, dtype=float)
 
     def _grow_pool(self, n: int) -> None:
@@ -322,17 +324,17 @@ class HNAS(Strategy):
 
 
 def _average_seeds(records: Sequence[Record], proxy: str) -> float | None:
-    """Return the mean score of a proxy over seeds; None if it failed with one of them.
+    """Return the mean score of a proxy over seeds; None if it failed for one of them.
 
     Raises:
         UsageError: The pool was not scored with this proxy.
     """
     values = [record.value for record in records if record.proxy == proxy]
     if not values:
-        measured = dict.fromkeys(record.proxy for record in records)
+        scored_proxies = dict.fromkeys(record.proxy for record in records)
         raise UsageError(
             f"hnas needs a pool that is scored with {proxy}; "
-            f"it was scored with {', '.join(measured) or 'nothing'}"
+            f"it was scored with {', '.join(scored_proxies) or 'nothing'}"
         )
     scores = [value for value in values if value is not None]
     if len(scores) < len(values):

@@ -1,6 +1,6 @@
 """Latency on this machine: measure it with a timer, or predict it with a linear model.
 
-This file knows neither limits nor strategies; see `max_latency.py` for the limit.
+The latency limit of a search is in `max_latency.py`.
 """
 
 from collections import Counter
@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 # A kind of operation, and what is counted of it: "calls", "flops" or "bytes".
 Feature = tuple[str, str]
 
+# Penalties of the ridge regression to choose from.
 _PENALTIES = np.geomspace(1e-8, 1e2, 21)
 
 
@@ -56,8 +57,8 @@ class LatencyTimer:
         threads: Number of CPU threads. Several threads wait for each other at every layer, so on a
             busy machine a network of 0.3 ms can take 50 ms (dev/LOG.md).
         runtime: "torch", or "onnx" for ONNX Runtime.
-        runs: Number of forward passes whose median counts.
-        warm_up: Number of forward passes before them.
+        runs: Number of timed forward passes. The latency is their median.
+        warm_up: Number of forward passes before the timed ones.
 
     Raises:
         UsageError: There is no such runtime, or it does not support the device.
@@ -113,7 +114,7 @@ class LatencyTimer:
 
         def run() -> None:
             moved_network(moved_inputs)
-            # A GPU works asynchronously: without this, only the launch would be measured.
+            # A GPU works asynchronously: without this, only the launch would be timed.
             if moved_inputs.is_cuda:
                 torch.cuda.synchronize(self.device)
 
@@ -137,7 +138,7 @@ def _time_once(function: Callable[[], object]) -> float:
 
 
 class LatencyModel:
-    """Predicts latency from the operations of a network; learns from every measurement.
+    """Predicts latency from the operations of a network. It is fitted again at each measurement.
 
         x_i      features of architecture i: for each kind of operation, the number of calls, their
                  multiply-adds and the bytes of their outputs; and a constant
@@ -146,7 +147,7 @@ class LatencyModel:
         w        argmin_w |A w - 1|^2 + penalty |w|^2: ridge regression on relative errors
         error    root mean square of 1 - x_i w_(i) / y_i, with w_(i) fitted without i
 
-    The penalty is the one with the smallest error. The error says how far to trust a prediction.
+    The penalty is the one with the smallest error. The error tells how far to trust a prediction.
 
     Args:
         list_operations: Returns the operations of an architecture's network, such as
@@ -166,7 +167,7 @@ class LatencyModel:
         self._weights: Array = np.zeros(0)
 
     def observe(self, arch: Arch, seconds: float) -> None:
-        """Learn from a measurement."""
+        """Add a measurement."""
         self.observed[arch] = seconds
         if len(self.observed) > 1:
             self._fit()
@@ -198,11 +199,14 @@ class LatencyModel:
         errors = [compute_leave_one_out_error(U, s, penalty) for penalty in _PENALTIES]
         penalty = _PENALTIES[int(np.argmin(errors))]
         self.error = min(errors)
-        self._weights = (V.T @ (s / (s**2 + penalty) * (U.T @ np.ones(len(y))))) / norms
+        projections = U.T @ np.ones(len(y))
+        scaled_weights = V.T @ (s / (s**2 + penalty) * projections)
+        # The columns of A were divided by their norms.
+        self._weights = scaled_weights / norms
 
     def _count_features(self, arch: Arch) -> Counter[Feature]:
         if arch not in self._features:
-            # The constant: time that every network takes.
+            # The constant feature: time that every network takes.
             counts: Counter[Feature] = Counter({("all", "calls"): 1})
             for operation in self._list_operations(arch):
                 counts[operation.kind, "calls"] += 1

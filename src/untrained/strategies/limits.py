@@ -1,10 +1,10 @@
-"""The part of a space that keeps the limits of the user. All limits are enforced here.
+"""The architectures of a space that satisfy the limits of the user.
 
-`ConstrainedSpace.find_violation` compares an architecture with every limit, and a strategy never
-sees an architecture that violates one. Parameters and multiply-adds come from the formula of the
-space if it has one; otherwise they are counted on the meta device, as memory always is, before a
-real network is built. Memory is `Probe.memory`: parameters, buffers and the activations of one
-sample, in float32. Latency is measured or predicted, see `max_latency.py`.
+`ConstrainedSpace.find_violation` checks all limits of an architecture, and a strategy never sees an
+architecture that violates one. Parameters and multiply-adds come from the formula of the space if
+it has one. Otherwise they are counted on the meta device, as memory always is, so that no real
+network has to be built. Memory is `Probe.memory`: parameters, buffers and the activations of one
+sample, in float32. `max_latency.py` measures or predicts latency.
 """
 
 from collections import Counter
@@ -23,18 +23,19 @@ from untrained.probe import Probe
 from untrained.spaces import Counts, Space
 from untrained.types import Arch, Batch, Task
 
-# Samples, and then mutations towards the limits, before an error says that they are too strict.
+# After this many samples, `sample` mutates the one that is closest to the limits. After as many
+# mutations it gives up.
 MAX_ATTEMPTS = 500
-# Mutations of one architecture before another is sampled.
+# After this many mutations of an architecture, `mutate` returns a new sample.
 _MAX_NEIGHBOURS = 100
 
 _UNITS = {"params": "parameters", "flops": "multiply-adds", "memory": "bytes"}
 
 
 class NetworkSize:
-    """How large the network of an architecture is.
+    """The size of an architecture's network.
 
-    Nothing is computed before it is needed: the formula of a space is fast, counting is slow.
+    Values are computed when they are first read, because counting is slow.
 
     Args:
         space: The space.
@@ -85,7 +86,7 @@ class LimitViolation:
 
     Attributes:
         limit: Name of the limit, such as "max_params".
-        value: What the architecture has, or None if that cannot be counted.
+        value: The value of the architecture, or None if it cannot be counted.
     """
 
     limit: str
@@ -93,7 +94,7 @@ class LimitViolation:
 
 
 class ConstrainedSpace:
-    """The architectures of a space that keep all limits. Strategies use it like a space.
+    """The architectures of a space that satisfy all limits. Strategies use it like a space.
 
     Args:
         space: The space.
@@ -120,7 +121,7 @@ class ConstrainedSpace:
         self.task = task or space.task
         if self.limits.max_latency is not None and latency is None:
             raise UsageError(
-                "a limit of latency needs a function that measures it: "
+                "a latency limit needs a function that measures latency: "
                 "ConstrainedSpace(..., latency=...)"
             )
         self._latency = latency
@@ -134,7 +135,7 @@ class ConstrainedSpace:
 
     @property
     def size(self) -> int | None:
-        """Number of architectures; None if it is unknown, as it is with limits."""
+        """Number of architectures; None if it is unknown, as it always is with limits."""
         if self.limits:
             return None
         return self.space.size
@@ -143,10 +144,10 @@ class ConstrainedSpace:
         return filter(self.allows, self.space)
 
     def sample(self, rng: np.random.Generator) -> Arch:
-        """Sample an architecture that keeps the limits.
+        """Sample an architecture that satisfies the limits.
 
-        If `MAX_ATTEMPTS` samples violate a limit, the sample closest to the limits is mutated
-        towards them, for as many attempts again.
+        If `MAX_ATTEMPTS` samples violate a limit, the one closest to the limits is mutated, and
+        mutations that come closer replace it, for as many attempts again.
 
         Raises:
             UsageError: No architecture was found.
@@ -165,14 +166,14 @@ class ConstrainedSpace:
         raise UsageError(self._describe_failure(closest))
 
     def mutate(self, arch: Arch, rng: np.random.Generator) -> Arch:
-        """Return a neighbour that keeps the limits, or a sample if none is found."""
+        """Return a neighbour that satisfies the limits, or a sample if none is found."""
         neighbour = self._find_allowed(lambda: self.space.mutate(arch, rng))
         if neighbour is not None:
             return neighbour
         return self.sample(rng)
 
     def cross(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch:
-        """Return a child that keeps the limits, or a neighbour of the first parent."""
+        """Return a child that satisfies the limits, or else a neighbour of the first parent."""
         child = self._find_allowed(lambda: self.space.cross(a, b, rng))
         if child is not None:
             return child
@@ -184,7 +185,7 @@ class ConstrainedSpace:
         return self.space.supernet(self.task, device)
 
     def allows(self, arch: Arch) -> bool:
-        """Return whether an architecture keeps all limits, and count it if it does not."""
+        """Return whether an architecture satisfies all limits. If not, count the rejection."""
         violation = self.find_violation(arch)
         if violation is None:
             return True
@@ -192,7 +193,10 @@ class ConstrainedSpace:
         return False
 
     def find_violation(self, arch: Arch) -> LimitViolation | None:
-        """Return the first limit that an architecture violates. Each is checked once."""
+        """Return the first limit that an architecture violates; None if it satisfies all.
+
+        An architecture is checked once, and the result is remembered.
+        """
         if arch not in self._violations:
             self._violations[arch] = self._check_limits(arch)
         return self._violations[arch]
@@ -216,15 +220,15 @@ class ConstrainedSpace:
                 return LimitViolation(f"max_{name}", value)
         if limits.min_params is not None and size.params < limits.min_params:
             return LimitViolation("min_params", size.params)
-        # Latency comes last, because it may have to be measured.
+        # Latency comes last, because measuring it is expensive (`max_latency.py`).
         if limits.max_latency is not None and self._latency is not None:
             seconds = self._latency(arch)
-            if seconds > limits.max_latency.seconds:
+            if limits.max_latency.is_exceeded_by(seconds):
                 return LimitViolation("max_latency", seconds)
         return None
 
     def _find_allowed(self, propose: Callable[[], Arch]) -> Arch | None:
-        """Return the first of some proposals that keeps the limits."""
+        """Return the first of some proposals that satisfies the limits; None if none does."""
         for _ in range(_MAX_NEIGHBOURS):
             arch = propose()
             if self.allows(arch):
@@ -232,7 +236,7 @@ class ConstrainedSpace:
         return None
 
     def _compute_excess(self, arch: Arch) -> float:
-        """Return by what factor an architecture violates its limit."""
+        """Return the factor by which an architecture violates a limit."""
         violation = self._violations[arch]
         if violation is None or violation.value is None:
             return inf
@@ -248,22 +252,22 @@ class ConstrainedSpace:
         return float(bound)
 
     def _describe_failure(self, closest: Arch) -> str:
-        """Say which limit is too strict, and how close the sampled architectures came."""
+        """Return a message that names the limit that is too strict, and the closest value to it."""
         violation = self._violations[closest]
         assert violation is not None
         limit = violation.limit
-        found = "none that could be counted"
+        closest_value = "none that could be counted"
         if violation.value is not None:
-            found = _format_amount(limit, violation.value)
-        wanted = _format_amount(limit, self._get_bound(limit))
-        side = "most"
+            closest_value = _format_amount(limit, violation.value)
+        bound = _format_amount(limit, self._get_bound(limit))
+        comparison = "at most"
         advice = "raise"
         if limit == "min_params":
-            side = "least"
+            comparison = "at least"
             advice = "lower"
         return (
             f"{self.name}: none of {2 * MAX_ATTEMPTS} sampled architectures "
-            f"has at {side} {wanted}; the closest had {found}; {advice} {limit}"
+            f"has {comparison} {bound}; the closest had {closest_value}; {advice} {limit}"
         )
 
 

@@ -1,8 +1,8 @@
 """Local search: hill climbing with restarts (White et al., UAI 2021; arXiv:2005.02960).
 
-It starts at a random architecture and moves to the best of some new neighbours as long as that is
-an improvement. Otherwise it starts again at another random architecture. A neighbour is a mutation.
-On small spaces this is hard to beat.
+It starts at a random architecture and moves to the best of some new neighbours while that is an
+improvement. Otherwise it restarts at another random architecture. A neighbour is a mutation. On
+small spaces this is hard to beat.
 """
 
 from dataclasses import dataclass
@@ -48,25 +48,25 @@ class LocalSearch(GenerationStrategy[float]):
     ) -> None:
         super().__init__(space, rng, fitness)
         if min(neighbours, patience) < 1:
-            raise UsageError("local search takes neighbours and patience from 1 up")
+            raise UsageError("neighbours and patience of local must be at least 1")
         self.neighbours = neighbours
         self.patience = patience
         self.trace: list[ClimbStep] = []
         self._position: Arch | None = None  # None before the first step and at a restart
         self._position_value = 0.0
-        self._failures = 0  # generations without an improvement
+        self._stalled_generations = 0  # in a row without an improvement
 
     def propose(self) -> list[Arch]:
         position = self._position
-        if position is not None and self._failures < self.patience:
+        if position is not None and self._stalled_generations < self.patience:
             neighbours = self.new_archs.derive_new(
                 self.neighbours, lambda: self.space.mutate(position, self.rng)
             )
             if neighbours:
                 return neighbours
-        # No improvement for too long, or every neighbour was scored before: restart.
+        # No improvement for too long, or every neighbour was proposed before: restart.
         self._position = None
-        self._failures = 0
+        self._stalled_generations = 0
         return self.sample_new(1)
 
     def learn(self, values: dict[Arch, float]) -> None:
@@ -74,9 +74,9 @@ class LocalSearch(GenerationStrategy[float]):
         restarted = self._position is None
         best = max(values, key=values.__getitem__, default=None)
         if best is None or (not restarted and values[best] <= self._position_value):
-            self._failures += 1
+            self._stalled_generations += 1
             return
         self.trace.append(ClimbStep(best, values[best], restarted))
         self._position = best
         self._position_value = values[best]
-        self._failures = 0
+        self._stalled_generations = 0

@@ -1,10 +1,11 @@
-"""`--max-latency`: how the limit of latency is enforced.
+"""`--max-latency`: enforces the latency limit of a search.
 
-1. During a search, `ConstrainedSpace` (limits.py) asks `MaxLatency.estimate_seconds` for every
-   candidate and rejects the slow ones, so that a strategy never sees them. A latency is measured,
-   or predicted where a prediction is safe.
-2. After a search, `MaxLatency.measure_finalists` measures the best more carefully.
-3. `find_too_slow` (runs/winner.py) removes from the ranking what a measurement found too slow.
+1. During a search, `ConstrainedSpace` (limits.py) calls `MaxLatency.estimate_seconds` for every
+   candidate and rejects slow ones, so that a strategy never sees them. A latency is measured, or
+   predicted if the prediction is far enough from the limit.
+2. After a search, `MaxLatency.measure_finalists` measures the best with more forward passes.
+3. `find_too_slow` (runs/winner.py) removes architectures with a measurement above the limit from
+   the ranking.
 
 A latency is a record like any other, with the measure `latency(...)@1`, so a resumed search makes
 the same decisions again.
@@ -29,22 +30,22 @@ from untrained.strategies.latency import LatencyModel, LatencyTimer
 from untrained.strategies.limits import NetworkSize
 from untrained.types import Arch, Record, ScoreRequest, Task
 
-# How many of the best are measured carefully after a search.
+# Number of best architectures that are measured again after a search.
 FINALISTS = 10
-# Forward passes per measurement: during a search, and for finalists.
+# Forward passes per measurement, during a search and for finalists.
 SEARCH_RUNS = 30
 FINAL_RUNS = 100
-# Measurements before the first prediction.
+# Number of measurements before the first prediction.
 _MIN_MEASUREMENTS = 16
 
 # Ranks records, without the architectures that are too slow.
 RankFunction = Callable[[list[Record]], Ranking]
-# Lists architectures that may become the winner although they are not among the best.
+# Lists further architectures that may win, such as those that short trainings will compare.
 ListContenders = Callable[[Ranking, Sequence[Record]], Iterable[Arch]]
 
 
 class LatencyMeter:
-    """Measures latencies on this machine, each once: those in the store are not measured again.
+    """Measures latencies on this machine. Those in the store are not measured again.
 
     Args:
         space: Builds the networks.
@@ -66,11 +67,11 @@ class LatencyMeter:
         self.records: dict[tuple[Arch, str], Record] = {}
 
     def use_store(self, store: Store, question: str) -> None:
-        """Read latencies from a store and write them to it, also those that are known already.
+        """Read latencies from a store and write new ones to it, also those measured before.
 
         Args:
             store: The store.
-            question: The question of the run, which its records are part of.
+            question: Identity of the question that the run answers; its records belong to it.
         """
         self._store = store
         self._question = question
@@ -111,7 +112,7 @@ class LatencyMeter:
         return record.value
 
     def _read_record(self, request: ScoreRequest) -> Record | None:
-        """Read a latency from the store; None if there is none, or if it is worth another try."""
+        """Read a latency from the store; None if it is missing or its failure was transient."""
         if self._store is None:
             return None
         record = self._store.get(request.key)
@@ -135,9 +136,9 @@ class LatencyMeter:
 
 
 class LatencyEstimator:
-    """Returns latencies for a limit: measured if they are close to it, else predicted.
+    """Returns latencies that are exact near the limit and predicted far from it.
 
-    A prediction counts only if its distance from the limit is more than twice its error.
+    A prediction is used only if its distance from the limit is more than twice its error.
 
     Args:
         model: Makes the predictions.
@@ -146,7 +147,7 @@ class LatencyEstimator:
 
     Attributes:
         measured: Number of measurements.
-        predicted: Number of measurements that a prediction saved.
+        predicted: Number of predictions that replaced a measurement.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class LatencyEstimator:
 
 
 class MaxLatency:
-    """Enforces the limit of latency in one search.
+    """Enforces the latency limit of one search.
 
     Args:
         space: The space.
@@ -199,10 +200,10 @@ class MaxLatency:
         self._estimator = LatencyEstimator(model, self.meter.measure_seconds, limit)
 
     def check_device(self) -> None:
-        """Refuse a device that this machine does not have.
+        """Check that this machine has the device of the limit.
 
         Raises:
-            UsageError: There is no such device.
+            UsageError: It has no such device.
         """
         check_device(self.meter.device)
 
@@ -219,10 +220,11 @@ class MaxLatency:
         rank: RankFunction,
         list_contenders: ListContenders | None = None,
     ) -> None:
-        """Measure carefully every architecture that may win.
+        """Measure every architecture that may win with `FINAL_RUNS` forward passes.
 
-        The ranking changes when a finalist turns out to be too slow. So this goes from the first of
-        the ranking downwards, until the best ten and all contenders of one ranking are measured.
+        The ranking changes when a finalist turns out to be too slow. So architectures are measured
+        one by one, best first, and ranked again after each, until the first `FINALISTS` of the
+        ranking and all contenders are measured.
 
         Args:
             records: Records of the search.
@@ -234,15 +236,15 @@ class MaxLatency:
             all_records = [*records, *self.meter.records.values()]
             unique_records = {record.key: record for record in all_records}
             ranking = rank(list(unique_records.values()))
-            may_win = [standing.arch for standing in ranking.standings[:FINALISTS]]
+            finalists = [standing.arch for standing in ranking.standings[:FINALISTS]]
             if list_contenders is not None:
-                may_win += list_contenders(ranking, all_records)
-            next_arch = next((arch for arch in may_win if arch not in measured), None)
+                finalists += list_contenders(ranking, all_records)
+            next_arch = next((arch for arch in finalists if arch not in measured), None)
             if next_arch is None:
                 return
             measured.add(next_arch)
             self.meter.measure(next_arch, FINAL_RUNS)
 
     def measure_winner(self, arch: Arch) -> float | None:
-        """Return the careful measurement of the winner; None if it cannot be run."""
+        """Return the latency of the winner over `FINAL_RUNS` passes; None if it cannot be run."""
         return self.meter.measure(arch, FINAL_RUNS).value

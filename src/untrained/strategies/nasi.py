@@ -19,9 +19,9 @@ nu_t = (nu_0 + sum_{s<t} t(A_s)) / t (NASI-ADA, Eq. 41).
 Published settings: mu = 1 and nu_0 = 1000 for one epoch on NAS-Bench-1Shot1 (the default); T = 100,
 b = 64, mu = 2 and nu_0 = 500 on DARTS (`darts_nasi`), or nu = 100: `nasi(mu=2,nu=fixed,nu0=100)`.
 For NAS-Bench-201 the paper gives T only in seconds (30), says that 4T is better
-(`nasi(steps=400)`), and gives neither mu nor nu. The operation `none` is left out, as in the paper
-on DARTS; with it (`zero=True`) the output of the result may not depend on its input. There is no
-official code.
+(`nasi(steps=400)`), and gives neither mu nor nu. The operation `none` is left out, as the paper
+does on DARTS. If it is included (`zero=True`), the output of the selected network may not depend on
+its input. There is no official code.
 """
 
 from collections.abc import Sequence
@@ -150,7 +150,7 @@ class NASIStep:
 
     t: float
     nu: float
-    gradient: float
+    gradient_norm: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,9 @@ class NASI(Strategy):
         zero: bool = False,
     ) -> None:
         if min(steps, batch, samples) < 1 or mu < 0:
-            raise UsageError("nasi takes steps, batch and samples from 1 up, and mu from 0 up")
+            raise UsageError(
+                "steps, batch and samples of nasi must be at least 1, and mu at least 0"
+            )
         _check_choice("nu", nu, ("fixed", "adaptive"))
         _check_choice("labels", labels, ("data", "random"))
         _check_choice("inputs", inputs, ("data", "noise"))
@@ -261,7 +263,7 @@ class NASI(Strategy):
             t, G = self._take_step(supernet, number, nu)
             gradients.append(G)
             steps.append(NASIStep(t, nu, _compute_norm(G)))
-        if not any(step.gradient for step in steps):
+        if not any(step.gradient_norm for step in steps):
             raise UsageError(
                 f"nasi learned nothing: every sampled trace norm is above nu = {steps[-1].nu:.4g}; "
                 "give a larger nu0"
@@ -275,7 +277,7 @@ class NASI(Strategy):
         return arch
 
     def _count_measurements(self) -> int:
-        """Return how many times one run looks at the supernet, for the progress bar."""
+        """Return how many trace norms one run computes, for the progress bar."""
         if not self._adaptive and self._initial_nu is None:
             return self._steps + self._samples
         return self._steps
@@ -288,16 +290,15 @@ class NASI(Strategy):
         return (initial_nu + sum(norms)) / (len(norms) + 1)
 
     def _choose_fixed_nu(self, supernet: Supernet) -> float:
-        """Return the given nu, or that of Eq. 40."""
+        """Return `nu0` if the user set it, or else nu of Eq. 40."""
         if self._initial_nu is not None:
             return self._initial_nu
         norms = []
         for number in range(self._samples):
             draw = self._draw(supernet)
             key = self._make_key("sample", number, draw)
-            norms.append(
-                self._step_log.get_or_compute(key, partial(self._measure_sample, supernet, draw))
-            )
+            measure = partial(self._measure_sample, supernet, draw)
+            norms.append(self._step_log.get_or_compute(key, measure))
         return float(np.mean(norms))
 
     def _measure_sample(self, supernet: Supernet, draw: RandomDraw) -> float:
@@ -310,9 +311,8 @@ class NASI(Strategy):
         """Return t(A_t) and G_t, computed now or read from the step log."""
         draw = self._draw(supernet)
         key = self._make_key("step", number, draw)
-        t, gradient = self._step_log.get_or_compute(
-            key, partial(self._compute_gradient, supernet, draw, nu)
-        )
+        compute = partial(self._compute_gradient, supernet, draw, nu)
+        t, gradient = self._step_log.get_or_compute(key, compute)
         G = {name: torch.tensor(g, dtype=torch.float64) for name, g in gradient.items()}
         return t, G
 
@@ -335,8 +335,8 @@ class NASI(Strategy):
     def _draw(self, supernet: Supernet) -> RandomDraw:
         """Draw Gumbel noise and a mini-batch.
 
-        This happens for every measurement, also for one that the step log has, so that the
-        generator does not depend on the step log.
+        This also happens for measurements that are read from the step log, so that a resumed
+        search draws the same numbers.
         """
         # Drawn with numpy, so that the noise does not depend on the device.
         gumbel = {}
@@ -358,11 +358,11 @@ class NASI(Strategy):
         return alpha
 
     def _mask_options(self, options: Sequence[str]) -> Tensor:
-        """Return minus infinity for options that are never taken, and 0 for all others."""
+        """Return minus infinity for options that are never selected, and 0 for all others."""
         mask = torch.zeros(len(options))
-        for place, option in enumerate(options):
+        for index, option in enumerate(options):
             if option == ZERO_OPERATION and not self._allow_zero:
-                mask[place] = -inf
+                mask[index] = -inf
         return mask
 
     def _measure_norm(
@@ -395,4 +395,4 @@ class NASI(Strategy):
 
 def _check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise UsageError(f"nasi has no {option} {value!r}; there are: {', '.join(allowed)}")
+        raise UsageError(f"nasi has no {option} {value!r}; available: {', '.join(allowed)}")

@@ -8,8 +8,8 @@
                  its two neighbours, divided by the extent of the front; infinite at both ends
                  (Section III-B)
 
-The next population is filled front by front. Of the last front, which fits only in part, the points
-with the largest crowding distance are taken (Section III-C).
+The next population is filled front by front. If a front does not fit as a whole, its points with
+the largest crowding distance are taken (Section III-C).
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def sort_into_fronts(points: Sequence[Point]) -> list[list[int]]:
     if not points:
         return []
     P = np.asarray(points, dtype=float)  # (points, objectives)
-    # at_least_as_good[i, j]: point i is nowhere worse than point j.
+    # at_least_as_good[i, j]: point i is not worse than point j in any objective.
     at_least_as_good = np.all(P[:, None] >= P[None], axis=2)
     dominates = at_least_as_good & ~at_least_as_good.T
     fronts: list[list[int]] = []
@@ -82,7 +82,7 @@ class FrontStep:
 
 @register_strategy
 class NSGA2(GenerationStrategy[Point]):
-    """Several objectives at once, such as a proxy and parameters: keeps a front of trade-offs.
+    """Several objectives at once, such as a proxy and parameters: finds a Pareto front.
 
     Args:
         space: Where architectures come from.
@@ -108,12 +108,12 @@ class NSGA2(GenerationStrategy[Point]):
     ) -> None:
         if population < 2 or len(beside) > 2 or not 0 <= crossover <= 1:
             raise UsageError(
-                "nsga2 takes a population from 2 up, at most three objectives, "
-                "and crossover from 0 to 1"
+                "nsga2 needs a population of at least 2, at most three objectives, "
+                "and a crossover probability from 0 to 1"
             )
         self._objectives = (fitness, *beside)
         super().__init__(space, rng, self._read_point)
-        self.size = population
+        self.population_size = population
         self.crossover = crossover
         self.population: dict[Arch, Point] = {}  # best first: by front, then by crowding distance
         self.trace: list[FrontStep] = []
@@ -121,9 +121,9 @@ class NSGA2(GenerationStrategy[Point]):
     def propose(self) -> list[Arch]:
         # Crossover needs two members.
         if len(self.population) < 2:
-            return self.sample_new(self.size)
-        children = self.new_archs.derive_new(self.size, self._make_child)
-        return children or self.sample_new(self.size)
+            return self.sample_new(self.population_size)
+        children = self.new_archs.derive_new(self.population_size, self._make_child)
+        return children or self.sample_new(self.population_size)
 
     def learn(self, values: dict[Arch, Point]) -> None:
         candidates = self.population | values
@@ -133,7 +133,7 @@ class NSGA2(GenerationStrategy[Point]):
         best_first: list[int] = []
         for front in fronts:
             best_first += _sort_by_crowding(front, points)
-        survivors = best_first[: self.size]
+        survivors = best_first[: self.population_size]
         self.population = {archs[index]: points[index] for index in survivors}
         if fronts:
             self._add_to_trace(fronts[0], archs, points)
@@ -149,22 +149,26 @@ class NSGA2(GenerationStrategy[Point]):
         return tuple(values)
 
     def _make_child(self) -> Arch:
-        """Cross two parents. Mutate the child too, always if crossover made nothing new."""
+        """Return a child of one or two parents.
+
+        A child of two parents is mutated with a probability of one half. A copy of a parent is
+        always mutated.
+        """
         first = self._select_parent()
         second = self._select_parent()
         child = first
         if self.rng.random() < self.crossover:
             child = self.space.cross(first, second, self.rng)
-        # The generator is used only if the child differs from both parents.
+        # The second number is drawn only if the child differs from both parents.
         if child not in (first, second) and self.rng.random() < 0.5:
             return child
         return self.space.mutate(child, self.rng)
 
     def _select_parent(self) -> Arch:
-        """Hold a tournament of two; the population is sorted, so the smaller index wins."""
+        """Return the better of two random members. The population is sorted, best first."""
         best_first = list(self.population)
-        places = self.rng.integers(len(best_first), size=2)
-        return best_first[int(places.min())]
+        indices = self.rng.integers(len(best_first), size=2)
+        return best_first[int(indices.min())]
 
     def _add_to_trace(
         self, front: Sequence[int], archs: Sequence[Arch], points: Sequence[Point]
@@ -178,5 +182,5 @@ class NSGA2(GenerationStrategy[Point]):
 def _sort_by_crowding(front: Sequence[int], points: Sequence[Point]) -> list[int]:
     """Return the indices of a front, those with the largest crowding distance first."""
     distances = measure_crowding([points[index] for index in front])
-    order = sorted(range(len(front)), key=lambda place: -distances[place])
-    return [front[place] for place in order]
+    order = sorted(range(len(front)), key=lambda index: -distances[index])
+    return [front[index] for index in order]

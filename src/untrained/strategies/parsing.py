@@ -1,8 +1,4 @@
-"""From what a user types, such as `evolution(preset=zennas,population=64)`, to a strategy.
-
-This file knows how strategies are called and what they need from a search. It knows nothing of
-networks, data or run folders.
-"""
+"""Makes a strategy from what a user types, such as `evolution(preset=zennas,population=64)`."""
 
 from dataclasses import dataclass, fields
 from inspect import Parameter, signature
@@ -22,7 +18,7 @@ from untrained.strategies.base import (
     StrategyInputs,
 )
 
-# How `untrained list strategies` names what a strategy needs. Other inputs are always there.
+# What a strategy needs, as `untrained list strategies` writes it. Other inputs always exist.
 NEED_TEXTS = {
     "source": "a space with a supernet",
     "evaluate_pool": "--validate",
@@ -33,17 +29,17 @@ _TYPE_TEXTS = {int: "WHOLE NUMBER", float: "NUMBER", str: "NAME", bool: "True|Fa
 
 @dataclass(frozen=True)
 class StrategySpec:
-    """A strategy as the user asks for it.
+    """A strategy with options, as the user typed it.
 
     Attributes:
         name: Name of the strategy.
-        strategy_class: Its class.
+        strategy_class: Class of the strategy.
         options: The options that the user typed in brackets.
     """
 
     name: str
     strategy_class: type[Strategy]
-    options: dict[str, Any]
+    options: dict[str, object]
 
     @staticmethod
     def parse(text: str) -> "StrategySpec":
@@ -54,20 +50,20 @@ class StrategySpec:
         """
         name, options = parse_call(text)
         strategy_class = STRATEGIES[name]
-        known_options = list_options(strategy_class)
+        valid_options = list_options(strategy_class)
         for option, value in options.items():
-            if option not in known_options:
-                raise unknown_name_error(f"option of {name}", option, known_options)
-            if not matches_hint(value, known_options[option].hint):
+            if option not in valid_options:
+                raise unknown_name_error(f"option of {name}", option, valid_options)
+            if not matches_hint(value, valid_options[option].hint):
                 raise UsageError(
                     f"{name}({option}={value}): wrong kind of value; "
-                    f"it takes {known_options[option]}"
+                    f"it takes {valid_options[option]}"
                 )
         return StrategySpec(name, strategy_class, options)
 
     @property
     def label(self) -> str:
-        """What to type for this strategy."""
+        """The strategy as users type it."""
         options = ",".join(f"{name}={value}" for name, value in self.options.items())
         if not options:
             return self.name
@@ -80,14 +76,14 @@ class StrategySpec:
 
     @property
     def learns(self) -> bool:
-        """Whether the strategy has to know the scores of its proposals, or of its pool."""
+        """Whether the strategy needs the scores of its proposals or of its pool."""
         fitness = signature(self.strategy_class).parameters["fitness"]
         is_required = fitness.default is Parameter.empty
         return is_required or "pool_fitness" in self.strategy_class.needs
 
     @property
     def needs_validation(self) -> bool:
-        """Whether the strategy scores a pool and has its proposals validated."""
+        """Whether the strategy scores a pool, so that its proposals must be validated."""
         return "evaluate_pool" in self.strategy_class.needs
 
     @property
@@ -97,7 +93,7 @@ class StrategySpec:
 
     @property
     def pool_metrics(self) -> tuple[str, ...]:
-        """Proxies that the strategy itself wants for its pool; empty if the search decides."""
+        """Proxies that the pool must be scored with; empty if the user chooses the proxy."""
         names = self.strategy_class.list_metrics(**self.options)
         return tuple(load_proxy(name).label for name in names)
 
@@ -114,7 +110,8 @@ class StrategySpec:
             space: The space to search.
             rng: Random generator.
             fitness: What to maximise.
-            inputs: What the search supplies. The strategy gets what its constructor takes.
+            inputs: What the search supplies. The strategy gets the fields that its constructor has
+                as arguments.
         """
         parameters = signature(self.strategy_class).parameters
         arguments = dict(self.options)
@@ -132,14 +129,14 @@ class StrategyOption:
     """An option that can be typed in brackets.
 
     Attributes:
-        name: Its name.
-        hint: Its type hint.
-        default: Its default.
+        name: Name of the option.
+        hint: Type hint of the option.
+        default: Default value.
     """
 
     name: str
-    hint: Any
-    default: Any
+    hint: Any  # hints such as `Literal[...]` and `float | None` have no common type
+    default: object
 
     def __str__(self) -> str:
         """Return what to type, such as `population=64`, `dies=oldest|worst` or `nu0=NUMBER`."""

@@ -1,4 +1,4 @@
-"""Random search: every architecture once, in random order. Other strategies have to beat it."""
+"""Random search, the baseline of all other strategies: every architecture once, in random order."""
 
 from collections.abc import Sequence
 

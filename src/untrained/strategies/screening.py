@@ -1,6 +1,7 @@
-"""`--screen`: cheap proxies rank all candidates, and only the best share is scored further.
+"""`--screen`: cheap proxies rank all candidates, and only the best go on to the expensive proxy.
 
-The mean rank over the cheap proxies decides. A candidate without a score by one of them is dropped.
+Candidates are ordered by their mean rank over the cheap proxies. A candidate that one of these
+proxies could not score is dropped.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ class Screening:
 
     Attributes:
         proxies: The cheap proxies.
-        keep: Share of the candidates that pass, from 0 to 1.
+        keep: Fraction of the candidates that pass.
         names: The proxies as the user typed them.
     """
 
@@ -37,12 +38,12 @@ class Screening:
 
         Args:
             names: Proxies, such as `params,naswot`.
-            keep: The share, such as `20%`.
+            keep: The fraction that passes, such as `20%`.
             budget: Budget of the search.
 
         Raises:
-            UsageError: A name or the share is wrong, a proxy compares candidates, or the number of
-                candidates is unknown.
+            UsageError: A name or the fraction is wrong, a proxy compares candidates, or the number
+                of candidates is unknown.
         """
         name_list = tuple(split_names(names))
         proxies = tuple(load_proxy(name) for name in name_list)
@@ -58,13 +59,13 @@ class Screening:
         return Screening(proxies, parse_share(keep), name_list)
 
     def select_survivors(self, records: Sequence[Record]) -> list[Arch]:
-        """Return the best share of the architectures in `records`, best first."""
+        """Return the architectures in `records` that pass, best first."""
         scores_by_proxy = []
         for proxy in self.proxies:
             scores_by_proxy.append(
                 compute_fitnesses(records, proxy.measure, proxy.higher_is_better)
             )
-        # Every proxy has seen the same architectures, failures included.
+        # Every proxy has records of the same architectures, failures included.
         candidates = list(scores_by_proxy[0])
         scored = []
         for arch in candidates:
@@ -72,18 +73,22 @@ class Screening:
                 scored.append(arch)
         rank_sums = dict.fromkeys(scored, 0.0)
         for scores in scores_by_proxy:
-            values = [value for arch in scored if (value := scores[arch]) is not None]
+            values = []
+            for arch in scored:
+                value = scores[arch]
+                assert value is not None
+                values.append(value)
             ranks = compute_rank_fractions(values, higher_is_better=True)
             for arch, rank in zip(scored, ranks, strict=True):
                 rank_sums[arch] += rank
         best_first = sorted(scored, key=lambda arch: -rank_sums[arch])
-        # Rounded first, because 0.07 * 100 is a little more than 7 in binary.
+        # Rounded before `ceil`, because 0.07 * 100 is a little more than 7 in floating point.
         count = ceil(round(self.keep * len(candidates), 9))
         return best_first[:count]
 
 
 class FixedCandidates(Strategy):
-    """A strategy that proposes the architectures of a list, in their order."""
+    """A strategy that proposes the architectures of a list in order."""
 
     def __init__(self, archs: Sequence[Arch]) -> None:
         self._remaining = list(archs)

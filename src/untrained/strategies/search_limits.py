@@ -1,4 +1,4 @@
-"""The limits of one search: the constrained space, and the winner's values beside the limits."""
+"""The limits of one search: checks them, applies them to the space, and compares the winner."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,17 +15,17 @@ from untrained.types import Arch, Record, Task
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """A limit beside what the winner has.
+    """A limit and the value of the winner.
 
     Attributes:
         limit: Name of the limit.
-        asked: The limit as the user typed it.
-        rejected: How many proposed architectures it rejected.
-        value: What the winner has, or None.
+        text: The limit as the user typed it.
+        rejected: Number of proposed architectures that violated it.
+        value: Value of the winner; None without a winner, or if it cannot be measured.
     """
 
     limit: str
-    asked: str
+    text: str
     rejected: int
     value: float | None
 
@@ -41,8 +41,8 @@ class SearchLimits:
 
     Attributes:
         texts: The limits that are set, as text.
-        space: The part of the space that keeps them.
-        max_latency: Enforces the limit of latency; None if there is none.
+        space: The architectures of the space that satisfy them.
+        max_latency: Enforces the latency limit; None if there is none.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class SearchLimits:
             )
 
     def check(self) -> None:
-        """Refuse limits that cannot be kept, before anything is measured or written.
+        """Check that the limits can be satisfied, before anything is measured or written.
 
-        One architecture is sampled to try the limits of size. Latency is not tried, because
-        measuring it is part of the search.
+        This samples one architecture within the size limits. The latency limit is not checked,
+        because measuring latency is part of the search.
 
         Raises:
-            UsageError: No architecture keeps the limits, or there is no such device.
+            UsageError: No architecture satisfies the limits, or there is no such device.
         """
         if self.max_latency is not None:
             self.max_latency.check_device()
@@ -93,7 +93,7 @@ class SearchLimits:
             self.max_latency.measure_finalists(records, rank, list_contenders)
 
     def describe(self, winner: Arch | None) -> list[dict[str, Any]]:
-        """Return every limit beside what the winner has, as plain rows for `run.json`."""
+        """Return every limit with the value of the winner, as plain rows for `run.json`."""
         rows = []
         for name, text in self.texts.items():
             value = self._measure_value(name, winner)
@@ -105,7 +105,7 @@ class SearchLimits:
             return None
         if limit == "max_latency" and self.max_latency is not None:
             return self.max_latency.measure_winner(winner)
-        # The names of limits end with the names of sizes: max_params, params.
+        # The part after the underscore is a property of `NetworkSize`: max_params, params.
         size = NetworkSize(self._full_space, winner, self._task)
         value: float = getattr(size, limit.partition("_")[2])
         return value

@@ -1,4 +1,4 @@
-"""What strategies on supernets share: a supernet whose mixture they set, and the way to an Arch."""
+"""Functions for strategies on supernets: build the supernet, and decode scores of its options."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,14 +20,14 @@ from untrained.spaces.core.supernet import (
 from untrained.strategies.limits import ConstrainedSpace
 from untrained.types import Arch
 
-# Architectures that are tried, best first, before an error says that limits cannot be satisfied.
+# Number of architectures that may violate a limit, best first, before the search gives up.
 _MAX_REJECTED = 500
-# ((choice, ((option, number), ...)), ...): numbers of all options as plain data for the trace.
+# ((choice, ((option, number), ...)), ...): one number per option, as plain data for the trace.
 OptionNumbers = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
 
 def as_constrained(space: Space | ConstrainedSpace) -> ConstrainedSpace:
-    """Return a space with limits; a plain space gets no limits."""
+    """Return a constrained space unchanged, and wrap any other space without limits."""
     if isinstance(space, ConstrainedSpace):
         return space
     return ConstrainedSpace(space)
@@ -40,11 +40,11 @@ def make_mixed_supernet(space: ConstrainedSpace, seed: int, device: str, strateg
         space: The space.
         seed: Seed of the weights.
         device: Where the supernet computes.
-        strategy: Name of the strategy that needs it, for error messages.
+        strategy: Name of the strategy, for error messages.
 
     Raises:
-        UsageError: The space has no supernet, or one that cannot mix options, or there is no such
-            device.
+        UsageError: The space has no supernet, or its supernet cannot mix options, or there is no
+            such device.
     """
     if not space.space.has_supernet:
         raise UsageError(
@@ -79,18 +79,18 @@ def find_best_arch(
     space: ConstrainedSpace,
     supernet: Supernet,
     scores: OptionScores,
-    is_new: Callable[[Arch], bool],
+    mark_seen: Callable[[Arch], bool],
 ) -> Arch | None:
-    """Find the new architecture with the highest scores that keeps the limits of the space.
+    """Find the new architecture with the highest scores that satisfies the limits of the space.
 
     Args:
         space: The space with its limits.
         supernet: Turns scores of options into architectures, best first.
         scores: Scores of all options; higher is better.
-        is_new: Whether an architecture may be proposed.
+        mark_seen: Remembers an architecture, and returns whether it is new.
 
     Returns:
-        The architecture, or None if none is new.
+        The architecture, or None if no architecture is new.
 
     Raises:
         UsageError: The best architectures all violate a limit.
@@ -98,7 +98,7 @@ def find_best_arch(
     rejected = 0
     for spellings in supernet.decode_scores(scores):
         arch = find_member(space.space, spellings)
-        if arch is None or not is_new(arch):
+        if arch is None or not mark_seen(arch):
             continue
         if space.allows(arch):
             return arch
@@ -108,7 +108,7 @@ def find_best_arch(
     if rejected:
         limits = ", ".join(f"{limit} ({count})" for limit, count in space.rejected.items())
         raise UsageError(
-            f"{space.name}: none of the {rejected} best architectures keeps {limits}; loosen it"
+            f"{space.name}: none of the {rejected} best architectures satisfies {limits}; loosen it"
         )
     return None
 
@@ -116,7 +116,7 @@ def find_best_arch(
 def find_member(space: Space, spellings: GeneSpellings) -> Arch | None:
     """Return the architecture with one of these spellings, or None if there is none."""
     for genes in spellings:
-        # A space raises this error for genes that it does not contain.
+        # A space raises this error for genes of an architecture that it does not contain.
         with suppress(UsageError):
             return space.make_arch(genes)
     return None
@@ -125,9 +125,9 @@ def find_member(space: Space, spellings: GeneSpellings) -> Arch | None:
 def list_option_numbers(
     options: Mapping[str, Sequence[str]], numbers: OptionScores
 ) -> OptionNumbers:
-    """Return numbers of options as plain data.
+    """Return one number per option as plain data.
 
-    Infinite numbers are left out: they belong to options that are never taken.
+    Infinite numbers are left out: they belong to options that are never selected.
     """
     choices = []
     for name, choice_options in options.items():

@@ -1,6 +1,6 @@
-"""Zero-Cost-PT (Xiang et al., AAAI 2023; arXiv:2106.08871): remove parts of a supernet in turn.
+"""Zero-Cost-PT (Xiang et al., AAAI 2023; arXiv:2106.08871): prune a supernet to one architecture.
 
-    S             score of the supernet by a proxy, turned so that higher is better
+    S             score of the supernet by a proxy, with the sign for which higher is better
     S without o   score of the supernet with option o removed from one choice
     operations    visit the choices in random order; keep the option o with the lowest
                   `S without o`, that is the option whose removal hurts most, and remove all others
@@ -16,11 +16,13 @@ Every choice and every node uses a new mini-batch. An example with validation by
     dextr        the search of Dextr: operations by dextr, edges by naswot on 16 samples; validate
                  with `--proxy dextr`
 
-Differences from the authors' code: it treats an edge of the normal cell and one of the reduction
-cell in one step, it scores in evaluation mode with fresh statistics of batch norm, and it restores
-a removed edge while it scores the next edge of the same node. We take a step for each edge, use
-batch statistics as everywhere, and leave removed edges out. In NAS-Bench-1Shot1 parents are choices
-like operations; not every combination is a member of the space, so use `members=tight`.
+The authors' code differs in three ways. It decides about an edge of the normal cell and one of the
+reduction cell in one step; we take one step per edge. It scores in evaluation mode with fresh batch
+norm statistics; we use batch statistics, as everywhere in this package. While it scores an edge, it
+restores the edges of the same node that were removed before; we leave them out.
+
+In NAS-Bench-1Shot1 parents are choices like operations. Not every combination of choices is a
+member of that space, so use `members=tight`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +54,7 @@ from untrained.strategies.supernets import (
 )
 from untrained.types import Arch, Batch, Record
 
-# The proxies for operations and for edges.
+# The proxies for operations and for edges, by preset.
 PRESETS = {"": ("naswot", "naswot"), "dextr": ("dextr", "naswot(samples=16)")}
 # Number of input edges of a DARTS node.
 EDGES_PER_NODE = 2
@@ -63,14 +65,14 @@ class Decision:
     """A decision at one choice or one node.
 
     Attributes:
-        where: Name of the choice or node.
+        name: Name of the choice or node.
         without: Score of the supernet without each option, or each edge; None if it has no score.
-        decided: The option that was kept, or the edge that was removed.
+        outcome: The option that was kept, or the edge that was removed.
     """
 
-    where: str
+    name: str
     without: tuple[tuple[str, float | None], ...]
-    decided: str
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +80,20 @@ class Proposal:
     """One pass over the supernet.
 
     Attributes:
-        arch: The proposed architecture, or None if there is none.
+        arch: The proposed architecture, or None if it was rejected.
         decisions: The decisions that led to it.
-        dropped: Why there is none: "known", "outside of the space", the name of the limit that it
-            violates, or where nothing had a score.
+        rejection: Why it was rejected: "proposed before", "outside of the space", the name of the
+            limit that it violates, or the choice at which no option had a score.
     """
 
     arch: Arch | None
     decisions: tuple[Decision, ...]
-    dropped: str = ""
+    rejection: str = ""
 
 
 @register_strategy
 class ZeroCostPT(Strategy):
-    """Operations of a supernet are chosen by removing them; proposals are scored by the proxy.
+    """Prunes a supernet to one architecture per pass; the proxy then ranks the proposals.
 
     Args:
         space: A space with a supernet.
@@ -127,7 +129,7 @@ class ZeroCostPT(Strategy):
         if preset not in PRESETS:
             raise unknown_name_error("preset of zerocost_pt", preset, filter(None, PRESETS))
         if proposals < 1:
-            raise UsageError("zerocost_pt makes proposals from 1 up")
+            raise UsageError("proposals of zerocost_pt must be at least 1")
         default_operations, default_edges = PRESETS[preset]
         self._operation_proxy = _load_single_proxy(operations or default_operations)
         self._edge_proxy = _load_single_proxy(edges or default_edges)
@@ -143,10 +145,7 @@ class ZeroCostPT(Strategy):
         self.trace: list[Proposal] = []
 
     def ask(self, n: int) -> list[Arch]:
-        """Make up to n proposals.
-
-        Proposals that were made before, and those over a limit, are dropped.
-        """
+        """Make up to n proposals. Repeated ones, and those that violate a limit, are rejected."""
         if self._supernet is None:
             seed = draw_seed(self._rng)
             self._supernet = make_mixed_supernet(self._space, seed, self._device, "zerocost_pt")
@@ -158,15 +157,15 @@ class ZeroCostPT(Strategy):
             if proposal.arch is not None:
                 archs.append(proposal.arch)
         if not self._remaining and not any(proposal.arch for proposal in self.trace):
-            reasons = ", ".join(dict.fromkeys(proposal.dropped for proposal in self.trace))
+            reasons = ", ".join(dict.fromkeys(proposal.rejection for proposal in self.trace))
             raise UsageError(
-                f"zerocost_pt: none of {len(self.trace)} proposals for {self._space.name} "
-                f"can be kept: {reasons}"
+                f"zerocost_pt: all {len(self.trace)} proposals for {self._space.name} "
+                f"were rejected: {reasons}"
             )
         return archs
 
     def tell(self, records: Sequence[Record]) -> None:
-        """Do nothing: the records are the validation, and nothing is learned from them."""
+        """Do nothing: the strategy does not learn from the validation."""
 
     # -------------------------------------------------------------------------------- a proposal
 
@@ -174,25 +173,25 @@ class ZeroCostPT(Strategy):
         decisions: list[Decision] = []
         self._step_log.begin_proposal(_count_scores(supernet))
         try:
-            # Extended one by one, so that decisions before a failure stay in the trace.
+            # `extend` appends one by one, so that decisions before a failure stay in the trace.
             decisions.extend(self._decide_all(supernet))
         except Unscorable as error:
             return Proposal(None, tuple(decisions), error.detail)
-        # The mixture is one-hot now, so the best architecture is the only one left.
+        # The mixture is one-hot now, so the first decoded architecture is the only one left.
         scores = {name: weights.tolist() for name, weights in supernet.mixture.items()}
         spellings = next(supernet.decode_scores(scores))
         arch = find_member(self._space.space, spellings)
-        dropped = self._find_objection(arch)
-        if dropped:
+        rejection = self._explain_rejection(arch)
+        if rejection:
             arch = None
-        return Proposal(arch, tuple(decisions), dropped)
+        return Proposal(arch, tuple(decisions), rejection)
 
-    def _find_objection(self, arch: Arch | None) -> str:
+    def _explain_rejection(self, arch: Arch | None) -> str:
         """Return why an architecture cannot be proposed; empty if it can."""
         if arch is None:
             return "outside of the space"
         if not self._new_archs.mark_seen(arch):
-            return "known"
+            return "proposed before"
         if self._space.allows(arch):
             return ""
         violation = self._space.find_violation(arch)
@@ -200,6 +199,7 @@ class ZeroCostPT(Strategy):
         return violation.limit
 
     def _decide_all(self, supernet: Supernet) -> Iterator[Decision]:
+        """Prune the supernet to one architecture, and yield the decisions."""
         reset_mixture(supernet)
         for name in self._shuffle(_list_open_choices(supernet)):
             yield self._choose_option(supernet, name)
@@ -210,22 +210,22 @@ class ZeroCostPT(Strategy):
         """Keep the option of a choice whose removal lowers the score most."""
         proxy = self._operation_proxy
         options = supernet.options[name]
-        even_weights = supernet.mixture[name]
+        uniform_weights = supernet.mixture[name]
         scorer = self._make_scorer(supernet, proxy, name)
         scores: list[float | None] = []
-        for place, option in enumerate(options):
-            weights = even_weights.clone()
-            weights[place] = 0.0
+        for index, option in enumerate(options):
+            weights = uniform_weights.clone()
+            weights[index] = 0.0
             supernet.mixture[name] = weights
             scores.append(scorer.score(f"without {option}"))
         kept = _find_first_worst(scores, proxy, name)
-        one_hot = torch.zeros_like(even_weights)
+        one_hot = torch.zeros_like(uniform_weights)
         one_hot[kept] = 1.0
         supernet.mixture[name] = one_hot
         return Decision(name, tuple(zip(options, scores, strict=True)), options[kept])
 
     def _choose_edges(self, supernet: DartsSupernet) -> Iterator[Decision]:
-        """Remove edges of every node, those whose removal lowers the score least first."""
+        """Remove edges of every node, first those whose removal lowers the score least."""
         proxy = self._edge_proxy
         edges_by_node = _group_edges(supernet)
         for node in self._shuffle(list(edges_by_node)):
@@ -244,12 +244,14 @@ class ZeroCostPT(Strategy):
                 edges = [edge for edge in edges if edge != removed]
 
     def _shuffle(self, names: list[str]) -> list[str]:
-        return [names[place] for place in self._rng.permutation(len(names))]
+        return [names[index] for index in self._rng.permutation(len(names))]
 
-    def _make_scorer(self, supernet: Supernet, proxy: Proxy, where: str) -> "_SupernetScorer":
-        """Return a scorer with a new mini-batch."""
+    def _make_scorer(self, supernet: Supernet, proxy: Proxy, name: str) -> "_SupernetScorer":
+        """Return a scorer with a new mini-batch for the choice or node of this name.
+
+        One scorer is used for all options, so that they are compared on the same samples.
+        """
         seed = draw_seed(self._rng)
-        # All options of one choice are compared on the same samples.
         batch = self._source.batch(proxy.samples, seed)
         return _SupernetScorer(
             supernet,
@@ -258,7 +260,7 @@ class ZeroCostPT(Strategy):
             self._source.task.loss,
             seed,
             self._step_log,
-            key=f"proposal {len(self.trace)}, {fingerprint_batch(batch)}, {where}",
+            key=f"proposal {len(self.trace)}, {fingerprint_batch(batch)}, {name}",
         )
 
 
@@ -273,7 +275,7 @@ class _SupernetScorer:
         loss: Name of the loss.
         seed: Seed of the proxy.
         step_log: Where scores are kept.
-        key: Proposal, batch, and choice or node, which name the scores in the step log.
+        key: Proposal, batch, and choice or node: the prefix of the scores in the step log.
     """
 
     supernet: Supernet
@@ -339,36 +341,36 @@ def _count_scores(supernet: Supernet) -> int:
         count += len(supernet.options[name])
     if isinstance(supernet, DartsSupernet):
         for edges in _group_edges(supernet).values():
-            # A node is scored once per remaining edge, each time that one of them is removed.
+            # To remove one of k edges takes k scores.
             count += sum(range(EDGES_PER_NODE + 1, len(edges) + 1))
     return count
 
 
-def _find_first_worst(scores: Sequence[float | None], proxy: Proxy, where: str) -> int:
-    """Return the place of the worst score; of equal ones the first."""
-    oriented = _orient_scores(scores, proxy, where)
+def _find_first_worst(scores: Sequence[float | None], proxy: Proxy, name: str) -> int:
+    """Return the index of the worst score; of equal ones the first."""
+    oriented = _orient_scores(scores, proxy, name)
     return min(oriented, key=lambda pair: pair[1])[0]
 
 
-def _find_last_best(scores: Sequence[float | None], proxy: Proxy, where: str) -> int:
-    """Return the place of the best score; of equal ones the last."""
-    oriented = _orient_scores(scores, proxy, where)
+def _find_last_best(scores: Sequence[float | None], proxy: Proxy, name: str) -> int:
+    """Return the index of the best score; of equal ones the last."""
+    oriented = _orient_scores(scores, proxy, name)
     return max(reversed(oriented), key=lambda pair: pair[1])[0]
 
 
 def _orient_scores(
-    scores: Sequence[float | None], proxy: Proxy, where: str
+    scores: Sequence[float | None], proxy: Proxy, name: str
 ) -> list[tuple[int, float]]:
-    """Return places and scores, turned so that higher is better, without missing scores.
+    """Return index and score of all scores that exist, with the sign for which higher is better.
 
     Raises:
         Unscorable: All scores are missing.
     """
     sign = 1 if proxy.higher_is_better else -1
     oriented: list[tuple[int, float]] = []
-    for place, score in enumerate(scores):
+    for index, score in enumerate(scores):
         if score is not None:
-            oriented.append((place, sign * score))
+            oriented.append((index, sign * score))
     if not oriented:
-        raise Unscorable("unsupported", f"no {proxy.label} at {where}")
+        raise Unscorable("unsupported", f"no {proxy.label} at {name}")
     return oriented

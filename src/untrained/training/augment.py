@@ -1,8 +1,8 @@
 """Data augmentation of a whole batch of images at once, on the device that holds the images.
 
-Shifts and flips work on bytes (N, H, W, C) before normalisation, so pixels that a shift brings in
-are black. Cutout and mixup work on normalised pixels (N, C, H, W), where a zero is the mean colour.
-Every function draws from the generator that it receives, so the result depends on its seed alone.
+Shifts and flips work on bytes (N, H, W, C) before normalisation, so the pixels that a shift adds
+are black. Cutout and mixup work on normalised pixels (N, C, H, W), where zero is the mean colour.
+Every function draws from the generator that it receives, so the result depends only on its seed.
 """
 
 import torch
@@ -45,7 +45,7 @@ def cut_out_squares(pixels: Tensor, side: int, generator: torch.Generator) -> Te
 
     Args:
         pixels: Normalised images (N, C, H, W).
-        side: Side of the square. The part of a square beyond the edge of the image is ignored.
+        side: Side of the square. A square at the edge of an image is cut off there.
         generator: Source of random numbers, on the device of the images.
     """
     count, _, height, width = pixels.shape
@@ -69,7 +69,7 @@ def mix_samples(
     Args:
         pixels: Normalised images (N, C, H, W).
         targets: Class probabilities (N, classes).
-        weights: Weight of each sample itself (N,). Its partner has the rest.
+        weights: Weight of each sample (N,). The weight of its partner is one minus that.
         partners: Index of the partner of each sample (N,).
 
     Returns:
@@ -83,9 +83,9 @@ def mix_samples(
 
 
 def draw_mixup(count: int, alpha: float, *seed_parts: object) -> tuple[Tensor, Tensor]:
-    """Draw weights from Beta(alpha, alpha), and partners, for `mix_samples`.
+    """Draw the weights, from Beta(alpha, alpha), and the partners for `mix_samples`.
 
-    They are drawn on the CPU with numpy, because torch has no Beta distribution that takes a
+    They are drawn on the CPU with numpy, because the Beta distribution of torch does not take a
     generator.
     """
     generator = make_generator("mixup", *seed_parts)

@@ -1,9 +1,9 @@
 """Batches of one part of the data on the device of a training.
 
 Images that fit into the memory of the device are moved there once, as bytes, and augmented there.
-Larger sets are moved batch by batch. Rows of a table come as their part provides them and are not
-augmented. The order of an epoch and the augmentation of a step depend only on the seed and on the
-number of the epoch or step, so a training can resume at any step.
+Larger data sets are moved batch by batch. Rows of a table are not augmented. The order of an epoch
+depends only on the seed and the number of the epoch, and the augmentation of a step only on the
+seed and the number of the step, so a training can resume at any step.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ from untrained.training.augment import (
 from untrained.training.recipes import Recipe
 from untrained.types import Batch, Task
 
-# Share of the free memory of a GPU that images may take.
+# Fraction of the free memory of a GPU that images may occupy.
 GPU_MEMORY_SHARE = 0.5
-# Rows of a table in one batch of an evaluation.
+# Rows of a table per batch of an evaluation.
 EVALUATION_ROWS = 4096
 # An evaluation needs no memory for gradients, so its batches of images are larger by this factor.
 EVALUATION_FACTOR = 4
@@ -36,7 +36,15 @@ EVALUATION_FACTOR = 4
 
 @dataclass(frozen=True)
 class BatchLoader:
-    """Batches of one part. `seed` decides everything that is drawn at random."""
+    """Batches of one part of the data.
+
+    Attributes:
+        part: The part.
+        task: The task, for the number of classes.
+        recipe: Batch size and augmentation.
+        device: Device of the batches.
+        seed: Seed of the order and of the augmentation.
+    """
 
     part: Part
     task: Task
@@ -60,7 +68,7 @@ class BatchLoader:
         return len(self.part) // self.batch_size
 
     def evaluation_batches(self) -> Iterator[Batch]:
-        """Yield all samples once, in their order and without augmentation."""
+        """Yield all samples once, in order and without augmentation."""
         if not isinstance(self.part, ImagePart):
             for batch in self.part.batches(EVALUATION_ROWS):
                 yield batch.to(self.device)
@@ -75,8 +83,8 @@ class BatchLoader:
         """Yield the augmented batches of an epoch.
 
         Args:
-            epoch: Number of the epoch, from 0. It decides the order of the samples.
-            first_step: Number of batches to leave out at the start of the epoch, for a resumed one.
+            epoch: Number of the epoch, from 0. It determines the order of the samples.
+            first_step: Number of batches to skip, when an epoch is resumed.
         """
         generator = make_torch_generator("order", self.seed, epoch)
         if not isinstance(self.part, ImagePart):
@@ -92,7 +100,7 @@ class BatchLoader:
             yield self._load_augmented(indices, epoch * self.steps_per_epoch + step_in_epoch)
 
     def _load_augmented(self, indices: Tensor, step: int) -> Batch:
-        """Load the images at these indices with the augmentation of step number `step`."""
+        """Load the images at these indices, with the augmentation of a step, counted from 0."""
         assert isinstance(self.part, ImagePart)
         recipe = self.recipe
         images = self.part.images[indices].to(self.device)
@@ -117,7 +125,7 @@ class BatchLoader:
 
 
 def _move_part(part: Part, device: str) -> Part:
-    """Move images to the device; if they do not fit, move only their statistics."""
+    """Move images to the device; if they do not fit, move only their mean and deviation."""
     if not isinstance(part, ImagePart):
         return part
     moved = replace(part, mean=part.mean.to(device), std=part.std.to(device))

@@ -1,6 +1,6 @@
-"""Checkpoints of a training, and files of tensors in general.
+"""Checkpoints of a training, and reading and writing of tensors in general.
 
-A file is written as a whole or not at all, and reading one never runs code from it.
+A file is written completely or not at all, and reading a file never runs code from it.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -22,10 +22,10 @@ Weights = dict[str, Tensor]  # a state dict
 
 @dataclass(frozen=True)
 class BestWeights:
-    """The best weights of a training so far, and what the validation part says of them.
+    """The best weights of a training so far, and their validation metrics.
 
     Attributes:
-        epoch: Epoch after which they were evaluated, from 1.
+        epoch: Epoch after which they were evaluated, counted from 1.
         kind: "weights", or "average" for the moving average of the weights.
         metrics: Validation metrics: `loss`, and `accuracy` or `auc`.
         weights: The state dict.
@@ -43,7 +43,7 @@ class BestWeights:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a training between two steps, which is all that is needed to resume it.
+    """The state of a training between two steps: everything that is needed to resume it.
 
     Attributes:
         key: The training that the checkpoint belongs to.
@@ -73,7 +73,7 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the checkpoint to a file."""
-        # `dataclasses.asdict` would copy every tensor, so only the inner objects are converted.
+        # `asdict(self)` would copy every tensor, so only the nested objects are converted.
         content = {field.name: getattr(self, field.name) for field in fields(self)}
         content["key"] = asdict(self.key)
         if self.best is not None:
@@ -98,7 +98,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise _damaged_file_error(path, error) from error
 
 
-def save_tensors(path: Path, content: Any) -> None:
+def save_tensors(path: Path, content: object) -> None:
     """Write tensors and plain data to a file.
 
     Raises:
@@ -114,7 +114,7 @@ def save_tensors(path: Path, content: Any) -> None:
 
 
 def load_tensors(path: Path) -> Any:
-    """Read what `save_tensors` wrote, to the CPU.
+    """Read a file of `save_tensors`. Tensors are loaded to the CPU.
 
     Raises:
         UsageError: The file is damaged, or contains anything but tensors and plain data.
@@ -129,13 +129,13 @@ def load_tensors(path: Path) -> Any:
 def _damaged_file_error(path: Path, error: Exception) -> UsageError:
     reason = str(error).partition("\n")[0]
     return UsageError(
-        f"{path} is damaged or not a file of untrained: {reason}; "
+        f"{path} is damaged or was not written by untrained: {reason}; "
         "delete it, or choose another --run"
     )
 
 
 def copy_portable_weights(model: nn.Module) -> Weights:
-    """Return the weights in a form that any machine can read: on the CPU, in contiguous memory."""
+    """Return the weights on the CPU and in contiguous memory, so that any machine can load them."""
     weights = {}
     for name, tensor in model.state_dict().items():
         weights[name] = tensor.detach().cpu().contiguous()

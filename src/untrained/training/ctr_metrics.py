@@ -1,11 +1,11 @@
-"""Metrics of predicted clicks, from logits z and labels y in {0, 1}. Pure numpy.
+"""Metrics of click prediction, from logits z and labels y in {0, 1}, in numpy.
 
 log loss            mean of log(1 + e^z) - y z, a form that never overflows
 AUC                 probability that a click ranks above a row without a click; ties count half
-normalised entropy  log loss divided by the log loss of always predicting the mean click rate; a
-                    model below 1 has learned something (He et al. 2014)
-calibration         mean prediction against observed click rate, in bins of equally many rows that
-                    are sorted by prediction
+normalised entropy  log loss divided by the log loss of always predicting the mean click rate; below
+                    1, the model is better than that constant (He et al. 2014)
+calibration         mean prediction and observed click rate of bins; rows are sorted by prediction
+                    and divided into bins of equal size
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class ClickMetrics:
-    """All metrics. AUC and normalised entropy are None if all labels are the same."""
+    """All metrics. AUC and normalised entropy are None if all labels are equal."""
 
     rows: int
     clicks: int
@@ -49,7 +49,7 @@ class ClickMetrics:
 
     @property
     def summary(self) -> dict[str, float]:
-        """The metrics that the curve of a training contains for every epoch."""
+        """The metrics of one epoch for the curve of a training."""
         values = {"loss": self.log_loss}
         if self.auc is not None:
             values["auc"] = self.auc
@@ -57,7 +57,7 @@ class ClickMetrics:
 
 
 def compute_click_metrics(logits: Array, labels: Array) -> ClickMetrics:
-    """Compute all metrics of some rows."""
+    """Compute all metrics."""
     bins = compute_calibration(logits, labels)
     return ClickMetrics(
         rows=len(labels),
@@ -82,21 +82,22 @@ def compute_row_losses(logits: Array, labels: Array) -> Array:
 
 
 def compute_auc(logits: Array, labels: Array) -> float | None:
-    """Compute the area under the ROC curve; None if all labels are the same.
+    """Compute the area under the ROC curve; None if all labels are equal.
 
-    It follows from the ranks of the clicks (Mann and Whitney). Rows of equal logit share the mean of
-    their ranks.
+    It is computed from the ranks of the clicks (Mann and Whitney). Rows with equal logits get the
+    mean of their ranks.
     """
     clicks = int(labels.sum())
     if clicks in (0, len(labels)):
         return None
-    pairs_in_order = compute_ranks(logits)[labels == 1].sum() - clicks * (clicks + 1) / 2
+    rank_sum = compute_ranks(logits)[labels == 1].sum()
+    pairs_in_order = rank_sum - clicks * (clicks + 1) / 2
     pairs = clicks * (len(labels) - clicks)
     return float(pairs_in_order / pairs)
 
 
 def compute_normalised_entropy(logits: Array, labels: Array) -> float | None:
-    """Compute the log loss relative to that of the mean click rate; None if labels are the same."""
+    """Compute the log loss relative to that of the mean click rate; None if labels are equal."""
     mean = labels.mean()
     if mean in (0, 1):
         return None
@@ -107,9 +108,9 @@ def compute_normalised_entropy(logits: Array, labels: Array) -> float | None:
 def compute_calibration(
     logits: Array, labels: Array, bins: int = CALIBRATION_BINS
 ) -> tuple[CalibrationBin, ...]:
-    """Compare predictions with observations, from the lowest prediction to the highest.
+    """Compare predictions with observed click rates, from the lowest prediction to the highest.
 
-    Bins have equally many rows, up to a difference of one. Empty bins are left out.
+    The sizes of bins differ by at most one row. Empty bins are left out.
     """
     order = np.argsort(logits, kind="stable")
     probabilities = np.exp(-np.logaddexp(0, -logits))
@@ -125,5 +126,9 @@ def compute_calibration(
 
 def compute_calibration_error(bins: Sequence[CalibrationBin]) -> float:
     """Compute the mean distance between predicted and observed, weighted by rows."""
-    distance = sum(abs(bin_.predicted - bin_.observed) * bin_.rows for bin_ in bins)
-    return distance / sum(bin_.rows for bin_ in bins)
+    weighted_distances = []
+    for calibration_bin in bins:
+        distance = abs(calibration_bin.predicted - calibration_bin.observed)
+        weighted_distances.append(distance * calibration_bin.rows)
+    total_rows = sum(calibration_bin.rows for calibration_bin in bins)
+    return sum(weighted_distances) / total_rows

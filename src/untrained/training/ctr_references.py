@@ -1,4 +1,4 @@
-"""Hand-made networks for click prediction, as references for networks that a search finds.
+"""Published networks for click prediction, as references for the networks that a search finds.
 
 `REFERENCES["dlrm"](task)` builds a network that maps rows (N, columns) of a table to logits (N, 1).
 
@@ -9,9 +9,9 @@ deepfm    a factorisation machine and a deep network on the same embeddings (Guo
 autoint   self-attention among embeddings beside a deep network (AutoInt+, Song et al. 2019)
 
 They are small on purpose: embeddings of 16 numbers and layers of 128 and 64. Embeddings are
-initialised as in the space they are compared with. With much smaller initial values the dot products
-hardly move at first, and DLRM would look worse than it is. A table may have no dense columns or no
-identifiers.
+initialised as in the space that they are compared with. With much smaller initial values, the dot
+products of DLRM would change so slowly at first that it would look worse than it is. A table may
+have no dense columns or no identifiers.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Embeddings(nn.Module):
     """Split rows into dense columns and the embeddings of their identifiers.
 
     Maps rows (N, columns) to dense columns (N, D) and embeddings (N, F, width). All identifier
-    columns share one table, in which each column starts at its own offset.
+    columns share one embedding table, in which each column has its own range of rows.
     """
 
     offsets: Tensor
@@ -69,7 +69,7 @@ class Logistic(nn.Module):
 
 
 class Dlrm(nn.Module):
-    """A network on one embedding of the dense columns and the dot products of all pairs."""
+    """An MLP on an embedding of the dense columns and the dot products of all embeddings."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Dlrm(nn.Module):
 
 
 class DeepFm(nn.Module):
-    """Logistic regression + all pairwise dot products + a network on the columns and embeddings."""
+    """Logistic regression + pairwise dot products + an MLP on dense columns and embeddings."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class DeepFm(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         dense, vectors = self.embed(rows)
-        # The sum over all pairs is half the square of the sum without the squares of the terms.
+        # Sum over pairs: ((sum of v)^2 - sum of v^2) / 2.
         second = (vectors.sum(1) ** 2 - (vectors**2).sum(1)).sum(1, keepdim=True) / 2
         deep = self.deep(torch.cat([dense, vectors.flatten(1)], 1))
         logits: Tensor = self.first(rows) + second + deep
@@ -116,16 +116,19 @@ class DeepFm(nn.Module):
 
 
 class AutoInt(nn.Module):
-    """Self-attention among the vectors of a row; a dense column is a learned vector times its value."""
+    """Self-attention among embeddings + an MLP.
+
+    A dense column is embedded as a learned vector times its value.
+    """
 
     def __init__(self, task: Task, layers: int = 2, heads: int = 2) -> None:
         super().__init__()
         self.embed = Embeddings(task)
         self.directions = nn.Parameter(torch.randn(self.embed.dense, EMBEDDING_WIDTH) * 0.03)
-        self.attend = nn.ModuleList(
+        self.attentions = nn.ModuleList(
             nn.MultiheadAttention(EMBEDDING_WIDTH, heads, batch_first=True) for _ in range(layers)
         )
-        self.pass_on = nn.ModuleList(
+        self.residuals = nn.ModuleList(
             nn.Linear(EMBEDDING_WIDTH, EMBEDDING_WIDTH) for _ in range(layers)
         )
         width = (self.embed.dense + self.embed.fields) * EMBEDDING_WIDTH
@@ -136,7 +139,7 @@ class AutoInt(nn.Module):
         dense, vectors = self.embed(rows)
         inputs = torch.cat([dense[..., None] * self.directions, vectors], 1)
         features = inputs
-        for attention, residual in zip(self.attend, self.pass_on, strict=True):
+        for attention, residual in zip(self.attentions, self.residuals, strict=True):
             attended, _ = attention(features, features, features, need_weights=False)
             features = torch.relu(attended + residual(features))
         logits: Tensor = self.head(features.flatten(1)) + self.deep(inputs.flatten(1))
@@ -151,7 +154,7 @@ def multiply_pairs(vectors: Tensor) -> Tensor:
 
 
 def make_mlp(*widths: int) -> nn.Sequential:
-    """Make linear layers of these widths with ReLU between them."""
+    """Make an MLP of these widths with ReLU between its layers."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers.append(nn.Linear(inputs, outputs))

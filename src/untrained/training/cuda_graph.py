@@ -2,19 +2,18 @@
 
 A step of a small network launches hundreds of kernels that each run for some microseconds, and
 launching them one by one takes longer than running them. A recording is launched as a whole: the
-same kernels in the same order on the same memory. It is therefore valid only for batches of one shape
-and for networks that do the same in every step. Random numbers are drawn again in every replay, from
-the seed of the step.
+same kernels in the same order on the same memory. It is therefore valid only for batches of one
+shape and for networks that do the same in every step. Random numbers are drawn again in every
+replay, from the seed of the step.
 
-`torch.cuda.make_graphed_callables` does not replace this class. It records forward and backward
-passes apart, without the autocast and the loss around them, and it runs its warm-up passes on sample
-inputs, which changes the running statistics of batch norms. It also does not repair the state that a
-failed recording leaves behind.
+`torch.cuda.make_graphed_callables` cannot be used here, for two reasons. Its warm-up runs extra
+forward passes in training mode, which update the running statistics of batch norms, so a replayed
+training would differ from an ordinary one. And it does not clean up after a failed recording.
 
-A failed recording leaves traces in torch before 2.12 (its pull requests 171265 and 180395): its
-stream stays the current one, memory is still allocated for the recording, and the random generator
-of the device refuses to draw. Most networks that cannot be recorded are therefore recognised before
-the recording, and after other failures the state is restored.
+Before torch 2.12 (pull requests 171265 and 180395), a failed recording leaves three things behind:
+its stream stays the current one, memory is still allocated for the recording, and the random
+generator of the device refuses to draw. So a step before the recording detects most networks that
+cannot be recorded, and after any other failure this class restores the state itself.
 """
 
 import warnings
@@ -28,12 +27,17 @@ from untrained.errors import UsageError
 
 # Computes the loss of inputs and targets, and leaves the gradients in the parameters.
 GradientFunction = Callable[[Tensor, Tensor], Tensor]
-# Steps before the recording. cuDNN selects its kernels and memory is allocated in them.
+# Ordinary steps before the recording, in which cuDNN selects its kernels and memory is allocated.
 WARM_UP_STEPS = 3
 
 
 class ReplayedGradients:
-    """A gradient function that is recorded at its fourth call and replayed from then on."""
+    """A gradient function that is recorded at its fourth call and replayed from then on.
+
+    Args:
+        compute_gradients: The function.
+        device: The GPU.
+    """
 
     def __init__(self, compute_gradients: GradientFunction, device: str) -> None:
         self._compute_gradients = compute_gradients
@@ -47,8 +51,8 @@ class ReplayedGradients:
             if self._calls < WARM_UP_STEPS:
                 return self._launch_on_side_stream(inputs, targets)
             if self._calls == WARM_UP_STEPS:
-                # A recording cannot wait for the device. This step finds networks that do, in a way
-                # that leaves no traces.
+                # A recording fails if the network waits for the device. Forbidding it in an
+                # ordinary step finds such networks without the damage of a failed recording.
                 with _explain_failure(), _forbid_synchronisation():
                     return self._launch_on_side_stream(inputs, targets)
             if self._graph is None:
@@ -61,14 +65,14 @@ class ReplayedGradients:
     def _launch_on_side_stream(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Run a step on the stream of the recording.
 
-        Autograd binds its nodes to the stream of their first use, and at the time of the recording
-        none may be bound to the usual stream.
+        Autograd binds its nodes to the stream of their first use, and the recording fails if one is
+        bound to another stream.
         """
-        usual_stream = torch.cuda.current_stream()
-        self._stream.wait_stream(usual_stream)
+        main_stream = torch.cuda.current_stream()
+        self._stream.wait_stream(main_stream)
         with torch.cuda.stream(self._stream):
             loss = self._compute_gradients(inputs, targets)
-        usual_stream.wait_stream(self._stream)
+        main_stream.wait_stream(self._stream)
         return loss
 
     def _record(self, inputs: Tensor, targets: Tensor) -> "torch.cuda.CUDAGraph":
@@ -87,17 +91,14 @@ class ReplayedGradients:
         return graph
 
     def _restore_state(self, graph: "torch.cuda.CUDAGraph", pool: tuple[int, int]) -> None:
-        """Restore what a failed recording left behind.
-
-        The reset is what newer versions of torch do themselves. The allocation for the recording is
-        ended by a private function of torch, because no public one does it. The recording of a
-        trivial step then succeeds, which frees the random generator.
-        """
+        """Restore the state of torch after a failed recording (needed before torch 2.12)."""
         with suppress(RuntimeError):
             graph.reset()
-        # Newer versions of torch have ended the allocation already, and raise.
+        # Stop allocating memory for the recording. Torch has no public function for it. From 2.12
+        # on, torch has done it already, and raises.
         with suppress(RuntimeError):
             torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+        # A successful recording, of any step, makes the random generator usable again.
         trivial_recording = torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self._stream)
         with suppress(RuntimeError), torch.cuda.stream(self._stream), trivial_recording:
             self._inputs.zero_()
@@ -105,7 +106,7 @@ class ReplayedGradients:
 
 @contextmanager
 def _explain_failure() -> Iterator[None]:
-    """Turn an error of torch into one line that says what to do."""
+    """Turn an error of torch into one line with advice."""
     try:
         yield
     except RuntimeError as error:
@@ -117,7 +118,7 @@ def _explain_failure() -> Iterator[None]:
 
 @contextmanager
 def _forbid_synchronisation() -> Iterator[None]:
-    """Within this block, an operation that waits for the device raises an error."""
+    """Let operations that wait for the device raise an error inside the block."""
     mode = torch.cuda.get_sync_debug_mode()
     _set_sync_debug_mode("error")
     try:

@@ -1,10 +1,10 @@
-"""The process that trains: alone, or one of several that share every batch through accelerate.
+"""Training in one process, or in several that share every batch through accelerate.
 
     accelerate launch --num_processes 4 --no_python untrained train ... --device accelerate
 
-Every process loads and augments the whole batch and trains on every n-th sample of it. Gradients are
-averaged over the processes. Several processes therefore learn what one would learn, except that a
-batch norm sees only the samples of its process. Only the first process writes files.
+Each of n processes loads and augments the whole batch and trains on every n-th sample of it.
+Gradients are averaged over the processes, so the result is that of a single process, except that a
+batch norm sees only the samples of its own process. Only the first process writes files.
 """
 
 from typing import Any
@@ -20,7 +20,12 @@ ACCELERATE = "accelerate"
 
 
 class SingleProcess:
-    """This process trains alone."""
+    """Training in this process alone.
+
+    Attributes:
+        device: Device to train on.
+        writes_files: Whether this process writes checkpoints and results.
+    """
 
     writes_files = True
 
@@ -41,7 +46,12 @@ class SingleProcess:
 
 
 class AccelerateProcess:
-    """One of several processes that `accelerate launch` started."""
+    """One of several processes that `accelerate launch` started.
+
+    Attributes:
+        device: Device of this process.
+        writes_files: Whether this process writes checkpoints and results: the first one does.
+    """
 
     def __init__(self) -> None:
         try:
@@ -50,6 +60,7 @@ class AccelerateProcess:
             raise UsageError(
                 f"--device {ACCELERATE} needs one more package: pip install accelerate"
             ) from error
+        # accelerate is an optional package without type hints.
         self._accelerator: Any = Accelerator()
         self.device = str(self._accelerator.device)
         self.writes_files = bool(self._accelerator.is_main_process)
@@ -79,7 +90,7 @@ TrainingProcess = SingleProcess | AccelerateProcess
 
 
 def connect_process(device: str) -> TrainingProcess:
-    """Return the process that trains on this device, or that takes part in `accelerate`."""
+    """Return this process as a training process on a device, or as a member of `accelerate`."""
     if device == ACCELERATE:
         return AccelerateProcess()
     return SingleProcess(device)

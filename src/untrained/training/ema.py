@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """A copy of a network whose weights are the moving average of the weights of the original.
+    """A copy of a network whose weights are the moving average of the network's weights.
 
-    After each step, a <- d a + (1 - d) w for every floating-point tensor of the state, running
-    statistics included. Integer tensors, such as counters, are copied. At step n the decay d is at
-    most (1 + n) / (10 + n), so that the initial weights are soon forgotten.
+    After each step, a <- d a + (1 - d) w for every floating-point tensor of the state dict,
+    including running statistics. Integer tensors, such as counters, are copied. At step n the decay
+    d is at most (1 + n) / (10 + n), so that the average soon forgets the initial weights.
 
     Attributes:
         model: The network with the averaged weights, in evaluation mode.
@@ -27,7 +27,7 @@ class WeightAverage:
         self._counters: list[Tensor] = []
         averages = self.model.state_dict().values()
         weights = model.state_dict().values()
-        # Tied weights appear several times in the state, and must be updated only once per step.
+        # Tied weights appear several times in the state dict, and must be updated once per step.
         pairs: dict[object, tuple[Tensor, Tensor]] = {}
         for average, weight in zip(averages, weights, strict=True):
             memory = (average.data_ptr(), average.shape, average.stride())
@@ -46,7 +46,8 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Include the weights that the network has after this step, counted from 0."""
+        """Update the average after a step, counted from 0."""
+        # One call for all tensors: a loop would launch hundreds of kernels per step on a GPU.
         torch._foreach_lerp_(self._averages, self._weights, 1 - self.decay_at(step))
         if self._counters:
             torch._foreach_copy_(self._counter_copies, self._counters)

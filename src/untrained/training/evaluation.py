@@ -1,7 +1,7 @@
 """Evaluation of a network on samples that it was not trained on.
 
-For classes: accuracy, loss, confusion matrix, calibration and the worst mistakes. For clicks: log
-loss, AUC and calibration (`ctr_metrics.py`).
+For classification: accuracy, loss, confusion matrix, calibration and the worst mistakes. For click
+prediction: log loss, AUC and calibration (`ctr_metrics.py`).
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ CALIBRATION_BINS = 10
 
 
 class DivergedError(Exception):
-    """The loss or the outputs of a network are not finite any more."""
+    """The loss or the outputs of a network are not finite."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Predictions:
 
     @property
     def summary(self) -> dict[str, float]:
-        """The metrics that the curve of a training contains for every epoch."""
+        """The metrics of one epoch for the curve of a training."""
         return {"loss": self.loss, "accuracy": self.accuracy}
 
     @property
@@ -43,7 +43,7 @@ class Predictions:
 
     @property
     def accuracy(self) -> float:
-        """Share of samples whose most probable class is the true one."""
+        """Fraction of samples whose most probable class is the true one."""
         return float((self.predicted_labels == self.labels).double().mean())
 
     def confusion_matrix(self) -> list[list[int]]:
@@ -58,8 +58,8 @@ class Predictions:
         """Compare confidence with accuracy.
 
         Returns:
-            One row per interval of the confidence that has samples, with the number of samples, the
-            mean confidence and the accuracy.
+            One row per interval of the confidence that contains samples: number of samples, mean
+            confidence and accuracy.
         """
         confidence = self.probabilities.amax(1).double()
         correct = (self.predicted_labels == self.labels).double()
@@ -85,7 +85,7 @@ class Predictions:
         return total / len(self.labels)
 
     def find_worst_mistakes(self, count: int) -> list[int]:
-        """Find the wrong predictions that gave the true class the lowest probability, worst first."""
+        """Find the wrong predictions with the lowest probability of the true class, worst first."""
         wrong = (self.predicted_labels != self.labels).nonzero()[:, 0]
         truth_probabilities = self.probabilities[wrong, self.labels[wrong]]
         order = truth_probabilities.argsort(stable=True)
@@ -96,8 +96,8 @@ class Predictions:
 def get_selection_metric(task: Task) -> tuple[str, int]:
     """Return the metric that selects the best weights, and its sign.
 
-    The sign is 1 if more is better and -1 if less is better. Most rows of a click log have no click,
-    so accuracy says nothing about them.
+    The sign is 1 if higher is better and -1 if lower is better. For clicks it is the loss, because
+    most rows of a click log have no click, and always predicting "no click" would be accurate.
     """
     if task.loss == "bce":
         return "loss", -1
@@ -108,6 +108,12 @@ def evaluate_network(
     model: nn.Module, batches: Iterable[Batch], task: Task, memory_format: torch.memory_format
 ) -> Predictions | ClickMetrics:
     """Evaluate a network in one pass over the samples.
+
+    Args:
+        model: The network.
+        batches: The samples.
+        task: The task.
+        memory_format: Memory format of images.
 
     Raises:
         DivergedError: An output is not finite.
@@ -127,7 +133,7 @@ def evaluate_network(
 def predict_logits(
     model: nn.Module, batches: Iterable[Batch], memory_format: torch.memory_format
 ) -> tuple[Tensor, Tensor]:
-    """Return the logits of all samples and their targets. The network is in evaluation mode after."""
+    """Return the logits and targets of all samples. This sets the network to evaluation mode."""
     model.eval()
     logits = []
     targets = []

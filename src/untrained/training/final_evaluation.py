@@ -1,4 +1,4 @@
-"""The end of a training: evaluate the best weights on the test part, once, and collect the result."""
+"""The end of a training: evaluate the best weights once on the test part, and make the result."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -38,16 +38,19 @@ def evaluate_training(
 
     Args:
         training: The training, after its last step.
-        key: What was requested.
+        key: Identity of the training.
         ended: Why the training ended: "epochs", "patience" or "time".
         parts: Train, validation and test part.
         class_names: Names of the classes; empty if the data have none.
         command: What to type to repeat the training.
         folder: Folder of the training.
+
+    Returns:
+        The result, with the network in evaluation mode.
     """
     best = training.best
     if best is None:
-        # The time was up before the end of the first epoch.
+        # The time limit was reached before the end of the first epoch.
         best = training.evaluate_epoch(training.step // training.steps_per_epoch)
     model = training.model
     model.load_state_dict(best.weights)
@@ -87,7 +90,7 @@ def evaluate_training(
 
 
 def _describe_clicks(metrics: ClickMetrics) -> dict[str, Any]:
-    """Return the fields of the result for predicted clicks."""
+    """Return the fields of the result for click prediction."""
     return {
         "loss": metrics.log_loss,
         "auc": metrics.auc,
@@ -100,7 +103,7 @@ def _describe_clicks(metrics: ClickMetrics) -> dict[str, Any]:
 def _describe_classes(
     predictions: Predictions, test: Part, class_names: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the fields of the result for predicted classes."""
+    """Return the fields of the result for classification."""
     count = predictions.probabilities.shape[1]
     if len(class_names) != count:
         # The data do not name their classes, so they are numbered.
@@ -138,7 +141,7 @@ def _describe_mistakes(
 
 
 def encode_image(image: Tensor) -> str:
-    """Encode an image (H, W, C) of bytes as a data URL of a PNG, reduced in size if it is large."""
+    """Encode an image (H, W, C) of bytes as the data URL of a PNG. Large images are reduced."""
     pixels = image.cpu().numpy()
     if pixels.shape[2] == 1:
         pixels = pixels[..., 0]

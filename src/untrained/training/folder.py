@@ -1,7 +1,7 @@
-"""The training in a folder: which one it is, and how it makes way for another one.
+"""The folder of a training: read which training it holds, and move a former training aside.
 
-The folder of a run holds the training of the winner of the run. If a longer search finds another
-winner, the former training is moved into a subfolder `former-1`, `former-2`, ...
+A run folder holds the training of the winner. If a longer search finds another winner, the former
+training is moved into a subfolder `former-1`, `former-2`, ...
 """
 
 import os
@@ -13,8 +13,8 @@ from untrained.training.checkpoint import CHECKPOINT_FILE, WEIGHTS_FILE, read_ch
 from untrained.training.result import TRAINING_FILE, TrainingKey, TrainingResult
 
 TENSORBOARD_FOLDER = "tensorboard"
-# The last two files say which training the others belong to. They are moved last, so that a move
-# that was interrupted can be repeated.
+# `read_training_key` reads the last two. They are moved last, so that an interrupted move can be
+# repeated.
 _FILES = (
     WEIGHTS_FILE,
     SCHEMA,
@@ -26,7 +26,7 @@ _FILES = (
 
 
 def read_training_key(folder: Path) -> TrainingKey | None:
-    """Read the key of the training in a folder, finished or not; None if there is no training."""
+    """Read the key of a finished or unfinished training; None if the folder has no training."""
     if (folder / TRAINING_FILE).is_file():
         return TrainingResult.read(folder).key
     checkpoint = folder / CHECKPOINT_FILE
@@ -42,9 +42,9 @@ def list_former_trainings(folder: Path) -> list[Path]:
 
 
 def move_training_aside(folder: Path) -> Path:
-    """Move the training in a folder into a subfolder, where it remains complete.
+    """Move the training in a folder, with all its files, into a subfolder.
 
-    A move that was killed continues into the same subfolder.
+    If an earlier move was killed, this one continues into the same subfolder.
 
     Returns:
         The subfolder.

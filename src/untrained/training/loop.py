@@ -41,9 +41,9 @@ from untrained.types import Batch
 
 
 class Training:
-    """A network in training.
+    """The training of one network.
 
-    `make_checkpoint` returns the whole state between two steps, and `resume` continues from it.
+    `make_checkpoint` returns the whole state between two steps, and `resume` restores it.
 
     Attributes:
         model: The network, which is changed in place.
@@ -71,8 +71,8 @@ class Training:
             model: The network, on the device of the process.
             source: The data, for the task and a sample batch.
             recipe: How to train.
-            parts: The train and the validation part. They may be smaller than those of the source.
-            process: This process, alone or one of several.
+            parts: The train and the validation part. They may be smaller than those of `source`.
+            process: This process, which trains alone or with others.
             seed: Seed of order, augmentation and dropout.
 
         Raises:
@@ -93,7 +93,7 @@ class Training:
         self.steps_per_epoch = self.train_loader.steps_per_epoch
         self.optimiser = make_optimiser(model, recipe)
         self.compute_loss = make_loss(self.task, recipe)
-        self.metric, self.sign = get_selection_metric(self.task)
+        self.selection_metric, self.metric_sign = get_selection_metric(self.task)
         self.wrapped_model = process.wrap_model(model)
         self.average: WeightAverage | None = None
         if recipe.average:
@@ -103,7 +103,7 @@ class Training:
         if self._can_replay_steps():
             self.gradient_function = ReplayedGradients(self.compute_gradients, self.device)
         self.step = 0
-        # The sum of losses stays on the device: to read it in every step would make the GPU wait.
+        # The sum of losses stays on the device. To read it in every step would block the GPU.
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self.curve: list[dict[str, float]] = []
         self.best: BestWeights | None = None
@@ -133,8 +133,8 @@ class Training:
         """Train until the end.
 
         Args:
-            save_checkpoint: Called after every epoch, after every `checkpoint_every` steps, and when
-                the time is up.
+            save_checkpoint: Called after every epoch, after every `checkpoint_every` steps, and
+                when the time limit is reached.
             checkpoint_every: Number of steps between checkpoints.
             patience: Stop after this number of epochs without improvement; None for never.
             time_limit: Stop after this number of seconds.
@@ -145,7 +145,7 @@ class Training:
         """
         start = perf_counter()
         last = start
-        # A training may have been killed between its last checkpoint and its end.
+        # A resumed training may have been killed after its last step, before its result was saved.
         if self.is_out_of_patience(patience):
             return "patience"
         for _ in self._iterate_steps():
@@ -165,11 +165,11 @@ class Training:
         return "epochs"
 
     def _iterate_steps(self) -> Iterator[None]:
-        """Do all remaining steps, one per iteration, with an evaluation after the last of an epoch."""
+        """Do all remaining steps, one per iteration, and evaluate at the end of each epoch."""
         while self.step < self.total_steps:
             epoch, first_step = divmod(self.step, self.steps_per_epoch)
             drop_path_factor = 1.0
-            if self.recipe.growing:
+            if self.recipe.growing_drop_path:
                 drop_path_factor = epoch / self.recipe.epochs
             self.drop_path.scale_rates(drop_path_factor)
             start = perf_counter()
@@ -184,8 +184,8 @@ class Training:
         """Do one step of the optimiser."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.rate_at(self.step, self.steps_per_epoch)
-        # Dropout and drop path draw from the global generator. Their numbers must depend on the step
-        # alone, so that a resumed training draws the same ones.
+        # Dropout and drop path draw from the global generator. It is seeded per step, so that a
+        # resumed training draws the same numbers.
         seed_torch(derive_seed("step", self.seed, self.step))
         inputs = apply_memory_format(batch.inputs, self.memory_format)
         loss = self.gradient_function(inputs, batch.targets)
@@ -208,9 +208,10 @@ class Training:
         return loss.detach()
 
     def _can_replay_steps(self) -> bool:
-        """Whether steps are replayed: if the recipe says so, on a single GPU.
+        """Whether steps can be replayed from a CUDA graph (`cuda_graph.py`).
 
-        A replayed step repeats the recorded drop-path rates, so these must not grow.
+        The recipe must allow it, and a single process must train on a GPU. A replayed step repeats
+        the recorded drop-path rates, so these must not grow.
         """
         if not self.recipe.graphs:
             return False
@@ -218,7 +219,7 @@ class Training:
             return False
         if not isinstance(self.process, SingleProcess):
             return False
-        rates_grow = self.recipe.growing and self.drop_path.is_active
+        rates_grow = self.recipe.growing_drop_path and self.drop_path.is_active
         return not rates_grow
 
     def _finish_epoch(self, epoch: int, start: float, steps: int) -> None:
@@ -226,8 +227,8 @@ class Training:
 
         Args:
             epoch: Number of the epoch, from 0.
-            start: When its first step in this process began.
-            steps: Number of its steps in this process.
+            start: When the first step of the epoch in this process began.
+            steps: Number of steps of the epoch in this process.
 
         Raises:
             DivergedError: The loss is not finite.
@@ -236,7 +237,7 @@ class Training:
         self.epoch_loss.zero_()
         if not isfinite(loss):
             raise DivergedError(f"the training diverged: the loss of epoch {epoch + 1} is {loss}")
-        # Reading the loss has waited for the device, so the time is complete.
+        # Reading the loss has synchronised the device, so the time includes all its work.
         self.epoch_seconds += perf_counter() - start
         self.epoch_samples += steps * self.train_loader.batch_size
         candidate = self.evaluate_epoch(epoch)
@@ -250,18 +251,18 @@ class Training:
                 row[f"val_{name}"] = candidate.metrics[name]
         self.curve.append(row)
         # The later of two equally good epochs is kept.
-        if self.best is None or self._rate(candidate) >= self._rate(self.best):
+        if self.best is None or self._get_quality(candidate) >= self._get_quality(self.best):
             self.best = candidate
 
-    def _rate(self, candidate: BestWeights) -> float:
-        """Return the selection metric of some weights, with a sign so that more is better."""
-        return self.sign * candidate.metrics[self.metric]
+    def _get_quality(self, candidate: BestWeights) -> float:
+        """Return the selection metric of some weights, with the sign for which higher is better."""
+        return self.metric_sign * candidate.metrics[self.selection_metric]
 
     def evaluate_epoch(self, epoch: int) -> BestWeights:
         """Evaluate the weights and their moving average on the validation part.
 
         Returns:
-            A copy of the better of the two; of the average if both are equally good.
+            A copy of the better of the two. If both are equally good, it is the average.
         """
         models = {"weights": self.model}
         if self.average:
@@ -272,21 +273,22 @@ class Training:
                 model, self.val_loader.evaluation_batches(), self.task, self.memory_format
             )
             candidate = BestWeights(epoch + 1, kind, evaluation.summary, model.state_dict())
-            if best is None or self._rate(candidate) > self._rate(best):
+            if best is None or self._get_quality(candidate) > self._get_quality(best):
                 best = candidate
         assert best is not None
-        # The state dict shares memory with the network, which continues to change.
+        # The state dict shares memory with the network, which training continues to change.
         weights = {name: tensor.detach().clone() for name, tensor in best.weights.items()}
         return BestWeights(best.epoch, best.kind, best.metrics, weights)
 
     def is_out_of_patience(self, patience: int | None) -> bool:
         """Whether an epoch just ended, and `patience` epochs have passed since the best one.
 
-        Of equally good epochs, the first one counts.
+        If several epochs are equally good, the first of them is the best one.
         """
         if not patience or not self.curve or not self.is_at_epoch_end:
             return False
-        values = [self.sign * row[f"val_{self.metric}"] for row in self.curve]
+        name = f"val_{self.selection_metric}"
+        values = [self.metric_sign * row[name] for row in self.curve]
         best_epoch = values.index(max(values))
         return len(values) - 1 - best_epoch >= patience
 
@@ -310,14 +312,14 @@ class Training:
         )
 
     def resume(self, path: Path, key: TrainingKey) -> None:
-        """Continue from a checkpoint.
+        """Restore the state of a checkpoint, so that `run` continues from there.
 
-        Order, augmentation and dropout depend only on the seed and the number of the step, so the
-        result is the same as without the interruption, on a CPU bit for bit.
+        Order, augmentation and dropout depend only on the seed and the number of the step. So the
+        result is the same as without the interruption; on a CPU it is equal bit for bit.
 
         Args:
-            path: File of the checkpoint. If there is none, the training starts at its first step.
-            key: The requested training.
+            path: The checkpoint file. If it does not exist, the training starts at its first step.
+            key: Identity of the training.
 
         Raises:
             UsageError: The checkpoint is damaged or belongs to another training.

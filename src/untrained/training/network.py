@@ -1,4 +1,4 @@
-"""What a training needs to know of a network from any space: optimiser, loss, drop path, memory format."""
+"""What depends on the network to be trained: optimiser, loss, drop path and memory format."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -24,8 +24,8 @@ ADAGRAD_EPSILON = 1e-2
 def make_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """Make the optimiser of a recipe.
 
-    Norms and biases are the parameters with at most one axis. They have weight decay only if the
-    recipe says so.
+    Parameters with at most one dimension are norms and biases. They have weight decay only if
+    `recipe.decay_all` is true.
 
     Raises:
         UsageError: The network has no trainable parameter.
@@ -59,8 +59,8 @@ def make_loss(task: Task, recipe: Recipe) -> Callable[[Any, Tensor], Tensor]:
     """Make the function that computes the mean loss of the outputs of a network.
 
     Targets are labels, or rows of class probabilities. In training mode a network with an auxiliary
-    tower returns two outputs. The first is that of the tower, and its loss has the weight of the
-    recipe.
+    tower returns two outputs. The first is that of the tower, and its loss has the weight
+    `recipe.auxiliary`.
 
     Raises:
         UsageError: The loss of the task cannot be trained.
@@ -89,58 +89,63 @@ def make_loss(task: Task, recipe: Recipe) -> Callable[[Any, Tensor], Tensor]:
 
 
 class DropPathSchedule:
-    """The modules of a network that have a drop-path rate, and the rate each was built with."""
+    """The modules of a network that have a drop-path rate, and their initial rates."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.built_rates: list[tuple[nn.Module, float]] = []
+        self.initial_rates: list[tuple[nn.Module, float]] = []
         for module in model.modules():
             rate = getattr(module, "drop_path", None)
             if isinstance(rate, float):
-                self.built_rates.append((module, rate))
+                self.initial_rates.append((module, rate))
 
     @property
     def is_active(self) -> bool:
         """Whether any module drops paths."""
-        return any(rate > 0 for _, rate in self.built_rates)
+        return any(rate > 0 for _, rate in self.initial_rates)
 
     def scale_rates(self, factor: float) -> None:
-        """Set each rate to this factor of the rate that the module was built with."""
-        for module, rate in self.built_rates:
+        """Set each rate to its initial value times this factor."""
+        for module, rate in self.initial_rates:
             module.drop_path = factor * rate  # type: ignore[assignment]
 
 
 class OverlappingPoolDetector(TorchFunctionMode):
-    """Within this mode, `detected` becomes true when averages of overlapping windows are pooled."""
+    """Sets `detected` when average pooling with overlapping windows runs inside the block."""
 
     detected = False
 
+    # The types are those of `torch.overrides.TorchFunctionMode`.
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is F.avg_pool2d:
-            size = kwargs.get("kernel_size", args[1] if len(args) > 1 else None)
-            stride = kwargs.get("stride", args[2] if len(args) > 2 else None)
+            # avg_pool2d(input, kernel_size, stride, ...), each by position or by name.
+            named_arguments = dict(zip(("input", "kernel_size", "stride"), args, strict=False))
+            named_arguments.update(kwargs)
+            size = named_arguments.get("kernel_size")
+            stride = named_arguments.get("stride")
             # Without a stride, the windows do not overlap.
             self.detected |= stride not in (None, [], size)
         return func(*args, **kwargs)
 
 
 def has_overlapping_pools(model: nn.Module, inputs: Tensor) -> bool:
-    """Whether the network pools averages of overlapping windows, in evaluation or training mode.
+    """Whether the network has average pooling with overlapping windows.
 
-    Training mode matters because an auxiliary tower works only there.
+    It is tested in evaluation and in training mode, because an auxiliary tower runs only in the
+    latter.
     """
     with OverlappingPoolDetector() as detector, torch.no_grad(), random_state(0):
         model.eval()(inputs)
-        # A copy, because a forward pass in training mode changes the statistics of batch norms.
+        # A copy, because a forward pass in training mode updates the statistics of batch norms.
         deepcopy(model).train()(inputs)
     return bool(detector.detected)
 
 
 def choose_memory_format(model: nn.Module, batch: Batch) -> torch.memory_format:
-    """Choose how images are stored in memory: channels last on a GPU, where that is faster.
+    """Choose the memory format of images: channels last on a GPU, where it is faster.
 
-    The exception are networks that pool averages of overlapping windows: torch computes their
-    gradient wrongly with channels last (dev/LOG.md).
+    Networks with overlapping average pooling are an exception, because torch computes their
+    gradients wrongly with channels last (dev/LOG.md).
     """
     if batch.inputs.device.type != "cuda" or batch.inputs.ndim != 4:
         return torch.contiguous_format
@@ -160,7 +165,7 @@ def check_network_fits(model: nn.Module, batch: Batch, task: Task) -> None:
         outputs = read_logits(model.eval()(batch.inputs))
     except Unscorable as failure:
         raise UsageError(f"the network cannot be trained: {failure.detail}") from failure
-    # The forward pass is code of the user, which may raise anything.
+    # The forward pass is user code, which may raise any exception.
     except (Exception, SystemExit) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         shape = tuple(batch.inputs.shape[1:])

@@ -1,7 +1,7 @@
-"""Training recipes as data: `load_recipe("quick")`, or with options, `load_recipe("quick(epochs=5)")`.
+"""Training recipes: `load_recipe("quick")`, or with options, `load_recipe("quick(epochs=5)")`.
 
-`quick` and `cifar` are ours, the others are published. Each published recipe names its differences
-from the publication.
+`quick` and `cifar` are ours, the others are published. `differences` lists how a published recipe
+differs from the publication.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,16 @@ from untrained.types import Task
 
 OPTIMISERS = ("sgd", "adamw", "adagrad")
 SCHEDULES = ("cosine", "linear")
+_NOT_NEGATIVE = (
+    "decay",
+    "final_rate",
+    "warm_up",
+    "clip",
+    "crop",
+    "cutout",
+    "mixup",
+    "auxiliary",
+)
 
 
 @dataclass(frozen=True)
@@ -31,9 +41,9 @@ class Recipe:
         nesterov: Whether SGD has Nesterov momentum.
         decay: Weight decay.
         decay_all: Whether norms and biases have weight decay too.
-        schedule: How the learning rate falls: "cosine" or "linear".
-        final: Learning rate at the end.
-        warm_up: Number of epochs in which the learning rate rises from zero.
+        schedule: Decay of the learning rate: "cosine" or "linear".
+        final_rate: Learning rate at the end.
+        warm_up: Number of epochs in which the learning rate rises linearly from zero.
         clip: Largest norm of the gradient; 0 for no limit.
         smoothing: Label smoothing.
         crop: Largest shift of an image, in pixels.
@@ -41,11 +51,10 @@ class Recipe:
         cutout: Side of the square that is cut out of each image; 0 for none.
         mixup: Alpha of the Beta distribution of mixup; 0 for none.
         auxiliary: Weight of the loss of an auxiliary tower, if the network has one.
-        growing: Whether the drop-path rate grows from zero to the rate of the network.
+        growing_drop_path: Whether the drop-path rate grows from zero to the rate of the network.
         average: Decay of the moving average of the weights; 0 for none.
         bf16: Whether a GPU computes in bfloat16.
-        graphs: Whether a GPU records a step once and replays it, which launches all its kernels at
-            once.
+        graphs: Whether a GPU records a step as a CUDA graph and replays it (`cuda_graph.py`).
         space_options: Options of the space that make the published network. They are used if the
             space has them and the user has not set them.
         differences: Differences from the publication.
@@ -53,7 +62,7 @@ class Recipe:
         about: One sentence, the docstring of that function.
 
     Raises:
-        UsageError: A value makes no sense.
+        UsageError: A value is out of range.
     """
 
     epochs: int
@@ -64,7 +73,7 @@ class Recipe:
     decay: float = 5e-4
     decay_all: bool = True
     schedule: str = "cosine"
-    final: float = 0.0
+    final_rate: float = 0.0
     warm_up: float = 0.0
     clip: float = 0.0
     smoothing: float = 0.0
@@ -73,26 +82,25 @@ class Recipe:
     cutout: int = 0
     mixup: float = 0.0
     auxiliary: float = 0.4
-    growing: bool = True
+    growing_drop_path: bool = True
     average: float = 0.0
     bf16: bool = False
     graphs: bool = False
-    space_options: tuple[tuple[str, Any], ...] = ()
+    space_options: tuple[tuple[str, bool | int | float | str], ...] = ()
     differences: str = ""
     name: str = ""
     about: str = ""
 
     def __post_init__(self) -> None:
-        if self.optimiser not in OPTIMISERS or self.schedule not in SCHEDULES:
-            raise UsageError(
-                f"a recipe has an optimiser of {', '.join(OPTIMISERS)} and a schedule of "
-                f"{', '.join(SCHEDULES)}, not {self.optimiser} and {self.schedule}"
-            )
+        if self.optimiser not in OPTIMISERS:
+            raise unknown_name_error("optimiser", self.optimiser, OPTIMISERS)
+        if self.schedule not in SCHEDULES:
+            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
         if self.epochs < 1 or self.batch < 1 or not 0 < self.rate < inf:
             raise UsageError(
                 "a recipe needs at least 1 epoch, a batch of at least 1 and a rate above 0"
             )
-        for name in ("decay", "final", "warm_up", "clip", "crop", "cutout", "mixup", "auxiliary"):
+        for name in _NOT_NEGATIVE:
             value = getattr(self, name)
             if value < 0 or not isfinite(value):
                 raise UsageError(f"{name}={value} in a recipe must be finite and at least 0")
@@ -104,7 +112,7 @@ class Recipe:
     def rate_at(self, step: int, steps_per_epoch: int) -> float:
         """Return the learning rate of a step, counted from 0.
 
-        It rises linearly, then falls along half a cosine or a line.
+        It rises linearly, then falls along half a period of a cosine or linearly.
         """
         rising_steps = round(self.warm_up * steps_per_epoch)
         if step < rising_steps:
@@ -115,11 +123,11 @@ class Recipe:
             remaining = (1 + cos(pi * progress)) / 2
         else:
             remaining = 1 - progress
-        return self.final + (self.rate - self.final) * remaining
+        return self.final_rate + (self.rate - self.final_rate) * remaining
 
     @property
     def options(self) -> dict[str, Any]:
-        """The values that a user may change in brackets."""
+        """The options that a user may set in brackets, with their values."""
         fixed = ("space_options", "differences", "name", "about")
         options = {}
         for field in fields(self):
@@ -143,7 +151,7 @@ class Recipe:
             return self.name
         return f"{self.name}({','.join(changes)})"
 
-    def with_options(self, **options: Any) -> "Recipe":
+    def with_options(self, **options: object) -> "Recipe":
         """Return the same recipe with other options.
 
         Raises:
@@ -166,7 +174,7 @@ _TYPE_NAMES = {int: "a whole number", float: "a number", bool: "True or False", 
 
 
 def _has_type(value: object, value_type: type) -> bool:
-    """Whether a value may stand for an option of this type."""
+    """Whether a value is valid for an option of this type."""
     # In Python a bool is also an int.
     if isinstance(value, bool):
         return value_type is bool
@@ -179,9 +187,9 @@ RECIPES: Registry[Recipe] = Registry("recipe")
 
 
 def register_recipe(make_recipe: Callable[[], Recipe]) -> Recipe:
-    """Decorator that registers the recipe that a function returns.
+    """Register the recipe that a function returns. Used as a decorator.
 
-    The name of the function is the name of the recipe, with hyphens for underscores, and its
+    The name of the function, with hyphens for underscores, is the name of the recipe, and its
     docstring is the description.
     """
     name = make_recipe.__name__.replace("_", "-")
@@ -201,14 +209,14 @@ def load_recipe(text: str) -> Recipe:
 
 
 def get_default_recipe_name(task: Task) -> str:
-    """Return the name of the recipe for users that name none: `ctr` for clicks, else `quick`."""
+    """Return the default recipe of a task: `ctr` for click prediction, else `quick`."""
     if task.loss == "bce":
         return "ctr"
     return "quick"
 
 
 def format_recipe(document: dict[str, Any]) -> str:
-    """Return what to type for a recipe, from the document that `Recipe.to_document` made."""
+    """Return what to type for a recipe, given the result of `Recipe.to_document`."""
     options = dict(document)
     name = options.pop("name")
     return RECIPES[name].with_options(**options).label
@@ -231,12 +239,12 @@ def quick() -> Recipe:
 
 @register_recipe
 def cifar() -> Recipe:
-    """Small images on a GPU, in minutes: 150 epochs of large batches in bfloat16 with replayed steps."""
+    """Small images on a GPU, in minutes: 150 epochs, large batches, bfloat16, replayed steps."""
     # Meant for ten minutes of one GPU and networks of about a million parameters. A batch of 512
-    # keeps the GPU busy, and the rate grows with it (0.1 for 128 is usual). The rate rises for five
-    # epochs, because deep networks may diverge at the start. Such networks can memorise 45,000
-    # images, hence cutout and label smoothing. The average reaches over the last six epochs. Steps
-    # are replayed, because a small network spends most of its time launching kernels.
+    # keeps the GPU busy, and the rate grows with the batch size (0.1 for 128 is usual). The rate
+    # rises for five epochs, because deep networks may diverge at the start. Such networks can
+    # memorise 45,000 images, hence cutout and label smoothing. The moving average covers about six
+    # epochs. Steps are replayed, because a small network spends most of its time launching kernels.
     return Recipe(
         epochs=150,
         batch=512,
@@ -256,7 +264,7 @@ def cifar() -> Recipe:
 
 @register_recipe
 def darts_cifar() -> Recipe:
-    """DARTS on CIFAR (Liu et al., ICLR 2019): 600 epochs of the network with 20 cells of 36 channels."""
+    """DARTS on CIFAR (Liu et al., ICLR 2019): 600 epochs, 20 cells of 36 channels."""
     return Recipe(
         epochs=600,
         batch=96,
@@ -275,15 +283,15 @@ def darts_cifar() -> Recipe:
         ),
         differences=(
             "The learning rate follows the cosine per step, not per epoch. A tenth of the training "
-            "images is used to select the weights, whereas the authors take those of the last epoch. "
-            "An incomplete last batch is left out."
+            "images is used to select the weights, whereas the authors take those of the last "
+            "epoch. An incomplete last batch is left out."
         ),
     )
 
 
 @register_recipe
 def darts_imagenet() -> Recipe:
-    """DARTS on ImageNet as P-DARTS, SDARTS and NASI train it: 250 epochs, 14 cells of 48 channels."""
+    """DARTS on ImageNet as in P-DARTS, SDARTS and NASI: 250 epochs, 14 cells of 48 channels."""
     return Recipe(
         epochs=250,
         batch=1024,
@@ -312,7 +320,7 @@ def darts_imagenet() -> Recipe:
 
 @register_recipe
 def autoformer() -> Recipe:
-    """AutoFormer (Chen et al., ICCV 2021) from scratch, as DeiT: AdamW, 500 epochs, batches of 1,024."""
+    """AutoFormer (Chen et al., ICCV 2021) from scratch, as DeiT: AdamW, 500 epochs, batch 1,024."""
     return Recipe(
         epochs=500,
         batch=1024,
@@ -320,13 +328,13 @@ def autoformer() -> Recipe:
         optimiser="adamw",
         decay=0.05,
         decay_all=False,
-        final=1e-5,
+        final_rate=1e-5,
         warm_up=20.0,
         smoothing=0.1,
         crop=28,
         flip=True,
         mixup=0.8,
-        growing=False,
+        growing_drop_path=False,
         bf16=True,
         space_options=(("drop_path", 0.1),),
         differences=(
@@ -350,15 +358,16 @@ def zen_cifar() -> Recipe:
         cutout=16,
         mixup=0.2,
         differences=(
-            "Without AutoAugment. A square is cut out, whereas the authors erase a random rectangle. "
-            "The strength of mixup is ours. Batch norms keep the momentum of the network."
+            "Without AutoAugment. A square is cut out, whereas the authors erase a random "
+            "rectangle. The strength of mixup is ours. Batch norms keep the momentum of the "
+            "network."
         ),
     )
 
 
 @register_recipe
 def ctr() -> Recipe:
-    """Tables of clicks as in NASRec (Zhang et al., WWW 2023) and SiGeo: Adagrad, one rise and fall of the rate."""
+    """Click prediction as in NASRec (Zhang et al., WWW 2023) and SiGeo: Adagrad, 5 epochs."""
     return Recipe(
         epochs=5,
         batch=128,
@@ -369,7 +378,7 @@ def ctr() -> Recipe:
         clip=5.0,
         differences=(
             "The published single epoch with batches of 512 is meant for tens of millions of rows. "
-            "With fewer rows more steps help until the network overfits, and validation selects the "
-            "epoch before that. The rate rises during the first tenth of the steps, as published."
+            "With fewer rows, more steps help until the network overfits, and validation selects "
+            "the best epoch. The rate rises during the first tenth of the steps, as published."
         ),
     )

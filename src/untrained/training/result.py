@@ -1,8 +1,8 @@
-"""What a training asks for and what it produces, as plain data.
+"""The key and the result of a training, as plain data.
 
 The folder of a training holds `train.json` (key, curve and result) and `model.pt` (the best weights
-as a state dict). For a table it also holds `schema.json` and `vocabularies.npz`, which say how rows
-became numbers.
+as a state dict). For a table it also holds `schema.json` and `vocabularies.npz`, which define how
+rows are converted to numbers.
 """
 
 import json
@@ -22,7 +22,7 @@ TRAINING_FILE = "train.json"
 
 
 class AnotherTrainingError(UsageError):
-    """A folder holds another training than the requested one."""
+    """A folder holds a training with another key."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class TrainingKey:
 
     Attributes:
         what: The network as the user named it, or the class name of a module.
-        space: Its space, with the options that the recipe added; empty for a user's own network.
+        space: The space, with the options that the recipe added; empty for a network of the user.
         arch: The architecture.
         data: The data, as the user named it.
         recipe: Name and options of the recipe.
         seed: Seed of weights, order and augmentation.
         device: The device, or "accelerate".
         input_shape: The requested input shape, such as "3x32x32"; empty for the default.
-        patience: Epochs without improvement after which the training stops.
+        patience: Number of epochs without improvement after which the training stops.
         code: Fingerprint of the user's code or module.
         samples: Fingerprint of all samples.
         torch: Version of torch.
@@ -69,19 +69,19 @@ class TrainingKey:
         Raises:
             AnotherTrainingError: It is another one. The message names all differences.
         """
-        requested_facts = self._flatten()
-        former_facts = former._flatten()
+        former_fields = former._flatten()
         differences = []
-        for name, requested in requested_facts.items():
+        for name, value in self._flatten().items():
+            former_value = former_fields.get(name)
             # The same network can be named in several ways.
-            if name == "what" or requested == former_facts.get(name):
+            if name == "what" or value == former_value:
                 continue
             if name == "code":
                 differences.append(f"{self.space or self.arch} as it was (changed since)")
             elif name == "samples":
                 differences.append(f"other samples in {self.data} (changed since)")
             else:
-                differences.append(f"{name} {former_facts.get(name)!r} (now {requested!r})")
+                differences.append(f"{name} {former_value!r} (now {value!r})")
         if differences:
             raise AnotherTrainingError(
                 f"{folder} holds another training, with {', '.join(differences)}; "
@@ -89,10 +89,10 @@ class TrainingKey:
             )
 
     def _flatten(self) -> dict[str, Any]:
-        """Return the fields, with the options of the recipe as fields of their own."""
-        facts = asdict(self)
-        recipe = facts.pop("recipe")
-        return {**facts, **recipe}
+        """Return the fields and the options of the recipe in one dictionary."""
+        key_fields = asdict(self)
+        recipe = key_fields.pop("recipe")
+        return {**key_fields, **recipe}
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class TrainingResult:
     on the test part.
 
     Attributes:
-        key: What was requested.
+        key: Identity of the training.
         ended: Why the training ended: "epochs", "patience" or "time".
         curve: One row of metrics per epoch.
         best: Epoch and kind of the best weights, and their validation metrics.
@@ -115,18 +115,18 @@ class TrainingResult:
         params: Number of parameters.
         seconds: Training time in total.
         samples_per_second: Speed of finished epochs, without evaluation.
-        calibration: For classes, rows of samples, confidence and accuracy. For clicks, rows of
-            predicted, observed and number of rows.
-        calibration_error: Mean distance between the two.
-        command: What to type to repeat the training; empty if it was started from a module.
+        calibration: One row per bin. For classes: number of samples, confidence and accuracy. For
+            clicks: predicted and observed click rate, and number of rows.
+        calibration_error: Mean distance between prediction and observation.
+        command: What to type to repeat the training; empty for a module, which cannot be typed.
         versions: Versions of Python and of the packages.
         made_on: Date and time.
         accuracy: Accuracy; None for clicks.
         classes: Names of the classes.
         confusion: Confusion matrix; a row is a true class.
-        mistakes: The worst mistakes: true and predicted class, their probabilities, and the image as
-            a data URL.
-        auc: Area under the ROC curve; None for classes, or if all labels are the same.
+        mistakes: The worst mistakes: true and predicted class, their probabilities, and the image
+            as a data URL.
+        auc: Area under the ROC curve; None for classes, or if all labels are equal.
         normalised_entropy: Log loss relative to that of the mean click rate.
         folder: The folder of the training.
         model: The network with the best weights, in evaluation mode; None if read from a file.
@@ -159,7 +159,7 @@ class TrainingResult:
 
     @property
     def warning(self) -> str:
-        """Advice if all samples were a single batch, so that an epoch was one step; else empty."""
+        """Advice if one batch holds all samples, so that an epoch was one step; else empty."""
         batch = self.key.recipe["batch"]
         samples = self.samples["train"]
         better_batch = propose_batch_size(samples, 1)
@@ -167,8 +167,8 @@ class TrainingResult:
             return ""
         recipe = format_recipe({**self.key.recipe, "batch": better_batch})
         return (
-            f"the batch size {batch} is larger than the {samples} training samples, so that an epoch "
-            f'was one step; for more steps: --recipe "{recipe}"'
+            f"the batch size {batch} is larger than the {samples} training samples, so that an "
+            f'epoch was one step; for more steps: --recipe "{recipe}"'
         )
 
     @property
@@ -177,26 +177,26 @@ class TrainingResult:
         return self.accuracy is None
 
     def to_document(self) -> dict[str, Any]:
-        """Return everything that is plain data, without images: what `--json` prints."""
-        facts = dict(vars(self))
-        del facts["model"]
-        del facts["key"]
+        """Return the result as `--json` prints it: plain data without images."""
+        result_fields = dict(vars(self))
+        del result_fields["model"]
+        del result_fields["key"]
         mistakes = []
         for mistake in self.mistakes:
             row = dict(mistake)
             row.pop("picture", None)
             mistakes.append(row)
-        return {**asdict(self.key), **facts, "mistakes": mistakes}
+        return {**asdict(self.key), **result_fields, "mistakes": mistakes}
 
     def save(self) -> "TrainingResult":
         """Write `train.json` into the folder of the training."""
-        facts = dict(vars(self))
-        del facts["model"]
-        del facts["folder"]
-        facts["key"] = asdict(self.key)
+        content = dict(vars(self))
+        del content["model"]
+        del content["folder"]
+        content["key"] = asdict(self.key)
         folder = Path(self.folder)
         with use_run_folder(folder):
-            write_atomically(folder / TRAINING_FILE, json.dumps(facts, indent=1) + "\n")
+            write_atomically(folder / TRAINING_FILE, json.dumps(content, indent=1) + "\n")
         return self
 
     @staticmethod
@@ -206,9 +206,9 @@ class TrainingResult:
         Raises:
             UsageError: The file is missing or damaged.
         """
-        with read_result_file(Path(folder, TRAINING_FILE)) as facts:
-            facts["key"] = TrainingKey(**facts["key"])
-            facts["curve"] = tuple(facts["curve"])
-            facts["classes"] = tuple(facts["classes"])
-            facts["folder"] = str(folder)
-            return TrainingResult(**facts)
+        with read_result_file(Path(folder, TRAINING_FILE)) as content:
+            content["key"] = TrainingKey(**content["key"])
+            content["curve"] = tuple(content["curve"])
+            content["classes"] = tuple(content["classes"])
+            content["folder"] = str(folder)
+            return TrainingResult(**content)

@@ -2,9 +2,9 @@
 
     load_proxy("untrained.training.short_training:accuracy(epochs=3,samples=1500)")
 
-As a proxy it runs on workers and has the store, time limits and failures of the engine. The first four
-fifths of its samples are trained on, the rest are evaluated. It is in no registry, because it is what
-proxies are compared with.
+As a proxy it uses the workers, the store, the time limits and the failures of the engine. The first
+80 % of its samples are for training, the rest for evaluation. It is not in the registry of proxies,
+because proxies are compared with it.
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,7 @@ MAX_GRADIENT_NORM = 5.0
 def accuracy(probe: Probe, epochs: Count = 3, rate: Positive = 0.1, batch: Count = 64) -> float:
     """Validation accuracy after a few epochs of SGD (Nesterov 0.9, cosine, decay 5e-4).
 
-    Accuracy is the share of samples that are classified correctly. For clicks it is the AUC, because
-    one of the two classes may be rare: the share of pairs of a click and a row without a click that
-    are ranked correctly.
+    For clicks it is the AUC instead, because one of the two classes may be rare.
     """
     train_samples, val_samples = split_samples(probe.batch, TRAIN_SHARE)
     model = deepcopy(probe.model).requires_grad_(True).train()
@@ -47,7 +45,7 @@ def accuracy(probe: Probe, epochs: Count = 3, rate: Positive = 0.1, batch: Count
 
 
 def split_samples(batch: Batch, share: float) -> tuple[Batch, Batch]:
-    """Split samples into the first ones, of this share, and the rest.
+    """Split samples in two, in order. `share` is the fraction of samples in the first part.
 
     Raises:
         Unscorable: One of the two would be empty.
@@ -77,7 +75,7 @@ def train_briefly(
         epochs: Number of passes over the samples. An incomplete last batch is left out.
         rate: Initial learning rate.
         batch_size: Number of samples per step.
-        generator: Decides the order of the samples.
+        generator: Random generator for the order of the samples.
         loss_name: A key of `LOSSES`.
 
     Raises:
@@ -108,7 +106,7 @@ def train_briefly(
 
 @torch.no_grad()
 def measure_accuracy(model: nn.Module, samples: Batch, batch_size: int) -> float:
-    """Compute the share of samples that the network classifies correctly."""
+    """Compute the fraction of samples that the network classifies correctly."""
     correct = 0
     for logits, targets in _predict_batches(model, samples, batch_size):
         correct += int((logits.argmax(1) == targets).sum())

@@ -1,13 +1,13 @@
-"""The subnets of a supernet that are trained in each step, and how their gradients reach its weights.
+"""The subnets of a supernet that are trained in each step, and their gradients.
 
     uniform    one architecture, sampled from the space
     sandwich   the largest, the smallest and two sampled architectures (Yu and Huang,
                arXiv:1903.05134)
-    any        any number of options of every choice at once, each with a probability of one half
-               (NASRec, arXiv:2207.07187: any-path with binomial-0.5). In the first fifth of the steps
-               the whole supernet is trained instead, with a probability that falls to zero. A
-               supernet that cannot mix options trains one sampled architecture, and the largest one
-               in place of the whole supernet.
+    any        a random subset of the options of every choice, each with a probability of one half
+               (NASRec, arXiv:2207.07187: any-path with binomial-0.5). In the first fifth of the
+               steps the whole supernet is trained instead, with a probability that falls to zero.
+               If a supernet cannot mix options, one sampled architecture is trained, or the largest
+               one in place of the whole supernet.
 
 The subnets of a step depend only on the seed and the number of the step.
 """
@@ -27,7 +27,7 @@ from untrained.seeds import make_generator
 from untrained.spaces import Space
 from untrained.types import Arch, Task
 
-# Share of the steps in which the whole supernet may be trained. NASRec has 15,000 of 71,626 steps.
+# Fraction of the steps in which the whole supernet may be trained: 15,000 of 71,626 in NASRec.
 WHOLE_SUPERNET_SHARE = 0.2
 # Number of mutations in the search for the largest and the smallest architecture.
 EXTREME_MUTATIONS = 60
@@ -56,8 +56,8 @@ class SupernetPaths:
     def sample_paths(self, step: int) -> Iterator[nn.Module]:
         """Yield the subnets of a step.
 
-        A subnet of kind "any" is the supernet itself with another mixture of options, so each one
-        must be used before the next is requested.
+        A subnet of kind "any" is the supernet itself with another mixture of options. So each
+        subnet must be used before the next one is requested.
         """
         generator = make_generator("warm-up", "paths", self.space.name, self.seed, step)
         if self.kind == "any":
@@ -84,7 +84,10 @@ class SupernetPaths:
 
     def _sample_any_path(self, generator: np.random.Generator, use_whole: bool) -> nn.Module:
         if not hasattr(self.supernet, "mixture"):
-            arch = self.largest_arch if use_whole else self.space.sample(generator)
+            if use_whole:
+                arch = self.largest_arch
+            else:
+                arch = self.space.sample(generator)
             subnet: nn.Module = self.supernet.subnet(arch)
             return subnet
         for name, options in self.supernet.options.items():
@@ -130,8 +133,8 @@ class SupernetPaths:
 def accumulate_gradients(supernet: nn.Module, subnet: nn.Module) -> None:
     """Add the gradients of a subnet to those of the supernet, and clear them in the subnet.
 
-    The parameters of a subnet are views of the parameters of the supernet. If they are the very same
-    parameters, their gradients are in place already.
+    The parameters of a subnet are views of the parameters of the supernet, or the same objects. The
+    gradients of the latter need not be added.
 
     Raises:
         UsageError: The subnet shares no weights with the supernet.
@@ -158,7 +161,7 @@ def accumulate_gradients(supernet: nn.Module, subnet: nn.Module) -> None:
         parameter.grad = None
     if not shares_weights:
         raise UsageError(
-            "the subnets of this supernet have weights of their own, so that they cannot train it; "
+            "the subnets of this supernet have weights of their own, so they cannot train it; "
             "use paths=each, such as --warm-up '10%(paths=each)'"
         )
 

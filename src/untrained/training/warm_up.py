@@ -1,17 +1,17 @@
 """Warm-up: a little training before networks are scored, as in SiGeo (arXiv:2311.13169).
 
-    10%                                       one pass over a tenth of the training samples
-    10%(paths=sandwich,rate=0.05,batch=64)    what is trained in a step, and how
+    10%                                       one pass over 10 % of the training samples
+    10%(paths=sandwich,rate=0.05,batch=64)    with other subnets, learning rate and batch size
     10%(paths=each)                           every candidate on its own
     1%(preset=nasrec)                         the schedule of NASRec, the default for tables
 
 If the space has a supernet, the supernet is trained once, by subnets sampled from it
 (`supernet_paths.py`), and candidates inherit its weights. Otherwise, and with `paths=each`, every
-candidate is trained before it is scored, and the time counts as building it. The options and presets
-are in `warm_up_plan.py`. Gradients are clipped at norm 5.
+candidate is trained before it is scored, and the time counts as build time. Options and presets are
+in `warm_up_plan.py`. Gradients are clipped at norm 5.
 
-Everything random depends on seeds, never on the order of work. A warm-up that was killed therefore
-resumes from its checkpoint and ends with the same weights, on a CPU bit for bit.
+All random numbers depend on seeds, never on the order of work. A warm-up that was killed therefore
+resumes from its checkpoint and ends with the same weights; on a CPU they are equal bit for bit.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,17 +42,25 @@ from untrained.seeds import derive_seed, make_torch_generator
 from untrained.spaces import Space
 from untrained.training.checkpoint import Weights, load_tensors, save_tensors
 from untrained.training.supernet_paths import SupernetPaths, accumulate_gradients
-from untrained.training.warm_up_plan import WarmUpPlan, make_plan
+from untrained.training.warm_up_plan import WarmUpPlan, make_warm_up_plan
 from untrained.types import Arch, Batch, Task
 
 WARM_UP_FILE = "warmup.pt"
-CHECKPOINT_SECONDS = 30.0  # between checkpoints
+# Time between checkpoints.
+CHECKPOINT_SECONDS = 30.0
 MAX_GRADIENT_NORM = 5.0
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """A share of the training samples, and how networks are trained on them."""
+    """What networks are trained on before they are scored, and how.
+
+    Attributes:
+        share: Fraction of the training samples to use.
+        plan: How to train.
+        part: All training samples.
+        task: The task of the data.
+    """
 
     share: float
     plan: WarmUpPlan
@@ -68,7 +76,7 @@ class WarmUp:
         """
         share_text, options = parse_call(text)
         share = parse_share(share_text)
-        plan = make_plan(options, _default_preset(source.task))
+        plan = make_warm_up_plan(options, _default_preset(source.task))
         return WarmUp(share, plan, source.parts[TRAIN], source.task)
 
     def prepare_weights(
@@ -79,10 +87,10 @@ class WarmUp:
         folder: Path | None = None,
         on_progress: ProgressCallback | None = None,
     ) -> WeightSource:
-        """Train the supernet of a space, or return how each candidate will be trained.
+        """Train the supernet of a space, or prepare the training of each candidate.
 
-        A supernet that was trained before is read from its checkpoint, which does not need the
-        device. Neither does the preparation for candidates that are trained one by one.
+        A supernet that was trained before is read from its checkpoint. The device is needed only if
+        the supernet has to be trained.
 
         Args:
             space: The space; None for a network that belongs to no space.
@@ -90,6 +98,9 @@ class WarmUp:
             device: Device to train the supernet on.
             folder: Folder for the checkpoint; None to keep none.
             on_progress: Called before each step of the supernet and after the last one.
+
+        Returns:
+            The weights of the supernet, or the function that trains a candidate.
 
         Raises:
             UsageError: The warm-up diverged, the checkpoint is damaged, or the device is missing.
@@ -109,14 +120,14 @@ class WarmUp:
         check_device(device)
         return _SupernetTraining(self, space, seed, device, path, checkpoint).run(on_progress)
 
-    def describe(self, *more: str) -> str:
-        """Describe everything that decides the weights, as text for the keys of records."""
-        words = [f"{100 * self.share:g}%"]
+    def describe(self, *extra_options: str) -> str:
+        """Describe everything that the weights depend on, as text for the keys of records."""
+        options = [f"{100 * self.share:g}%"]
         for field in fields(WarmUpPlan):
-            words.append(f"{field.name}={getattr(self.plan, field.name)}")
-        words.extend(more)
-        words.append(f"data={len(self.part)}:{self.part.fingerprint()[:16]}")
-        return f"warm-up({','.join(words)})"
+            options.append(f"{field.name}={getattr(self.plan, field.name)}")
+        options.extend(extra_options)
+        options.append(f"data={len(self.part)}:{self.part.fingerprint()[:16]}")
+        return f"warm-up({','.join(options)})"
 
     @property
     def batch_size(self) -> int:
@@ -134,7 +145,7 @@ class WarmUp:
 
     @property
     def _steps_per_pass(self) -> int:
-        # Only complete batches: a batch norm cannot be trained on a last batch of one sample.
+        # Incomplete batches are left out: a batch norm cannot be trained on a single sample.
         return max(1, self._samples // self.batch_size)
 
     def iterate_batches(self, device: str, *seed_parts: object) -> Iterator[Batch]:
@@ -143,8 +154,8 @@ class WarmUp:
             generator = make_torch_generator("warm-up", "order", *seed_parts)
             batches = self.part.batches(self.batch_size, generator)
             for batch in islice(batches, self._steps_per_pass):
-                # On a GPU, torch computes the gradient of average pooling wrongly if channels are
-                # last in memory (dev/LOG.md).
+                # On a GPU, torch computes the gradient of average pooling wrongly with channels
+                # last (dev/LOG.md).
                 inputs = batch.inputs.contiguous()
                 yield Batch(inputs, batch.targets).to(device)
 
@@ -162,9 +173,9 @@ def _default_preset(task: Task) -> str:
 
 @dataclass(frozen=True)
 class CandidateWarmUp:
-    """A source of weights that trains every candidate on its own.
+    """Weights of candidates that are trained one by one.
 
-    Weights and order of the samples depend on the architecture and the seed of the record.
+    Initial weights and order of the samples depend on the architecture and the seed of the record.
 
     Attributes:
         warm_up: How to train.
@@ -203,12 +214,12 @@ class CandidateWarmUp:
 
 @dataclass(frozen=True)
 class SupernetWeights:
-    """A source of weights that copies those of a trained supernet into each candidate.
+    """Weights of candidates that are copied from a trained supernet.
 
     Attributes:
         weights: State dict of the supernet, on the CPU.
         init: Description of the weights, for the keys of records.
-        seconds: Training time of the supernet, in all processes that worked on it.
+        seconds: Training time of the supernet, including that before an interruption.
     """
 
     weights: Weights
@@ -223,8 +234,8 @@ class SupernetWeights:
             device: The device of the candidates.
         """
 
-        # The supernet is built for the first candidate and not before, because a finished run can be
-        # read on a machine without the device.
+        # The supernet is built for the first candidate and not earlier, so that a finished run can
+        # be read on a machine without the device.
         @cache
         def load_supernet() -> Any:
             with random_state(0):
@@ -244,7 +255,7 @@ class _WarmUpCheckpoint:
     """State of the training of a supernet.
 
     Attributes:
-        init: Description of the weights. A checkpoint of another description is not used.
+        init: Description of the weights. A checkpoint with another description is ignored.
         step: Number of finished steps.
         seconds: Training time so far.
         supernet: Weights; empty before the first step.
@@ -342,8 +353,8 @@ class _SupernetTraining:
         last_save = step_start
         for batch in islice(batches, self.step, None):
             self._report_progress(on_progress)
-            # Dropout of a step must not depend on whether the warm-up was resumed, and the number of
-            # threads decides the order of sums.
+            # Each step is seeded, so that a resumed warm-up draws the same dropout. It uses one
+            # thread, because the number of threads determines the order of summation.
             step_seed = derive_seed("warm-up", "step", *self.seed_parts, self.step)
             with use_threads(1), random_state(step_seed):
                 self._train_step(batch)

@@ -1,9 +1,9 @@
-"""How to warm up: the options of a plan, the presets, and how a user changes them.
+"""Options and presets of a warm-up.
 
-`vision` is SGD (Nesterov 0.9, decay 5e-4) with a constant learning rate and one architecture per step.
-`nasrec` is what the scripts of NASRec (arXiv:2207.07187) do: Adagrad with a learning rate of 0.12 and
-an epsilon of 0.01, where the rate rises during a tenth of the steps and then falls like a cosine,
-batches of 512 and paths of any number of options.
+`vision` is SGD (Nesterov 0.9, decay 5e-4) with a constant learning rate and one architecture per
+step. `nasrec` follows the scripts of NASRec (arXiv:2207.07187): Adagrad with a learning rate of
+0.12 and an epsilon of 0.01, a linear rise of the rate during 10 % of the steps and then a cosine
+decay, batches of 512, and paths of any number of options.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -15,7 +15,7 @@ from torch import nn
 
 from untrained.errors import UsageError, unknown_name_error
 
-# Share of the steps in which the learning rate of a cosine schedule rises.
+# Fraction of the steps in which the learning rate of a cosine schedule rises.
 RISING_SHARE = 0.1
 
 
@@ -72,7 +72,8 @@ class WarmUpPlan:
         rising_steps = max(1, round(RISING_SHARE * steps))
         if step < rising_steps:
             return self.rate * (step + 1) / rising_steps
-        return self.rate * (1 + cos(pi * (step - rising_steps) / (steps - rising_steps))) / 2
+        angle = pi * (step - rising_steps) / (steps - rising_steps)
+        return self.rate * (1 + cos(angle)) / 2
 
 
 PRESETS = {
@@ -81,12 +82,12 @@ PRESETS = {
 }
 
 
-def make_plan(options: dict[str, Any], default_preset: str) -> WarmUpPlan:
+def make_warm_up_plan(options: dict[str, Any], default_preset: str) -> WarmUpPlan:
     """Make a plan from the options that a user wrote in brackets.
 
     Args:
-        options: Names and values. `preset` names a preset, the others replace fields of it.
-        default_preset: The preset if the options name none.
+        options: Names and values. `preset` names a preset, the others replace its fields.
+        default_preset: The preset if the options do not name one.
 
     Raises:
         UsageError: A name is unknown, or a value has the wrong type.
@@ -107,9 +108,11 @@ def make_plan(options: dict[str, Any], default_preset: str) -> WarmUpPlan:
                 raise UsageError(
                     f"a warm-up has no {name} {value!r}; available: {', '.join(allowed)}"
                 )
-        # A whole number is also a valid float. A bool is an int in Python, but no number here.
+        # A whole number is valid for a float. In Python a bool is an int, but here it is invalid.
         elif isinstance(value, bool) or not isinstance(value, int | field_type):
-            kind = "a whole number" if field_type is int else "a number"
+            kind = "a number"
+            if field_type is int:
+                kind = "a whole number"
             example = getattr(plan, name)
             raise UsageError(
                 f"a warm-up needs {kind} for {name}, such as {name}={example}, not {name}={value}"

@@ -70,7 +70,7 @@ def report(folder: str | Path) -> Path:
     return path
 
 
-def outcome(folder: str | Path) -> dict[str, Any]:
+def read_outcome(folder: str | Path) -> dict[str, Any]:
     """Return the result of a search or a training as plain data for `--json`.
 
     Returns:
@@ -126,7 +126,7 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
         failed.append(FailedArch(str(arch), failure.kind, failure.detail, failure.trace))
     limits = []
     for row in run.limits:
-        limits.append(LimitResult(row["limit"], row["asked"], row["rejected"], row["value"]))
+        limits.append(LimitResult(row["limit"], row["text"], row["rejected"], row["value"]))
     peaks = [record.peak_bytes for record in records if record.peak_bytes]
     return SearchSummary(
         title=f"Architecture search for {config.data}",
@@ -186,8 +186,8 @@ def _sum_costs(run: RunFolder, records: Sequence[Record]) -> dict[str, float]:
     costs = {}
     if run.warm_up_seconds:
         costs["warm-up"] = run.warm_up_seconds
-    if run.noted_seconds:
-        costs["strategy"] = run.noted_seconds
+    if run.strategy_seconds:
+        costs["strategy"] = run.strategy_seconds
     # Without a shared supernet, each network is warmed up when it is built.
     build = "build"
     if run.config.warm_up and not run.warm_up_seconds:
