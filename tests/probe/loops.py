@@ -1,6 +1,7 @@
-"""Per-sample gradients the textbook way: one sample at a time, or one copy of every parameter for every sample.
+"""Per-sample gradients computed naively: one sample at a time, or one copy of every parameter per sample.
 
-Independent of the code under test: plain autograd on plain modules in float64, no function modes, no hooks on tensors.
+This is independent of the tested code: plain autograd on plain modules in float64, without function modes and
+without hooks on tensors.
 """
 
 from collections.abc import Callable
@@ -27,22 +28,22 @@ class Net(nn.Module):
     """A network written in one line: `Net(lambda net, x: net.a(x).tanh(), a=nn.Linear(3, 4))`."""
 
     def __init__(
-        self, does: Callable[[Any, Tensor], Tensor], **parts: nn.Module | nn.Parameter
+        self, function: Callable[[Any, Tensor], Tensor], **parts: nn.Module | nn.Parameter
     ) -> None:
         super().__init__()
-        self.does = does
+        self.function = function
         for name, part in parts.items():
             setattr(self, name, part)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.does(self, x)
+        return self.function(self, x)
 
 
-def summed(outputs: Tensor, targets: Tensor) -> Tensor:
+def sum_outputs(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs.flatten(1).sum(1)
 
 
-def labelled(outputs: Tensor, targets: Tensor) -> Tensor:
+def select_labels(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs[torch.arange(len(outputs)), targets]
 
 
@@ -50,8 +51,8 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return -outputs.log_softmax(1)[torch.arange(len(outputs)), targets]
 
 
-def made(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The network in float64 with random parameters, so that norms do not have weights of 1 and biases of 0."""
+def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
+    """Return the network in float64 with random parameters, so that norms have no weights of 1 and biases of 0."""
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in model.double().parameters():
@@ -59,19 +60,19 @@ def made(model: nn.Module, seed: int = 0) -> nn.Module:
     return model
 
 
-def batch(*shape: int, classes: int = 3, seed: int = 1) -> Batch:
+def make_batch(*shape: int, classes: int = 3, seed: int = 1) -> Batch:
     draw = torch.Generator().manual_seed(seed)
     inputs = torch.randn(*shape, generator=draw, dtype=D)
     return Batch(inputs, torch.randint(classes, shape[:1], generator=draw))
 
 
-def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
+def get_trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
-def by_sample(model: nn.Module, scalars: Tensor) -> Rows:
-    """One backward a sample."""
-    named = trained_by(model)
+def differentiate_by_sample(model: nn.Module, scalars: Tensor) -> Rows:
+    """Run one backward pass per sample."""
+    named = get_trainable(model)
     rows = [
         torch.autograd.grad(s, list(named.values()), retain_graph=True, materialize_grads=True)
         for s in scalars
@@ -79,69 +80,71 @@ def by_sample(model: nn.Module, scalars: Tensor) -> Rows:
     return {name: torch.stack(grads) for name, *grads in zip(named, *rows, strict=True)}
 
 
-def alone(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
-    """Every sample is a batch of its own; for networks without batch norm."""
+def compute_alone(model: nn.Module, data: Batch, scalars: Scalars = sum_outputs) -> Rows:
+    """Compute per-sample gradients with batches of one sample; for networks without batch norm."""
     model = deepcopy(model).eval()
     parts = zip(data.inputs.split(1), data.targets.split(1), strict=True)
-    return by_sample(model, torch.cat([scalars(model(x.clone()), y) for x, y in parts]))
+    return differentiate_by_sample(
+        model, torch.cat([scalars(model(x.clone()), y) for x, y in parts])
+    )
 
 
-def on_batch(model: nn.Module) -> nn.Module:
-    """A copy whose batch norms are in train mode, and nothing else."""
+def copy_with_batch_statistics(model: nn.Module) -> nn.Module:
+    """Return a copy in evaluation mode, except that batch norms are in training mode."""
     model = deepcopy(model).eval()
-    for norm in norms(model):
+    for norm in list_norms(model):
         norm.train()
     return model
 
 
-def exact(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
-    """Through the statistics of batch norm in train mode."""
-    model = on_batch(model)
-    return by_sample(model, scalars(model(data.inputs.clone()), data.targets))
+def compute_exact(model: nn.Module, data: Batch, scalars: Scalars = sum_outputs) -> Rows:
+    """Differentiate also through the statistics of batch norm in training mode."""
+    model = copy_with_batch_statistics(model)
+    return differentiate_by_sample(model, scalars(model(data.inputs.clone()), data.targets))
 
 
-def fixed(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
-    """On a copy in evaluation mode whose running statistics are those of the batch; each sample alone."""
-    model = on_batch(model)
-    for norm in norms(model):
-        norm.register_forward_pre_hook(_remember)
+def compute_fixed(model: nn.Module, data: Batch, scalars: Scalars = sum_outputs) -> Rows:
+    """Use a copy in evaluation mode whose running statistics are those of the batch, sample by sample."""
+    model = copy_with_batch_statistics(model)
+    for norm in list_norms(model):
+        norm.register_forward_pre_hook(remember_statistics)
     with torch.no_grad():
         model(data.inputs.clone())
-    for norm in norms(model):
+    for norm in list_norms(model):
         norm._forward_pre_hooks.clear()
-    return alone(model, data, scalars)
+    return compute_alone(model, data, scalars)
 
 
-def _remember(norm: _BatchNorm, args: tuple[Tensor]) -> None:
+def remember_statistics(norm: _BatchNorm, args: tuple[Tensor]) -> None:
     channels = args[0].movedim(1, 0).flatten(1)
-    norm.found = channels.mean(1), channels.var(1, unbiased=False)
-    norm.register_forward_hook(_keep)
+    norm.batch_statistics = channels.mean(1), channels.var(1, unbiased=False)
+    norm.register_forward_hook(set_statistics)
 
 
-def _keep(norm: _BatchNorm, args: tuple[Tensor], output: Tensor) -> None:
-    """After the pass, which itself moves running statistics."""
-    norm.running_mean, norm.running_var = norm.found
+def set_statistics(norm: _BatchNorm, args: tuple[Tensor], output: Tensor) -> None:
+    """Set the running statistics after the forward pass, because the pass itself updates them."""
+    norm.running_mean, norm.running_var = norm.batch_statistics
     norm._forward_hooks.clear()
 
 
-def norms(model: nn.Module) -> list[_BatchNorm]:
+def list_norms(model: nn.Module) -> list[_BatchNorm]:
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
-def cross(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
+def compute_cross(model: nn.Module, data: Batch, scalars: Scalars = sum_outputs) -> Rows:
     """Give every sample its own copy of the parameters of every layer, and differentiate the summed scalars by each."""
-    model = on_batch(model)
+    model = copy_with_batch_statistics(model)
     copies: dict[str, Tensor] = {}
     for name, module in list(model.named_modules()):
-        if isinstance(module, (_ConvNd, nn.Linear, _BatchNorm)) and trained_by(module):
+        if isinstance(module, (_ConvNd, nn.Linear, _BatchNorm)) and get_trainable(module):
             own = {
                 key: p.detach().expand(len(data), *p.shape).clone().requires_grad_()
                 for key, p in module.named_parameters()
             }
             module.forward = _PerSample(deepcopy(module), own)
             copies |= {f"{name}.{key}": p for key, p in own.items()}
-    assert set(copies) == set(trained_by(model)), (
-        "a parameter outside of the layers this loop knows"
+    assert set(copies) == set(get_trainable(model)), (
+        "a parameter outside of the layers that this loop supports"
     )
     total = scalars(model(data.inputs.clone()), data.targets).sum()
     return dict(
@@ -154,7 +157,7 @@ def cross(model: nn.Module, data: Batch, scalars: Scalars = summed) -> Rows:
 
 
 class _PerSample:
-    """A layer that lets sample i pass copy i of its parameters."""
+    """A layer that applies copy i of its parameters to sample i."""
 
     def __init__(self, layer: nn.Module, copies: dict[str, Tensor]) -> None:
         self.layer = layer
@@ -173,52 +176,62 @@ class _PerSample:
         )
 
 
-LOOPS: dict[str, Callable[..., Rows]] = {"cross": cross, "fixed": fixed, "exact": exact}
+LOOPS: dict[str, Callable[..., Rows]] = {
+    "cross": compute_cross,
+    "fixed": compute_fixed,
+    "exact": compute_exact,
+}
 
 
-def squared(outputs: Tensor, targets: Tensor) -> Tensor:
+def compute_squared_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return ((outputs - targets) ** 2).flatten(1).mean(1)
 
 
-def check(
-    model: nn.Module, data: Batch, reading: str = "cross", loop: Callable[..., Rows] = alone
+def check_kernels(
+    model: nn.Module, data: Batch, reading: str = "cross", loop: Callable[..., Rows] = compute_alone
 ) -> None:
-    """Per-sample gradients of a network are those of a loop: Gram matrices by the summed outputs, norms and products
-    by a squared loss."""
+    """Compare per-sample gradients of a network with those of a loop.
+
+    Gram matrices are compared for the summed outputs, norms and products for a squared loss.
+    """
     assert_same_kernel(
-        Probe(model, data).kernel("sum", "all", reading), loop(model, data, summed), model
+        Probe(model, data).kernel("sum", "all", reading), loop(model, data, sum_outputs), model
     )
     with torch.no_grad():
-        targets = on_batch(model)(data.inputs.clone()).cos()
+        targets = copy_with_batch_statistics(model)(data.inputs.clone()).cos()
     data = Batch(data.inputs, targets)
     assert_same_kernel(
         Probe(model, data, loss="mse").kernel("loss", "all", reading),
-        loop(model, data, squared),
+        loop(model, data, compute_squared_loss),
         model,
     )
 
 
 def assert_same_kernel(kernel: Kernel, rows: Rows, model: nn.Module) -> None:
-    """To 1e-10; what never receives a gradient may be absent; nothing is left over."""
+    """Compare to 1e-10. Parameters without any gradient may be absent; there must be no others."""
     thetas = {name: p.detach().flatten() for name, p in model.named_parameters()}
     flat = {name: g.reshape(len(g), -1) for name, g in rows.items()}
     assert set(kernel.grams) | set(kernel.norms) | set(kernel.products) <= set(rows)
     assert kernel.grams or kernel.norms
     for name, G in flat.items():
-        scale, nothing = float(G.square().sum(1).max()), torch.zeros(len(G), dtype=D)
+        scale = float(G.square().sum(1).max())
+        nothing = torch.zeros(len(G), dtype=D)
         if kernel.grams:
-            _close(name, kernel.grams.get(name, nothing.expand(len(G), -1)), G @ G.mT, scale)
+            assert_close_to_scale(
+                name, kernel.grams.get(name, nothing.expand(len(G), -1)), G @ G.mT, scale
+            )
         else:
-            _close(name, kernel.norms.get(name, nothing), G.square().sum(1), scale)
+            assert_close_to_scale(name, kernel.norms.get(name, nothing), G.square().sum(1), scale)
         if kernel.products:
-            product, scale = G @ thetas[name], float((G.abs() @ thetas[name].abs()).max())
-            _close(name, kernel.products.get(name, nothing), product, scale)
+            product = G @ thetas[name]
+            scale = float((G.abs() @ thetas[name].abs()).max())
+            assert_close_to_scale(name, kernel.products.get(name, nothing), product, scale)
     total = sum(float(G.square().sum()) for G in flat.values())
     assert abs(kernel.trace() - total) <= 1e-10 * total
 
 
-def _close(name: str, ours: Tensor, expected: Tensor, scale: float) -> None:
-    """`scale`: what a sum would be if nothing in it cancelled."""
+def assert_close_to_scale(name: str, ours: Tensor, expected: Tensor, scale: float) -> None:
+    """Compare with a tolerance relative to `scale`, the sum of absolute values."""
     assert ours.dtype == D
     torch.testing.assert_close(
         ours, expected, rtol=0, atol=1e-10 * scale + 1e-25, msg=lambda m: f"{name}: {m}"

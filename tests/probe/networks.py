@@ -1,5 +1,7 @@
-"""Networks for per-sample gradients, each with the shape of a batch: those that rules know, those that they do not, and
-those with batch norm."""
+"""Networks for per-sample gradients, each with the shape of a batch.
+
+`NETWORKS` have rules for all their functions, `FALLBACKS` have functions without a rule, `NORMED` have batch norm.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,30 +14,33 @@ from tests.probe.loops import Net
 
 P = nn.Parameter
 Cases = dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]
-IMAGES, TOKENS, FLAT = (4, 3, 7, 7), (4, 4, 6), (4, 6)
+IMAGES = (4, 3, 7, 7)
+TOKENS = (4, 4, 6)
+FLAT = (4, 6)
 
 
-def frozen(model: nn.Module, *names: str) -> nn.Module:
+def freeze(model: nn.Module, *names: str) -> nn.Module:
     for name in names:
         model.get_parameter(name).requires_grad_(False)
     return model
 
 
-def residual(net: Any, x: Tensor) -> Tensor:
+def run_residual(net: Any, x: Tensor) -> Tensor:
     x = net.stem(x)
     return (net.left(x).tanh() + net.right(x) * x).mean((2, 3))
 
 
-def transformer(**options: Any) -> nn.Module:
+def make_transformer(**options: Any) -> nn.Module:
     layer = nn.TransformerEncoderLayer(6, 2, 8, 0.3, batch_first=True, **options)
-    token, positions = P(torch.empty(1, 1, 6)), P(torch.empty(1, 5, 6))
+    token = P(torch.empty(1, 1, 6))
+    positions = P(torch.empty(1, 5, 6))
 
-    def does(net: Any, x: Tensor) -> Tensor:
+    def run(net: Any, x: Tensor) -> Tensor:
         tokens = torch.cat([net.token.expand(len(x), -1, -1), x], 1) + net.positions
         return net.head(net.norm(net.layer(tokens))[:, 0])
 
     return Net(
-        does,
+        run,
         token=token,
         positions=positions,
         layer=layer,
@@ -44,15 +49,15 @@ def transformer(**options: Any) -> nn.Module:
     )
 
 
-def attention(**options: Any) -> nn.Module:
-    """Across two sequences, so that query, key and value differ."""
+def make_attention(**options: Any) -> nn.Module:
+    """Make an attention layer whose query, key and value differ."""
     net = nn.MultiheadAttention(6, 2, 0.3, batch_first=True, **options)
     return Net(
         lambda net, x: net.a(net.q(x), x.tanh(), x.cos())[0].sum(1), a=net, q=nn.Linear(6, 6)
     )
 
 
-def cnn(**options: Any) -> nn.Module:
+def make_cnn(**options: Any) -> nn.Module:
     layers = [
         nn.Conv2d(3, 4, 3, 2),
         nn.ReLU(**options),
@@ -64,23 +69,23 @@ def cnn(**options: Any) -> nn.Module:
     )
 
 
-def on_tokens(activation: nn.Module) -> nn.Module:
-    """A linear layer on three axes returns a view, which an activation may overwrite."""
+def make_token_network(activation: nn.Module) -> nn.Module:
+    """Make linear layers on three axes; they return views, which an activation may overwrite."""
     return nn.Sequential(
         nn.Linear(6, 6), nn.Linear(6, 5), activation, nn.Flatten(), nn.Linear(20, 3)
     )
 
 
 NETWORKS: Cases = {
-    "tokens": (lambda: on_tokens(nn.ReLU()), TOKENS),
-    "tokens overwritten in place": (lambda: on_tokens(nn.ReLU(inplace=True)), TOKENS),
-    "a CNN": (cnn, IMAGES),
-    "a CNN with in-place ReLUs": (lambda: cnn(inplace=True), IMAGES),
-    "a frozen first layer": (lambda: frozen(cnn(inplace=True), "0.weight", "0.bias"), IMAGES),
-    "a frozen weight and a frozen bias": (lambda: frozen(cnn(), "0.weight", "2.bias"), IMAGES),
+    "tokens": (lambda: make_token_network(nn.ReLU()), TOKENS),
+    "tokens overwritten in place": (lambda: make_token_network(nn.ReLU(inplace=True)), TOKENS),
+    "a CNN": (make_cnn, IMAGES),
+    "a CNN with in-place ReLUs": (lambda: make_cnn(inplace=True), IMAGES),
+    "a frozen first layer": (lambda: freeze(make_cnn(inplace=True), "0.weight", "0.bias"), IMAGES),
+    "a frozen weight and a frozen bias": (lambda: freeze(make_cnn(), "0.weight", "2.bias"), IMAGES),
     "branches": (
         lambda: Net(
-            residual,
+            run_residual,
             stem=nn.Conv2d(3, 4, 3),
             left=nn.Conv2d(4, 4, 1),
             right=nn.Conv2d(4, 4, 3, padding=1),
@@ -127,8 +132,8 @@ NETWORKS: Cases = {
         ),
         TOKENS,
     ),
-    "attention across": (attention, TOKENS),
-    "attention without biases": (lambda: attention(bias=False), TOKENS),
+    "attention across": (make_attention, TOKENS),
+    "attention without biases": (lambda: make_attention(bias=False), TOKENS),
     "attention with narrow keys": (
         lambda: Net(
             lambda net, x: net.a(x, x[..., :3], x[..., 2:])[0].sum(1),
@@ -143,59 +148,62 @@ NETWORKS: Cases = {
         ),
         TOKENS,
     ),
-    "a transformer": (transformer, TOKENS),
+    "a transformer": (make_transformer, TOKENS),
     "a transformer with norms first and GELU": (
-        lambda: transformer(norm_first=True, activation="gelu"),
+        lambda: make_transformer(norm_first=True, activation="gelu"),
         TOKENS,
     ),
     "a transformer with a frozen projection": (
-        lambda: frozen(transformer(), "layer.self_attn.in_proj_weight", "positions"),
+        lambda: freeze(make_transformer(), "layer.self_attn.in_proj_weight", "positions"),
         TOKENS,
     ),
 }
 
 
-def standardised(net: Any, x: Tensor) -> Tensor:
+def run_standardised(net: Any, x: Tensor) -> Tensor:
     """A convolution with weight standardisation."""
     W = net.w - net.w.mean((1, 2, 3), keepdim=True)
     return F.conv2d(net.norm(net.stem(x)), W / W.std((1, 2, 3), keepdim=True)).tanh().mean((2, 3))
 
 
-def standard(norm: nn.Module) -> nn.Module:
+def make_standardised(norm: nn.Module) -> nn.Module:
     return Net(
-        standardised, stem=nn.Conv2d(3, 4, 3, bias=False), norm=norm, w=P(torch.empty(3, 4, 3, 3))
+        run_standardised,
+        stem=nn.Conv2d(3, 4, 3, bias=False),
+        norm=norm,
+        w=P(torch.empty(3, 4, 3, 3)),
     )
 
 
-def recurrent(net: Any, x: Tensor) -> Tensor:
+def run_recurrent(net: Any, x: Tensor) -> Tensor:
     return net.head(net.rnn(net.stem(x))[0][:, -1])
 
 
-def overwritten(net: Any, x: Tensor) -> Tensor:
+def run_overwritten(net: Any, x: Tensor) -> Tensor:
     h = net.a(x)
     return (h + net.p) * h.relu_()
 
 
-def windows(net: Any, x: Tensor) -> Tensor:
-    """Two halves of every sample become samples of their own."""
+def run_windows(net: Any, x: Tensor) -> Tensor:
+    """Treat the two halves of every sample as separate samples."""
     return net.head(net.a(x.reshape(-1, 2, 6)).tanh().reshape(len(x), 2, -1)).sum(1)
 
 
-def sequence_first(net: Any, x: Tensor) -> Tensor:
+def run_sequence_first(net: Any, x: Tensor) -> Tensor:
     return net.layer(net.stem(x).transpose(0, 1)).transpose(0, 1).sum(1)
 
 
-def looked_up(net: Any, x: Tensor) -> Tensor:
+def run_looked_up(net: Any, x: Tensor) -> Tensor:
     return ((x + net.table(torch.arange(x.shape[1]))) * x).tanh().sum(1)
 
 
-def from_constants(net: Any, x: Tensor) -> Tensor:
-    """A hypernetwork: what a layer makes of constants multiplies the samples."""
+def run_from_constants(net: Any, x: Tensor) -> Tensor:
+    """A hypernetwork: the samples are multiplied by the output of a layer for constants."""
     return (x @ net.a(torch.linspace(-1, 1, 8, dtype=x.dtype).reshape(4, 2)).mT).tanh()
 
 
 FALLBACKS: Cases = {
-    "weight standardisation": (lambda: standard(nn.GroupNorm(2, 4)), IMAGES),
+    "weight standardisation": (lambda: make_standardised(nn.GroupNorm(2, 4)), IMAGES),
     "einsum": (
         lambda: Net(
             lambda net, x: torch.einsum("bi,oi->bo", x, net.w).tanh(), w=P(torch.empty(3, 6))
@@ -217,7 +225,7 @@ FALLBACKS: Cases = {
         FLAT,
     ),
     "an input overwritten later": (
-        lambda: Net(overwritten, a=nn.Linear(6, 6), p=P(torch.ones(6))),
+        lambda: Net(run_overwritten, a=nn.Linear(6, 6), p=P(torch.ones(6))),
         FLAT,
     ),
     "a split weight": (
@@ -238,7 +246,7 @@ FALLBACKS: Cases = {
     ),
     "LSTM": (
         lambda: Net(
-            recurrent,
+            run_recurrent,
             stem=nn.Linear(6, 5),
             rnn=nn.LSTM(5, 4, batch_first=True),
             head=nn.Linear(4, 3),
@@ -247,7 +255,7 @@ FALLBACKS: Cases = {
     ),
     "GRU": (
         lambda: Net(
-            recurrent,
+            run_recurrent,
             stem=nn.Linear(6, 5),
             rnn=nn.GRU(5, 4, batch_first=True),
             head=nn.Linear(4, 3),
@@ -255,35 +263,35 @@ FALLBACKS: Cases = {
         TOKENS,
     ),
     "windows folded into the batch": (
-        lambda: Net(windows, a=nn.Linear(6, 3), head=nn.Linear(6, 3)),
+        lambda: Net(run_windows, a=nn.Linear(6, 3), head=nn.Linear(6, 3)),
         TOKENS,
     ),
     "sequence first": (
         lambda: Net(
-            sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)
+            run_sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)
         ),
         (4, 5, 6),
     ),
     "sequence first, as many tokens as samples": (
         lambda: Net(
-            sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)
+            run_sequence_first, stem=nn.Linear(6, 6), layer=nn.TransformerEncoderLayer(6, 2, 8)
         ),
         (4, 4, 6),
     ),
-    "a table of positions": (lambda: Net(looked_up, table=nn.Embedding(9, 6)), (4, 5, 6)),
+    "a table of positions": (lambda: Net(run_looked_up, table=nn.Embedding(9, 6)), (4, 5, 6)),
     "a table of positions, as many as samples": (
-        lambda: Net(looked_up, table=nn.Embedding(9, 6)),
+        lambda: Net(run_looked_up, table=nn.Embedding(9, 6)),
         (4, 4, 6),
     ),
     "a layer fed by constants, as many as samples": (
-        lambda: Net(from_constants, a=nn.Linear(2, 6)),
+        lambda: Net(run_from_constants, a=nn.Linear(2, 6)),
         FLAT,
     ),
 }
 
 
-def normed(norm: Callable[..., nn.Module] = nn.BatchNorm2d, **options: Any) -> nn.Module:
-    """No bias before a norm: its gradient would be zero and rounding."""
+def make_normed(norm: Callable[..., nn.Module] = nn.BatchNorm2d, **options: Any) -> nn.Module:
+    """Make a CNN with norms. There is no bias before a norm, because its gradient would be only rounding error."""
     layers = [nn.Conv2d(3, 4, 3, 2, bias=False), norm(4, **options), nn.ReLU(inplace=True)]
     layers += [
         nn.Conv2d(4, 4, 3, groups=2, padding=1, bias=False),
@@ -295,14 +303,14 @@ def normed(norm: Callable[..., nn.Module] = nn.BatchNorm2d, **options: Any) -> n
     )
 
 
-def tied_and_normed(net: Any, x: Tensor) -> Tensor:
+def run_tied_and_normed(net: Any, x: Tensor) -> Tensor:
     return net.head(net.second(net.a(net.first(net.a(x)).tanh())).tanh())
 
 
 NORMED: Cases = {
-    "a CNN": (normed, IMAGES),
-    "without affine": (lambda: normed(affine=False), IMAGES),
-    "without running statistics": (lambda: normed(track_running_stats=False), IMAGES),
+    "a CNN": (make_normed, IMAGES),
+    "without affine": (lambda: make_normed(affine=False), IMAGES),
+    "without running statistics": (lambda: make_normed(track_running_stats=False), IMAGES),
     "features": (
         lambda: nn.Sequential(
             nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)
@@ -321,7 +329,7 @@ NORMED: Cases = {
     ),
     "a layer twice": (
         lambda: Net(
-            tied_and_normed,
+            run_tied_and_normed,
             a=nn.Linear(6, 6, bias=False),
             first=nn.BatchNorm1d(6),
             second=nn.BatchNorm1d(6),
@@ -329,5 +337,5 @@ NORMED: Cases = {
         ),
         FLAT,
     ),
-    "a frozen norm": (lambda: frozen(normed(), "1.weight", "1.bias"), IMAGES),
+    "a frozen norm": (lambda: freeze(make_normed(), "1.weight", "1.bias"), IMAGES),
 }

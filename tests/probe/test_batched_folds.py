@@ -1,6 +1,6 @@
-"""Folds answer for many networks what the function answers for each of them.
+"""A fold gives for many networks at once what the function gives for each of them.
 
-The expected values are the function's own, network by network; of a jet, those of its value and of each derivative.
+The function itself gives the expected values, network by network; for a jet, its value and each derivative.
 """
 
 from typing import Any
@@ -18,31 +18,33 @@ from untrained.probe.jets import Jet
 G = 3
 
 
-def drawn(*shape: int) -> Tensor:
+def draw_tensor(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def moving(*shape: int) -> Jet:
-    return Jet.of(drawn(G, *shape), drawn(2, G, *shape))
+def draw_jet(*shape: int) -> Jet:
+    return Jet.of(draw_tensor(G, *shape), draw_tensor(2, G, *shape))
 
 
-def part(x: Any, place: int) -> Any:
+def select_network(x: Any, place: int) -> Any:
     return Jet.of(x.value[place], x.tail[:, place]) if isinstance(x, Jet) else x[place]
 
 
-def assert_same(func: Any, stacks: list[Any], arrange: Any) -> None:
-    """That the fold of `func(*arrange(*stacks))` holds, for each network, what the function answers."""
+def assert_fold_equals_calls(func: Any, stacks: list[Any], arrange: Any) -> None:
+    """Assert that the fold of `func(*arrange(*stacks))` equals the function's result for each network."""
     args = arrange(*(x.value[0] if isinstance(x, Jet) else x[0] for x in stacks))
     key, tensors = outline_call(func, args, {})
     signature = SignatureCache().find(key, tensors, func, args, {})
     assert signature is not None
-    found = call_folded(signature, stacks, torch.device("cpu"))
-    assert found is not None
-    found = found if isinstance(found, tuple) else (found,)
+    outputs = call_folded(signature, stacks, torch.device("cpu"))
+    assert outputs is not None
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     for place in range(G):
-        own = func(*arrange(*(part(x, place) for x in stacks)))
-        for ours, theirs in zip(found, own if isinstance(own, tuple) else (own,), strict=True):
-            pairs = [(part(ours, place), theirs)]
+        expected = func(*arrange(*(select_network(x, place) for x in stacks)))
+        for ours, theirs in zip(
+            outputs, expected if isinstance(expected, tuple) else (expected,), strict=True
+        ):
+            pairs = [(select_network(ours, place), theirs)]
             if isinstance(theirs, Jet):
                 pairs = [(ours.value[place], theirs.value), (ours.tail[:, place], theirs.tail)]
             for one, other in pairs:
@@ -68,37 +70,42 @@ MOVES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", MOVES)
-@pytest.mark.parametrize("make", [drawn, moving])
-def test_folds_of_shape_functions_apply_to_every_network(what, make):
-    func, arrange = MOVES[what]
-    stack = make(2, 3, 4, 5) if make is moving else drawn(G, 2, 3, 4, 5)
-    if what == "squeeze":
-        stack, arrange = (
-            (moving(2, 1, 4) if make is moving else drawn(G, 2, 1, 4)),
-            lambda x: (x, 1),
-        )
-    assert_same(func, [stack], arrange)
+@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("make", [draw_tensor, draw_jet])
+def test_folds_of_shape_functions_apply_to_every_network(name, make):
+    func, arrange = MOVES[name]
+    stack = make(2, 3, 4, 5) if make is draw_jet else draw_tensor(G, 2, 3, 4, 5)
+    if name == "squeeze":
+        stack = draw_jet(2, 1, 4) if make is draw_jet else draw_tensor(G, 2, 1, 4)
+
+        def arrange(x: Any) -> Any:
+            return x, 1
+
+    assert_fold_equals_calls(func, [stack], arrange)
 
 
-@pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, moving), (moving, drawn)])
+@pytest.mark.parametrize(
+    "kinds", [(draw_tensor, draw_tensor), (draw_jet, draw_jet), (draw_jet, draw_tensor)]
+)
 @pytest.mark.parametrize("dim", [1, -1])
 @pytest.mark.parametrize(
     "shape", [(2, 3, 3), (2, 3, 4, 5)]
 )  # stacks of more than four axes are joined flat
-def test_fold_of_cat(kinds, dim, shape):
-    stacks = [make(*shape) if make is moving else drawn(G, *shape) for make in kinds]
-    assert_same(torch.cat, stacks, lambda *parts: (list(parts), dim))
+def test_cat_is_folded(kinds, dim, shape):
+    stacks = [make(*shape) if make is draw_jet else draw_tensor(G, *shape) for make in kinds]
+    assert_fold_equals_calls(torch.cat, stacks, lambda *parts: (list(parts), dim))
 
 
-@pytest.mark.parametrize("kinds", [(drawn, drawn), (moving, drawn), (moving, moving)])
-def test_fold_of_einsum(kinds):
-    """As attention with relative positions writes them."""
+@pytest.mark.parametrize(
+    "kinds", [(draw_tensor, draw_tensor), (draw_jet, draw_tensor), (draw_jet, draw_jet)]
+)
+def test_einsum_is_folded(kinds):
+    """The einsum of attention with relative positions."""
     stacks = [
-        make(*shape) if make is moving else drawn(G, *shape)
+        make(*shape) if make is draw_jet else draw_tensor(G, *shape)
         for make, shape in zip(kinds, ((1, 2, 4, 5), (4, 3, 5)), strict=True)
     ]
-    assert_same(torch.einsum, stacks, lambda q, r: ("bhqc,qkc->bhqk", q, r))
+    assert_fold_equals_calls(torch.einsum, stacks, lambda q, r: ("bhqc,qkc->bhqk", q, r))
 
 
 CONVOLUTIONS = [  # kernel, stride, padding, dilation
@@ -112,45 +119,45 @@ CONVOLUTIONS = [  # kernel, stride, padding, dilation
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), CONVOLUTIONS)
-def test_convolutions_of_many_networks_as_products(kernel, stride, padding, dilation):
-    x, weight, bias = drawn(2, G, 2, 3, 8, 9), drawn(G, 4, 3, *kernel), drawn(G, 4)
-    found = convolution_products.convolve_by_products(x, weight, bias, stride, padding, dilation)
+def test_convolutions_of_many_networks_are_products(kernel, stride, padding, dilation):
+    x = draw_tensor(2, G, 2, 3, 8, 9)
+    weight = draw_tensor(G, 4, 3, *kernel)
+    bias = draw_tensor(G, 4)
+    outputs = convolution_products.convolve_by_products(x, weight, bias, stride, padding, dilation)
     for row in range(2):
         for place in range(G):
             expected = F.conv2d(
                 x[row, place], weight[place], bias[place], stride, padding, dilation
             )
-            torch.testing.assert_close(found[row, place], expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(outputs[row, place], expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("make", [drawn, moving])
+@pytest.mark.parametrize("make", [draw_tensor, draw_jet])
 def test_folding_convolutions_by_products_equals_folding_by_groups(make, monkeypatch):
-    """Also the bias, which does not move."""
+    """Also with a bias, which has no derivative."""
     stacks = [
-        moving(2, 3, 8, 9) if make is moving else drawn(G, 2, 3, 8, 9),
-        drawn(G, 4, 3, 3, 3),
-        drawn(G, 4),
+        draw_jet(2, 3, 8, 9) if make is draw_jet else draw_tensor(G, 2, 3, 8, 9),
+        draw_tensor(G, 4, 3, 3, 3),
+        draw_tensor(G, 4),
     ]
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        convolution_products, "are_products_faster", lambda *args: asked.append(args) or True
+        convolution_products, "are_products_faster", lambda *args: calls.append(args) or True
     )
-    assert_same(F.conv2d, stacks, lambda x, w, b: (x, w, b, 2, 1))
-    assert len(asked) == 1
+    assert_fold_equals_calls(F.conv2d, stacks, lambda x, w, b: (x, w, b, 2, 1))
+    assert len(calls) == 1
 
 
 def test_products_are_not_used_for_large_patches_or_unsupported_settings():
-    weight, x = (
-        torch.empty(4, 8, 16, 3, 3, device="meta"),
-        torch.empty(4, 1, 16, 64, 64, device="meta"),
-    )
+    weight = torch.empty(4, 8, 16, 3, 3, device="meta")
+    x = torch.empty(4, 1, 16, 64, 64, device="meta")
     assert convolution_products.are_products_possible(x, weight, 1, 1)
     assert not convolution_products.are_products_possible(x, weight, 1, "same")
-    large = torch.empty(
-        2**7, 1, 16, 128, 128, device="meta"
-    )  # 2**25 entries, and nine times as many in patches
+    # 2**25 entries, and nine times as many in patches
+    large = torch.empty(2**7, 1, 16, 128, 128, device="meta")
     assert not convolution_products.are_products_possible(large, weight, 1, 1)
     assert convolution_products.are_products_possible(large, weight, 2, 1)
+    # On a CPU groups are fast
     assert not convolution_products.are_products_faster(
-        drawn(4, 1, 16, 8, 8), drawn(4, 8, 16, 3, 3), 1, 1, 1
-    )  # on a CPU groups are fast
+        draw_tensor(4, 1, 16, 8, 8), draw_tensor(4, 8, 16, 3, 3), 1, 1, 1
+    )

@@ -1,4 +1,4 @@
-"""Networks measured together have the features and motions that they have alone.
+"""Networks measured together have the same features and jets as networks measured alone.
 
 Expected values are those of a single Probe, which other tests compare with autograd and SVD.
 """
@@ -20,58 +20,57 @@ from untrained.types import Batch
 CLOSE = 1e-4  # relative to the norm; float32 kernels for many networks add in another order
 
 
-def batch(*shape: int) -> Batch:
+def make_batch(*shape: int) -> Batch:
     return Batch(
         torch.randn(*shape, generator=torch.Generator().manual_seed(1)),
         torch.zeros(shape[0]).long(),
     )
 
 
-def initialised(make: Any, count: int) -> list[nn.Module]:
-    """Networks with other weights each, also in norms, whose defaults would hide a mix-up."""
-    made = []
+def make_networks(make: Any, count: int) -> list[nn.Module]:
+    """Make networks with different weights, also in norms, whose equal defaults would hide a mix-up."""
+    models = []
     for seed in range(count):
         torch.manual_seed(seed)
-        made.append(make())
-        for parameter in made[-1].parameters():
+        models.append(make())
+        for parameter in models[-1].parameters():
             nn.init.normal_(parameter, 0.1, 0.5)
-    return made
+    return models
 
 
 def measure_together(
-    models: list[nn.Module], seen: Batch
+    models: list[nn.Module], data: Batch
 ) -> tuple[list[Probe], RunStatistics, MeasurementPlan]:
     """Return probes with measurements that were taken together."""
     plan = MeasurementPlan(
         (
             ViewPlan(
-                len(seen), True, "all", (tuple(seen.inputs.shape[1:]),), operations=len(seen) == 1
+                len(data), True, "all", (tuple(data.inputs.shape[1:]),), operations=len(data) == 1
             ),
         )
     )
-    probes, statistics = [Probe(model, seen) for model in models], RunStatistics()
+    probes = [Probe(model, data) for model in models]
+    statistics = RunStatistics()
     plan.measure(probes, SignatureCache(), statistics)
     return probes, statistics, plan
 
 
-def assert_agreement(models: list[nn.Module], seen: Batch) -> RunStatistics:
+def assert_agreement(models: list[nn.Module], data: Batch) -> RunStatistics:
     """Assert that all measurements were taken together and are right."""
-    probes, statistics, plan = measure_together(models, seen)
-    shape = tuple(seen.inputs.shape[1:])
+    probes, statistics, plan = measure_together(models, data)
+    shape = tuple(data.inputs.shape[1:])
     for model, probe in zip(models, probes, strict=True):
-        alone = Probe(model, seen)
+        alone = Probe(model, data)
         assert plan.is_complete(probe)
         expected = [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in alone.features]
         assert [(f.name, f.calls, f.leaf_calls, f.tensor.shape) for f in probe.features] == expected
         assert_near(probe.outputs, alone.outputs)
-        assert "operations" in vars(probe) or len(seen) > 1
+        assert "operations" in vars(probe) or len(data) > 1
         assert probe.operations == alone.operations
         for ours, theirs in zip(probe.features, alone.features, strict=True):
             assert_near(ours.tensor, theirs.tensor)
-        together, single = (
-            probe.inverse_conditions(probe.features),
-            alone.inverse_conditions(alone.features),
-        )
+        together = probe.inverse_conditions(probe.features)
+        single = alone.inverse_conditions(alone.features)
         torch.testing.assert_close(together, single, rtol=1e-3, atol=1e-5)
         for together_row, row in zip(probe._motions[shape], alone.circle_jet(shape), strict=True):
             assert_near(together_row, row)
@@ -84,12 +83,13 @@ def assert_near(ours: Tensor, theirs: Tensor) -> None:
 
 
 class Wired(nn.Module):
-    """A cell: two convolutions, skip connections, pooling, a cut edge; which is where differs."""
+    """A cell of two edges, each a convolution, a skip connection or a pooling."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4))
-        self.first, self.second = self.edge(first), self.edge(second)
+        self.first = self.edge(first)
+        self.second = self.edge(second)
         self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
 
     def edge(self, kind: str) -> nn.Module:
@@ -109,9 +109,9 @@ KINDS = [("conv", "skip"), ("conv", "conv"), ("pool", "conv"), ("skip", "pool"),
 
 
 @pytest.mark.parametrize("samples", [1, 3])
-def test_networks_of_one_space_with_different_wiring(samples):
-    models = [model for kinds in KINDS for model in initialised(lambda k=kinds: Wired(*k), 2)]
-    statistics = assert_agreement(models, batch(samples, 3, 8, 8))
+def test_networks_with_different_wiring_are_measured_together(samples):
+    models = [model for kinds in KINDS for model in make_networks(lambda k=kinds: Wired(*k), 2)]
+    statistics = assert_agreement(models, make_batch(samples, 3, 8, 8))
     assert statistics.groups <= statistics.calls / 6  # of at most ten
 
 
@@ -121,7 +121,9 @@ class Transformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.position = nn.Parameter(torch.zeros(1, 4, 8))
-        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 3)
+        self.norm = nn.LayerNorm(8)
+        self.qkv = nn.Linear(8, 24)
+        self.out = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(2).transpose(1, 2) + self.position
@@ -136,12 +138,13 @@ class Transformer(nn.Module):
 
 
 class Assorted(nn.Module):
-    """Everything else that has a fold or needs none."""
+    """All other functions that have a fold or need none."""
 
     def __init__(self) -> None:
         super().__init__()
         self.wide = nn.Conv2d(3, 6, 1, stride=2)
-        self.group, self.scale = nn.GroupNorm(2, 6), nn.Parameter(torch.ones(6, 1, 1))
+        self.group = nn.GroupNorm(2, 6)
+        self.scale = nn.Parameter(torch.ones(6, 1, 1))
         self.dim = nn.PReLU()
         self.last = nn.Linear(24, 2, bias=False)
 
@@ -153,7 +156,7 @@ class Assorted(nn.Module):
 
 
 class InPlace(nn.Module):
-    """Functions that overwrite what modules have returned."""
+    """Functions that overwrite outputs of modules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +174,7 @@ class InPlace(nn.Module):
 
 
 class Branches(nn.Module):
-    """A node that is rectified in two branches: one feature, as long as nothing is overwritten."""
+    """A ReLU of the same node in two branches; it is one feature if nothing is overwritten."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -184,15 +187,15 @@ class Branches(nn.Module):
         return out
 
 
-def overwriting() -> nn.Module:
+def make_overwriting() -> nn.Module:
     return Branches(inplace=True)
 
 
-@pytest.mark.parametrize("make", [Transformer, Assorted, InPlace, Branches, overwriting])
+@pytest.mark.parametrize("make", [Transformer, Assorted, InPlace, Branches, make_overwriting])
 @pytest.mark.parametrize("samples", [1, 2])
-def test_networks_with_functions_of_many_kinds(make, samples):
+def test_networks_with_many_kinds_of_functions_are_measured_together(make, samples):
     shape = (8, 2, 2) if make is Transformer else (3, 8, 8)
-    statistics = assert_agreement(initialised(make, 3), batch(samples, *shape))
+    statistics = assert_agreement(make_networks(make, 3), make_batch(samples, *shape))
     assert statistics.groups < statistics.calls / 2
 
 
@@ -219,30 +222,32 @@ class Failing(Assorted):
 
 @pytest.mark.parametrize("odd", [Branching, Drawing, WritingIntoAView, Failing])
 def test_a_network_that_cannot_be_recorded_does_not_affect_others(odd):
-    models = initialised(Assorted, 2)
-    probes, _, plan = measure_together([models[0], odd(), models[1]], batch(1, 3, 8, 8))
+    models = make_networks(Assorted, 2)
+    probes, _, plan = measure_together([models[0], odd(), models[1]], make_batch(1, 3, 8, 8))
     assert [plan.is_complete(probe) for probe in probes] == [True, False, True]
     assert "features" not in vars(probes[1])
-    assert_near(probes[2].outputs, Probe(models[1], batch(1, 3, 8, 8)).outputs)
+    assert_near(probes[2].outputs, Probe(models[1], make_batch(1, 3, 8, 8)).outputs)
 
 
 def test_a_network_for_one_input_size_is_not_measured_at_another():
     plan = MeasurementPlan((ViewPlan(1, True, "", ((3, 12, 12),)),))
-    probe = Probe(InPlace(), batch(1, 3, 8, 8))
-    fixed = Probe(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), batch(1, 3, 8, 8))
+    probe = Probe(InPlace(), make_batch(1, 3, 8, 8))
+    fixed = Probe(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), make_batch(1, 3, 8, 8))
     plan.measure([probe, fixed], SignatureCache())
     assert "features" in vars(fixed)
     assert (list(probe._motions), list(fixed._motions)) == ([(3, 12, 12)], [])
 
 
 def test_networks_wait_for_each_other_before_shared_layers():
-    """The short one must not run ahead: as many launches as the long one makes alone."""
+    """Short networks must not run ahead, so there are as many launches as for the longest network alone."""
 
-    def chain(length: int) -> nn.Module:
+    def make_chain(length: int) -> nn.Module:
         body = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(length)]
         return nn.Sequential(nn.Flatten(), nn.Linear(12, 4), *body, nn.Linear(4, 2))
 
-    _, statistics, _ = measure_together([chain(1), chain(4), chain(2)], batch(1, 3, 2, 2))
+    _, statistics, _ = measure_together(
+        [make_chain(1), make_chain(4), make_chain(2)], make_batch(1, 3, 2, 2)
+    )
     assert (statistics.calls, statistics.groups) == (2 * (5 + 11 + 7), 2 * 11)
 
 
@@ -252,36 +257,38 @@ class Bessel(nn.Module):
 
 
 def test_a_function_without_a_taylor_rule_does_not_affect_other_networks():
-    probes, _, plan = measure_together([Bessel(), InPlace(), Bessel()], batch(1, 3, 8, 8))
+    probes, _, plan = measure_together([Bessel(), InPlace(), Bessel()], make_batch(1, 3, 8, 8))
     assert [plan.is_complete(probe) for probe in probes] == [False, True, False]
     assert_near(probes[2].outputs, torch.special.i0(probes[2].batch.inputs).flatten(1))
 
 
 def test_networks_with_norms_over_few_values_are_not_measured_together():
-    """Four positions a channel: what is left of float32 after a few such norms is not the same twice."""
+    """With four positions per channel, a few such norms amplify float32 rounding too much."""
     probes, _, plan = measure_together(
-        initialised(lambda: Wired("conv", "skip"), 2), batch(1, 3, 2, 2)
+        make_networks(lambda: Wired("conv", "skip"), 2), make_batch(1, 3, 2, 2)
     )
     assert not any(map(plan.is_complete, probes))
 
 
 def test_a_plan_lists_what_was_measured_of_the_first_samples():
-    probe = Probe(Assorted(), batch(4, 3, 8, 8))
+    probe = Probe(Assorted(), make_batch(4, 3, 8, 8))
     first = probe.first(2)
     first.inverse_conditions([f for f in first.features if f.leaf_calls][:2])
     first.circle_jet((3, 8, 8))
     assert MeasurementPlan.from_probe(probe) == MeasurementPlan(
         (ViewPlan(2, True, "leaves", ((3, 8, 8),)),)
     )
-    assert MeasurementPlan.from_probe(Probe(Assorted(), batch(1, 3, 8, 8))) == MeasurementPlan(())
+    assert MeasurementPlan.from_probe(Probe(Assorted(), make_batch(1, 3, 8, 8))) == MeasurementPlan(
+        ()
+    )
 
 
-def test_models_are_left_as_they_were():
+def test_models_are_unchanged():
     model = InPlace().train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     other = InPlace()
     state = torch.random.get_rng_state()
-    measure_together([model, other], batch(1, 3, 8, 8))
+    measure_together([model, other], make_batch(1, 3, 8, 8))
     assert model.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(state, torch.random.get_rng_state())
@@ -290,18 +297,19 @@ def test_models_are_left_as_they_were():
 def test_running_out_of_memory_is_raised(monkeypatch):
     from untrained.probe.batched import scheduler
 
-    def full(*_: object) -> None:
+    def raise_out_of_memory(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
 
-    monkeypatch.setattr(scheduler, "call_folded", full)
+    monkeypatch.setattr(scheduler, "call_folded", raise_out_of_memory)
     with pytest.raises(torch.OutOfMemoryError):
-        measure_together(initialised(Assorted, 2), batch(1, 3, 8, 8))
+        measure_together(make_networks(Assorted, 2), make_batch(1, 3, 8, 8))
 
 
-def test_conditions_do_not_depend_on_the_place_in_a_stack():
-    """Whole stacks in another order, a part of one, another shape, a constant."""
+def test_condition_numbers_do_not_depend_on_the_place_in_a_stack():
+    """A whole stack in another order, a part of a stack with another shape, and a constant."""
     draw = torch.Generator().manual_seed(3)
-    wide, tall = torch.randn(4, 2, 3, 2, 4, generator=draw), torch.randn(3, 1, 5, 2, generator=draw)
+    wide = torch.randn(4, 2, 3, 2, 4, generator=draw)
+    tall = torch.randn(3, 1, 5, 2, generator=draw)
     constant = torch.randn(1, 3, 8, generator=draw)
     pieces = [StackSlice(wide, i) for i in (2, 0, 3, 1)] + [
         StackSlice(tall, 2),
@@ -318,18 +326,20 @@ def test_conditions_do_not_depend_on_the_place_in_a_stack():
 
 def test_copies_on_the_cpu_are_in_order_also_for_different_shapes():
     rows = [torch.ones(2), torch.zeros(2)]
-    for given in (rows, [torch.ones(2), torch.zeros(3)], []):
-        found = copy_to_cpu(given)
-        assert len(found) == len(given)
-        assert all(torch.equal(one, other) for one, other in zip(found, given, strict=True))
+    for tensors in (rows, [torch.ones(2), torch.zeros(3)], []):
+        copies = copy_to_cpu(tensors)
+        assert len(copies) == len(tensors)
+        assert all(torch.equal(one, other) for one, other in zip(copies, tensors, strict=True))
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (1, 4, 5, 5), (0, 3), (2, 4, 3, 3, 3)])
 def test_values_of_several_stacks_are_gathered_in_order(shape):
     first, second = (Jet.of(torch.randn(n, *shape), torch.randn(2, n, *shape)) for n in (4, 3))
-    lying = [(first, 2), (second, 1), (first, 0), (first, 1)]
-    found = gather_stack([StackSlice(stack, place) for stack, place in lying])
-    assert torch.equal(found.value, torch.stack([stack.value[place] for stack, place in lying]))
-    assert torch.equal(found.tail, torch.stack([stack.tail[:, place] for stack, place in lying], 1))
-    plain = gather_stack([StackSlice(stack.value, place) for stack, place in lying])
-    assert torch.equal(plain, found.value)
+    places = [(first, 2), (second, 1), (first, 0), (first, 1)]
+    gathered = gather_stack([StackSlice(stack, place) for stack, place in places])
+    assert torch.equal(gathered.value, torch.stack([stack.value[place] for stack, place in places]))
+    assert torch.equal(
+        gathered.tail, torch.stack([stack.tail[:, place] for stack, place in places], 1)
+    )
+    plain = gather_stack([StackSlice(stack.value, place) for stack, place in places])
+    assert torch.equal(plain, gathered.value)

@@ -19,7 +19,7 @@ from untrained.spaces.block_templates import copy_from_template
 from untrained.types import Task
 
 
-def record(model: nn.Module, side: int, cache: SignatureCache) -> Tape:
+def record_meta_tape(model: nn.Module, side: int, cache: SignatureCache) -> Tape:
     tape = record_tape(
         model, torch.empty(1, 3, side, side, device=META), cache, seed=0, read_logits=read_logits
     )
@@ -28,7 +28,9 @@ def record(model: nn.Module, side: int, cache: SignatureCache) -> Tape:
 
 
 def record_and_resize(model: nn.Module, side: int, cache: SignatureCache) -> Tape | None:
-    return record(model, 16, cache).resize(torch.empty(1, 3, side, side, device=META), cache)
+    return record_meta_tape(model, 16, cache).resize(
+        torch.empty(1, 3, side, side, device=META), cache
+    )
 
 
 @pytest.mark.parametrize("name", ["nasbench201(channels=4,cells=1)", "darts(channels=4,cells=3)"])
@@ -40,9 +42,9 @@ def test_tapes_of_networks_that_read_no_sizes_can_be_resized(name):
             space.sample(make_generator("tape", seed)), Task("noise", (3, 16, 16), 10)
         )
         resized = record_and_resize(model, 24, cache)
-        expected = record(model, 24, cache)
+        expected = record_meta_tape(model, 24, cache)
         assert resized is not None
-        assert_equal(resized, expected)
+        assert_equal_tapes(resized, expected)
 
 
 SPACES = [
@@ -53,49 +55,55 @@ SPACES = [
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_equal_blocks_are_run_once_and_recorded_like_each_other(name, monkeypatch):
+def test_equal_blocks_are_run_once_and_recorded_equally(name, monkeypatch):
     space = load_space(name)
     cache = SignatureCache()
     models = [
         space.build(space.sample(make_generator("tape", seed)), Task("noise", (3, 16, 16), 10))
         for seed in range(4)
     ]
-    found = [record(model, 16, cache) for model in models]
+    tapes = [record_meta_tape(model, 16, cache) for model in models]
     monkeypatch.setattr(recorder, "find_template", lambda block: None)
-    for tape, model in zip(found, models, strict=True):
-        expected = record(model, 16, cache)
-        assert_equal(tape, expected)
+    for tape, model in zip(tapes, models, strict=True):
+        expected = record_meta_tape(model, 16, cache)
+        assert_equal_tapes(tape, expected)
         assert tape.reads_sizes == expected.reads_sizes
         assert [feature[1:] for feature in tape.features] == [
             feature[1:] for feature in expected.features
         ]
         for ours, theirs in zip(tape.features, expected.features, strict=True):
             assert_same_reference(ours.ref, theirs.ref)
-    again = sum(program is not None for program in cache.block_programs.values())
-    assert (again > 5) == ("autoformer" not in name)  # its blocks cut their weights, and are run
+    program_count = sum(program is not None for program in cache.block_programs.values())
+    assert (program_count > 5) == (
+        "autoformer" not in name
+    )  # its blocks cut their weights, and are run
 
 
 def assert_same_reference(ours: ValueRef, theirs: ValueRef) -> None:
     assert ours == theirs if isinstance(ours, int) else torch.equal(ours, theirs)
 
 
-def singles(call: TapeCall) -> list[TapeCall]:
-    """The calls that a call stands for: those of a passage, with its references instead of numbers."""
+def list_single_calls(call: TapeCall) -> list[TapeCall]:
+    """List the calls that a call stands for; those of a block program get the references of the call."""
     if not isinstance(call.instruction, BlockProgram):
         return [call]
-    found, first = [], call.outputs[0]
-    for told in call.instruction.calls:
-        inputs = tuple(call.outputs[i] if i >= 0 else call.inputs[-1 - i] for i in told.inputs)
-        outputs = tuple(range(first, first + len(told.instruction.new_values)))
-        found += singles(TapeCall(told.instruction, inputs, outputs))
+    single_calls = []
+    first = call.outputs[0]
+    for block_call in call.instruction.calls:
+        inputs = tuple(
+            call.outputs[i] if i >= 0 else call.inputs[-1 - i] for i in block_call.inputs
+        )
+        outputs = tuple(range(first, first + len(block_call.instruction.new_values)))
+        single_calls += list_single_calls(TapeCall(block_call.instruction, inputs, outputs))
         first = outputs[-1] + 1
-    return found
+    return single_calls
 
 
-def assert_equal(ours: Tape, theirs: Tape) -> None:
+def assert_equal_tapes(ours: Tape, theirs: Tape) -> None:
     assert ours.output == theirs.output
     one_by_one = [
-        [single for call in tape.calls for single in singles(call)] for tape in (ours, theirs)
+        [single for call in tape.calls for single in list_single_calls(call)]
+        for tape in (ours, theirs)
     ]
     for mine, other in zip(*one_by_one, strict=True):
         assert mine.instruction is other.instruction
@@ -114,7 +122,7 @@ class Net(nn.Module):
         return out.flatten(1)
 
 
-OTHERWISE: dict[str, Any] = {
+SIZE_READERS: dict[str, Any] = {
     "asks": lambda x: F.relu(x) if x.shape[-1] > 20 else x * 2,
     "counts": lambda x: x * len(x[0, 0]),
     "asks a method": lambda x: x.reshape(1, x.size(1), -1),
@@ -123,19 +131,19 @@ OTHERWISE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("what", OTHERWISE)
-def test_tapes_of_networks_that_read_sizes_cannot_be_resized(what):
-    assert record_and_resize(Net(OTHERWISE[what]), 24, SignatureCache()) is None
+@pytest.mark.parametrize("name", SIZE_READERS)
+def test_tapes_of_networks_that_read_sizes_cannot_be_resized(name):
+    assert record_and_resize(Net(SIZE_READERS[name]), 24, SignatureCache()) is None
 
 
 def test_overwritten_values_have_the_new_size():
-    found = record_and_resize(
+    tape = record_and_resize(
         nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 3)),
         24,
         SignatureCache(),
     )
-    assert found is not None
-    assert [call.instruction.inputs[0].shape[-1] for call in found.calls] == [24, 22, 22]
+    assert tape is not None
+    assert [call.instruction.inputs[0].shape[-1] for call in tape.calls] == [24, 22, 22]
 
 
 class ReadsSize(nn.Module):
@@ -149,5 +157,5 @@ def test_a_block_program_remembers_that_its_block_read_sizes():
     cache = SignatureCache()
     block = copy_from_template(ReadsSize)
     for _ in range(2):  # run, and written down again
-        assert record(nn.Sequential(block(), nn.Flatten()), 16, cache).reads_sizes
+        assert record_meta_tape(nn.Sequential(block(), nn.Flatten()), 16, cache).reads_sizes
     assert [program.reads_sizes for program in cache.block_programs.values()] == [True]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.probe.loops import D, Net, batch, made, on_batch
-from tests.probe.networks import FLAT, IMAGES, TOKENS, frozen
+from tests.probe.loops import D, Net, copy_with_batch_statistics, make_batch, randomise
+from tests.probe.networks import FLAT, IMAGES, TOKENS, freeze
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.blocks import Blocks, find_blocks, flatten_positions, measure_blocks
@@ -19,7 +19,7 @@ CELL = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|avg_pool_3x3~1|
 
 
 class Basic(nn.Module):
-    """A residual block as torchvision writes it: what is left overwrites itself in place."""
+    """A residual block like that of torchvision, with in-place operations."""
 
     def __init__(self, cin: int, cout: int, stride: int = 1) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class ResNet(nn.Module):
 
 
 class PreActivated(nn.Sequential):
-    """Its first function writes into what the block before hands on."""
+    """Its first function overwrites the output of the previous block."""
 
     def __init__(self) -> None:
         super().__init__(nn.ELU(inplace=True), nn.Conv2d(3, 3, 3, padding=1))
@@ -72,12 +72,12 @@ class Transformer(nn.Module):
         return self.head(self.encoder(self.embed(x)).mean(1))
 
 
-def nasbench201(cells: int = 1) -> nn.Module:
+def make_nasbench201(cells: int = 1) -> nn.Module:
     space = load_space("nasbench201").with_options(channels=4, cells=cells)
     return space.build(space.parse(CELL))
 
 
-def plain() -> nn.Module:
+def make_plain() -> nn.Module:
     layers = [
         nn.Conv2d(3, 4, 3),
         nn.BatchNorm2d(4),
@@ -88,7 +88,7 @@ def plain() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
 
 
-def mlp() -> nn.Module:
+def make_mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
@@ -96,13 +96,13 @@ def mlp() -> nn.Module:
     ("model", "names"),
     [
         (
-            nasbench201(2),
+            make_nasbench201(2),
             [f"cells.{i}" for i in range(8)],
         ),  # 2 cells, block, 2 cells, block, 2 cells
         (ResNet(), ["layer1.0", "layer1.1", "layer2.0", "layer2.1"]),
         (Transformer(3), [f"encoder.layers.{i}" for i in range(3)]),
-        (plain(), ["0", "3", "7"]),
-        (mlp(), ["0", "2", "4"]),
+        (make_plain(), ["0", "3", "7"]),
+        (make_mlp(), ["0", "2", "4"]),
         (
             nn.Sequential(
                 nn.Sequential(nn.Linear(6, 6)), nn.Sequential(nn.Linear(6, 6), nn.ReLU())
@@ -124,71 +124,71 @@ def mlp() -> nn.Module:
     ],
 )
 def test_blocks_are_the_members_of_the_outermost_stacks(model, names):
-    found = {module: name for name, module in model.named_modules()}
-    assert [found[block] for block in find_blocks(model)] == names
+    names_by_module = {module: name for name, module in model.named_modules()}
+    assert [names_by_module[block] for block in find_blocks(model)] == names
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
 
 
-def signs(feature: Tensor, place: int) -> Tensor:
-    """Other signs at every place."""
+def draw_signs(feature: Tensor, place: int) -> Tensor:
+    """Draw random signs, different ones at every place."""
     draw = torch.Generator().manual_seed(place)
     return (torch.randint(2, feature.shape, generator=draw) * 2 - 1).to(feature)
 
 
-def passed(model: nn.Module, data: Batch) -> Blocks:
+def measure_random_signs(model: nn.Module, data: Batch) -> Blocks:
     with Probe(model, data).scoring_mode():
-        return measure_blocks(record_graph(model, model, data.inputs).trunk, signs)
+        return measure_blocks(record_graph(model, model, data.inputs).trunk, draw_signs)
 
 
-def met(model: nn.Module, data: Batch) -> tuple[list[nn.Module], list[Tensor]]:
-    """Blocks of a copy, what enters the first and what each returns, cloned before anything is overwritten."""
-    copy = on_batch(model)
+def run_blocks(model: nn.Module, data: Batch) -> tuple[list[nn.Module], list[Tensor]]:
+    """Return the blocks of a copy, and clones of the first block's input and of every block's output."""
+    copy = copy_with_batch_statistics(model)
     blocks = find_blocks(copy)
-    seen = []
-    blocks[0].register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+    features = []
+    blocks[0].register_forward_pre_hook(lambda module, args: features.append(args[0].clone()))
     for block in blocks:
-        block.register_forward_hook(lambda module, args, output: seen.append(output.clone()))
+        block.register_forward_hook(lambda module, args, output: features.append(output.clone()))
     with torch.no_grad():
         copy(data.inputs.clone())
     for block in blocks:
         block._forward_hooks.clear()
         block._forward_pre_hooks.clear()
-    return blocks, seen
+    return blocks, features
 
 
-def by_position(feature: Tensor) -> Tensor:
-    """(positions, channels): of images (n, c, h, w) and of tokens (n, t, c)."""
+def flatten_by_position(feature: Tensor) -> Tensor:
+    """Return (positions, channels) of images (n, c, h, w) or of tokens (n, t, c)."""
     if feature.ndim == 4:
         return feature.permute(0, 2, 3, 1).reshape(-1, feature.shape[1])
     return feature.reshape(-1, feature.shape[-1])
 
 
-def doubling() -> nn.Module:
-    """Overwrites what it is given, which no layer said."""
+def make_doubling() -> nn.Module:
+    """Make a network that overwrites its input without a layer that does so."""
     return Net(lambda net, x: net.a(x.mul_(2)) + 1, a=nn.Linear(6, 6))
 
 
 NETWORKS = {
-    "nasbench201": (nasbench201, (2, 3, 8, 8)),
+    "nasbench201": (make_nasbench201, (2, 3, 8, 8)),
     "resnet": (ResNet, (2, 3, 8, 8)),
     "overwriting": (lambda: nn.Sequential(PreActivated(), PreActivated(), PreActivated()), IMAGES),
-    "doubling": (lambda: nn.Sequential(*(nn.Sequential(doubling()) for _ in range(3))), FLAT),
+    "doubling": (lambda: nn.Sequential(*(nn.Sequential(make_doubling()) for _ in range(3))), FLAT),
     "transformer": (Transformer, TOKENS),
-    "mlp": (mlp, FLAT),
+    "mlp": (make_mlp, FLAT),
 }
 
 
 @pytest.mark.parametrize("case", NETWORKS)
 def test_features_are_the_outputs_of_blocks(case):
     make, shape = NETWORKS[case]
-    model = made(make())
-    data = batch(*shape)
-    _, seen = met(model, data)
-    found = passed(model, data).features
-    assert len(found) == len(seen)
-    for ours, theirs in zip(found, seen, strict=True):
+    model = randomise(make())
+    data = make_batch(*shape)
+    _, expected = run_blocks(model, data)
+    features = measure_random_signs(model, data).features
+    assert len(features) == len(expected)
+    for ours, theirs in zip(features, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
         assert not ours.requires_grad
 
@@ -197,28 +197,30 @@ def test_features_are_the_outputs_of_blocks(case):
     "case", ["nasbench201", "resnet", "overwriting", "doubling", "transformer"]
 )
 def test_gradients_through_blocks_equal_those_of_autograd(case):
-    """Each block alone: its own input, random signs at its output, and the gradient at its input."""
+    """For each block alone, from random signs at its output to the gradient at its input."""
     make, shape = NETWORKS[case]
-    model = made(make())
-    data = batch(*shape)
-    blocks, seen = met(model, data)
-    found = passed(model, data)
-    for k, (block, pair) in enumerate(zip(blocks, found.passes, strict=True), start=1):
-        x = seen[k - 1].clone().requires_grad_()
-        g_out = signs(seen[k], k)
+    model = randomise(make())
+    data = make_batch(*shape)
+    blocks, features = run_blocks(model, data)
+    measured = measure_random_signs(model, data)
+    for k, (block, pair) in enumerate(zip(blocks, measured.passes, strict=True), start=1):
+        x = features[k - 1].clone().requires_grad_()
+        g_out = draw_signs(features[k], k)
         (g_in,) = torch.autograd.grad(block(x * 1), x, g_out)
         ours_in, ours_out = pair
-        torch.testing.assert_close(ours_out, by_position(g_out))
+        torch.testing.assert_close(ours_out, flatten_by_position(g_out))
         torch.testing.assert_close(
             ours_in, _pixels_as_channels(g_in, g_out), rtol=1e-10, atol=1e-12
         )
 
 
 def _pixels_as_channels(g_in: Tensor, g_out: Tensor) -> Tensor:
-    """Where the block halves the resolution, the four pixels behind an output pixel lie beside each other, by channel,
-    then row, then column."""
+    """If the block halves the resolution, the four input pixels per output pixel become channels.
+
+    They are ordered by channel, then row, then column.
+    """
     if g_in.ndim != 4 or g_in.shape[2:] == g_out.shape[2:]:
-        return by_position(g_in)
+        return flatten_by_position(g_in)
     n, c, h, w = g_in.shape
     return (
         g_in.reshape(n, c, h // 2, 2, w // 2, 2)
@@ -228,26 +230,26 @@ def _pixels_as_channels(g_in: Tensor, g_out: Tensor) -> Tensor:
 
 
 def test_a_remaining_border_is_cut_off():
-    """Stride 2 without padding on 7x7 gives 3x3: factor 2, the last row and column of the gradient are left out."""
-    model = made(nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.Tanh(), nn.Conv2d(4, 4, 1)))
-    data = batch(*IMAGES)
-    first = passed(model, data).passes[0]
+    """Stride 2 without padding turns 7x7 into 3x3: the last row and column of the gradient are left out."""
+    model = randomise(nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.Tanh(), nn.Conv2d(4, 4, 1)))
+    data = make_batch(*IMAGES)
+    first = measure_random_signs(model, data).passes[0]
     x = data.inputs.clone().requires_grad_()
     out = model[0](x)
-    (g_in,) = torch.autograd.grad(out, x, signs(out, 1))
+    (g_in,) = torch.autograd.grad(out, x, draw_signs(out, 1))
     torch.testing.assert_close(first[0], _pixels_as_channels(g_in[:, :, :6, :6], out))
 
 
 def test_a_block_without_a_path_from_its_input_has_no_gradient():
-    """Whether by a zero that keeps the graph alive, by a constant, or by a detached copy."""
+    """The path is cut by a factor of zero, by a constant, or by a detached copy."""
     for cut, alive in ((lambda x: x * 0, True), (torch.zeros_like, False), (Tensor.detach, False)):
         middle = Net(lambda net, x, cut=cut: net.a(cut(x)), a=nn.Linear(6, 6))
-        model = made(
+        model = randomise(
             nn.Sequential(
                 *(nn.Sequential(block) for block in (nn.Linear(6, 6), middle, nn.Linear(6, 6)))
             )
         )
-        first, second, third = passed(model, batch(*FLAT)).passes
+        first, second, third = measure_random_signs(model, make_batch(*FLAT)).passes
         assert first is not None
         assert third is not None
         assert not second[0].any() if alive else second is None
@@ -255,12 +257,12 @@ def test_a_block_without_a_path_from_its_input_has_no_gradient():
 
 def test_a_constant_block_has_no_gradient():
     constant = Net(lambda net, x: torch.ones_like(x), a=nn.Identity())
-    model = made(
+    model = randomise(
         nn.Sequential(
             *(nn.Sequential(block) for block in (nn.Linear(6, 6), constant, nn.Linear(6, 6)))
         )
     )
-    first, second, third = passed(model, batch(*FLAT)).passes
+    first, second, third = measure_random_signs(model, make_batch(*FLAT)).passes
     assert first is not None
     assert second is None
     assert third is None
@@ -271,24 +273,24 @@ def test_a_block_that_raises_the_resolution_is_unsupported():
         nn.Conv2d(3, 4, 3), nn.Upsample(scale_factor=4), nn.Conv2d(4, 4, 3)
     ).double()
     with pytest.raises(Unscorable, match="unsupported: a block raises the resolution"):
-        passed(model, batch(*IMAGES))
+        measure_random_signs(model, make_batch(*IMAGES))
 
 
 def test_pooled_features_are_not_part_of_the_trunk():
-    """Of a plain CNN the two convolutions, not the classifier."""
-    found = passed(made(plain()), batch(*IMAGES))
-    assert [f.shape for f in found.features] == [(4, 3, 7, 7), (4, 4, 5, 5), (4, 4, 3, 3)]
-    assert len(found.passes) == 2
+    """The trunk of a plain CNN has the two convolutions, not the classifier."""
+    measured = measure_random_signs(randomise(make_plain()), make_batch(*IMAGES))
+    assert [f.shape for f in measured.features] == [(4, 3, 7, 7), (4, 4, 5, 5), (4, 4, 3, 3)]
+    assert len(measured.passes) == 2
 
 
 def test_a_network_without_blocks_is_unsupported():
     with pytest.raises(Unscorable, match="unsupported: the network has no block"):
-        passed(nn.Tanh(), batch(*FLAT))
+        measure_random_signs(nn.Tanh(), make_batch(*FLAT))
 
 
 def test_random_signs_of_a_probe_come_from_its_seed():
-    model = made(mlp())
-    data = batch(*FLAT)
+    model = randomise(make_mlp())
+    data = make_batch(*FLAT)
     first, again, other = (Probe(model, data, seed=seed).blocks.passes for seed in (0, 0, 1))
     for (a_in, a_out), (b_in, b_out), (_, c_out) in zip(first, again, other, strict=True):
         assert set(a_out.unique().tolist()) == {-1.0, 1.0}
@@ -311,25 +313,25 @@ def test_rows_are_positions_and_columns_channels():
 @pytest.mark.parametrize(
     ("model", "shape", "name"),
     [
-        (nasbench201(), (2, 3, 8, 8), "lastact"),
+        (make_nasbench201(), (2, 3, 8, 8), "lastact"),
         (ResNet(), (2, 3, 8, 8), "layer2"),
         (Transformer(), TOKENS, "encoder"),
-        (plain(), IMAGES, "4"),
-        (mlp(), FLAT, "3"),
+        (make_plain(), IMAGES, "4"),
+        (make_mlp(), FLAT, "3"),
     ],
     ids=["nasbench201", "resnet", "transformer", "plain", "mlp"],
 )
-def test_the_last_map_is_pooled_and_classified(model, shape, name):
-    model = made(model)
-    data = batch(*shape)
-    seen = []
+def test_the_last_map_is_the_one_before_pooling_and_classification(model, shape, name):
+    model = randomise(model)
+    data = make_batch(*shape)
+    outputs = []
     ours = Probe(model, data).last_map
-    copy = on_batch(model)
+    copy = copy_with_batch_statistics(model)
     copy.get_submodule(name).register_forward_hook(
-        lambda module, args, output: seen.append(output.clone())
+        lambda module, args, output: outputs.append(output.clone())
     )
     copy(data.inputs)
-    torch.testing.assert_close(ours, seen[0].detach(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(ours, outputs[0].detach(), rtol=1e-10, atol=1e-12)
 
 
 # ---------------------------------------------------------------------------------------------------------------- depth
@@ -346,13 +348,13 @@ def token_and_positions(net: Any, x: Tensor) -> Tensor:
         (nn.Linear(6, 3), FLAT, 1),
         (nn.Linear(6, 3, bias=False), FLAT, 1),
         (nn.Linear(6, 3), TOKENS, 1),
-        (mlp(), FLAT, 3),
-        (mlp(), TOKENS, 3),
-        (plain(), IMAGES, 3),
+        (make_mlp(), FLAT, 3),
+        (make_mlp(), TOKENS, 3),
+        (make_plain(), IMAGES, 3),
         (nn.Conv1d(4, 3, 1), TOKENS, 1),
         (ResNet(), (2, 3, 8, 8), 1 + 2 * 2 + 2 * 2 + 1),
         (
-            nasbench201(),
+            make_nasbench201(),
             (2, 3, 8, 8),
             1 + 3 * 3 + 2 * 2 + 1,
         ),  # a cell is a chain of three convolutions, a block of two
@@ -396,13 +398,13 @@ def token_and_positions(net: Any, x: Tensor) -> Tensor:
     ],
 )
 def test_depth_is_the_longest_chain_of_weight_matrices(model, shape, depth):
-    """Tied weights count as often as they are passed; positions, tokens, scales and norms not at all."""
-    assert Probe(model.double(), batch(*shape)).depth == depth
+    """Tied weights count once per use; positions, tokens, scales and norms do not count."""
+    assert Probe(model.double(), make_batch(*shape)).depth == depth
 
 
 def test_freezing_layers_does_not_make_a_network_shallower():
-    model = frozen(mlp().to(D), "0.weight", "0.bias", "2.weight")
-    assert Probe(model, batch(*FLAT)).depth == 3
+    model = freeze(make_mlp().to(D), "0.weight", "0.bias", "2.weight")
+    assert Probe(model, make_batch(*FLAT)).depth == 3
 
 
 def test_the_gates_of_squeeze_and_excitation_are_not_part_of_the_trunk():
@@ -414,7 +416,7 @@ def test_the_gates_of_squeeze_and_excitation_are_not_part_of_the_trunk():
         return net.last(x * net.gate(x))
 
     model = Net(run, first=nn.Conv2d(3, 4, 3), gate=gate, last=nn.Conv2d(4, 4, 3)).double()
-    measured = passed(model, batch(*IMAGES))
+    measured = measure_random_signs(model, make_batch(*IMAGES))
     assert [feature.shape for feature in measured.features] == [
         (4, 3, 7, 7),
         (4, 4, 5, 5),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.probe.loops import Net, batch
+from tests.probe.loops import Net, make_batch
 from tests.probe.networks import FLAT, IMAGES, TOKENS
 from untrained.errors import Unscorable
 from untrained.probe import Probe
@@ -28,14 +28,14 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-def codes(model: nn.Module, data: Batch) -> tuple[SignCode, ...]:
+def read_codes(model: nn.Module, data: Batch) -> tuple[SignCode, ...]:
     return Probe(model, data).codes
 
 
 @pytest.mark.parametrize("activation", MODULES, ids=str)
 def test_a_module_is_read_once_by_the_signs_of_its_input(activation):
-    data = batch(*IMAGES)
-    (code,) = codes(nn.Sequential(nn.Identity(), activation.double(), nn.AvgPool2d(2)), data)
+    data = make_batch(*IMAGES)
+    (code,) = read_codes(nn.Sequential(nn.Identity(), activation.double(), nn.AvgPool2d(2)), data)
     assert torch.equal(code.signs, data.inputs.flatten(1) > 0)
     assert code.signs.any()
     assert not code.signs.all()
@@ -44,31 +44,31 @@ def test_a_module_is_read_once_by_the_signs_of_its_input(activation):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_read_once_by_the_signs_of_its_input(function):
-    data = batch(*FLAT)
-    (code,) = codes(Net(lambda net, x: function(x * 1)), data)
+    data = make_batch(*FLAT)
+    (code,) = read_codes(Net(lambda net, x: function(x * 1)), data)
     assert torch.equal(code.signs, data.inputs > 0)
     assert not code.images
     assert code.relu_modules == 0
 
 
-def test_calls_come_in_order_and_their_inputs_before_they_are_overwritten():
-    def does(net: Any, x: Tensor) -> Tensor:
+def test_codes_are_in_call_order_and_read_before_inputs_are_overwritten():
+    def run(net: Any, x: Tensor) -> Tensor:
         x = torch.relu_(x - 0.5)
         return net.act((net.act(x - 0.1) * 3).sub_(1)).flatten(1)
 
-    data = batch(*TOKENS)
+    data = make_batch(*TOKENS)
     x = data.inputs
     first = (x - 0.5).clamp_min(0)
     second = first - 0.1
     third = 3 * F.gelu(second) - 1
-    found = codes(Net(does, act=nn.GELU()), data)
-    assert len(found) == 3
-    for code, before in zip(found, (x - 0.5, second, third), strict=True):
+    codes = read_codes(Net(run, act=nn.GELU()), data)
+    assert len(codes) == 3
+    for code, before in zip(codes, (x - 0.5, second, third), strict=True):
         assert torch.equal(code.signs, before.flatten(1) > 0)
 
 
 def test_zero_is_not_positive_and_samples_of_one_number_are_samples():
-    (code,) = codes(
+    (code,) = read_codes(
         nn.Tanh(), Batch(torch.tensor([-1.0, 0.0, 2.0]), torch.zeros(3, dtype=torch.long))
     )
     assert code.signs.tolist() == [[False], [False], [True]]
@@ -79,17 +79,18 @@ def test_a_transformer_is_read_in_its_feed_forward_layers():
     layer = nn.TransformerEncoderLayer(
         6, 2, 8, batch_first=True, activation="gelu", norm_first=True
     ).double()
-    data, entered = batch(*TOKENS), []
+    data = make_batch(*TOKENS)
+    entered = []
     layer.linear1.register_forward_hook(
         lambda module, args, output: entered.append(output.detach())
     )
-    (code,) = codes(nn.Sequential(layer, nn.Softmax(-1)), data)
+    (code,) = read_codes(nn.Sequential(layer, nn.Softmax(-1)), data)
     assert torch.equal(code.signs, entered[0].flatten(1) > 0)
 
 
 def test_batch_norm_before_a_nonlinearity_uses_batch_statistics():
-    data = batch(*FLAT)
-    (code,) = codes(nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()).double().eval(), data)
+    data = make_batch(*FLAT)
+    (code,) = read_codes(nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()).double().eval(), data)
     assert torch.equal(code.signs, data.inputs > data.inputs.mean(0))
 
 
@@ -103,18 +104,18 @@ def test_batch_norm_before_a_nonlinearity_uses_batch_statistics():
 )
 def test_a_network_without_nonlinearity_is_unsupported(model):
     with pytest.raises(Unscorable, match="unsupported: the network has no pointwise nonlinearity"):
-        codes(model.double(), batch(*FLAT))
+        read_codes(model.double(), make_batch(*FLAT))
 
 
 # --------------------------------------------------------------------------------------- modules with ReLU in the name
 
 
 class ReLUThen(nn.Sequential):
-    """As NAS-Bench-201's ReLUConvBN: the class carries ReLU in its name, and so does its first child."""
+    """Like NAS-Bench-201's ReLUConvBN: the class has ReLU in its name, and so has its first child."""
 
 
 class ThenReLU(nn.Sequential):
-    """Its input is not what its ReLU takes."""
+    """Its input is not the input of its ReLU."""
 
 
 class FunctionalReLU(nn.Module):
@@ -139,20 +140,21 @@ class FunctionalReLU(nn.Module):
     ],
 )
 def test_modules_named_after_a_relu_that_take_the_same_input_are_counted(model, named):
-    assert [code.relu_modules for code in codes(model.double(), batch(*FLAT))] == named
+    assert [code.relu_modules for code in read_codes(model.double(), make_batch(*FLAT))] == named
 
 
 def test_in_nasbench201_the_relu_of_an_edge_is_counted_twice_and_the_last_once():
-    """ReLUConvBN and its ReLU; the last activation stands alone in its Sequential."""
+    """ReLUConvBN and its ReLU count; the last activation is alone in its Sequential."""
     space = load_space("nasbench201").with_options(channels=4, cells=1)
     conv = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|none~1|none~2|"
-    found = codes(space.build(space.parse(conv)), batch_32())
-    edges, blocks = 3 * 2, 2 * 2
-    assert sorted(code.relu_modules for code in found) == [1] + [2] * (edges + blocks)
+    codes = read_codes(space.build(space.parse(conv)), make_batch_32())
+    edges = 3 * 2
+    blocks = 2 * 2
+    assert sorted(code.relu_modules for code in codes) == [1] + [2] * (edges + blocks)
 
 
-def batch_32() -> Batch:
-    data = batch(2, 3, 32, 32)
+def make_batch_32() -> Batch:
+    data = make_batch(2, 3, 32, 32)
     return Batch(data.inputs.float(), data.targets)
 
 

@@ -229,7 +229,8 @@ def smooth() -> nn.Module:
 
 
 def test_outputs_loss_and_gradients_are_those_of_plain_autograd():
-    model, batch = smooth(), batch_of(5, 2, 4, 4, dtype=D)
+    model = smooth()
+    batch = batch_of(5, 2, 4, 4, dtype=D)
     probe = Probe(model, batch)
     loss = F.cross_entropy(model(batch.inputs), batch.targets)
     loss.backward()
@@ -316,7 +317,8 @@ class AlwaysDrops(nn.Module):
 )
 def test_dropout_is_off(dropout):
     torch.manual_seed(0)
-    first, last = nn.Linear(4, 8), nn.Linear(8, 3)
+    first = nn.Linear(4, 8)
+    last = nn.Linear(8, 3)
     batch = batch_of(2, 4)
     probe = Probe(nn.Sequential(first, dropout, last).train(), batch)
     assert torch.equal(probe.outputs, last(first(batch.inputs)).detach())
@@ -347,7 +349,8 @@ class Answers(nn.Module):
     ids=["tensor", "tuple", "list", "dictionary", "record"],
 )
 def test_logits_are_read_from_the_output_of_a_model(wrap):
-    model, batch = Answers(wrap), batch_of(2, 4)
+    model = Answers(wrap)
+    batch = batch_of(2, 4)
     probe = Probe(model, batch)
     logits = model.layer(batch.inputs)
     torch.testing.assert_close(probe.outputs, logits.detach())
@@ -421,7 +424,9 @@ def test_grouped_convolutions_and_shared_and_frozen_parameters():
 @pytest.mark.parametrize("training", [True, False])
 def test_attention_has_the_same_count_on_every_kernel(training):
     """T tokens of d: queries, keys, values and projection 4 T d^2, scores and mixing 2 T^2 d, feed-forward 2 T d h."""
-    T, d, h = 5, 8, 12
+    T = 5
+    d = 8
+    h = 12
     model = nn.TransformerEncoderLayer(d, 2, h, batch_first=True).train(training)
     probe = Probe(model, batch_of(3, T, d))
     assert probe.macs == 4 * T * d * d + 2 * T * T * d + 2 * T * d * h

@@ -12,7 +12,10 @@ from untrained.probe.flops import FlopCounter
 from untrained.types import Batch
 from untrained.workflows.score import score_networks
 
-STEPS, INPUTS, HIDDEN, CLASSES = 16, 64, 128, 5
+STEPS = 16
+INPUTS = 64
+HIDDEN = 128
+CLASSES = 5
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"bidirectional": True},
@@ -171,7 +174,9 @@ def test_a_bilinear_layer_is_two_products():
 
 def test_a_transformer_layer_is_counted_without_its_fused_kernel():
     """In evaluation mode torch runs one fused function, which has no formula."""
-    tokens, width, inner = 6, 8, 16
+    tokens = 6
+    width = 8
+    inner = 16
     model = nn.TransformerEncoderLayer(width, 2, dim_feedforward=inner, batch_first=True).eval()
     projections = 4 * tokens * width * width
     attention = 2 * tokens * tokens * width

@@ -1,4 +1,4 @@
-"""One forward pass, many backward passes: all derivatives share a graph, and none feels the others."""
+"""All derivatives share the graph of one forward pass, and backward passes do not affect each other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +10,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tests.probe.loops import D, Net, batch, made
-from tests.probe.networks import FLAT, TOKENS, normed, transformer
-from tests.probe.test_views import DATA, bits, count_forward_samples
+from tests.probe.loops import D, Net, make_batch, randomise
+from tests.probe.networks import FLAT, TOKENS, make_normed, make_transformer
+from tests.probe.test_views import DATA, count_forward_samples, to_comparable
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.probe.graph import record_graph
@@ -32,40 +32,52 @@ FIRST: dict[str, Callable[[Probe], object]] = {
 
 
 def test_all_derivatives_of_a_batch_share_one_forward_pass():
-    model = made(normed())
-    seen, probe = count_forward_samples(model), Probe(model, DATA)
+    model = randomise(make_normed())
+    sample_counts = count_forward_samples(model)
+    probe = Probe(model, DATA)
     for measure in FIRST.values():
         measure(probe)
-    assert seen == [12, 2]  # the batch, and two samples that tell on which axis samples lie
+    assert sample_counts == [
+        12,
+        2,
+    ]  # the batch, and two samples that show which axis is the batch axis
 
 
 @pytest.mark.parametrize("first", FIRST)
 def test_backward_passes_do_not_affect_each_other(first):
-    """Each after each other, to the last bit as on a probe of its own."""
-    model = made(normed())
-    alone = {name: bits(measure(Probe(model, DATA))) for name, measure in FIRST.items()}
+    """In any order, each result equals that of a separate probe bit for bit."""
+    model = randomise(make_normed())
+    alone = {name: to_comparable(measure(Probe(model, DATA))) for name, measure in FIRST.items()}
     for name in (name for name in FIRST if name != first):
         probe = Probe(model, DATA)
         FIRST[first](probe)
-        assert bits(FIRST[name](probe)) == alone[name], name
-        assert bits(FIRST[first](probe)) == alone[first], name  # nor is it added to afterwards
+        assert to_comparable(FIRST[name](probe)) == alone[name], name
+        assert to_comparable(FIRST[first](probe)) == alone[first], (
+            name
+        )  # nothing is added to it afterwards
 
 
-def attending(net: Any, x: Tensor) -> Tensor:
+def run_attention(net: Any, x: Tensor) -> Tensor:
     q, k, v = net.a(x).chunk(3, -1)
     return net.b(F.gelu(F.scaled_dot_product_attention(q, k, v))).sum(1)
 
 
-def two(does: Callable[..., Tensor]) -> nn.Module:
-    return Net(does, a=nn.Linear(6, 5), b=nn.Linear(5, 3))
+def make_two_layers(function: Callable[..., Tensor]) -> nn.Module:
+    return Net(function, a=nn.Linear(6, 5), b=nn.Linear(5, 3))
 
 
 CODED = {  # and the forwards of the gradient, then the codes
-    "attention": (lambda: transformer(activation="gelu"), 1),
-    "fused attention": (lambda: Net(attending, a=nn.Linear(6, 18), b=nn.Linear(6, 3)), 2),
-    "in place": (lambda: two(lambda net, x: net.b((net.a(x) * 2).sigmoid_()).sum(1)), 2),
-    "ReLU in place": (lambda: two(lambda net, x: net.b((net.a(x) * 2).relu_()).sum(1)), 1),
-    "smooth": (lambda: two(lambda net, x: net.b(F.silu(net.a(x)).sigmoid()).sum(1)), 1),
+    "attention": (lambda: make_transformer(activation="gelu"), 1),
+    "fused attention": (lambda: Net(run_attention, a=nn.Linear(6, 18), b=nn.Linear(6, 3)), 2),
+    "in place": (
+        lambda: make_two_layers(lambda net, x: net.b((net.a(x) * 2).sigmoid_()).sum(1)),
+        2,
+    ),
+    "ReLU in place": (
+        lambda: make_two_layers(lambda net, x: net.b((net.a(x) * 2).relu_()).sum(1)),
+        1,
+    ),
+    "smooth": (lambda: make_two_layers(lambda net, x: net.b(F.silu(net.a(x)).sigmoid()).sum(1)), 1),
 }
 
 
@@ -73,55 +85,61 @@ CODED = {  # and the forwards of the gradient, then the codes
 def test_codes_of_a_graph_equal_those_of_a_pass_without_graph(case):
     """In single precision, where torch has the most kernels to choose from."""
     make, forwards = CODED[case]
-    model, data = made(make()).float(), batch(*TOKENS)
+    model = randomise(make()).float()
+    data = make_batch(*TOKENS)
     data = Batch(data.inputs.float(), data.targets)
-    alone, probe, seen = Probe(model, data), Probe(model, data), count_forward_samples(model)
+    alone = Probe(model, data)
+    probe = Probe(model, data)
+    sample_counts = count_forward_samples(model)
     assert probe.gradients
     assert probe.codes
-    assert len(seen) == forwards
-    assert bits(FIRST["codes"](probe)) == bits(FIRST["codes"](alone))
+    assert len(sample_counts) == forwards
+    assert to_comparable(FIRST["codes"](probe)) == to_comparable(FIRST["codes"](alone))
 
 
 def test_channels_of_later_rows_equal_those_of_a_separate_probe():
-    model = made(normed())
+    model = randomise(make_normed())
     part = Probe(model, DATA).parts(2)[1]
     assert part.gradients
     own = Probe(model, part.batch)
     assert part.channels
-    assert bits(part.channels) == bits(own.channels)
+    assert to_comparable(part.channels) == to_comparable(own.channels)
 
 
 def test_one_graph_is_kept_and_none_of_later_rows():
-    model = made(normed())
-    seen, probe = count_forward_samples(model), Probe(model, DATA)
+    model = randomise(make_normed())
+    sample_counts = count_forward_samples(model)
+    probe = Probe(model, DATA)
     probe.first(6).jacobian, probe.parts(2)[1].gradients, probe.first(6).gradients
-    assert seen == [6, 6]
+    assert sample_counts == [6, 6]
     probe.first(4).jacobian, probe.first(6).blocks
-    assert seen == [6, 6, 4, 6]
+    assert sample_counts == [6, 6, 4, 6]
 
 
 def test_a_graph_is_kept_beside_one_of_a_quarter_of_its_rows():
-    model = made(normed())
-    seen, probe = count_forward_samples(model), Probe(model, DATA)
+    model = randomise(make_normed())
+    sample_counts = count_forward_samples(model)
+    probe = Probe(model, DATA)
     probe.jacobian, probe.first(3).jacobian, probe.blocks, probe.first(3).blocks
-    assert seen == [12, 3]
+    assert sample_counts == [12, 3]
     probe.first(4).jacobian, probe.gradients
-    assert seen == [12, 3, 4, 12]
+    assert sample_counts == [12, 3, 4, 12]
 
 
 def test_a_failed_backward_pass_leaves_the_graph_unchanged():
-    """What was to be heard is heard no more, and statistics are no longer constants."""
-    model = made(normed())
-    probe, usual = Probe(model, DATA), Probe(model, DATA)
+    """Its callbacks are removed, and statistics of norms are no longer constant."""
+    model = randomise(make_normed())
+    probe = Probe(model, DATA)
+    expected = Probe(model, DATA)
 
-    def fails(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise Unscorable("unsupported", "half way")
 
     with probe.scoring_mode():
         graph = probe._get_graph()
     with pytest.raises(Unscorable, match="half way"):
-        graph.gradients(graph.outputs.sum(), graph.start_edges, fixed=True, on_gradient=fails)
-    assert bits(probe.gradients) == bits(usual.gradients)
+        graph.gradients(graph.outputs.sum(), graph.start_edges, fixed=True, on_gradient=fail)
+    assert to_comparable(probe.gradients) == to_comparable(expected.gradients)
 
 
 @pytest.mark.parametrize("affine", [(), ("weight",), ("bias",), ("weight", "bias")])
@@ -136,7 +154,8 @@ def test_batch_norm_equals_that_of_torch_for_any_scale(affine):
     )
     graph = record_graph(model, model, x)
     sources = [graph.inputs, *parts.values()]
-    mean, var = x.mean((0, 2)), x.var((0, 2), unbiased=False)
+    mean = x.mean((0, 2))
+    var = x.var((0, 2), unbiased=False)
     for fixed, statistics in ((False, (None, None)), (True, (mean, var))):
         leaf = x.clone().requires_grad_()
         expected = F.batch_norm(leaf, *statistics, **parts, training=not fixed)
@@ -159,7 +178,7 @@ def test_the_second_derivative_of_batch_norm_equals_that_of_torch(affine):
         t.requires_grad_() for t in torch.randn(3, 5, 3, 4, generator=draw, dtype=D).unbind()
     )
     parts = {name: torch.randn(3, generator=draw, dtype=D) for name in affine}
-    found = []
+    derivatives = []
     for norm in (
         F.batch_norm,
         lambda *args, **kwargs: apply_batch_norm(NormStatistics(), *args, **kwargs)[0],
@@ -167,34 +186,37 @@ def test_the_second_derivative_of_batch_norm_equals_that_of_torch(affine):
         (dx,) = torch.autograd.grad(
             norm(3 * x + 1, None, None, **parts, training=True), x, g, create_graph=True
         )
-        found.append(torch.autograd.grad((dx * v.detach()).sum(), [x, g]))
-    torch.testing.assert_close(found[1], found[0])
+        derivatives.append(torch.autograd.grad((dx * v.detach()).sum(), [x, g]))
+    torch.testing.assert_close(derivatives[1], derivatives[0])
 
 
-def by_keyword(net: Any, x: Tensor) -> Tensor:
+def run_by_keyword(net: Any, x: Tensor) -> Tensor:
     return F.linear(
         F.linear(x, weight=net.a.weight, bias=net.a.bias).tanh(), net.b.weight, bias=net.b.bias
     )
 
 
-def by_product(net: Any, x: Tensor) -> Tensor:
+def run_by_product(net: Any, x: Tensor) -> Tensor:
     return (x @ net.a.weight.mT + net.a.bias).tanh() @ net.b.weight.mT
 
 
-def by_each_other(net: Any, x: Tensor) -> Tensor:
+def run_by_each_other(net: Any, x: Tensor) -> Tensor:
     return F.linear(net.b(net.a(x).tanh()), F.linear(net.b.weight, net.b.weight))
 
 
-def by_attention(net: Any, x: Tensor) -> Tensor:
-    """Which torch, left to itself, takes by a kernel that can be differentiated once."""
+def run_by_attention(net: Any, x: Tensor) -> Tensor:
+    """By default torch runs this with a kernel that can be differentiated only once."""
     q = net.a(x).view(1, 1, len(x), -1)
     out: Tensor = net.b(F.scaled_dot_product_attention(q, q, q)[0, 0])
     return out
 
 
-@pytest.mark.parametrize("does", [by_keyword, by_product, by_each_other, by_attention])
-def test_the_hessian_times_the_weights_is_right_for_every_use_of_weights(does):
-    model, data = made(Net(does, a=nn.Linear(6, 5), b=nn.Linear(5, 3))), batch(*FLAT)
+@pytest.mark.parametrize(
+    "function", [run_by_keyword, run_by_product, run_by_each_other, run_by_attention]
+)
+def test_the_hessian_times_the_weights_is_right_for_every_use_of_weights(function):
+    model = randomise(Net(function, a=nn.Linear(6, 5), b=nn.Linear(5, 3)))
+    data = make_batch(*FLAT)
     names = ("a.weight", "b.weight")
 
     def loss(*matrices: Tensor) -> Tensor:
@@ -211,7 +233,7 @@ def test_the_hessian_times_the_weights_is_right_for_every_use_of_weights(does):
 
 
 def test_grasp_of_weights_without_gradient_is_disconnected():
-    model = made(
+    model = randomise(
         Net(
             lambda net, x: x[:, :3] * net.scale,
             a=nn.Linear(6, 3),
@@ -219,4 +241,4 @@ def test_grasp_of_weights_without_gradient_is_disconnected():
         )
     )
     with pytest.raises(Unscorable, match="disconnected: the loss does not depend on any weight"):
-        Probe(model, batch(*FLAT)).hessian_weights  # noqa: B018
+        Probe(model, make_batch(*FLAT)).hessian_weights  # noqa: B018

@@ -25,9 +25,8 @@ def test_every_generator_is_seeded_and_restored():
         assert not set(draws()) & set(first)
     assert torch.equal(torch.rand(3), outside)
     torch.manual_seed(5)
-    assert (
-        float(torch.rand(())) == first[0]
-    )  # like torch's own seeding, so that weights equal those of a plain script
+    # Like torch's own seeding, so that weights equal those of a plain script
+    assert float(torch.rand(())) == first[0]
 
 
 def test_seeding_records_no_stack_trace(monkeypatch):

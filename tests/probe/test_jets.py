@@ -73,7 +73,8 @@ K1, K2, K3 = (
     for d in (1, 2, 3)
 )
 C = torch.randn(2, 4, 6, 6, dtype=D, generator=torch.Generator().manual_seed(2))
-gamma, beta = torch.linspace(0.5, 1.5, 4, dtype=D), torch.linspace(-1, 1, 4, dtype=D)
+gamma = torch.linspace(0.5, 1.5, 4, dtype=D)
+beta = torch.linspace(-1, 1, 4, dtype=D)
 image = (2, 4, 6, 6)
 
 CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
@@ -190,9 +191,8 @@ CASES: dict[str, tuple[Function, tuple[int, ...]]] = {
 }
 
 
-EQUAL: dict[str, Function] = {
-    "hardsigmoid": lambda x: F.relu6(x * 2 + 3) / 6
-}  # torch's is off by 3e-8, and once only
+# torch's is off by 3e-8, and once only
+EQUAL: dict[str, Function] = {"hardsigmoid": lambda x: F.relu6(x * 2 + 3) / 6}
 
 
 def _iadd(x: Tensor) -> Tensor:
@@ -305,7 +305,8 @@ def test_nested_forward_mode_is_wrong_and_taylor_mode_is_right():
     def along(t: Tensor) -> Tensor:
         return f(rows[0] + t * rows[1] + t * t / 2 * rows[2])
 
-    zero, one = torch.zeros((), dtype=D), torch.ones((), dtype=D)
+    zero = torch.zeros((), dtype=D)
+    one = torch.ones((), dtype=D)
     nested = torch.func.jvp(lambda t: torch.func.jvp(along, (t,), (one,))[1], (zero,), (one,))[1]
     step = 1e-4
     differences = (along(zero + step) - 2 * along(zero) + along(zero - step)) / step**2

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.probe.loops import Net, alone, assert_same_kernel, batch, check, made
+from tests.probe.loops import (
+    Net,
+    assert_same_kernel,
+    check_kernels,
+    compute_alone,
+    make_batch,
+    randomise,
+)
 from untrained.probe import Probe, kernels, sample_gradients
 from untrained.types import Batch
 
@@ -40,7 +47,7 @@ def weighted(out: Tensor) -> Tensor:
 
 def behind_a_gain(shape: tuple[int, ...], layer: nn.Module) -> nn.Module:
     gain = P(torch.empty(1, *shape[1:]))
-    return made(Net(lambda net, x: weighted(net.layer(net.gain * x)), gain=gain, layer=layer))
+    return randomise(Net(lambda net, x: weighted(net.layer(net.gain * x)), gain=gain, layer=layer))
 
 
 CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -103,15 +110,16 @@ OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 @pytest.mark.parametrize("case", CONVOLUTIONS | OTHERS)
 def test_a_layer_gives_the_gradients_of_a_loop_over_samples(case, reading):
     layer, shape = (CONVOLUTIONS | OTHERS)[case]
-    model, data = behind_a_gain(shape, layer()), batch(*shape)
-    check(model, data, reading)
+    model = behind_a_gain(shape, layer())
+    data = make_batch(*shape)
+    check_kernels(model, data, reading)
 
 
 def test_an_instance_norm_on_running_statistics_is_computed_sample_by_sample():
     """In evaluation mode, which is how scoring looks, it normalises with constants; no rule covers that."""
     model = behind_a_gain((3, 4, 6, 5), nn.InstanceNorm2d(4, affine=True, track_running_stats=True))
-    data = batch(3, 4, 6, 5)
-    check(model, data)
+    data = make_batch(3, 4, 6, 5)
+    check_kernels(model, data)
 
 
 @st.composite
@@ -121,7 +129,8 @@ def convolutions(
     """A functional convolution, the shapes of its input and weight, and its settings."""
     d = draw(st.integers(1, 3))
     some = st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * d)
-    transposed, groups = draw(st.booleans()), draw(st.sampled_from([1, 2, 4]))
+    transposed = draw(st.booleans())
+    groups = draw(st.sampled_from([1, 2, 4]))
     more = groups * draw(st.integers(1, 2))
     settings = {
         "stride": draw(some),
@@ -144,21 +153,22 @@ def convolutions(
 @given(convolutions())
 def test_any_convolution_gives_the_gradients_of_a_loop_over_samples(case):
     function, inputs, weight, how = case
-    model = made(Net(lambda net, x: weighted(function(net.gain * x, net.weight, **how)),
+    model = randomise(Net(lambda net, x: weighted(function(net.gain * x, net.weight, **how)),
                      gain=P(torch.empty(1, *inputs[1:])), weight=P(torch.empty(weight))))  # fmt: skip
-    data = batch(*inputs)
-    check(model, data)
+    data = make_batch(*inputs)
+    check_kernels(model, data)
 
 
 def test_positional_arguments_of_a_transposed_convolution_may_be_some_or_all():
     """(input, weight, bias, stride, padding, output_padding, groups, dilation): any of them by place or by name."""
     places = {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2, "dilation": 2}
-    data = batch(3, 4, 6)
+    data = make_batch(3, 4, 6)
     for count in range(len(places) + 1):
-        by_place, by_name = list(places.values())[:count], dict(list(places.items())[count:])
-        model = made(Net(lambda net, x, a=by_place, k=by_name: weighted(F.conv_transpose1d(x, net.w, None, *a, **k)),
+        by_place = list(places.values())[:count]
+        by_name = dict(list(places.items())[count:])
+        model = randomise(Net(lambda net, x, a=by_place, k=by_name: weighted(F.conv_transpose1d(x, net.w, None, *a, **k)),
                          w=P(torch.empty(4, 3, 3))))  # fmt: skip
-        check(model, data)
+        check_kernels(model, data)
 
 
 # ----------------------------------------------------------------------------------------------------------- embeddings
@@ -168,7 +178,7 @@ WORDS = torch.tensor([[0, 3, 3, 6], [2, 2, 2, 2], [6, 5, 0, 1]])
 
 def embedding(**options: Any) -> nn.Module:
     table = nn.Embedding(7, 5, **options)
-    return made(Net(lambda net, x: weighted(net.table(x.long()).cumsum(1)), table=table))
+    return randomise(Net(lambda net, x: weighted(net.table(x.long()).cumsum(1)), table=table))
 
 
 def words(index: Tensor = WORDS) -> Batch:
@@ -179,25 +189,25 @@ def words(index: Tensor = WORDS) -> Batch:
 @pytest.mark.parametrize("padding_idx", [None, 0, 2, -1])
 def test_an_embedding_gives_the_gradients_of_a_loop_over_samples(padding_idx):
     model = embedding(padding_idx=padding_idx)
-    check(model, words())
-    rows = alone(model, words())
-    assert (padding_idx is None) == bool(
-        rows["table.weight"][:, padding_idx or 0].any()
-    )  # the padding has no gradient
+    check_kernels(model, words())
+    rows = compute_alone(model, words())
+    # The padding has no gradient
+    assert (padding_idx is None) == bool(rows["table.weight"][:, padding_idx or 0].any())
 
 
 def test_a_negative_padding_index_counts_from_the_end():
     def does(net: Any, x: Tensor) -> Tensor:
         return weighted(F.embedding(x, net.w, padding_idx=-1))
 
-    model = made(Net(does, w=P(torch.empty(7, 5))))
-    check(model, words())
+    model = randomise(Net(does, w=P(torch.empty(7, 5))))
+    check_kernels(model, words())
 
 
 def test_single_words_are_samples_too():
     """Of sum over d of c_d tanh(sum over e up to d of W_we), for word w: by hand."""
     model = embedding()
-    W, rows = model.table.weight.detach(), torch.zeros(3, 7, 5, dtype=torch.float64)
+    W = model.table.weight.detach()
+    rows = torch.zeros(3, 7, 5, dtype=torch.float64)
     c = torch.linspace(-1, 2, 5, dtype=W.dtype)
     for i, word in enumerate(WORDS[:, 1]):
         rows[i, word] = (c * (1 - W[word].cumsum(0).tanh() ** 2)).flip(0).cumsum(0).flip(0)
@@ -235,8 +245,9 @@ def test_a_parameter_of_a_user_gives_the_gradients_of_a_loop_over_samples(case, 
     does, shapes, shape = BY_HAND[case]
     parameters = {name: P(torch.empty(size)) for name, size in shapes.items()}
     layer = Net(lambda net, x: does(net, x).cumsum(1), **parameters)
-    model, data = behind_a_gain(shape, layer), batch(*shape)
-    check(model, data, reading)
+    model = behind_a_gain(shape, layer)
+    data = make_batch(*shape)
+    check_kernels(model, data, reading)
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces
@@ -250,7 +261,8 @@ def test_a_parameter_of_a_user_gives_the_gradients_of_a_loop_over_samples(case, 
 def test_large_matrices_are_computed_in_pieces_with_the_same_result(case, entries, monkeypatch):
     """Of 3 samples and rows of 5 entries, 64 entries hold four rows, and 31 two."""
     monkeypatch.setattr(sample_gradients, "MAX_PIECE_ENTRIES", entries)
-    linear, data = nn.Linear(5, 5), words() if "embedding" in case else batch(3, 6, 5)
+    linear = nn.Linear(5, 5)
+    data = words() if "embedding" in case else make_batch(3, 6, 5)
     models = {
         "linear": Net(lambda net, x: net.a(x).tanh().sum(1), a=linear),
         "tied linear": Net(lambda net, x: net.a(net.a(x).tanh()).sum(1), a=linear),
@@ -260,9 +272,9 @@ def test_large_matrices_are_computed_in_pieces_with_the_same_result(case, entrie
             table=nn.Embedding(7, 5),
         ),
     }
-    model = made(models[case])
+    model = randomise(models[case])
     assert (
         len(list(sample_gradients.split_rows(torch.empty(7, 5), 3)))
         == {1: 7, 31: 4, 64: 2, 10**6: 1}[entries]
     )
-    check(model, data)
+    check_kernels(model, data)

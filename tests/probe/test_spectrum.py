@@ -1,4 +1,4 @@
-"""Extreme eigenvalues by repeated squaring against the full decomposition in float64, which is another algorithm."""
+"""Extreme eigenvalues by repeated squaring, compared with the full decomposition in float64."""
 
 import pytest
 import torch
@@ -15,14 +15,14 @@ def draw(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=D, generator=torch.Generator().manual_seed(shape[-1]))
 
 
-def with_spectrum(values: Tensor) -> Tensor:
-    """Matrices with these eigenvalues, (k, m), in a random basis."""
+def make_matrices(values: Tensor) -> Tensor:
+    """Make matrices with these eigenvalues, (k, m), in a random basis."""
     basis, _ = torch.linalg.qr(draw(*values.shape, values.shape[-1]))
-    made = basis @ torch.diag_embed(values) @ basis.mT
-    return (made + made.mT) / 2
+    matrices = basis @ torch.diag_embed(values) @ basis.mT
+    return (matrices + matrices.mT) / 2
 
 
-def decomposed(G: Tensor) -> Tensor:
+def compute_by_decomposition(G: Tensor) -> Tensor:
     eigenvalues = torch.linalg.eigvalsh(G)
     return (eigenvalues[:, 0].clamp_min(0) / eigenvalues[:, -1]).sqrt()
 
@@ -33,32 +33,32 @@ def test_random_gram_matrices_agree_within_the_tolerance(rows):
     for features in (X, X.relu(), X * torch.logspace(0, -3, rows, dtype=D)[:, None]):
         G = features @ features.mT
         torch.testing.assert_close(
-            ratio_by_squaring(G).sqrt(), decomposed(G), rtol=TOLERANCE, atol=0
+            ratio_by_squaring(G).sqrt(), compute_by_decomposition(G), rtol=TOLERANCE, atol=0
         )
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-9, 1e-6, 1e-3])
-def test_clustered_extreme_eigenvalues(gap):
-    """Where power iteration would take 1 / gap steps."""
-    crowd = 1 - gap * torch.arange(48, dtype=D) / 48
-    top = torch.cat([crowd, torch.full((16,), 0.25, dtype=D)])
-    bottom = torch.cat([torch.full((16,), 9.0, dtype=D), crowd])
-    G = with_spectrum(torch.stack([top, bottom]))
+def test_clustered_extreme_eigenvalues_are_found(gap):
+    """Power iteration would take 1 / gap steps here."""
+    cluster = 1 - gap * torch.arange(48, dtype=D) / 48
+    top = torch.cat([cluster, torch.full((16,), 0.25, dtype=D)])
+    bottom = torch.cat([torch.full((16,), 9.0, dtype=D), cluster])
+    G = make_matrices(torch.stack([top, bottom]))
     expected = torch.stack([top.min() / top.max(), bottom.min() / bottom.max()])
     torch.testing.assert_close(ratio_by_squaring(G), expected, rtol=3 * TOLERANCE, atol=0)
 
 
 def test_the_bound_holds_when_all_eigenvalues_are_equal():
-    """The worst case: every trace is 1 / m, and nothing converges but the factor 2^-k."""
-    (found,) = log_largest(7 * torch.eye(64, dtype=D)[None])
-    assert float(found.exp()) == pytest.approx(7, rel=TOLERANCE)
+    """The worst case: every trace is 1 / m, and only the factor 2^-k converges."""
+    (log_eigenvalue,) = log_largest(7 * torch.eye(64, dtype=D)[None])
+    assert float(log_eigenvalue.exp()) == pytest.approx(7, rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("condition", [1e4, 1e8, 1e11, 1e13, 1e15])
 def test_near_singular_matrices_lose_digits_but_stay_within_a_millionth(condition):
     values = torch.logspace(0, -torch.tensor(condition).log10(), 64, dtype=D)
-    found = ratio_by_squaring(with_spectrum(values[None])).sqrt()
-    assert float(found) == pytest.approx(condition**-0.5, rel=1e-6, abs=1e-6)
+    ratio = ratio_by_squaring(make_matrices(values[None])).sqrt()
+    assert float(ratio) == pytest.approx(condition**-0.5, rel=1e-6, abs=1e-6)
 
 
 def test_rank_deficient_matrices_have_the_ratio_zero():
@@ -66,12 +66,12 @@ def test_rank_deficient_matrices_have_the_ratio_zero():
     X[0, 5] = 0  # a dead channel
     X[1, 7] = X[1, 3]  # a channel that repeats another
     X[2] = 0
-    found, full = ratio_by_squaring(X @ X.mT).sqrt(), decomposed(X @ X.mT)
-    assert float(found[:3].max()) < 1e-6
-    assert float(found[0]) == float(found[2]) == 0.0
-    assert float(found[3]) == pytest.approx(
-        float(full[3]), rel=TOLERANCE
-    )  # unharmed by its neighbours
+    ratios = ratio_by_squaring(X @ X.mT).sqrt()
+    full = compute_by_decomposition(X @ X.mT)
+    assert float(ratios[:3].max()) < 1e-6
+    assert float(ratios[0]) == float(ratios[2]) == 0.0
+    # Unharmed by its neighbours
+    assert float(ratios[3]) == pytest.approx(float(full[3]), rel=TOLERANCE)
 
 
 def test_a_matrix_that_is_not_finite_does_not_affect_others():
@@ -88,7 +88,8 @@ def test_a_matrix_that_is_not_finite_does_not_affect_others():
 
 
 def test_a_feature_map_that_is_not_finite_affects_only_its_network():
-    good, bad = Feature(draw(1, 3, 8), ""), Feature(draw(1, 3, 9), "")
+    good = Feature(draw(1, 3, 8), "")
+    bad = Feature(draw(1, 3, 9), "")
     bad.tensor[0, 1, 4] = torch.nan
     assert condition_ratios([good, bad, good]).isnan().tolist() == [False, True, False]
     with pytest.raises(Unscorable, match="nan: a feature map is not finite"):

@@ -1,4 +1,4 @@
-"""One probe, shared work: views of the first samples and of parts measure once what several proxies ask for."""
+"""Views of a probe share measurements: what several proxies need of the same samples is measured once."""
 
 import gc
 from collections.abc import Callable
@@ -8,25 +8,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.probe.loops import Net, batch, made
-from tests.probe.networks import FLAT, frozen, normed, transformer
+from tests.probe.loops import Net, make_batch, randomise
+from tests.probe.networks import FLAT, freeze, make_normed, make_transformer
 from untrained.errors import Unscorable
 from untrained.probe import Probe
 from untrained.proxies import load_proxy
 from untrained.types import Batch
 
-DATA = batch(12, 3, 7, 7)
+DATA = make_batch(12, 3, 7, 7)
 
 
 def count_forward_samples(model: nn.Module) -> list[int]:
-    """Grows by the number of samples of every forward pass."""
-    seen: list[int] = []
-    model.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
-    return seen
+    """Return a list that grows by the number of samples of every forward pass."""
+    sample_counts: list[int] = []
+    model.register_forward_pre_hook(lambda module, args: sample_counts.append(len(args[0])))
+    return sample_counts
 
 
 def test_the_first_samples_are_a_view_of_the_batch():
-    probe = Probe(made(normed()), DATA, loss="mse", seed=7)
+    probe = Probe(randomise(make_normed()), DATA, loss="mse", seed=7)
     view = probe.first(5)
     assert torch.equal(view.batch.inputs, DATA.inputs[:5])
     assert torch.equal(view.batch.targets, DATA.targets[:5])
@@ -35,28 +35,27 @@ def test_the_first_samples_are_a_view_of_the_batch():
 
 
 def test_first_returns_all_samples_if_there_are_fewer():
-    probe = Probe(made(normed()), DATA)
+    probe = Probe(randomise(make_normed()), DATA)
     assert probe.first(12) is probe.first(10**6) is probe
 
 
 def test_probes_of_the_same_rows_are_the_same_object():
-    probe = Probe(made(normed()), DATA)
+    probe = Probe(randomise(make_normed()), DATA)
     half = probe.first(6)
     assert probe.first(6) is half
     assert half.first(6) is half.first(9) is half
     assert probe.parts(2)[0] is half
     assert probe.parts(4)[0] is half.parts(2)[0] is probe.first(3)
     second = probe.parts(2)[1]
-    assert (
-        probe.parts(4)[2] is second.first(3) is second.parts(2)[0]
-    )  # rows 6 to 8, however they are reached
+    # Rows 6 to 8, however they are reached
+    assert probe.parts(4)[2] is second.first(3) is second.parts(2)[0]
     assert second.parts(3)[1] is not half.parts(3)[1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 12])
 def test_parts_are_equal_batches_in_order(count):
     size = 12 // count
-    parts = Probe(made(normed()), DATA).parts(count)
+    parts = Probe(randomise(make_normed()), DATA).parts(count)
     assert [len(part.batch) for part in parts] == [size] * count
     for k, part in enumerate(parts):
         assert torch.equal(part.batch.inputs, DATA.inputs[k * size : (k + 1) * size])
@@ -67,7 +66,7 @@ def test_more_parts_than_samples_are_unsupported():
     with pytest.raises(
         Unscorable, match="unsupported: 13 batches need at least 13 samples, not 12"
     ):
-        Probe(made(normed()), DATA).parts(13)
+        Probe(randomise(make_normed()), DATA).parts(13)
 
 
 MEASURES: dict[
@@ -97,53 +96,59 @@ MEASURES: dict[
 @pytest.mark.parametrize("name", MEASURES)
 def test_a_measurement_is_taken_once_for_all_views_of_the_same_rows(name):
     measure, forwards = MEASURES[name]
-    model = made(normed())
-    seen = count_forward_samples(model)
+    model = randomise(make_normed())
+    sample_counts = count_forward_samples(model)
     probe = Probe(model, DATA)
     for view in (probe.first(6), probe.parts(2)[0], probe.first(9).first(6), probe.first(6)):
         measure(view)
-    assert len(seen) == forwards
+    assert len(sample_counts) == forwards
     measure(probe.parts(2)[1])
-    assert len(seen) == 2 * forwards + (
-        name in ("loss", "hessian")
-    )  # two backward passes, and no graph is kept here
+    # Two backward passes, and no graph is kept here
+    assert len(sample_counts) == 2 * forwards + (name in ("loss", "hessian"))
 
 
 def test_a_network_with_in_place_functions_is_run_twice_at_most():
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(100, 3)
     ).double()
-    seen = count_forward_samples(model)
+    sample_counts = count_forward_samples(model)
     probe = Probe(model, DATA)
     probe.gradients, probe.channels, probe.loss, probe.jacobian  # noqa: B018
-    assert seen == [12, 12]
+    assert sample_counts == [12, 12]
 
 
 @pytest.mark.parametrize("name", ["outputs", "loss", "jacobian", "codes", "variances", "blocks"])
 def test_a_view_measures_the_same_as_a_separate_probe(name):
-    """Batch norm reads the rows of the view, not of the batch it is cut from."""
+    """Batch norm uses the rows of the view, not all rows of the batch."""
     measure, _ = MEASURES[name]
-    view, own = Probe(made(normed()), DATA).parts(3)[1], Probe(made(normed()), rows(4, 8))
-    assert bits(measure(view)) == bits(measure(own))
-    assert bits(measure(view)) != bits(measure(Probe(made(normed()), rows(0, 4))))
+    view = Probe(randomise(make_normed()), DATA).parts(3)[1]
+    own = Probe(randomise(make_normed()), select_rows(4, 8))
+    assert to_comparable(measure(view)) == to_comparable(measure(own))
+    assert to_comparable(measure(view)) != to_comparable(
+        measure(Probe(randomise(make_normed()), select_rows(0, 4)))
+    )
 
 
-def rows(start: int, stop: int) -> Batch:
+def select_rows(start: int, stop: int) -> Batch:
     return Batch(DATA.inputs[start:stop].clone(), DATA.targets[start:stop].clone())
 
 
-def bits(value: object) -> object:
-    """Comparable with ==, to the last bit."""
+def to_comparable(value: object) -> object:
+    """Convert to lists and dictionaries that can be compared with ==, bit for bit."""
     if isinstance(value, Tensor):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [bits(v) for v in value]
+        return [to_comparable(v) for v in value]
     if isinstance(value, dict):
-        return {key: bits(v) for key, v in value.items()}
-    return [bits(getattr(value, slot)) for slot in _fields(value)] if _fields(value) else value
+        return {key: to_comparable(v) for key, v in value.items()}
+    return (
+        [to_comparable(getattr(value, slot)) for slot in list_fields(value)]
+        if list_fields(value)
+        else value
+    )
 
 
-def _fields(value: object) -> list[str]:
+def list_fields(value: object) -> list[str]:
     return list(getattr(value, "__dataclass_fields__", ()))
 
 
@@ -151,20 +156,20 @@ def _fields(value: object) -> list[str]:
 
 
 def test_a_network_with_different_outputs_is_connected():
-    model = made(normed())
-    seen = count_forward_samples(model)
+    model = randomise(make_normed())
+    sample_counts = count_forward_samples(model)
     probe = Probe(model, DATA)
     probe.gradients  # noqa: B018
     probe.require_connected()
-    assert seen == [12]  # outputs of an earlier pass are used
+    assert sample_counts == [12]  # outputs of an earlier pass are used
 
 
 @pytest.mark.parametrize(
-    "does", [lambda net, x: net.a(x * 0), lambda net, x: net.a(torch.ones_like(x))]
+    "function", [lambda net, x: net.a(x * 0), lambda net, x: net.a(torch.ones_like(x))]
 )
 @pytest.mark.parametrize("samples", [1, 4])
-def test_a_network_that_ignores_its_input_is_disconnected(does, samples):
-    probe = Probe(made(Net(does, a=nn.Linear(6, 3))), batch(samples, 6))
+def test_a_network_that_ignores_its_input_is_disconnected(function, samples):
+    probe = Probe(randomise(Net(function, a=nn.Linear(6, 3))), make_batch(samples, 6))
     with pytest.raises(Unscorable, match="disconnected: the output does not depend on the input"):
         probe.require_connected()
 
@@ -173,23 +178,24 @@ def test_a_network_that_ignores_its_input_is_disconnected(does, samples):
     "inputs", [torch.zeros(1, 6), torch.ones(4, 6), torch.tensor([[1, 2, 3, 4, 5, 6]])]
 )
 def test_equal_samples_do_not_make_a_network_disconnected(inputs):
-    """A batch of one sample, of copies, or of words: another input is drawn."""
+    """For a batch of one sample, of copies, or of token indices, another input is drawn."""
     model = (
         nn.Linear(6, 3)
         if inputs.is_floating_point()
         else nn.Sequential(nn.Embedding(7, 2), nn.Flatten())
     )
-    seen = count_forward_samples(model)
+    sample_counts = count_forward_samples(model)
     Probe(model, Batch(inputs, torch.zeros(len(inputs), dtype=torch.long))).require_connected()
-    assert seen[-1] == 2  # the first sample, and another
+    assert sample_counts[-1] == 2  # the first sample and a drawn one
 
 
-def test_a_motion_along_a_circle_proves_connection():
-    model = made(Net(lambda net, x: net.a(x), a=nn.Linear(6, 3)))
-    seen, probe = count_forward_samples(model), Probe(model, batch(1, 6))
+def test_a_jet_along_a_circle_proves_connection():
+    model = randomise(Net(lambda net, x: net.a(x), a=nn.Linear(6, 3)))
+    sample_counts = count_forward_samples(model)
+    probe = Probe(model, make_batch(1, 6))
     probe.circle_jet((6,))
     probe.require_connected()
-    assert len(seen) == 1
+    assert len(sample_counts) == 1
 
 
 # -------------------------------------------------------------------------------------------------------------- weights
@@ -198,7 +204,7 @@ def test_a_motion_along_a_circle_proves_connection():
 def test_weights_are_those_of_convolutions_linear_layers_and_projections():
     names = {"layer.self_attn.in_proj_weight", "layer.self_attn.out_proj.weight"}
     names |= {"layer.linear1.weight", "layer.linear2.weight", "head.weight"}
-    assert set(Probe(frozen(transformer(), "head.weight"), DATA).weights) == names
+    assert set(Probe(freeze(make_transformer(), "head.weight"), DATA).weights) == names
     narrow = nn.MultiheadAttention(6, 2, kdim=3, vdim=4)
     assert set(Probe(narrow, DATA).weights) == {
         f"{part}_weight" for part in ("q_proj", "k_proj", "v_proj")
@@ -208,7 +214,7 @@ def test_weights_are_those_of_convolutions_linear_layers_and_projections():
 
 
 def test_with_gaussian_weights_is_a_copy_with_gaussian_weights_and_no_biases():
-    model = made(
+    model = randomise(
         nn.Sequential(nn.Conv2d(3, 40, 3), nn.BatchNorm2d(40), nn.Flatten(), nn.Linear(1000, 3))
     )
     before = {name: p.clone() for name, p in model.state_dict().items()}
@@ -234,7 +240,7 @@ def test_with_gaussian_weights_is_a_copy_with_gaussian_weights_and_no_biases():
 def test_gaussian_weights_include_the_biases_of_attention():
     layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
     copy = (
-        Probe(made(layer), batch(4, 4, 6))
+        Probe(randomise(layer), make_batch(4, 4, 6))
         .with_gaussian_weights(torch.Generator().manual_seed(0))
         .model
     )
@@ -244,25 +250,25 @@ def test_gaussian_weights_include_the_biases_of_attention():
 
 
 def test_a_probe_on_other_inputs_has_the_same_network():
-    model = made(nn.Linear(6, 3))
-    probe = Probe(model, batch(*FLAT), seed=5).with_inputs(torch.zeros(2, 6, dtype=torch.float64))
+    model = randomise(nn.Linear(6, 3))
+    probe = Probe(model, make_batch(*FLAT), seed=5).with_inputs(
+        torch.zeros(2, 6, dtype=torch.float64)
+    )
     assert (probe.model, probe.seed) == (model, 5)
     torch.testing.assert_close(probe.outputs, model.bias.detach().expand(2, 3))
 
 
 def test_a_probe_is_released_without_references():
-    """It holds activations of whole batches; a ring of references would keep them until Python looks for rings."""
-    model, batch = (
-        nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)),
-        torch.randn(8, 3, 2, 2),
-    )
-    probe = Probe(model, Batch(batch, torch.arange(8) % 3))
+    """A probe holds activations; a reference cycle would keep them until the garbage collector runs."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+    inputs = torch.randn(8, 3, 2, 2)
+    probe = Probe(model, Batch(inputs, torch.arange(8) % 3))
     for name in ("grad_norm", "zico(samples=8)", "trace", "az_expressivity", "dextr", "grasp"):
         load_proxy(name)(probe)
-    gone = [ref(probe), ref(probe.parts(2)[1])]
+    references = [ref(probe), ref(probe.parts(2)[1])]
     gc.disable()
     try:
         del probe
-        assert [there() for there in gone] == [None, None]
+        assert [reference() for reference in references] == [None, None]
     finally:
         gc.enable()
