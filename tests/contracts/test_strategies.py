@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import untrained
-from tests.strategies.toys import TASK, drive, fitness, record, ten, twelve
+from tests.strategies.toys import TASK, make_toy_record, read_fitness, run_toy_search, ten, twelve
 from untrained import Probe, search
 from untrained.config import Limits
 from untrained.data import load_data
@@ -48,14 +48,12 @@ SUPERNET_SPACE = load_space("nasbench201(channels=2,cells=1)")
 
 def evaluate_pool(archs: Sequence[Arch]) -> Any:
     for arch in archs:
-        M, kappa = (
-            make_generator("M", arch).random() + 1,
-            make_generator("kappa", arch).random() + 1,
-        )
+        M = make_generator("M", arch).random() + 1
+        kappa = make_generator("kappa", arch).random() + 1
         yield [
-            record(arch, M, "trace@1"),
-            record(arch, kappa, "ntk_condition@1"),
-            record(arch, M, "toy@1"),
+            make_toy_record(arch, M, "trace@1"),
+            make_toy_record(arch, kappa, "ntk_condition@1"),
+            make_toy_record(arch, M, "toy@1"),
         ]
 
 
@@ -67,14 +65,14 @@ def make_strategy(name: str, seed: int = 0, space: Any = None, **options: Any) -
     needs = {
         "source": load_data("noise", TASK),
         "evaluate_pool": evaluate_pool,
-        "pool_fitness": fitness,
+        "pool_fitness": read_fitness,
         "beside": (),
     }
     given = {need: needs[need] for need in STRATEGIES[name].needs}
     return STRATEGIES[name](
         space or space_for(name),
         np.random.default_rng(seed),
-        fitness,
+        read_fitness,
         **given,
         **SMALL.get(name, {}),
     )
@@ -87,7 +85,9 @@ def score(arch: Arch) -> float | None:
 
 
 def list_proposals(name: str, seed: int = 0, ask_size: int = 5, **options: Any) -> list[Arch]:
-    return list(drive(make_strategy(name, seed, **options), score, BUDGETS[name], ask_size))
+    return list(
+        run_toy_search(make_strategy(name, seed, **options), score, BUDGETS[name], ask_size)
+    )
 
 
 @cache
@@ -112,24 +112,26 @@ def test_the_number_asked_for_at_a_time_does_not_matter(name):
 
 @each_strategy
 def test_the_order_of_records_does_not_matter(name):
-    strategy, proposals = make_strategy(name), []
+    strategy = make_strategy(name)
+    proposals = []
     while len(proposals) < BUDGETS[name] and (
         archs := strategy.ask(min(5, BUDGETS[name] - len(proposals)))
     ):
         proposals += archs
-        strategy.tell([record(arch, score(arch)) for arch in reversed(archs)])
+        strategy.tell([make_toy_record(arch, score(arch)) for arch in reversed(archs)])
     assert tuple(proposals) == list_default_proposals(name)
 
 
 @each_strategy
 def test_records_may_arrive_one_by_one(name):
-    strategy, proposals = make_strategy(name), []
+    strategy = make_strategy(name)
+    proposals = []
     while len(proposals) < BUDGETS[name] and (
         archs := strategy.ask(min(5, BUDGETS[name] - len(proposals)))
     ):
         proposals += archs
         for arch in archs:
-            strategy.tell([record(arch, score(arch))])
+            strategy.tell([make_toy_record(arch, score(arch))])
     assert tuple(proposals) == list_default_proposals(name)
 
 
@@ -153,8 +155,8 @@ def test_after_a_kill_it_proposes_the_same_again(name):
     stops = {int(stop) for stop in np.random.default_rng(7).integers(0, len(whole), 3)}
     for _ in range(len(stops)):
         with pytest.raises(Killed):
-            drive(make_strategy(name), score_from_store, BUDGETS[name])
-    assert list(drive(make_strategy(name), score_from_store, BUDGETS[name])) == whole
+            run_toy_search(make_strategy(name), score_from_store, BUDGETS[name])
+    assert list(run_toy_search(make_strategy(name), score_from_store, BUDGETS[name])) == whole
     assert list(store) == whole
 
 
@@ -162,7 +164,7 @@ def test_after_a_kill_it_proposes_the_same_again(name):
 def test_nothing_is_proposed_twice_and_a_small_space_ends(name):
     """The driver asserts that nothing is proposed twice."""
     space = SUPERNET_SPACE if name in ON_SUPERNETS else twelve
-    proposals = drive(
+    proposals = run_toy_search(
         make_strategy(name, space=space), lambda arch: 1.0, 8 if name == "nasi" else 10**6
     )
     assert 0 < len(proposals) <= space.size
@@ -183,12 +185,13 @@ def test_every_proposal_keeps_the_limits(name):
 
 @each_strategy
 def test_if_all_fail_it_ends_or_continues_with_new_proposals(name):
-    strategy, failed = make_strategy(name), []
+    strategy = make_strategy(name)
+    failed = []
     while len(failed) < BUDGETS[name] and (
         archs := strategy.ask(min(5, BUDGETS[name] - len(failed)))
     ):
         failed += archs
-        strategy.tell([record(arch, None) for arch in archs])
+        strategy.tell([make_toy_record(arch, None) for arch in archs])
     assert 0 < len(failed) == len(set(failed)) <= BUDGETS[name]
 
 
@@ -198,12 +201,13 @@ def test_it_reads_records_through_the_fitness_only(name):
 
     def make_records(arch: Arch) -> list[Record]:
         return [
-            record(arch, score(arch)),
-            record(arch, 1e9, "flops@1"),
-            record(arch, None, "params@1"),
+            make_toy_record(arch, score(arch)),
+            make_toy_record(arch, 1e9, "flops@1"),
+            make_toy_record(arch, None, "params@1"),
         ]
 
-    strategy, proposals = make_strategy(name), []
+    strategy = make_strategy(name)
+    proposals = []
     while len(proposals) < BUDGETS[name] and (
         archs := strategy.ask(min(5, BUDGETS[name] - len(proposals)))
     ):
@@ -234,7 +238,9 @@ def test_it_works_with_random_scores(name):
         arch: float(make_generator("chance", arch).random())
         for arch in list_default_proposals(name)
     }
-    proposals = drive(make_strategy(name), lambda arch: chance.get(arch, 0.5), BUDGETS[name])
+    proposals = run_toy_search(
+        make_strategy(name), lambda arch: chance.get(arch, 0.5), BUDGETS[name]
+    )
     assert len(proposals) >= min(BUDGETS[name], 20)
 
 
@@ -311,7 +317,8 @@ def test_a_search_is_reproducible_and_depends_on_the_seed(name, finished_search,
 @each_strategy
 def test_an_interrupted_search_resumes_and_ends_the_same(name, finished_search, tmp_path):
     whole, calls_in_total = finished_search(name)
-    half, calls = calls_in_total // 2, list[int]()
+    half = calls_in_total // 2
+    calls = list[int]()
 
     def stop(at: Any) -> None:
         calls.append(at.done)

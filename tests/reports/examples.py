@@ -1,4 +1,4 @@
-"""Cells, a run and a study to report on, how cells are drawn, where boxes of a drawing lie, a page in a browser."""
+"""Example cells, a run and a benchmark to report on, and helpers that read drawings and open pages."""
 
 from pathlib import Path
 from random import Random
@@ -16,24 +16,22 @@ from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.search_summary import FailedArch, RankedArch, SearchSummary
 from untrained.spaces.core.diagrams import CellGraph, Diagram
 
-CONV3, CONV1, SKIP, NONE, POOL = (
-    "nor_conv_3x3",
-    "nor_conv_1x1",
-    "skip_connect",
-    "none",
-    "avg_pool_3x3",
-)
+CONV3 = "nor_conv_3x3"
+CONV1 = "nor_conv_1x1"
+SKIP = "skip_connect"
+NONE = "none"
+POOL = "avg_pool_3x3"
 PAIRS = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
-rooms = pytest.mark.parametrize("room", [880, 350])
+both_widths = pytest.mark.parametrize("room", [880, 350])
 
 
-def nb201(*ops: str) -> CellGraph:
+def make_nasbench201_cell(*ops: str) -> CellGraph:
     return CellGraph(
         ("in", "1", "2", "out"), tuple((a, b, op) for (a, b), op in zip(PAIRS, ops, strict=True))
     )
 
 
-def nb101(ops: str, wires: str) -> CellGraph:
+def make_nasbench101_cell(ops: str, wires: str) -> CellGraph:
     names = {
         "i": "input",
         "o": "output",
@@ -46,27 +44,27 @@ def nb101(ops: str, wires: str) -> CellGraph:
 
 
 CELLS = {
-    "mixed": nb201(CONV3, SKIP, CONV1, NONE, POOL, CONV3),
-    "all conv": nb201(*[CONV3] * 6),
-    "all skip": nb201(*[SKIP] * 6),
-    "many none": nb201(NONE, NONE, NONE, CONV3, NONE, NONE),
-    "101 branches": nb101("i31m33o", "01 02 04 05 16 23 36 46 56"),
-    "101 chain": nb101("i31m33o", "01 12 23 34 45 56 02 14 06"),
-    "101 inception": nb101("i11m33o", "01 02 03 04 16 25 36 45 56"),
+    "mixed": make_nasbench201_cell(CONV3, SKIP, CONV1, NONE, POOL, CONV3),
+    "all conv": make_nasbench201_cell(*[CONV3] * 6),
+    "all skip": make_nasbench201_cell(*[SKIP] * 6),
+    "many none": make_nasbench201_cell(NONE, NONE, NONE, CONV3, NONE, NONE),
+    "101 branches": make_nasbench101_cell("i31m33o", "01 02 04 05 16 23 36 46 56"),
+    "101 chain": make_nasbench101_cell("i31m33o", "01 12 23 34 45 56 02 14 06"),
+    "101 inception": make_nasbench101_cell("i11m33o", "01 02 03 04 16 25 36 45 56"),
 }
 
 
-def arch(random: Random) -> str:
+def sample_arch(random: Random) -> str:
     ops = [random.choice((CONV3, CONV1, SKIP, NONE, POOL)) for _ in range(6)]
     return "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|".format(*ops)
 
 
-def summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary:
-    """A realistic run: scores fall with rank, sizes spread over more than a decade."""
+def make_summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary:
+    """Make a realistic run: scores fall with rank, sizes spread over more than a decade."""
     random = Random(0)
     sizes = [random.uniform(0.07, 1.5) for _ in range(count)]
     ranking = tuple(
-        RankedArch(i + 1, arch(random), 3.91 - 0.02 * i, None, 1e6 * size, 1.5e8 * size)
+        RankedArch(i + 1, sample_arch(random), 3.91 - 0.02 * i, None, 1e6 * size, 1.5e8 * size)
         for i, size in enumerate(sizes)
     )
     kinds = ("disconnected", "disconnected", "nan")
@@ -80,7 +78,7 @@ def summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary
         "higher_is_better": True,
         "ranking": ranking,
         "failed": tuple(
-            FailedArch(arch(random), kinds[i % 3], f"detail {i}") for i in range(failures)
+            FailedArch(sample_arch(random), kinds[i % 3], f"detail {i}") for i in range(failures)
         ),
         "diagram": CELLS["mixed"],
         "settings": {"strategy": "random", "seed": "7"},
@@ -91,12 +89,26 @@ def summary(count: int = 94, failures: int = 6, **changes: Any) -> SearchSummary
     return SearchSummary(**(fields | changes))
 
 
-PLAIN, WIDE, SIGNED, FLAT = (
-    (lambda z: z),
-    (lambda z: np.exp(9 * z)),
-    (lambda z: 1e3 * z**9),
-    (lambda z: 64 + 0 * z),
-)
+def scale_plainly(z: Any) -> Any:
+    return z
+
+
+def scale_widely(z: Any) -> Any:
+    return np.exp(9 * z)
+
+
+def scale_with_signs(z: Any) -> Any:
+    return 1e3 * z**9
+
+
+def scale_to_constant(z: Any) -> Any:
+    return 64 + 0 * z
+
+
+PLAIN = scale_plainly
+WIDE = scale_widely
+SIGNED = scale_with_signs
+FLAT = scale_to_constant
 PROXIES: dict[str, tuple[str, float, float | None, Any]] = {  # kind, correlation, cost, from a normal number to a score
     "mean of ranks": ("combination", 0.94, 16, PLAIN), "meco": ("proxy", 0.92, 3, PLAIN),
     "dextr(variant=published)": ("proxy", 0.91, 13, PLAIN), "swap": ("proxy", 0.82, 1, PLAIN),
@@ -110,14 +122,16 @@ PROXIES: dict[str, tuple[str, float, float | None, Any]] = {  # kind, correlatio
 }  # fmt: skip
 
 
-def estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | None]:
-    """By scipy, with intervals of a normal sample; the rest by their definitions."""
+def make_estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | None]:
+    """Compute statistics with scipy or by definition; the interval is that of a normal sample."""
     if np.ptp(scores) == 0 or np.ptp(truth) == 0:
         return dict.fromkeys(
             ("spearman", "kendall", "pearson", "top_overlap", "precision_at_10", "regret")
         )
-    x, k = sign * scores, max(1, round(len(scores) / 10))
-    by_score, by_truth = np.argsort(-x), set(np.argsort(-truth)[:k].tolist())
+    x = sign * scores
+    k = max(1, round(len(scores) / 10))
+    by_score = np.argsort(-x)
+    by_truth = set(np.argsort(-truth)[:k].tolist())
     rho = float(stats.spearmanr(x, truth).statistic)
     low, high = (float(np.tanh(np.arctanh(rho) + s * 1.96 / np.sqrt(len(x) - 3))) for s in (-1, 1))
     shares = [float(np.mean([i in by_truth for i in by_score[:m].tolist()])) for m in (k, 10)]
@@ -131,27 +145,28 @@ def estimates(scores: Any, truth: Any, sign: int) -> dict[str, Estimate | None]:
     }
 
 
-def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> BenchmarkResult:
-    """A realistic study: one quality behind all scores, one more that the gradient proxies share."""
-    rng, random = np.random.default_rng(0), Random(0)
+def make_study(archs: int = 300, proxies: int = 20, **changes: Any) -> BenchmarkResult:
+    """Make a realistic benchmark: all scores share one quality, gradient proxies share another."""
+    rng = np.random.default_rng(0)
+    random = Random(0)
     quality, gradient = rng.standard_normal((2, archs))
     truth = np.where(quality < -2, 10.0, 94.4 - 4 * np.exp(-1.2 * quality))
-    judged = []
-    for name, (kind, rho, cost, made) in list(PROXIES.items())[:proxies]:
+    results = []
+    for name, (kind, rho, cost, transform) in list(PROXIES.items())[:proxies]:
         shared = 0.8 if name in ("snip", "grad_norm", "fisher", "grasp") else 0.2
         noise = shared * gradient + np.sqrt(1 - shared**2) * rng.standard_normal(archs)
-        scores = made((rho * quality + np.sqrt(1 - rho**2) * noise) / 3)
+        scores = transform((rho * quality + np.sqrt(1 - rho**2) * noise) / 3)
         missing = (quality < -1.9) & (kind == "proxy")
         sign = -1 if name == "ntk_condition" else 1
         kinds = {"disconnected": int(missing.sum()) - (name == "zen"), "nan": int(name == "zen")}
-        judged.append(
+        results.append(
             ProxyResult(
                 name, f"What {name} measures.", kind, sign == 1, cost, int((~missing).sum()),
-                {k: n for k, n in kinds.items() if n > 0}, estimates(scores[~missing], truth[~missing], sign),
+                {k: n for k, n in kinds.items() if n > 0}, make_estimates(scores[~missing], truth[~missing], sign),
                 tuple(None if gone else float(s) for s, gone in zip(scores, missing, strict=True)),
             )
         )  # fmt: skip
-    judged.sort(
+    results.sort(
         key=lambda row: -estimate.value if (estimate := row.statistics["spearman"]) else 2.0
     )
     fields: dict[str, Any] = {
@@ -160,9 +175,9 @@ def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> BenchmarkResul
         "space": "nasbench201",
         "truth_about": "test accuracy on CIFAR-10 after 200 epochs, nasbench201",
         "truth_unit": "%",
-        "archs": tuple(arch(random) for _ in range(archs)),
+        "archs": tuple(sample_arch(random) for _ in range(archs)),
         "truth": tuple(truth.tolist()),
-        "proxy_results": tuple(judged),
+        "proxy_results": tuple(results),
         "notes": ("The table holds 15,625 of 15,625 architectures.",),
         "settings": {"samples": "300", "data": "cifar10"},
         "versions": {"torch": "2.13.0"},
@@ -173,11 +188,11 @@ def trust(archs: int = 300, proxies: int = 20, **changes: Any) -> BenchmarkResul
     return BenchmarkResult(**(fields | changes))
 
 
-def drawn(sketch: Diagram, room: float = 880) -> ElementTree.Element:
-    return ElementTree.fromstring(draw_diagram(sketch, max_width=room))
+def draw_svg(diagram: Diagram, room: float = 880) -> ElementTree.Element:
+    return ElementTree.fromstring(draw_diagram(diagram, max_width=room))
 
 
-def boxes(svg: ElementTree.Element, kind: str) -> list[tuple[float, float, float, float]]:
+def list_boxes(svg: ElementTree.Element, kind: str) -> list[tuple[float, float, float, float]]:
     rects = [
         group.find("rect") for group in svg.iter("g") if group.attrib["class"].split()[0] == kind
     ]
@@ -188,18 +203,20 @@ def boxes(svg: ElementTree.Element, kind: str) -> list[tuple[float, float, float
     ]  # type: ignore[misc]
 
 
-def overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
+def boxes_overlap(
+    a: tuple[float, float, float, float], b: tuple[float, float, float, float]
+) -> bool:
     return all(a[k] < b[k] + b[k + 2] and b[k] < a[k] + a[k + 2] for k in (0, 1))
 
 
-def opened(
+def open_page(
     browser: Any,
     folder: Path,
     run: SearchSummary | BenchmarkResult,
     width: int,
     scheme: str = "light",
 ) -> Any:
-    """The report of a run in a browser window of some width, which must not complain nor ask for another file."""
+    """Open the report of a run in a browser; it must not log errors nor request another file."""
     file = folder / "report.html"
     file.write_text(
         render_search_page(run)
@@ -209,18 +226,18 @@ def opened(
     )
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     complaints: list[str] = []
-    asked: list[str] = []
+    requests: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("requestfailed", lambda request: complaints.append(request.url))
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.goto(file.as_uri())
     assert complaints == []
-    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    assert [url for url in requests if not url.startswith("data:")] == [file.as_uri()]
     return page
 
 
-def too_wide(page: Any, *boxes: str) -> list[str]:
-    """Which of the boxes hold more than they are wide."""
+def find_too_wide(page: Any, *selectors: str) -> list[str]:
+    """Return the selectors whose elements are wider than their box."""
     beyond = "elements => elements.some(element => element.scrollWidth > element.clientWidth)"
-    return [box for box in boxes if page.locator(box).evaluate_all(beyond)]
+    return [selector for selector in selectors if page.locator(selector).evaluate_all(beyond)]

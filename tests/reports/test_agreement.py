@@ -1,4 +1,4 @@
-"""Agreement against scipy, and alike rankings side by side."""
+"""Correlations between proxies equal scipy's, and similar proxies are neighbours."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from scipy import stats
 from untrained.reports.agreement import correlate_columns, order_by_similarity
 
 
-def test_agreement_is_symmetric_and_leaves_out_what_is_missing() -> None:
+def test_correlations_are_symmetric_and_ignore_missing_scores() -> None:
     rng = np.random.default_rng(3)
     columns = list(rng.standard_normal((4, 40)))
     columns[1][5:9] = np.nan
@@ -27,12 +27,12 @@ def test_agreement_is_symmetric_and_leaves_out_what_is_missing() -> None:
     assert table[4] == [None] * 5
 
 
-def test_alike_rows_stand_together() -> None:
-    """Three families, shuffled: 0.9 within, 0.1 between; and a chain, whose neighbours can all stay neighbours."""
+def test_similar_rows_are_neighbours() -> None:
+    """Three shuffled families, 0.9 within and 0.1 between; and a chain, in which all neighbours can stay neighbours."""
     families = [0, 1, 2, 1, 0, 2, 2, 0, 1, 1]
     table = [[0.9 if a == b else 0.1 for b in families] for a in families]
-    seen = [families[i] for i in order_by_similarity(table)]
-    assert sum(a != b for a, b in pairwise(seen)) == 2
+    ordered = [families[i] for i in order_by_similarity(table)]
+    assert sum(a != b for a, b in pairwise(ordered)) == 2
     chain = [[1 - abs(i - j) / 10 for j in (3, 0, 2, 4, 1)] for i in (3, 0, 2, 4, 1)]
     assert [(3, 0, 2, 4, 1)[i] for i in order_by_similarity(chain)] in (
         [0, 1, 2, 3, 4],

@@ -1,4 +1,4 @@
-"""What a strategy believed as pictures: numbers by option by choice, and the square of two numbers that are tuned."""
+"""Drawings of a strategy's trace: tables of choices, and the map of predictions over two tuned numbers."""
 
 import json
 import re
@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.reports.examples import summary
+from tests.reports.examples import make_summary
 from untrained.reports.pages.choice_tables import make_choice_tables
 from untrained.reports.pages.strategy_trace import make_trace_section
 from untrained.reports.svg.prediction_map import draw_prediction_map
 from untrained.runs import trace as _trace
-from untrained.strategies.hnas import HNAS, Query
+from untrained.strategies.hnas import HNAS, HNASStep
 from untrained.types import Arch
 
-Cell = tuple[str, int, str]  # its tag, its ink in per cent, its text
+Cell = tuple[str, int, str]  # tag, ink in per cent, text
 ALPHA = [
     ["1<-0", [["skip", 0.5], ["conv", -0.5], ["pool", 0.0]]],
     ["<b>", [["skip", 2.0], ["conv", None]]],
 ]
 
 
-def table(page: str) -> list[list[Cell]]:
-    """The shaded cells, row by row."""
+def read_shaded_cells(page: str) -> list[list[Cell]]:
+    """Return the shaded cells, row by row."""
     pattern = r'<(mark|span) class="shade" style="--share:(\d+)%">([^<]*)</'
     rows = [re.findall(pattern, row) for row in page.split("<tr>")[2:]]
     return [[(tag, int(ink), text) for tag, ink, text in row] for row in rows]
@@ -33,8 +33,8 @@ def table(page: str) -> list[list[Cell]]:
 # ------------------------------------------------------------------------------------------------ choices and options
 
 
-def test_a_row_is_a_choice_and_its_largest_number_is_marked_and_darkest():
-    first, second = table(make_choice_tables(ALPHA))
+def test_the_largest_number_of_a_choice_is_marked_and_darkest():
+    first, second = read_shaded_cells(make_choice_tables(ALPHA))
     assert first == [("mark", 55, "0.500"), ("span", 0, "\u22120.500"), ("span", 28, "0.00")]
     assert second == [("span", 28, "2.00"), ("span", 0, "\u2013"), ("span", 0, "\u2013")]
 
@@ -45,35 +45,39 @@ def test_names_of_choices_and_options_are_escaped():
     assert [name for name in ("&lt;b&gt;", "&lt;i&gt;", "a&amp;b") if name not in page] == []
 
 
-def test_a_decision_that_is_told_is_marked_although_it_is_not_the_largest():
+def test_a_recorded_decision_is_marked_even_if_it_is_not_the_largest():
     verdict = {
-        "where": "2<-1",
+        "name": "2<-1",
         "without": [["skip", 7.0], ["conv", 3.0], ["none", None]],
-        "decided": "conv",
+        "outcome": "conv",
     }
     page = make_choice_tables([verdict])
     assert "2&lt;-1" in page
     assert ">without</th>" in page
-    assert [tag for tag, *_ in table(page)[0]] == ["span", "mark", "span"]
-    assert "the decision" in page
+    assert [tag for tag, *_ in read_shaded_cells(page)[0]] == ["span", "mark", "span"]
+    assert "The selected option has a frame" in page
 
 
-def test_numbers_of_a_row_can_be_told_apart_where_they_are_close():
-    ((low, high),) = table(make_choice_tables([["a", [["x", 1732.125], ["y", 1732.5]]]]))
+def test_close_numbers_have_enough_digits_to_differ():
+    ((low, high),) = read_shaded_cells(
+        make_choice_tables([["a", [["x", 1732.125], ["y", 1732.5]]]])
+    )
     assert (low[2], high[2]) == ("1732.12", "1732.50")
 
 
 @pytest.mark.parametrize("numbers", [(1.5, 1.5), (0.0, 0.0), (None, None)])
-def test_of_numbers_that_are_all_alike_none_is_marked(numbers: tuple[float | None, ...]) -> None:
-    ((first, second),) = table(make_choice_tables([["a", [["x", numbers[0]], ["y", numbers[1]]]]]))
+def test_none_of_equal_numbers_is_marked(numbers: tuple[float | None, ...]) -> None:
+    ((first, second),) = read_shaded_cells(
+        make_choice_tables([["a", [["x", numbers[0]], ["y", numbers[1]]]]])
+    )
     assert first == second
     assert first[0] == "span"
 
 
-def test_choices_without_an_option_in_common_are_tables_of_their_own():
-    edges = [{"where": "n3", "without": [["n3<-0", 1.0], ["n3<-1", 2.0]], "decided": "n3<-1"}]
+def test_choices_without_a_common_option_are_separate_tables():
+    edges = [{"name": "n3", "without": [["n3<-0", 1.0], ["n3<-1", 2.0]], "outcome": "n3<-1"}]
     operations = [
-        {"where": f"n{i}<-0", "without": [["skip", 1.0], ["conv", 2.0]], "decided": "skip"}
+        {"name": f"n{i}<-0", "without": [["skip", 1.0], ["conv", 2.0]], "outcome": "skip"}
         for i in (1, 2)
     ]
     page = make_choice_tables(operations + edges)
@@ -81,7 +85,7 @@ def test_choices_without_an_option_in_common_are_tables_of_their_own():
     assert [text.count("<tr>") for text in page.split("<table")[1:]] == [3, 2]
 
 
-def test_more_than_twenty_choices_are_told_as_left_out():
+def test_choices_after_the_twentieth_are_counted():
     many = [[f"c{i}", [["x", 0.0], ["y", 1.0]]] for i in range(23)]
     assert make_choice_tables(many).count("<tr>") == 21
     assert "3 more choices are not shown." in make_choice_tables(many)
@@ -90,36 +94,38 @@ def test_more_than_twenty_choices_are_told_as_left_out():
 
 @pytest.mark.parametrize(
     "other", [None, 1.0, "a", [], [1.0], ["a"], [["a", 1.0]], [["a", []]], [["a", [["x", "y"]]]], [{"t": 1.0}],
-              [{"where": "a", "without": []}], [[1.0, 2.0]], [*ALPHA, 3.0]]
+              [{"name": "a", "without": []}], [[1.0, 2.0]], [*ALPHA, 3.0]]
 )  # fmt: skip
-def test_nothing_is_drawn_of_another_form(other: Any) -> None:
+def test_values_of_another_form_are_not_drawn(other: Any) -> None:
     assert make_choice_tables(other) == ""
-    assert "shade" not in make_trace_section(summary(trace=({"best": other},)))
+    assert "shade" not in make_trace_section(make_summary(trace=({"best": other},)))
 
 
-def test_the_step_that_found_the_best_is_drawn_and_else_the_last():
-    def step(arch: str | None, top: str) -> dict[str, Any]:
+def test_the_step_of_the_best_is_drawn_or_the_last_step():
+    def make_step(arch: str | None, top: str) -> dict[str, Any]:
         return {
             "arch": arch,
             "alpha": [["c", [["x", float(top == "x")], ["y", float(top == "y")]]]],
         }
 
-    best = summary().best
-    found = make_trace_section(summary(trace=(step(best, "x"), step("other", "y"))))
-    assert "<h3>Step 1: alpha</h3>" in found
-    unknown = make_trace_section(
-        summary(trace=(step("one", "x"), step("two", "y"), {"arch": None}))
+    best = make_summary().best
+    section = make_trace_section(
+        make_summary(trace=(make_step(best, "x"), make_step("other", "y")))
     )
-    assert "<h3>Step 2: alpha</h3>" in unknown
+    assert "<h3>Step 1: alpha</h3>" in section
+    section_without_best = make_trace_section(
+        make_summary(trace=(make_step("one", "x"), make_step("two", "y"), {"arch": None}))
+    )
+    assert "<h3>Step 2: alpha</h3>" in section_without_best
     assert "<h3>Step 1: alpha</h3>" in make_trace_section(
-        summary(trace=(step("one", "x"),), ranking=())
+        make_summary(trace=(make_step("one", "x"),), ranking=())
     )
-    assert unknown.index("<h3>") < unknown.index("<details>")
+    assert section_without_best.index("<h3>") < section_without_best.index("<details>")
 
 
-# ---------------------------------------------------------------------------------------------------------- the square
+# --------------------------------------------------------------------------------------------------- map of predictions
 
-SIDES = {
+AXES = {
     "x_axis": {"name": "nu <up>", "low": 0.0, "high": 5000.0, "log": False},
     "y_axis": {"name": "mu", "low": 1e-4, "high": 1.0, "log": True},
 }
@@ -136,35 +142,38 @@ CORNERS = [
 ]
 
 
-def belief(mean: list[float], **sides: Any) -> dict[str, Any]:
-    return {**SIDES, **sides, "points": CORNERS, "mean": mean, "std": [0.25] * 9}
+def make_prediction(mean: list[float], **axes: Any) -> dict[str, Any]:
+    return {**AXES, **axes, "points": CORNERS, "mean": mean, "std": [0.25] * 9}
 
 
-def query(point: tuple[float, float], value: float | None) -> dict[str, Any]:
+def make_evaluation(point: tuple[float, float], value: float | None) -> dict[str, Any]:
     return {"point": list(point), "mu": 0.01, "nu": 400.0, "arch": "<a>", "value": value}
 
 
-def cells(page: str) -> list[tuple[float, float, float, float, int]]:
-    """x, y, width, height and ink of the cells of the map, without the legend."""
+def read_map_cells(page: str) -> list[tuple[float, float, float, float, int]]:
+    """Return x, y, width, height and ink of the cells of the map, without the legend."""
     (group,) = re.findall(r'<g class="surface">(.*?)</g>', page)
     pattern = r'x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" style="--share:(\d+)%"'
-    return [(*map(float, found[:4]), int(found[4])) for found in re.findall(pattern, group)]  # type: ignore[misc]
+    return [(*map(float, match[:4]), int(match[4])) for match in re.findall(pattern, group)]  # type: ignore[misc]
 
 
-def dots(page: str) -> list[tuple[str, float, float, str]]:
-    pattern = (
-        r'<circle class="query ?(\w*)" cx="([\d.]+)" cy="([\d.]+)" r="\d"><title>([^<]*)</title>'
-    )
+def read_dots(page: str) -> list[tuple[str, float, float, str]]:
+    pattern = r'<circle class="evaluation ?(\w*)" cx="([\d.]+)" cy="([\d.]+)" r="\d"><title>([^<]*)</title>'
     return [
-        (kind, float(x), float(y), unescape(said)) for kind, x, y, said in re.findall(pattern, page)
+        (kind, float(x), float(y), unescape(title))
+        for kind, x, y, title in re.findall(pattern, page)
     ]
 
 
-def test_cells_cover_the_square_and_more_ink_is_more():
-    drawn = cells(draw_prediction_map(belief([float(i) for i in range(9)]), (), "accuracy"))
+def test_cells_cover_the_map_and_darker_is_higher():
+    drawn = read_map_cells(
+        draw_prediction_map(make_prediction([float(i) for i in range(9)]), (), "accuracy")
+    )
     assert [ink for *_, ink in drawn] == [round(6 + 94 * i / 8) for i in range(9)]
-    left, right = drawn[0][0], max(x + w for x, _, w, *_ in drawn)
-    top, bottom = min(y for _, y, *_ in drawn), max(y + h for _, y, _, h, _ in drawn)
+    left = drawn[0][0]
+    right = max(x + w for x, _, w, *_ in drawn)
+    top = min(y for _, y, *_ in drawn)
+    bottom = max(y + h for _, y, _, h, _ in drawn)
     whole = right - left
     assert whole == pytest.approx(bottom - top, abs=0.2)
     assert sum(w * h for _, _, w, h, _ in drawn) == pytest.approx(whole**2, rel=0.01)
@@ -175,12 +184,17 @@ def test_cells_cover_the_square_and_more_ink_is_more():
     )
 
 
-def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
-    trace = (query((0.0, 0.0), 91.5), query((0.5, 0.5), 93.25), query((1.0, 1.0), None))
-    page = draw_prediction_map(belief([float(i) for i in range(9)]), trace, "accuracy")
-    drawn, corners = dots(page), cells(page)
+def test_evaluations_are_drawn_at_their_points_and_the_best_on_top():
+    trace = (
+        make_evaluation((0.0, 0.0), 91.5),
+        make_evaluation((0.5, 0.5), 93.25),
+        make_evaluation((1.0, 1.0), None),
+    )
+    page = draw_prediction_map(make_prediction([float(i) for i in range(9)]), trace, "accuracy")
+    drawn = read_dots(page)
+    corners = read_map_cells(page)
     assert [kind for kind, *_ in drawn] == ["", "failed", "top"]
-    assert [said for *_, said in drawn] == [
+    assert [title for *_, title in drawn] == [
         "Step 1: mu 0.01000, nu 400.0, value 91.50",
         "Step 3: mu 0.01000, nu 400.0, value failed",
         "Step 2: mu 0.01000, nu 400.0, value 93.25, the best",
@@ -192,8 +206,8 @@ def test_queries_lie_where_they_asked_with_their_numbers_and_the_best_on_top():
     assert "3 evaluations" in page
 
 
-def test_the_sides_are_named_and_the_legend_goes_from_the_lowest_to_the_highest():
-    page = draw_prediction_map(belief([80.0 + i for i in range(9)]), (), "<accuracy>")
+def test_axes_are_named_and_the_legend_goes_from_lowest_to_highest():
+    page = draw_prediction_map(make_prediction([80.0 + i for i in range(9)]), (), "<accuracy>")
     assert "nu &lt;up&gt;" in page
     assert ">mu<" in page
     assert [name for name in ("<up>", "<accuracy>") if name in page] == []
@@ -206,80 +220,88 @@ def test_the_sides_are_named_and_the_legend_goes_from_the_lowest_to_the_highest(
     assert len(ticks) >= 8
 
 
-def test_a_belief_that_is_the_same_everywhere_has_one_shade():
-    page = draw_prediction_map(belief([3.0] * 9), (query((0.5, 0.5), 3.0),), "accuracy")
-    assert {ink for *_, ink in cells(page)} == {53}
+def test_a_constant_prediction_has_one_shade():
+    page = draw_prediction_map(
+        make_prediction([3.0] * 9), (make_evaluation((0.5, 0.5), 3.0),), "accuracy"
+    )
+    assert {ink for *_, ink in read_map_cells(page)} == {53}
     (legend,) = re.findall(r'<g class="surface legend">(.*?)</g>', page)
     assert (legend.count("<rect"), re.findall(">([^<]+)</text>", legend)) == (1, ["3.000"])
 
 
-def test_a_side_that_does_not_vary_has_no_ticks():
+def test_a_constant_axis_has_no_ticks():
     page = draw_prediction_map(
-        belief([3.0] * 9, y_axis={"name": "mu", "low": 0.1, "high": 0.1, "log": True}),
+        make_prediction([3.0] * 9, y_axis={"name": "mu", "low": 0.1, "high": 0.1, "log": True}),
         (),
         "accuracy",
     )
     assert 'class="end"' not in page
 
 
-def test_without_a_belief_there_is_no_square():
-    trace = (query((0.0, 0.5), 91.5),)
-    assert "<figure>" not in make_trace_section(summary(trace=trace))
-    told = make_trace_section(summary(trace=trace, prediction=belief([1.0] * 9)))
-    assert told.index("<figure>") < told.index("<details>")
-    assert "Prediction of dextr at the end" in told
-    worse = make_trace_section(
-        summary(trace=trace, prediction=belief([1.0] * 9), higher_is_better=False)
+def test_without_a_prediction_there_is_no_map():
+    trace = (make_evaluation((0.0, 0.5), 91.5),)
+    assert "<figure>" not in make_trace_section(make_summary(trace=trace))
+    section = make_trace_section(make_summary(trace=trace, prediction=make_prediction([1.0] * 9)))
+    assert section.index("<figure>") < section.index("<details>")
+    assert "Prediction of dextr at the end" in section
+    section_if_lower_is_better = make_trace_section(
+        make_summary(trace=trace, prediction=make_prediction([1.0] * 9), higher_is_better=False)
     )
-    assert "Prediction of minus dextr at the end" in worse
+    assert "Prediction of minus dextr at the end" in section_if_lower_is_better
 
 
 # ------------------------------------------------------------------------------------------------------ from the folder
 
 
-def strategy(**plan: Any) -> HNAS:
+def make_hnas(**plan: Any) -> HNAS:
     return HNAS(None, np.random.default_rng(0), lambda _: None, evaluate_pool=lambda _: (), **plan)  # type: ignore[arg-type]
 
 
-def test_a_folder_holds_the_belief_of_one_query_and_the_page_draws_it(tmp_path):
-    asked = strategy()
-    _trace.write_trace(tmp_path, asked)
-    assert list(tmp_path.iterdir()) == [], "nothing was told"
+def test_the_prediction_of_a_run_folder_is_drawn(tmp_path):
+    strategy = make_hnas()
+    _trace.write_trace(tmp_path, strategy)
+    assert list(tmp_path.iterdir()) == [], "nothing was evaluated yet"
     assert (_trace.read_trace(tmp_path), _trace.read_belief(tmp_path)) == ([], None)
-    asked.trace.append(Query((0.25, 0.5), 0.01, 400.0, Arch("s", (("c", "1"),)), 0.75))
-    _trace.write_trace(tmp_path, asked)
-    found = _trace.read_belief(tmp_path)
-    assert found is not None
-    assert set(found["mean"]) == {0.75}, "of one value all that is believed is its own"
-    assert found["x_axis"] == {
+    strategy.trace.append(HNASStep((0.25, 0.5), 0.01, 400.0, Arch("s", (("c", "1"),)), 0.75))
+    _trace.write_trace(tmp_path, strategy)
+    prediction = _trace.read_belief(tmp_path)
+    assert prediction is not None
+    assert set(prediction["mean"]) == {0.75}, "with one value the prediction is constant"
+    assert prediction["x_axis"] == {
         "name": "nu: a quantile of trace^2 in the pool",
         "low": 0.0,
         "high": 1.0,
         "log": False,
     }
-    assert (found["y_axis"]["low"], found["y_axis"]["high"], found["y_axis"]["log"]) == (
+    assert (
+        prediction["y_axis"]["low"],
+        prediction["y_axis"]["high"],
+        prediction["y_axis"]["log"],
+    ) == (
         0.01,
         10.0,
         True,
     )
-    page = make_trace_section(summary(trace=tuple(_trace.read_trace(tmp_path)), prediction=found))
-    assert len(cells(page)) == 625
-    assert [(kind, said) for kind, _, _, said in dots(page)] == [
+    page = make_trace_section(
+        make_summary(trace=tuple(_trace.read_trace(tmp_path)), prediction=prediction)
+    )
+    assert len(read_map_cells(page)) == 625
+    assert [(kind, title) for kind, _, _, title in read_dots(page)] == [
         ("top", "Step 1: mu 0.01000, nu 400.0, value 0.7500, the best")
     ]
     (tmp_path / "belief.json").write_text("{")
     assert _trace.read_belief(tmp_path) is None
 
 
-def test_with_a_scale_the_sides_are_plain_numbers(tmp_path):
-    asked = strategy(preset="nasbench201")
-    asked.trace.append(Query((0.0, 0.5), 0.01, 0.0, Arch("s", (("c", "1"),)), 0.75))
-    _trace.write_trace(tmp_path, asked)
-    found = json.loads((tmp_path / "belief.json").read_text())
-    assert found["x_axis"] == {"name": "nu", "low": 0.0, "high": 5000.0, "log": False}
-    assert found["y_axis"] == {"name": "mu", "low": 1e-4, "high": 1.0, "log": True}
+def test_a_preset_with_a_scale_has_plain_axes(tmp_path):
+    strategy = make_hnas(preset="nasbench201")
+    strategy.trace.append(HNASStep((0.0, 0.5), 0.01, 0.0, Arch("s", (("c", "1"),)), 0.75))
+    _trace.write_trace(tmp_path, strategy)
+    prediction = json.loads((tmp_path / "belief.json").read_text())
+    assert prediction["x_axis"] == {"name": "nu", "low": 0.0, "high": 5000.0, "log": False}
+    assert prediction["y_axis"] == {"name": "mu", "low": 1e-4, "high": 1.0, "log": True}
 
 
-def test_a_strategy_that_believes_nothing_leaves_no_file(tmp_path):
+def test_a_strategy_without_a_trace_writes_no_file(tmp_path):
     _trace.write_trace(tmp_path, object())
     assert list(tmp_path.iterdir()) == []

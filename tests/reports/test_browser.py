@@ -1,4 +1,4 @@
-"""The page of a report in Chromium: nothing is too wide, overlaps, complains or asks the network."""
+"""The page of a report in Chromium: nothing is too wide, overlaps, logs errors or uses the network."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.reports.examples import CELLS, opened, summary, too_wide
+from tests.reports.examples import CELLS, find_too_wide, make_summary, open_page
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
-    long = replace(summary().ranking[0], arch="x" * 400, spread=0.25)
-    rows = (long, *summary().ranking[1:])
-    page = opened(
-        browser, tmp_path, summary(ranking=rows, seeds=3, stopped_early=True), width, scheme
+def test_the_page_fits_a_browser_window(
+    browser: Any, tmp_path: Path, width: int, scheme: str
+) -> None:
+    long = replace(make_summary().ranking[0], arch="x" * 400, spread=0.25)
+    rows = (long, *make_summary().ranking[1:])
+    page = open_page(
+        browser, tmp_path, make_summary(ranking=rows, seeds=3, stopped_early=True), width, scheme
     )
-    assert too_wide(page, "html", ".rank", ".copy pre", ".drawing.wide", ".drawing.narrow") == []
+    assert (
+        find_too_wide(page, "html", ".rank", ".copy pre", ".drawing.wide", ".drawing.narrow") == []
+    )
     drawn = page.evaluate(
         """[...document.querySelectorAll("svg")].map(svg => [svg, svg.getBoundingClientRect()]).map(([svg, box]) =>
         [svg.getAttribute("class"), box.width, box.height, svg.querySelectorAll("circle, rect").length])
@@ -36,7 +40,7 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme:
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["mixed", "101 chain"])
 def test_labels_fit_their_boxes(browser: Any, tmp_path: Path, name: str) -> None:
-    page = opened(browser, tmp_path, summary(diagram=CELLS[name]), 1280)
+    page = open_page(browser, tmp_path, make_summary(diagram=CELLS[name]), 1280)
     slack = page.evaluate(
         """[...document.querySelectorAll(".wide .tag, .wide .node")].map(group => {
         const [box, text] = ["rect", "text"].map(tag => group.querySelector(tag).getBoundingClientRect());
@@ -52,7 +56,7 @@ def test_labels_fit_their_boxes(browser: Any, tmp_path: Path, name: str) -> None
 
 @pytest.mark.browser
 def test_tick_labels_do_not_overlap(browser: Any, tmp_path: Path) -> None:
-    page = opened(browser, tmp_path, summary(), 390)
+    page = open_page(browser, tmp_path, make_summary(), 390)
     rows = page.evaluate(
         """[...document.querySelectorAll(".chart")].map(chart => [...chart.querySelectorAll(".tick")].map(tick => {
         const box = tick.getBoundingClientRect(); return [box.left, box.right]; }))"""

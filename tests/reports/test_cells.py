@@ -13,11 +13,11 @@ from tests.reports.examples import (
     NONE,
     POOL,
     SKIP,
-    boxes,
-    drawn,
-    overlap,
-    rooms,
-    summary,
+    both_widths,
+    boxes_overlap,
+    draw_svg,
+    list_boxes,
+    make_summary,
 )
 from untrained.reports.drawings.draw import draw_diagram
 from untrained.reports.drawings.layout import separate_places
@@ -26,37 +26,37 @@ from untrained.reports.svg.style import find_family
 from untrained.spaces.core.diagrams import CellGraph
 
 
-def on_path(path: str) -> list[tuple[float, float]]:
-    """Points on a path of cubic pieces."""
+def sample_path(path: str) -> list[tuple[float, float]]:
+    """Return points on a path of cubic Bezier curves."""
     numbers = [float(n) for n in re.findall(r"-?[\d.]+", path)]
     points = list(zip(numbers[::2], numbers[1::2], strict=True))
-    found = []
+    samples = []
     for i in range(0, len(points) - 1, 3):
         for t in (k / 40 for k in range(41)):
             weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
-            found.append(
+            samples.append(
                 tuple(
                     sum(w * p[k] for w, p in zip(weights, points[i : i + 4], strict=True))
                     for k in (0, 1)
                 )
             )
-    return found  # type: ignore[return-value]
+    return samples  # type: ignore[return-value]
 
 
-@rooms
+@both_widths
 @pytest.mark.parametrize("name", CELLS)
-def test_a_drawing_has_every_edge_and_nothing_overlaps(name: str, room: float) -> None:
+def test_a_drawing_has_every_edge_and_no_overlapping_boxes(name: str, room: float) -> None:
     cell = CELLS[name]
-    svg = drawn(cell, room)
+    svg = draw_svg(cell, room)
     wires = {
         group.attrib["data-edge"]: group for group in svg.iter("g") if "data-edge" in group.attrib
     }
     assert set(wires) == {f"{a}-{b}" for a, b, _ in cell.edges}
     texts = [text.text or "" for text in svg.iter("text")]
     assert sorted(texts) == sorted([*cell.nodes, *(label for *_, label in cell.edges if label)])
-    everything = boxes(svg, "node") + boxes(svg, "tag")
+    everything = list_boxes(svg, "node") + list_boxes(svg, "tag")
     assert len(everything) == len(texts)
-    assert not [pair for pair in combinations(everything, 2) if overlap(*pair)]
+    assert not [pair for pair in combinations(everything, 2) if boxes_overlap(*pair)]
     left, top, width, height = map(float, svg.attrib["viewBox"].split())
     assert all(
         x >= left and y >= top and x + w <= left + width and y + h <= top + height
@@ -64,28 +64,29 @@ def test_a_drawing_has_every_edge_and_nothing_overlaps(name: str, room: float) -
     )
 
 
-@rooms
+@both_widths
 @pytest.mark.parametrize("name", CELLS)
-def test_wires_keep_clear_of_boxes_that_are_not_theirs(name: str, room: float) -> None:
+def test_edges_do_not_cross_boxes_of_other_nodes(name: str, room: float) -> None:
     cell = CELLS[name]
-    svg = drawn(cell, room)
-    nodes, tags = boxes(svg, "node"), iter(boxes(svg, "tag"))
+    svg = draw_svg(cell, room)
+    nodes = list_boxes(svg, "node")
+    tags = iter(list_boxes(svg, "tag"))
     labels = {f"{a}-{b}": next(tags) for a, b, label in cell.edges if label}
     for a, b, _ in cell.edges:
         path = svg.find(f".//g[@data-edge='{a}-{b}']/path")
         assert path is not None
         foreign = [box for n, box in enumerate(nodes) if n not in (a, b)]
         foreign += [box for edge, box in labels.items() if edge != f"{a}-{b}"]
-        hit = [
+        crossings = [
             p
-            for p in on_path(path.attrib["d"])
-            if any(overlap((*p, 0.0, 0.0), box) for box in foreign)
+            for p in sample_path(path.attrib["d"])
+            if any(boxes_overlap((*p, 0.0, 0.0), box) for box in foreign)
         ]
-        assert not hit, f"{a}-{b} runs over a box"
+        assert not crossings, f"{a}-{b} runs over a box"
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_boxes_of_any_graph_keep_apart(seed: int) -> None:
+def test_boxes_of_random_graphs_do_not_overlap(seed: int) -> None:
     random = Random(seed)
     count = random.randint(1, 7)
     labels = ["", CONV3, SKIP, "a_rather_long_operation"] if seed % 2 else [""]
@@ -94,15 +95,15 @@ def test_boxes_of_any_graph_keep_apart(seed: int) -> None:
         tuple(str(n) * n for n in range(count)),
         tuple((a, b, random.choice(labels)) for a, b in pairs),
     )
-    svg = drawn(cell, random.choice((350, 880)))
-    everything = boxes(svg, "node") + boxes(svg, "tag")
+    svg = draw_svg(cell, random.choice((350, 880)))
+    everything = list_boxes(svg, "node") + list_boxes(svg, "tag")
     assert len(everything) == count + sum(bool(label) for *_, label in cell.edges)
-    assert not [pair for pair in combinations(everything, 2) if overlap(*pair)]
+    assert not [pair for pair in combinations(everything, 2) if boxes_overlap(*pair)]
 
 
-def test_a_narrow_drawing_flows_down_and_a_wide_one_right() -> None:
-    wide, narrow = (drawn(CELLS["mixed"], room) for room in (880, 350))
-    ends = [(boxes(svg, "node")[0], boxes(svg, "node")[-1]) for svg in (wide, narrow)]
+def test_a_narrow_drawing_runs_down_and_a_wide_one_to_the_right() -> None:
+    wide, narrow = (draw_svg(CELLS["mixed"], room) for room in (880, 350))
+    ends = [(list_boxes(svg, "node")[0], list_boxes(svg, "node")[-1]) for svg in (wide, narrow)]
     assert ends[0][0][0] < ends[0][1][0]
     assert ends[0][0][1] == ends[0][1][1]
     assert ends[1][0][1] < ends[1][1][1]
@@ -131,9 +132,11 @@ def test_none_is_faint_and_colours_follow_operations() -> None:
     drawing = draw_diagram(CELLS["mixed"])
     assert drawing.count('class="wire op-none"') == 1
     assert drawing.index("wire op-none") < drawing.index("wire op-conv3"), (
-        "faint wires lie underneath"
+        "faint edges are drawn first"
     )
-    assert re.search(r"\.wire\.op-none path \{[^}]*stroke-dasharray", render_search_page(summary()))
+    assert re.search(
+        r"\.wire\.op-none path \{[^}]*stroke-dasharray", render_search_page(make_summary())
+    )
 
 
 def test_drawings_are_deterministic_and_refuse_cycles() -> None:
@@ -142,7 +145,7 @@ def test_drawings_are_deterministic_and_refuse_cycles() -> None:
         draw_diagram(CellGraph(("a", "b"), ((0, 1, ""), (1, 0, ""))))
 
 
-def test_separate_moves_no_more_than_needed() -> None:
+def test_places_are_moved_no_more_than_needed() -> None:
     assert separate_places([0.0, 10.0], [1.0, 1.0], [4.0]) == [0.0, 10.0]
     assert separate_places([0.0, 0.0], [1.0, 1.0], [4.0]) == [-2.0, 2.0]
     assert separate_places([0.0, 0.0], [1.0, 3.0], [4.0]) == [-3.0, 1.0]

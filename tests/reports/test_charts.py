@@ -1,18 +1,18 @@
-"""Charts of a report: every score is counted, every dot is named, whatever the scores."""
+"""Charts of a report: every score is counted and every dot is named, for any scores."""
 
 import re
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.reports.examples import summary
+from tests.reports.examples import make_summary
 from untrained.reports.pages.search_page import render_search_page
 from untrained.reports.search_summary import RankedArch
 from untrained.reports.svg.ranking_charts import MAX_DOTS, draw_histogram, draw_size_scatter
 
 
 def test_the_histogram_counts_every_score_once() -> None:
-    rows = summary().ranking
+    rows = make_summary().ranking
     titles = re.findall(r"<title>(.*?)</title>", draw_histogram(rows))
     assert sum(int(re.findall(r": (\d+)", title)[0]) for title in titles) == 94
     assert sum(int(n) for title in titles for n in re.findall(r", (\d+) of them", title)) == 10
@@ -21,7 +21,7 @@ def test_the_histogram_counts_every_score_once() -> None:
 @pytest.mark.parametrize(
     "scores", [[1.0], [2.0, 2.0, 2.0], [1e-3, 1.0, 1e9], [-1e6, 0.0, 3.0], [0.0]]
 )
-def test_the_histogram_bears_any_scores(scores: list[float]) -> None:
+def test_the_histogram_can_draw_any_scores(scores: list[float]) -> None:
     rows = [RankedArch(i + 1, "a", score) for i, score in enumerate(scores)]
     chart = ElementTree.fromstring(draw_histogram(rows))
     bars = chart.findall(".//rect")
@@ -31,7 +31,7 @@ def test_the_histogram_bears_any_scores(scores: list[float]) -> None:
 
 
 def test_the_scatter_has_a_named_dot_for_each_row_and_marks_ten() -> None:
-    rows = summary().ranking
+    rows = make_summary().ranking
     chart = ElementTree.fromstring(draw_size_scatter(rows, lambda row: row.params, "parameters"))
     dots = [dot for dot in chart.iter("circle") if dot.find("title") is not None]
     assert len(dots) == 94
@@ -52,7 +52,7 @@ def test_the_scatter_leaves_out_rows_without_a_size() -> None:
 
 
 def test_very_many_points_are_thinned_and_the_page_says_so() -> None:
-    page = render_search_page(summary(count=3 * MAX_DOTS))
+    page = render_search_page(make_summary(count=3 * MAX_DOTS))
     shown = page.count("</title></circle>") // 2
     assert MAX_DOTS <= shown <= MAX_DOTS + 10
     assert f"{shown:,} of 6,000 points are drawn." in page

@@ -1,4 +1,4 @@
-"""No text of a run folder becomes a tag, an attribute or a script of a page, whichever field it stands in."""
+"""No text of a run folder becomes a tag, an attribute or a script of a page, whatever field it is in."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests.papers.test_reproduce import RESULT
-from tests.reports.examples import trust
-from tests.reports.test_believed import belief, query
-from tests.reports.test_training_page import example
+from tests.reports.examples import make_study
+from tests.reports.test_believed import make_evaluation, make_prediction
+from tests.reports.test_training_page import make_training
 from untrained.errors import UsageError
 from untrained.runs.winner import read_winner
 from untrained.workflows.report import report
@@ -33,7 +33,7 @@ TAGS = set(
 
 
 class Outline(HTMLParser):
-    """The tags of a page, their attributes, and what is in its scripts."""
+    """The tags of a page, their attributes, its scripts and its image addresses."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Outline(HTMLParser):
 
 
 def check_page(page: str, where: str = "") -> None:
-    """Nothing of the page was written by EVIL: one script, which is ours, no handlers, no foreign addresses."""
+    """Check that EVIL added nothing to the page: one script, which is ours, no handlers, no foreign addresses."""
     outline = Outline(page)
     assert outline.tags.count("script") == 1, where
     assert outline.tags.count("style") == 1, where
@@ -67,7 +67,7 @@ def check_page(page: str, where: str = "") -> None:
 
 
 def write_search(folder: Path) -> None:
-    """A run with everything that its page can show."""
+    """Write a run with everything that its page can show."""
     options: dict[str, Any] = {
         "strategy": "nsga2",
         "beside": "params",
@@ -78,12 +78,12 @@ def write_search(folder: Path) -> None:
         "nasbench201(channels=4,cells=1)", "flops", budget=4, data="noise", run=folder, **options
     )
     best = read_winner(folder).arch
-    asked = replace(example().key, arch=str(best))
-    replace(example(), folder=str(folder), key=asked).save()
+    key = replace(make_training().key, arch=str(best))
+    replace(make_training(), folder=str(folder), key=key).save()
     scores = [["c", [["x", 1.0], ["y", 0.0]]]]
     step = {"arch": str(best), "alpha": scores, "note": "x", "of": [{"name": "y", "value": 0.5}]}
-    (folder / "trace.json").write_text(json.dumps([step, step | query((0.5, 0.5), 3.0)]))
-    (folder / "belief.json").write_text(json.dumps(belief([float(i) for i in range(9)])))
+    (folder / "trace.json").write_text(json.dumps([step, step | make_evaluation((0.5, 0.5), 3.0)]))
+    (folder / "belief.json").write_text(json.dumps(make_prediction([float(i) for i in range(9)])))
     confirmed = {
         "winner": str(best),
         "reached": 70.0,
@@ -102,11 +102,13 @@ def write_search(folder: Path) -> None:
 
 
 def write_training(folder: Path) -> None:
-    replace(example(), folder=str(folder)).save()
+    replace(make_training(), folder=str(folder)).save()
 
 
 def write_trust(folder: Path) -> None:
-    trust(archs=12, proxies=6, folder=str(folder), advice="do", following="untrained search").save()
+    make_study(
+        archs=12, proxies=6, folder=str(folder), advice="do", following="untrained search"
+    ).save()
 
 
 def write_reproduction(folder: Path) -> None:
@@ -122,7 +124,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.fixture(scope="module", params=WRITERS)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param) / "run"
     folder.mkdir()
     WRITERS[request.param](folder)
@@ -131,7 +133,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def list_leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all strings, numbers and nulls, of each long list the first three."""
+    """List the paths of all strings, numbers and nulls; of each list only the first three items."""
     if isinstance(value, dict):
         for name, below in value.items():
             yield from list_leaves(below, (*path, name))
@@ -152,7 +154,7 @@ def change_leaf(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def change_name(value: Any, path: tuple[Any, ...], new: str) -> Any:
-    """The document with another name in the place of the last one of a path."""
+    """Return the document with the last name of a path renamed."""
     changed = deepcopy(value)
     inner = changed
     for step in path[:-1]:
@@ -163,7 +165,7 @@ def change_name(value: Any, path: tuple[Any, ...], new: str) -> Any:
 
 
 def report_or_refuse(folder: Path, where: str) -> bool:
-    """Report a folder whose files were changed: a page without harm, or a refusal. Return whether there is a page."""
+    """Report a folder with changed files: a harmless page or a refusal. Return whether there is a page."""
     try:
         page = report(folder).read_text()
     except UsageError:
@@ -172,23 +174,23 @@ def report_or_refuse(folder: Path, where: str) -> bool:
     return True
 
 
-def test_evil_texts_in_every_field_and_every_name_stay_texts(written):
+def test_evil_texts_in_every_field_and_every_name_stay_texts(run_folder):
     pages = []
-    for file in sorted(written.glob("*.json")):
+    for file in sorted(run_folder.glob("*.json")):
         whole = file.read_text()
         facts = json.loads(whole)
         try:
             for path in list_leaves(facts):
                 for change in (change_leaf, change_name):
                     file.write_text(json.dumps(change(facts, path, EVIL)))
-                    pages.append(report_or_refuse(written, f"{file.name} {path}"))
+                    pages.append(report_or_refuse(run_folder, f"{file.name} {path}"))
         finally:
             file.write_text(whole)
     assert sum(pages) > 20
 
 
-def test_evil_texts_in_all_strings_at_once_stay_texts(written):
-    for file in sorted(written.glob("*.json")):
+def test_evil_texts_in_all_strings_at_once_stay_texts(run_folder):
+    for file in sorted(run_folder.glob("*.json")):
         whole = file.read_text()
         facts = json.loads(whole)
         for path in list_leaves(facts):
@@ -204,7 +206,7 @@ def test_evil_texts_in_all_strings_at_once_stay_texts(written):
                 inner[path[-1]] = EVIL
         try:
             file.write_text(json.dumps(facts))
-            report_or_refuse(written, file.name)
+            report_or_refuse(run_folder, file.name)
         finally:
             file.write_text(whole)
 
@@ -224,8 +226,8 @@ def test_evil_texts_in_the_store_stay_texts(tmp_path):
     assert page.count("document.title") > 3  # the texts are there, as texts
 
 
-def test_only_our_own_script_and_style_may_run(written):
-    page = report(written).read_text()
+def test_only_our_own_script_and_style_may_run(run_folder):
+    page = report(run_folder).read_text()
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy"\s+content="([^"]*)"', page)
     allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     for tag in ("script", "style"):
@@ -238,10 +240,10 @@ def test_only_our_own_script_and_style_may_run(written):
 
 @pytest.mark.browser
 def test_nothing_runs_in_a_browser_even_if_a_text_were_not_escaped(
-    browser: Any, written: Path, tmp_path: Path
+    browser: Any, run_folder: Path, tmp_path: Path
 ) -> None:
-    """The policy is the second lock: the texts are put into the page as they are."""
-    page = report(written).read_text()
+    """The content security policy is a second protection: the texts are put into the page unescaped."""
+    page = report(run_folder).read_text()
     hostile = page.replace("<section>", f"<section>{EVIL[3:]}<b onclick=1 style='color:red'>", 1)
     assert hostile != page
     file = tmp_path / "report.html"

@@ -1,13 +1,18 @@
-"""The page of a training: what it says, and that nobody's text can break it."""
+"""The page of a training: its content and order, and that all texts are escaped."""
 
 import re
 from dataclasses import replace
 from typing import Any
 
-from tests.reports.examples import summary
-from tests.reports.test_page import body_of
+from tests.reports.examples import make_summary
+from tests.reports.test_page import extract_body
 from untrained.cli.terminal.confirmation import show_confirmation
-from untrained.reports.confirmation_result import Confirmation, Contrast, Group, ReferenceResult
+from untrained.reports.confirmation_result import (
+    Confirmation,
+    Contrast,
+    ReferenceResult,
+    TrainedGroup,
+)
 from untrained.reports.pages import search_page, training_page
 from untrained.reports.pages.training_sections import make_training_headline, make_training_sections
 from untrained.training.result import TrainingKey, TrainingResult
@@ -16,8 +21,8 @@ from untrained.workflows.confirm import compare_groups
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
 
-def example(**changes: Any) -> TrainingResult:
-    asked = TrainingKey(
+def make_training(**changes: Any) -> TrainingResult:
+    key = TrainingKey(
         "runs/mine",
         "nasbench201",
         "|cell|",
@@ -30,8 +35,8 @@ def example(**changes: Any) -> TrainingResult:
         {"epoch": e, "rate": 0.1, "loss": 2.0 / e, "val_loss": 2.5 / e, "val_accuracy": 0.3 * e}
         for e in (1, 2, 3)
     )
-    found = TrainingResult(
-        key=asked,
+    training = TrainingResult(
+        key=key,
         ended="epochs",
         curve=curve,
         best={"epoch": 3, "kind": "average", "accuracy": 0.9, "loss": 0.8},
@@ -63,63 +68,66 @@ def example(**changes: Any) -> TrainingResult:
         versions={"torch": "2"},
         made_on="today",
     )
-    return replace(found, **changes)
+    return replace(training, **changes)
 
 
-def test_the_page_tells_the_result_in_order():
+def test_the_page_shows_the_result_in_order():
     assert (
-        make_training_headline(example())
+        make_training_headline(make_training())
         == "Test accuracy 87.50 % after 3 epochs, 73.3 k parameters."
     )
-    assert "after part of an epoch," in make_training_headline(example(curve=()))
-    seen = body_of(training_page.render_training_page(example()))
+    assert "after part of an epoch," in make_training_headline(make_training(curve=()))
+    text = extract_body(training_page.render_training_page(make_training()))
     order = [
-        make_training_headline(example()), "Network", "|cell|", "Training", "87.50 % on 16 samples",
+        make_training_headline(make_training()), "Network", "|cell|", "<h2>Training", "87.50 % on 16 samples",
         "90.00 % on 15 samples",
         "1 min 15 s", "1,234 on cpu", "the moving average of the weights after epoch 3", "used once", "Learning curves",
         "Confusion matrix", "Rows are true classes", "Calibration", "calibration error is 6.2 percentage points",
         "Worst mistakes",
-        "cat, predicted dog (90 %)", "Settings", "Command", "untrained train runs/mine",
+        "cat, predicted dog\u00a0(90\u00a0%)", "Settings", "Command", "untrained train runs/mine",
     ]  # fmt: skip
-    places = [seen.find(words) for words in order]
+    places = [text.find(words) for words in order]
     assert -1 not in places, order[places.index(-1)]
     assert places == sorted(places)
 
 
 def test_curves_confusion_and_mistakes_are_drawn():
-    html = make_training_sections(example())
-    assert (
-        html.count('<polyline class="curve"') == 2 + 1 + 2
-    )  # losses, accuracy, calibration and its ideal
+    html = make_training_sections(make_training())
+    # Losses, accuracy, calibration and its ideal
+    assert html.count('<polyline class="curve"') == 2 + 1 + 2
     assert f'src="{PICTURE}"' in html
     cells = re.findall(r"<title>(\w+, \w+: [\d.]+|\w+, \w+: not defined)</title>", html)
     assert set(cells) == {"cat, cat: 0.88", "cat, dog: 0.12", "dog, cat: 0.12", "dog, dog: 0.88"}
     assert not re.search(r"https?:|@import|url\(", html)
 
 
-def test_epochs_are_marked_at_whole_numbers_and_shares_up_to_all_of_them():
-    """Where every epoch reached 100 %, a scale around it goes from 90 to 110, in steps of 5."""
-    found = example(curve=tuple({**row, "val_accuracy": 1.0} for row in example().curve))
-    losses, shares = make_training_sections(found).split("<h3>")[1:3]
+def test_epoch_ticks_are_whole_numbers_and_accuracies_end_at_100():
+    """If every epoch reaches 100 %, the axis would go from 90 to 110; it is cut at 100."""
+    training = make_training(
+        curve=tuple({**row, "val_accuracy": 1.0} for row in make_training().curve)
+    )
+    losses, shares = make_training_sections(training).split("<h3>")[1:3]
     assert re.findall(r'"mid tick"[^>]*>([^<]*)<', losses) == ["1", "2", "3"]
     assert re.findall(r'"end"[^>]*>([^<]*)<', shares) == ["90", "95", "100"]
 
 
-def test_what_is_not_there_is_left_out():
-    html = make_training_sections(example(curve=(), mistakes=[], confusion=[[8, 0], [0, 8]]))
+def test_sections_without_content_are_left_out():
+    html = make_training_sections(make_training(curve=(), mistakes=[], confusion=[[8, 0], [0, 8]]))
     assert "Learning curves" not in html
     assert "Worst mistakes" not in html
     assert "No class was confused with another." in html
     many = tuple(map(str, range(60)))
-    assert "heat" not in make_training_sections(example(classes=many, confusion=[[1] * 60] * 60))
+    assert "heat" not in make_training_sections(
+        make_training(classes=many, confusion=[[1] * 60] * 60)
+    )
     assert make_training_sections(None) == ""
-    assert "the same command resumes" in make_training_sections(example(ended="time"))
+    assert "the same command again resumes" in make_training_sections(make_training(ended="time"))
 
 
 def test_every_string_is_escaped():
     evil = '<img src=x onerror="alert(1)">'
-    asked = replace(
-        example().key, arch=evil, data=evil, space=evil, recipe={"name": evil, evil: evil}
+    key = replace(
+        make_training().key, arch=evil, data=evil, space=evil, recipe={"name": evil, evil: evil}
     )
     wrong = [
         {
@@ -131,21 +139,21 @@ def test_every_string_is_escaped():
         }
     ]
     html = training_page.render_training_page(
-        example(key=asked, classes=(evil, evil), mistakes=wrong, command=evil)
+        make_training(key=key, classes=(evil, evil), mistakes=wrong, command=evil)
     )
     assert "<img src=x" not in html
     assert 'onerror="' not in html
 
 
-def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
-    ranking = summary().ranking
-    first = Group(
+def test_the_page_of_a_search_shows_the_confirmation_and_the_training():
+    ranking = make_summary().ranking
+    first = TrainedGroup(
         "dextr", "the best of the ranking", (ranking[0].arch, ranking[1].arch), (90.0, None)
     )
-    other = Group(
+    other = TrainedGroup(
         "random", "drawn from the same records", (ranking[3].arch, ranking[4].arch), (95.0, 93.0)
     )
-    found = Confirmation(
+    confirmation = Confirmation(
         ranking[3].arch,
         95.0,
         ("random",),
@@ -156,26 +164,26 @@ def test_the_page_of_a_search_tells_what_was_confirmed_and_trained():
         "digits",
         10.0,
     )
-    whole = summary(confirmation=found, training=example())
-    seen = body_of(search_page.render_search_page(whole))
-    assert "Confirmation by training" in seen
-    assert "4.0 points less on average than chosen at random" in seen
-    assert "90.0, failed" in seen
-    assert "with 95.0 %, chosen at random" in seen
+    whole = make_summary(confirmation=confirmation, training=make_training())
+    text = extract_body(search_page.render_search_page(whole))
+    assert "Confirmation by training" in text
+    assert "is 4.0 points lower than that of the networks selected at random" in text
+    assert "90.0, failed" in text
+    assert "the highest accuracy (95.0 %), which was selected at random" in text
     assert f"score {ranking[3].score:.3g}" in search_page.make_search_headline(whole)
-    assert search_page.make_search_headline(whole).endswith(make_training_headline(example()))
-    assert "another architecture: |cell|" in seen
+    assert search_page.make_search_headline(whole).endswith(make_training_headline(make_training()))
+    assert "a different architecture: |cell|" in text
     assert (
-        "This is the cost of scoring. The confirmation took 10 s. Training the best took 1 min 15 s."
-        in seen
+        "This is the cost of scoring only. The confirmation took 10 s. The training took 1 min 15 s."
+        in text
     )
-    same = replace(example(), key=replace(example().key, arch=ranking[3].arch))
-    assert "another architecture" not in body_of(
-        search_page.render_search_page(summary(confirmation=found, training=same))
+    same = replace(make_training(), key=replace(make_training().key, arch=ranking[3].arch))
+    assert "a different architecture" not in extract_body(
+        search_page.render_search_page(make_summary(confirmation=confirmation, training=same))
     )
 
 
-def of_clicks(**changes: Any) -> TrainingResult:
+def make_click_training(**changes: Any) -> TrainingResult:
     curve = tuple(
         {"epoch": e, "rate": 0.1, "loss": 0.5 / e, "val_loss": 0.6, "val_auc": 0.7 + e / 100}
         for e in (1, 2)
@@ -184,97 +192,97 @@ def of_clicks(**changes: Any) -> TrainingResult:
         {"predicted": 0.1, "observed": 0.2, "rows": 5},
         {"predicted": 0.6, "observed": 0.5, "rows": 5},
     ]
-    told = {
+    facts = {
         "curve": curve,
         "best": {"epoch": 2, "kind": "weights", "loss": 0.6, "auc": 0.72},
         "loss": 0.4512,
     }
-    told |= {
+    facts |= {
         "accuracy": None,
         "auc": 0.7654,
         "normalised_entropy": 0.9,
         "calibration": bins,
         "calibration_error": 0.1,
     }
-    return example(**told | {"classes": (), "confusion": [], "mistakes": []} | changes)
+    return make_training(**facts | {"classes": (), "confusion": [], "mistakes": []} | changes)
 
 
-def test_the_page_of_clicks_tells_log_loss_auc_and_calibration():
+def test_the_page_of_clicks_shows_log_loss_auc_and_calibration():
     assert (
-        make_training_headline(of_clicks())
+        make_training_headline(make_click_training())
         == "Test log loss 0.4512, AUC 0.7654 after 2 epochs, 73.3 k parameters."
     )
-    seen = body_of(training_page.render_training_page(of_clicks()))
-    order = [make_training_headline(of_clicks()), "Test log loss", "0.4512, AUC 0.7654 on 16 samples",
+    text = extract_body(training_page.render_training_page(make_click_training()))
+    order = [make_training_headline(make_click_training()), "Test log loss", "0.4512, AUC 0.7654 on 16 samples",
              "90.00 % of the log loss",
              "0.6000, AUC 0.7200 on 15 samples", "Learning curves", "Calibration",
              "calibration error is 10.0 percentage points", "Settings"]  # fmt: skip
-    places = [seen.find(words) for words in order]
+    places = [text.find(words) for words in order]
     assert -1 not in places, order[places.index(-1)]
     assert places == sorted(places)
-    assert "Confusion matrix" not in seen
+    assert "Confusion matrix" not in text
+    # Losses, AUC, calibration and its ideal
     assert (
-        make_training_sections(of_clicks()).count('<polyline class="curve"') == 2 + 1 + 2
-    )  # losses, AUC, calibration and its ideal
+        make_training_sections(make_click_training()).count('<polyline class="curve"') == 2 + 1 + 2
+    )
 
 
-def test_without_an_auc_the_page_says_nothing_of_it():
+def test_the_page_without_an_auc_does_not_mention_it():
     curve = tuple(
         {name: value for name, value in row.items() if name != "val_auc"}
-        for row in of_clicks().curve
+        for row in make_click_training().curve
     )
-    bare = of_clicks(
+    bare = make_click_training(
         curve=curve,
         auc=None,
         normalised_entropy=None,
         best={"epoch": 1, "kind": "weights", "loss": 0.6},
     )
-    assert "AUC" not in body_of(training_page.render_training_page(bare))
+    assert "AUC" not in extract_body(training_page.render_training_page(bare))
 
 
-def beside() -> Confirmation:
-    """A found network, one by hand that is worse, and one that failed."""
+def make_confirmation() -> Confirmation:
+    """A winner beside two hand-made networks: one is worse, one failed."""
     entries = (
-        ReferenceResult("found", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
+        ReferenceResult("winner", 1_830_000, 0.5, 0.7, 0.51, 0.69, rate=0.12),
         ReferenceResult("logistic", 2000, 0.6, 0.65, 0.61, 0.64, 0.1, 0.02, rate=0.36),
         ReferenceResult("wild", error="<script> [bold]"),
     )
     groups = (
-        Group("sigeo", "the best of the ranking", ("a",), (68.0,)),
-        Group("random", "drawn", ("b",), (70.0,)),
+        TrainedGroup("sigeo", "the best of the ranking", ("a",), (68.0,)),
+        TrainedGroup("random", "drawn", ("b",), (70.0,)),
     )
     contrasts = (Contrast("random", -2.0, None, None, None, 0),)
     return Confirmation("b", 70.0, ("random",), groups, contrasts, 5, 480, "clicks", 71.0, entries)
 
 
-def test_the_terminal_shows_them_in_lines_of_80_letters(capsys, monkeypatch):
+def test_the_terminal_shows_hand_made_networks_in_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    show_confirmation(beside())
-    said = capsys.readouterr().out
-    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.strip()}
-    assert rows["found"] == ["1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
+    show_confirmation(make_confirmation())
+    output = capsys.readouterr().out
+    rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.strip()}
+    assert rows["winner"] == ["1.83", "M", "0.12", "0.5000", "0.7000", "0.5100", "0.6900"]
     assert (
         rows["logistic"] == "2.00 k 0.36 0.6000 0.6500 0.6100 0.6400 +0.1000 \u00b1 0.0200".split()
     )
-    told = " ".join(said.split())
-    assert "wild failed: <script> [bold]" in told
-    assert "they reach 2.0 points of AUC less on average than chosen at random" in told
-    best = (
-        "the one of least log loss on the validation part, with an AUC of 70.0 %, chosen at random."
-    )
-    assert f"The winner of this run is {best} confirming took 1 min 11 s" in told
+    words = " ".join(output.split())
+    assert "wild failed: <script> [bold]" in words
+    assert "the AUC of the networks selected by sigeo is 2.0 points lower than that of the" in words
+    best = "the network with the lowest log loss on the validation data (an AUC of 70.0 %)"
+    assert f"The winner of this run is {best}, which was selected at random." in words
+    assert "confirming took 1 min 11 s" in words
 
 
-def test_hand_made_networks_stand_beside_the_found_one():
-    told = beside()
-    html = search_page.render_search_page(summary(confirmation=told))
-    seen = body_of(html)
-    assert "Comparison with hand-designed networks" in seen
-    assert "has less log loss than logistic (+0.1000 \u00b1 0.0200)" in seen
-    assert "0.6100" in seen
-    assert "0.36" in seen
+def test_hand_made_networks_are_compared_with_the_winner():
+    confirmation = make_confirmation()
+    html = search_page.render_search_page(make_summary(confirmation=confirmation))
+    text = extract_body(html)
+    assert "Comparison with hand-designed networks" in text
+    assert "has a lower log loss than logistic (+0.1000 \u00b1 0.0200)" in text
+    assert "0.6100" in text
+    assert "0.36" in text
     assert "<td colspan=7>&lt;script&gt; [bold]" in html
-    assert "evaluated by AUC on the validation data" in seen
-    assert "Comparison with" not in body_of(
-        search_page.render_search_page(summary(confirmation=replace(told, entries=())))
+    assert "evaluated by AUC on the validation data" in text
+    assert "Comparison with" not in extract_body(
+        search_page.render_search_page(make_summary(confirmation=replace(confirmation, entries=())))
     )

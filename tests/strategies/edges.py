@@ -51,12 +51,12 @@ class TwoEdges(nn.Module):
 
 @untrained.space(task=TASK, size=4, supernet=TwoEdges)
 def two_edges(choose: Any, task: Task) -> Any:
-    chosen = [choose(name, tuple(factors)) for name, factors in FACTORS.items()]
-    return lambda: nn.Linear(1, len(chosen))
+    values = [choose(name, tuple(factors)) for name, factors in FACTORS.items()]
+    return lambda: nn.Linear(1, len(values))
 
 
-def ones(samples: int, generator: torch.Generator) -> Batch:
+def make_ones(samples: int, generator: torch.Generator) -> Batch:
     return Batch(torch.ones(samples, 1), torch.zeros(samples, 1))
 
 
-SOURCE = DataSource(TASK, ones)
+SOURCE = DataSource(TASK, make_ones)

@@ -24,11 +24,9 @@ TASK = Task("noise", (3, 8, 8), 4)
 
 @untrained.space(task=TASK, size=16)
 def tiny(choose: Any, task: Task) -> nn.Module:
-    width, kernel, bias = (
-        choose("width", (2, 3, 4, 5)),
-        choose("kernel", (1, 3)),
-        choose("bias", ("yes", "no")),
-    )
+    width = choose("width", (2, 3, 4, 5))
+    kernel = choose("kernel", (1, 3))
+    bias = choose("bias", ("yes", "no"))
     conv = nn.Conv2d(3, width, kernel, padding=kernel // 2, bias=bias == "yes")
     return nn.Sequential(conv, nn.Tanh(), nn.Flatten(), nn.Linear(width * 64, task.num_classes))
 
@@ -38,7 +36,7 @@ def four(choose: Any, task: Task) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(192, choose("width", (1, 2, 3, 4))))
 
 
-def proxy(higher_is_better: bool = True) -> Proxy:
+def make_weight_proxy(higher_is_better: bool = True) -> Proxy:
     @untrained.proxy(higher_is_better=higher_is_better)
     def weight(probe: Probe) -> float:
         """The first weight: a number that differs between architectures and seeds."""
@@ -80,7 +78,7 @@ def drop_costs(records: Any) -> list[Record]:
     return [replace(record, **no_costs) for record in records]
 
 
-def record(arch: str, seed: int, value: float | None) -> Record:
+def make_toy_record(arch: str, seed: int, value: float | None) -> Record:
     error = Failure("nan", f"seed {seed}") if value is None else None
     return make_record(Arch("s", (("a", arch),)), "m@1", TASK, seed, value, error)
 

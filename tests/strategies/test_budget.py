@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.strategies.helpers import four, proxy, read_values, search_tiny, tiny
+from tests.strategies.helpers import four, make_weight_proxy, read_values, search_tiny, tiny
 from untrained import search
 from untrained.config import DEFAULT_BUDGET
 from untrained.errors import UsageError
@@ -69,7 +69,8 @@ def test_stops_when_the_best_have_not_changed(case):
 
 
 def test_the_first_reason_counts():
-    rising_scores, flat_scores = [float(i) for i in range(20)], [1.0] * 20
+    rising_scores = [float(i) for i in range(20)]
+    flat_scores = [1.0] * 20
     budget = Budget(6, 4.0, 3, 1)
     assert count_until_stop(budget, rising_scores) == (6, "budget")
     assert count_until_stop(budget, rising_scores, seconds=1.0) == (5, "time")
@@ -110,7 +111,7 @@ def test_a_search_with_a_time_limit_stops_and_the_same_call_resumes(run_folder, 
 
 
 def test_a_search_until_stable_is_the_start_of_the_whole_search(tmp_path):
-    whole = search_tiny(tmp_path / "whole", proxy(), budget=16)
+    whole = search_tiny(tmp_path / "whole", make_weight_proxy(), budget=16)
     scores = [r.value for r in whole.records if r.proxy == "weight"]
     for stable, top in ((3, 1), (4, 2), (2, 3)):
         for done in range(1, 17):  # count by hand since when the best are the same
@@ -120,7 +121,7 @@ def test_a_search_until_stable_is_the_start_of_the_whole_search(tmp_path):
             if done - 1 - entered[-1] >= stable:
                 break
         result = search_tiny(
-            tmp_path / f"{stable}-{top}", proxy(), budget=None, stable=stable, top=top
+            tmp_path / f"{stable}-{top}", make_weight_proxy(), budget=None, stable=stable, top=top
         )
         assert len(result.ranking.standings) == done
         assert result.run.ended == ("stable" if done < 16 else "exhausted")
@@ -133,7 +134,9 @@ def test_a_search_until_stable_is_the_start_of_the_whole_search(tmp_path):
 
 def test_stability_respects_the_direction_of_the_proxy(tmp_path):
     """Lower is better here: the smallest score is the last change before the search stops."""
-    result = search_tiny(tmp_path, proxy(higher_is_better=False), budget=None, stable=2, top=1)
+    result = search_tiny(
+        tmp_path, make_weight_proxy(higher_is_better=False), budget=None, stable=2, top=1
+    )
     scores = [r.value for r in result.records if r.proxy == "weight"]
     assert min(scores[:-2]) == min(scores)
     assert scores[-3] == min(scores)
@@ -150,10 +153,10 @@ def test_a_budget_of_the_size_of_the_space_counts_as_budget(run_folder):
 
 WRONG: dict[str, dict[str, Any]] = {
     "stable is 0; write a whole number from 1 to": {"stable": 0},
-    "impossible duration 'soon'; write 90s, 10m or 1h30m": {"time": "soon"},
+    "invalid duration 'soon'; write 90s, 10m or 1h30m": {"time": "soon"},
     "no unit of time is called 'y'": {"time": "1y"},
     "a duration must be more than 0 seconds": {"time": "0s"},
-    "impossible duration '-5s'": {"time_limit": "-5s"},
+    "invalid duration '-5s'": {"time_limit": "-5s"},
     "--workers must be a whole number of at least 1, not 0": {"workers": 0},
     "--workers 100000 is too many for this machine": {"workers": 100_000},
     "compares all candidates, so its ranking never settles; give a --budget": {

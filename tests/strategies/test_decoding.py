@@ -84,7 +84,8 @@ def test_darts_keeps_the_two_edges_with_the_largest_weights():
         1.0,
     ]
     ((genes,),) = islice(supernet.decode_scores(scores), 1)
-    arch, ops = space.make_arch(genes), supernet.options["normal3<-0"]
+    arch = space.make_arch(genes)
+    ops = supernet.options["normal3<-0"]
     assert (arch["normal3_inputs"], arch["normal3_op0"], arch["normal3_op1"]) == (
         "1,2",
         ops[6],
@@ -102,7 +103,8 @@ def test_darts_nasi_joins_the_best_operation_of_a_node_with_its_best_input():
     scores["reduce4_op"] = [0.0, 1.0, 5.0, 0.0, 4.0, 2.0, 0.0]
     scores["reduce4_input"] = [3.0, 0.0, 1.0, 7.0]
     ((genes,),) = islice(supernet.decode_scores(scores), 1)
-    arch, ops = space.make_arch(genes), supernet.options["reduce4_op"]
+    arch = space.make_arch(genes)
+    ops = supernet.options["reduce4_op"]
     assert arch["reduce4_inputs"] == "0,3"
     # Source 3 has the highest score.
     assert (arch["reduce4_op1"], arch["reduce4_op0"]) == (

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from tests.strategies.toys import best, drive, fitness, record, ten, total, twelve
+from tests.strategies.toys import (
+    get_best,
+    make_toy_record,
+    read_fitness,
+    run_toy_search,
+    sum_choices,
+    ten,
+    twelve,
+)
 from untrained.errors import UsageError
 from untrained.strategies.evolution import PRESETS, Evolution, EvolutionPlan
 from untrained.strategies.local import LocalSearch
@@ -17,11 +25,11 @@ from untrained.strategies.random import RandomSearch
 SEEDS = range(20)
 
 
-def rng(seed: int = 0) -> np.random.Generator:
+def make_rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def rugged(arch) -> float:
+def score_ruggedly(arch) -> float:
     """The sum of the choices, minus 2 per differing neighbouring pair: climbing alone gets stuck."""
     values = [int(value) for _, value in arch.genes]
     return sum(values) - 2.0 * sum(a != b for a, b in pairwise(values))
@@ -30,13 +38,16 @@ def rugged(arch) -> float:
 # ---------------------------------------------------------------------------- better than random
 
 
-@pytest.mark.parametrize("answer", [total, rugged])
+@pytest.mark.parametrize("answer", [sum_choices, score_ruggedly])
 @pytest.mark.parametrize("strategy_class", [Evolution, LocalSearch, NSGA2])
 def test_learning_beats_random_search_with_the_same_budget(strategy_class, answer):
     learned_scores = [
-        best(drive(strategy_class(ten, rng(seed), fitness), answer, 200)) for seed in SEEDS
+        get_best(run_toy_search(strategy_class(ten, make_rng(seed), read_fitness), answer, 200))
+        for seed in SEEDS
     ]
-    random_scores = [best(drive(RandomSearch(ten, rng(seed)), answer, 200)) for seed in SEEDS]
+    random_scores = [
+        get_best(run_toy_search(RandomSearch(ten, make_rng(seed)), answer, 200)) for seed in SEEDS
+    ]
     assert mannwhitneyu(learned_scores, random_scores, alternative="greater").pvalue < 0.01
     assert np.mean(learned_scores) > np.mean(random_scores) + 2
 
@@ -46,12 +57,15 @@ def test_without_a_signal_learning_is_no_better_than_random_search():
     noise = {}
 
     def answer(arch):
-        return noise.setdefault(arch, float(rng(len(noise)).random()))
+        return noise.setdefault(arch, float(make_rng(len(noise)).random()))
 
     learned_scores = [
-        best(drive(Evolution(ten, rng(seed), fitness), answer, 200)) for seed in SEEDS
+        get_best(run_toy_search(Evolution(ten, make_rng(seed), read_fitness), answer, 200))
+        for seed in SEEDS
     ]
-    random_scores = [best(drive(RandomSearch(ten, rng(seed)), answer, 200)) for seed in SEEDS]
+    random_scores = [
+        get_best(run_toy_search(RandomSearch(ten, make_rng(seed)), answer, 200)) for seed in SEEDS
+    ]
     assert mannwhitneyu(learned_scores, random_scores, alternative="greater").pvalue > 0.01
 
 
@@ -59,24 +73,24 @@ def test_without_a_signal_learning_is_no_better_than_random_search():
 
 
 def test_evolution_starts_with_a_population_and_continues_with_children_of_one_parent():
-    strategy = Evolution(ten, rng(), fitness, population=6, tournament=6, children=3)
+    strategy = Evolution(ten, make_rng(), read_fitness, population=6, tournament=6, children=3)
     first = strategy.ask(100)
     assert len(first) == 6
     assert strategy.ask(1) == []  # it waits for the records of the first generation
-    strategy.tell([record(arch, total(arch)) for arch in first])
-    parent = max(first, key=total)  # the whole population is in the tournament
+    strategy.tell([make_toy_record(arch, sum_choices(arch)) for arch in first])
+    parent = max(first, key=sum_choices)  # the whole population is in the tournament
     for child in strategy.ask(100):
         assert sum(a != b for a, b in zip(child.genes, parent.genes, strict=True)) == 1
     assert len(strategy.population) == 6
 
 
 def test_the_oldest_members_are_removed_even_the_best():
-    strategy = Evolution(ten, rng(), fitness, population=4, tournament=4, children=2)
+    strategy = Evolution(ten, make_rng(), read_fitness, population=4, tournament=4, children=2)
     first = strategy.ask(4)
-    strategy.tell([record(arch, 100.0 - i) for i, arch in enumerate(first)])
+    strategy.tell([make_toy_record(arch, 100.0 - i) for i, arch in enumerate(first)])
     assert list(strategy.population) == first
     children = strategy.ask(9)
-    strategy.tell([record(arch, 0.0) for arch in children])
+    strategy.tell([make_toy_record(arch, 0.0) for arch in children])
     assert list(strategy.population) == first[2:] + children
     step = strategy.trace[-1]
     assert (step.parent, step.alive, step.best, step.median, step.worst) == (
@@ -89,13 +103,17 @@ def test_the_oldest_members_are_removed_even_the_best():
 
 
 def test_the_worst_member_is_removed_with_dies_worst():
-    strategy = Evolution(ten, rng(), fitness, population=3, tournament=1, children=1, dies="worst")
+    strategy = Evolution(
+        ten, make_rng(), read_fitness, population=3, tournament=1, children=1, dies="worst"
+    )
     first = strategy.ask(3)
-    strategy.tell([record(arch, value) for arch, value in zip(first, (1.0, 5.0, 3.0), strict=True)])
+    strategy.tell(
+        [make_toy_record(arch, value) for arch, value in zip(first, (1.0, 5.0, 3.0), strict=True)]
+    )
     child = strategy.ask(3)
-    strategy.tell([record(child[0], 2.0)])
+    strategy.tell([make_toy_record(child[0], 2.0)])
     assert list(strategy.population) == [first[1], first[2], *child]
-    strategy.tell([record(strategy.ask(1)[0], 0.5)])
+    strategy.tell([make_toy_record(strategy.ask(1)[0], 0.5)])
     assert list(strategy.population) == [first[1], first[2], *child]
 
 
@@ -104,32 +122,35 @@ def test_a_tournament_of_one_selects_any_parent_and_a_full_one_the_best():
         parents = set()
         for seed in range(100):
             strategy = Evolution(
-                ten, rng(seed), fitness, population=8, tournament=tournament, children=1
+                ten, make_rng(seed), read_fitness, population=8, tournament=tournament, children=1
             )
             first = strategy.ask(8)
-            strategy.tell([record(arch, float(i)) for i, arch in enumerate(first)])
-            strategy.tell([record(arch, 0.0) for arch in strategy.ask(1)])
+            strategy.tell([make_toy_record(arch, float(i)) for i, arch in enumerate(first)])
+            strategy.tell([make_toy_record(arch, 0.0) for arch in strategy.ask(1)])
             parents.add(first.index(strategy.trace[-1].parent))
         assert len(parents) == expected
     assert parents == {7}
 
 
 def test_a_failed_architecture_is_never_a_parent():
-    strategy = Evolution(ten, rng(), fitness, population=10, tournament=2, children=4)
-    scores = drive(strategy, lambda arch: total(arch) if total(arch) % 2 else None, 150)
+    strategy = Evolution(ten, make_rng(), read_fitness, population=10, tournament=2, children=4)
+    scores = run_toy_search(
+        strategy, lambda arch: sum_choices(arch) if sum_choices(arch) % 2 else None, 150
+    )
     assert all(value is None or value % 2 for value in scores.values())
-    assert all(step.parent is None or total(step.parent) % 2 for step in strategy.trace)
-    assert all(total(arch) % 2 for arch in strategy.population)
+    assert all(step.parent is None or sum_choices(step.parent) % 2 for step in strategy.trace)
+    assert all(sum_choices(arch) % 2 for arch in strategy.population)
 
 
 def test_if_all_fail_evolution_continues_at_random():
-    strategy = Evolution(ten, rng(), fitness, population=5)
-    assert len(drive(strategy, lambda arch: None, 30)) == 30
+    strategy = Evolution(ten, make_rng(), read_fitness, population=5)
+    assert len(run_toy_search(strategy, lambda arch: None, 30)) == 30
     assert strategy.trace == []
 
 
 def test_the_presets_have_the_published_numbers():
-    sigeo, zennas = PRESETS["sigeo"], PRESETS["zennas"]
+    sigeo = PRESETS["sigeo"]
+    zennas = PRESETS["zennas"]
     assert (sigeo.population, sigeo.tournament, sigeo.children, sigeo.generations) == (
         128,
         64,
@@ -154,9 +175,9 @@ def test_the_presets_have_the_published_numbers():
     ]
     assert {zennas.count_mutations(g) for g in (0, 50_000, 99_999)} == {1}
     strategy = Evolution(
-        ten, rng(), fitness, preset="sigeo", population=5, tournament=3, generations=2
+        ten, make_rng(), read_fitness, preset="sigeo", population=5, tournament=3, generations=2
     )
-    assert len(drive(strategy, total, 1000)) == 5 + 2 * 8  # then it ends
+    assert len(run_toy_search(strategy, sum_choices, 1000)) == 5 + 2 * 8  # then it ends
     assert strategy.ask(1) == []
 
 
@@ -164,12 +185,12 @@ def test_wrong_options_are_refused():
     for options, message in (
         ({"preset": "sigoe"}, "did you mean sigeo"),
         ({"popluation": 3}, "did you mean population"),
-        ({"population": 0}, "from 1 up"),
+        ({"population": 0}, "must be at least 1"),
         ({"dies": "young"}, "dies=oldest or dies=worst"),
         ({"cooling": True}, "generations=240"),
     ):
         with pytest.raises(UsageError, match=message):
-            Evolution(ten, rng(), fitness, **options)
+            Evolution(ten, make_rng(), read_fitness, **options)
     assert EvolutionPlan().count_mutations(5) == 1
 
 
@@ -177,12 +198,15 @@ def test_wrong_options_are_refused():
 
 
 def test_local_search_moves_to_the_best_neighbour_and_restarts_after_its_patience():
-    strategy = LocalSearch(ten, rng(), fitness, neighbours=3, patience=2)
+    strategy = LocalSearch(ten, make_rng(), read_fitness, neighbours=3, patience=2)
     (start,) = strategy.ask(9)
-    strategy.tell([record(start, 5.0)])
+    strategy.tell([make_toy_record(start, 5.0)])
     neighbours = strategy.ask(9)
     strategy.tell(
-        [record(arch, value) for arch, value in zip(neighbours, (6.0, 8.0, 7.0), strict=True)]
+        [
+            make_toy_record(arch, value)
+            for arch, value in zip(neighbours, (6.0, 8.0, 7.0), strict=True)
+        ]
     )
     assert [(step.arch, step.value, step.restarted) for step in strategy.trace] == [
         (start, 5.0, True),
@@ -195,14 +219,16 @@ def test_local_search_moves_to_the_best_neighbour_and_restarts_after_its_patienc
             sum(a != b for a, b in zip(n.genes, position.genes, strict=True)) == 1
             for n in neighbours
         )
-        strategy.tell([record(arch, 8.0) for arch in neighbours])  # no improvement
+        strategy.tell([make_toy_record(arch, 8.0) for arch in neighbours])  # no improvement
     (restart,) = strategy.ask(9)
-    strategy.tell([record(restart, 1.0)])
+    strategy.tell([make_toy_record(restart, 1.0)])
     assert (strategy.trace[-1].arch, strategy.trace[-1].restarted) == (restart, True)
 
 
 def test_local_search_finds_the_best():
-    assert best(drive(LocalSearch(ten, rng(), fitness), total, 400)) == 30
+    assert (
+        get_best(run_toy_search(LocalSearch(ten, make_rng(), read_fitness), sum_choices, 400)) == 30
+    )
 
 
 # --------------------------------------------------------------------------------------- NSGA-II
@@ -218,18 +244,19 @@ def test_fronts_computed_by_hand():
 
 
 def test_fronts_match_the_definition():
-    points = [tuple(p) for p in rng(3).integers(0, 6, (60, 3)).astype(float).tolist()]
+    points = [tuple(p) for p in make_rng(3).integers(0, 6, (60, 3)).astype(float).tolist()]
 
-    def dominated(i: int, among: list[int]) -> bool:
+    def is_dominated(i: int, among: list[int]) -> bool:
         return any(
             all(a >= b for a, b in zip(points[j], points[i], strict=True))
             and points[j] != points[i]
             for j in among
         )
 
-    remaining, expected = list(range(60)), []
+    remaining = list(range(60))
+    expected = []
     while remaining:
-        expected.append([i for i in remaining if not dominated(i, remaining)])
+        expected.append([i for i in remaining if not is_dominated(i, remaining)])
         remaining = [i for i in remaining if i not in expected[-1]]
     assert len(expected) > 3
     assert sort_into_fronts(points) == expected
@@ -256,15 +283,17 @@ def test_nsga2_finds_the_front_of_two_objectives():
         return float(sum(v for _, v in records[0].arch.genes[:5]))
 
     def g(records):
-        return -total(records[0].arch)
+        return -sum_choices(records[0].arch)
 
-    strategy = NSGA2(ten, rng(), f, beside=[g], population=32)
-    drive(strategy, total, 1500)
+    strategy = NSGA2(ten, make_rng(), f, beside=[g], population=32)
+    run_toy_search(strategy, sum_choices, 1500)
     front = strategy.trace[-1]
     assert set(front.points) == {(float(s), -float(s)) for s in range(16)}
     assert all(not any(v for _, v in arch.genes[5:]) for arch in front.archs)
-    random_scores = drive(RandomSearch(ten, rng()), total, 1500)
-    points = [(f([record(arch, 0.0)]), g([record(arch, 0.0)])) for arch in random_scores]
+    random_scores = run_toy_search(RandomSearch(ten, make_rng()), sum_choices, 1500)
+    points = [
+        (f([make_toy_record(arch, 0.0)]), g([make_toy_record(arch, 0.0)])) for arch in random_scores
+    ]
     assert len({points[i] for i in find_pareto_front(points)} & set(front.points)) < 8
 
 
@@ -275,14 +304,20 @@ def test_the_ends_of_a_front_survive_and_crowded_points_do_not():
     def b(records):
         return -(records[0].value ** 2)
 
-    strategy = NSGA2(ten, rng(), a, beside=[b], population=4)
+    strategy = NSGA2(ten, make_rng(), a, beside=[b], population=4)
     first = strategy.ask(9)
     strategy.tell(
-        [record(arch, value) for arch, value in zip(first, (0.0, 1.0, 9.0, 10.0), strict=True)]
+        [
+            make_toy_record(arch, value)
+            for arch, value in zip(first, (0.0, 1.0, 9.0, 10.0), strict=True)
+        ]
     )
     second = strategy.ask(9)
     strategy.tell(
-        [record(arch, value) for arch, value in zip(second, (5.0, 0.5, 9.5, 9.2), strict=True)]
+        [
+            make_toy_record(arch, value)
+            for arch, value in zip(second, (5.0, 0.5, 9.5, 9.2), strict=True)
+        ]
     )
     # all points are on one front; d(1) is 0.45 + 0.2475, d(9) is 0.42 + 0.5964
     assert {value for value, _ in strategy.population.values()} == {0.0, 10.0, 5.0, 9.0}
@@ -291,19 +326,21 @@ def test_the_ends_of_a_front_survive_and_crowded_points_do_not():
 def test_an_architecture_without_an_objective_is_left_out():
     strategy = NSGA2(
         ten,
-        rng(),
-        fitness,
-        beside=[lambda rs: None if total(rs[0].arch) % 2 else 1.0],
+        make_rng(),
+        read_fitness,
+        beside=[lambda rs: None if sum_choices(rs[0].arch) % 2 else 1.0],
         population=8,
     )
-    drive(strategy, total, 60)
+    run_toy_search(strategy, sum_choices, 60)
     assert strategy.population
-    assert all(total(arch) % 2 == 0 for arch in strategy.population)
+    assert all(sum_choices(arch) % 2 == 0 for arch in strategy.population)
     with pytest.raises(UsageError, match="at most three objectives"):
-        NSGA2(ten, rng(), fitness, beside=[fitness] * 3)
+        NSGA2(ten, make_rng(), read_fitness, beside=[read_fitness] * 3)
 
 
 @pytest.mark.parametrize("strategy_class", [Evolution, LocalSearch, NSGA2])
 def test_a_small_space_is_exhausted(strategy_class):
-    scores = drive(strategy_class(twelve, rng(), fitness), lambda arch: float(arch["width"]), 100)
+    scores = run_toy_search(
+        strategy_class(twelve, make_rng(), read_fitness), lambda arch: float(arch["width"]), 100
+    )
     assert set(scores) == set(twelve)

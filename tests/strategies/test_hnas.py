@@ -8,7 +8,16 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 from tests.records import make_record
-from tests.strategies.toys import TASK, best, drive, fitness, record, ten, total, twelve
+from tests.strategies.toys import (
+    TASK,
+    get_best,
+    make_toy_record,
+    read_fitness,
+    run_toy_search,
+    sum_choices,
+    ten,
+    twelve,
+)
 from untrained.errors import UsageError
 from untrained.proxies.hnas import bound
 from untrained.strategies.bayes import (
@@ -24,7 +33,7 @@ from untrained.strategies.random import RandomSearch
 from untrained.types import Arch, Failure
 
 
-def rng(seed: int = 0) -> np.random.Generator:
+def make_rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
@@ -32,7 +41,8 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def test_the_gaussian_process_equals_that_of_scikit_learn():
-    X, Z = rng(0).random((12, 2)), rng(1).random((30, 2))
+    X = make_rng(0).random((12, 2))
+    Z = make_rng(1).random((30, 2))
     y = np.sin(5 * X[:, 0]) + X[:, 1] + 70
     ours = fit_gaussian_process(X, y)
     kernel = ours.scale**2 * Matern(ours.length, nu=2.5) + WhiteKernel(ours.scale**2 * ours.noise)
@@ -48,25 +58,29 @@ def test_the_gaussian_process_equals_that_of_scikit_learn():
     for process in grid:  # none has a larger likelihood, whatever its variance
         process.fit(X, standard)
         assert (
-            _likelihood(X, standard, ours.length, ours.noise)
-            >= _profile(process, X, standard) - 1e-6
+            compute_likelihood(X, standard, ours.length, ours.noise)
+            >= compute_profile_likelihood(process, X, standard) - 1e-6
         )
 
 
-def _profile(process, X, y) -> float:
+def compute_profile_likelihood(process, X, y) -> float:
     """Return the likelihood of a fitted process at its best variance, from scikit-learn's L_."""
     L = process.L_
     variance = y @ np.linalg.solve(L @ L.T, y) / len(y)
     return float(-0.5 * (len(y) * np.log(variance) + 2 * np.log(np.diag(L)).sum()))
 
 
-def _likelihood(X, y, length: float, noise: float) -> float:
+def compute_likelihood(X, y, length: float, noise: float) -> float:
     kernel = Matern(length, nu=2.5) + WhiteKernel(noise)
-    return _profile(GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-15).fit(X, y), X, y)
+    return compute_profile_likelihood(
+        GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-15).fit(X, y), X, y
+    )
 
 
 def test_acquisitions_computed_by_hand():
-    mean, std, top = np.array([1.0, 2.0]), np.array([0.5, 2.0]), 1.5
+    mean = np.array([1.0, 2.0])
+    std = np.array([0.5, 2.0])
+    top = 1.5
 
     def below(z: float) -> float:
         return (1 + erf(z / sqrt(2))) / 2
@@ -87,10 +101,10 @@ def test_bayesian_optimisation_finds_a_maximum(acquisition):
         X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
         for _ in range(16):
             y = -((X - top) ** 2).sum(1)
-            X = np.vstack([X, suggest_point(X, y, acquisition, rng(seed + len(X)))])
+            X = np.vstack([X, suggest_point(X, y, acquisition, make_rng(seed + len(X)))])
         assert np.linalg.norm(X - top, axis=1).min() < 0.08
     # All values are equal.
-    assert np.isfinite(suggest_point(X, np.ones(len(X)), acquisition, rng())).all()
+    assert np.isfinite(suggest_point(X, np.ones(len(X)), acquisition, make_rng())).all()
 
 
 # ----------------------------------------------------------------------------------- Algorithm 1
@@ -98,7 +112,7 @@ def test_bayesian_optimisation_finds_a_maximum(acquisition):
 
 def metric(arch: Arch) -> float:
     """Return M, from 1 to 31."""
-    return 1 + total(arch)
+    return 1 + sum_choices(arch)
 
 
 def kappa(arch: Arch) -> float:
@@ -107,7 +121,10 @@ def kappa(arch: Arch) -> float:
 
 def evaluate_pool(archs):
     for arch in archs:
-        yield [record(arch, metric(arch), "trace@1"), record(arch, kappa(arch), "ntk_condition@1")]
+        yield [
+            make_toy_record(arch, metric(arch), "trace@1"),
+            make_toy_record(arch, kappa(arch), "ntk_condition@1"),
+        ]
 
 
 def accuracy(arch: Arch) -> float:
@@ -118,8 +135,15 @@ def accuracy(arch: Arch) -> float:
 def test_hnas_finds_the_region_of_the_best_nu():
     """With a large mu, the bound is lowest for the M^2 closest to nu, so nu = 400 is best."""
     for seed in range(5):
-        strategy = HNAS(ten, rng(seed), fitness, evaluate_pool=evaluate_pool, pool=500, more=100)
-        scores = drive(strategy, accuracy, 100)
+        strategy = HNAS(
+            ten,
+            make_rng(seed),
+            read_fitness,
+            evaluate_pool=evaluate_pool,
+            pool=500,
+            pool_growth=100,
+        )
+        scores = run_toy_search(strategy, accuracy, 100)
         assert len(scores) == 20
         top = max(strategy.trace, key=lambda query: query.value)
         assert abs(metric(top.arch) ** 2 - 400) <= 41, "M is 19, 20 or 21, of 1 to 31"
@@ -134,16 +158,16 @@ def test_with_a_scale_hnas_finds_the_best_itself():
     for seed in range(5):
         strategy = HNAS(
             ten,
-            rng(seed),
-            fitness,
+            make_rng(seed),
+            read_fitness,
             evaluate_pool=evaluate_pool,
             pool=500,
-            more=100,
-            scale=700.0,
-            lowest=-4.0,
-            highest=0.0,
+            pool_growth=100,
+            max_nu=700.0,
+            min_log_mu=-4.0,
+            max_log_mu=0.0,
         )
-        drive(strategy, accuracy, 100)
+        run_toy_search(strategy, accuracy, 100)
         top = max(strategy.trace, key=lambda query: query.value)
         assert top.value >= 89.9
         assert abs(metric(top.arch) ** 2 - 400) <= 40
@@ -152,12 +176,14 @@ def test_with_a_scale_hnas_finds_the_best_itself():
 
 
 def test_a_query_minimises_the_bound_among_new_architectures():
-    strategy = HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=50, more=10, steps=8)
+    strategy = HNAS(
+        ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, pool=50, pool_growth=10, steps=8
+    )
     proposed: list[Arch] = []
     while archs := strategy.ask(5):
         (arch,) = archs
         assert strategy.ask(5) == []  # one at a time
-        strategy.tell([record(arch, accuracy(arch))])
+        strategy.tell([make_toy_record(arch, accuracy(arch))])
         query = strategy.trace[-1]
         candidates = [other for other in strategy.pool if other not in proposed]
         values = {
@@ -173,15 +199,15 @@ def test_a_query_minimises_the_bound_among_new_architectures():
 def test_the_first_quarter_tries_evenly_spaced_nu_at_the_middle_of_mu():
     strategy = HNAS(
         ten,
-        rng(),
-        fitness,
+        make_rng(),
+        read_fitness,
         evaluate_pool=evaluate_pool,
         pool=50,
-        more=0,
+        pool_growth=0,
         steps=20,
         preset="nasbench201",
     )
-    drive(strategy, accuracy, 100)
+    run_toy_search(strategy, accuracy, 100)
     first = strategy.trace[:5]
     assert [query.nu for query in first] == pytest.approx([0, 1250, 2500, 3750, 5000])
     assert [query.mu for query in first] == pytest.approx([1e-2] * 5)
@@ -191,22 +217,33 @@ def test_the_first_quarter_tries_evenly_spaced_nu_at_the_middle_of_mu():
 
 
 def test_the_published_formula():
-    M, k = np.array([2.0, 5.0]), np.array([10.0, 20.0])
+    M = np.array([2.0, 5.0])
+    k = np.array([10.0, 20.0])
     assert bound(M, k, 0.1, 3.0, "published") == pytest.approx(
         [10 / (2 + 1e-6) + 0.1 * 5, 20 / (5 + 1e-6) + 0.1 * 16]
     )
     assert bound(M, k, 0.1, 3.0) == pytest.approx([5 + 0.1 * 1, 4 + 0.1 * 22])
     plan = PRESETS["nasbench201"]
-    assert (plan.scale, plan.lowest, plan.highest, plan.variant) == (5000, -4, 0, "published")
+    assert (plan.max_nu, plan.min_log_mu, plan.max_log_mu, plan.variant) == (
+        5000,
+        -4,
+        0,
+        "published",
+    )
     plan = PRESETS["darts"]
-    assert (plan.steps, plan.initial_steps, plan.pool, plan.more, plan.acquisition) == (
+    assert (plan.steps, plan.initial_steps, plan.pool, plan.pool_growth, plan.acquisition) == (
         25,
         6,
         60_000,
         0,
         "ucb",
     )
-    assert (plan.scale, plan.lowest, plan.highest, plan.variant) == (100, -4, 1, "published")
+    assert (plan.max_nu, plan.min_log_mu, plan.max_log_mu, plan.variant) == (
+        100,
+        -4,
+        1,
+        "published",
+    )
 
 
 @pytest.mark.parametrize("variant", ["default", "published"])
@@ -214,9 +251,15 @@ def test_without_a_scale_nu_is_a_quantile_and_mu_balances_both_terms(variant):
     """The first steps are at quantiles 0, 0.25, ... of M^2 and in the middle of 10^-2 to 10, so the
     second term is 10^-0.5 times the first, in the median."""
     strategy = HNAS(
-        ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=300, more=0, variant=variant
+        ten,
+        make_rng(),
+        read_fitness,
+        evaluate_pool=evaluate_pool,
+        pool=300,
+        pool_growth=0,
+        variant=variant,
     )
-    drive(strategy, accuracy, 5)
+    run_toy_search(strategy, accuracy, 5)
     squares = sorted(M**2 for M, _ in strategy.pool.values())
     for step, query in enumerate(strategy.trace):
         nu = query.nu**2 if variant == "published" else query.nu
@@ -233,12 +276,16 @@ def test_the_units_of_the_metric_do_not_matter():
     def score_rescaled(archs):
         for arch in archs:
             yield [
-                record(arch, 1e6 * metric(arch), "trace@1"),
-                record(arch, 1e-3 * kappa(arch), "ntk_condition@1"),
+                make_toy_record(arch, 1e6 * metric(arch), "trace@1"),
+                make_toy_record(arch, 1e-3 * kappa(arch), "ntk_condition@1"),
             ]
 
     scores = [
-        drive(HNAS(ten, rng(), fitness, evaluate_pool=each, pool=200, more=20), accuracy, 20)
+        run_toy_search(
+            HNAS(ten, make_rng(), read_fitness, evaluate_pool=each, pool=200, pool_growth=20),
+            accuracy,
+            20,
+        )
         for each in (evaluate_pool, score_rescaled)
     ]
     assert list(scores[0]) == list(scores[1])
@@ -247,12 +294,17 @@ def test_the_units_of_the_metric_do_not_matter():
 def test_a_pool_with_equal_metrics_still_has_a_result():
     def score_equally(archs):
         return (
-            [record(arch, 3.0, "trace@1"), record(arch, kappa(arch), "ntk_condition@1")]
+            [
+                make_toy_record(arch, 3.0, "trace@1"),
+                make_toy_record(arch, kappa(arch), "ntk_condition@1"),
+            ]
             for arch in archs
         )
 
-    strategy = HNAS(ten, rng(), fitness, evaluate_pool=score_equally, pool=50, more=0, steps=4)
-    scores = drive(strategy, accuracy, 4)
+    strategy = HNAS(
+        ten, make_rng(), read_fitness, evaluate_pool=score_equally, pool=50, pool_growth=0, steps=4
+    )
+    scores = run_toy_search(strategy, accuracy, 4)
     assert sorted(kappa(arch) for arch in strategy.pool)[:4] == [kappa(arch) for arch in scores]
 
 
@@ -260,16 +312,20 @@ def test_failures_are_not_in_the_pool_and_failed_queries_are_not_fitted():
     def fail_some(archs):
         for arch in archs:
             failed = make_record(arch, "ntk_condition@1", TASK, 0, error=Failure("singular"))
-            yield [record(arch, metric(arch), "trace@1"),
-                   failed if int(arch["c1"]) == 3 else record(arch, 2.0, "ntk_condition@1")]  # fmt: skip
+            yield [make_toy_record(arch, metric(arch), "trace@1"),
+                   failed if int(arch["c1"]) == 3 else make_toy_record(arch, 2.0, "ntk_condition@1")]  # fmt: skip
 
-    strategy = HNAS(ten, rng(), fitness, evaluate_pool=fail_some, pool=100, more=0, steps=10)
-    drive(strategy, lambda arch: None if int(arch["c2"]) < 2 else accuracy(arch), 100)
+    strategy = HNAS(
+        ten, make_rng(), read_fitness, evaluate_pool=fail_some, pool=100, pool_growth=0, steps=10
+    )
+    run_toy_search(strategy, lambda arch: None if int(arch["c2"]) < 2 else accuracy(arch), 100)
     assert 50 < len(strategy.pool) < 100
     assert all(int(arch["c1"]) != 3 for arch in strategy.pool)
     assert {query.value is None for query in strategy.trace} == {True, False}
-    all_failed = HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=30, more=0, steps=10)
-    assert len(drive(all_failed, lambda arch: None, 100)) == 10
+    all_failed = HNAS(
+        ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, pool=30, pool_growth=0, steps=10
+    )
+    assert len(run_toy_search(all_failed, lambda arch: None, 100)) == 10
     assert all_failed.predict_grid() is None
 
 
@@ -282,14 +338,16 @@ def test_pool_scores_are_averaged_over_seeds():
                 for s in (0, 1)
             ]
 
-    strategy = HNAS(ten, rng(), fitness, evaluate_pool=score_two_seeds, pool=3, steps=1)
+    strategy = HNAS(ten, make_rng(), read_fitness, evaluate_pool=score_two_seeds, pool=3, steps=1)
     strategy.ask(1)
     assert set(strategy.pool.values()) == {(5.5, 7.5)}
 
 
 def test_the_predicted_grid_is_plain_data():
-    strategy = HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, pool=300, more=0)
-    drive(strategy, accuracy, 100)
+    strategy = HNAS(
+        ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, pool=300, pool_growth=0
+    )
+    run_toy_search(strategy, accuracy, 100)
     prediction = strategy.predict_grid(side=11)
     assert len(prediction.points) == len(prediction.mean) == len(prediction.std) == 121
     quantile, _ = prediction.points[int(np.argmax(prediction.mean))]
@@ -302,15 +360,15 @@ def test_wrong_options_are_refused():
         ({"preset": "nasbench"}, "did you mean nasbench201"),
         ({"acquisition": "thompson"}, "ei, poi, ucb"),
         ({"step": 3}, "did you mean steps"),
-        ({"steps": 0}, "from 1 up"),
+        ({"steps": 0}, "must be at least 1"),
         ({"variant": "publish"}, "did you mean published"),
     ):
         with pytest.raises(UsageError, match=message):
-            HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, **options)
+            HNAS(ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, **options)
     with pytest.raises(
         UsageError, match="a pool that is scored with grad; it was scored with trace, ntk_condition"
     ):
-        HNAS(ten, rng(), fitness, evaluate_pool=evaluate_pool, metric="grad").ask(1)
+        HNAS(ten, make_rng(), read_fitness, evaluate_pool=evaluate_pool, metric="grad").ask(1)
 
 
 # ---------------------------------------------------------------------------------- best_of_pool
@@ -321,15 +379,22 @@ def test_best_of_pool_proposes_the_top_of_a_pool_best_first():
 
     def score(archs):
         scored_archs.extend(archs)
-        return ([record(arch, None if total(arch) == 20 else total(arch))] for arch in archs)
+        return (
+            [make_toy_record(arch, None if sum_choices(arch) == 20 else sum_choices(arch))]
+            for arch in archs
+        )
 
-    strategy = BestOfPool(ten, rng(), evaluate_pool=score, pool_fitness=fitness, pool=200, top=7)
+    strategy = BestOfPool(
+        ten, make_rng(), evaluate_pool=score, pool_fitness=read_fitness, pool=200, top=7
+    )
     proposed = [*strategy.ask(3), *strategy.ask(100)]
     assert strategy.ask(1) == []
     assert len(set(scored_archs)) == 200
-    usable = [arch for arch in scored_archs if total(arch) != 20]
-    assert [total(arch) for arch in proposed] == sorted(map(total, usable), reverse=True)[:7]
-    assert scored_archs == RandomSearch(ten, rng()).ask(200)
+    usable = [arch for arch in scored_archs if sum_choices(arch) != 20]
+    assert [sum_choices(arch) for arch in proposed] == sorted(
+        map(sum_choices, usable), reverse=True
+    )[:7]
+    assert scored_archs == RandomSearch(ten, make_rng()).ask(200)
     assert list(strategy.pool)[:7] == proposed
 
 
@@ -338,31 +403,40 @@ def test_best_of_pool_by_a_noisy_proxy_beats_random_queries():
 
     def score_noisily(archs):
         for arch in archs:
-            yield [record(arch, total(arch) + 3 * noise.setdefault(arch, rng(len(noise)).normal()))]
+            yield [
+                make_toy_record(
+                    arch,
+                    sum_choices(arch) + 3 * noise.setdefault(arch, make_rng(len(noise)).normal()),
+                )
+            ]
 
     for seed in range(5):
-        strategy = BestOfPool(ten, rng(seed), evaluate_pool=score_noisily, pool_fitness=fitness)
-        assert best(drive(strategy, total, 20)) > best(
-            drive(RandomSearch(ten, rng(seed)), total, 20)
+        strategy = BestOfPool(
+            ten, make_rng(seed), evaluate_pool=score_noisily, pool_fitness=read_fitness
+        )
+        assert get_best(run_toy_search(strategy, sum_choices, 20)) > get_best(
+            run_toy_search(RandomSearch(ten, make_rng(seed)), sum_choices, 20)
         )
 
 
 def test_best_of_pool_of_a_small_space_and_of_failures():
     whole_space = BestOfPool(
         twelve,
-        rng(),
-        evaluate_pool=lambda archs: ([record(a, 1.0)] for a in archs),
-        pool_fitness=fitness,
+        make_rng(),
+        evaluate_pool=lambda archs: ([make_toy_record(a, 1.0)] for a in archs),
+        pool_fitness=read_fitness,
         pool=50,
         top=20,
     )
     assert len(whole_space.ask(99)) == 12
     failures = BestOfPool(
         twelve,
-        rng(),
-        evaluate_pool=lambda archs: ([record(a, None)] for a in archs),
-        pool_fitness=fitness,
+        make_rng(),
+        evaluate_pool=lambda archs: ([make_toy_record(a, None)] for a in archs),
+        pool_fitness=read_fitness,
     )
     assert failures.ask(5) == []
-    with pytest.raises(UsageError, match="top from 1 to 10, not 20"):
-        BestOfPool(twelve, rng(), evaluate_pool=evaluate_pool, pool_fitness=fitness, pool=10)
+    with pytest.raises(UsageError, match="top must be from 1 to 10"):
+        BestOfPool(
+            twelve, make_rng(), evaluate_pool=evaluate_pool, pool_fitness=read_fitness, pool=10
+        )

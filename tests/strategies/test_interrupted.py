@@ -17,34 +17,31 @@ from tests.strategies.helpers import (
 )
 
 # In the process itself; tests/engine/test_chaos.py kills worker processes.
-HERE = (
-    "--workers",
-    "1",
-)
+HERE = ("--workers", "1")
 
 
 @pytest.mark.slow
-def test_kill_9_loses_no_finished_record_and_doubles_none(project):
+def test_a_killed_search_loses_no_record_and_doubles_none(project):
     undisturbed = start_search(project, "undisturbed", *HERE)
-    moments = random.Random(os.urandom(8))
+    random_delays = random.Random(os.urandom(8))
     survived = 0
     for _ in range(3):
         process = start_search(project, "killed", *HERE)
         wait_for_records(process, project / "killed", survived + 1)
-        time.sleep(moments.uniform(0, 0.1))
-        seen = count_records(project / "killed")
+        time.sleep(random_delays.uniform(0, 0.1))
+        count_before = count_records(project / "killed")
         process.kill()
         assert wait_for_exit(process)[0] == -signal.SIGKILL
         survived = count_records(project / "killed")
-        assert survived >= seen >= 1
+        assert survived >= count_before >= 1
     assert survived < 40 * 3  # it was killed before the end
-    kept = read_values(project / "killed")
+    before = read_values(project / "killed")
     code, _, errors = wait_for_exit(start_search(project, "killed", *HERE))
     assert code == 0, errors
     code, _, errors = wait_for_exit(undisturbed)
     assert code == 0, errors
     whole = read_values(project / "killed")
-    assert kept.items() <= whole.items()
+    assert before.items() <= whole.items()
     assert whole == read_values(project / "undisturbed")
     # Dextr, params and FLOPs of each.
     assert len(whole) == count_records(project / "killed") == 40 * 3
@@ -52,7 +49,7 @@ def test_kill_9_loses_no_finished_record_and_doubles_none(project):
 
 def test_ctrl_c_keeps_the_best_so_far_and_the_same_command_resumes(project):
     process = start_search(project, "run")
-    seen = wait_for_records(process, project / "run", 18)  # workers finish in any order
+    count_before = wait_for_records(process, project / "run", 18)  # workers finish in any order
     os.killpg(process.pid, signal.SIGINT)  # like a terminal: also to the workers
     code, out, err = wait_for_exit(process)
     assert code == 130, err  # so that a command after && does not start
@@ -62,7 +59,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_same_command_resumes(project):
     assert (project / "run" / "report.html").stat().st_size > 1000
     assert json.loads((project / "run" / "run.json").read_text())["ended"] == "interrupted"
     before = read_values(project / "run")
-    assert seen <= len(before) < 40 * 3
+    assert count_before <= len(before) < 40 * 3
     code, out, err = wait_for_exit(start_search(project, "run"))
     assert code == 0, err
     assert "Stopped by Ctrl-C" not in out

@@ -44,19 +44,22 @@ class Slow(nn.Module):
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self.seconds, self.calls, self.seen = seconds, 0, set()
+        self.seconds = seconds
+        self.calls = 0
+        self.call_conditions = set()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
-        self.seen.add(
-            (
-                tuple(x.shape),
-                self.training,
-                torch.get_num_threads(),
-                torch.is_inference_mode_enabled(),
-            )
-        )
-        time.sleep(self.seconds * (20 if self.calls <= 3 else 10 if self.calls % 10 == 0 else 1))
+        inference_mode = torch.is_inference_mode_enabled()
+        condition = (tuple(x.shape), self.training, torch.get_num_threads(), inference_mode)
+        self.call_conditions.add(condition)
+        if self.calls <= 3:
+            factor = 20
+        elif self.calls % 10 == 0:
+            factor = 10
+        else:
+            factor = 1
+        time.sleep(self.seconds * factor)
         return x
 
 
@@ -65,10 +68,11 @@ class Slow(nn.Module):
 
 @pytest.mark.alone
 def test_the_timer_measures_the_median_after_a_warm_up():
-    network, threads = Slow(0.01), torch.get_num_threads()
+    network = Slow(0.01)
+    threads = torch.get_num_threads()
     result = LatencyTimer(batch=4, threads=1, runs=20, warm_up=3).time_network(network, (3, 5))
     assert network.calls == 23
-    assert network.seen == {((4, 3, 5), False, 1, True)}
+    assert network.call_conditions == {((4, 3, 5), False, 1, True)}
     assert 0.01 <= result.seconds < 0.08  # neither the first calls nor every tenth call counts
     assert result == Latency(
         result.seconds, batch=4, threads=1, device="cpu", runtime="torch", runs=20, warm_up=3
@@ -131,40 +135,43 @@ def test_any_function_can_be_timed():
 
 def list_operations(arch: Arch) -> list[Operation]:
     """As many cheap and expensive operations as the choices of `ten` say."""
-    cheap, expensive = sum(v for _, v in arch.genes[:5]), sum(v for _, v in arch.genes[5:])
+    cheap = sum(v for _, v in arch.genes[:5])
+    expensive = sum(v for _, v in arch.genes[5:])
     return [Operation("cheap", 0, 8)] * cheap + [Operation("expensive", 1000, 8)] * expensive
 
 
-def seconds(arch: Arch) -> float:
+def compute_seconds(arch: Arch) -> float:
     """A constant 2 ms, 0.1 ms per cheap and 1 ms per expensive operation."""
     return (
         2e-3 + 1e-4 * sum(v for _, v in arch.genes[:5]) + 1e-3 * sum(v for _, v in arch.genes[5:])
     )
 
 
-def samples(n: int, seed: int = 0) -> list[Arch]:
+def sample_archs(n: int, seed: int = 0) -> list[Arch]:
     rng = np.random.default_rng(seed)
     return [ten.sample(rng) for _ in range(n)]
 
 
 def test_a_linear_law_is_learned_from_a_few_measurements():
     model = LatencyModel(list_operations)
-    assert model.predict(samples(1)[0]) is None
-    for arch in samples(8):
-        model.observe(arch, seconds(arch))
-    for arch in samples(20, seed=1):
-        assert model.predict(arch) == pytest.approx(seconds(arch), rel=1e-3)
+    assert model.predict(sample_archs(1)[0]) is None
+    for arch in sample_archs(8):
+        model.observe(arch, compute_seconds(arch))
+    for arch in sample_archs(20, seed=1):
+        assert model.predict(arch) == pytest.approx(compute_seconds(arch), rel=1e-3)
     assert model.error < 1e-3
 
 
 def test_noise_is_averaged_out_and_the_error_shows_it():
     rng = np.random.default_rng(0)
-    measurements = {arch: seconds(arch) * (1 + 0.1 * rng.normal()) for arch in samples(40)}
+    measurements = {
+        arch: compute_seconds(arch) * (1 + 0.1 * rng.normal()) for arch in sample_archs(40)
+    }
     model = LatencyModel(list_operations)
     for arch, value in measurements.items():
         model.observe(arch, value)
     assert 0.06 < model.error < 0.15
-    errors = [model.predict(arch) / seconds(arch) - 1 for arch in samples(50, seed=1)]
+    errors = [model.predict(arch) / compute_seconds(arch) - 1 for arch in sample_archs(50, seed=1)]
     assert np.sqrt(np.mean(np.square(errors))) < 0.06
 
 
@@ -189,36 +196,36 @@ def test_an_operation_that_was_never_measured_has_no_prediction():
             *([Operation("new", 1, 1)] if arch["c0"] == 3 else []),
         ]
     )
-    for arch in samples(20):
+    for arch in sample_archs(20):
         if arch["c0"] != 3:
-            model.observe(arch, seconds(arch))
-    known, unknown = (
-        next(a for a in samples(50, seed=2) if (a["c0"] == 3) is new) for new in (False, True)
+            model.observe(arch, compute_seconds(arch))
+    measured, unmeasured = (
+        next(a for a in sample_archs(50, seed=2) if (a["c0"] == 3) is new) for new in (False, True)
     )
-    assert model.predict(known) is not None
-    assert model.predict(unknown) is None
+    assert model.predict(measured) is not None
+    assert model.predict(unmeasured) is None
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("device", ["1080ti_1", "gold_6226", "fpga"])
 def test_thirty_measurements_on_a_real_device_predict_the_others(device):
     """Latencies of NAS-Bench-201: 30 to learn from and 30 to test with."""
-    ours, theirs = _predictions(device)
+    ours, theirs = predict_latencies(device)
     assert np.sqrt(np.mean((ours / theirs - 1) ** 2)) < 0.08
     assert spearmanr(ours, theirs).statistic > 0.95
 
 
 @cache
-def _operations(arch: Arch):
+def count_operations(arch: Arch):
     space = load_space("nasbench201")
     return NetworkSize(space, arch, space.task).probe.operations
 
 
-def _predictions(device: str):
+def predict_latencies(device: str):
     with gzip.open(shared("data", "nasbench201", "nb201_latency_ms.csv.gz"), "rt") as file:
         rows = {int(row["index"]): float(row[device]) for row in csv.DictReader(file)}
     indices = np.random.default_rng(0).choice(sorted(rows), 60, replace=False).tolist()
-    model = LatencyModel(_operations)
+    model = LatencyModel(count_operations)
     for index in indices[:30]:
         model.observe(from_index(index), rows[index])
     result = [model.predict(from_index(index)) for index in indices[30:]]
@@ -229,11 +236,12 @@ def _predictions(device: str):
 
 
 def test_predictions_save_measurements_far_from_the_limit_without_wrong_decisions():
-    rng, measured = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    measured = []
 
     def measure(arch: Arch) -> float:
         measured.append(arch)
-        return seconds(arch) * (1 + 0.01 * rng.normal())
+        return compute_seconds(arch) * (1 + 0.01 * rng.normal())
 
     limit = LatencyLimit(9e-3)
     estimator = LatencyEstimator(LatencyModel(list_operations), measure, limit)
@@ -241,10 +249,10 @@ def test_predictions_save_measurements_far_from_the_limit_without_wrong_decision
         ten, Limits(max_latency=limit), TASK, latency=estimator.estimate_seconds
     )
     result = [space.sample(rng) for _ in range(300)]
-    assert all(seconds(arch) <= 1.05 * limit.seconds for arch in result)
+    assert all(compute_seconds(arch) <= 1.05 * limit.seconds for arch in result)
     assert estimator.measured == len(measured) == len(set(measured))
     assert 16 <= estimator.measured < 0.3 * (estimator.measured + estimator.predicted)
-    near = [arch for arch in measured[16:] if abs(seconds(arch) / limit.seconds - 1) < 0.1]
+    near = [arch for arch in measured[16:] if abs(compute_seconds(arch) / limit.seconds - 1) < 0.1]
     assert len(near) > 0.8 * len(measured[16:])  # after the first 16, only doubtful ones
 
 
@@ -252,21 +260,27 @@ def test_a_measured_architecture_is_not_measured_again():
     measured = []
     estimator = LatencyEstimator(
         LatencyModel(list_operations),
-        lambda arch: measured.append(arch) or seconds(arch),
+        lambda arch: measured.append(arch) or compute_seconds(arch),
         LatencyLimit(0.01),
     )
-    arch = samples(1)[0]
-    assert estimator.estimate_seconds(arch) == estimator.estimate_seconds(arch) == seconds(arch)
+    arch = sample_archs(1)[0]
+    assert (
+        estimator.estimate_seconds(arch)
+        == estimator.estimate_seconds(arch)
+        == compute_seconds(arch)
+    )
     assert measured == [arch]
 
 
 def test_finalists_are_measured_and_none_over_the_limit_stays(monkeypatch):
     """The slower half of 30 is over the limit. The best ten are measured from the first downwards, then
     the last three, as contenders. The next in the ranking replaces one that is too slow."""
-    ranked = samples(30)
-    limit = float(np.median([seconds(arch) for arch in ranked]))
+    ranked = sample_archs(30)
+    limit = float(np.median([compute_seconds(arch) for arch in ranked]))
     monkeypatch.setattr(
-        _max_latency.LatencyMeter, "_time_arch", lambda clock, arch, stopwatch: seconds(arch)
+        _max_latency.LatencyMeter,
+        "_time_arch",
+        lambda clock, arch, stopwatch: compute_seconds(arch),
     )
     space = load_space("nasbench201")
     limits = SearchLimits(space, space.task, {"max_latency": f"{1e3 * limit}ms@cpu"})
@@ -277,15 +291,15 @@ def test_finalists_are_measured_and_none_over_the_limit_stays(monkeypatch):
     def last_three(ranking, records):
         return [standing.arch for standing in ranking.standings[-3:]]
 
-    def rank(some):
+    def rank_fast(records):
         return rank_records(
-            some, "naswot@1", True, excluded=find_too_slow(some, f"{1e3 * limit}ms@cpu")
+            records, "naswot@1", True, excluded=find_too_slow(records, f"{1e3 * limit}ms@cpu")
         )
 
-    limits.measure_finalists(records, rank, last_three)
-    ranking = rank([*records, *limits.max_latency.meter.records.values()])
+    limits.measure_finalists(records, rank_fast, last_three)
+    ranking = rank_fast([*records, *limits.max_latency.meter.records.values()])
     ranked_archs = [standing.arch for standing in ranking.standings]
-    fast = [arch for arch in ranked if seconds(arch) <= limit]
+    fast = [arch for arch in ranked if compute_seconds(arch) <= limit]
     assert [arch for arch in ranked_archs if arch in fast] == fast
     assert ranked_archs[:10] == fast[:10]
     assert ranked_archs[-3:] == fast[-3:]

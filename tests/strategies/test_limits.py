@@ -126,13 +126,12 @@ def test_memory_counts_neither_views_nor_results_in_place():
     "name", ["nasbench201", "darts(cells=3)", "mlp", "nasbench101", "autoformer_tiny"]
 )
 def test_sizes_on_the_meta_device_equal_those_of_the_real_network(name):
-    space, rng = load_space(name), np.random.default_rng(0)
+    space = load_space(name)
+    rng = np.random.default_rng(0)
     arch = space.sample(rng)
     inputs = torch.randn(1, *space.task.input_shape)
-    real, size = (
-        Probe(space.build(arch), Batch(inputs, torch.zeros(1).long())),
-        NetworkSize(space, arch, space.task),
-    )
+    real = Probe(space.build(arch), Batch(inputs, torch.zeros(1).long()))
+    size = NetworkSize(space, arch, space.task)
     assert (size.params, size.flops, size.memory) == (real.params, real.macs, real.memory)
     assert [op.kind for op in size.probe.operations] == [op.kind for op in real.operations]
 
@@ -165,7 +164,8 @@ LIMITED = {
 @pytest.mark.parametrize("limit", LIMITED)
 def test_samples_mutations_and_crossings_keep_the_limit(limit):
     limits, is_kept = LIMITED[limit]
-    space, rng = ConstrainedSpace(ten, limits), np.random.default_rng(0)
+    space = ConstrainedSpace(ten, limits)
+    rng = np.random.default_rng(0)
     archs = [space.sample(rng) for _ in range(20)]
     for _ in range(20):
         archs.append(space.mutate(archs[-1], rng))
@@ -179,18 +179,17 @@ def test_samples_mutations_and_crossings_keep_the_limit(limit):
 
 def test_samples_within_a_limit_are_uniform():
     """Of 12 networks, those of width 1 and 2 have at most 2 * 193 + 4 * 2 + 4 parameters."""
-    space, rng = ConstrainedSpace(twelve, Limits(max_params=400)), np.random.default_rng(0)
+    space = ConstrainedSpace(twelve, Limits(max_params=400))
+    rng = np.random.default_rng(0)
     archs = Counter(str(space.sample(rng)) for _ in range(400))
     assert sorted(archs) == [f"width={w},bias={b}" for w in (1, 2) for b in ("no", "yes")]
     assert all(65 <= n <= 135 for n in archs.values())  # 100 +- 4 standard deviations of 8.7
 
 
 def test_without_limits_it_behaves_like_the_space():
-    space, rng, same = (
-        ConstrainedSpace(ten),
-        np.random.default_rng(0),
-        np.random.default_rng(0),
-    )
+    space = ConstrainedSpace(ten)
+    rng = np.random.default_rng(0)
+    same = np.random.default_rng(0)
     assert [space.sample(rng) for _ in range(5)] == [ten.sample(same) for _ in range(5)]
     assert (
         space.name,
@@ -215,22 +214,21 @@ def test_an_architecture_is_counted_once_and_on_the_meta_device():
             or nn.Sequential(nn.Flatten(), nn.Linear(192, width))
         )
 
-    space, rng = (
-        ConstrainedSpace(watched, Limits(max_params=200)),
-        np.random.default_rng(0),
-    )
+    space = ConstrainedSpace(watched, Limits(max_params=200))
+    rng = np.random.default_rng(0)
     assert {space.sample(rng)["width"] for _ in range(20)} == {1}
     assert built == [torch.device("meta")] * 2
 
 
 @pytest.mark.parametrize("limit", [{"max_params": 6e6}, {"max_flops": 1.6e9, "min_params": 5.5e6}])
 def test_a_space_with_a_formula_builds_no_network(limit, monkeypatch):
-    home, rng = load_space("autoformer_tiny"), np.random.default_rng(0)
-    space = ConstrainedSpace(home, Limits(**limit))
+    unlimited = load_space("autoformer_tiny")
+    rng = np.random.default_rng(0)
+    space = ConstrainedSpace(unlimited, Limits(**limit))
     with monkeypatch.context() as patch:
-        patch.setattr(type(home), "build", lambda *_, **__: pytest.fail("a network was built"))
+        patch.setattr(type(unlimited), "build", lambda *_, **__: pytest.fail("a network was built"))
         arch = space.mutate(space.sample(rng), rng)
-    net = home.build(arch, device="meta")
+    net = unlimited.build(arch, device="meta")
     assert 5.5e6 < sum(p.numel() for p in net.parameters()) < limit.get("max_params", 1e9)
     assert set(space.rejected) <= set(limit)
 
@@ -246,10 +244,9 @@ def test_the_error_of_an_unsatisfiable_limit_names_the_closest():
     space = ConstrainedSpace(twelve, Limits(max_params=100))
     with pytest.raises(UsageError) as caught:
         space.sample(np.random.default_rng(0))
-    wanted = "at most 100 parameters; the closest had 197 parameters; raise max_params"  # 193 weights and 4 weights
+    limit = "at most 100 parameters; the closest had 197 parameters; raise max_params"  # 193 weights and 4 weights
     assert (
-        str(caught.value)
-        == f"twelve: none of {2 * MAX_ATTEMPTS} sampled architectures has {wanted}"
+        str(caught.value) == f"twelve: none of {2 * MAX_ATTEMPTS} sampled architectures has {limit}"
     )
     with pytest.raises(
         UsageError, match=r"at least 2,000 parameters; the closest had 1,186 .*; lower min_params"
@@ -264,7 +261,8 @@ def test_a_mutation_without_allowed_neighbours_is_a_sample():
         width = 1 if a == b == c else 9
         return lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, width))
 
-    space, rng = ConstrainedSpace(apart, Limits(max_params=200)), np.random.default_rng(0)
+    space = ConstrainedSpace(apart, Limits(max_params=200))
+    rng = np.random.default_rng(0)
     first = apart.parse("a=0,b=0,c=0")
     assert {str(space.mutate(first, rng)) for _ in range(20)} <= {"a=0,b=0,c=0", "a=1,b=1,c=1"}
 
@@ -284,7 +282,7 @@ def test_latency_is_measured_once_and_only_if_all_other_limits_are_kept():
     assert {arch["width"] for arch in measured} == {1, 2, 3, 4, 5}
     assert len(measured) == len(set(measured))
     assert set(space.rejected) == {"max_latency", "max_params"}
-    with pytest.raises(UsageError, match="needs a function that measures it"):
+    with pytest.raises(UsageError, match="needs a function that measures latency"):
         ConstrainedSpace(twelve, Limits.parse(max_latency="5ms"))
     with pytest.raises(UsageError, match=r"at most 0\.5 ms; the closest had 1 ms"):
         ConstrainedSpace(twelve, Limits.parse(max_latency="0.5ms"), latency=latency).sample(rng)
@@ -298,10 +296,8 @@ def test_an_architecture_that_cannot_be_counted_is_rejected():
             nn.Conv2d(3, 4, 8), nn.BatchNorm2d(4) if norm else nn.Identity()
         )
 
-    space, rng = (
-        ConstrainedSpace(uncountable, Limits(max_flops=1e9)),
-        np.random.default_rng(0),
-    )
+    space = ConstrainedSpace(uncountable, Limits(max_flops=1e9))
+    rng = np.random.default_rng(0)
     # One value per channel has no statistics.
     assert {space.sample(rng)["norm"] for _ in range(20)} == {False}
     assert space.rejected["max_flops"] > 0

@@ -23,20 +23,24 @@ from untrained.workflows.score_architectures import score_architectures
 
 GPU = "cuda:77"  # a device that no machine has
 NAMED = "nasbench201(channels=2,cells=1)"
-THERE = ["cpu", *["cuda"] * torch.cuda.is_available(), *["mps"] * torch.backends.mps.is_available()]
-SAID = f"device 'cuda:77' cannot be used on this machine; try {' or '.join(THERE)}"
+AVAILABLE = [
+    "cpu",
+    *["cuda"] * torch.cuda.is_available(),
+    *["mps"] * torch.backends.mps.is_available(),
+]
+MESSAGE = f"device 'cuda:77' cannot be used on this machine; try {' or '.join(AVAILABLE)}"
 
 
-def moved(folder: Path) -> Path:
+def change_device(folder: Path) -> Path:
     """Change a run folder as if its records had been measured on that GPU."""
     facts = json.loads((folder / "run.json").read_text())
     facts["config"]["compute"]["device"] = GPU
     (folder / "run.json").write_text(json.dumps(facts))
-    relabelled(folder / "records.sqlite")
+    relabel_records(folder / "records.sqlite")
     return folder
 
 
-def relabelled(store: Path) -> None:
+def relabel_records(store: Path) -> None:
     with closing(sqlite3.connect(store)) as db, db:
         db.execute("UPDATE settings SET device = 'cuda'")
 
@@ -47,7 +51,7 @@ def relabelled(store: Path) -> None:
 def test_a_finished_run_is_read_without_its_device(run_folder, space, options):
     request = {"proxy": "naswot", "strategy": "evolution(population=4)", "space": space, "seeds": 2}
     here = search_tiny(run_folder, workers=1, **request)
-    result = search_tiny(moved(run_folder), device=GPU, **request, **options)
+    result = search_tiny(change_device(run_folder), device=GPU, **request, **options)
     assert [(s.arch, s.score) for s in result.ranking.standings] == [
         (s.arch, s.score) for s in here.ranking.standings
     ]
@@ -62,10 +66,10 @@ def test_a_finished_run_is_read_without_its_device(run_folder, space, options):
 
 def test_a_run_that_needs_measurements_fails_in_one_line_and_keeps_its_records(run_folder):
     search_tiny(run_folder, budget=6)
-    before = read_values(moved(run_folder))
+    before = read_values(change_device(run_folder))
     with pytest.raises(UsageError) as caught:
         search_tiny(run_folder, budget=7, device=GPU)
-    assert str(caught.value) == SAID
+    assert str(caught.value) == MESSAGE
     assert read_values(run_folder) == before
 
 
@@ -84,14 +88,14 @@ def test_a_new_run_fails_before_anything_is_sampled_or_written(run_folder, monke
     )
     with pytest.raises(UsageError) as caught:
         search_tiny(run_folder, **options)
-    assert str(caught.value) == SAID
+    assert str(caught.value) == MESSAGE
     assert not run_folder.exists()
 
 
 def test_a_strategy_on_a_supernet_names_the_missing_device():
     with pytest.raises(UsageError) as caught:
         make_mixed_supernet(as_constrained(load_space(NAMED)), 0, GPU, "nasi")
-    assert str(caught.value) == SAID
+    assert str(caught.value) == MESSAGE
 
 
 def test_the_scores_of_a_study_are_read_without_their_device(tmp_path):
@@ -99,14 +103,14 @@ def test_the_scores_of_a_study_are_read_without_their_device(tmp_path):
     space = load_space(NAMED)
     archs = [space.sample(make_generator("study", i)) for i in range(4)]
     request: Any = NAMED, archs[:3], [load_proxy("params")], load_data("noise", space.task), (0,)
-    kept = tmp_path / "records.sqlite"
-    here = score_architectures(*request, ComputeConfig(workers=1), kept)
-    relabelled(kept)
-    there = score_architectures(*request, ComputeConfig(GPU, workers=2), kept)
+    store = tmp_path / "records.sqlite"
+    here = score_architectures(*request, ComputeConfig(workers=1), store)
+    relabel_records(store)
+    there = score_architectures(*request, ComputeConfig(GPU, workers=2), store)
     assert [record.value for record in there.records] == [record.value for record in here.records]
     with pytest.raises(UsageError) as caught:
-        score_architectures(NAMED, archs, *request[2:], ComputeConfig(GPU), kept)
-    assert str(caught.value) == SAID
+        score_architectures(NAMED, archs, *request[2:], ComputeConfig(GPU), store)
+    assert str(caught.value) == MESSAGE
     with pytest.raises(UsageError):
         score_architectures(*request, ComputeConfig(GPU), tmp_path / "new" / "records.sqlite")
     assert not (tmp_path / "new").exists()

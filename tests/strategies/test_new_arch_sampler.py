@@ -27,14 +27,16 @@ def test_every_architecture_is_found_once(seed):
 @pytest.mark.parametrize("space", [thousand, twelve])
 def test_the_number_requested_at_a_time_changes_nothing(space):
     at_once = NewArchSampler(space).sample_new(2000, make_generator("chunks"))
-    sampler, rng = NewArchSampler(space), make_generator("chunks")
+    sampler = NewArchSampler(space)
+    rng = make_generator("chunks")
     assert [arch for n in (1, 7, 300, 500, 900) for arch in sampler.sample_new(n, rng)] == at_once
     assert sampler.sample_new(1, rng) == []
 
 
 def test_a_child_is_not_sampled_again():
     """A child may be one of the listed architectures that were not returned yet."""
-    sampler, rng = NewArchSampler(thousand), make_generator("children")
+    sampler = NewArchSampler(thousand)
+    rng = make_generator("children")
     early = sampler.sample_new(1000, rng)
     (child,) = sampler.derive_new(1, lambda: next(arch for arch in thousand if arch not in early))
     late = sampler.sample_new(1000, rng)

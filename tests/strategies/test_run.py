@@ -1,4 +1,4 @@
-"""A run folder: what it remembers, whom it refuses, and what is wrong with it."""
+"""A run folder: what it stores, which runs it refuses, and how damage is reported."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ from untrained.runs.winner import read_ranking
 from untrained.spaces.core.diagrams import Stage, StageList
 from untrained.workflows.report import summarise_run
 
-OTHERS: dict[str, dict[str, Any]] = {
+OTHER_SETTINGS: dict[str, dict[str, Any]] = {
     "proxy 'params' (now 'flops')": {"proxy": "flops"},
     "seed 0 (now 3)": {"seed": 3},
     "seeds 1 (now 2)": {"seeds": 2},
@@ -34,25 +34,26 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", OTHERS)
-def test_other_settings_in_the_same_folder_are_refused_by_name(run_folder, what):
+@pytest.mark.parametrize("difference", OTHER_SETTINGS)
+def test_other_settings_in_the_same_folder_are_refused_by_name(run_folder, difference):
     search_tiny(run_folder, budget=2)
-    before, facts = read_values(run_folder), (run_folder / "run.json").read_text()
+    before = read_values(run_folder)
+    facts = (run_folder / "run.json").read_text()
     with pytest.raises(UsageError) as caught:
-        search_tiny(run_folder, **{"budget": 2} | OTHERS[what])
-    assert what in str(caught.value)
+        search_tiny(run_folder, **{"budget": 2} | OTHER_SETTINGS[difference])
+    assert difference in str(caught.value)
     assert str(caught.value).count("(now") == 1
     assert str(caught.value).endswith(f"; for this one add --run {run_folder}-2")
     assert (read_values(run_folder), (run_folder / "run.json").read_text()) == (before, facts)
 
 
-def test_a_request_that_failed_before_its_first_record_does_not_occupy_the_folder(run_folder):
+def test_a_search_that_fails_before_its_first_record_does_not_occupy_the_folder(run_folder):
     with pytest.raises(UsageError, match="no variant"):
         search_tiny(run_folder, "dextr(variant=wrong)", budget=2)
     assert len(search_tiny(run_folder, "dextr", budget=2).ranking.standings) == 2
 
 
-def test_wrong_requests_leave_no_folder(run_folder):
+def test_wrong_options_leave_no_folder(run_folder):
     wrong: list[dict[str, Any]] = [
         {"proxy": "dexter"}, {"space": "nasbench"}, {"strategy": "rand"}, {"data": "cifar"},
         {"device": "gpu"}, {"budget": 0}, {"seeds": 0},
@@ -63,7 +64,9 @@ def test_wrong_requests_leave_no_folder(run_folder):
         assert not run_folder.exists()
 
 
-def test_the_default_folder_says_what_was_asked_and_what_can_be_typed_again(tmp_path, monkeypatch):
+def test_the_default_folder_is_named_after_the_settings_and_the_command_is_complete(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(dedent(MINE))
     plain = search("./mine.py:mynet", "params", budget=1, data="noise")
@@ -81,8 +84,8 @@ def test_the_default_folder_says_what_was_asked_and_what_can_be_typed_again(tmp_
 
 
 @pytest.mark.parametrize("letter", ["a", "\u00e4", "\u65e5"])
-def test_a_name_too_long_for_a_folder_is_cut_and_still_its_own(tmp_path, letter):
-    """File systems take 255 bytes; names that fit are as they were."""
+def test_a_long_folder_name_is_cut_and_stays_unique(tmp_path, letter):
+    """File systems allow 255 bytes; shorter names stay unchanged."""
     assert (
         make_file_name("mlp", "csv:./w.csv?label=click", "seed3")
         == "mlp-csv_._w.csv_label_click-seed3"
@@ -96,15 +99,15 @@ def test_a_name_too_long_for_a_folder_is_cut_and_still_its_own(tmp_path, letter)
         (tmp_path / name).mkdir()
 
 
-def test_a_report_can_be_written_anew(run_folder):
-    found = search_tiny(run_folder, odd, budget=16)
+def test_a_report_can_be_rewritten(run_folder):
+    result = search_tiny(run_folder, odd, budget=16)
     page = report(run_folder)
     assert page == run_folder / "report.html"
     text = page.read_text()
-    assert str(found.best) in text
+    assert str(result.best) in text
     assert "nan" in text
     page.unlink()
-    assert found.report() == page
+    assert result.report() == page
     assert page.exists()
     assert sorted(p.name for p in run_folder.iterdir()) == [
         "records.sqlite",
@@ -113,7 +116,7 @@ def test_a_report_can_be_written_anew(run_folder):
     ]
 
 
-def test_a_folder_that_is_no_run_says_how_to_make_one(tmp_path):
+def test_the_error_for_a_folder_without_a_run_says_how_to_make_one(tmp_path):
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(
             UsageError, match=r"has no run\.json; `untrained search --run .*` makes one"
@@ -122,7 +125,7 @@ def test_a_folder_that_is_no_run_says_how_to_make_one(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def _without(name: str) -> str:
+def write_facts_without(name: str) -> str:
     config = SearchConfig(budget=1).to_document()
     facts = {"config": config, "measure": "m@1", "higher_is_better": True, "about": ""}
     return json.dumps({key: value for key, value in facts.items() if key != name})
@@ -140,12 +143,12 @@ def _without(name: str) -> str:
         '{"config": 3}',
         '{"config": {}}',
         '{"config": {"compute": {"workers": "many"}}}',
-        _without("config"),
-        _without("measure"),
+        write_facts_without("config"),
+        write_facts_without("measure"),
         "\x00\xff",
     ],
 )
-def test_a_damaged_run_file_is_named(run_folder, text):
+def test_the_error_for_a_damaged_run_file_names_it(run_folder, text):
     search_tiny(run_folder, budget=1)
     (run_folder / "run.json").write_text(text)
     for again in (lambda: report(run_folder), lambda: search_tiny(run_folder, budget=1)):
@@ -154,7 +157,7 @@ def test_a_damaged_run_file_is_named(run_folder, text):
         assert "\n" not in str(caught.value)
 
 
-def test_a_run_folder_that_cannot_be_made_is_named(tmp_path):
+def test_the_error_for_a_folder_that_cannot_be_made_names_it(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(UsageError, match="cannot be used as a run folder") as caught:
@@ -162,8 +165,8 @@ def test_a_run_folder_that_cannot_be_made_is_named(tmp_path):
         assert str(folder) in str(caught.value)
 
 
-def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path, monkeypatch):
-    """Records are filed under names; a changed file under the same name would mix two methods in one ranking."""
+def test_a_run_is_not_resumed_with_a_changed_file(tmp_path, monkeypatch):
+    """Records are stored under names, so a changed file of the same name would mix two proxies in one ranking."""
     monkeypatch.chdir(tmp_path)
     code = "import untrained as ut\n\n@ut.proxy()\ndef mine(probe):\n    return {value}\n"
     Path("mine.py").write_text(code.format(value=1.0))
@@ -176,9 +179,7 @@ def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path, monkeypatch
         search("nasbench201(channels=2,cells=1)", "./mine.py:mine", budget=3, run="r")
 
 
-def test_every_file_that_may_have_changed_is_named_once_and_another_file_by_its_name(
-    tmp_path, monkeypatch
-):
+def test_every_file_that_may_have_changed_is_named_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in "abc":
         Path(f"{name}.py").touch()
@@ -194,12 +195,12 @@ def test_every_file_that_may_have_changed_is_named_once_and_another_file_by_its_
     assert now.describe_changes(other_proxy) == "proxy './c.py:p' (now './a.py:p')"
 
 
-def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypatch):
+def test_the_diagram_shows_the_network_for_the_data_of_the_run(project, monkeypatch):
     """Networks of the space end in four outputs by themselves; these data have three classes."""
     monkeypatch.chdir(project)
     np.savez("x.npz", x=np.zeros((9, 8, 8, 3), np.uint8), y=np.arange(9) % 3)
-    found = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", run="r")
-    diagram = summarise_run(found.run, read_ranking(found.run)).diagram
+    result = search("./mine.py:mynet", "params", budget=1, data="npz:x.npz", run="r")
+    diagram = summarise_run(result.run, read_ranking(result.run)).diagram
     assert isinstance(diagram, StageList)
     assert diagram.stages[-1] == Stage("linear", 3)
 
@@ -207,39 +208,37 @@ def test_the_drawing_is_of_the_network_for_the_data_of_the_run(project, monkeypa
 # --------------------------------------------------------------------------------------------- workers and their cost
 
 
-def test_a_space_without_a_name_works_here_and_is_refused_elsewhere_with_a_hint(run_folder):
+def test_a_space_without_a_name_is_refused_in_worker_processes(run_folder):
     assert search_tiny(run_folder, budget=40).run.workers[0]["worker"] == "this process"
-    for wish in ({"workers": 2}, {"time_limit": "9s"}, {"ray": "local"}):
+    for option in ({"workers": 2}, {"time_limit": "9s"}, {"ray": "local"}):
         with pytest.raises(UsageError, match=r"put it in a file and give \./mine\.py:NAME"):
-            search_tiny(run_folder / "other", **wish)
+            search_tiny(run_folder / "other", **option)
     assert not (run_folder / "other").exists()
 
 
-def test_so_is_a_proxy_without_a_name(run_folder):
-    mine = untrained.proxy()(lambda probe: 1.0)
+def test_a_proxy_without_a_name_is_refused_in_worker_processes(run_folder):
+    constant = untrained.proxy()(lambda probe: 1.0)
     with pytest.raises(UsageError, match=r"put it in a file and give \./mine\.py:NAME"):
-        search_tiny(run_folder, mine, space="nasbench201(channels=2,cells=1)", workers=2)
+        search_tiny(run_folder, constant, space="nasbench201(channels=2,cells=1)", workers=2)
 
 
-def test_an_object_that_a_name_leads_to_is_as_good_as_the_name():
-    space, mine = (
-        load_space("nasbench201(channels=2,cells=1)"),
-        load_proxy("dextr(variant=published)"),
-    )
-    samples = SeedBatches.for_proxies(load_data("noise", space.task), [mine], (0,))
-    job = make_worker_setup(space, [mine, load_proxy("params")], samples, ComputeConfig())
-    assert isinstance(job, WorkerSetup)
-    assert (job.space, job.proxies) == (
+def test_a_space_object_is_replaced_by_its_name_if_the_name_leads_to_it():
+    space = load_space("nasbench201(channels=2,cells=1)")
+    proxy = load_proxy("dextr(variant=published)")
+    samples = SeedBatches.for_proxies(load_data("noise", space.task), [proxy], (0,))
+    setup = make_worker_setup(space, [proxy, load_proxy("params")], samples, ComputeConfig())
+    assert isinstance(setup, WorkerSetup)
+    assert (setup.space, setup.proxies) == (
         "nasbench201(channels=2,cells=1)",
         ("dextr(variant=published)", "params"),
     )
-    assert isinstance(make_worker_setup(tiny, [mine], samples, ComputeConfig()), Worker)
+    assert isinstance(make_worker_setup(tiny, [proxy], samples, ComputeConfig()), Worker)
     assert isinstance(make_worker_setup(space, [odd], samples, ComputeConfig()), Worker)
     changed = replace(space, hooks=replace(space.hooks, size=3))  # the name leads to another one
-    assert isinstance(make_worker_setup(changed, [mine], samples, ComputeConfig()), Worker)
+    assert isinstance(make_worker_setup(changed, [proxy], samples, ComputeConfig()), Worker)
 
 
-def test_the_account_adds_up_over_sittings(run_folder):
+def test_costs_add_up_over_sessions(run_folder):
     run = RunFolder(run_folder, SearchConfig("s", "p", data="noise", budget=5), "p@1", True, "")
     one = WorkerCost(
         "process 1", 3, build=1.0, transfer=0.5, measure=2.0, alive=5.0, deaths=1, batched=2
@@ -264,18 +263,18 @@ def test_the_account_adds_up_over_sittings(run_folder):
     assert RunFolder.read(second.save().folder) == second
 
 
-def test_what_a_run_cost_is_what_its_records_cost(run_folder):
-    found = search_tiny(run_folder, budget=3)
+def test_the_cost_of_a_run_is_the_sum_of_the_costs_of_its_records(run_folder):
+    first = search_tiny(run_folder, budget=3)
     again = search_tiny(run_folder, budget=6)
     (row,) = again.run.workers
     assert row["networks"] == 6
     for name in ("build", "transfer", "measure"):
         assert row[name] == pytest.approx(sum(getattr(r, f"{name}_seconds") for r in again.records))
     assert row["alive"] <= again.run.wall_seconds
-    assert found.run.workers[0]["networks"] == 3
+    assert first.run.workers[0]["networks"] == 3
 
 
-def test_run_folder_of_an_earlier_version_is_refused(run_folder):
+def test_a_run_folder_of_an_earlier_version_is_refused(run_folder):
     run_folder.mkdir()
     facts = {"settings": {"space": "tiny"}, "measure": "params@1", "budget": 4}
     (run_folder / "run.json").write_text(json.dumps(facts))
@@ -284,10 +283,10 @@ def test_run_folder_of_an_earlier_version_is_refused(run_folder):
             read_again()
 
 
-def test_run_with_store_of_first_version_resumes(tmp_path):
-    """The store had one table, and nobody knows which torch measured its records.
+def test_a_run_with_a_store_of_the_first_version_resumes(tmp_path):
+    """That store had one table and no version of torch, so its records are kept and measured again.
 
-    So they are kept and measured again. Facts of `run.json` that no version knows are ignored.
+    Unknown entries of `run.json` are ignored.
     """
     whole = search_tiny(tmp_path / "whole", budget=6)
     folder = tmp_path / "former"
@@ -296,24 +295,30 @@ def test_run_with_store_of_first_version_resumes(tmp_path):
     interrupted.save()
     facts = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(facts | {"stopped_early": True}))
-    known = [replace(r, build_seconds=7.0) for r in drop_costs(whole.records)[:8]]
-    write_store_1(folder / "records.sqlite", known)
+    records = [replace(r, build_seconds=7.0) for r in drop_costs(whole.records)[:8]]
+    write_store_1(folder / "records.sqlite", records)
     assert (RunFolder.read(folder).ended, RunFolder.read(folder).config.budget) == ("", 4)
-    found = search_tiny(folder, budget=6)
-    assert drop_costs(found.records) == drop_costs(whole.records)
-    assert 100 < found.run.wall_seconds < 160
-    assert (found.run.ended, found.run.workers[0]["networks"]) == ("budget", 6)
+    resumed = search_tiny(folder, budget=6)
+    assert drop_costs(resumed.records) == drop_costs(whole.records)
+    assert 100 < resumed.run.wall_seconds < 160
+    assert (resumed.run.ended, resumed.run.workers[0]["networks"]) == ("budget", 6)
     with Store(folder / "records.sqlite", read_only=True) as store:
-        assert list(store)[:8] == [change_record(r, torch="", code="") for r in known]
+        assert list(store)[:8] == [change_record(r, torch="", code="") for r in records]
     assert "stopped_early" not in json.loads((folder / "run.json").read_text())
     assert report(folder).exists()
     with pytest.raises(UsageError, match=r"another run, with seeds 1 \(now 2\)"):
         search_tiny(folder, seeds=2)
 
 
-def test_how_many_networks_were_looked_at_together_is_in_the_account(run_folder):
-    asked = {"budget": 6, "data": "noise", "workers": 1, "networks_per_batch": 4, "run": run_folder}
-    found = search("nasbench201(channels=2,cells=1)", **asked, input_size=16)
-    (row,) = found.run.workers
+def test_the_number_of_networks_scored_in_batches_is_recorded(run_folder):
+    options = {
+        "budget": 6,
+        "data": "noise",
+        "workers": 1,
+        "networks_per_batch": 4,
+        "run": run_folder,
+    }
+    result = search("nasbench201(channels=2,cells=1)", **options, input_size=16)
+    (row,) = result.run.workers
     assert 3 <= row["batched"] < row["networks"] == 6
-    assert f"<dd>{row['batched']} networks</dd>" in found.report().read_text()
+    assert f"<dd>{row['batched']} networks</dd>" in result.report().read_text()

@@ -7,7 +7,14 @@ import pytest
 
 import untrained
 from tests.records import make_record
-from tests.strategies.helpers import TASK, drop_costs, odd, proxy, read_values, search_tiny
+from tests.strategies.helpers import (
+    TASK,
+    drop_costs,
+    make_weight_proxy,
+    odd,
+    read_values,
+    search_tiny,
+)
 from untrained import Arch, Probe, Record
 from untrained.errors import UsageError
 from untrained.progress import Progress
@@ -18,14 +25,16 @@ from untrained.types import Failure
 
 
 def make_screening(keep: float, *directions: bool) -> Screening:
-    def measure(place: int, higher: bool) -> Any:
-        def named(probe: Probe) -> float:
+    def make_proxy(place: int, higher: bool) -> Any:
+        def return_zero(probe: Probe) -> float:
             return 0.0
 
-        named.__name__ = f"p{place}"
-        return untrained.proxy(higher_is_better=higher)(named)
+        return_zero.__name__ = f"p{place}"
+        return untrained.proxy(higher_is_better=higher)(return_zero)
 
-    return Screening(tuple(measure(place, higher) for place, higher in enumerate(directions)), keep)
+    return Screening(
+        tuple(make_proxy(place, higher) for place, higher in enumerate(directions)), keep
+    )
 
 
 def make_records(**scores: tuple[float | None, ...]) -> list[Record]:
@@ -98,7 +107,8 @@ def test_failures_count_as_candidates():
 
 
 def test_scores_are_averaged_over_seeds_before_ranking():
-    one, two = make_records(a=(1.0,), b=(2.0,)), make_records(a=(9.0,), b=(2.0,))
+    one = make_records(a=(1.0,), b=(2.0,))
+    two = make_records(a=(9.0,), b=(2.0,))
     records = one + [make_record(r.arch, r.measure, TASK, 1, r.value, r.error) for r in two]
     assert list_survivors(make_screening(1.0, True), records) == "ab"
 
@@ -125,7 +135,7 @@ WRONG = [
     ),
     ("params", "20%", Budget(stable=5), "give --budget instead"),
     ("params", "20", Budget(5), "a share is more than 0 and at most 100%, not '20'"),
-    ("params", "some", Budget(5), "impossible share 'some'; write 20% or 0.2"),
+    ("params", "some", Budget(5), "invalid share 'some'; write 20% or 0.2"),
     ("parms", "20%", Budget(5), "no proxy is called 'parms'; did you mean params"),
 ]
 
@@ -142,13 +152,15 @@ def test_a_wrong_screen_is_refused_in_one_line(names, keep, budget, message):
 
 
 def test_a_screened_search_ranks_the_survivors_like_a_full_search(tmp_path):
-    whole = search_tiny(tmp_path / "whole", proxy(), budget=16)
+    whole = search_tiny(tmp_path / "whole", make_weight_proxy(), budget=16)
     params = sorted((r for r in whole.records if r.proxy == "params"), key=lambda r: -r.value)
     survivors = {r.arch for r in params[: ceil(0.3 * 16)]}
     assert params[4].value > params[5].value  # no tie between the last survivor and the next
-    result = search_tiny(tmp_path / "screened", proxy(), budget=16, screen="params", keep="30%")
-    judged = rank_records((r for r in whole.records if r.arch in survivors), "weight@1", True)
-    assert result.ranking == judged
+    result = search_tiny(
+        tmp_path / "screened", make_weight_proxy(), budget=16, screen="params", keep="30%"
+    )
+    expected = rank_records((r for r in whole.records if r.arch in survivors), "weight@1", True)
+    assert result.ranking == expected
     assert len(result.ranking.standings) == 5
     scored = [r.arch for r in result.records if r.proxy == "weight"]
     assert set(scored) == survivors
@@ -158,15 +170,20 @@ def test_a_screened_search_ranks_the_survivors_like_a_full_search(tmp_path):
 
 
 def test_progress_is_reported_for_both_stages(run_folder):
-    seen: list[Progress] = []
+    events: list[Progress] = []
     search_tiny(
-        run_folder, proxy(), budget=10, screen="params,flops", keep="20%", on_progress=seen.append
+        run_folder,
+        make_weight_proxy(),
+        budget=10,
+        screen="params,flops",
+        keep="20%",
+        on_progress=events.append,
     )
-    assert [(p.stage, p.done, p.total) for p in seen] == [
+    assert [(p.stage, p.done, p.total) for p in events] == [
         *(("screening", done, 10) for done in range(11)),
         *(("scoring", done, 2) for done in range(3)),
     ]
-    assert [p.measured for p in seen] == [*range(11), 0, 1, 2]
+    assert [p.measured for p in events] == [*range(11), 0, 1, 2]
 
 
 def test_a_screened_search_resumes_where_it_stopped(tmp_path):
@@ -197,13 +214,13 @@ def test_a_search_interrupted_while_screening_has_no_records(run_folder):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(untrained.proxies.PROXIES._members, "cheap", cheap)
-        result = search_tiny(run_folder, proxy(), budget=5, screen="cheap")
+        result = search_tiny(run_folder, make_weight_proxy(), budget=5, screen="cheap")
     assert (result.run.ended, result.records) == ("interrupted", ())
 
 
 def test_stable_does_not_end_the_screening(run_folder):
     """--stable looks at the ranking by the expensive proxy, so it does not end the screening."""
-    seen: list[Progress] = []
+    events: list[Progress] = []
     constant = untrained.proxy()(lambda probe: 1.0)
     options: dict[str, Any] = {
         "budget": 16,
@@ -212,8 +229,8 @@ def test_stable_does_not_end_the_screening(run_folder):
         "screen": "params",
         "keep": "50%",
     }
-    result = search_tiny(run_folder, constant, on_progress=seen.append, **options)
-    assert max(p.done for p in seen if p.stage == "screening") == 16
+    result = search_tiny(run_folder, constant, on_progress=events.append, **options)
+    assert max(p.done for p in events if p.stage == "screening") == 16
     assert (result.run.ended, len(result.ranking.standings)) == ("stable", 4)
 
 
@@ -223,7 +240,9 @@ def test_the_time_limit_counts_both_stages(run_folder, monkeypatch):
 
     ticks = iter(range(1000))
     monkeypatch.setattr(drive_, "perf_counter", lambda: float(next(ticks)))
-    result = search_tiny(run_folder, proxy(), budget=10, time="13s", screen="params", keep="100%")
+    result = search_tiny(
+        run_folder, make_weight_proxy(), budget=10, time="13s", screen="params", keep="100%"
+    )
     assert result.run.ended == "time"
     assert len(result.ranking.standings) == 3
 
@@ -231,21 +250,21 @@ def test_the_time_limit_counts_both_stages(run_folder, monkeypatch):
 def test_a_pool_without_survivors_has_no_best(run_folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(untrained.proxies.PROXIES._members, "odd", odd)
-        result = search_tiny(run_folder, proxy(), budget=16, screen="odd", keep="100%")
+        result = search_tiny(run_folder, make_weight_proxy(), budget=16, screen="odd", keep="100%")
         assert len(result.ranking.standings) == 8  # the odd widths
         failing = untrained.proxy()(lambda probe: float("nan"))
         patch.setitem(untrained.proxies.PROXIES._members, "failing", failing)
-        none = search_tiny(run_folder / "none", proxy(), budget=6, screen="failing")
+        none = search_tiny(run_folder / "none", make_weight_proxy(), budget=6, screen="failing")
     assert (none.ranking.standings, none.ranking.failed) == ((), ())
     assert none.run.ended == "exhausted"
 
 
 def test_another_screen_is_another_run(run_folder):
-    search_tiny(run_folder, proxy(), budget=4, screen="params")
+    search_tiny(run_folder, make_weight_proxy(), budget=4, screen="params")
     with pytest.raises(UsageError, match=r"another run, with screen 'params' \(now 'flops'\)"):
-        search_tiny(run_folder, proxy(), budget=4, screen="flops")
+        search_tiny(run_folder, make_weight_proxy(), budget=4, screen="flops")
     with pytest.raises(UsageError, match=r"another run, with keep '20%' \(now '30%'\)"):
-        search_tiny(run_folder, proxy(), budget=4, screen="params", keep="30%")
+        search_tiny(run_folder, make_weight_proxy(), budget=4, screen="params", keep="30%")
 
 
 def test_a_proxy_cannot_screen_for_itself(run_folder):

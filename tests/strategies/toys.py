@@ -26,29 +26,30 @@ def ten(choose: Any, task: Task) -> Any:
 @untrained.space(task=TASK, size=12)
 def twelve(choose: Any, task: Task) -> Any:
     """A space that is small enough to be exhausted."""
-    width, bias = choose("width", (1, 2, 3, 4, 5, 6)), choose("bias", ("yes", "no"))
+    width = choose("width", (1, 2, 3, 4, 5, 6))
+    bias = choose("bias", ("yes", "no"))
     return lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(192, width), nn.Linear(width, 4, bias=bias == "yes")
     )
 
 
-def total(arch: Arch) -> float:
+def sum_choices(arch: Arch) -> float:
     """Return the sum of the choices of `ten`, at most 30."""
     return float(sum(int(value) for _, value in arch.genes))
 
 
-def record(arch: Arch, value: float | None, measure: str = "toy@1") -> Record:
+def make_toy_record(arch: Arch, value: float | None, measure: str = "toy@1") -> Record:
     return make_record(arch, measure, TASK, 0, value, Failure("nan") if value is None else None)
 
 
-def fitness(records: Sequence[Record]) -> float | None:
+def read_fitness(records: Sequence[Record]) -> float | None:
     """Return the score of one architecture by the measure `toy`; higher is better."""
     assert len({r.arch for r in records}) == 1
     (value,) = [r.value for r in records if r.proxy == "toy"]
     return value
 
 
-def drive(
+def run_toy_search(
     strategy: Strategy, score_arch: ScoreFunction, budget: int, ask_size: int = 5
 ) -> dict[Arch, float | None]:
     """Run a strategy and return its proposals with their scores, in order."""
@@ -57,9 +58,9 @@ def drive(
         assert len(archs) <= ask_size
         assert not scores.keys() & set(archs)
         scores |= {arch: score_arch(arch) for arch in archs}
-        strategy.tell([record(arch, scores[arch]) for arch in archs])
+        strategy.tell([make_toy_record(arch, scores[arch]) for arch in archs])
     return scores
 
 
-def best(scores: dict[Arch, float | None]) -> float:
+def get_best(scores: dict[Arch, float | None]) -> float:
     return max(value for value in scores.values() if value is not None)

@@ -1,4 +1,4 @@
-"""From what people type to a strategy in a search: options, limits, latency, and who has the last word."""
+"""Searches with every kind of option: strategy options, limits, objectives, validation and latency."""
 
 import json
 import subprocess
@@ -30,38 +30,39 @@ from untrained.workflows.validation import TableEvaluator, TableMetric, Validati
 NET = "nasbench201(channels=2,cells=1)"
 
 
-def find(
+def search_noise(
     folder: Path, strategy: str = "random", space: Any = ten, proxy: Any = "params", **options: Any
 ) -> SearchResult:
     return search(space, proxy, strategy, data="noise", run=folder, **{"budget": 12} | options)
 
 
-def params(arch: Arch) -> int:
-    """Of `ten`: the hidden layer is one wider than the sum of the choices."""
+def count_params(arch: Arch) -> int:
+    """Count the parameters of an architecture of `ten`; its width is one more than the sum of the choices."""
     width = 1 + sum(int(value) for _, value in arch.genes)
     return 193 * width + 4 * (width + 1)
 
 
-def judged(found: SearchResult, proxy: str) -> dict[Arch, float]:
-    return {r.arch: r.value for r in found.records if r.proxy == proxy and r.value is not None}
+def read_scores(result: SearchResult, proxy: str) -> dict[Arch, float]:
+    return {r.arch: r.value for r in result.records if r.proxy == proxy and r.value is not None}
 
 
 # ------------------------------------------------------------------------------------------------------------ options
 
 
-def test_options_are_read_and_reach_the_strategy(run_folder):
-    chosen = StrategySpec.parse("evolution( population=5, dies=worst )")
-    assert chosen.label == "evolution(population=5,dies=worst)"
-    made = chosen.make(ten, make_generator(0), lambda records: 0.0, StrategyInputs())
-    assert (made.plan.population, made.plan.dies, made.plan.children) == (5, "worst", 8)
-    assert len(made.ask(100)) == 5
+def test_options_are_parsed_and_passed_to_the_strategy(run_folder):
+    spec = StrategySpec.parse("evolution( population=5, dies=worst )")
+    assert spec.label == "evolution(population=5,dies=worst)"
+    strategy = spec.make(ten, make_generator(0), lambda records: 0.0, StrategyInputs())
+    assert (strategy.plan.population, strategy.plan.dies, strategy.plan.children) == (5, "worst", 8)
+    assert len(strategy.ask(100)) == 5
     assert (
-        find(run_folder, "evolution(population=5)").run.config.strategy == "evolution(population=5)"
+        search_noise(run_folder, "evolution(population=5)").run.config.strategy
+        == "evolution(population=5)"
     )
 
 
 @pytest.mark.parametrize(
-    ("strategy", "said"),
+    ("strategy", "message"),
     [
         ("evolutoin", "did you mean evolution"),
         ("evolution(populaton=3)", "did you mean population"),
@@ -71,16 +72,16 @@ def test_options_are_read_and_reach_the_strategy(run_folder):
         ("evolution(preset=dextr)", "it takes preset=sigeo|zennas"),
         ("nasi(nu0=large)", "it takes nu0=NUMBER"),
         ("best_of_pool(evaluate_pool=me)", "no option of best_of_pool is called 'evaluate_pool'"),
-        ("evolution(population=0)", "whole numbers from 1 up"),
+        ("evolution(population=0)", "must be at least 1"),
         ("random(5)", "name=value"),
     ],
 )
-def test_a_wrong_option_is_answered_in_one_line(run_folder, strategy, said):
+def test_a_wrong_option_is_refused_in_one_line(run_folder, strategy, message):
     with pytest.raises(UsageError) as caught:
-        find(
+        search_noise(
             run_folder, strategy, **({"validate": "training"} if "best_of_pool" in strategy else {})
         )
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not run_folder.exists()
 
@@ -92,7 +93,7 @@ def test_every_option_is_described(name):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (
             {"strategy": "hnas"},
@@ -109,7 +110,7 @@ def test_every_option_is_described(name):
         ),
         (
             {"strategy": "best_of_pool", "validate": "table:x"},
-            "no table of known results is about ten",
+            "there is no table of known results for ten",
         ),
         ({"strategy": "nsga2"}, "such as --beside params"),
         (
@@ -126,85 +127,91 @@ def test_every_option_is_described(name):
         ),
         (
             {"strategy": "hnas", "proxy": "zico", "validate": "training"},
-            "hnas judges its pool by trace",
+            "hnas ranks its pool by trace",
         ),
         ({"limits": {"params": "many"}}, "'many' is not a max params; write it like 2M"),
         ({"limits": {"latency": "5ms@nowhere"}}, "nowhere"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line_before_anything_is_written(
-    run_folder, options, said
+def test_an_impossible_combination_is_refused_before_anything_is_written(
+    run_folder, options, message
 ):
     with pytest.raises(UsageError) as caught:
-        find(run_folder, **options)
-    assert said in str(caught.value)
+        search_noise(run_folder, **options)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not run_folder.exists()
 
 
-def test_without_a_budget_a_strategy_ends_where_it_is_done(run_folder):
-    found = find(run_folder, "zerocost_pt(proposals=1)", NET, budget=None)
-    assert (found.run.config.budget, found.run.ended) == (1, "budget")
-    assert find(run_folder / "2", space=twelve, budget=None).run.ended == "exhausted"
+def test_without_a_budget_a_search_ends_when_the_strategy_is_done(run_folder):
+    result = search_noise(run_folder, "zerocost_pt(proposals=1)", NET, budget=None)
+    assert (result.run.config.budget, result.run.ended) == (1, "budget")
+    assert search_noise(run_folder / "2", space=twelve, budget=None).run.ended == "exhausted"
 
 
 # ------------------------------------------------------------------------------------------------------------- limits
 
 
-def test_rejections_are_counted_by_limit_and_the_best_stands_beside_every_limit(run_folder):
-    found = find(
+def test_rejections_are_counted_per_limit_and_compared_with_the_best(run_folder):
+    result = search_noise(
         run_folder,
         "evolution(population=4)",
         limits={"params": "3100", "min_params": "2.5k", "flops": "1M"},
     )
-    assert all(2500 <= params(s.arch) <= 3100 for s in found.ranking.standings)
-    rows = {row["limit"]: row for row in found.run.limits}
+    assert all(2500 <= count_params(s.arch) <= 3100 for s in result.ranking.standings)
+    rows = {row["limit"]: row for row in result.run.limits}
     assert list(rows) == ["max_params", "min_params", "max_flops"]
-    best = params(found.best)
+    best = count_params(result.best)
     width = (best - 4) // 197
     assert (rows["max_params"]["value"], rows["min_params"]["value"]) == (best, best)
     assert rows["max_flops"] == {
         "limit": "max_flops",
-        "asked": "1M",
+        "text": "1M",
         "rejected": 0,
         "value": 196 * width,
     }
     assert rows["max_params"]["rejected"] > 0
     assert rows["min_params"]["rejected"] > 0
-    assert json.loads((run_folder / "run.json").read_text())["limits"] == found.run.limits
+    assert json.loads((run_folder / "run.json").read_text())["limits"] == result.run.limits
 
 
-def test_rejections_are_those_of_the_draws(run_folder):
-    """Random search draws until it has its budget: what it drew besides was turned down."""
-    found = find(run_folder, limits={"params": "3100"}, budget=8)
-    rng, turned_down, kept = make_generator("search", "random", "ten", 0), 0, []
-    while len(kept) < 8:
+def test_rejections_count_the_samples_of_random_search(run_folder):
+    """Random search samples until it has its budget; all other samples are rejections."""
+    result = search_noise(run_folder, limits={"params": "3100"}, budget=8)
+    rng = make_generator("search", "random", "ten", 0)
+    rejections = 0
+    accepted = []
+    while len(accepted) < 8:
         arch = ten.sample(rng)
-        turned_down += params(arch) > 3100
-        kept += [arch] if params(arch) <= 3100 and arch not in kept else []
-    assert found.run.limits[0]["rejected"] == turned_down > 0
-    assert {s.arch for s in found.ranking.standings} == set(kept)
+        if count_params(arch) > 3100:
+            rejections += 1
+        elif arch not in accepted:
+            accepted.append(arch)
+    assert result.run.limits[0]["rejected"] == rejections > 0
+    assert {s.arch for s in result.ranking.standings} == set(accepted)
 
 
-def test_limits_nobody_can_keep_are_said_in_one_line(run_folder):
+def test_unsatisfiable_limits_are_refused_in_one_line(run_folder):
     with pytest.raises(
         UsageError, match="at most 100 parameters; the closest had 201 parameters"
     ) as caught:
-        find(run_folder, "local", limits={"params": "100"})
+        search_noise(run_folder, "local", limits={"params": "100"})
     assert "\n" not in str(caught.value)
 
 
 def test_another_limit_on_the_same_folder_is_refused(run_folder):
-    find(run_folder, limits={"params": "3100"})
+    search_noise(run_folder, limits={"params": "3100"})
     with pytest.raises(UsageError, match=r"max_params '3100' \(now '4k'\)"):
-        find(run_folder, limits={"params": "4k"})
+        search_noise(run_folder, limits={"params": "4k"})
     with pytest.raises(UsageError, match=r"max_params '3100' \(now None\)"):
-        find(run_folder)
+        search_noise(run_folder)
 
 
-def test_the_report_shows_limits_and_the_command_that_has_them(run_folder):
-    found = find(run_folder, "evolution(population=4)", limits={"params": "3100", "memory": "1MB"})
-    page = found.report().read_text()
+def test_the_report_shows_the_limits_and_their_command(run_folder):
+    result = search_noise(
+        run_folder, "evolution(population=4)", limits={"params": "3100", "memory": "1MB"}
+    )
+    page = result.report().read_text()
     assert "Rejected" in page
     assert "--strategy &#x27;evolution(population=4)&#x27;" in page
     assert "--max-params 3100 --max-memory 1MB" in page
@@ -215,99 +222,105 @@ def test_the_report_shows_limits_and_the_command_that_has_them(run_folder):
 # --------------------------------------------------------------------------------------------------------- objectives
 
 
-def test_nsga2_weighs_the_proxy_against_fewer_parameters(run_folder):
-    found = find(
+def test_nsga2_trades_the_proxy_against_the_number_of_parameters(run_folder):
+    result = search_noise(
         run_folder, "nsga2(population=6)", proxy="naswot(samples=8)", beside="params", budget=30
     )
-    scores, sizes = judged(found, "naswot(samples=8)"), judged(found, "params")
+    scores = read_scores(result, "naswot(samples=8)")
+    sizes = read_scores(result, "params")
     front = json.loads((run_folder / "trace.json").read_text())[-1]
     assert front["points"] == [
         [scores[ten.parse(arch)], -sizes[ten.parse(arch)]] for arch in front["archs"]
     ]
-    every = [(scores[arch], -sizes[arch]) for arch in scores]
-    unbeaten = [
-        p for p in every if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in every)
+    points = [(scores[arch], -sizes[arch]) for arch in scores]
+    pareto_points = [
+        p for p in points if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in points)
     ]
-    page = found.report().read_text()
-    assert f"{len(unbeaten)} of 30 architectures are on the Pareto front of 2 objectives" in page
+    page = result.report().read_text()
+    assert (
+        f"{len(pareto_points)} of 30 architectures are on the Pareto front of 2 objectives" in page
+    )
     assert "params (lower is better)" in page
 
 
 def test_other_objectives_on_the_same_folder_are_refused(run_folder):
-    find(run_folder, "nsga2(population=6)", proxy="flops", beside="params")
+    search_noise(run_folder, "nsga2(population=6)", proxy="flops", beside="params")
     with pytest.raises(UsageError, match=r"objectives 'params' \(now 'depth'\)"):
-        find(run_folder, "nsga2(population=6)", proxy="flops", beside="depth")
+        search_noise(run_folder, "nsga2(population=6)", proxy="flops", beside="depth")
 
 
 # --------------------------------------------------------------------------------------------------------- validation
 
 
-def test_a_training_has_the_last_word(run_folder):
-    found = find(
+def test_a_search_with_validation_ranks_by_the_training(run_folder):
+    result = search_noise(
         run_folder,
         "best_of_pool(pool=8,top=3)",
         validate="training(epochs=1,samples=20)",
         budget=None,
     )
-    sizes = judged(found, "params")
+    sizes = read_scores(result, "params")
     assert len(sizes) == 8
-    trained = judged(found, "accuracy(epochs=1,samples=20)")
+    trained = read_scores(result, "accuracy(epochs=1,samples=20)")
     assert set(trained) == set(sorted(sizes, key=lambda arch: -sizes[arch])[:3])
-    assert trained[found.best] == max(trained.values())
-    assert [s.arch for s in found.ranking.standings] == sorted(
+    assert trained[result.best] == max(trained.values())
+    assert [s.arch for s in result.ranking.standings] == sorted(
         trained, key=lambda arch: -trained[arch]
     )
     assert (
         "The score is <b>training(epochs=1,samples=20)</b>"
-        in found.report().read_text().replace("<wbr>", "")
+        in result.report().read_text().replace("<wbr>", "")
     )
 
 
-def test_a_table_has_the_last_word(run_folder, data_root, known):
+def test_a_search_with_validation_ranks_by_the_table(run_folder, data_root, known):
     table = known("nasbench201")
     options = {"validate": "table:cifar10_val_12", "data_root": data_root, "budget": None}
-    found = find(run_folder, "hnas(steps=3,pool=8,more=0)", NET, "trace", **options)
-    told = judged(found, "table:cifar10_val_12")
-    assert len(told) == 3
-    assert told == {arch: table.value(str(arch), "cifar10_val_12") for arch in told}
-    assert len(judged(found, "trace")) <= 8
-    assert [s.score for s in found.ranking.standings] == sorted(told.values(), reverse=True)
+    result = search_noise(run_folder, "hnas(steps=3,pool=8,pool_growth=0)", NET, "trace", **options)
+    accuracies = read_scores(result, "table:cifar10_val_12")
+    assert len(accuracies) == 3
+    assert accuracies == {arch: table.value(str(arch), "cifar10_val_12") for arch in accuracies}
+    assert len(read_scores(result, "trace")) <= 8
+    assert [s.score for s in result.ranking.standings] == sorted(accuracies.values(), reverse=True)
     queries = json.loads((run_folder / "trace.json").read_text())
     assert [query["value"] for query in queries] == [
-        told[load_space(NET).parse(query["arch"])] for query in queries
+        accuracies[load_space(NET).parse(query["arch"])] for query in queries
     ]
-    assert found.report().read_text().count('class="query') == 3, (
-        "drawn over what is believed in the end"
+    assert result.report().read_text().count('class="query') == 3, (
+        "the queries are drawn over the final prediction"
     )
     with pytest.raises(UsageError, match="no metric of nasbench201 is called 'cifar10_val_13'"):
         Validation.parse("table:cifar10_val_13", NET, data_root)
 
 
-class Lines:
-    """A table that remembers what it was asked."""
+class RecordingTable:
+    """A table that remembers which architectures were looked up; the second one is missing."""
 
     name = "lines"
 
     def __init__(self) -> None:
-        self.asked: list[Arch] = []
+        self.lookups: list[Arch] = []
 
     def value(self, arch: Arch, metric: Any) -> float | None:
-        self.asked.append(arch)
-        return None if len(self.asked) == 2 else float(len(self.asked))
+        self.lookups.append(arch)
+        return None if len(self.lookups) == 2 else float(len(self.lookups))
 
 
-def test_of_a_table_only_what_is_asked_for_is_looked_up(tmp_path):
+def test_a_table_is_read_only_when_a_record_is_needed(tmp_path):
     archs = list(twelve)[:3]
-    table, metric = Lines(), type("Metric", (), {"name": "m"})
+    table = RecordingTable()
+    metric = type("Metric", (), {"name": "m"})
 
-    def sizes(some: Any) -> Any:
+    def evaluate_sizes(some: Any) -> Any:
         return ([make_record(arch, "params@1", TASK, 0, 1.0)] for arch in some)
 
     with Store(tmp_path / "store.sqlite") as store:
-        evaluate = TableEvaluator(TableMetric(table, metric, "table:m@1"), sizes, TASK, 5, store)  # type: ignore[arg-type]
+        evaluate = TableEvaluator(
+            TableMetric(table, metric, "table:m@1"), evaluate_sizes, TASK, 5, store
+        )  # type: ignore[arg-type]
         answers = evaluate(archs)
         first = next(answers)
-        assert table.asked == archs[:1]
+        assert table.lookups == archs[:1]
         rest = list(answers)
         assert [r.measure for r in first] == ["table:m@1", "params@1"]
         assert (first[0].value, first[0].seed) == (1.0, 5)
@@ -343,8 +356,10 @@ print(LatencyTimer(threads=int(sys.argv[3]), runs=60).time_network(network, spac
 def test_a_latency_limit_is_kept_when_the_best_is_measured_in_a_fresh_process(
     tmp_path, monkeypatch
 ):
-    """The limit lies far from every network of the space, since a busy machine takes half as long again, or more: four
-    times what three layers take, a quarter of what 48 take, which have the most parameters."""
+    """The limit is far from the latency of every network, because a busy machine is 1.5 times slower or more.
+
+    It is four times the latency of three layers and a quarter of that of 48 layers, which have the most parameters.
+    """
     monkeypatch.chdir(tmp_path)
     Path("deep.py").write_text(DEEP)
     space = load_space("./deep.py:deep")
@@ -352,56 +367,61 @@ def test_a_latency_limit_is_kept_when_the_best_is_measured_in_a_fresh_process(
         space.build(space.parse("depth=3,bias=yes")), space.task.input_shape
     )
     limit = 4 * quick.seconds
-    found = find(
+    result = search_noise(
         Path("run"),
         space="./deep.py:deep",
         budget=6,
         limits={"latency": f"{1e3 * limit:.3f}ms@cpu"},
         workers=1,
     )
-    (row,) = found.run.limits
+    (row,) = result.run.limits
     assert row["value"] <= limit
     assert row["rejected"] > 0
-    asked = [sys.executable, "-c", FRESH, "./deep.py:deep", str(found.best), str(quick.threads)]
-    again = float(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
-    assert again <= 1.15 * limit
-    assert found.best == space.parse("depth=3,bias=yes")  # the largest that is quick enough
+    command = [sys.executable, "-c", FRESH, "./deep.py:deep", str(result.best), str(quick.threads)]
+    seconds = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert seconds <= 1.15 * limit
+    assert result.best == space.parse("depth=3,bias=yes")  # the largest that keeps the limit
 
 
 @pytest.fixture
-def watch_of_lies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Arch, int]]:
-    """Clocks say a microsecond a parameter while searching, and twice that when they are careful."""
+def fake_latencies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Arch, int]]:
+    """Replace latencies by 1 us per parameter during the search and by twice that in the final measurement.
+
+    Returns:
+        The architectures that were measured, each with the number of timed runs.
+    """
     measured: list[tuple[Arch, int]] = []
 
     def time(self: Any, arch: Arch, stopwatch: LatencyTimer) -> float:
         measured.append((arch, stopwatch.runs))
-        return params(arch) * 1e-6 * (2 if stopwatch.runs == _max_latency.FINAL_RUNS else 1)
+        factor = 2 if stopwatch.runs == _max_latency.FINAL_RUNS else 1
+        return count_params(arch) * 1e-6 * factor
 
     monkeypatch.setattr(_max_latency.LatencyMeter, "_time_arch", time)
     return measured
 
 
-def test_a_winner_over_the_limit_is_never_returned(run_folder, watch_of_lies):
-    found = find(run_folder, limits={"latency": "5ms"}, budget=30)
-    every = judged(found, "params")
-    assert all(size <= 5000 for size in every.values())
-    assert max(every.values()) > 2500
-    assert params(found.best) == max(size for size in every.values() if size <= 2500)
-    over = dict(found.ranking.failed)
-    assert set(over) == {arch for arch, size in every.items() if size > 2500}
-    assert {failure.kind for failure in over.values()} == {"latency"}
-    assert found.run.limits[0]["value"] == pytest.approx(2e-6 * params(found.best))
+def test_a_winner_over_the_limit_is_never_returned(run_folder, fake_latencies):
+    result = search_noise(run_folder, limits={"latency": "5ms"}, budget=30)
+    sizes = read_scores(result, "params")
+    assert all(size <= 5000 for size in sizes.values())
+    assert max(sizes.values()) > 2500
+    assert count_params(result.best) == max(size for size in sizes.values() if size <= 2500)
+    failures = dict(result.ranking.failed)
+    assert set(failures) == {arch for arch, size in sizes.items() if size > 2500}
+    assert {failure.kind for failure in failures.values()} == {"latency"}
+    assert result.run.limits[0]["value"] == pytest.approx(2e-6 * count_params(result.best))
     page = report(run_folder).read_text().replace("<wbr>", "")
-    assert f">{found.best}<" in page.partition("Best architecture")[2].partition("Limits")[0]
+    assert f">{result.best}<" in page.partition("Best architecture")[2].partition("Limits")[0]
 
 
-def test_a_search_that_goes_on_measures_no_latency_again(run_folder, watch_of_lies):
-    first = find(run_folder, limits={"latency": "5ms"}, budget=6)
-    watch_of_lies.clear()
-    assert find(run_folder, limits={"latency": "5ms"}, budget=6).ranking == first.ranking
-    assert watch_of_lies == []
-    longer = find(run_folder, limits={"latency": "5ms"}, budget=9)
-    assert not {arch for arch, runs in watch_of_lies if runs == _max_latency.SEARCH_RUNS} & {
+def test_a_resumed_search_measures_no_latency_again(run_folder, fake_latencies):
+    first = search_noise(run_folder, limits={"latency": "5ms"}, budget=6)
+    fake_latencies.clear()
+    assert search_noise(run_folder, limits={"latency": "5ms"}, budget=6).ranking == first.ranking
+    assert fake_latencies == []
+    longer = search_noise(run_folder, limits={"latency": "5ms"}, budget=9)
+    assert not {arch for arch, runs in fake_latencies if runs == _max_latency.SEARCH_RUNS} & {
         r.arch for r in first.records
     }
     with Store(run_folder / "records.sqlite") as store:
@@ -409,19 +429,19 @@ def test_a_search_that_goes_on_measures_no_latency_again(run_folder, watch_of_li
     assert stored == {(r.arch, r.measure) for r in longer.records if r.proxy.startswith("latency(")}
 
 
-def test_what_cannot_be_run_keeps_to_no_limit_of_latency(run_folder, monkeypatch):
+def test_a_network_that_cannot_run_is_rejected_by_a_latency_limit(run_folder, monkeypatch):
     def time(self: Any, arch: Arch, stopwatch: LatencyTimer) -> float:
         if arch["bias"] == "no":
             raise RuntimeError("no kernel for this")
         return 1e-3
 
     monkeypatch.setattr(_max_latency.LatencyMeter, "_time_arch", time)
-    found = find(run_folder, space=twelve, limits={"latency": "5ms"}, budget=6)
-    assert {s.arch["bias"] for s in found.ranking.standings} == {"yes"}
-    assert found.run.limits[0]["rejected"] > 0
+    result = search_noise(run_folder, space=twelve, limits={"latency": "5ms"}, budget=6)
+    assert {s.arch["bias"] for s in result.ranking.standings} == {"yes"}
+    assert result.run.limits[0]["rejected"] > 0
 
 
-def test_memory_is_that_of_the_meta_device(run_folder):
-    found = find(run_folder, limits={"memory": "12kB"})
-    assert all(NetworkSize(ten, s.arch, TASK).memory <= 12_000 for s in found.ranking.standings)
-    assert found.run.limits[0]["value"] == NetworkSize(ten, found.best, TASK).memory
+def test_memory_is_counted_on_the_meta_device(run_folder):
+    result = search_noise(run_folder, limits={"memory": "12kB"})
+    assert all(NetworkSize(ten, s.arch, TASK).memory <= 12_000 for s in result.ranking.standings)
+    assert result.run.limits[0]["value"] == NetworkSize(ten, result.best, TASK).memory
