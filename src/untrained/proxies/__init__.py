@@ -15,6 +15,7 @@ from untrained.names import split_names as split_names
 from untrained.proxies import (  # noqa: F401 - importing a module registers its proxies
     aznas,
     combined,
+    consensus,
     dextr,
     dss,
     gradsign,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from untrained.errors import Unscorable, UsageError, unknown_name_error
+from untrained.names import parse_call
 from untrained.options import Between, check_option, read_option_hints
 from untrained.probe import Probe
 from untrained.quantities import MAX_SAMPLES
@@ -32,7 +33,7 @@ class Proxy:
 
     Attributes:
         name: Public name, the name of the function.
-        function: Computes the score, `(probe, **options) -> float`.
+        function: Computes the score, `(probe, **options) -> float`; for an aggregate see `aggregate`.
         paper: Where the proxy comes from.
         higher_is_better: Whether a larger score means a better network.
         measures: What the score tells about a network: expressivity, trainability, generalisation
@@ -43,13 +44,15 @@ class Proxy:
         cost: Multiply-adds in units of one forward pass of those samples. A backward pass is two.
         layers: What a network must contain for the score to be meaningful.
         options: Keyword arguments that differ from the function's defaults.
-        parts: For an aggregate, the proxies whose ranks among candidates it combines.
+        parts: For an aggregate, the proxies that it combines.
+        reference_size: Number of random architectures of the space that an aggregate compares a
+            candidate with; 0 for one that compares the candidates with each other.
         code: Fingerprint of the user's file that the proxy comes from.
         default_samples: Number of samples before `samples` was changed.
     """
 
     name: str
-    function: Callable[..., float]
+    function: Callable[..., Any]
     paper: str
     higher_is_better: bool
     measures: str
@@ -60,6 +63,7 @@ class Proxy:
     layers: str = ANY
     options: tuple[tuple[str, Any], ...] = ()
     parts: tuple[str, ...] = ()
+    reference_size: int = 0
     code: str = ""
     default_samples: int | None = field(default=None, compare=False)
 
@@ -270,26 +274,31 @@ def aggregate(
     parts: tuple[str, ...],
     paper: str,
     measures: str,
-) -> Callable[[Callable[..., list[float]]], Proxy]:
-    """Turn a function of ranks into a `Proxy` that compares candidates.
+    reference_size: int = 0,
+) -> Callable[[Callable[..., Any]], Proxy]:
+    """Turn a function of the scores of several proxies into a `Proxy` that compares networks.
 
-    The function receives one list per part with rank / number of candidates (1 is best, ties share
-    their mean rank, a candidate without a score is last). It returns one score per candidate.
+    Without a reference, the function receives one list per part with rank / number of candidates
+    (1 is best, ties share their mean rank). It returns one score per candidate.
+
+    With a reference, the function receives the scores of the reference architectures by part and
+    returns a `Consensus`, which scores candidates one by one.
 
     Args:
-        parts: Names of the proxies that are combined.
+        parts: Names of the proxies that are combined, with options in brackets.
         paper: Where the formula comes from.
         measures: What the score tells about a network.
+        reference_size: Number of reference architectures, random ones of the space.
     """
-    members = [PROXIES[part] for part in parts]
+    members = [_load_part(part) for part in parts]
 
-    def make_proxy(function: Callable[..., list[float]]) -> Proxy:
+    def make_proxy(function: Callable[..., Any]) -> Proxy:
         needs: dict[str, None] = {}  # keeps the order, each need once
         for member in members:
             needs.update(dict.fromkeys(member.needs))
         return Proxy(
             name=function.__name__,
-            function=function,  # type: ignore[arg-type]
+            function=function,
             paper=paper,
             higher_is_better=True,
             measures=measures,
@@ -298,9 +307,34 @@ def aggregate(
             version=1,
             cost=sum(member.cost for member in members),
             parts=parts,
+            reference_size=reference_size,
         )
 
     return make_proxy
+
+
+def list_parts(aggregate: Proxy) -> list[Proxy]:
+    """Return the proxies that an aggregate combines; an empty list for an ordinary proxy.
+
+    Parts of an aggregate that compares candidates with each other use the same number of samples as
+    the aggregate if they read data. Parts of an aggregate with a reference use their own number.
+    """
+    parts = []
+    for name in aggregate.parts:
+        part = _load_part(name)
+        if "data" in part.needs and not aggregate.reference_size:
+            part = part.configured(samples=aggregate.samples)
+        parts.append(part)
+    return parts
+
+
+def _load_part(text: str) -> Proxy:
+    """Return a registered proxy, with the options that the text contains."""
+    name, options = parse_call(text)
+    part = PROXIES[name]
+    if options:
+        part = part.configured(**options)
+    return part
 
 
 def register_proxy(member: Proxy) -> Proxy:

@@ -1,0 +1,285 @@
+"""Several proxies combined, with weights that are learnt from the space itself and from no accuracy.
+
+A reference sample of random architectures of the space is scored by every member. It serves two
+purposes. A score becomes a percentile, its place among the reference scores, so the consensus of an
+architecture does not depend on the other candidates. And the rank correlations between the members
+give the weights: a member that agrees with the anchor counts more, one that contradicts it does not
+count, and near-duplicates share their weight. The anchor is the number of multiply-adds, which ranks
+no space badly; no single proxy can say that of itself (docs/results/consensus.md). The idea that
+agreement tells the quality of a judge comes from the spectral meta-learner (Parisi et al., PNAS 2014,
+arXiv:1303.3257).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from untrained.proxies import dextr, meco, naswot, size, synflow  # noqa: F401 - the members
+from untrained.proxies.base import aggregate, register_proxy
+
+# ZiCo would add 0.01 to the mean rank correlation and takes ten times the time of all others
+# together. NASWOT looks at as many samples as SWAP, because then both read one forward pass.
+MEMBERS = (
+    "flops",
+    "params",
+    "naswot(samples=16)",
+    "swap",
+    "dextr_conditions",
+    "meco_opt",
+    "logsynflow",
+)
+ANCHOR = "flops"
+SIZE_MEMBERS = ("flops", "params")
+# Weights of 50 and of 200 reference networks differ by less than 0.01 of rank correlation.
+REFERENCE_SIZE = 64
+# The smallest reference sample whose correlations mean anything.
+MIN_REFERENCE = 8
+# A member that failed on more than this share of the reference sample is left out.
+MAX_FAILURE_SHARE = 0.5
+# Distances beyond the ends of a scale, in units of its spread, end here: a percentile of exactly 0
+# has no logarithm.
+MAX_DISTANCE = 1e9
+# A candidate needs members that have at least this share of all weight.
+MIN_WEIGHT_SHARE = 0.5
+
+Floats = NDArray[np.float64]
+# Scores of the reference architectures by member, NaN where a member failed.
+ReferenceScores = Mapping[str, Sequence[float] | Floats]
+
+
+@dataclass(frozen=True)
+class PercentileScale:
+    """Turns a score into its place among the reference scores, between 0 and 1.
+
+    Attributes:
+        scores: Distinct reference scores in ascending order.
+        percentiles: Percentile of each of them.
+        spread: Unit of distance beyond the ends of the scale.
+    """
+
+    scores: tuple[float, ...]
+    percentiles: tuple[float, ...]
+    spread: float
+
+    @classmethod
+    def fit(cls, reference: Sequence[float] | Floats) -> "PercentileScale":
+        """Make the scale of a member from its reference scores, all of them finite."""
+        values = np.asarray(reference, dtype=np.float64)
+        scores, first_places = np.unique(values, return_index=True)
+        percentiles = _compute_ranks(values)[first_places] / (len(values) + 1)
+        lower_quartile, upper_quartile = np.quantile(values, [0.25, 0.75])
+        spread = float(upper_quartile - lower_quartile)
+        if spread == 0:
+            spread = float(scores[-1] - scores[0])
+        if spread == 0:
+            spread = 1.0
+        return cls(tuple(map(float, scores)), tuple(map(float, percentiles)), spread)
+
+    def place(self, score: float) -> float:
+        """Return the percentile of a score.
+
+        Between two reference scores it is interpolated. Beyond the ends it approaches 0 and 1
+        without reaching them, so that a search that leaves the range of the reference sample still
+        sees which architecture is better.
+        """
+        if score < self.scores[0]:
+            distance = min(MAX_DISTANCE, (self.scores[0] - score) / self.spread)
+            return self.percentiles[0] / (1 + distance)
+        if score > self.scores[-1]:
+            distance = min(MAX_DISTANCE, (score - self.scores[-1]) / self.spread)
+            return 1 - (1 - self.percentiles[-1]) / (1 + distance)
+        return float(np.interp(score, self.scores, self.percentiles))
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """The members with their scales and weights.
+
+    Attributes:
+        scales: Percentile scale of each member with a weight.
+        weights: Weight of each of these members; they sum to 1.
+        left_out: The other members, and why each has no weight.
+        reference_size: Number of reference architectures.
+        agreement: Mean rank correlation between all pairs of members with a weight; None if there
+            is only one.
+        explained_by_size: Share of the variance of the combined ranks that the ranks of the size
+            members explain; None if they have no scores.
+    """
+
+    scales: Mapping[str, PercentileScale]
+    weights: Mapping[str, float]
+    left_out: Mapping[str, str]
+    reference_size: int
+    agreement: float | None = None
+    explained_by_size: float | None = None
+
+    @classmethod
+    def fit(
+        cls, reference: ReferenceScores, anchor: str, size_members: Sequence[str] = ()
+    ) -> "Consensus":
+        """Learn scales and weights from a reference sample.
+
+            w_j = max(0, R[j, anchor]) / sum_i R[i, j]^4
+
+        R are the rank correlations between members on the reference sample. The sum counts the
+        copies of a member, itself included. The fourth power hardly counts members that agree only
+        because both grow with size.
+
+        Args:
+            reference: Scores of the reference architectures, such that higher is better.
+            anchor: The member that the others are compared with.
+            size_members: Members that measure nothing but the size of a network.
+
+        Fewer than `MIN_REFERENCE` architectures say nothing about agreement; then all members have
+        the same weight. The same holds if the anchor failed on most of them.
+        """
+        columns = {name: np.asarray(column, np.float64) for name, column in reference.items()}
+        count = len(columns[anchor])
+        left_out = {}
+        usable = {}
+        for name, column in columns.items():
+            failures = int(np.isnan(column).sum())
+            if failures > MAX_FAILURE_SHARE * count:
+                left_out[name] = f"failed on {failures} of {count} reference networks"
+            else:
+                usable[name] = column
+
+        names = list(usable)
+        R = _correlate_members(usable)
+        weights = {}
+        if anchor in usable and count >= MIN_REFERENCE:
+            copies = (R**4).sum(0)
+            for j, name in enumerate(names):
+                r = R[j, names.index(anchor)]
+                if r > 0:
+                    weights[name] = float(r / copies[j])
+                else:
+                    left_out[name] = f"has the rank correlation {r:.2f} with {anchor}"
+        else:
+            weights = dict.fromkeys(names, 1.0)
+        total = sum(weights.values())
+        scales = {}
+        for name in weights:
+            weights[name] /= total
+            column = usable[name]
+            scales[name] = PercentileScale.fit(column[~np.isnan(column)])
+
+        fitted = cls(scales, weights, left_out, count)
+        return replace(
+            fitted,
+            agreement=_compute_agreement(names, R, weights),
+            explained_by_size=_explain_by_size(fitted, columns, size_members),
+        )
+
+    def score(self, scores: Mapping[str, float]) -> float | None:
+        """Combine the scores of one architecture.
+
+            sum_j w_j ln(p_j) / sum_j w_j,   p_j its percentile on member j
+
+        Args:
+            scores: Scores by member, such that higher is better. A member that failed is absent;
+                its weight is then shared by the others.
+
+        Returns:
+            A number below 0, higher is better. None if members with half of the weight failed.
+        """
+        weighted_sum = 0.0
+        weight_sum = 0.0
+        for name, weight in self.weights.items():
+            if name in scores:
+                weighted_sum += weight * log(self.scales[name].place(scores[name]))
+                weight_sum += weight
+        if weight_sum < MIN_WEIGHT_SHARE:
+            return None
+        return weighted_sum / weight_sum
+
+
+@register_proxy
+@aggregate(
+    parts=MEMBERS,
+    paper="untrained",
+    measures="expressivity, trainability, size",
+    reference_size=REFERENCE_SIZE,
+)
+def consensus(reference: ReferenceScores) -> Consensus:
+    """Weighted mean of log percentiles among random architectures of the space, over seven proxies.
+
+        sum_j w_j ln(p_j) / sum_j w_j,   w_j = max(0, R[j, flops]) / sum_i R[i, j]^4
+        p_j: percentile of the network on member j among the reference networks
+        R: rank correlations between the members on the reference networks
+
+    The members are FLOPs, parameters, NASWOT, SWAP, the condition numbers of Dextr, MeCo and
+    SynFlow. The weights come from 64 random networks of the space and from no accuracy. A member
+    that fails for a network drops out of its score.
+    """
+    return Consensus.fit(reference, ANCHOR, SIZE_MEMBERS)
+
+
+def _compute_ranks(values: Sequence[float] | Floats) -> Floats:
+    """Return ranks 1, 2, 3, ... from the lowest; equal values share the mean of their ranks."""
+    _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last_ranks = np.cumsum(counts)
+    mean_ranks = last_ranks - (counts - 1) / 2
+    return np.asarray(mean_ranks[groups], dtype=np.float64)
+
+
+def _correlate_members(columns: Mapping[str, Floats]) -> Floats:
+    """Return Spearman's correlation of every pair of members on the networks that both scored.
+
+    A constant column correlates with nothing.
+    """
+    names = list(columns)
+    R = np.eye(len(names))
+    for i, j in combinations(range(len(names)), 2):
+        first = columns[names[i]]
+        second = columns[names[j]]
+        scored_by_both = ~(np.isnan(first) | np.isnan(second))
+        x = _compute_ranks(first[scored_by_both])
+        y = _compute_ranks(second[scored_by_both])
+        if len(x) > 1 and x.std() > 0 and y.std() > 0:
+            R[i, j] = np.corrcoef(x, y)[0, 1]
+            R[j, i] = R[i, j]
+    return R
+
+
+def _compute_agreement(
+    names: Sequence[str], R: Floats, weights: Mapping[str, float]
+) -> float | None:
+    members = [index for index, name in enumerate(names) if name in weights]
+    pairs = [R[i, j] for i, j in combinations(members, 2)]
+    if not pairs:
+        return None
+    return float(np.mean(pairs))
+
+
+def _explain_by_size(
+    consensus: Consensus, columns: Mapping[str, Floats], size_members: Sequence[str]
+) -> float | None:
+    """Return R^2 of a linear fit of the combined ranks by the ranks of the size members."""
+    combined = []
+    sizes = []
+    for row in range(consensus.reference_size):
+        scores = {}
+        for name, column in columns.items():
+            if not np.isnan(column[row]):
+                scores[name] = float(column[row])
+        score = consensus.score(scores)
+        if score is not None and all(name in scores for name in size_members):
+            combined.append(score)
+            sizes.append([scores[name] for name in size_members])
+    if not size_members or len(combined) < MIN_REFERENCE:
+        return None
+    target = _compute_ranks(combined)
+    predictors = [np.ones(len(target))]
+    for column in np.array(sizes).T:
+        predictors.append(_compute_ranks(column))
+    design = np.column_stack(predictors)
+    coefficients = np.linalg.lstsq(design, target, rcond=None)[0]
+    residuals = target - design @ coefficients
+    if target.std() == 0:
+        return None
+    return float(1 - residuals.var() / target.var())

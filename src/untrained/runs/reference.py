@@ -1,0 +1,113 @@
+"""Aggregates that compare a candidate with a reference sample of its space, such as `consensus`.
+
+The parts are measured network by network and recorded as usual, for the reference architectures and
+for the candidates. The aggregate of a candidate follows from its own records and the reference, so
+it is recorded like any other score. Its key names the reference by a fingerprint.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from math import nan
+
+from untrained.proxies import Proxy
+from untrained.proxies.base import list_parts
+from untrained.proxies.consensus import Consensus
+from untrained.runs.ranking import orient_score
+from untrained.types import Arch, Failure, Record
+
+
+@dataclass(frozen=True)
+class FittedAggregate:
+    """An aggregate together with what it learnt from a reference sample.
+
+    Attributes:
+        aggregate: The aggregate.
+        parts: The proxies that it combines.
+        consensus: Percentile scales and weights of the parts.
+        fingerprint: Identity of the reference: which networks, measured how, with which results.
+    """
+
+    aggregate: Proxy
+    parts: tuple[Proxy, ...]
+    consensus: Consensus
+    fingerprint: str
+
+    @classmethod
+    def fit(cls, aggregate: Proxy, reference: Sequence[Record]) -> "FittedAggregate":
+        """Learn from the records of the reference architectures.
+
+        Args:
+            aggregate: An aggregate with a reference.
+            reference: Records of all parts for the reference architectures, one seed. Records of
+                other measures are ignored.
+        """
+        parts = tuple(list_parts(aggregate))
+        part_measures = {part.measure for part in parts}
+        own_records = [record for record in reference if record.measure in part_measures]
+        archs = list(dict.fromkeys(record.arch for record in own_records))
+        columns = {}
+        for part in parts:
+            scores: dict[Arch, float] = {}
+            for record in own_records:
+                if record.measure == part.measure and record.value is not None:
+                    scores[record.arch] = orient_score(record.value, part.higher_is_better)
+            columns[part.label] = [scores.get(arch, nan) for arch in archs]
+        consensus: Consensus = aggregate.function(columns)
+        return cls(aggregate, parts, consensus, _fingerprint_records(own_records))
+
+    def compute_records(self, records: Sequence[Record]) -> list[Record]:
+        """Compute the aggregate of every architecture and seed that has records of all parts.
+
+        A part that failed for a network drops out, and the others share its weight. There is no
+        aggregate if the network is disconnected, if the machine failed (another run tries again),
+        or if the parts that failed have more than half of the weight.
+
+        Args:
+            records: Records of candidates. Records of other measures are ignored.
+        """
+        by_network: dict[tuple[Arch, int], dict[str, Record]] = {}
+        for record in records:
+            by_measure = by_network.setdefault((record.arch, record.seed), {})
+            by_measure[record.measure] = record
+        aggregates = []
+        for by_measure in by_network.values():
+            if all(part.measure in by_measure for part in self.parts):
+                aggregates.append(self._combine(by_measure))
+        return aggregates
+
+    def _combine(self, by_measure: Mapping[str, Record]) -> Record:
+        """Combine the records of one network."""
+        records = [by_measure[part.measure] for part in self.parts]
+        request = replace(
+            records[0].request, measure=self.aggregate.measure, data=self._fingerprint_data(records)
+        )
+        failures = [record.error for record in records if record.error is not None]
+        for failure in failures:
+            if failure.kind == "disconnected" or failure.is_transient:
+                return Record.of(request, failure)
+        scores = {}
+        for part, record in zip(self.parts, records, strict=True):
+            if record.value is not None:
+                scores[part.label] = orient_score(record.value, part.higher_is_better)
+        value = self.consensus.score(scores)
+        if value is None:
+            return Record.of(request, failures[0])
+        return Record.of(request, value)
+
+    def _fingerprint_data(self, records: Sequence[Record]) -> str:
+        """Identify what a candidate is measured on: the samples of all parts, and the reference."""
+        digest = sha256(self.fingerprint.encode())
+        for record in records:
+            digest.update(record.data.encode())
+        return digest.hexdigest()[:16]
+
+
+def _fingerprint_records(records: Iterable[Record]) -> str:
+    digest = sha256()
+    for record in records:
+        outcome: float | Failure | None = record.value
+        if record.error is not None:
+            outcome = record.error
+        digest.update(f"{record.key} {outcome!r}".encode())
+    return digest.hexdigest()[:16]

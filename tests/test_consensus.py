@@ -1,0 +1,259 @@
+"""The consensus of several proxies: percentiles, weights, missing members, and records."""
+
+from dataclasses import replace
+from math import log, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import rankdata, spearmanr
+
+from untrained.proxies import load_proxy
+from untrained.proxies.base import list_parts
+from untrained.proxies.consensus import MEMBERS, MIN_REFERENCE, Consensus, PercentileScale
+from untrained.runs.aggregates import compute_aggregates
+from untrained.runs.reference import FittedAggregate
+from untrained.types import Arch, Failure, Record, ScoreRequest, Task
+
+TASK = Task("noise", (3, 8, 8), 10)
+finite = st.floats(-1e6, 1e6)
+
+
+# -------------------------------------------------------------------------------- percentiles
+
+
+def test_a_reference_score_has_its_rank_as_percentile():
+    reference = [3.0, 1.0, 2.0, 2.0]
+    scale = PercentileScale.fit(reference)
+    ranks = rankdata(reference)
+    for score, rank in zip(reference, ranks, strict=True):
+        assert scale.place(score) == pytest.approx(rank / 5)
+
+
+def test_between_two_reference_scores_the_percentile_is_interpolated():
+    scale = PercentileScale.fit([0.0, 10.0, 20.0])
+    assert scale.place(2.5) == pytest.approx(0.25 + 0.25 * 0.25)
+
+
+@given(st.lists(finite, min_size=2, max_size=20), finite, finite)
+def test_a_higher_score_never_has_a_lower_percentile(reference, first, second):
+    scale = PercentileScale.fit(reference)
+    low, high = sorted([first, second])
+    assert 0 < scale.place(low) <= scale.place(high) < 1
+
+
+def test_beyond_the_reference_the_percentile_still_grows():
+    scale = PercentileScale.fit([1.0, 2.0, 3.0])
+    places = [scale.place(score) for score in (-1e9, 0.0, 1.0, 3.0, 4.0, 1e9)]
+    assert places == sorted(set(places))
+
+
+def test_a_constant_reference_places_its_score_in_the_middle():
+    scale = PercentileScale.fit([7.0, 7.0, 7.0])
+    assert scale.place(7.0) == pytest.approx(0.5)
+    assert scale.place(6.0) < 0.5 < scale.place(8.0)
+
+
+# ------------------------------------------------------------------------------------ weights
+
+
+def make_reference(rng: np.random.Generator, count: int = 40) -> dict[str, np.ndarray]:
+    size = rng.normal(size=count)
+    return {
+        "anchor": size,
+        "copy": size + 0.01 * rng.normal(size=count),
+        "related": size + rng.normal(size=count),
+        "opposite": -size + 0.5 * rng.normal(size=count),
+    }
+
+
+def test_weights_follow_their_formula():
+    reference = make_reference(np.random.default_rng(0))
+    consensus = Consensus.fit(reference, "anchor")
+    names = list(reference)
+    correlations = spearmanr(np.column_stack(list(reference.values()))).statistic
+    expected = {}
+    for j, name in enumerate(names):
+        copies = sum(correlations[i, j] ** 4 for i in range(len(names)))
+        expected[name] = max(0.0, correlations[j, 0]) / copies
+    total = sum(expected.values())
+    for name, weight in consensus.weights.items():
+        assert weight == pytest.approx(expected[name] / total)
+    assert expected["opposite"] == 0
+    assert set(consensus.weights) == {"anchor", "copy", "related"}
+    assert "rank correlation -0." in consensus.left_out["opposite"]
+
+
+def test_two_copies_share_the_weight_of_one():
+    rng = np.random.default_rng(1)
+    size = rng.normal(size=200)
+    other = size + 2 * rng.normal(size=200)
+    alone = Consensus.fit({"size": size, "other": other}, "size")
+    doubled = Consensus.fit({"size": size, "copy": size, "other": other}, "size")
+    both = doubled.weights["size"] + doubled.weights["copy"]
+    assert both == pytest.approx(alone.weights["size"], abs=0.03)
+
+
+def test_a_member_that_fails_on_most_reference_networks_is_left_out():
+    reference = make_reference(np.random.default_rng(0))
+    reference["related"][:21] = nan
+    consensus = Consensus.fit(reference, "anchor")
+    assert consensus.left_out["related"] == "failed on 21 of 40 reference networks"
+    reference["related"][20] = 0.0
+    assert "related" in Consensus.fit(reference, "anchor").weights
+
+
+def test_a_tiny_reference_gives_equal_weights():
+    reference = make_reference(np.random.default_rng(0), count=MIN_REFERENCE - 1)
+    consensus = Consensus.fit(reference, "anchor")
+    assert set(consensus.weights.values()) == {0.25}
+
+
+def test_agreement_is_the_mean_correlation_of_the_members_with_a_weight():
+    reference = make_reference(np.random.default_rng(0))
+    consensus = Consensus.fit(reference, "anchor")
+    pairs = [("anchor", "copy"), ("anchor", "related"), ("copy", "related")]
+    values = [spearmanr(reference[a], reference[b]).statistic for a, b in pairs]
+    assert consensus.agreement == pytest.approx(np.mean(values))
+
+
+def test_size_explains_a_ranking_of_sizes_wholly():
+    size = np.random.default_rng(0).normal(size=30)
+    consensus = Consensus.fit({"size": size}, "size", ["size"])
+    assert consensus.explained_by_size == pytest.approx(1)
+    assert consensus.agreement is None
+
+
+# ------------------------------------------------------------------------------------- scores
+
+
+def test_a_score_is_the_weighted_mean_of_log_percentiles():
+    reference = make_reference(np.random.default_rng(0))
+    consensus = Consensus.fit(reference, "anchor")
+    scores = {"anchor": 0.3, "copy": -1.0, "related": 5.0, "opposite": 1.0}
+    expected = 0.0
+    for name, weight in consensus.weights.items():
+        expected += weight * log(PercentileScale.fit(reference[name]).place(scores[name]))
+    assert consensus.score(scores) == pytest.approx(expected)
+
+
+def test_the_others_share_the_weight_of_a_missing_member():
+    reference = make_reference(np.random.default_rng(0))
+    consensus = Consensus.fit(reference, "anchor")
+    scores = {"anchor": 0.3, "related": 0.1}
+    weights = consensus.weights
+    places = {name: consensus.scales[name].place(score) for name, score in scores.items()}
+    expected = sum(weights[name] * log(places[name]) for name in scores)
+    expected /= sum(weights[name] for name in scores)
+    assert consensus.score(scores) == pytest.approx(expected)
+
+
+def test_there_is_no_score_without_half_of_the_weight():
+    reference = make_reference(np.random.default_rng(0))
+    consensus = Consensus.fit(reference, "anchor")
+    assert consensus.weights["anchor"] < 0.5
+    assert consensus.score({"anchor": 0.3}) is None
+    assert consensus.score({}) is None
+
+
+# ------------------------------------------------------------------------------------ records
+
+consensus_proxy = load_proxy("consensus")
+parts = list_parts(consensus_proxy)
+
+
+def make_arch(index: int) -> Arch:
+    return Arch("toy", (("index", index),))
+
+
+def make_records(
+    index: int, value: float, failures: dict[str, Failure] | None = None, seed: int = 0
+) -> list[Record]:
+    """Records of all parts for one network; every part has the same value."""
+    failures = failures or {}
+    records = []
+    for part in parts:
+        request = ScoreRequest(make_arch(index), part.measure, TASK, seed, data="samples")
+        records.append(Record.of(request, failures.get(part.label, value)))
+    return records
+
+
+def fit_reference(count: int = 20) -> FittedAggregate:
+    reference = []
+    for index in range(count):
+        reference += make_records(index, float(index))
+    return FittedAggregate.fit(consensus_proxy, reference)
+
+
+def test_the_parts_are_the_members_with_their_own_samples():
+    assert [part.label for part in parts] == list(MEMBERS)
+    samples = {part.label: part.samples for part in parts}
+    assert samples["swap"] == samples["naswot(samples=16)"] == 16
+    assert samples["meco_opt"] == load_proxy("meco_opt").samples == 1
+
+
+def test_a_record_holds_the_consensus_of_its_parts():
+    (record,) = fit_reference().compute_records(make_records(99, 9.5))
+    # All parts agree, so every percentile is the same: the middle between rank 10 and rank 11.
+    assert record.value == pytest.approx(log(10.5 / 21))
+    assert record.measure == consensus_proxy.measure
+
+
+def test_the_score_of_a_network_does_not_depend_on_other_candidates():
+    fitted = fit_reference()
+    (alone,) = fitted.compute_records(make_records(99, 3.2))
+    among_others = fitted.compute_records(make_records(98, 100.0) + make_records(99, 3.2))
+    assert alone in among_others
+
+
+def test_a_part_that_fails_drops_out():
+    failure = Failure("unsupported", "no rule")
+    records = make_records(99, 9.5, {"meco_opt": failure})
+    (record,) = fit_reference().compute_records(records)
+    assert record.value == pytest.approx(log(10.5 / 21))
+
+
+@pytest.mark.parametrize("kind", ["disconnected", "oom", "timeout", "crashed"])
+def test_a_dead_network_and_a_failing_machine_have_no_consensus(kind):
+    failure = Failure(kind, "why")
+    (record,) = fit_reference().compute_records(make_records(99, 9.5, {"swap": failure}))
+    assert record.error == failure
+
+
+def test_a_network_that_most_parts_cannot_score_has_no_consensus():
+    failure = Failure("unsupported", "no rule")
+    failures = dict.fromkeys([part.label for part in parts[2:]], failure)
+    (record,) = fit_reference().compute_records(make_records(99, 9.5, failures))
+    assert record.error == failure
+
+
+def test_the_key_names_the_reference_and_the_samples():
+    fitted = fit_reference()
+    other_reference = fit_reference(count=21)
+    records = make_records(99, 9.5)
+    (record,) = fitted.compute_records(records)
+    (same,) = fit_reference().compute_records(records)
+    (compared_with_others,) = other_reference.compute_records(records)
+    resampled = []
+    for part_record in records:
+        request = replace(part_record.request, data="other samples")
+        resampled.append(replace(part_record, request=request))
+    (on_other_samples,) = fitted.compute_records(resampled)
+    assert record.key == same.key
+    assert len({record.key, compared_with_others.key, on_other_samples.key}) == 3
+
+
+def test_seeds_are_combined_separately():
+    records = make_records(99, 9.5, seed=0) + make_records(99, 1.0, seed=1)
+    first, second = fit_reference().compute_records(records)
+    assert (first.seed, second.seed) == (0, 1)
+    assert first.value > second.value
+
+
+def test_without_a_reference_the_candidates_are_compared_with_each_other():
+    records = []
+    for index in range(12):
+        records += make_records(index, float(index))
+    values = [record.value for record in compute_aggregates(records, consensus_proxy)]
+    assert values == pytest.approx([log((index + 1) / 13) for index in range(12)])
