@@ -24,9 +24,9 @@ def test_export_prints_the_folder_and_what_is_missing_in_it(run_cli, project):
     code, out, err = run_cli("export", "./mine.py:make", "--out", "out", *SHAPE)
     assert (code, err) == (0, "")
     assert "model.onnx was not written: not today" in out
-    assert "the weights are untrained" in out
+    assert "the weights are not trained" in out
     assert f"exported: {project / 'out'}" in out
-    assert (project / "out" / "README.md").read_text().startswith("**Untrained: the weights in this folder are those that ./mine.py:make creates.**")  # fmt: skip # noqa: E501
+    assert (project / "out" / "README.md").read_text().startswith("**Untrained: the weights in this folder are as initialised by ./mine.py:make.**")  # fmt: skip # noqa: E501
 
 
 def test_export_prints_json(run_cli, project):
@@ -40,7 +40,7 @@ def test_export_prints_json(run_cli, project):
 
 
 def test_a_wrong_export_is_refused_in_one_line(run_cli, project):
-    assert "say what ./mine.py:make takes as input" in read_usage_error(
+    assert "the input shape of ./mine.py:make is unknown" in read_usage_error(
         run_cli("export", "./mine.py:make", "--out", "out")
     )
     assert "there is no file nothing.pt" in read_usage_error(

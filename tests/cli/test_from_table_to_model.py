@@ -180,7 +180,7 @@ def test_one_command_makes_a_model_from_a_click_log(exported, project):
     assert (
         f"Log loss {training['loss']:.4f} and AUC {training['auc']:.4f} on the test part" in readme
     )
-    assert "- numbers: `number`, `price`, `shown`; a missing number counts as the mean" in readme
+    assert "- numbers: `number`, `price`, `shown`; a missing number is replaced by the mean" in readme
     assert load_file(exported / "model.safetensors").keys()
 
 

@@ -261,7 +261,7 @@ _GLOBAL = torch.ones(3)
 REFUSED_NETWORKS = {
     ReadsValues: "reads the values of tensors (torch.Tensor.__bool__)",
     UsesGlobal: "uses a tensor that is neither an input nor a weight of it",
-    SquaresBatchSize: "computes with the number of samples: 4 for 2 and 9 for 3",
-    BranchesOnBatchSize: "takes another branch for another number of samples",
-    CallsCounterTwice: "Counter.forward does something else when it is called again",
+    SquaresBatchSize: "contains a number that is not a multiple of the batch size: 4 for 2 and 9 for 3",
+    BranchesOnBatchSize: "takes different branches for different batch sizes",
+    CallsCounterTwice: "Counter.forward behaves differently when it is called again",
 }

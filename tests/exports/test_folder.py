@@ -165,7 +165,7 @@ def test_failed_export_keeps_the_old_folder(tmp_path):
 def test_file_that_appears_at_the_last_moment_is_kept(tmp_path, monkeypatch):
     out = tmp_path / "out"
     write_files(out, OLD)
-    exchange = export_folder._exchange
+    exchange = export_folder._exchange_folders
 
     def exchange_late(one: Path, other: Path) -> None:
         if other == out:
@@ -173,7 +173,7 @@ def test_file_that_appears_at_the_last_moment_is_kept(tmp_path, monkeypatch):
             (out / "weights").write_text("changed by hand")
         exchange(one, other)
 
-    monkeypatch.setattr(export_folder, "_exchange", exchange_late)
+    monkeypatch.setattr(export_folder, "_exchange_folders", exchange_late)
     kept = write_files(out, NEW)
     assert kept == tmp_path / "out-2"
     assert read_files(kept) == {"late.txt": "mine", "weights": "changed by hand"}
@@ -186,10 +186,10 @@ def test_file_system_without_exchange_is_refused_before_the_work(tmp_path, monke
     def refuse(one: Path, other: Path) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(export_folder, "_exchange", refuse)
+    monkeypatch.setattr(export_folder, "_exchange_folders", refuse)
     check_refusal(
         tmp_path / "out",
-        r"cannot replace a folder in one step \(Invalid argument\); choose a folder that does not",
+        r"cannot exchange two folders \(Invalid argument\); choose a folder that does not",
     )
     write_files(tmp_path / "new", NEW)  # a new folder needs no exchange
     assert read_files(tmp_path / "new") == NEW

@@ -220,7 +220,7 @@ def test_source_with_other_outputs_is_refused(monkeypatch):
         return format_module(*args).replace("nn.ReLU(inplace=True)", "nn.GELU()")
 
     monkeypatch.setattr(source_module, "_format_module", format_wrong_module)
-    with pytest.raises(UsageError, match="ResNet: the written network has other outputs"):
+    with pytest.raises(UsageError, match="ResNet: the generated network has different outputs"):
         write_source(ResNet(), make_input_function(PIXELS), "A network.")
 
 

@@ -296,9 +296,8 @@ def test_encoding_does_not_depend_on_the_origin_of_the_values(origin, tmp_path, 
 
 def test_csv_and_parquet_files_give_the_same_identifiers(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    rows = make_typed_rows().drop(
-        columns=["day", "at", "local"]
-    )  # in a CSV file timestamps are text
+    # In a CSV file timestamps are text.
+    rows = make_typed_rows().drop(columns=["day", "at", "local"])
     rows.to_parquet(tmp_path / "log.parquet")
     rows.to_csv(tmp_path / "log.csv", index=False)
     csv_source = load_data(f"csv:{tmp_path}/log.csv", Task("any", (1,), 1))
@@ -347,7 +346,7 @@ def test_readme_says_that_numbers_have_a_decimal_comma(tmp_path, monkeypatch):
     (tmp_path / "log.csv").write_text(f"click;price\n{rows}")
     schema = load_data(f"csv:{tmp_path}/log.csv?decimal=comma", Task("any", (1,), 1)).schema
     assert (
-        "- numbers: `price`, written with a decimal comma (3,5); a missing number counts as the mean"
+        "- numbers: `price`, written with a decimal comma (3,5); a missing number is replaced by the mean"
         in documents.describe_columns(schema)
     )
     assert documents.make_table_config(schema)["decimal"] == ","

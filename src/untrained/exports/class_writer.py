@@ -1,7 +1,7 @@
-"""Turn blocks into the source of classes.
+"""Generate the source of classes from traced blocks.
 
-Blocks that differ only in numbers are instances of one class, and these numbers become the
-arguments of its constructor.
+Blocks that differ only in numbers are instances of one class, and these numbers become arguments of
+its constructor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +21,15 @@ from untrained.exports.expressions import (
     format_expression,
     iterate_nodes,
     list_literals,
-    transform,
+    transform_tree,
     wrap_statement,
 )
 from untrained.exports.tracing import Statement, Trace
 
-# Names that the written module uses itself.
+# Names that the generated module uses itself.
 RESERVED_NAMES = ("torch", "nn", "F", "Tensor", "OrderedDict", "Path", "load", "load_file", "self")
 
-# Arguments of layers that all mean a number of channels.
+# Arguments of layers that are numbers of channels.
 _CHANNEL_ARGUMENTS = {
     "channels",
     "in_channels",
@@ -40,21 +40,21 @@ _CHANNEL_ARGUMENTS = {
     "groups",
 }
 
-_MOST_CALLS_PER_LINE = 4
+_MAX_CALLS_PER_LINE = 4
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a block consists of. Equal blocks differ only in numbers and share one class.
+    """The parts of a block. Blocks that compare equal differ only in numbers and share one class.
 
     Attributes:
-        name: The name of its class, if no other class has it.
+        name: The preferred name of its class.
         base: The base class.
         doc: The docstring.
         base_arguments: Arguments for the constructor of the base class.
-        members: Attributes and the expressions that make them. A member without a name is a
-            statement of its own.
-        trace: The forward pass; None if the one of the base class is right.
+        members: Names and values of the attributes. A member without a name is a statement, such as
+            a call of `register_buffer`.
+        trace: The forward pass; None if it is inherited from the base class.
         last_statements: Source at the end of the constructor.
     """
 
@@ -69,12 +69,12 @@ class Block:
 
 @dataclass
 class BlockClass:
-    """A class to write.
+    """A generated class.
 
     Attributes:
         instances: The blocks that are instances of it.
         name: Its name.
-        arguments: What each instance passes to the constructor.
+        arguments: Constructor arguments of each instance.
         text: The source.
     """
 
@@ -86,7 +86,7 @@ class BlockClass:
 
 @dataclass(frozen=True)
 class _Content:
-    """The expressions of one block, with calls of the classes that it is made of."""
+    """The expressions of one block, with constructor calls of the classes that it contains."""
 
     base_arguments: tuple[Expression, ...]
     members: tuple[tuple[str, Expression], ...]
@@ -98,7 +98,7 @@ def write_classes(classes: Sequence[BlockClass]) -> None:
     """Choose the name and write the text of every class.
 
     Args:
-        classes: The classes. A class comes after those that it is made of.
+        classes: The classes. A class comes after those that it contains.
     """
     taken_names = set(RESERVED_NAMES)
     for block_class in classes:
@@ -127,7 +127,7 @@ def write_classes(classes: Sequence[BlockClass]) -> None:
 
 
 def _resolve_instances(block: Block, classes: Sequence[BlockClass]) -> _Content:
-    """Write instances of other classes as constructor calls."""
+    """Replace instances of other classes by constructor calls."""
 
     def resolve(node: Any) -> Any:
         if not isinstance(node, InstanceRef):
@@ -138,7 +138,7 @@ def _resolve_instances(block: Block, classes: Sequence[BlockClass]) -> _Content:
     content = _Content(block.base_arguments, block.members, (), None)
     if block.trace is not None:
         content = replace(content, statements=block.trace.statements, output=block.trace.output)
-    return transform(content, resolve)
+    return transform_tree(content, resolve)
 
 
 def _name_varying_literals(
@@ -160,10 +160,10 @@ def _name_varying_literals(
     names: dict[int, str] = {}
     for positions in positions_by_values.values():
         hints = list(dict.fromkeys(columns[position][0].hint for position in positions))
-        wanted = hints[0]
+        preferred_name = hints[0]
         if len(hints) > 1 and set(hints) <= _CHANNEL_ARGUMENTS:
-            wanted = "channels"
-        name = take_free_name(wanted, taken_names)
+            preferred_name = "channels"
+        name = take_free_name(preferred_name, taken_names)
         for position in positions:
             names[position] = name
     return dict(sorted(names.items()))
@@ -193,10 +193,10 @@ def _write_class(
     block = block_class.instances[0]
     # In the constructor an argument is a local variable, in the forward pass an attribute.
     positions = iter(range(len(list_literals(content))))
-    constructor = transform(
+    constructor = transform_tree(
         (content.base_arguments, content.members), _insert_names(argument_names, positions, "")
     )
-    forward = transform(
+    forward = transform_tree(
         (content.statements, content.output), _insert_names(argument_names, positions, "self.")
     )
     sections = [_format_docstring(block.doc)]
@@ -216,7 +216,7 @@ def _write_class(
         sections.append(_format_function(f"def __init__(self{parameters}) -> None:", lines))
     if block.trace is not None:
         statements, output = forward
-        assert output is not None  # a block with a trace has one
+        assert output is not None  # every trace has an output
         parameters = "".join(f", {name}: Tensor" for name in block.trace.inputs)
         returns = " -> Tensor" if isinstance(output, ValueRef | Code) else ""
         lines = format_statements(block.trace.inputs, statements, output)
@@ -227,7 +227,7 @@ def _write_class(
 def _insert_names(
     argument_names: dict[int, str], positions: Iterator[int], prefix: str
 ) -> Callable[[Any], Any]:
-    """Make a function for `transform` that replaces varying literals by names of arguments."""
+    """Make a function for `transform_tree` that replaces varying literals by names of arguments."""
 
     def insert_name(node: Any) -> Any:
         if not isinstance(node, Literal):
@@ -259,27 +259,27 @@ def _format_docstring(text: str) -> str:
 def format_statements(
     inputs: Sequence[str], statements: Sequence[Statement], output: Expression
 ) -> list[str]:
-    """Write the body of a forward pass.
+    """Generate the body of a forward pass.
 
     Statements whose values are not used are dropped, and a value that only the next statement uses
-    is written there.
+    is inlined.
 
     Args:
         inputs: The names of the inputs.
         statements: The statements of the pass.
-        output: What it returns.
+        output: The expression that is returned.
 
     Returns:
         The lines.
     """
     return_statement = Statement((), output, has_effect=True)
-    kept = _inline_values(_drop_unused([*statements, return_statement]))
-    used_values = set(_list_used_values(kept))
+    remaining = _inline_values(_drop_unused([*statements, return_statement]))
+    used_values = set(_list_used_values(remaining))
     taken_names = {*inputs, *RESERVED_NAMES}
     names: dict[int, str] = {}
     lines = []
-    for statement in kept[:-1]:
-        # The right side is written before its targets get names, since it cannot use them.
+    for statement in remaining[:-1]:
+        # The right side is formatted before its targets get names, since it cannot use them.
         source = format_expression(statement.expression, names)
         for target in statement.targets:
             if target in used_values:
@@ -291,7 +291,7 @@ def format_statements(
             lines.append(f"{targets} = {source}")
         else:
             lines.append(source)
-    lines.append(f"return {format_expression(kept[-1].expression, names)}")
+    lines.append(f"return {format_expression(remaining[-1].expression, names)}")
     return lines
 
 
@@ -307,23 +307,23 @@ def _list_used_values(statements: Sequence[Statement]) -> list[int]:
 
 def _drop_unused(statements: Sequence[Statement]) -> list[Statement]:
     used_values: set[int] = set()
-    kept: list[Statement] = []
+    remaining: list[Statement] = []
     for statement in reversed(statements):
         if statement.has_effect or used_values & set(statement.targets):
             used_values.update(_list_used_values([statement]))
-            kept.insert(0, statement)
-    return kept
+            remaining.insert(0, statement)
+    return remaining
 
 
 def _inline_values(statements: Sequence[Statement]) -> list[Statement]:
-    """Write values into the next statement if they are used there, once, and computed first."""
+    """Inline values that the next statement uses first and that are used only once."""
     uses = _list_used_values(statements)
-    kept: list[Statement] = []
+    remaining: list[Statement] = []
     for statement in statements:
-        while kept and _can_inline(kept[-1], statement, uses):
-            statement = _inline_value(kept.pop(), statement)
-        kept.append(statement)
-    return kept
+        while remaining and _can_inline(remaining[-1], statement, uses):
+            statement = _inline_value(remaining.pop(), statement)
+        remaining.append(statement)
+    return remaining
 
 
 def _can_inline(earlier: Statement, statement: Statement, uses: Sequence[int]) -> bool:
@@ -343,7 +343,7 @@ def _can_inline(earlier: Statement, statement: Statement, uses: Sequence[int]) -
     for node in iterate_nodes((earlier.expression, statement.expression)):
         call_count += isinstance(node, Call)
     is_short = len(format_expression(earlier.expression)) < LINE_WIDTH // 2
-    return is_short and call_count <= _MOST_CALLS_PER_LINE
+    return is_short and call_count <= _MAX_CALLS_PER_LINE
 
 
 def _find_first_computation(expression: Expression, value: ValueRef) -> Any:
@@ -360,7 +360,7 @@ def _inline_value(earlier: Statement, statement: Statement) -> Statement:
     def insert_expression(node: Any) -> Any:
         return earlier.expression if node == value else node
 
-    return replace(statement, expression=transform(statement.expression, insert_expression))
+    return replace(statement, expression=transform_tree(statement.expression, insert_expression))
 
 
 def _choose_value_name(expression: Expression, taken_names: set[str]) -> str:

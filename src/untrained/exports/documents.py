@@ -23,11 +23,11 @@ class ExportFacts:
         flops: Multiply-adds per sample; None if an operation has no formula.
         class_name: The class of the network.
         source_failure: Why there is no model.py; empty if there is one.
-        is_trainable: Whether model.py does the same as the original in training mode.
+        is_trainable: Whether model.py computes the same as the original in training mode.
         onnx_failure: Why there is no model.onnx; empty if there is one.
         opset: The version of the ONNX operators.
-        disagreement: The largest difference between torch and ONNX Runtime.
-        latency: How long model.onnx takes on this machine.
+        disagreement: The largest difference between outputs of torch and ONNX Runtime.
+        latency: Latency of model.onnx on this machine.
     """
 
     params: int
@@ -45,7 +45,7 @@ class ExportFacts:
 
 
 def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
-    """Return what a program must know to use the export, and what identifies the network."""
+    """Return the content of config.json: how to use the network, and where it comes from."""
     task = subject.task
     channels = task.input_shape[0]
     latency = None
@@ -62,7 +62,7 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
         "vocabularies": list(task.vocabularies),
         "classes": _list_classes(subject),
         "loss": task.loss,
-        # Without statistics of the data, predict.py leaves the inputs on the scale 0 to 1.
+        # Without statistics of the data, predict.py does not normalise the inputs.
         "mean": list(subject.mean) or [0.0] * channels,
         "std": list(subject.std) or [1.0] * channels,
         "table": make_table_config(subject.schema) if subject.schema else None,
@@ -82,7 +82,7 @@ def make_config(subject: ExportSubject, facts: ExportFacts) -> dict[str, Any]:
 
 
 def make_table_config(schema: Schema) -> dict[str, Any]:
-    """Return what table.py needs to encode rows; the vocabularies are in a file of their own."""
+    """Return what table.py needs to encode rows, except the vocabularies, which are in a file."""
     dense = []
     for column in schema.dense:
         dense.append(
@@ -102,7 +102,7 @@ def make_table_config(schema: Schema) -> dict[str, Any]:
 
 
 def _list_classes(subject: ExportSubject) -> list[str]:
-    """Return the names of the classes; numbers if the data have no names."""
+    """Return the names of the classes, or their numbers if the data has no names."""
     if subject.classes:
         return list(subject.classes)
     # A single output is the logit of "yes".
@@ -148,7 +148,7 @@ def _write_title(subject: ExportSubject, facts: ExportFacts) -> str:
         # The warning comes first, so that random weights are not mistaken for trained ones.
         weights = "randomly initialised"
         if not subject.space:
-            weights = f"those that {subject.arch} creates"
+            weights = f"as initialised by {subject.arch}"
         warning = f"**Untrained: the weights in this folder are {weights}.**"
         return f"{warning}\n\n# {facts.class_name}"
     result = ""
@@ -179,12 +179,13 @@ def _describe_task(subject: ExportSubject) -> str:
     if subject.schema is not None:
         columns = _count_columns(subject.schema)
         probability = f"the probability that `{subject.schema.label}` is 1 is 1 / (1 + exp(-x))"
-        return f"Reads rows of {columns} and returns one number x; {probability}."
+        return f"Reads rows of {columns} and returns one logit x; {probability}."
     shape = " x ".join(map(str, task.input_shape))
     identifiers = ""
     if task.vocabularies:
         identifiers = f" (the last {len(task.vocabularies)} are identifiers)"
-    return f"Reads {shape} numbers{identifiers} and returns {task.num_classes}."
+    outputs = format_count(task.num_classes, "output")
+    return f"Reads {shape} numbers{identifiers} and returns {outputs}."
 
 
 def _count_columns(schema: Schema) -> str:
@@ -229,11 +230,12 @@ def describe_columns(schema: Schema) -> str:
     if schema.dense:
         names = _format_names([column.name for column in schema.dense])
         notation = ", written with a decimal comma (3,5)" if schema.decimal == "," else ""
-        lines.append(f"- numbers: {names}{notation}; a missing number counts as the mean")
+        lines.append(f"- numbers: {names}{notation}; a missing number is replaced by the mean")
     if schema.identifiers:
         names = _format_names([column.name for column in schema.identifiers])
         lines.append(
-            f"- identifiers: {names}; those that were rare or absent in training count as one"
+            f"- identifiers: {names}; identifiers that were rare or absent in training share one "
+            "code"
         )
     if schema.moments:
         names = _format_names(schema.moments)
@@ -259,7 +261,7 @@ def _list_files(schema: Schema | None, facts: ExportFacts) -> str:
             "classes, input size, mean and standard deviation of each channel, and the origin"
         )
         files["predict.py"] = (
-            "reads images (or rows of a CSV file) and prints the class with its probability"
+            "reads images (or rows of a CSV file) and prints the most probable class of each"
         )
     else:
         files["config.json"] = (
@@ -269,7 +271,7 @@ def _list_files(schema: Schema | None, facts: ExportFacts) -> str:
         files["table.py"] = "encodes rows as in training"
         files["predict.py"] = "reads rows of CSV files and prints the probability of each"
     files["manifest.json"] = (
-        "the hash of each file: another export replaces these files and no others"
+        "the hash of each file; another export to this folder replaces only these files"
     )
     return "\n".join(f"- `{name}`: {description}" for name, description in files.items())
 
@@ -281,8 +283,8 @@ def _describe_source(facts: ExportFacts) -> str:
     if facts.is_trainable:
         return description
     return (
-        f"{description} in evaluation mode (in training mode the original does more, such as "
-        "dropping paths or running auxiliary towers)"
+        f"{description} in evaluation mode (in training mode the original computes more, for "
+        "example it drops paths or runs auxiliary towers)"
     )
 
 
@@ -329,11 +331,11 @@ def _describe_latency(subject: ExportSubject, facts: ExportFacts) -> str:
     if facts.latency is not None:
         lines.append(_format_latency(facts.latency))
         if "max_latency" in limits:
-            lines[0] += f" The limit of the search was {limits['max_latency']['asked']}."
+            lines[0] += f" The limit of the search was {limits['max_latency']['text']}."
     for name, row in limits.items():
         if row.get("value") is not None:
             value = format_limited_value(name, row["value"])
-            lines.append(f"- {name} {row['asked']}: it has {value}")
+            lines.append(f"- {name} {row['text']}: this network has {value}")
     if not lines:
         return "Not measured."
     return "\n".join(lines)
@@ -358,11 +360,11 @@ def _describe_origin(subject: ExportSubject) -> str:
     score = _make_score(subject)
     if subject.run is not None and score is not None:
         command = subject.run.to_command()
-        lines.append(f"Found with `{command}`: {score['proxy']} {score['value']:.6g}.")
+        lines.append(f"Search: `{command}`. Score: {score['proxy']} {score['value']:.6g}.")
     command = subject.training.get("command", "")
     if command:
-        lines.append(f"Trained with `{command}`.")
+        lines.append(f"Training: `{command}`.")
     elif subject.weights:
-        lines.append(f"Weights from {subject.weights}.")
+        lines.append(f"Weights: {subject.weights}.")
     lines.append(f"Exported on {date.today().isoformat()} with untrained {__version__}.")
     return "\n".join(lines)

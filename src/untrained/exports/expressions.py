@@ -1,8 +1,8 @@
-"""Python expressions as data, enough to write down what a network consists of and what it computes.
+"""Python expressions as data, as far as constructors and forward passes of networks need them.
 
-Two expressions compare equal when they differ only in their numbers (`Literal` compares by type).
-Blocks that differ only in their widths are therefore recognised as instances of one class. This
-module does not depend on torch.
+Two expressions compare equal if they differ only in their numbers (`Literal` compares by type), so
+blocks that differ only in their widths are recognised as instances of one class. This module does
+not depend on torch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Code:
-    """Source text that is written as it is."""
+    """Source text that is used unchanged."""
 
     text: str
 
@@ -45,7 +45,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Keyword:
-    """`name=value` in a call. It is left out if the value is written like the default."""
+    """`name=value` in a call. It is left out if the source of the value equals the default."""
 
     name: str
     value: "Expression"
@@ -120,7 +120,7 @@ class KeyValue:
 
 @dataclass(frozen=True)
 class InstanceRef:
-    """An instance of a class that is written too: the number of the class and of the instance."""
+    """An instance of a generated class: the indices of the class and of the instance."""
 
     class_index: int
     instance: int = field(compare=False)
@@ -153,13 +153,13 @@ def make_literal(value: Any, hint: str = "size") -> Literal:
 # ------------------------------------------------------------------------------------- traversal
 
 
-def transform(node: _T, change: Callable[[Any], Any]) -> _T:
+def transform_tree(node: _T, change: Callable[[Any], Any]) -> _T:
     """Copy a tree of expressions and replace nodes on the way.
 
     Args:
         node: An expression, a statement, or a tuple of such.
         change: Called with every node from left to right. If it returns another node, that node is
-            taken as it is, and the children of the old one are not visited.
+            used unchanged, and the children of the old one are not visited.
 
     Returns:
         The new tree.
@@ -168,12 +168,12 @@ def transform(node: _T, change: Callable[[Any], Any]) -> _T:
     if new is not node:
         return new  # type: ignore[no-any-return]
     if isinstance(node, tuple):
-        return tuple(transform(item, change) for item in node)  # type: ignore[return-value]
+        return tuple(transform_tree(item, change) for item in node)  # type: ignore[return-value]
     if not is_dataclass(node) or isinstance(node, type):
         return node
     parts = {}
     for part in fields(node):
-        parts[part.name] = transform(getattr(node, part.name), change)
+        parts[part.name] = transform_tree(getattr(node, part.name), change)
     return replace(node, **parts)
 
 
@@ -200,14 +200,14 @@ def format_expression(expression: Expression, names: Mapping[int, str] | None = 
     """Return the source of an expression.
 
     Args:
-        expression: What to write.
+        expression: The expression.
         names: Variable names of the values that the expression refers to, by their numbers.
     """
     return _Formatter(names or {}).format(expression)
 
 
 class _Formatter:
-    """Writes expressions with given variable names."""
+    """Formats expressions with the given variable names."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self._names = names

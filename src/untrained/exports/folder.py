@@ -1,10 +1,10 @@
 """Replace the folder of an earlier export in one step, without losing files of the user.
 
-`manifest.json` in the folder lists the files that were written, with their hashes. A later export
-replaces exactly these files, and only if the user has not changed them. The new folder is prepared
-beside the old one and gets hard links to the user's own files; then the two are exchanged in one
-system call. So the path always shows either the old folder or the new one, even after `kill -9`. If
-a file system cannot exchange folders, an existing folder is refused.
+`manifest.json` in the folder lists the exported files and their hashes. A later export replaces
+exactly these files, and only if the user has not changed them. The new folder is prepared beside the
+old one and gets hard links to the user's own files; then one system call exchanges the two. So the
+path is always either the complete old folder or the complete new one, even after `kill -9`. If the
+file system cannot exchange folders, an export into an existing folder is refused.
 """
 
 import ctypes
@@ -24,25 +24,26 @@ from typing import Any
 
 from untrained.errors import UsageError
 from untrained.files import (
-    make_locked_folder,
     find_free_folder,
+    make_locked_folder,
     remove_leftovers,
     write_atomically,
 )
 from untrained.version import __version__
 
 MANIFEST = "manifest.json"
-_AT_FDCWD = -100
+_AT_FDCWD = -100  # of the C library: paths are relative to the current directory
 _RENAME_EXCHANGE = 2  # the same number on Linux (renameat2) and macOS (renamex_np)
 
 
 @dataclass
 class Staging:
-    """A folder in preparation.
+    """A new folder that is being prepared.
 
     Attributes:
         folder: Where to write the files.
-        kept: Where files of the old folder are that appeared or changed at the last moment.
+        kept: Folder with files of the old folder that were added or changed during the export; None
+            if there are none.
     """
 
     folder: Path
@@ -50,11 +51,11 @@ class Staging:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a path if an export there would overwrite something that no export wrote.
+    """Check that an export to a path would not overwrite anything of the user.
 
     Raises:
-        UsageError: The path is a file, or a folder that no export wrote or whose files were changed
-            since; or its file system cannot replace it in one step.
+        UsageError: The path is a file, a folder that was not exported, or an exported folder with
+            changed files; or its file system cannot exchange folders.
     """
     if not folder.exists():
         return
@@ -89,23 +90,23 @@ def replace_folder(folder: Path) -> Iterator[Staging]:
         The folder to write into.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    pattern = f"{glob.escape(_prefix(folder))}*"
+    pattern = f"{glob.escape(_make_staging_prefix(folder))}*"
     remove_leftovers(folder.parent, pattern, lambda leftover: _remove_copy(leftover, folder))
-    with make_locked_folder(folder.parent, _prefix(folder)) as staging_folder:
+    with make_locked_folder(folder.parent, _make_staging_prefix(folder)) as staging_folder:
         staging = Staging(staging_folder)
         try:
             _write_manifest(staging.folder, {}, finished=False)
             yield staging
-            _finish(staging, folder)
+            _move_into_place(staging, folder)
         except BaseException:
-            # After the exchange this path is the old folder, in which files of the user may be.
+            # After the exchange, this path is the old folder, which may contain files of the user.
             if staging.folder.exists():
                 _remove_copy(staging.folder, folder)
             raise
 
 
-def _finish(staging: Staging, folder: Path) -> None:
-    """Move a complete folder to its place."""
+def _move_into_place(staging: Staging, folder: Path) -> None:
+    """Write the manifest of a complete folder and move the folder to its final path."""
     manifest = {}
     for file in sorted(staging.folder.iterdir()):
         if file.name != MANIFEST:
@@ -117,14 +118,14 @@ def _finish(staging: Staging, folder: Path) -> None:
     # The user may have changed something since the first check.
     check_folder(folder)
     if folder.is_dir():
-        _link_own_files(folder, staging.folder)
+        _link_user_files(folder, staging.folder)
     _write_manifest(staging.folder, manifest, finished=True)
     (staging.folder / MANIFEST).chmod(0o644)
     staging.folder.chmod(mode)
     if not folder.is_dir() or not any(folder.iterdir()):
         os.rename(staging.folder, folder)
         return
-    _exchange(staging.folder, folder)
+    _exchange_folders(staging.folder, folder)
     # From here on the staging path is the old folder.
     if not _remove_copy(staging.folder, folder):
         staging.kept = find_free_folder(folder)
@@ -174,8 +175,8 @@ def _hash_file(path: Path) -> str:
 # ------------------------------------------------------------------------------------- user's files
 
 
-def _link_own_files(old: Path, new: Path) -> None:
-    """Give the new folder everything that the user put into the old one."""
+def _link_user_files(old: Path, new: Path) -> None:
+    """Link everything that the user added to the old folder into the new one."""
     manifest = _read_manifest(old) or {}
     for entry in sorted(old.iterdir()):
         if entry.name in manifest or entry.name == MANIFEST:
@@ -185,15 +186,15 @@ def _link_own_files(old: Path, new: Path) -> None:
                 f"{entry} is not from the earlier export, and this one writes a file of that name: "
                 "move it away, or choose another folder"
             )
-        _link(entry, new / entry.name)
+        _link_recursively(entry, new / entry.name)
 
 
-def _link(source: Path, target: Path) -> None:
-    """Link a file; a folder is created with links to its files."""
+def _link_recursively(source: Path, target: Path) -> None:
+    """Create a hard link to a file, or a folder of hard links to the files of a folder."""
     if source.is_dir() and not source.is_symlink():
         target.mkdir()
         for entry in source.iterdir():
-            _link(entry, target / entry.name)
+            _link_recursively(entry, target / entry.name)
         shutil.copystat(source, target)
         return
     try:
@@ -204,18 +205,18 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _remove_copy(copy: Path, folder: Path) -> bool:
-    """Remove a folder except for files that would be lost.
+    """Remove a folder, except for files that exist nowhere else.
 
-    Unchanged files of an export are removed, and files that `folder` has too.
+    These are removed: unchanged files of an export, and files that `folder` contains as well.
 
     Returns:
         Whether the whole copy was removed.
     """
     facts = _load_manifest(copy)
     if facts is not None and not facts["finished"]:
-        # A killed export left it. It holds new files and links, nothing else.
+        # An export was killed here. The folder contains only new files and links.
         return _remove_unfinished(copy)
-    # A process that was killed while it wrote the first manifest leaves a part of it.
+    # A process that was killed while it wrote the first manifest leaves a partial file.
     for part in copy.glob(f"{MANIFEST}.*.part"):
         part.unlink(missing_ok=True)
     manifest = _read_manifest(copy) or {}
@@ -242,7 +243,7 @@ def _remove_unfinished(folder: Path) -> bool:
             shutil.rmtree(entry, ignore_errors=True)
         elif entry.name != MANIFEST:
             entry.unlink(missing_ok=True)
-    # The manifest is removed last: without it a later export would keep the rest.
+    # The manifest is removed last: without it, a later export would not recognise the rest.
     (folder / MANIFEST).unlink(missing_ok=True)
     try:
         folder.rmdir()
@@ -267,57 +268,64 @@ def _remove_equal(entry: Path, other: Path) -> bool:
     return True
 
 
-def _is_equal(one: Path, other: Path) -> bool:
-    """Whether two paths are the same file, equal files, or equal links."""
-    if not os.path.lexists(other):
+def _is_equal(first: Path, second: Path) -> bool:
+    """Return whether two paths are the same file, equal files, or equal links."""
+    if not os.path.lexists(second):
         return False
-    if os.path.samestat(one.lstat(), other.lstat()):
+    if os.path.samestat(first.lstat(), second.lstat()):
         return True
-    if one.is_symlink() or other.is_symlink():
-        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
-    return _hash_file(one) != "" and _hash_file(one) == _hash_file(other)
+    if first.is_symlink() and second.is_symlink():
+        return os.readlink(first) == os.readlink(second)
+    if first.is_symlink() or second.is_symlink():
+        return False
+    first_hash = _hash_file(first)
+    return first_hash != "" and first_hash == _hash_file(second)
 
 
-def _prefix(folder: Path) -> str:
+def _make_staging_prefix(folder: Path) -> str:
     return f".{folder.name}.export-"
 
 
 # ----------------------------------------------------------------------------------------- exchange
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Exchange two folders in one step. Python has no function for this system call."""
+def _exchange_folders(first: Path, second: Path) -> None:
+    """Exchange two folders in one system call, for which Python has no function."""
     library = ctypes.CDLL(None, use_errno=True)
-    paths = os.fsencode(one), os.fsencode(other)
+    first_path = os.fsencode(first)
+    second_path = os.fsencode(second)
+    flag = ctypes.c_uint(_RENAME_EXCHANGE)
     try:
         if sys.platform == "darwin":
-            failed = library.renamex_np(*paths, ctypes.c_uint(_RENAME_EXCHANGE))
+            failed = library.renamex_np(first_path, second_path, flag)
         else:
-            failed = library.renameat2(
-                _AT_FDCWD, paths[0], _AT_FDCWD, paths[1], ctypes.c_uint(_RENAME_EXCHANGE)
-            )
+            failed = library.renameat2(_AT_FDCWD, first_path, _AT_FDCWD, second_path, flag)
     except AttributeError as error:
         # An older C library lacks the function.
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
     if failed:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(one), None, str(other))
+        raise OSError(number, os.strerror(number), str(first), None, str(second))
 
 
 def _check_exchange(folder: Path) -> None:
-    """Refuse a file system that cannot exchange folders before the work starts."""
-    trial = Path(mkdtemp(prefix=_prefix(folder), dir=folder.parent))
-    one = trial / "one"
-    other = trial / "other"
+    """Check that the file system can exchange folders, before the export starts.
+
+    Raises:
+        UsageError: The file system cannot exchange folders.
+    """
+    trial = Path(mkdtemp(prefix=_make_staging_prefix(folder), dir=folder.parent))
+    first = trial / "first"
+    second = trial / "second"
     try:
         # With a manifest, the trial is removed later if this process is killed.
         _write_manifest(trial, {}, finished=False)
-        one.mkdir()
-        other.mkdir()
-        _exchange(one, other)
+        first.mkdir()
+        second.mkdir()
+        _exchange_folders(first, second)
     except OSError as error:
         raise UsageError(
-            f"the file system of {folder} cannot replace a folder in one step ({error.strerror}); "
+            f"the file system of {folder} cannot exchange two folders ({error.strerror}); "
             "choose a folder that does not exist yet"
         ) from error
     finally:

@@ -1,8 +1,8 @@
-"""Layers and plain values as expressions: `nn.Conv2d(3, 16, 3, padding=1, bias=False)`, `(0, 1)`.
+"""Expressions of layers and plain values: `nn.Conv2d(3, 16, 3, padding=1, bias=False)`, `(0, 1)`.
 
 The constructor arguments of a layer are guessed from its attributes. The guess is accepted only if
-the layer made from them equals the original. A layer without such a constructor is written like a
-block of the user's own code.
+a layer with these arguments equals the original. If no guess is accepted, the layer is traced like a
+block of the user.
 """
 
 import json
@@ -26,16 +26,16 @@ from untrained.exports.expressions import (
     make_literal,
 )
 
-# Arguments of every layer that no source needs: `load` puts the network on the CPU.
+# Arguments of all layers that the source does not need: `load` puts the network on the CPU.
 _PLACEMENT_ARGUMENTS = ("device", "dtype")
 
 
 class SourceError(UsageError):
-    """A network, or a part of it, of which no plain source can be written."""
+    """Plain source cannot be generated for a network or for a part of it."""
 
 
 def find_constructor_call(layer: nn.Module) -> Call | None:
-    """Return the call that makes a layer of torch like this one, or None if none can be found."""
+    """Return the constructor call of a layer of torch, or None if it cannot be found."""
     layer_type = type(layer)
     if getattr(nn, layer_type.__name__, None) is not layer_type:
         return None
@@ -64,7 +64,7 @@ def _list_constructor_parameters(layer_type: type[nn.Module]) -> list[Parameter]
 
 
 def _read_argument(layer: nn.Module, name: str) -> Any:
-    """Return what the constructor was probably called with."""
+    """Return the probable value of a constructor argument."""
     value = getattr(layer, name)
     # `bias=True` becomes a tensor and `bias=False` becomes None.
     if isinstance(value, Tensor):
@@ -90,12 +90,12 @@ def _makes_equal_layer(
             trial = layer_type(**arguments)
             return _describe_layer(trial) == _describe_layer(layer)
     except Exception:
-        # Constructors raise anything on wrong arguments, and comparisons of odd attributes do too.
+        # Constructors may raise any exception for wrong arguments, and so may comparisons.
         return False
 
 
 def _describe_layer(layer: nn.Module) -> tuple[Any, ...]:
-    """Return everything that tells two layers of one type apart, except for their numbers."""
+    """Return everything that distinguishes two layers of one type, except for their weights."""
     settings = {}
     for name, value in vars(layer).items():
         if not name.startswith("_") and name != "training":
@@ -128,7 +128,7 @@ def express_value(value: Any, hint: str = "size") -> Expression:
 
     Args:
         value: A number, text, None, slice, dtype, or a tuple, list or dict of such.
-        hint: What to call the numbers in it if they become arguments of a class.
+        hint: Name for the numbers in it if they become arguments of a class.
 
     Raises:
         SourceError: The value has no plain source.

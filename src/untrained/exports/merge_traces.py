@@ -1,8 +1,8 @@
-"""Trace a network several times and merge the traces into one that holds for all of them.
+"""Trace a network several times and merge the traces into one that is valid for all of them.
 
-The network runs on batches of two sizes and, if it does the same there, in training mode. A number
-that follows the batch size becomes `x.shape[0]`, and a truth value that follows the mode becomes
-`self.training`.
+The network runs on batches of two sizes, and in training mode if it computes the same there. A
+number that is a multiple of the batch size becomes an expression of `x.shape[0]`, and a Boolean that
+equals the mode becomes `self.training`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from untrained.exports.expressions import (
     Subscript,
     list_literals,
     make_literal,
-    transform,
+    transform_tree,
 )
 from untrained.exports.literals import SourceError
 from untrained.exports.network_structure import NetworkStructure
@@ -32,7 +32,7 @@ from untrained.names import user_code_error
 
 @dataclass(frozen=True)
 class TracedPass:
-    """One forward pass: the batch size, the mode, and what each block did."""
+    """One forward pass: its batch size, its mode, and the traces of its blocks."""
 
     batch_size: int
     training: bool
@@ -60,8 +60,8 @@ def trace_network(
         training_pass = _trace_pass(structure, make_inputs, batch_size=2, training=True)
         merge_traces([*evaluations, training_pass])
     except Exception:
-        # In training mode the network does something else, such as dropping paths or running an
-        # auxiliary tower. The source then describes the network as it predicts.
+        # In training mode the network computes something else: it drops paths or runs an auxiliary
+        # tower. The source then describes the network in evaluation mode only.
         return evaluations
     return (*evaluations, training_pass)
 
@@ -90,10 +90,10 @@ def merge_traces(passes: Sequence[TracedPass]) -> dict[int, Trace]:
     """Merge the traces of several passes.
 
     Returns:
-        One trace per block that holds for all passes, by the id of the block.
+        One trace per block that is valid for all passes, by the id of the block.
 
     Raises:
-        SourceError: A block does something else in one of the passes.
+        SourceError: A block computes something else in one of the passes.
     """
     merged = {}
     for module in passes[0].tracer.structure.network.modules():
@@ -112,9 +112,9 @@ def _merge_block_traces(label: str, traces: Sequence[Trace], passes: Sequence[Tr
     first = traces[0]
     is_same = all(trace == first for trace in traces)
     if len(traces) < len(passes) or not is_same:
-        raise SourceError(f"{label} takes another branch for another number of samples")
+        raise SourceError(f"{label} takes different branches for different batch sizes")
     literals_of_passes = [list_literals((trace.statements, trace.output)) for trace in traces]
-    # The same literal in all passes. `transform` visits literals in the order of `list_literals`.
+    # Each item is one literal in all passes. `transform_tree` visits literals in this order.
     variants = zip(*literals_of_passes, strict=True)
 
     def merge_literal(node: Any) -> Any:
@@ -127,7 +127,7 @@ def _merge_block_traces(label: str, traces: Sequence[Trace], passes: Sequence[Tr
             return Code("self.training")
         return _express_by_batch_size(label, values, traces, passes)
 
-    statements, output = transform((first.statements, first.output), merge_literal)
+    statements, output = transform_tree((first.statements, first.output), merge_literal)
     return Trace(first.inputs, statements, output, first.input_shapes)
 
 
@@ -141,10 +141,13 @@ def _express_by_batch_size(
         factors.add(value / traced_pass.batch_size)
     factor = factors.pop()
     if batch_size is None or factors or not factor.is_integer():
-        described = []
+        examples = []
         for value, traced_pass in zip(values, passes, strict=True):
-            described.append(f"{value} for {traced_pass.batch_size}")
-        raise SourceError(f"{label} computes with the number of samples: {' and '.join(described)}")
+            examples.append(f"{value} for {traced_pass.batch_size}")
+        raise SourceError(
+            f"{label} contains a number that is not a multiple of the batch size: "
+            f"{' and '.join(examples)}"
+        )
     if factor == 1:
         return batch_size
     return Binary("*", batch_size, make_literal(int(factor)))

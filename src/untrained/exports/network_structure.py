@@ -1,6 +1,6 @@
-"""What a network consists of: layers of torch, containers, and blocks, which are everything else.
+"""The structure of a network: layers of torch, containers, and blocks, which are all others.
 
-Also the names under which a block reaches the modules and weights below it.
+This module also finds the paths by which a block refers to the modules and weights inside it.
 """
 
 import json
@@ -40,15 +40,15 @@ class NetworkStructure:
         self._weight_names = _group_names_by_id(weights)
 
     def is_container(self, module: nn.Module) -> bool:
-        """Whether a module only holds others. It is written where it is used, without a class."""
+        """Return whether a module only holds others. It is written where it is used, without a class."""
         return type(module) in _CONTAINER_TYPES and module is not self.network
 
     def is_block(self, module: nn.Module) -> bool:
-        """Whether a module needs a class of its own in the source."""
+        """Return whether a module needs a class of its own in the source."""
         return id(module) not in self.layer_calls and not self.is_container(module)
 
     def is_chain(self, module: nn.Module) -> bool:
-        """Whether a module runs its children one after the other, as `nn.Sequential` does."""
+        """Return whether a module runs its children one after the other, as `nn.Sequential` does."""
         return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
 
     def get_module_path(self, owner: nn.Module, module: nn.Module) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 BATCH_SIZE = 64
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
-# Formats that neither start a program nor read another file, so no PostScript, no vector formats.
+# Only formats whose decoders start no program and read no other file, so no PostScript.
 IMAGE_FORMATS = (
     "JPEG",
     "MPO",
@@ -72,9 +72,9 @@ def _load_torch_network() -> Callable[[Array], Array]:
 
 
 def read_image(path: Path, config: dict[str, Any]) -> Array:
-    """Return an image as the network expects it.
+    """Read an image and preprocess it for the network.
 
-    The image is rotated as its camera says, scaled to cover the input size, cropped around its
+    The image is rotated according to its EXIF tag, scaled to cover the input size, cropped to its
     centre, and normalised per channel.
     """
     from PIL import Image, ImageOps
@@ -174,7 +174,7 @@ def compute_probabilities(outputs: Array) -> Array:
 
 
 def format_prediction(probabilities: Array, config: dict[str, Any], top: int) -> list[str]:
-    """Return the most probable classes; for a table, the probability of its label."""
+    """Return the most probable classes with their probabilities, or that of a table's label."""
     if config["table"]:
         return [f"{config['table']['label']} {probabilities[1]:.6f}"]
     best = np.argsort(-probabilities)[:top]
@@ -205,7 +205,7 @@ def main() -> int:
                 columns = [name, *format_prediction(row, config, arguments.top)]
                 print(*map(make_printable, columns), sep="\t")
             sample_count += len(batch)
-    # A missing image is easy to notice in the output, missing rows of a table are not.
+    # A missing image is easy to notice in the output, but missing rows of a table are not.
     is_incomplete = config["table"] and unreadable
     return 1 if is_incomplete or not sample_count else 0
 

@@ -1,10 +1,10 @@
-"""Write plain PyTorch source of one network: one readable class per kind of block.
+"""Generate plain PyTorch source for a network, with one readable class per kind of block.
 
-Blocks of one type that do the same (`tracing.py`) become one class. If they differ only in numbers,
-these become the arguments of its constructor. Attributes keep their names, and therefore weights do
-too. Parts that the network never uses, such as an auxiliary tower in evaluation mode, are left out.
-The source does not import `untrained`. It is returned only after it has been run and has reproduced
-the outputs of the original (`check_source`).
+`tracing.py` records what each block computes. Blocks of the same type that compute the same become
+one class; numbers in which they differ become arguments of its constructor. Attributes keep their
+names, so weights do too. Parts that the network never uses, such as an auxiliary tower in evaluation
+mode, are left out. The source does not import `untrained`. `check_source` runs it and compares its
+outputs with those of the original before it is returned.
 """
 
 import json
@@ -37,13 +37,13 @@ from untrained.probe.guard import random_state
 
 @dataclass(frozen=True)
 class NetworkSource:
-    """A network as source.
+    """The generated source of a network.
 
     Attributes:
-        text: The source of the module.
-        class_name: The class of the network in it.
+        text: The source of a Python module.
+        class_name: Name of the class of the network in this module.
         weights: The weights by their names in that class.
-        is_trainable: Whether it does the same as the original in training mode too.
+        is_trainable: Whether it computes the same as the original in training mode too.
     """
 
     text: str
@@ -55,7 +55,7 @@ class NetworkSource:
 def write_source(
     network: nn.Module, make_inputs: Callable[[int], Tensor], title: str
 ) -> NetworkSource:
-    """Write source that does what a network does.
+    """Generate source that computes the same as a network.
 
     Args:
         network: The network, which is not changed.
@@ -66,7 +66,7 @@ def write_source(
         Source that reproduces the outputs of the network bit for bit.
 
     Raises:
-        SourceError: There is no such source; the message names the reason.
+        SourceError: Source cannot be generated; the message names the reason.
     """
     copy = deepcopy(network).cpu()
     try:
@@ -75,7 +75,7 @@ def write_source(
         writer = _SourceWriter(passes)
         text, class_name = writer.write_module(title)
     except SourceError as error:
-        raise SourceError(_describe_refusal(network, str(error))) from error
+        raise SourceError(_describe_failure(network, str(error))) from error
     is_trainable = any(traced_pass.training for traced_pass in passes)
     source = NetworkSource(text, class_name, writer.collect_weights(network), is_trainable)
     check_source(source, network, make_inputs)
@@ -85,24 +85,23 @@ def write_source(
 def check_source(
     source: NetworkSource, network: nn.Module, make_inputs: Callable[[int], Tensor]
 ) -> None:
-    """Compare the outputs of the written network with those of the original, bit for bit.
+    """Compare the outputs of the generated network with those of the original, bit for bit.
 
     Raises:
         SourceError: An output differs.
     """
-    written = build_from_source(source)
-    # Sizes that were not traced. Batch norm cannot train on a single sample.
+    generated = build_from_source(source)
+    # Batch sizes that were not traced. Batch norm cannot train on a single sample.
     batch_sizes_by_mode = {False: (5, 1)}
     if source.is_trainable:
         batch_sizes_by_mode[True] = (5, 2)
     for training, batch_sizes in batch_sizes_by_mode.items():
         expected = _compute_outputs(network, make_inputs, training, batch_sizes)
-        outputs = _compute_outputs(written, make_inputs, training, batch_sizes)
-        for one, other in zip(expected, outputs, strict=True):
-            if not torch.equal(one, other):
-                raise SourceError(
-                    _describe_refusal(network, "the written network has other outputs")
-                )
+        outputs = _compute_outputs(generated, make_inputs, training, batch_sizes)
+        for expected_output, output in zip(expected, outputs, strict=True):
+            if not torch.equal(expected_output, output):
+                reason = "the generated network has different outputs"
+                raise SourceError(_describe_failure(network, reason))
 
 
 def _compute_outputs(
@@ -111,18 +110,18 @@ def _compute_outputs(
     training: bool,
     batch_sizes: Sequence[int],
 ) -> list[Tensor]:
-    # Training mode changes buffers, so a copy runs.
+    # Training mode changes buffers, so this runs on a copy.
     copy = deepcopy(network).cpu().train(training)
     with random_state(0), torch.no_grad():
         return [copy(make_inputs(batch_size)) for batch_size in batch_sizes]
 
 
-def _describe_refusal(network: nn.Module, reason: str) -> str:
+def _describe_failure(network: nn.Module, reason: str) -> str:
     return f"cannot write plain source for {type(network).__name__}: {reason}"
 
 
 def build_from_source(source: NetworkSource) -> nn.Module:
-    """Build the network that the source describes, with its weights."""
+    """Build the network from generated source, with its weights."""
     module = ModuleType("model")
     module.__file__ = "model.py"
     exec(compile(source.text, "model.py", "exec"), module.__dict__)
@@ -133,7 +132,7 @@ def build_from_source(source: NetworkSource) -> nn.Module:
 
 
 class _SourceWriter:
-    """Turns the traces of a network into a module."""
+    """Turns the traces of a network into the source of a Python module."""
 
     def __init__(self, passes: Sequence[TracedPass]) -> None:
         self._tracer = passes[0].tracer
@@ -155,7 +154,7 @@ class _SourceWriter:
     # ------------------------------------------------------------------------------------ weights
 
     def collect_weights(self, network: nn.Module) -> dict[str, Tensor]:
-        """Return the tensors of a network by their names in the written one.
+        """Return the tensors of a network by their names in the generated one.
 
         These are the weights and buffers of all parts in use, and tensors that are constants.
 
@@ -204,7 +203,7 @@ class _SourceWriter:
         return {name for owner, name in self._tracer.constants if owner == id(module)}
 
     def _find_used_modules(self) -> set[int]:
-        """Return the ids of modules that were called or whose weights were used, or hold such."""
+        """Return the ids of modules that were called or read, or that contain such modules."""
         used = set()
         for name, module in self._structure.network.named_modules(remove_duplicate=False):
             is_called = any(id(child) in self._tracer.called for child in module.modules())
@@ -243,7 +242,7 @@ class _SourceWriter:
             if id(child) in self._used_modules:
                 children[name] = self._express_module(child)
             else:
-                # The others keep their positions, and with them the names of their weights.
+                # A placeholder, so that the positions and weight names of other children stay.
                 children[name] = Code("nn.Identity()")
         if isinstance(module, nn.ModuleDict):
             items = [KeyValue(json.dumps(name), child) for name, child in children.items()]
@@ -252,7 +251,7 @@ class _SourceWriter:
             return (Collection("[]", tuple(children.values())),)
         if list(children) == [str(position) for position in range(len(children))]:
             return tuple(children.values())
-        # A sequence whose children have names.
+        # The children of this sequence have names of their own.
         pairs = []
         for name, child_expression in children.items():
             pairs.append(Collection("()", (Code(json.dumps(name)), child_expression)))
@@ -285,7 +284,7 @@ class _SourceWriter:
         )
 
     def _express_own_tensors(self, module: nn.Module) -> list[tuple[str, Expression]]:
-        """Return the members of a block for the weights, buffers and constants that it uses."""
+        """Return the statements that create the weights, buffers and constants of a block."""
         members: list[tuple[str, Expression]] = []
         for name, parameter in module._parameters.items():
             if parameter is not None and self._uses_weight(module, name):
@@ -306,7 +305,7 @@ class _SourceWriter:
         return members
 
     def _uses_weight(self, module: nn.Module, name: str) -> bool:
-        """Whether a block itself reads one of its weights, under any of the names of the block."""
+        """Return whether a block itself reads one of its weights, under any of the names of the block."""
         for prefix, other in self._structure.network.named_modules(remove_duplicate=False):
             if other is not module:
                 continue
@@ -316,7 +315,7 @@ class _SourceWriter:
         return False
 
     def _write_ties(self) -> tuple[str, ...]:
-        """Write assignments for weights that have several names."""
+        """Return the assignments that tie weights with several names."""
         network = self._structure.network
         weights = self.collect_weights(network)
         assignments = []
@@ -329,7 +328,7 @@ class _SourceWriter:
 
 
 def get_class_name(module: nn.Module) -> str:
-    """Return what to call the class of a module in source and documents."""
+    """Return the class name of a module for source and documents."""
     if type(module) is nn.Sequential:
         return "Network"
     return type(module).__name__.strip("_")
@@ -345,7 +344,7 @@ def _express_zeros(tensor: Tensor) -> Call:
 
 
 def _find_docstring(module: nn.Module, is_root: bool) -> str:
-    """Return the first sentence that the author of a block wrote about it."""
+    """Return the first sentence of the docstring of a block, or a default."""
     block_type = type(module)
     sentence = ""
     # `getdoc` would inherit the docstring of nn.Module, which says nothing about the block.

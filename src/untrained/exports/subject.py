@@ -1,4 +1,4 @@
-"""What is exported: a network with its weights, and what is known about it."""
+"""The network to export, with its weights and everything that the documents say about it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,19 +14,19 @@ from untrained.types import Task
 
 @dataclass(frozen=True)
 class ExportSubject:
-    """A network with its weights, and what is known about it.
+    """The network to export, with its weights and everything that the documents say about it.
 
     Attributes:
         arch: The architecture, or the name of the network.
         space: The search space; empty for a network of the user.
         network: The network with its weights, on the CPU and in evaluation mode.
-        task: What it reads and answers.
-        weights: Where the weights come from; empty if they are untrained as far as is known.
-        data: The data that it was trained for, as the user named them.
+        task: The shapes of its inputs and outputs.
+        weights: Where the weights come from; empty if they are not known to be trained.
+        data: The training data, as the user named it.
         classes: The names of its classes.
         mean: The mean of each channel, on the scale 0 to 1.
         std: The standard deviation of each channel.
-        schema: How rows of a table become numbers.
+        schema: How the rows of a table are encoded; None for images.
         training: The content of `train.json`; empty without a training.
         run: The run folder that it comes from.
         standing: Its place in the ranking of the run.
@@ -52,5 +52,5 @@ class ExportSubject:
         return bool(self.weights)
 
     def make_inputs(self, samples: int) -> Tensor:
-        """Make random inputs that the network can read; few are the first of many."""
+        """Make random inputs for the network. A smaller batch is the start of a larger one."""
         return load_data("noise", self.task).batch(samples).inputs

@@ -1,11 +1,11 @@
 """Encode rows of a table as in training: `encode([{"user": "u7", "price": "3.5"}, ...])`.
 
 A number is replaced by sign(x) log(1 + |x|) if training did that, and then normalised with the mean
-and standard deviation of the training rows; a missing number is at the mean. An identifier becomes
-its position in the vocabulary, or 0 if it was too rare in training; in a column without a
-vocabulary it becomes a hash. Values are compared as text: 5.0 is 5 and True is true. A timestamp,
-such as a datetime or 2014-10-21 07:00:00, is in UTC unless it has an offset. Numbers have a decimal
-comma if they had one in training.
+and standard deviation of the training rows. A missing number is replaced by the mean. An identifier
+becomes its position in the vocabulary, or 0 if it was too rare in training; in a column without a
+vocabulary it becomes a hash. Identifiers are compared as text: 5.0 equals 5 and True equals true. A
+timestamp, such as a datetime or 2014-10-21 07:00:00, is in UTC unless it has an offset. Numbers have
+a decimal comma if they had one in training.
 
 Needs numpy. Reads config.json and vocabularies.npz beside this file.
 """
@@ -29,9 +29,9 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 BATCH_SIZE = 1000
-# A file is refused if more than this share of the numbers in a column is text. Smaller files than
-# MIN_CHECKED_ROWS are accepted, since the share says little about a few rows.
-MAX_TEXT_SHARE = 0.1
+# A file is refused if more than this fraction of the numbers in a column is text. Files with fewer
+# rows than MIN_CHECKED_ROWS are accepted, since the fraction says little about a few rows.
+MAX_TEXT_FRACTION = 0.1
 MIN_CHECKED_ROWS = 10
 MASK_64_BITS = 2**64 - 1
 BOOLEANS = {"False": "false", "FALSE": "false", "True": "true", "TRUE": "true"}
@@ -51,7 +51,7 @@ Row = Mapping[str, Any]
 
 @cache
 def read_table_config() -> dict[str, Any]:
-    """Return what training learned about the columns."""
+    """Return the encoding of the columns from config.json, with the vocabularies."""
     config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
     table: dict[str, Any] = config["table"]
     with np.load(HERE / "vocabularies.npz", allow_pickle=False) as arrays:
@@ -152,12 +152,12 @@ class NumberColumnCheck:
                 continue
             self.text_count += 1
             self.first_text = self.first_text or value
-        is_too_much = self.text_count > MAX_TEXT_SHARE * self.value_count
-        if self.row_count >= MIN_CHECKED_ROWS and is_too_much:
+        has_too_much_text = self.text_count > MAX_TEXT_FRACTION * self.value_count
+        if self.row_count >= MIN_CHECKED_ROWS and has_too_much_text:
             raise ValueError(self.describe())
 
     def describe(self) -> str:
-        """Say how many values are text, and what they should look like."""
+        """Describe how many values are text, and the expected format."""
         table = read_table_config()
         if self.name in table["moments"]:
             expected = "a timestamp like 2014-10-21 07:00:00"
@@ -170,9 +170,9 @@ class NumberColumnCheck:
 
 
 def is_number(text: str, column_name: str) -> bool:
-    """Whether text is a number or, in a column of timestamps, a timestamp.
+    """Return whether text is a number or, in a column of timestamps, a timestamp.
 
-    An infinite number is one, although it counts as missing.
+    An infinite number is a number here, although `parse_number` treats it as missing.
     """
     if column_name in read_table_config()["moments"]:
         return parse_timestamp(text) is not None
@@ -215,7 +215,7 @@ def list_values(column_name: str, rows: list[Row]) -> list[Any]:
 
 
 def replace_decimal_comma(value: Any) -> Any:
-    """Replace the decimal comma of a number in text by a point, if training had decimal commas."""
+    """Replace the decimal comma of a number by a point, if the training data had decimal commas."""
     has_decimal_commas = read_table_config()["decimal"] == ","
     if has_decimal_commas and isinstance(value, str) and DECIMAL_COMMA.fullmatch(value):
         return value.translate(str.maketrans(",.", ".,"))
@@ -268,12 +268,12 @@ def encode_identifiers(values: list[Any], column: dict[str, Any]) -> Array:
 
 
 def convert_to_text(value: Any) -> str:
-    """Return the text of a value that training compared: 5 for 5.0 and true for True."""
+    """Return a value as the text that training used: 5 for 5.0 and true for True."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
     else:
         text = str(value)
-    # A number without a point or a plus is its own text.
+    # Only numbers with a point or a plus have another spelling.
     if "." in text or "+" in text:
         whole = text.removesuffix(".0")
         if whole.lstrip("-").isdecimal():

@@ -1,4 +1,4 @@
-"""Calls of torch functions as people write them: `a + b`, `x[:, 1:]`, `x.flatten(1)`."""
+"""Express calls of torch functions in usual notation: `a + b`, `x[:, 1:]`, `x.flatten(1)`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
@@ -21,12 +21,12 @@ from untrained.exports.expressions import (
 )
 from untrained.exports.literals import SourceError, express_value
 
-# Turns a value into an expression. An optional second argument is the name that numbers in the
-# value get if they become arguments of a class.
+# Turns a value into an expression. An optional second argument is a name for the numbers in the
+# value, in case they become arguments of a class.
 Express = Callable[..., Expression]
 
-# Functions that turn tensors into Python values. What a network decides by such values depends on
-# the input, so a trace of one input does not hold for others.
+# Functions that turn tensors into Python values. If the control flow of a network depends on such
+# values, a trace of one input is not valid for others.
 _VALUE_READERS = {
     "item",
     "tolist",
@@ -82,7 +82,7 @@ def get_function_name(function: Any) -> str:
     name = resolve_name(function)
     if name:
         return str(name)
-    # Some functions of torch are not listed among those that can be overridden.
+    # `resolve_name` does not know functions of torch that cannot be overridden.
     plain = str(getattr(function, "__name__", function))
     if getattr(torch, plain, None) is function:
         return f"torch.{plain}"
@@ -90,12 +90,12 @@ def get_function_name(function: Any) -> str:
 
 
 def reads_values(name: str) -> bool:
-    """Whether a function turns a tensor into a Python value."""
+    """Return whether a function turns a tensor into a Python value."""
     return name.rpartition(".")[2] in _VALUE_READERS
 
 
 def changes_arguments(name: str, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a function changes tensors that it is called with."""
+    """Return whether a function changes tensors that it is called with."""
     if name.endswith("__setitem__"):
         return True
     if name.endswith("_") and not name.endswith("__"):
@@ -153,7 +153,7 @@ def make_call(
     """Make a call expression.
 
     Args:
-        function: What is called.
+        function: The function or method.
         args: Positional arguments.
         kwargs: Keyword arguments.
         express: Turns an argument into an expression.
@@ -174,7 +174,7 @@ def _express_index(index: Any, express: Express) -> tuple[Expression, ...]:
 
 
 def _read_defaults(function: Any) -> dict[str, str]:
-    """Return the source of the defaults of a function. Builtins of torch do not tell theirs."""
+    """Return the source of the defaults of a function; empty for builtins, which have no signature."""
     if not isinstance(function, FunctionType):
         return {}
     defaults = {}

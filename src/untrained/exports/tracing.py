@@ -1,9 +1,9 @@
-"""Write down what a network does with its inputs while it does it.
+"""Trace a forward pass: record the computation of every block while the network runs.
 
-Every call of a torch function or of a module is recorded in the block in which it happens, so the
-trace has the structure of the network. Control flow of Python is resolved on the way: the trace
-holds what was decided by shapes and settings. A forward pass that reads the values of tensors
-cannot be traced and is refused. The layout of the source is decided elsewhere.
+Every call of a torch function or of a module is recorded in the block that makes it, so the trace
+has the structure of the network. Python's control flow is not recorded: a trace contains only the
+branches that were taken for these shapes and settings. Therefore a forward pass that reads the
+values of tensors cannot be traced. `class_writer.py` turns traces into source.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,8 +45,8 @@ class Statement:
 
     Attributes:
         targets: The numbers of the values that it computes.
-        expression: What computes them.
-        has_effect: Whether it also changes something, so that it stays even if no value is used.
+        expression: The expression that computes them.
+        has_effect: Whether it has side effects, so that it is kept even if its values are not used.
     """
 
     targets: tuple[int, ...]
@@ -70,11 +70,11 @@ class _Frame:
 
     Attributes:
         module: The module.
-        is_opaque: Whether nothing inside is written down, because torch knows what the module does.
+        is_opaque: Whether calls inside are not recorded, as in layers of torch and containers.
         tensors: The tensors that it was called with.
         inputs: The names of these tensors.
         expressions: How the block refers to a tensor, by the id of the tensor.
-        statements: What has happened so far.
+        statements: The statements so far.
         value_count: How many values the statements have computed.
         call: How the calling block calls the module; None for the whole network.
     """
@@ -90,7 +90,7 @@ class _Frame:
 
     @property
     def label(self) -> str:
-        """What to call the forward pass in a message."""
+        """Name of the forward pass in messages."""
         return f"{type(self.module).__name__}.forward"
 
 
@@ -127,7 +127,7 @@ class Tracer(TorchFunctionMode):
         if reads_values(name):
             raise SourceError(f"{frame.label} reads the values of tensors ({name})")
         if not _list_tensors(result) and name != "torch.Tensor.__setitem__":
-            # A shape or a dtype: the trace holds the plain value where it is used.
+            # A shape or a dtype: the trace contains its value where it is used.
             return result
         if name == "torch.Tensor.__getitem__" and _is_full_view(result, args[0]):
             # `x[:]` is another name for x and needs no statement.
@@ -158,7 +158,7 @@ class Tracer(TorchFunctionMode):
         if self._frames and not self._frames[-1].is_opaque:
             frame.call = self._express_module_call(self._frames[-1], module, args, kwargs)
         if is_block:
-            # Inside a block each input has a name of its own, even if two inputs are one tensor.
+            # Inputs are identified by their ids, so two inputs must not be the same object.
             args = self._replace_tensors(args)
             kwargs = self._replace_tensors(kwargs)
             inputs = []
@@ -177,7 +177,7 @@ class Tracer(TorchFunctionMode):
         express = partial(self._express, caller)
         if not self.structure.is_block(module):
             return make_call(path, args, kwargs, express)
-        # The written class of a block takes its tensors one by one; all else is built in.
+        # The generated class of a block takes tensors only; other arguments become constants in it.
         tensors = [tensor for _, tensor in _name_input_tensors(module, args, kwargs)]
         return make_call(path, tensors, {}, express)
 
@@ -199,7 +199,7 @@ class Tracer(TorchFunctionMode):
         # A block that is called twice has one class, so it must do the same both times. Traces
         # compare without their numbers, which are therefore compared separately.
         if earlier != trace or _list_numbers(earlier) != _list_numbers(trace):
-            raise SourceError(f"{frame.label} does something else when it is called again")
+            raise SourceError(f"{frame.label} behaves differently when it is called again")
 
     def _add_statement(
         self, frame: _Frame, expression: Expression, result: Any, has_effect: bool = False
@@ -224,7 +224,7 @@ class Tracer(TorchFunctionMode):
         return result
 
     def _name_tensors(self, frame: _Frame, value: Any, expression: Expression) -> None:
-        """Remember how to refer to the tensors in a value."""
+        """Store how the block refers to the tensors in a value."""
         if isinstance(value, Tensor):
             frame.expressions[id(value)] = expression
             self._alive.append(value)
@@ -273,7 +273,7 @@ class Tracer(TorchFunctionMode):
         if isinstance(value, Tensor):
             return self._express_tensor(frame, value)
         if isinstance(value, torch.device):
-            # The written network runs wherever its inputs are.
+            # The generated network runs on the device of its inputs.
             if frame.inputs:
                 return Attribute(Code(frame.inputs[0]), "device")
             return Code(f'"{value}"')
@@ -314,10 +314,10 @@ def _name_input_tensors(
 ) -> list[tuple[str, Tensor]]:
     """Return the tensors that a module is called with, named after the parameters of `forward`."""
     arguments = signature(module.forward).bind(*args, **kwargs).arguments
-    named = []
+    tensors: list[tuple[str, Tensor]] = []
     for name, value in arguments.items():
-        named.extend(_name_tensors_in(name, value))
-    return named
+        tensors.extend(_name_tensors_in(name, value))
+    return tensors
 
 
 def _name_tensors_in(name: str, value: Any) -> list[tuple[str, Tensor]]:
@@ -329,10 +329,10 @@ def _name_tensors_in(name: str, value: Any) -> list[tuple[str, Tensor]]:
         items = list(enumerate(value))
     elif isinstance(value, dict):
         items = list(value.items())
-    named = []
+    tensors: list[tuple[str, Tensor]] = []
     for key, item in items:
-        named.extend(_name_tensors_in(f"{name}_{key}", item))
-    return named
+        tensors.extend(_name_tensors_in(f"{name}_{key}", item))
+    return tensors
 
 
 def _list_tensors(value: Any) -> list[Tensor]:
@@ -340,7 +340,7 @@ def _list_tensors(value: Any) -> list[Tensor]:
 
 
 def _is_full_view(result: Any, base: Tensor) -> bool:
-    """Whether a view shows all of its tensor in the same order."""
+    """Return whether a view shows all of its tensor in the same order."""
     return (
         isinstance(result, Tensor)
         and result.shape == base.shape
@@ -350,7 +350,7 @@ def _is_full_view(result: Any, base: Tensor) -> bool:
 
 
 def _is_flat_group(result: Any) -> bool:
-    """Whether a result consists of several tensors that an assignment can unpack."""
+    """Return whether a result consists of several tensors that an assignment can unpack."""
     if not isinstance(result, tuple | list) or len(result) < 2:
         return False
     return all(isinstance(item, Tensor) for item in result)
