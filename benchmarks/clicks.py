@@ -24,12 +24,11 @@ import torch
 
 from untrained.data import TEST, load_data
 from untrained.data.clicks import generate_clicks
-from untrained.reports.confirmation_result import ReferenceResult
+from untrained.reports.confirmation_result import WINNER, ReferenceResult
 from untrained.runs.ranking import compute_t_quantile
 from untrained.training.ctr_metrics import compute_click_metrics
 from untrained.training.ctr_references import REFERENCES
 from untrained.types import Task
-from untrained.workflows.references import FOUND
 from untrained.workflows.search import search
 
 TRUTH = "the truth"
@@ -67,7 +66,7 @@ def main() -> None:
         f"{asked.space} by {asked.proxy}: best of {asked.budget}, {asked.rows:,} rows, seeds {asked.seeds}\n"
     )
     print(f"| {' | '.join(HEAD)} |\n|" + "---|" * len(HEAD))
-    for name in (TRUTH, FOUND, *REFERENCES):
+    for name in (TRUTH, WINNER, *REFERENCES):
         print(row(name, found))
 
 
@@ -109,11 +108,11 @@ def row(name: str, found: list[dict[str, ReferenceResult]]) -> str:
         [value for by in found if (value := getattr(by[name], key)) is not None]
         for key in ("loss", "auc")
     )
-    pairs = [(by[FOUND].auc, by[name].auc) for by in found]
+    pairs = [(by[WINNER].auc, by[name].auc) for by in found]
     more = [
         ours - theirs
         for ours, theirs in pairs
-        if ours is not None and theirs is not None and name != FOUND
+        if ours is not None and theirs is not None and name != WINNER
     ]
     higher = f"{sum(value > 0 for value in more)} of {len(more)}" if more else ""
     rates = ", ".join(f"{rate:g}" for by in found if (rate := by[name].rate))
@@ -130,7 +129,8 @@ def spread(values: list[float]) -> str:
 def interval(values: list[float]) -> str:
     if len(values) < 2:
         return ""
-    mean, half = fmean(values), compute_t_quantile(len(values)) * stdev(values) / sqrt(len(values))
+    mean = fmean(values)
+    half = compute_t_quantile(len(values)) * stdev(values) / sqrt(len(values))
     return f"{mean - half:+.4f} to {mean + half:+.4f}"
 
 

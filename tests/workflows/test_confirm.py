@@ -22,6 +22,7 @@ from untrained.runs.ranking import rank_records
 from untrained.runs.winner import read_winner
 from untrained.types import Failure
 from untrained.workflows.confirm import (
+    ConfirmationTrainings,
     choose_groups,
     compare_groups,
     compute_permutation_p,
@@ -114,10 +115,14 @@ def test_the_words_are_honest(values, said):
     assert "selected by params (2 are in both groups). With so few trainings, dextr does" in by_size
 
 
+def trainings_with(results: dict[Arch, float]) -> ConfirmationTrainings:
+    return ConfirmationTrainings(results, results, epochs=3, samples=100, seconds=1.0)
+
+
 def test_the_best_of_all_wins_and_a_failed_training_is_no_number(tmp_path):
     groups = {"naswot": [arch(1), arch(2)], "params": [arch(3), arch(1)], "random": [arch(4)]}
     reached = {arch(1): 90.0, arch(3): 95.0, arch(4): 95.0}
-    found = conclude_confirmation(groups, reached, reached, run(), (3, 100), 1.0)
+    found = conclude_confirmation(groups, trainings_with(reached), run())
     assert (found.winner, found.reached, found.by) == (str(arch(3)), 95.0, ("params",))
     assert found.groups[0].reached == (90.0, None)
     assert [c.against for c in found.contrasts] == ["params", "random"]
@@ -155,7 +160,7 @@ def shown(winner: int | None, capsys: pytest.CaptureFixture[str]) -> str:
     trained = [] if winner is None else [arch(0), arch(winner)]
     reached = {each: float(each["i"] == winner) for each in trained}
     told = (
-        conclude_confirmation({"naswot": trained}, reached, reached, run(), (3, 100), 1.0)
+        conclude_confirmation({"naswot": trained}, trainings_with(reached), run())
         if trained
         else None
     )
@@ -184,7 +189,7 @@ def test_ctrl_c_while_confirming_keeps_the_ranking_and_the_same_call_goes_on(
         raise Interrupted("stopped by Ctrl-C")
 
     with monkeypatch.context() as impatient:
-        impatient.setattr("untrained.workflows.search.confirm", stopped)
+        impatient.setattr("untrained.workflows.search.confirm_ranking", stopped)
         first = search(mine, "params", **ask)
     assert (first.run.ended, first.confirmed, len(first.ranking.standings)) == (
         "interrupted",

@@ -246,14 +246,14 @@ def test_each_network_is_trained_by_the_rate_that_the_val_part_likes_best(
 
 
 def test_a_rate_that_diverges_is_no_choice(archs, tmp_path, monkeypatch):
-    fit = references._fit
+    fit = references._train_and_validate
 
     def wild(chosen: Any, how: Any, *rest: Any) -> dict[str, float]:
         if how.rate >= 0.12:
             raise DivergedError("no number")
         return fit(chosen, how, *rest)
 
-    monkeypatch.setattr(references, "_fit", wild)
+    monkeypatch.setattr(references, "_train_and_validate", wild)
     monkeypatch.setattr(references, "REFERENCES", {})
     (found,) = TrainingTrials(SMALL, *SAME, tmp_path).compare_with_references(archs[0])
     assert found.rate == pytest.approx(0.04)

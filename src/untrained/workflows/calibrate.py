@@ -29,7 +29,11 @@ from untrained.spaces import load_space
 from untrained.strategies.random import RandomSearch
 from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Arch, Record
-from untrained.workflows.bench import load_with_baselines, make_proxy_scores, name_proxies
+from untrained.workflows.bench import (
+    load_proxies_and_baselines,
+    make_proxy_scores,
+    map_measures_to_names,
+)
 from untrained.workflows.score_architectures import score_architectures
 from untrained.workflows.search_checks import check_data
 
@@ -101,8 +105,8 @@ def calibrate(
     check_data(search_space, source.task)
     training_name = f"{SHORT_TRAINING}(epochs={epochs},samples={samples})"
     training = load_proxy(training_name)
-    proxies = load_with_baselines(proxy)
-    proxy_names = name_proxies(proxy)
+    proxies = load_proxies_and_baselines(proxy)
+    proxy_names = map_measures_to_names(proxy)
     proxy_names[training.measure] = training_name
     seeds = (seed,)
     work = (compute, folder / STORE, proxy_names, on_progress)

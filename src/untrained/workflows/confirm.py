@@ -11,7 +11,7 @@ A few trainings per group can refute a proxy or show a large gain, not more, and
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, sqrt
 from statistics import fmean, variance
@@ -35,103 +35,142 @@ from untrained.workflows.score_architectures import score_architectures
 EPOCHS = 3
 MAX_SAMPLES = 1500
 STORE = "confirmed.sqlite"
-# Two groups are split in all possible ways up to this number, else in so many random ways.
+# Up to this number all splits of the results into two groups are compared, else this many random
+# ones.
 MAX_SPLITS = 20_000
 
 _GROUP_TEXTS = {
     "params": "the largest of the same records",
-    "random": "drawn from the same records",
+    "random": "sampled from the same records",
 }
 
 
-def confirm(
+@dataclass(frozen=True)
+class ConfirmationTrainings:
+    """The short trainings of a confirmation.
+
+    Attributes:
+        results: Accuracy or AUC in per cent, of the trainings that finished.
+        scores: What decides the winner, by architecture; higher is better.
+        epochs: Length of each training.
+        samples: Number of samples that each training sees.
+        seconds: Duration of all trainings.
+    """
+
+    results: Mapping[Arch, float]
+    scores: Mapping[Arch, float]
+    epochs: int
+    samples: int
+    seconds: float
+
+
+def confirm_ranking(
     run: RunFolder,
     ranking: Ranking,
     records: Sequence[Record],
     space: str | Space,
     source: DataSource,
-    count: int,
-    compute: ComputeConfig,
     on_progress: ProgressCallback | None = None,
 ) -> Confirmation | None:
     """Train the best architectures by score, by parameters and random ones; save which one wins.
 
     Args:
-        run: The run folder of the search.
-        ranking: Its ranking.
-        records: Its records.
+        run: The run folder of the search. Its config says how many architectures per group.
+        ranking: The ranking of the search.
+        records: The records of the search.
         space: The space, or its name.
         source: The data.
-        count: Number of architectures per group.
-        compute: Device, workers and time limit.
         on_progress: Called after every training.
 
     Returns:
         The confirmation, or None if no training finished.
+
+    Raises:
+        Interrupted: Ctrl-C was pressed. Finished trainings stay.
     """
-    groups = choose_groups(ranking, records, count, run)
+    groups = choose_groups(ranking, records, run.config.confirm, run)
     archs: list[Arch] = []
     for group in groups.values():
-        archs += [arch for arch in group if arch not in archs]
+        for arch in group:
+            if arch not in archs:
+                archs.append(arch)
     if source.task.loss == "bce":
-        return _confirm_on_table(groups, archs, run, space, source, compute, on_progress)
-    # Only the training part is used: on the others the winner is evaluated later.
+        return _confirm_on_table(run, groups, archs, space, source, on_progress)
+    trainings = _train_on_images(run, archs, space, source, on_progress)
+    if not trainings.results:
+        return None
+    return conclude_confirmation(groups, trainings, run).save(run.folder)
+
+
+def _train_on_images(
+    run: RunFolder,
+    archs: Sequence[Arch],
+    space: str | Space,
+    source: DataSource,
+    on_progress: ProgressCallback | None,
+) -> ConfirmationTrainings:
+    """Train architectures briefly on samples of the training part."""
+    # The other parts are not used: the winner is evaluated on them later.
     samples = min(MAX_SAMPLES, len(source.parts[TRAIN]))
     training_name = f"{SHORT_TRAINING}(epochs={EPOCHS},samples={samples})"
     training = load_proxy(training_name)
-    work = score_architectures(
+    scoring = score_architectures(
         space,
         archs,
         [training],
         source,
         (run.config.seed,),
-        compute,
+        _choose_compute(run),
         run.folder / STORE,
         {training.measure: training_name},
         on_progress,
         stage="confirming",
     )
     accuracies = {}
-    for record in work.records:
+    for record in scoring.records:
         if record.value is not None:
             accuracies[record.arch] = 100 * record.value
-    if not accuracies:
-        return None
-    confirmation = conclude_confirmation(
-        groups, accuracies, accuracies, run, (EPOCHS, samples), work.seconds
-    )
-    return confirmation.save(run.folder)
+    return ConfirmationTrainings(accuracies, accuracies, EPOCHS, samples, scoring.seconds)
 
 
 def _confirm_on_table(
-    groups: dict[str, list[Arch]],
-    archs: Sequence[Arch],
     run: RunFolder,
+    groups: Mapping[str, Sequence[Arch]],
+    archs: Sequence[Arch],
     space: str | Space,
     source: DataSource,
-    compute: ComputeConfig,
     on_progress: ProgressCallback | None,
 ) -> Confirmation | None:
     """Confirm on a table of clicks, and compare the winner with hand-designed networks."""
     start = perf_counter()
     config = run.config
+    compute = _choose_compute(run)
     trials = TrainingTrials(
         space, config.data, source, config.seed, compute, run.folder, on_progress
     )
     results = trials.validate(archs)
     if not results:
         return None
-    values = {arch: -result["loss"] for arch, result in results.items()}
-    aucs = {arch: 100 * result["auc"] for arch, result in results.items()}
+    aucs = {}
+    scores = {}
+    for arch, result in results.items():
+        aucs[arch] = 100 * result["auc"]
+        scores[arch] = -result["loss"]
     rows = len(thin_part(source.parts[TRAIN]))
-    effort = (shorten_recipe(rows).epochs, rows)
-    confirmation = conclude_confirmation(groups, aucs, values, run, effort, perf_counter() - start)
+    epochs = shorten_recipe(rows).epochs
+    trainings = ConfirmationTrainings(aucs, scores, epochs, rows, perf_counter() - start)
+    confirmation = conclude_confirmation(groups, trainings, run)
     # Saved before the long comparison, so that an interruption does not lose the winner.
     confirmation.save(run.folder)
-    winner = max(values, key=lambda arch: values[arch])
+    winner = max(scores, key=lambda arch: scores[arch])
     entries = trials.compare_with_references(winner)
     confirmation = replace(confirmation, entries=entries, seconds=perf_counter() - start)
     return confirmation.save(run.folder)
+
+
+def _choose_compute(run: RunFolder) -> ComputeConfig:
+    """Return where to train: as the search scores, but networks cannot be trained in one pass."""
+    return replace(run.config.compute, networks_per_batch=1)
 
 
 def choose_groups(
@@ -139,8 +178,11 @@ def choose_groups(
 ) -> dict[str, list[Arch]]:
     """Choose what to train: the best by score, the largest, and random ones of the ranking.
 
-    Each architecture has a random number of its own, so that one that drops out does not change
-    the choice of the others.
+    Args:
+        ranking: The ranking of a search.
+        records: Its records.
+        count: Number of architectures per group.
+        run: Its run folder.
 
     Returns:
         Non-empty groups by name; the group of the proxy is the first.
@@ -150,67 +192,62 @@ def choose_groups(
     for record in records:
         if record.proxy == "params" and record.value is not None:
             sizes[record.arch] = record.value
-    measured = [arch for arch in ranked if arch in sizes]
-    largest = sorted(measured, key=lambda arch: -sizes[arch])
+    with_size = [arch for arch in ranked if arch in sizes]
+    largest_first = sorted(with_size, key=lambda arch: -sizes[arch])
     config = run.config
-    lots = {}
+    # Each architecture has a random number of its own, so that the choice of the others stays the
+    # same if one drops out.
+    random_numbers = {}
     for arch in ranked:
-        lots[arch] = derive_seed("confirm", config.data, config.seed, arch.space, arch)
-    drawn = sorted(ranked, key=lambda arch: lots[arch])[:count]
+        random_numbers[arch] = derive_seed("confirm", config.data, config.seed, arch.space, arch)
+    random_order = sorted(ranked, key=lambda arch: random_numbers[arch])
     groups = {
         config.score_name: ranked[:count],
-        "params": largest[:count],
-        "random": sorted(drawn, key=ranked.index),
+        "params": largest_first[:count],
+        "random": sorted(random_order[:count], key=ranked.index),
     }
     return {name: group for name, group in groups.items() if group}
 
 
 def conclude_confirmation(
-    groups: Mapping[str, Sequence[Arch]],
-    reached: Mapping[Arch, float],
-    values: Mapping[Arch, float],
-    run: RunFolder,
-    effort: tuple[int, int],
-    seconds: float,
+    groups: Mapping[str, Sequence[Arch]], trainings: ConfirmationTrainings, run: RunFolder
 ) -> Confirmation:
     """Name the winner and compare the groups.
 
     Args:
         groups: Architectures by group; that of the proxy is the first.
-        reached: What finished trainings reached, in per cent.
-        values: What decides the winner, higher is better. The first of equal ones wins.
+        trainings: Their trainings, of which at least one has finished.
         run: The run folder.
-        effort: Epochs and samples of each training.
-        seconds: Duration of all trainings.
     """
     finished = []
     for archs in groups.values():
-        finished += [arch for arch in archs if arch in reached]
-    winner = max(finished, key=lambda arch: values[arch])
-    group_facts = []
+        finished += [arch for arch in archs if arch in trainings.results]
+    # The first of equal ones wins.
+    winner = max(finished, key=lambda arch: trainings.scores[arch])
+    trained_groups = []
     winner_groups = []
     for name, archs in groups.items():
         about = _GROUP_TEXTS.get(name, "the best of the ranking")
-        results = tuple(reached.get(arch) for arch in archs)
-        group_facts.append(TrainedGroup(name, about, tuple(str(arch) for arch in archs), results))
+        arch_names = tuple(str(arch) for arch in archs)
+        results = tuple(trainings.results.get(arch) for arch in archs)
+        trained_groups.append(TrainedGroup(name, about, arch_names, results))
         if winner in archs:
             winner_groups.append(name)
-    first = group_facts[0]
+    proxy_group = trained_groups[0]
     contrasts = []
-    for other in group_facts[1:]:
-        if first.finished and other.finished:
-            contrasts.append(compare_groups(first, other))
-    epochs, samples = effort
+    for other in trained_groups[1:]:
+        if proxy_group.finished and other.finished:
+            contrasts.append(compare_groups(proxy_group, other))
     return Confirmation(
         winner=str(winner),
-        reached=reached[winner],
+        reached=trainings.results[winner],
         by=tuple(winner_groups),
-        groups=tuple(group_facts),
+        groups=tuple(trained_groups),
         contrasts=tuple(contrasts),
-        epochs=epochs,
-        samples=samples,
+        epochs=trainings.epochs,
+        samples=trainings.samples,
         data=run.config.data,
-        seconds=seconds,
+        seconds=trainings.seconds,
         question=run.question,
     )
 

@@ -1,15 +1,15 @@
 """Compare the winner of a search on a table of clicks with hand-designed networks.
 
-Candidates are trained from scratch and evaluated on the validation part only. The one that is
-chosen is then trained on all rows, and so are the hand-designed networks, with the same recipe; each
-of them reads the test part once. A learning rate that suits one network is wrong for another, so
-each is offered the same few rates, and short trainings choose on the validation part.
+Candidates are trained briefly from scratch and evaluated on the validation part. The best of them
+and the hand-designed networks are then trained on all rows with the same recipe, and each reads the
+test part once. A learning rate that suits one network is wrong for another, so each may choose from
+the same few rates by short trainings on the validation part.
 
-This module does not know proxies, nor how candidates were found.
+This module does not depend on proxies or on how candidates were found.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
@@ -47,7 +47,7 @@ from untrained.workflows.train import train
 from untrained.workflows.train_subject import TrainingSubject
 
 RECIPE = RECIPES["ctr"]
-# Number of rows that a candidate sees at most: few rows several times, or many rows once.
+# Largest number of rows that a candidate sees, over all epochs.
 MAX_ROWS_SEEN = 100_000
 TRAININGS = "trainings.json"
 FOLDER = "references"
@@ -109,29 +109,32 @@ class TrainingTrials:
         Returns:
             One result per network, the winner first.
         """
-        names = [WINNER, *(REFERENCES if references is None else references)]
-        trained: dict[str, TrainingResult | str] = {}
+        if references is None:
+            references = list(REFERENCES)
+        names = [WINNER, *references]
+        outcomes: dict[str, TrainingResult | str] = {}
 
-        def report_progress(*_: Progress) -> None:
-            self._report_progress("comparing", len(trained), len(names), 0)
+        def report_networks(_: Progress | None = None) -> None:
+            # The steps of one training are not reported, but keep the time in the display moving.
+            self._report_progress("comparing", len(outcomes), len(names), 0)
 
-        report_progress()
+        report_networks()
         for name in names:
             try:
                 if name == WINNER:
-                    trained[name] = self._train_winner(winner, report_progress)
+                    outcomes[name] = self._train_winner(winner, report_networks)
                 else:
-                    trained[name] = self._train_reference(name, report_progress)
+                    outcomes[name] = self._train_reference(name, report_networks)
             except Interrupted:
                 # Ctrl-C ends the whole comparison.
                 raise
             except UsageError as error:
                 # A training that diverged is a result too.
-                trained[name] = str(error)
-            report_progress()
-        return _make_results(trained, self.source.parts[TEST], self.compute.device)
+                outcomes[name] = str(error)
+            report_networks()
+        return _make_results(outcomes, self.source.parts[TEST], self.compute.device)
 
-    def _train_winner(self, arch: Arch, on_progress: Callable[..., None]) -> TrainingResult:
+    def _train_winner(self, arch: Arch, on_progress: ProgressCallback) -> TrainingResult:
         options = self._choose_options(self._make_candidate(arch), on_progress)
         former = read_training_key(self.folder)
         if former and former.arch != str(arch):
@@ -144,7 +147,7 @@ class TrainingTrials:
         own_folder = self.folder / FOLDER / f"{WINNER}-{derive_seed(arch):x}"
         return train(str(arch), self.data, space=self.space, run=own_folder, **options)
 
-    def _train_reference(self, name: str, on_progress: Callable[..., None]) -> TrainingResult:
+    def _train_reference(self, name: str, on_progress: ProgressCallback) -> TrainingResult:
         task = self.source.task
         reference = self._make_reference(name)
         options = self._choose_options(reference, on_progress)
@@ -157,7 +160,7 @@ class TrainingTrials:
         )
 
     def _choose_options(
-        self, subject: TrainingSubject, on_progress: Callable[..., None]
+        self, subject: TrainingSubject, on_progress: ProgressCallback
     ) -> dict[str, Any]:
         """Return options of `train` with the learning rate of least log loss.
 
@@ -181,7 +184,7 @@ class TrainingTrials:
     def _train_briefly(
         self, subject: TrainingSubject, recipe: Recipe = RECIPE
     ) -> tuple[dict[str, float] | None, bool]:
-        """Train a network on few rows, or read the result of an earlier time.
+        """Train a network on few rows, or read the result of an earlier training.
 
         Returns:
             Loss and AUC on the validation part, or None if the training failed; and whether it was
@@ -195,7 +198,9 @@ class TrainingTrials:
         if key in results:
             return _drop_failure(results[key]), False
         try:
-            result = catch_failure(_fit, subject, recipe, parts, self.seed, self.compute)
+            result = catch_failure(
+                _train_and_validate, subject, recipe, parts, self.seed, self.compute
+            )
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped by Ctrl-C; what was trained is in {path}, and the same command goes on"
@@ -211,7 +216,7 @@ class TrainingTrials:
         return _drop_failure(results[key]), True
 
     def _make_key(self, subject: TrainingSubject, recipe: Recipe, parts: dict[str, Part]) -> str:
-        """Return everything that decides the result of a short training."""
+        """Return everything that the result of a short training depends on, as text."""
         if subject.subject.space:
             code = fingerprint_space(self.space)
         else:
@@ -251,7 +256,7 @@ def _drop_failure(result: dict[str, Any]) -> dict[str, float] | None:
     return result
 
 
-def _fit(
+def _train_and_validate(
     subject: TrainingSubject,
     recipe: Recipe,
     parts: dict[str, Part],
@@ -293,15 +298,21 @@ def shorten_recipe(rows: int, recipe: Recipe = RECIPE) -> Recipe:
 
 
 def _make_results(
-    trained: dict[str, TrainingResult | str], test: Part, device: str
+    outcomes: dict[str, TrainingResult | str], test: Part, device: str
 ) -> tuple[ReferenceResult, ...]:
-    """Compare all networks with the winner, row by row of the test part."""
+    """Compare all networks with the winner, row by row of the test part.
+
+    Args:
+        outcomes: The training of each network, or why it failed.
+        test: The test part.
+        device: Where to evaluate.
+    """
     row_losses = {}
-    for name, training in trained.items():
+    for name, training in outcomes.items():
         if isinstance(training, TrainingResult):
             row_losses[name] = _compute_row_losses(training, test, device)
     results = []
-    for name, training in trained.items():
+    for name, training in outcomes.items():
         if isinstance(training, str):
             results.append(ReferenceResult(name, error=training))
             continue

@@ -16,7 +16,7 @@ from untrained.workflows.validation import Validation
 
 # Recorded in every search: a proxy that ranks like a size of the network is of no use.
 BASELINES = ("params", "flops")
-# What `Proxy.measures` says of proxies that measure a size.
+# What `Proxy.aspects` says of proxies that measure a size.
 SIZE = "size"
 
 
@@ -168,4 +168,4 @@ def _is_maximised(proxy: Proxy) -> bool:
     Sizes predict accuracy, so as a proxy more of them is better. As an objective beside another one
     they are the cost of a network and are minimised.
     """
-    return proxy.higher_is_better and proxy.measures != SIZE
+    return proxy.higher_is_better and proxy.aspects != SIZE

@@ -34,7 +34,7 @@ from untrained.spaces.core.diagrams import write_diagram
 from untrained.strategies.driver import DEFAULT_ASK
 from untrained.strategies.search_limits import SearchLimits
 from untrained.types import Arch, Failure, Record
-from untrained.workflows.confirm import choose_groups, confirm
+from untrained.workflows.confirm import choose_groups, confirm_ranking
 from untrained.workflows.search_setup import SearchSetup, prepare_search
 from untrained.workflows.search_stages import SearchStages
 
@@ -366,16 +366,13 @@ def _confirm_winner(setup: SearchSetup, result: SearchResult) -> SearchResult:
     Ctrl-C leaves the ranking as it is.
     """
     run = result.run
-    config = run.config
     try:
-        confirmation = confirm(
+        confirmation = confirm_ranking(
             run,
             result.ranking,
-            list(result.records),
+            result.records,
             setup.named_space,
             setup.source,
-            config.confirm,
-            replace(config.compute, networks_per_batch=1),
             setup.on_progress,
         )
     except Interrupted:
