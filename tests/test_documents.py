@@ -38,16 +38,32 @@ def test_the_page_of_spaces_is_as_the_spaces_say():
     assert (DOCS / "spaces.md").read_text() == catalogue.render_space_page(), "run `make docs`"
 
 
+def find_missing_paths(page: str) -> list[str]:
+    """Return the paths on a page that are not in the package."""
+    paths = set(re.findall(r"(?<![\w./])((?:\w+/)+(?:\w+\.(?:py|css))?|\w+\.(?:py|css))", page))
+    paths -= {"predict.py", "src/untrained/"}  # a file of an export, and where the paths start
+    package = Path(untrained.__file__).parent
+    return sorted(path for path in paths if not (package / path).exists())
+
+
 def test_the_page_on_the_architecture_names_files_and_packages_that_exist():
     page = (DOCS / "architecture.md").read_text()
     package = Path(untrained.__file__).parent
-    paths = set(re.findall(r"(?<![\w./])((?:\w+/)+(?:\w+\.(?:py|css))?|\w+\.(?:py|css))", page))
-    paths -= {"predict.py", "src/untrained/"}  # a file of an export, and where the paths start
-    missing = sorted(path for path in paths if not (package / path).exists())
-    assert not missing
+    assert not find_missing_paths(page)
     packages = {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
     unnamed = sorted(name for name in packages if f"`{name}/`" not in page)
     assert not unnamed
+
+
+def test_the_recipes_for_contributors_name_files_that_exist():
+    page = (DOCS.parent / "CONTRIBUTING.md").read_text()
+    recipes = page.partition("## Recipes")[2].partition("## Rules")[0]
+    # Files to add, and folders of the repository.
+    recipes = re.sub(r"\w+/NAME\.py|\(docs/|\[docs/|`tests/\w+/`", "", recipes)
+    assert not find_missing_paths(recipes)
+    for name in re.findall(r"`(draw_\w+|make_\w+)`", recipes):
+        sources = (Path(untrained.__file__).parent / "reports").rglob("*.py")
+        assert any(f"def {name}(" in source.read_text() for source in sources), name
 
 
 def test_every_proxy_has_a_line_and_most_a_formula():
@@ -55,7 +71,7 @@ def test_every_proxy_has_a_line_and_most_a_formula():
         assert row["about"].endswith("."), row["name"]
         told = row["formula"] and row["notes"]  # a formula alone would lose its indentation
         assert told or row["name"] in ("params", "flops", "depth", "random"), row["name"]
-        assert row["paper"] or row["measures"] in ("size", "nothing"), row["name"]
+        assert row["paper"] or row["aspects"] in ("size", "nothing"), row["name"]
 
 
 def test_the_page_on_a_proxy_of_ones_own_works_as_written(tmp_path, monkeypatch, capsys):
