@@ -14,9 +14,9 @@ from torch import nn
 
 import untrained
 from tests.benchmarks.conftest import data_root as data_root
-from tests.benchmarks.conftest import known as known
+from tests.benchmarks.conftest import load_table as load_table
 from tests.strategies.helpers import drop_costs, read_values
-from tests.strategies.test_missing_device import GPU, moved
+from tests.strategies.test_missing_device import GPU, change_device
 from tests.training.helpers import (
     alone,
     checkpoints_equal,
@@ -95,7 +95,7 @@ def test_a_run_folder_never_mixes_warm_and_cold_records(run_folder):
 
 def test_a_finished_search_is_read_on_a_machine_without_its_device(run_folder):
     here = search_digits(run_folder)
-    there = search_digits(moved(run_folder), device=GPU)
+    there = search_digits(change_device(run_folder), device=GPU)
     assert map_values(there.records) == map_values(here.records)
     assert there.run.warm_up_seconds == here.run.warm_up_seconds > 0
 
@@ -247,8 +247,8 @@ def test_the_warm_up_time_of_each_candidate_is_in_its_record(run_folder):
 
 
 @pytest.mark.data
-def test_a_bench_warms_up_networks(known, data_root, tmp_path):
-    known("nasbench201")
+def test_a_bench_warms_up_networks(load_table, data_root, tmp_path):
+    load_table("nasbench201")
     options = {"samples": 3, "data": "digits", "data_root": data_root}
     space = "nasbench201(channels=2,cells=1)"
     warm = bench(

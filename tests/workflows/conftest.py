@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.conftest import data_root as data_root
-from tests.benchmarks.conftest import known as known
+from tests.benchmarks.conftest import load_table as load_table
 
 MINE = """
 import untrained as ut

@@ -20,8 +20,10 @@ def by_name(trust: BenchmarkResult) -> dict:
     return {row.proxy: row for row in trust.proxy_results}
 
 
-def test_the_size_of_networks_ranks_them_as_the_tables_own_sizes_do(known, data_root, tmp_path):
-    table = known("nasbench201")
+def test_the_size_of_networks_ranks_them_as_the_tables_own_sizes_do(
+    load_table, data_root, tmp_path
+):
+    table = load_table("nasbench201")
     found = bench(
         "nasbench201",
         "params",
@@ -47,8 +49,8 @@ def test_the_size_of_networks_ranks_them_as_the_tables_own_sizes_do(known, data_
     }.items()
 
 
-def test_the_same_architectures_for_all_proxies_and_for_a_seed(known, data_root, tmp_path):
-    known("nasbench201")
+def test_the_same_architectures_for_all_proxies_and_for_a_seed(load_table, data_root, tmp_path):
+    load_table("nasbench201")
     ask = {"samples": 12, "data": "noise", "data_root": data_root}
     first = bench("nasbench201", "params", run=tmp_path / "a", **ask)
     assert bench("nasbench201", "depth", run=tmp_path / "b", **ask).archs == first.archs
@@ -57,8 +59,8 @@ def test_the_same_architectures_for_all_proxies_and_for_a_seed(known, data_root,
     assert len(set(first.archs)) == 12
 
 
-def test_the_options_of_a_space_are_kept(known, data_root, tmp_path):
-    known("nasbench201")
+def test_the_options_of_a_space_are_kept(load_table, data_root, tmp_path):
+    load_table("nasbench201")
     ask = {"samples": 3, "data": "noise", "data_root": data_root}
     small = bench("nasbench201(channels=4)", "params", run=tmp_path / "a", **ask)
     usual = bench("nasbench201", "params", run=tmp_path / "b", **ask)
@@ -69,8 +71,8 @@ def test_the_options_of_a_space_are_kept(known, data_root, tmp_path):
     )  # a quarter of the channels: about a sixteenth of the weights
 
 
-def test_a_run_resumes_and_grows(known, data_root, tmp_path):
-    known("nasbench201")
+def test_a_run_resumes_and_grows(load_table, data_root, tmp_path):
+    load_table("nasbench201")
     ask = {"samples": 6, "data": "noise", "run": tmp_path, "data_root": data_root}
     bench("nasbench201", "params", **ask)
     with Store(tmp_path / "records.sqlite") as store:
@@ -82,9 +84,9 @@ def test_a_run_resumes_and_grows(known, data_root, tmp_path):
     assert {r.proxy for r in after[len(before) :]} == {"depth"}
 
 
-def test_a_network_that_fails_is_counted(known, data_root, tmp_path):
+def test_a_network_that_fails_is_counted(load_table, data_root, tmp_path):
     """Cells without a path from input to output are in the table, with the accuracy of guessing."""
-    known("nasbench201")
+    load_table("nasbench201")
     samples = (sampled("nasbench201", None, None, None, 6, seed, data_root) for seed in range(100))
     seed, truth = next(
         (seed, sample) for seed, sample in enumerate(samples) if min(sample.values) < 15
@@ -109,16 +111,16 @@ def test_a_network_that_fails_is_counted(known, data_root, tmp_path):
         ("transnas_micro", "validation accuracy on class_scene, transnas", "%"),
     ],
 )
-def test_the_usual_truth_of_each_space(known, data_root, tmp_path, space, about, unit):
-    known({"darts": "nasbench301", "transnas_micro": "transnas"}.get(space, space))
+def test_the_usual_truth_of_each_space(load_table, data_root, tmp_path, space, about, unit):
+    load_table({"darts": "nasbench301", "transnas_micro": "transnas"}.get(space, space))
     ask = {"samples": 3, "data": "noise", "run": tmp_path, "data_root": data_root}
     found = bench(space, "params", "class_scene" if space == "transnas_micro" else None, **ask)
     assert (found.truth_about, found.truth_unit) == (about, unit)
     assert len(found.archs) == 3
 
 
-def test_scores_of_others_in_the_table(known, data_root, tmp_path):
-    table = known("nasbench301")
+def test_scores_of_others_in_the_table(load_table, data_root, tmp_path):
+    table = load_table("nasbench301")
     ask = {"samples": 30, "data": "noise", "run": tmp_path, "data_root": data_root}
     found = bench("darts", "params", scores="table:synflow", **ask)
     row = by_name(found)["table:synflow"]
@@ -133,8 +135,8 @@ def test_scores_of_others_in_the_table(known, data_root, tmp_path):
     )
 
 
-def test_what_was_found_can_be_read_back(known, data_root, tmp_path):
-    known("nasbench201")
+def test_what_was_found_can_be_read_back(load_table, data_root, tmp_path):
+    load_table("nasbench201")
     found = bench(
         "nasbench201", "params", samples=5, data="noise", run=tmp_path, data_root=data_root
     )
@@ -153,10 +155,10 @@ def test_what_was_found_can_be_read_back(known, data_root, tmp_path):
 @pytest.mark.parametrize(
     ("ask", "wanted"),
     [
-        ({"space": "mlp"}, "no table of known results is about mlp; there are tables for"),
+        ({"space": "mlp"}, "there is no table of known results for mlp; there are tables for"),
         (
             {"dataset": "svhn"},
-            "nasbench201 knows nothing about 'svhn'; it has cifar10, cifar100, ImageNet16-120",
+            "nasbench201 has no results on 'svhn'; available: cifar10, cifar100, ImageNet16-120",
         ),
         ({"metric": "cifar10_test_20"}, "did you mean cifar10_test_200"),
         ({"samples": 2}, "samples is 2; write a whole number from 3 to"),
@@ -164,8 +166,8 @@ def test_what_was_found_can_be_read_back(known, data_root, tmp_path):
         ({"space": "transnas_micro", "dataset": "normal"}, "have a decoder"),
     ],
 )
-def test_wrong_requests_are_answered_in_one_line(known, data_root, tmp_path, ask, wanted):
-    known("nasbench201"), known("transnas")
+def test_wrong_requests_are_answered_in_one_line(load_table, data_root, tmp_path, ask, wanted):
+    load_table("nasbench201"), load_table("transnas")
     usual = {
         "proxy": "params",
         "samples": 3,
@@ -185,8 +187,8 @@ def test_a_table_that_is_not_there_says_how_to_make_it(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_data_that_are_not_there_are_replaced_and_that_is_said(known, data_root, tmp_path):
-    known("nasbench201")
+def test_data_that_are_not_there_are_replaced_and_that_is_said(load_table, data_root, tmp_path):
+    load_table("nasbench201")
     found = bench("nasbench201", "params", samples=3, run=tmp_path, data_root=data_root)
-    assert "Networks looked at digits: cifar10 is not under the data root." in found.notes
+    assert "Networks see digits, since cifar10 is not under the data root." in found.notes
     assert json.loads(Path(tmp_path, "trust.json").read_text())["settings"]["data"] == "digits"
