@@ -1,4 +1,4 @@
-"""What tests share: known random states, a browser, and `../shared` beside the checkout, where it exists."""
+"""Shared parts of the tests: fixed random states, a browser, and `../shared` beside the checkout if it exists."""
 
 import ctypes
 import gc
@@ -14,11 +14,11 @@ import pytest
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-torch.set_num_threads(min(2, torch.get_num_threads()))  # OMP_NUM_THREADS=1 is heard
+torch.set_num_threads(min(2, torch.get_num_threads()))  # respects OMP_NUM_THREADS=1
 
 
-def shared(*parts: str) -> Path:
-    """A file of shared reference data; the test that asks for it is skipped where it is absent."""
+def find_shared(*parts: str) -> Path:
+    """Return a file of shared reference data, or skip the test if the file is absent."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
         pytest.skip(f"reference data not here: shared/{'/'.join(parts)}")
@@ -27,30 +27,31 @@ def shared(*parts: str) -> Path:
 
 @pytest.hookimpl(optionalhook=True)  # xdist may be absent
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where several processes share the tests, those that share what was prepared stay in one of them. It takes a
-    scheduler of our own: under pytest 9.2 xdist hears no `xdist_group`, and deals out test by test (its issue 1386)."""
+    """Run tests that share prepared results in the same process.
+
+    This needs a scheduler of its own, because with pytest 9.2 xdist ignores `xdist_group` and distributes single
+    tests (its issue 1386).
+    """
     from xdist.scheduler import LoadScopeScheduling
 
-    class Together(LoadScopeScheduling):
+    class GroupScheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return company(nodeid)
+            return choose_group(nodeid)
 
-    return Together(config, log)
+    return GroupScheduling(config, log)
 
 
-def company(nodeid: str) -> str:
-    """Golden scores are shared by all tests of one architecture, whose name ends the test's; all else within a file."""
+def choose_group(nodeid: str) -> str:
+    """Return the group of a test: its file; for golden scores the architecture, which ends the name of the test."""
     file, _, test = nodeid.partition("::")
-    return (
-        test[test.index("|") : -1]
-        if file.startswith("tests/golden/") and test.endswith("|]")
-        else file
-    )
+    if file.startswith("tests/golden/") and test.endswith("|]"):
+        return test[test.index("|") : -1]
+    return file
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
-    """Every test starts from known random states, so that none passes or fails by chance."""
+def reset_random_states() -> Iterator[None]:
+    """Start every test from fixed random states, so that none passes or fails by chance."""
     with torch.random.fork_rng():
         torch.manual_seed(11)
         random.seed(11)
@@ -59,24 +60,29 @@ def seeded() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def lean() -> Iterator[None]:
-    """The memory that C keeps after large networks is given back: several processes share a machine. To look for it
-    takes a good part of a second, so what was left the last time is not looked for after every test."""
-    global _left
+def release_memory() -> Iterator[None]:
+    """Return memory that malloc keeps after large networks, because several processes share a machine.
+
+    This takes a good part of a second, so it runs only if the memory has grown since the last time.
+    """
+    global _bytes_after_release
     yield
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim and _resident() > max(2 << 30, _left + (1 << 29)):
+    if trim and read_resident_bytes() > max(2 << 30, _bytes_after_release + (1 << 29)):
         gc.collect()
         trim(0)
-        _left = _resident()
+        _bytes_after_release = read_resident_bytes()
 
 
-_left = 0  # bytes that could not be given back
+_bytes_after_release = 0  # bytes that could not be released the last time
 
 
-def _resident() -> int:
+def read_resident_bytes() -> int:
     statm = Path("/proc/self/statm")
-    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+    if not statm.exists():
+        return 0
+    resident_pages = int(statm.read_text().split()[1])
+    return resident_pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture
@@ -86,7 +92,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A Chromium, or the test is skipped."""
+    """Start a Chromium, or skip the test if there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = (
         shutil.which("chromium")

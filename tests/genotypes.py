@@ -3,7 +3,8 @@
 from untrained.spaces import load_space
 from untrained.types import Task
 
-darts, nasi = load_space("darts"), load_space("darts_nasi")
+darts = load_space("darts")
+nasi = load_space("darts_nasi")
 small = darts.with_options(channels=4, cells=3)  # normal, reduction, reduction
 TASK = Task("noise", (3, 8, 8), 5)
 
@@ -20,8 +21,6 @@ def repeat_operation(op: str) -> list[tuple[str, int]]:
     return [(op, source) for _ in range(4) for source in (0, 1)]
 
 
-SKIPS, CONVS = (
-    format_genotype(repeat_operation("skip_connect")),
-    format_genotype(repeat_operation("sep_conv_3x3")),
-)
+SKIPS = format_genotype(repeat_operation("skip_connect"))
+CONVS = format_genotype(repeat_operation("sep_conv_3x3"))
 ENAS_LIKE = format_genotype([("sep_conv_7x7", 0), ("avg_pool_3x3", 0)] * 5, concat="[2, 4, 6]")

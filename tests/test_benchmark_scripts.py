@@ -1,6 +1,8 @@
-"""The scripts of benchmarks/ still run: nobody runs them day by day, and they call the package where it may change.
-Each says what it is for, and those that have a small enough case do it. What they measure is not looked at here.
-`training.py` is tried in tests/training/test_benchmark.py."""
+"""The scripts of benchmarks/ still run, although they are not run every day and the package may change.
+
+Each script prints its help, and scripts with a small case run it; their results are not checked.
+tests/training/test_benchmark.py runs `training.py`.
+"""
 
 import runpy
 import sys
@@ -11,7 +13,7 @@ import torch
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py") if "__main__" in path.read_text())
-# The command, and the beginning of a line that only work done to its end can print.
+# The command, and the beginning of a line that only a complete run prints.
 SMALL = {
     "dextr.py --repeats 1 --archs 1": "milliseconds: three",
     "engine.py --part store --records 20000": "a look-up:",
@@ -23,34 +25,33 @@ SMALL = {
 }
 
 
-def run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python benchmarks/COMMAND` in this process: starting Python with torch would take longer than the work."""
+def run_script(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run `python benchmarks/COMMAND` in this process, because starting Python with torch would take longer."""
     name, *words = command.split()
     monkeypatch.setattr(sys, "argv", [name, *words])
     monkeypatch.syspath_prepend(FOLDER)  # scripts import those beside them
     threads = torch.get_num_threads()
     try:
         runpy.run_path(str(FOLDER / name), run_name="__main__")
-    except SystemExit as left:
-        if left.code:
+    except SystemExit as exit_:
+        if exit_.code:
             raise
     finally:
-        torch.set_num_threads(
-            threads
-        )  # some choose their own, and later tests would go on with them
+        # Some choose their own, and later tests would go on with them
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_benchmark_says_what_it_is_for(name, monkeypatch, capsys):
-    run(f"{name} --help", monkeypatch)
+def test_every_benchmark_prints_its_help(name, monkeypatch, capsys):
+    run_script(f"{name} --help", monkeypatch)
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: {name}")
     assert f"python benchmarks/{name}" in shown
 
 
 @pytest.mark.parametrize("command", SMALL)
-def test_a_small_benchmark_comes_to_its_end(command, monkeypatch, capsys):
+def test_a_small_benchmark_runs_to_its_end(command, monkeypatch, capsys):
     if command.startswith("exports.py"):
         pytest.importorskip("onnxruntime", reason="exports need the extra `export`")
-    run(command, monkeypatch)
+    run_script(command, monkeypatch)
     assert any(line.startswith(SMALL[command]) for line in capsys.readouterr().out.splitlines())

@@ -19,7 +19,7 @@ def _no_templates():
     block_templates._record_template.cache_clear()
 
 
-def after(make: Any, *args: Any, times: int = 3) -> tuple[list[nn.Module], Tensor]:
+def make_blocks(make: Any, *args: Any, times: int = 3) -> tuple[list[nn.Module], Tensor]:
     """Make blocks from one random state; return them and the state afterwards."""
     torch.manual_seed(5)
     return [make(*args) for _ in range(times)], torch.random.get_rng_state()
@@ -29,7 +29,8 @@ def assert_same(ours: nn.Module, theirs: nn.Module) -> None:
     assert repr(ours) == repr(theirs)
     assert [set(vars(m)) for m in ours.modules()] == [set(vars(m)) for m in theirs.modules()]
     for kind in ("named_parameters", "named_buffers"):
-        mine, other = dict(getattr(ours, kind)()), dict(getattr(theirs, kind)())
+        mine = dict(getattr(ours, kind)())
+        other = dict(getattr(theirs, kind)())
         assert list(mine) == list(other)
         for name, tensor in mine.items():
             assert torch.equal(tensor, other[name])
@@ -44,7 +45,8 @@ class Cut(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.layer, self.again = nn.Linear(width, 2), nn.Linear(2, 2)
+        self.layer = nn.Linear(width, 2)
+        self.again = nn.Linear(2, 2)
         nn.init.trunc_normal_(self.layer.weight, std=0.5)
         self.again.weight.requires_grad_(False)
         self.register_buffer("steps", torch.arange(width))
@@ -54,16 +56,16 @@ class Cut(nn.Module):
     ("make", "args"), [(ReLUConvBN, (4, 6, 3)), (FactorizedReduce, (4, 6)), (Cut, (3,))]
 )
 def test_copies_have_the_weights_and_random_state_of_construction(make, args):
-    expected, state = after(make, *args)
-    copies, left = after(copy_from_template(make), *args)
+    expected, state = make_blocks(make, *args)
+    copies, state_after = make_blocks(copy_from_template(make), *args)
     assert block_templates._record_template.cache_info().hits == 2
-    assert torch.equal(left, state)
+    assert torch.equal(state_after, state)
     for ours, theirs in zip(copies, expected, strict=True):
         assert_same(ours, theirs)
 
 
 def test_copies_share_no_mutable_state():
-    one, other = after(copy_from_template(ReLUConvBN), 2, 2, 1, times=2)[0]
+    one, other = make_blocks(copy_from_template(ReLUConvBN), 2, 2, 1, times=2)[0]
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
     one.register_forward_hook(lambda *_: None)
     one.append(nn.Tanh())
@@ -72,12 +74,14 @@ def test_copies_share_no_mutable_state():
         tensor.fill_(7)
     assert (len(other), len(other._forward_hooks), other.training) == (3, 0, True)
     assert all(torch.equal(tensor, before[name]) for name, tensor in other.state_dict().items())
-    assert int(after(copy_from_template(ReLUConvBN), 2, 2, 1)[0][0][2].num_batches_tracked) == 0
+    assert (
+        int(make_blocks(copy_from_template(ReLUConvBN), 2, 2, 1)[0][0][2].num_batches_tracked) == 0
+    )
 
 
 def test_tensors_of_a_block_are_no_views_of_each_other():
     """They may share a storage, but writing into one does not change the versions of the others."""
-    block = after(copy_from_template(ReLUConvBN), 2, 3, 1)[0][-1]
+    block = make_blocks(copy_from_template(ReLUConvBN), 2, 3, 1)[0][-1]
     norm = block[2]
     tensors = [
         norm.weight,
@@ -104,7 +108,7 @@ def test_tensors_of_a_block_are_no_views_of_each_other():
     ]
 
 
-def stride(block: Any) -> None:
+def set_stride(block: Any) -> None:
     block[1].stride = (2, 2)
 
 
@@ -113,14 +117,14 @@ CHANGES = {
     "another module": lambda block: block.__setitem__(0, nn.GELU()),
     "one more": lambda block: block.append(nn.ReLU()),
     "one less": lambda block: block.__delitem__(2),
-    "a setting": stride,
+    "a setting": set_stride,
     "a hook": lambda block: block[1].register_forward_hook(lambda *_: None),
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_changed_block_has_no_template(what):
-    one, other = after(copy_from_template(ReLUConvBN), 2, 2, 1, times=2)[0]
+    one, other = make_blocks(copy_from_template(ReLUConvBN), 2, 2, 1, times=2)[0]
     assert find_template(one) is not None
     assert find_template(one) is find_template(other)
     CHANGES[what](one)
@@ -163,9 +167,9 @@ def test_blocks_that_cannot_be_copied_are_constructed(make, monkeypatch):
     monkeypatch.setattr(
         block_templates._BlockTemplate, "make_block", lambda _: pytest.fail("copied")
     )
-    expected, state = after(make, 3, 3)
-    copies, left = after(copy_from_template(make), 3, 3)
-    assert torch.equal(left, state)
+    expected, state = make_blocks(make, 3, 3)
+    copies, state_after = make_blocks(copy_from_template(make), 3, 3)
+    assert torch.equal(state_after, state)
     for ours, theirs in zip(copies, expected, strict=True):
         assert_same(ours, theirs)
 

@@ -1,4 +1,4 @@
-"""The nouns, seeds and registry: what every room relies on."""
+"""The types, seeds and registry that every package uses."""
 
 import ast
 import hashlib
@@ -62,11 +62,11 @@ def test_a_seed_is_the_hash_of_its_parts(values):
 
 
 def test_a_seed_does_not_depend_on_the_order_of_work():
-    wanted = [("weights", str(ARCH), 0), ("weights", str(ARCH), 1), ("plane", 0)]
-    forwards = {key: derive_seed(*key) for key in wanted}
+    keys = [("weights", str(ARCH), 0), ("weights", str(ARCH), 1), ("plane", 0)]
+    forwards = {key: derive_seed(*key) for key in keys}
     random.seed(0)
     torch.manual_seed(0)
-    backwards = {key: derive_seed(*key) for key in reversed(wanted)}
+    backwards = {key: derive_seed(*key) for key in reversed(keys)}
     assert forwards == backwards
     assert len(set(forwards.values())) == 3
 
@@ -86,7 +86,7 @@ def test_a_seed_is_the_same_in_another_process():
     assert [int(run.stdout) for run in runs] == [derive_seed("weights", "a", 0)] * 2
 
 
-def test_parts_are_told_apart():
+def test_different_parts_give_different_seeds():
     seeds = [
         derive_seed(*p)
         for p in (("a", "b"), ("ab",), ("b", "a"), ("a", "b", ""), ("a", "b", 0), ("a", "b", 1))
@@ -113,7 +113,7 @@ def test_generators_start_from_the_seed_and_leave_global_state_alone():
 # ------------------------------------------------------------------------------------------------------------- registry
 
 
-def test_a_registry_keeps_order_and_gives_back_what_it_was_given():
+def test_a_registry_keeps_the_order_and_returns_its_members():
     registry: Registry[int] = Registry("thing")
     assert registry.add("zeta", 1) == 1
     registry.add("alpha", 2)
@@ -125,7 +125,7 @@ def test_a_registry_keeps_order_and_gives_back_what_it_was_given():
     assert registry.get("zeta") == 1
 
 
-def test_a_name_is_taken_once():
+def test_a_name_can_be_registered_only_once():
     registry: Registry[int] = Registry("thing")
     registry.add("alpha", 1)
     with pytest.raises(ValueError, match="thing 'alpha' is registered twice"):
@@ -133,7 +133,7 @@ def test_a_name_is_taken_once():
     assert registry["alpha"] == 1
 
 
-def test_an_unknown_name_lists_the_near_ones():
+def test_the_error_for_an_unknown_name_lists_close_names():
     registry: Registry[int] = Registry("thing")
     for name in ("alpha", "alphabet", "omega"):
         registry.add(name, 0)
@@ -144,7 +144,7 @@ def test_an_unknown_name_lists_the_near_ones():
         registry["xyz"]
 
 
-def test_errors_say_their_kind():
+def test_errors_name_their_kind():
     assert (
         str(unknown_name_error("proxy", "x", ["b", "a"]))
         == "no proxy is called 'x'; available: a, b"
@@ -177,12 +177,12 @@ def test_an_arch_prints_its_notation_or_its_choices():
 
 
 @pytest.mark.parametrize(
-    ("noun", "name"),
+    ("instance", "name"),
     [(ARCH, "space"), (TASK, "dataset"), (RECORD, "value"), (Failure("nan"), "kind")],
 )
-def test_nouns_are_frozen(noun, name):
+def test_instances_are_frozen(instance, name):
     with pytest.raises(FrozenInstanceError):
-        setattr(noun, name, "x")
+        setattr(instance, name, "x")
 
 
 def test_a_task_prints_what_it_depends_on():
@@ -212,7 +212,7 @@ def test_a_record_holds_a_value_or_an_error():
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
-def test_what_is_not_finite_is_no_score(value):
+def test_a_score_must_be_finite(value):
     with pytest.raises(ValueError, match="is not a valid score; record it as a failure"):
         make_record(ARCH, "dextr@1", TASK, 0, value=value)
 
@@ -224,7 +224,7 @@ def test_a_record_knows_its_proxy():
 @pytest.mark.parametrize(
     "record", [RECORD, change_record(RECORD, value=None, error=Failure("oom", "4 GB"))]
 )
-def test_a_row_is_json_and_says_everything(record):
+def test_a_row_is_json_and_complete(record):
     row = record.row()
     assert json.loads(json.dumps(row, allow_nan=False)) == row
     expected = {
@@ -246,13 +246,13 @@ def test_a_row_is_json_and_says_everything(record):
 # ------------------------------------------------------------------------------------------- ScoreRequest and failures
 
 
-def test_a_request_is_no_record_and_has_no_value():
+def test_a_request_is_not_a_record_and_has_no_value():
     request = ScoreRequest(ARCH, "dextr@1", TASK, 0)
     assert not isinstance(request, Record)
     assert not hasattr(request, "value")
 
 
-def test_a_request_and_its_record_have_one_key():
+def test_a_request_and_its_record_have_the_same_key():
     request = ScoreRequest(
         ARCH,
         "dextr@1",
@@ -265,15 +265,15 @@ def test_a_request_and_its_record_have_one_key():
         torch="2.8.0+cu128",
         networks_per_pass=64,
     )
-    answers = [
+    records = [
         Record.of(request, 0.5, note="n"),
         Record.of(request, Failure("nan"), measure_seconds=2.0),
     ]
-    assert [(answer.value, answer.error) for answer in answers] == [
+    assert [(record.value, record.error) for record in records] == [
         (0.5, None),
         (None, Failure("nan")),
     ]
-    assert {answer.key for answer in answers} == {request.key}
+    assert {record.key for record in records} == {request.key}
     assert request.key == ScoreKey(
         space="tower",
         arch="depth=2,rate=0.5,kind=plain",
@@ -311,7 +311,7 @@ def test_another_kind_of_failure_is_an_error(make):
 
 
 def test_every_kind_of_failure_is_used():
-    """A kind that the source code never makes would be a promise that nothing keeps."""
+    """Every kind of failure occurs in the source code."""
     source = Path(untrained.__file__).parent
     used = set()
     for file in source.rglob("*.py"):

@@ -85,13 +85,15 @@ def test_mutation_changes_one_operation_or_the_sources_of_one_node(seed: int):
 @given(seeds)
 def test_a_child_has_every_gene_from_one_of_its_parents(seed: int):
     rng = np.random.default_rng(seed)
-    a, b = darts.sample(rng), darts.sample(rng)
+    a = darts.sample(rng)
+    b = darts.sample(rng)
     child = darts.cross(a, b, rng)
     assert all(gene in (*a.genes, *b.genes) for gene in child.genes)
 
 
 def test_published_cells_outside_of_the_space_have_close_mutants():
-    parent, rng = darts.parse(ENAS_LIKE), np.random.default_rng(0)
+    parent = darts.parse(ENAS_LIKE)
+    rng = np.random.default_rng(0)
     for child in (darts.mutate(parent, rng) for _ in range(20)):
         assert child["normal_nodes"] == 5
         assert child["reduce_concat"] == "2,4,6"
@@ -105,7 +107,8 @@ def test_additional_values_are_parsed_but_never_sampled():
         return nn.Linear(1, int(choose("ratio", (3, 4), also=(2,))))
 
     assert [str(arch) for arch in ratios] == ["ratio=3", "ratio=4"]
-    old, rng = ratios.parse("ratio=2"), np.random.default_rng(0)
+    old = ratios.parse("ratio=2")
+    rng = np.random.default_rng(0)
     assert ratios.build(old).out_features == 2
     assert {ratios.sample(rng)["ratio"] for _ in range(20)} == {3, 4}
     assert {ratios.mutate(old, rng)["ratio"] for _ in range(20)} == {3, 4}
@@ -130,9 +133,8 @@ def test_the_order_of_the_two_edges_of_a_node_has_no_meaning():
     edges[2:4] = [("sep_conv_3x3", 2), ("dil_conv_5x5", 1)]
     swapped = [*edges[:2], edges[3], edges[2], *edges[4:]]
     assert darts.parse(format_genotype(edges)) == darts.parse(format_genotype(swapped))
-    assert str(darts.parse(format_genotype(edges))) == format_genotype(
-        swapped
-    )  # the lower source first
+    # The lower source first
+    assert str(darts.parse(format_genotype(edges))) == format_genotype(swapped)
     twice = [("sep_conv_5x5", 0), ("max_pool_3x3", 0)] * 4
     assert darts.parse(format_genotype(twice)) == darts.parse(format_genotype(twice[::-1]))
 
@@ -189,9 +191,8 @@ def test_the_concatenation_is_written_as_a_range_or_a_list():
 def test_an_error_marks_the_position_in_malformed_genotypes(text: str, position: int, message: str):
     with pytest.raises(UsageError, match=message) as caught:
         darts.parse(text)
-    assert (
-        len(str(caught.value).splitlines()[-1]) - 1 == position + 2
-    )  # two spaces of indentation, then the arrow
+    # Two spaces of indentation, then the arrow
+    assert len(str(caught.value).splitlines()[-1]) - 1 == position + 2
 
 
 def test_no_text_is_evaluated(capsys: pytest.CaptureFixture[str]):

@@ -18,7 +18,7 @@ from untrained.spaces.darts.network import CellPosition, WiredCell
 from untrained.types import Batch, Task
 
 
-def build(space: Space, text: str = CONVS, task: Task = TASK) -> nn.Module:
+def build_network(space: Space, text: str = CONVS, task: Task = TASK) -> nn.Module:
     torch.manual_seed(0)
     return space.build(space.parse(text), task)
 
@@ -26,10 +26,11 @@ def build(space: Space, text: str = CONVS, task: Task = TASK) -> nn.Module:
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 17, 23), (4, 8, 9)])
 @pytest.mark.parametrize("stem", ["cifar", "tiny_imagenet", "imagenet", "imagenet_search"])
 @pytest.mark.parametrize("name", ["darts", "darts_nasi"])
-def test_any_input_size(name: str, stem: str, shape: tuple[int, ...]):
+def test_networks_accept_any_input_size(name: str, stem: str, shape: tuple[int, ...]):
     space = load_space(f"{name}(channels=4,cells=4,stem={stem},auxiliary=True)")
-    x, task = torch.randn(2, *shape), Task("noise", shape, 7)
-    for model in (build(space, SKIPS, task), space.supernet(task)):
+    x = torch.randn(2, *shape)
+    task = Task("noise", shape, 7)
+    for model in (build_network(space, SKIPS, task), space.supernet(task)):
         auxiliary_logits, logits = model(x)
         assert auxiliary_logits.shape == logits.shape == (2, 7)
         (auxiliary_logits.sum() + logits.sum()).backward()
@@ -37,7 +38,7 @@ def test_any_input_size(name: str, stem: str, shape: tuple[int, ...]):
 
 
 def test_a_probe_uses_the_main_logits_of_a_network_with_an_auxiliary_tower():
-    model = build(small.with_options(auxiliary=True))
+    model = build_network(small.with_options(auxiliary=True))
     batch = Batch(torch.randn(4, 3, 8, 8), torch.zeros(4, dtype=torch.long))
     with torch.no_grad():
         auxiliary_logits, logits = model(batch.inputs)
@@ -48,7 +49,7 @@ def test_a_probe_uses_the_main_logits_of_a_network_with_an_auxiliary_tower():
 @pytest.mark.parametrize("options", ["pooled=True", "pooled=False"])
 def test_maps_are_halved_by_pooling_or_by_strides(options: str):
     sizes = []
-    model = build(load_space(f"darts_nasi(channels=4,cells=3,{options})"))
+    model = build_network(load_space(f"darts_nasi(channels=4,cells=3,{options})"))
     for part in model.cells:
         part.register_forward_hook(lambda _, __, out: sizes.append(out.shape[1:]))
     model(torch.randn(2, 3, 8, 8))
@@ -56,7 +57,8 @@ def test_maps_are_halved_by_pooling_or_by_strides(options: str):
 
 
 def test_the_factorised_reduction_equals_that_of_darts_for_even_sizes():
-    block, x = FactorizedReduce(6, 4).eval(), torch.randn(2, 6, 8, 10)
+    block = FactorizedReduce(6, 4).eval()
+    x = torch.randn(2, 6, 8, 10)
     even, odd = (
         F.conv2d(part, conv.weight, stride=2)
         for part, conv in ((x.relu(), block.conv_1), (x.relu()[:, :, 1:, 1:], block.conv_2))
@@ -107,33 +109,39 @@ def build_cell(op: str) -> WiredCell:
 def test_drop_path_acts_on_each_edge_independently():
     """Node 2 is the sum of two pooled inputs a and b, each zero or doubled: 0, 2a, 2b or 2a + 2b in every sample."""
     torch.manual_seed(0)
-    pooling, s0, s1 = build_cell("avg_pool_3x3"), torch.randn(64, 6, 4, 4), torch.randn(64, 6, 4, 4)
+    pooling = build_cell("avg_pool_3x3")
+    s0 = torch.randn(64, 6, 4, 4)
+    s1 = torch.randn(64, 6, 4, 4)
     with torch.no_grad():
-        a, b = pooling.edges[0](pooling.preprocess0(s0)), pooling.edges[1](pooling.preprocess1(s1))
+        a = pooling.edges[0](pooling.preprocess0(s0))
+        b = pooling.edges[1](pooling.preprocess1(s1))
         torch.testing.assert_close(pooling(s0, s1, 0.0), a + b)
         out = pooling(s0, s1, 0.5)
-    seen = set()
+    kinds = set()
     for i in range(64):
         (kind,) = (
             k
             for k in product((0, 2), repeat=2)
             if torch.allclose(out[i], k[0] * a[i] + k[1] * b[i], atol=1e-6)
         )
-        seen.add(kind)
-    assert len(seen) == 4
+        kinds.add(kind)
+    assert len(kinds) == 4
 
 
 def test_drop_path_does_not_apply_to_identities():
-    skipping, s0, s1 = build_cell("skip_connect"), torch.randn(8, 6, 4, 4), torch.randn(8, 6, 4, 4)
+    skipping = build_cell("skip_connect")
+    s0 = torch.randn(8, 6, 4, 4)
+    s1 = torch.randn(8, 6, 4, 4)
     assert torch.equal(skipping(s0, s1, 0.9), skipping(s0, s1, 0.0))
 
 
 def test_drop_path_applies_in_training_only_and_can_be_changed():
-    model, x = build(small.with_options(drop_path=0.5)), torch.randn(8, 3, 8, 8)
+    model = build_network(small.with_options(drop_path=0.5))
+    x = torch.randn(8, 3, 8, 8)
     assert not torch.equal(model(x), model(x))
     model.drop_path = 0.0
     assert torch.equal(model(x), model(x))
     model.drop_path = 0.9
-    plain = build(small)
+    plain = build_network(small)
     plain.load_state_dict(model.state_dict())
     assert torch.equal(model.eval()(x), plain.eval()(x))

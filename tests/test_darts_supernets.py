@@ -16,9 +16,8 @@ def build_supernet(space: Space) -> nn.Module:
     torch.manual_seed(1)
     net = space.supernet(TASK)
     for _ in range(2):
-        net(
-            torch.randn(8, 3, 8, 8)
-        )  # so that the running statistics differ from those of a new network
+        # So that the running statistics differ from those of a new network
+        net(torch.randn(8, 3, 8, 8))
     return net
 
 
@@ -28,7 +27,9 @@ def build_supernet(space: Space) -> nn.Module:
 @pytest.mark.parametrize("name", ["darts", "darts_nasi"])
 def test_a_subnet_is_the_built_network_with_shared_weights(name: str, options: str):
     space = load_space(f"{name}({options})")
-    net, x, rng = build_supernet(space), torch.randn(4, 3, 8, 8), np.random.default_rng(0)
+    net = build_supernet(space)
+    x = torch.randn(4, 3, 8, 8)
+    rng = np.random.default_rng(0)
     own = {id(tensor) for tensor in (*net.parameters(), *net.buffers())}
     for arch in (space.sample(rng) for _ in range(3)):
         state = torch.get_rng_state()
@@ -36,29 +37,31 @@ def test_a_subnet_is_the_built_network_with_shared_weights(name: str, options: s
         assert torch.equal(torch.get_rng_state(), state)  # no random numbers are used
         built = space.build(arch, TASK)
         built.load_state_dict(sub.state_dict())
-        assert torch.equal(logits(sub.eval(), x), logits(built.eval(), x))
+        assert torch.equal(compute_logits(sub.eval(), x), compute_logits(built.eval(), x))
         convs = [m.weight for m in sub.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
         assert {id(tensor) for tensor in (*convs, *sub.buffers())} <= own
         with torch.no_grad():
             net.classifier.weight.mul_(2)
-        assert not torch.equal(logits(sub, x), logits(built, x))
+        assert not torch.equal(compute_logits(sub, x), compute_logits(built, x))
 
 
-def logits(model: nn.Module, x: Tensor) -> Tensor:
+def compute_logits(model: nn.Module, x: Tensor) -> Tensor:
     with torch.no_grad():
         return model(x)
 
 
 def test_a_subnet_equals_its_one_hot_mixture():
     """Without pooling (whose norms only the supernet has) a one-hot mixture and the subnet are the same function."""
-    net, rng, x = build_supernet(small).eval(), np.random.default_rng(0), torch.randn(4, 3, 8, 8)
+    net = build_supernet(small).eval()
+    rng = np.random.default_rng(0)
+    x = torch.randn(4, 3, 8, 8)
     convs = small.with_options(operations="s2")
     for arch in (convs.sample(rng) for _ in range(3)):
-        net.mixture = one_hot(net.options, arch)
-        torch.testing.assert_close(logits(net, x), logits(net.subnet(arch), x))
+        net.mixture = make_one_hot_mixture(net.options, arch)
+        torch.testing.assert_close(compute_logits(net, x), compute_logits(net.subnet(arch), x))
 
 
-def one_hot(options: dict[str, tuple[str, ...]], arch: Arch) -> dict[str, Tensor]:
+def make_one_hot_mixture(options: dict[str, tuple[str, ...]], arch: Arch) -> dict[str, Tensor]:
     operations = {
         (f"{kind}{node}<-{source}", arch[f"{kind}{node}_op{i}"])
         for kind in ("normal", "reduce")
@@ -75,7 +78,7 @@ def test_a_node_without_edges_is_zero():
     net = build_supernet(small).eval()
     net.mixture = {name: torch.zeros(len(ops)) for name, ops in net.options.items()}
     x = torch.randn(2, 3, 8, 8)
-    torch.testing.assert_close(logits(net, x), net.classifier.bias.detach().expand(2, 5))
+    torch.testing.assert_close(compute_logits(net, x), net.classifier.bias.detach().expand(2, 5))
 
 
 def test_weights_of_zero_get_a_gradient_if_they_require_it():
@@ -99,7 +102,9 @@ def test_nasi_has_one_operation_and_one_input_per_node():
         name: torch.tensor([float(option in ("skip_connect", "0")) for option in options])
         for name, options in net.options.items()
     }
-    first, s0, s1 = net.cells[0], torch.randn(2, 12, 4, 4), torch.randn(2, 12, 4, 4)
+    first = net.cells[0]
+    s0 = torch.randn(2, 12, 4, 4)
+    s1 = torch.randn(2, 12, 4, 4)
     torch.testing.assert_close(
         first(s0, s1, net.make_context()), torch.cat([first.preprocess0(s0)] * 4, 1)
     )
@@ -111,8 +116,9 @@ def test_nasi_has_one_operation_and_one_input_per_node():
 
 
 def test_noise_is_random_in_evaluation_mode_too():
-    net, x = build_supernet(small.with_options(operations="s4")).eval(), torch.randn(2, 3, 8, 8)
-    assert not torch.equal(logits(net, x), logits(net, x))
+    net = build_supernet(small.with_options(operations="s4")).eval()
+    x = torch.randn(2, 3, 8, 8)
+    assert not torch.equal(compute_logits(net, x), compute_logits(net, x))
 
 
 def test_architectures_outside_of_the_supernet_are_rejected():

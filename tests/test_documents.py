@@ -1,4 +1,4 @@
-"""Pages that show code are run, and pages made from the code are as `make docs` writes them."""
+"""The code on pages runs, and generated pages are up to date with `make docs`."""
 
 import re
 from pathlib import Path
@@ -15,26 +15,27 @@ from untrained.data import SOURCES
 from untrained.probe import Probe
 from untrained.probe.flops import FlopCounter
 from untrained.proxies import PROXIES, load_proxy
-from untrained.spaces import load_space
+from untrained.spaces import SPACES, load_space
+from untrained.strategies import STRATEGIES
 from untrained.types import Batch
 
 DOCS = Path(__file__).parents[1] / "docs"
 CELL = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|nor_conv_3x3~0|avg_pool_3x3~1|nor_conv_3x3~2|"
 
 
-def blocks(page: str, language: str) -> list[str]:
-    """The fenced blocks of a page in one language; "" for commands."""
+def read_code_blocks(page: str, language: str) -> list[str]:
+    """Return the fenced blocks of a page in one language; "" for commands."""
     fenced = re.findall(
         r"^```(\w*)\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE
     )
     return [content for kind, content in fenced if kind == language]
 
 
-def test_the_page_of_proxies_is_as_the_proxies_say():
+def test_the_page_of_proxies_is_up_to_date():
     assert (DOCS / "proxies.md").read_text() == catalogue.render_proxy_page(), "run `make docs`"
 
 
-def test_the_page_of_spaces_is_as_the_spaces_say():
+def test_the_page_of_spaces_is_up_to_date():
     assert (DOCS / "spaces.md").read_text() == catalogue.render_space_page(), "run `make docs`"
 
 
@@ -66,44 +67,52 @@ def test_the_recipes_for_contributors_name_files_that_exist():
         assert any(f"def {name}(" in source.read_text() for source in sources), name
 
 
+def test_the_readme_is_short_and_counts_what_is_registered():
+    readme = (DOCS.parent / "README.md").read_text()
+    assert len(readme.splitlines()) <= 150
+    words = " ".join(readme.split())
+    assert f"{len(PROXIES)} proxies, {len(SPACES)} search spaces, " in words
+    assert f"{len(STRATEGIES)} search strategies" in words
+
+
 def test_every_proxy_has_a_line_and_most_a_formula():
     for row in catalogue.list_proxies():
         assert row["about"].endswith("."), row["name"]
-        told = row["formula"] and row["notes"]  # a formula alone would lose its indentation
-        assert told or row["name"] in ("params", "flops", "depth", "random"), row["name"]
+        is_explained = row["formula"] and row["notes"]  # a formula alone would lose its indentation
+        assert is_explained or row["name"] in ("params", "flops", "depth", "random"), row["name"]
         assert row["paper"] or row["aspects"] in ("size", "nothing"), row["name"]
 
 
-def test_the_page_on_a_proxy_of_ones_own_works_as_written(tmp_path, monkeypatch, capsys):
-    """Its file, and its commands (a search of 3 instead of 20)."""
-    (tmp_path / "mine.py").write_text(blocks("your-own-proxy.md", "python")[0])
+def test_the_tutorial_on_your_own_proxy_works_as_written(tmp_path, monkeypatch, capsys):
+    """Write its file and run its commands (with a budget of 3 instead of 20)."""
+    (tmp_path / "mine.py").write_text(read_code_blocks("your-own-proxy.md", "python")[0])
     monkeypatch.chdir(tmp_path)
-    for command in blocks("your-own-proxy.md", "")[0].splitlines():
+    for command in read_code_blocks("your-own-proxy.md", "")[0].splitlines():
         words = re.findall(r"'[^']*'|\S+", command.replace("--budget 20", "--budget 3"))
         assert words.pop(0) == "untrained"
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_:
             app([word.strip("'") for word in words])
-        assert left.value.code == 0, command
+        assert exit_.value.code == 0, command
     shown = capsys.readouterr().out
     assert "quiet_layers" in shown
     assert (tmp_path / "runs").is_dir()
 
 
-def test_the_page_on_ones_own_pictures_works_as_written(tmp_path, monkeypatch, capsys):
-    """Its commands (a search of 2 instead of 20), and what it says of sizes and shares."""
+def test_the_page_on_your_own_images_works_as_written(tmp_path, monkeypatch, capsys):
+    """Run its commands (with a budget of 2 instead of 20); check the sizes and shares that it states."""
     write_good_images(tmp_path / "photos", {"cats": 20, "dogs": 20})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UNTRAINED_DATA", str(tmp_path / "root"))
-    for command in blocks("pictures.md", "")[1].splitlines():
+    for command in read_code_blocks("pictures.md", "")[1].splitlines():
         words = command.replace("--budget 20", "--budget 2 --proxy params --workers 1").split()
         assert words.pop(0) == "untrained"
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_:
             app(words)
-        assert left.value.code == 0, command
+        assert exit_.value.code == 0, command
     shown = capsys.readouterr()
-    told = "40 pictures in 2 classes: 28 for training, 6 for validation, 6 for testing"
-    assert told in shown.out
-    assert told in shown.err
+    summary = "40 pictures in 2 classes: 28 for training, 6 for validation, 6 for testing"
+    assert summary in shown.out
+    assert summary in shown.err
     assert "network input 48x48" in shown.err
     assert list((tmp_path / "root" / "cache" / "pictures").glob("*.npy"))
     named = set(
@@ -112,7 +121,7 @@ def test_the_page_on_ones_own_pictures_works_as_written(tmp_path, monkeypatch, c
     assert {"folder", "images", "npz", "hf"} <= named <= set(SOURCES) | {"cifar"}
 
 
-def test_what_the_page_says_a_probe_measures_is_there():
+def test_every_measurement_of_a_probe_on_the_page_exists():
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
     )
@@ -123,8 +132,8 @@ def test_what_the_page_says_a_probe_measures_is_there():
         assert eval(expression, {"probe": probe, "shape": (3, 8, 8)}) is not None, expression
 
 
-# Taylor mode runs in inference mode, where torch's counter sees nothing; and its formula for the backward pass of a
-# convolution does not know groups, with which per-sample gradients are made.
+# Taylor mode runs in inference mode, where torch's counter counts nothing; and its formula for the backward pass of a
+# convolution ignores groups, which per-sample gradients use.
 UNCOUNTED = """
 dextr dextr_curvature dextr_opt gradsign hnas knas nasi_samples ntk_condition ntk_trace te_nas_condition trace
 """.split()
@@ -132,8 +141,8 @@ COUNTED = [name for name, p in PROXIES.items() if not p.parts and name not in (*
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_the_stated_cost_is_the_counted_one(name):
-    """Multiply-adds by torch's counter, in forward passes of as many samples; half a pass of other products is free."""
+def test_the_stated_cost_equals_the_counted_one(name):
+    """Multiply-adds by torch's counter, in units of a forward pass, with a tolerance of half a pass."""
     space = load_space("nasbench201(cells=1)")
     proxy = load_proxy(name)
     torch.manual_seed(0)

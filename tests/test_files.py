@@ -1,4 +1,4 @@
-"""Folders of runs, and files that are whole."""
+"""Free run folders, and files that are always written completely."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,11 @@ from threading import Thread
 
 import pytest
 
-from untrained.files import format_csv, find_free_folder, replace_atomically, write_atomically
+from untrained.files import find_free_folder, format_csv, replace_atomically, write_atomically
 from untrained.training.checkpoint import load_tensors, save_tensors
 
 
-def test_a_free_folder_is_the_first_number_that_nobody_has(tmp_path):
+def test_a_free_folder_has_the_first_unused_number(tmp_path):
     (tmp_path / "run-2").mkdir()
     assert find_free_folder(tmp_path / "run") == tmp_path / "run-3"
 
@@ -18,23 +18,25 @@ def test_a_free_folder_is_the_first_number_that_nobody_has(tmp_path):
 @pytest.mark.parametrize(
     ("write", "read"), [(write_atomically, Path.read_text), (save_tensors, load_tensors)]
 )
-def test_of_two_writers_at_once_the_last_to_finish_wins(tmp_path, monkeypatch, write, read):
-    path, replace = tmp_path / "file", os.replace
+def test_the_last_of_two_concurrent_writers_wins(tmp_path, monkeypatch, write, read):
+    path = tmp_path / "file"
+    replace = os.replace
 
-    def overtaken(part, target):
+    def write_other_first(part, target):
         monkeypatch.setattr(os, "replace", replace)
         other = Thread(target=write, args=(path, "second"))
-        other.start(), other.join()
+        other.start()
+        other.join()
         assert read(path) == "second"
         replace(part, target)
 
-    monkeypatch.setattr(os, "replace", overtaken)
+    monkeypatch.setattr(os, "replace", write_other_first)
     write(path, "first")
     assert read(path) == "first"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_that_of_a_living_one_stays(
+def test_leftovers_of_killed_writers_are_removed_and_those_of_living_writers_stay(
     tmp_path,
 ):
     path = tmp_path / "run[1].json"
@@ -45,7 +47,8 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_that_of_a_livi
     with replace_atomically(path) as part:
         assert not dead.exists()
         other = Thread(target=write_atomically, args=(path, "another writer"))
-        other.start(), other.join()
+        other.start()
+        other.join()
         assert path.read_text() == "another writer"
         assert part.exists()
         part.write_text("whole")
@@ -53,7 +56,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_that_of_a_livi
     assert sorted(tmp_path.iterdir()) == sorted([path, others])
 
 
-def test_a_spreadsheet_finds_no_formula_in_the_rows_of_a_study():
+def test_a_csv_file_holds_no_formulas_for_a_spreadsheet():
     rows = [
         {"proxy": "=cmd()", "value": -1.5, "@name": "'x"},
         {"proxy": "plain", "value": None, "@name": 2},

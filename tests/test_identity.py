@@ -1,4 +1,4 @@
-"""What a value depends on is in its key: for every dependency a change of it, and a new measurement."""
+"""Everything that determines a value is in its key: a change of any dependency leads to a new measurement."""
 
 import os
 import sys
@@ -66,7 +66,7 @@ def write_net(project: Path, source: str, width: int) -> None:
 
 
 def write_images(project: Path, seed: int) -> None:
-    """An archive of 60 pictures of three classes: of one size, and with the same time, whatever the seed."""
+    """Write 60 images of three classes; size and modification time do not depend on the seed."""
     draws = np.random.default_rng(seed)
     images = draws.integers(0, 256, (60, 6, 6, 1), dtype=np.uint8)
     np.savez(project / "images.npz", x=images, y=np.arange(60) % 3)
@@ -74,7 +74,7 @@ def write_images(project: Path, seed: int) -> None:
 
 
 def write_table(project: Path, sign: int) -> None:
-    """300 rows whose label follows the first column, or its opposite: of one size, and with the same time."""
+    """Write 300 rows whose label follows the first column or its opposite, with equal size and modification time."""
     lines = ["click,a,b"]
     for row in range(300):
         value = row * 37 % 100
@@ -84,7 +84,7 @@ def write_table(project: Path, sign: int) -> None:
     os.utime(project / "rows.csv", ns=(10**18, 10**18))
 
 
-def train(what: Any = "./net.py:make", data: str = "npz:images.npz", **options: Any) -> Any:
+def train_net(what: Any = "./net.py:make", data: str = "npz:images.npz", **options: Any) -> Any:
     options = {"input_shape": (1, 6, 6), "recipe": "quick(epochs=1)", **options}
     return untrained.train(what, data, **options)
 
@@ -92,9 +92,9 @@ def train(what: Any = "./net.py:make", data: str = "npz:images.npz", **options: 
 # ------------------------------------------------------------------------------------------------------- trainings
 
 
-def test_the_same_training_is_given_again(project: Path):
-    first = train()
-    second = train()
+def test_a_finished_training_is_returned_again(project: Path):
+    first = train_net()
+    second = train_net()
     assert (second.folder, second.made_on, second.accuracy) == (
         first.folder,
         first.made_on,
@@ -105,11 +105,9 @@ def test_the_same_training_is_given_again(project: Path):
 
 @pytest.mark.parametrize("where", ["its own folder", "a named folder"])
 @pytest.mark.parametrize("change", ["factory", "imported file", "data"])
-def test_a_training_is_not_taken_for_that_of_other_code_or_data(
-    project: Path, change: str, where: str
-):
+def test_a_training_of_other_code_or_data_is_not_returned(project: Path, change: str, where: str):
     options = {} if where == "its own folder" else {"run": project / "run"}
-    first = train(**options)
+    first = train_net(**options)
     if change == "factory":
         write_net(project, NET.replace("ReLU", "Tanh"), 4)
     elif change == "imported file":
@@ -118,64 +116,63 @@ def test_a_training_is_not_taken_for_that_of_other_code_or_data(
         write_images(project, seed=1)
     if where == "a named folder":
         with pytest.raises(AnotherTrainingError, match=r"changed since\); for this one add --run"):
-            train(**options)
+            train_net(**options)
         return
-    second = train(**options)
+    second = train_net(**options)
     assert second.folder != first.folder
     assert second.curve != first.curve
 
 
-def test_a_killed_training_does_not_go_on_with_other_data(project: Path):
-    def stop(moment: Any) -> None:
+def test_a_killed_training_is_not_resumed_with_other_data(project: Path):
+    def interrupt(moment: Any) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match="stopped by Ctrl-C"):
-        train(run=project / "run", checkpoint_every=1, on_progress=stop)
+        train_net(run=project / "run", checkpoint_every=1, on_progress=interrupt)
     write_images(project, seed=1)
     with pytest.raises(AnotherTrainingError, match=r"other samples in npz:images\.npz"):
-        train(run=project / "run")
+        train_net(run=project / "run")
 
 
-def test_a_training_is_not_taken_for_that_of_another_torch(
+def test_a_training_of_another_torch_is_not_returned(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    train(run=project / "run")
+    train_net(run=project / "run")
     monkeypatch.setattr(
         sys.modules["untrained.workflows.train"], "read_torch_version", lambda: "1.0.0+cpu"
     )
     with pytest.raises(AnotherTrainingError, match=r"torch .* \(now '1.0.0\+cpu'\)"):
-        train(run=project / "run")
+        train_net(run=project / "run")
 
 
-def test_a_training_is_not_taken_for_that_of_a_module_with_other_layers(project: Path):
-    def net(width: int) -> torch.nn.Module:
+def test_a_training_of_a_module_with_other_layers_is_not_returned(project: Path):
+    def make_net(width: int) -> torch.nn.Module:
         return torch.nn.Sequential(
             torch.nn.Flatten(), torch.nn.Linear(36, width), torch.nn.Linear(width, 3)
         )
 
-    train(net(4), run=project / "run")
+    train_net(make_net(4), run=project / "run")
     with pytest.raises(AnotherTrainingError, match="Sequential as it was"):
-        train(net(5), run=project / "run")
+        train_net(make_net(5), run=project / "run")
 
 
-def test_an_export_has_nothing_of_a_training_of_other_code(project: Path):
-    """The weights fit, since only the activation has changed."""
-    trained = train(run=project / "run")
+def test_an_export_does_not_use_a_training_of_other_code(project: Path):
+    """The weights would fit, because only the activation has changed."""
+    trained = train_net(run=project / "run")
     write_net(project, NET.replace("ReLU", "Tanh"), 4)
     with pytest.raises(UsageError, match=r"\./net.py:make has changed since .*run was made"):
         export(project / "run", project / "out")
-    score_networks(
-        "./net.py:make", "params", input_shape=(1, 6, 6)
-    )  # the user names it as it is now
+    # The user names the changed file.
+    score_networks("./net.py:make", "params", input_shape=(1, 6, 6))
     with pytest.raises(UsageError, match=r"\./net.py:make has changed since .*run was made"):
         export(project / "run", project / "out")
-    made = export(
+    exported = export(
         "./net.py:make",
         project / "out",
         weights=project / "run" / "model.pt",
         input_shape=(1, 6, 6),
     )
-    assert made.config["accuracy"] is None
+    assert exported.config["accuracy"] is None
     write_net(project, NET, 4)
     assert export(project / "run", project / "out").config["accuracy"] == trained.accuracy
 
@@ -216,10 +213,12 @@ def test_a_score_does_not_depend_on_how_a_path_is_typed(project: Path):
         (project / "elsewhere" / name).write_bytes((project / name).read_bytes())
     names = ["./net.py:make", "net.py:make", f"{project}/net.py:make", "elsewhere/net.py:make"]
     records = [score_networks(name, "synflow", input_shape=(1, 6, 6), seeds=2) for name in names]
-    values = [[record.value for record in each] for each in records]
+    values = [[record.value for record in path_records] for path_records in records]
     assert values[0] == values[1] == values[2] == values[3]
     assert values[0][0] != values[0][1], "every seed has weights of its own"
-    assert [str(each[0].arch) for each in records] == names, "a record shows what was typed"
+    assert [str(path_records[0].arch) for path_records in records] == names, (
+        "a record shows what was typed"
+    )
 
 
 SPACE = """
@@ -234,18 +233,18 @@ SPACE = """
 """
 
 
-def measured(store: Path) -> int:
+def count_records(store: Path) -> int:
     with Store(store, read_only=True) as opened:
         return len(opened)
 
 
 def score_space(project: Path, space: str, **options: Any) -> dict[str, float | None]:
-    """Parameters of the networks of a space, kept in one store."""
-    home = untrained.load_space(space)
-    done = score_architectures(space, list(home), [load_proxy("params")], load_data("noise", home.task), (0,),
+    """Count the parameters of all networks of a space, with one store for all calls."""
+    loaded_space = untrained.load_space(space)
+    scores = score_architectures(space, list(loaded_space), [load_proxy("params")], load_data("noise", loaded_space.task), (0,),
                   ComputeConfig(workers=1, **options),
                   project / "scores.sqlite")  # fmt: skip
-    return {str(record.arch): record.value for record in done.records}
+    return {str(record.arch): record.value for record in scores.records}
 
 
 @pytest.mark.parametrize("reference", ["./mine.py:mynet", "package.mine:mynet"])
@@ -257,7 +256,7 @@ def test_networks_of_changed_code_are_measured_again(project: Path, reference: s
     before = score_space(project, reference)
     assert before == {"width=1": 4 * 28 + 4 * 36 * 4 + 4, "width=2": 8 * 28 + 8 * 36 * 4 + 4}
     assert score_space(project, reference) == before
-    assert measured(project / "scores.sqlite") == 2
+    assert count_records(project / "scores.sqlite") == 2
     if change == "file":
         (folder / "mine.py").write_text(dedent(SPACE).replace("WIDTH * choose", "3 * choose"))
     else:
@@ -266,7 +265,7 @@ def test_networks_of_changed_code_are_measured_again(project: Path, reference: s
         "width=1": 3 * 28 + 3 * 36 * 4 + 4,
         "width=2": 6 * 28 + 6 * 36 * 4 + 4,
     }
-    assert measured(project / "scores.sqlite") == 4
+    assert count_records(project / "scores.sqlite") == 4
 
 
 def test_a_search_is_not_resumed_with_a_changed_module(project: Path):
@@ -282,7 +281,7 @@ def test_a_search_is_not_resumed_with_a_changed_module(project: Path):
         untrained.search("package.mine:mynet", "params", **options)
 
 
-def test_a_space_that_was_defined_in_python_is_known_by_its_source(
+def test_a_space_defined_in_python_is_identified_by_its_source(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # As in a notebook: modules of the working directory can be imported.
@@ -293,8 +292,8 @@ def test_a_space_that_was_defined_in_python_is_known_by_its_source(
         exec(compile(dedent(SPACE).replace("WIDTH *", f"{width} *"), "<cell>", "exec"), names)
         return names["mynet"]
 
-    known = [fingerprint_space(define(width)) for width in (3, 4, 3)]
-    assert known[0] == known[2] != known[1]
+    fingerprints = [fingerprint_space(define(width)) for width in (3, 4, 3)]
+    assert fingerprints[0] == fingerprints[2] != fingerprints[1]
     assert (
         fingerprint_space("nasbench201")
         == fingerprint_space(untrained.load_space("nasbench201(channels=4)"))
@@ -309,27 +308,26 @@ def test_a_score_by_another_torch_is_measured_again(project: Path, monkeypatch: 
         ScoreRequest, "__init__", partialmethod(ScoreRequest.__init__, torch="1.0.0+cpu")
     )
     score_space(project, "./mine.py:mynet")
-    assert measured(project / "scores.sqlite") == 4
+    assert count_records(project / "scores.sqlite") == 4
 
 
-def test_networks_that_were_measured_together_are_marked_and_kept_apart(project: Path):
-    """Those that are measured one by one keep the key that they always had."""
+def test_networks_measured_together_have_records_of_their_own(project: Path):
+    """Networks that are measured one by one keep their former key."""
     (project / "mine.py").write_text(dedent(SPACE))
-    for population in (1, 2, 2, 1):
-        score_space(project, "./mine.py:mynet", networks_per_batch=population)
+    for networks_per_batch in (1, 2, 2, 1):
+        score_space(project, "./mine.py:mynet", networks_per_batch=networks_per_batch)
     with Store(project / "scores.sqlite", read_only=True) as store:
         assert [record.request.networks_per_pass for record in store] == [1, 1, 2, 2]
-    score_space(
-        project, "./mine.py:mynet", networks_per_batch=2, time_limit="1m"
-    )  # which looks at one at a time
-    assert measured(project / "scores.sqlite") == 4
+    # Which looks at one at a time
+    score_space(project, "./mine.py:mynet", networks_per_batch=2, time_limit="1m")
+    assert count_records(project / "scores.sqlite") == 4
 
 
-def test_the_version_of_torch_in_a_key_is_that_of_the_build():
+def test_a_key_has_the_full_version_of_torch():
     assert ScoreRequest(Arch("s", ()), "m@1", Task("", (), 0), 0).torch == torch.__version__
 
 
-def test_factories_of_one_name_in_two_files_are_two_networks(project: Path):
+def test_factories_of_the_same_name_in_two_files_are_two_networks(project: Path):
     (project / "elsewhere").mkdir()
     (project / "elsewhere" / "net.py").write_text(dedent(NET).replace("ReLU", "Tanh"))
     (project / "elsewhere" / "width.py").write_text("WIDTH = 9\n")

@@ -1,4 +1,4 @@
-"""A few kills of every part of `benchmarks/kill.py`; a thousand are on docs/results/robustness.md."""
+"""A few kills in every part of `benchmarks/kill.py`; docs/results/robustness.md reports a thousand."""
 
 import json
 import os
@@ -34,13 +34,13 @@ def run_script(folder: Path, kills: int) -> str:
     return done.stdout
 
 
-def test_killed_commands_come_to_the_same_end_and_the_script_goes_on_where_it_was(tmp_path):
+def test_killed_commands_reach_the_same_result_and_the_script_resumes(tmp_path):
     pytest.importorskip("onnxruntime", reason="exports need the extra `export`")
     run_script(tmp_path, kills=4)
     first = (tmp_path / "trials.jsonl").read_text()
     shown = run_script(tmp_path, kills=8)
     lines = (tmp_path / "trials.jsonl").read_text()
-    assert lines.startswith(first)  # nothing was done again
+    assert lines.startswith(first)  # nothing was repeated
     trials = [json.loads(line) for line in lines.splitlines()]
     assert {trial["problem"] for trial in trials} == {""}
     for part in PARTS:

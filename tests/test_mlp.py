@@ -14,12 +14,12 @@ from untrained.workflows.search_checks import check_data
 mlp = load_space("mlp")
 
 
-def test_the_number_of_networks():
+def test_the_size_is_the_number_of_networks():
     """Four activations, and five widths for each of one to four layers."""
     assert mlp.size == len(set(mlp)) == 4 * (5 + 5**2 + 5**3 + 5**4)
 
 
-def test_sigeos_networks():
+def test_sigeos_networks_have_one_hidden_layer():
     """One hidden layer of h: 784 h + h + 10 h + 10 parameters."""
     space = mlp.with_options(**SIGEO)
     widths = []

@@ -27,14 +27,14 @@ CHAIN = "/".join("0" * i + "1" + "0" * (7 - i) for i in range(1, 8))
 GOOD = f"0110/0001/0001/0000+input,{A},{M},output"
 
 
-def sample(seed: int):
+def sample_arch(seed: int):
     return space.sample(np.random.default_rng(seed))
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(seeds)
 def test_samples_are_pruned_and_within_limits_and_survive_parsing(seed):
-    arch = sample(seed)
+    arch = sample_arch(seed)
     spec = spec_of(arch)
     assert spec.edge_count <= MAX_EDGES
     assert find_used_vertices(spec.matrix) == list(range(len(spec.ops)))
@@ -46,7 +46,7 @@ def test_samples_are_pruned_and_within_limits_and_survive_parsing(seed):
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(seeds)
 def test_every_order_of_the_vertices_is_the_same_architecture(seed):
-    arch = sample(seed)
+    arch = sample_arch(seed)
     spec = spec_of(arch)
     last = len(spec.ops) - 1
     for inner in permutations(range(1, last)):
@@ -104,18 +104,20 @@ def test_an_error_marks_the_position_in_a_malformed_string(text):
 )
 def test_invalid_cells_are_rejected(text, message):
     if message is None:
+        # One dead end is only pruned
         assert spec_of(space.parse(text)).ops == (
             "input",
             A,
             "output",
-        )  # one dead end is only pruned
+        )
         return
     with pytest.raises(UsageError, match=message):
         space.parse(text)
 
 
 def test_mutation_reaches_smaller_and_larger_cells():
-    rng, start = np.random.default_rng(0), space.parse(GOOD)
+    rng = np.random.default_rng(0)
+    start = space.parse(GOOD)
     mutants = {space.mutate(start, rng) for _ in range(300)}
     assert start not in mutants
     assert {2, 3, 4, 5, 6} <= {len(spec_of(arch).ops) for arch in mutants}

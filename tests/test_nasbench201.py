@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import shared
-from tests.golden.reference import architectures
-from tests.golden.spaces import run
+from tests.conftest import find_shared
+from tests.golden.reference import list_golden_cells
+from tests.golden.spaces import run_and_count
 from tests.test_spaces import find_marked_column, seeds
 from untrained.errors import UsageError
 from untrained.probe import Probe
@@ -24,16 +24,16 @@ nb201 = load_space("nasbench201")
 six_ops = st.lists(st.sampled_from(OPS), min_size=6, max_size=6)
 
 
-def official(ops: list[str]) -> str:
+def format_official(ops: list[str]) -> str:
     """Return the string in the notation of the authors."""
     return "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|".format(*ops)
 
 
-def ops_of(arch: Arch) -> list[str]:
+def list_ops(arch: Arch) -> list[str]:
     return [str(op) for _, op in arch.genes]
 
 
-def size_of(text: str, device: str = "meta") -> tuple[int, int]:
+def measure_size(text: str, device: str = "meta") -> tuple[int, int]:
     """Return parameters and multiply-adds on CIFAR-10; by default on the meta device, which computes nothing."""
     batch = Batch(torch.zeros(1, 3, 32, 32, device=device), torch.zeros(1, device=device))
     probe = Probe(nb201.build(nb201.parse(text), device=device), batch)
@@ -46,13 +46,15 @@ def size_of(text: str, device: str = "meta") -> tuple[int, int]:
 @settings(derandomize=True)
 @given(six_ops)
 def test_parsing_and_printing_are_inverse(ops):
-    arch = nb201.parse(official(ops))
-    assert ops_of(arch) == ops
-    assert str(arch) == official(ops)
+    arch = nb201.parse(format_official(ops))
+    assert list_ops(arch) == ops
+    assert str(arch) == format_official(ops)
     assert nb201.parse(str(arch)) == arch
 
 
-GOOD = official(["nor_conv_3x3", "none", "skip_connect", "avg_pool_3x3", "nor_conv_1x1", "none"])
+GOOD = format_official(
+    ["nor_conv_3x3", "none", "skip_connect", "avg_pool_3x3", "nor_conv_1x1", "none"]
+)
 DAMAGE = {
     "empty": ("", 0),
     "no first bar": (GOOD[1:], 0),
@@ -83,7 +85,7 @@ def test_an_error_marks_the_position_in_a_malformed_string(name):
 @settings(derandomize=True)
 @given(six_ops, st.data())
 def test_a_damaged_character_is_marked_within_its_token(ops, data):
-    good = official(ops)
+    good = format_official(ops)
     at = data.draw(st.integers(0, len(good) - 1))
     with pytest.raises(UsageError) as caught:
         nb201.parse(good[:at] + "#" + good[at + 1 :])
@@ -110,8 +112,8 @@ def test_iteration_gives_all_cells_once():
         == 5**6
         == 15_625
     )
-    assert str(archs[0]) == official(["none"] * 6)
-    assert str(archs[-1]) == official(["avg_pool_3x3"] * 6)
+    assert str(archs[0]) == format_official(["none"] * 6)
+    assert str(archs[-1]) == format_official(["avg_pool_3x3"] * 6)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_iteration_gives_all_cells_once():
         ),
     ],
 )
-def test_published_indices(index, text):
+def test_published_indices_lead_to_their_cells(index, text):
     assert str(from_index(index)) == text
     assert index_of(nb201.parse(text)) == index
 
@@ -135,7 +137,7 @@ def test_published_indices(index, text):
 @pytest.mark.data
 def test_the_official_index_maps_both_ways():
     table = pd.read_csv(
-        shared("data", "nasbench201", "nb201_full.csv.gz"), usecols=["index", "arch_str"]
+        find_shared("data", "nasbench201", "nb201_full.csv.gz"), usecols=["index", "arch_str"]
     )
     assert len(table) == 15_625
     for index, text in zip(table["index"].tolist(), table["arch_str"], strict=True):
@@ -159,37 +161,41 @@ def test_an_architecture_by_index_equals_the_parsed_one():
 
 @pytest.mark.parametrize("edges", range(7))
 def test_each_3x3_edge_adds_its_parameters(edges):
-    """Published: 73,306 without any, 1,531,546 with all six. An edge holds five convolutions and batch norms in each of
-    the three stages: 5 (16^2 + 32^2 + 64^2) 9 + 5 (16 + 32 + 64) 2 = 243,040."""
-    params, _ = size_of(official(["nor_conv_3x3"] * edges + ["none"] * (6 - edges)))
+    """Published: 73,306 parameters without any, 1,531,546 with all six.
+
+    An edge has five convolutions and batch norms in each of the three stages:
+    5 (16^2 + 32^2 + 64^2) 9 + 5 (16 + 32 + 64) 2 = 243,040 parameters.
+    """
+    params, _ = measure_size(format_official(["nor_conv_3x3"] * edges + ["none"] * (6 - edges)))
     assert params == 73_306 + 243_040 * edges
     assert edges != 6 or params == 1_531_546
 
 
 @pytest.mark.data
 def test_sizes_of_the_golden_architectures_are_the_official_ones():
-    for text, metrics in architectures():
+    for text, metrics in list_golden_cells():
         flops, params = metrics["A.flops_params_M_official"]
-        ours = size_of(text)
+        ours = measure_size(text)
         assert ours[0] == metrics["A.params"] == round(params * 1e6)
-        assert ours[1] + 10 == round(
-            flops * 1e6
-        )  # the official counter adds the ten biases of the head
-    assert size_of(text, "cpu") == ours
+        # The official counter adds the ten biases of the head
+        assert ours[1] + 10 == round(flops * 1e6)
+    assert measure_size(text, "cpu") == ours
 
 
-def others(side: int, text: str) -> int:
-    """What the official counter counts beside multiply-adds, per entry: 2 for batch norm, 1 for ReLU, k^2 for pooling
-    to that entry, and (n + 1)^2 for the global pooling of n x n."""
-    a, b, c = (
-        16 * side**2,
-        32 * (side // 2) ** 2,
-        64 * (side // 4) ** 2,
-    )  # entries of an edge in the three stages
+def count_other_operations(side: int, text: str) -> int:
+    """Count the other operations of the official counter.
+
+    Per entry it counts 2 for batch norm, 1 for ReLU, k^2 for pooling, and (n + 1)^2 for global pooling of n x n.
+    """
+    # entries of an edge in the three stages
+    a = 16 * side**2
+    b = 32 * (side // 2) ** 2
+    c = 64 * (side // 4) ** 2
     norms = a + 2 * b + 2 * c + c  # stem, two residual blocks, head
     relus = (a + b) + (b + c) + c
     pools = 4 * (a // 4 + b // 4) + 64 * (side // 4 + 1) ** 2
-    convolutions, poolings = text.count("nor_conv"), text.count("avg_pool")
+    convolutions = text.count("nor_conv")
+    poolings = text.count("avg_pool")
     return 2 * norms + relus + pools + 5 * (a + b + c) * (3 * convolutions + 9 * poolings)
 
 
@@ -199,26 +205,30 @@ def others(side: int, text: str) -> int:
     ("task", "side", "classes"),
     [("cifar10", 32, 10), ("cifar100", 32, 100), ("ImageNet16-120", 16, 120)],
 )
-def test_sizes_of_all_measured_networks(task, side, classes):
-    """All 1,386 whose sizes NAS-Bench-Suite-Zero measured. Every edge of a cell works on equal tensors, so networks
-    with the same operations in another order have the same size: we run one of each."""
-    table = pd.read_csv(shared("data", "nasbench201", "nb201_zc12_subset.csv.gz"))
+def test_sizes_equal_those_of_all_measured_networks(task, side, classes):
+    """NAS-Bench-Suite-Zero measured 1,386 networks.
+
+    All edges of a cell have equal tensors, so the order of the operations does not matter: one network per order
+    is enough.
+    """
+    table = pd.read_csv(find_shared("data", "nasbench201", "nb201_zc12_subset.csv.gz"))
     table = table[table["task"] == task].drop_duplicates("index")
     assert len(table) == 1_386
     ours: dict[tuple[str, ...], tuple[int, int]] = {}
     for index, params, flops in zip(table["index"], table["params"], table["flops"], strict=True):
         arch = from_index(index)
-        kind = tuple(sorted(ops_of(arch)))
+        kind = tuple(sorted(list_ops(arch)))
         if kind not in ours:
             model = nb201.build(arch, Task(task, (3, side, side), classes))
             ours[kind] = (
                 sum(p.numel() for p in model.parameters()),
-                run(model, torch.zeros(1, 3, side, side))[1],
+                run_and_count(model, torch.zeros(1, 3, side, side))[1],
             )
         assert ours[kind][0] == round(params * 1e6)
-        assert ours[kind][1] + others(side, str(arch)) == pytest.approx(
+        # Seven digits
+        assert ours[kind][1] + count_other_operations(side, str(arch)) == pytest.approx(
             flops * 1e6, rel=1e-6
-        )  # seven digits
+        )
 
 
 @pytest.mark.parametrize(
@@ -229,7 +239,7 @@ def test_sizes_of_all_measured_networks(task, side, classes):
         ({}, (3, 32, 32), 120, 64),
     ],
 )
-def test_networks_of_any_size(options, shape, classes, width):
+def test_networks_can_have_any_size(options, shape, classes, width):
     space = nb201.with_options(**options)
     task = Task("noise", shape, classes)
     model = space.build(space.parse(GOOD), task)
@@ -261,7 +271,7 @@ def test_an_unknown_option_is_rejected():
 
 def test_a_cell_computes_its_definition():
     """Node 1 = pool(x), node 2 = 0 x + node 1, node 3 = x + pool(node 1) + node 2; the pool of a constant is itself."""
-    text = official(
+    text = format_official(
         ["avg_pool_3x3", "none", "skip_connect", "skip_connect", "avg_pool_3x3", "skip_connect"]
     )
     space = nb201.with_options(channels=2, cells=1)
@@ -276,15 +286,16 @@ def test_a_cell_computes_its_definition():
 @settings(derandomize=True)
 @given(six_ops, seeds)
 def test_mutation_changes_exactly_one_edge(ops, seed):
-    parent = nb201.parse(official(ops))
+    parent = nb201.parse(format_official(ops))
     child = nb201.mutate(parent, np.random.default_rng(seed))
-    assert sum(a != b for a, b in zip(ops_of(child), ops, strict=True)) == 1
+    assert sum(a != b for a, b in zip(list_ops(child), ops, strict=True)) == 1
     assert nb201.parse(str(child)) == child
-    assert ops_of(parent) == ops
+    assert list_ops(parent) == ops
 
 
 def test_mutation_reaches_every_neighbour():
-    parent, rng = nb201.parse(GOOD), np.random.default_rng(0)
+    parent = nb201.parse(GOOD)
+    rng = np.random.default_rng(0)
     assert len({nb201.mutate(parent, rng) for _ in range(500)}) == 6 * 4
 
 

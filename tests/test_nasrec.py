@@ -1,5 +1,7 @@
-"""NASRec: samples and mutations as published, strings, tables of any columns, and the two supernets. What the network
-computes is checked against the authors' code in golden/test_nasrec.py."""
+"""NASRec: samples and mutations as published, strings, tables of any columns, and the two supernets.
+
+The networks are compared with the authors' code in golden/test_nasrec.py.
+"""
 
 import json
 from collections import Counter
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import untrained
-from tests.contracts.models import NAMES, REASONS, answer
+from tests.contracts.models import NAMES, REASONS, score_or_reason
 from tests.test_spaces import find_marked_column
 from untrained.data import load_data
 from untrained.errors import UsageError
@@ -23,12 +25,13 @@ from untrained.spaces.nasrec.operators import OperatorSize, TokenTransformer
 from untrained.types import Task
 from untrained.workflows.score import score_networks
 
-SMALL, FULL = load_space("nasrec_small"), load_space("nasrec_full")
+SMALL = load_space("nasrec_small")
+FULL = load_space("nasrec_full")
 ROWS = Task("noise", (2 + 3,), 1, "bce", (4, 6, 5))
 spaces = pytest.mark.parametrize("space", [SMALL, FULL], ids=lambda space: space.name)
 
 
-def rows(task: Task, n: int = 5) -> Tensor:
+def make_rows(task: Task, n: int = 5) -> Tensor:
     return load_data("noise", task).batch(n, 0).inputs
 
 
@@ -54,10 +57,12 @@ def test_the_number_of_inputs_is_sampled_before_the_inputs():
 
 def test_a_mutation_samples_one_key_of_one_block_again():
     """Half of the mutations change the wiring. A new operator may need other inputs than the old one."""
-    rng, seen = np.random.default_rng(0), Counter()
+    rng = np.random.default_rng(0)
+    changed_keys = Counter()
     for _ in range(300):
         parent = FULL.sample(rng)
-        before, after = dict(parent.genes), dict(FULL.mutate(parent, rng).genes)
+        before = dict(parent.genes)
+        after = dict(FULL.mutate(parent, rng).genes)
         changed = {
             name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
         }
@@ -67,17 +72,17 @@ def test_a_mutation_samples_one_key_of_one_block_again():
             assert keys <= {"dense", "sparse", "left", "right", "dense_from"}
             keys = {"operators"}
         assert len(keys) == 1
-        seen.update(keys)
-    assert set(seen) == {
+        changed_keys.update(keys)
+    assert set(changed_keys) == {
         *("dense_from", "sparse_from", "left", "right"),
         *("operators", "dense_dim", "sparse_dim", "interact", "fm"),
     }
-    wiring = sum(seen[key] for key in ("dense_from", "sparse_from", "left", "right"))
+    wiring = sum(changed_keys[key] for key in ("dense_from", "sparse_from", "left", "right"))
     assert 60 < wiring < 150  # half of the attempts, many of which change nothing and are repeated
 
 
 @spaces
-def test_the_number_of_architectures(space):
+def test_the_size_is_the_number_of_architectures(space):
     """Counted one by one for a single block; for the seventh by its formula."""
     one = space.with_options(blocks=1)
     assert len(set(one)) == one.size
@@ -162,7 +167,7 @@ def test_columns_follow_from_the_task(dense, words, classes):
     for space in (SMALL.with_options(blocks=2), TWO):
         arch = space.parse("dot-product(0)16 linear-3d(0)16 fm; linear-2d(0+1)32 linear-3d(1)16")
         network = space.build(arch, task)
-        assert network(rows(task, 2)).shape == (2, classes)
+        assert network(make_rows(task, 2)).shape == (2, classes)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +205,9 @@ def test_a_network_has_at_least_one_block():
 def test_identifiers_are_looked_up_rounded_and_wrap_around():
     network = FULL.build(FULL.sample(np.random.default_rng(0)), ROWS)
     x = torch.tensor([[0.5, -1.0, 1.0, 2.0, 3.0]])
-    near, around, other = x.clone(), x.clone(), x.clone()
+    near = x.clone()
+    around = x.clone()
+    other = x.clone()
     near[0, 2:] -= 0.3
     around[0, 2:] += torch.tensor([4.0, 6.0, -5.0])  # the sizes of the vocabularies
     other[0, 2] += 1
@@ -236,7 +243,8 @@ def test_tokens_exclude_the_factorisation_machine_unless_they_need_no_projection
         FULL.with_options(blocks=1).parse(f"linear-2d(0){width} linear-3d(0)16 fm interact").genes
     )
     block = NasrecBlock.from_spec(plan, OperatorSize((3,), 4, width, 16, 16))
-    x, tokens = torch.randn(2, 3), torch.randn(2, 4, 16)
+    x = torch.randn(2, 3)
+    tokens = torch.randn(2, 4, 16)
     out, sparse_out, cut = block(plan, [x], tokens)
     alone = block.ops["linear-2d"]([x], tokens)
     pairs = sum(sparse_out[:, i] * sparse_out[:, j] for i in range(16) for j in range(16) if i != j)
@@ -255,7 +263,9 @@ def test_a_subnet_is_the_stand_alone_network_with_its_weights(space):
     supernet = space.supernet(ROWS)
     for parameter in supernet.parameters():
         nn.init.normal_(parameter, std=0.1)
-    x, rng, outputs = rows(ROWS), np.random.default_rng(0), []
+    x = make_rows(ROWS)
+    rng = np.random.default_rng(0)
+    outputs = []
     for _ in range(100):
         arch = space.sample(rng)
         subnet = supernet.subnet(arch)
@@ -268,28 +278,30 @@ def test_a_subnet_is_the_stand_alone_network_with_its_weights(space):
 
 
 def test_a_subnet_reads_the_columns_of_its_own_inputs():
-    """The second block reads the first 16 entries of the first one's 1024, which come after the two of the table; and
-    the table's 3 tokens, 16 of the first block's 64, and the 8 after those."""
+    """The second block reads 16 of the first block's 1024 dense entries, which follow the two of the table.
+
+    It also reads the table's 3 tokens, 16 of the first block's 64 tokens, and the 8 tokens after those.
+    """
     space = FULL.with_options(blocks=2)
     torch.manual_seed(0)
     supernet = space.supernet(ROWS)
     arch = space.parse("linear-2d(0)16 linear-3d(0)16 interact; linear-2d(1)32 linear-3d(0+1)48")
-    supernet.subnet(arch)(rows(ROWS)).sum().backward()
+    supernet.subnet(arch)(make_rows(ROWS)).sum().backward()
     ops = supernet.blocks[1].ops
 
-    def used(weight: nn.Parameter) -> tuple[set[int], set[int]]:
+    def find_used_entries(weight: nn.Parameter) -> tuple[set[int], set[int]]:
         touched = weight.grad.nonzero()
         return set(touched[:, 0].tolist()), set(touched[:, 1].tolist())
 
-    lines, columns = used(ops["linear-2d"].reads_dense.linear.weight)
+    lines, columns = find_used_entries(ops["linear-2d"].reads_dense.linear.weight)
     assert lines <= set(range(32))
     assert columns <= {2 + n for n in range(16)}
     assert len(columns) > 4  # not all: some are cut off by a ReLU
-    lines, columns = used(ops["linear-3d"].reads_tokens.linear.weight)
+    lines, columns = find_used_entries(ops["linear-3d"].reads_tokens.linear.weight)
     assert lines <= set(range(48))
     assert columns <= {*range(3), *range(3, 3 + 16), *range(3 + 64, 3 + 72)}
     assert columns >= {*range(3), *range(3 + 64, 3 + 72)}
-    _, columns = used(supernet.head.weight)
+    _, columns = find_used_entries(supernet.head.weight)
     assert columns <= {*range(32), *range(1024, 1024 + 48 * 16)}
     assert max(columns) >= 1024 + 40 * 16
     assert ops["sum"].out.weight.grad is None
@@ -297,13 +309,15 @@ def test_a_subnet_reads_the_columns_of_its_own_inputs():
 
 def test_without_norms_the_output_depends_on_the_scale_of_dense_columns():
     """relu(W x) grows with x, and norm(W x) does not. The supernet has no norms either and cuts out the same."""
-    arch, x = "linear-2d(0)16 linear-3d(0)16; linear-2d(1)32 linear-3d(0)16", rows(ROWS)
+    arch = "linear-2d(0)16 linear-3d(0)16; linear-2d(1)32 linear-3d(0)16"
+    x = make_rows(ROWS)
     large = 100 * x[:, :2]  # against the norm's epsilon
     for norms in (True, False):
         space = FULL.with_options(blocks=2, norms=norms)
         torch.manual_seed(0)
         supernet = space.supernet(ROWS)
-        net, subnet = space.build(space.parse(arch), ROWS), supernet.subnet(space.parse(arch))
+        net = space.build(space.parse(arch), ROWS)
+        subnet = supernet.subnet(space.parse(arch))
         net.load_state_dict(subnet.state_dict())
         with torch.no_grad():
             dense = [net.blocks[0].ops["linear-2d"]([times * large], x) for times in (1, 3)]
@@ -325,7 +339,9 @@ def test_an_architecture_of_another_supernet_is_rejected():
 # ------------------------------------------------------------------------------------------- the published supernet
 
 
-def both(space: untrained.spaces.Space, text: str, x: Tensor) -> tuple[Tensor, Tensor]:
+def compute_both_logits(
+    space: untrained.spaces.Space, text: str, x: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return the logits of both supernets for an architecture; weights of equal shapes are equal."""
     torch.manual_seed(0)
     ours = space.supernet(ROWS)
@@ -338,18 +354,20 @@ def both(space: untrained.spaces.Space, text: str, x: Tensor) -> tuple[Tensor, T
 
 def test_both_supernets_agree_where_nothing_is_masked():
     """All inputs, all widths, and tokens in every block."""
-    space, x = FULL.with_options(blocks=2), rows(ROWS)
+    space = FULL.with_options(blocks=2)
+    x = make_rows(ROWS)
     full = "linear-2d(0)1024 transformer(0)64 fm interact; dot-product(0+1)1024 linear-3d(0+1)64 interact"
-    torch.testing.assert_close(*both(space, full, x))
+    torch.testing.assert_close(*compute_both_logits(space, full, x))
     for less in (("1024 linear", "512 linear"), ("64 interact", "48 interact"), ("64 fm", "32 fm")):
-        ours, theirs = both(space, full.replace(*less), x)
+        ours, theirs = compute_both_logits(space, full.replace(*less), x)
         assert not torch.allclose(ours, theirs, rtol=1e-3), less  # norms see another width
 
 
 @pytest.mark.parametrize("op", ["sum", "sigmoid-gating"])
 def test_the_published_supernet_concatenates_left_and_right_with_zeros(op):
-    """The second block by hand: left is the table, at places 0 and 1, right is the first block's output, after it."""
-    space, x = FULL.with_options(blocks=2, variant="published"), rows(ROWS)
+    """The second block is computed by hand: left is the table (entries 0 and 1), right the first block's output."""
+    space = FULL.with_options(blocks=2, variant="published")
+    x = make_rows(ROWS)
     torch.manual_seed(0)
     supernet = space.supernet(ROWS)
     for parameter in supernet.parameters():
@@ -361,7 +379,8 @@ def test_the_published_supernet_concatenates_left_and_right_with_zeros(op):
         first[:, 32:] = 0
         node = supernet.blocks[1].ops[op]
         left, right = torch.zeros(2, len(x), 2 + 1024)
-        left[:, :2], right[:, 2:] = dense, first
+        left[:, :2] = dense
+        right[:, 2:] = first
         mixed = left + right if op == "sum" else node.gate(left).sigmoid() * right
         read = supernet.blocks[1].ops["linear-3d"].reads_tokens
         padded = torch.cat([tokens, torch.zeros(len(x), 72, 16)], 1)
@@ -380,7 +399,8 @@ def test_masked_tokens_take_part_in_attention_as_zeros():
     torch.manual_seed(0)
     node = TokenTransformer(OperatorSize((2,), 3, 16, 64, 16))
     nn.init.normal_(node.attention.in_proj_bias)
-    tokens, mask = torch.randn(2, 3, 16), (torch.arange(64) < 48).float()
+    tokens = torch.randn(2, 3, 16)
+    mask = (torch.arange(64) < 48).float()
     with torch.no_grad():
         x = node.reads_tokens(tokens.mT).mT.contiguous()
         x[:, 48:] = 0
@@ -406,14 +426,14 @@ def test_weights_cannot_be_extracted_from_the_published_supernet():
 
 
 def test_every_proxy_scores_a_click_model_or_fails_with_a_reason():
-    """On one logit with the loss of clicks: a single output cannot bend."""
+    """With one logit and the loss of clicks; a single output has no extrinsic curvature."""
     space = FULL.with_options(blocks=2)
     torch.manual_seed(0)
     arch = space.parse(
         "dot-product(0)32 transformer(0)16 fm interact; sigmoid-gating(0,1)16 linear-3d(0+1)16 fm"
     )
     probe = Probe(space.build(arch, ROWS), load_data("noise", ROWS).batch(12, 0), loss="bce")
-    answers = {name: answer(name, probe) for name in NAMES}
+    answers = {name: score_or_reason(name, probe) for name in NAMES}
     bending = {
         name
         for name in NAMES
@@ -431,13 +451,14 @@ def test_every_proxy_scores_a_click_model_or_fails_with_a_reason():
     assert (
         sum(isinstance(value, float) for value in answers.values()) >= len(NAMES) - len(bending) - 1
     )
+    # One backward pass per sample
     for name in (
         "trace",
         "knas",
         "ntk_condition",
         "ntk_trace",
         "nasi_samples",
-    ):  # one backward pass per sample
+    ):
         assert answers[name] == pytest.approx(answers[f"{name}(reading=exact)"], rel=1e-4), name
 
 
@@ -458,8 +479,8 @@ def test_without_a_dense_column_the_output_has_no_input_gradient():
     task = Task("noise", (3,), 1, "bce", (4, 6, 5))
     model = SMALL.build(SMALL.sample(np.random.default_rng(0)), task)
     probe = Probe(model, load_data("noise", task).batch(6, 0), loss="bce")
-    assert str(answer("dextr", probe)).startswith("disconnected")
-    assert str(answer("jacob_cov", probe)).startswith(
+    assert str(score_or_reason("dextr", probe)).startswith("disconnected")
+    assert str(score_or_reason("jacob_cov", probe)).startswith(
         "disconnected: the output does not depend on the input"
     )
-    assert answer("zico", probe) > 0
+    assert score_or_reason("zico", probe) > 0

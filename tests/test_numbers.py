@@ -29,7 +29,9 @@ def test_quantities_have_three_digits_and_a_unit(value: float, text: str) -> Non
     [(1032352.0, "1,032,352"), (6_636_000.0, "6,636,000"), (1.2373612, "1.23736"), (-3.0, "-3"), (1e20, "1e+20"),
      (12345.678, "12,345.7"), (None, "")],
 )  # fmt: skip
-def test_counts_are_told_whole_and_scores_with_six_digits(value: float | None, text: str) -> None:
+def test_counts_are_written_in_full_and_scores_with_six_digits(
+    value: float | None, text: str
+) -> None:
     assert formatting.format_number(value) == text
 
 
@@ -40,11 +42,11 @@ def test_counts_are_told_whole_and_scores_with_six_digits(value: float | None, t
         (7530, "2 h 5 min"), (97_200, "1 d 3 h"),
     ],
 )  # fmt: skip
-def test_durations_are_told_in_two_units(seconds: float, text: str) -> None:
+def test_durations_are_written_in_two_units(seconds: float, text: str) -> None:
     assert formatting.format_duration(seconds) == text
 
 
-def test_scores_of_a_column_line_up() -> None:
+def test_scores_of_a_column_have_equal_decimals() -> None:
     text = formatting.choose_column_format([3.9124, 2.5, -0.25])
     assert [text(value) for value in (3.9124, 2.5, -0.25)] == ["3.912", "2.500", "\u22120.250"]
     assert formatting.choose_column_format([4e12, 3e9])(4e12) == "4.000e12"
@@ -69,7 +71,7 @@ def test_tick_labels_share_unit_and_decimals(
     assert formatting.format_ticks(values, units=units) == labels
 
 
-def test_one_of_a_thing_is_no_plural() -> None:
+def test_one_is_singular() -> None:
     assert [formatting.format_count(n, "epoch") for n in (0, 1, 2)] == [
         "0 epochs",
         "1 epoch",
@@ -93,7 +95,7 @@ def test_ticks_are_round_and_inside() -> None:
     assert len(choose_log_ticks(1e-20, 1e20)) <= 7
 
 
-def test_an_axis_turns_logarithmic_beyond_a_decade() -> None:
+def test_an_axis_is_logarithmic_beyond_a_decade() -> None:
     assert not make_axis([1.0, 9.0]).log
     assert make_axis([1.0, 11.0]).log
     assert not make_axis([0.0, 1e6]).log, "zero has no place on a log scale"
@@ -102,7 +104,7 @@ def test_an_axis_turns_logarithmic_beyond_a_decade() -> None:
 
 
 @pytest.mark.parametrize("values", [[0.0], [5.0, 5.0], [-3.0], [1e-12, 1e-12], [1e30]])
-def test_an_axis_of_equal_values_has_room_and_ticks(values: list[float]) -> None:
+def test_an_axis_of_equal_values_has_an_extent_and_ticks(values: list[float]) -> None:
     scale = make_axis(values)
     assert scale.low < values[0] < scale.high
     assert scale.ticks

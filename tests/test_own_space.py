@@ -24,7 +24,7 @@ MINE, TOUR, GROUPED, COUNTED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTAL
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tutorial_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with the files of the tutorial."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
@@ -41,7 +41,7 @@ def test_the_space_has_twenty_lines_with_a_loop_and_a_branch():
 
 
 def test_the_command_runs_a_search(
-    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tutorial_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert COMMAND == "untrained search --space ./mine.py:mynet --data digits --budget 4"
     monkeypatch.setattr(sys, "argv", [*shlex.split(COMMAND), "--run", "run", "--json"])
@@ -52,15 +52,15 @@ def test_the_command_runs_a_search(
     space: Space = load_space("./mine.py:mynet")
     assert len({space.parse(row["arch"]) for row in rows}) == len(rows) == 4
     assert all(row["value"] > 0 for row in rows)
-    assert "<svg" in (mine / "run" / "report.html").read_text()
+    assert "<svg" in (tutorial_folder / "run" / "report.html").read_text()
 
 
-def test_the_example_session_runs(mine: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_example_session_runs(tutorial_folder: Path, capsys: pytest.CaptureFixture[str]):
     exec(compile(TOUR, "your-own-space.md", "exec"), {})
     assert re.match(r"depth=\d,width0=\d+,kernel0=\d,kind0=\w+", capsys.readouterr().out)
 
 
-def test_invalid_combinations_are_rejected(mine: Path):
+def test_invalid_combinations_are_rejected(tutorial_folder: Path):
     """6 channels in 2 or 3 groups, 8 in 2 or 4."""
     space: Space = load_space("./grouped.py:grouped")
     valid = ["width=6,groups=2", "width=6,groups=3", "width=8,groups=2", "width=8,groups=4"]
@@ -77,7 +77,7 @@ def test_invalid_combinations_are_rejected(mine: Path):
 
 
 def test_counts_by_formula_are_exact_and_limits_use_them(
-    mine: Path, monkeypatch: pytest.MonkeyPatch
+    tutorial_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     space: Space = load_space("./counted.py:counted")
     task = Task("mine", (2, 7, 9), 3)
@@ -95,10 +95,10 @@ def test_counts_by_formula_are_exact_and_limits_use_them(
     ]
 
 
-def test_an_option_of_the_function_is_an_option_of_the_space(mine: Path):
+def test_an_option_of_the_function_is_an_option_of_the_space(tutorial_folder: Path):
     changed = MINE.replace("(choose, task)", "(choose, task, depth=3)").replace(
         "[1, 2, 3]", "[depth]"
     )
-    (mine / "mine.py").write_text(changed)
+    (tutorial_folder / "mine.py").write_text(changed)
     space = load_space("./mine.py:mynet(depth=2)")
     assert len(list(space)) == 12**2

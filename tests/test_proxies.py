@@ -31,7 +31,7 @@ def score(name: str, model: nn.Module, inputs: Tensor, seed: int = 0) -> float:
     )
 
 
-def images(samples: int, channels: int = 3, side: int = 4) -> Tensor:
+def make_images(samples: int, channels: int = 3, side: int = 4) -> Tensor:
     return torch.randn(
         samples,
         channels,
@@ -42,9 +42,10 @@ def images(samples: int, channels: int = 3, side: int = 4) -> Tensor:
     )
 
 
-def seeded(*layers: nn.Module) -> nn.Sequential:
+def make_network(*layers: nn.Module) -> nn.Sequential:
     """A network of float64 with its own random weights."""
-    model, draw = nn.Sequential(*layers).double(), torch.Generator().manual_seed(9)
+    model = nn.Sequential(*layers).double()
+    draw = torch.Generator().manual_seed(9)
     for p in model.parameters():
         p.data = torch.randn(p.shape, generator=draw, dtype=torch.float64)
     return model
@@ -56,12 +57,12 @@ HEAD = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 3))
 # ----------------------------------------------------------------------------------------------------- activation codes
 
 
-def two_layers() -> tuple[nn.Module, Tensor, list[Array]]:
+def make_two_layers() -> tuple[nn.Module, Tensor, list[Array]]:
     """A convolution and a linear layer, each with a ReLU behind; the codes of six samples."""
-    model = seeded(
+    model = make_network(
         nn.Conv2d(3, 5, 1), nn.ReLU(), nn.Flatten(), nn.Linear(80, 4), nn.ReLU(), nn.Linear(4, 3)
     )
-    x = images(6)
+    x = make_images(6)
     W1, b1, W2, b2 = (p.detach().numpy() for p in list(model.parameters())[:4])
     first = np.einsum("oi,nihw->nohw", W1[:, :, 0, 0], x.numpy()) + b1[:, None, None]
     second = np.maximum(first, 0).reshape(6, -1) @ W2.T + b2
@@ -69,7 +70,7 @@ def two_layers() -> tuple[nn.Module, Tensor, list[Array]]:
 
 
 def test_naswot_counts_the_neurons_on_which_two_samples_agree():
-    model, x, codes = two_layers()
+    model, x, codes = make_two_layers()
     z = np.concatenate(codes, 1)
     K = (z[:, None] == z[None]).sum(-1)
     assert score("naswot", model, x) == pytest.approx(np.linalg.slogdet(K)[1], rel=1e-12)
@@ -77,7 +78,7 @@ def test_naswot_counts_the_neurons_on_which_two_samples_agree():
 
 
 def test_naswot_reads_the_sign_before_any_nonlinearity():
-    model, x, _ = two_layers()
+    model, x, _ = make_two_layers()
     expected = score("naswot", model, x)
     model[4] = nn.Tanh()
     assert score("naswot", model, x) == expected
@@ -86,15 +87,15 @@ def test_naswot_reads_the_sign_before_any_nonlinearity():
 
 
 def test_swap_counts_patterns_of_neurons_of_feature_maps_across_samples():
-    model, x, codes = two_layers()
+    model, x, codes = make_two_layers()
     patterns = len(np.unique(codes[0].T, axis=0))  # the linear layer is no feature map
     assert patterns < len(np.unique(np.concatenate(codes, 1).T, axis=0))
     assert score("swap", model, x) == patterns
     assert score("swap", model[3:], torch.rand(6, 80).double()) <= 4  # of all where there are none
 
 
-def test_swap_reg_prefers_networks_of_a_size():
-    model, x, codes = two_layers()
+def test_swap_reg_prefers_networks_of_a_given_size():
+    model, x, codes = make_two_layers()
     thousands = (3 * 5 + 5 + 80 * 4 + 4 + 4 * 3 + 3) / 1000
     expected = len(np.unique(codes[0].T, axis=0)) * exp(-((thousands - 0.5) ** 2) / 0.02)
     assert score("swap_reg(mu=0.5,sigma=0.02)", model, x) == pytest.approx(expected, rel=1e-12)
@@ -103,7 +104,7 @@ def test_swap_reg_prefers_networks_of_a_size():
 
 
 def test_te_nas_regions_counts_samples_with_different_codes():
-    model = seeded(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2))
+    model = make_network(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2))
     with torch.no_grad():  # kinks at -1 and 1: three linear regions
         model[0].weight.copy_(torch.tensor([[1.0], [1.0]]))
         model[0].bias.copy_(torch.tensor([1.0, -1.0]))
@@ -117,41 +118,42 @@ def test_te_nas_regions_counts_samples_with_different_codes():
 # ------------------------------------------------------------------------------------------------------------- channels
 
 
-def correlations(matrix: Array) -> float:
+def sum_correlations(matrix: Array) -> float:
     return float(np.linalg.eigvalsh(np.corrcoef(matrix))[0])
 
 
-def conv_net() -> tuple[nn.Module, Tensor]:
-    return seeded(nn.Conv2d(3, 5, 3, padding=1), nn.BatchNorm2d(5), nn.GELU(), *HEAD), images(1)
+def make_conv_net() -> tuple[nn.Module, Tensor]:
+    return make_network(
+        nn.Conv2d(3, 5, 3, padding=1), nn.BatchNorm2d(5), nn.GELU(), *HEAD
+    ), make_images(1)
 
 
 def test_meco_sums_the_smallest_eigenvalues_of_channel_correlations():
-    model, x = conv_net()
+    model, x = make_conv_net()
     with torch.no_grad():
         maps = [model.train()[: k + 1](x)[0].reshape(5, -1).numpy() for k in range(3)]
-    lowest = [correlations(m) for m in maps]
+    lowest = [sum_correlations(m) for m in maps]
     assert lowest[0] == pytest.approx(lowest[1])  # a norm changes no correlation
     assert score("meco", model, x) == pytest.approx(sum(lowest), rel=1e-9)
     assert score("meco", nn.Sequential(model[:3], *model[3:]), x) == pytest.approx(
         sum(lowest), rel=1e-9
     )
     repeated = score("meco(variant=published)", nn.Sequential(model[:3], *model[3:]), x)
-    assert repeated == pytest.approx(
-        sum(lowest) + lowest[2], rel=1e-9
-    )  # a container repeats its last child
+    # A container repeats its last child
+    assert repeated == pytest.approx(sum(lowest) + lowest[2], rel=1e-9)
 
 
 def test_a_constant_channel_has_no_correlation_with_any():
-    model, x = conv_net()
+    model, x = make_conv_net()
     with torch.no_grad():
         model[0].weight[2] = 0
     assert score("meco", model, x) == 0
 
 
 @pytest.mark.parametrize("channels", [5, 8, 64])
-def test_with_all_channels_the_sampled_forms_are_the_full_ones(channels):
+def test_with_all_channels_the_sampled_proxies_equal_the_full_ones(channels):
     """Layers of five channels, outputs of three: nothing is left out, so nothing is scaled."""
-    model, x = conv_net()
+    model, x = make_conv_net()
     for sampled, full in (("meco_opt", "meco"), ("dextr_opt", "dextr")):
         assert score(f"{sampled}(channels={channels})", model, x) == pytest.approx(
             score(full, model, x), rel=1e-9
@@ -180,7 +182,7 @@ def test_dextr_opt_scales_by_width_over_sampled_channels():
 
 
 class Wave(nn.Module):
-    """Bends, so that the output has a curvature."""
+    """A nonlinearity, so that the output has a curvature."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.sin(x)
@@ -189,8 +191,8 @@ class Wave(nn.Module):
 # ------------------------------------------------------------------------------------------------------------------ zen
 
 
-def norm_net() -> nn.Module:
-    return seeded(
+def make_norm_net() -> nn.Module:
+    return make_network(
         nn.Conv2d(3, 4, 1),
         nn.BatchNorm2d(4),
         nn.ReLU(),
@@ -202,9 +204,10 @@ def norm_net() -> nn.Module:
 
 @pytest.mark.parametrize("variant", ["default", "published"])
 def test_zen_corrects_for_the_variances_of_norms(variant):
-    """Torch's own batch norm tells both: what it divides by, and its running variance after the two inputs."""
-    model, x = norm_net(), images(8)
-    there = x + 0.01 * images(8).flip(0)
+    """Torch's own batch norm gives both: its divisor, and its running variance after the two inputs."""
+    model = make_norm_net()
+    x = make_images(8)
+    there = x + 0.01 * make_images(8).flip(0)
     ours = amplification(
         Probe(model, Batch(x, x)).with_inputs(x),
         Probe(model, Batch(x, x)).with_inputs(there),
@@ -212,7 +215,8 @@ def test_zen_corrects_for_the_variances_of_norms(variant):
     )
     trunk = model[:5].train()
     with torch.no_grad():
-        first, here = model[0](x), trunk(x)
+        first = model[0](x)
+        here = trunk(x)
         second = model[3](
             model[2](
                 nn.functional.batch_norm(first, None, None, *model[1].parameters(), training=True)
@@ -229,7 +233,8 @@ def test_zen_corrects_for_the_variances_of_norms(variant):
 def test_zen_draws_gaussian_weights_and_inputs(gamma):
     """One channel behind a norm: the norm cancels, and what stays is gamma sum over positions of |w . e|, which for
     Gaussian w of n entries is gamma P sqrt(n) sqrt(2 / pi), P positions."""
-    n, P = 2000, 16
+    n = 2000
+    P = 16
     model = nn.Sequential(
         nn.Conv2d(n, 1, 1), nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     )
@@ -238,16 +243,15 @@ def test_zen_draws_gaussian_weights_and_inputs(gamma):
     assert found == pytest.approx(log(gamma * P * sqrt(n) * sqrt(2 / pi)), abs=0.05)
     with torch.no_grad():
         model[0].weight.mul_(100)
-    assert (
-        score(f"zen(gamma={gamma},repeats=4)", model, x + 1) == found
-    )  # neither weights nor inputs are read
+    # Neither the weights nor the inputs matter.
+    assert score(f"zen(gamma={gamma},repeats=4)", model, x + 1) == found
     assert score(f"zen(gamma={gamma},repeats=4)", model, x, seed=1) != found
 
 
 # --------------------------------------------------------------------------------------------------------------- blocks
 
 
-def two_blocks(*factors: float) -> nn.Module:
+def make_two_blocks(*factors: float) -> nn.Module:
     """1x1 convolutions whose matrices are multiples of a rotation; each a block of its own."""
     rotation = torch.linalg.qr(
         torch.randn(4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -259,7 +263,7 @@ def two_blocks(*factors: float) -> nn.Module:
     return nn.Sequential(trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
-def entropies(maps: Sequence[Tensor]) -> list[float]:
+def compute_entropies(maps: Sequence[Tensor]) -> list[float]:
     found = []
     for f in maps:
         covariance = np.cov(f.movedim(1, -1).reshape(-1, f.shape[1]).numpy().T, bias=True)
@@ -269,12 +273,13 @@ def entropies(maps: Sequence[Tensor]) -> list[float]:
 
 
 def test_az_expressivity_and_progressivity_are_entropies_of_channel_covariances():
-    mixed = seeded(
+    mixed = make_network(
         nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU()), nn.Sequential(nn.Conv2d(5, 6, 1), nn.ReLU())
     )
-    model, x = nn.Sequential(mixed, nn.AdaptiveAvgPool2d(1), nn.Flatten()), images(7)
+    model = nn.Sequential(mixed, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    x = make_images(7)
     with torch.no_grad():
-        s = entropies([x, mixed[0](x), mixed(x)])
+        s = compute_entropies([x, mixed[0](x), mixed(x)])
     assert score("az_expressivity", model, x) == pytest.approx(sum(s), rel=1e-9)
     assert score("az_progressivity", model, x) == pytest.approx(
         min(b - a for a, b in pairwise(s)), rel=1e-9
@@ -285,48 +290,47 @@ def test_az_expressivity_and_progressivity_are_entropies_of_channel_covariances(
 def test_az_trainability_is_how_far_spectral_norms_are_from_one(factors):
     """g_in^T g_out / P = W^T (g_out^T g_out / P), and the second factor tends to I: P = 16,384 random signs."""
     expected = np.mean([2 - c - 1 / c for c in factors])
-    assert score("az_trainability", two_blocks(*factors), images(16, 4, 32)) == pytest.approx(
-        expected, abs=0.05
-    )
+    assert score(
+        "az_trainability", make_two_blocks(*factors), make_images(16, 4, 32)
+    ) == pytest.approx(expected, abs=0.05)
 
 
 def test_a_block_that_returns_its_input_is_unsupported():
-    model = two_blocks(2.0, 2.0)
+    model = make_two_blocks(2.0, 2.0)
     model[0][1] = nn.Sequential(nn.Identity(), nn.Identity())
     with pytest.raises(Unscorable, match="unsupported"):
-        score("az_trainability", model, images(16, 4, 8))
+        score("az_trainability", model, make_images(16, 4, 8))
 
 
 def test_the_az_nas_score_is_the_sum_of_log_ranks():
-    views = with_ties(aznas.VIEWS)
+    views = draw_columns(aznas.VIEWS)
     expected = sum(np.log(rankdata(column) / 12) for column in views.values())
-    np.testing.assert_allclose(ranked("az_nas", views), expected, rtol=1e-12)
+    np.testing.assert_allclose(compute_aggregate("az_nas", views), expected, rtol=1e-12)
     failed = {**views, "az_trainability": [None, None, *views["az_trainability"][2:]]}
     others = {name: column[2:] for name, column in views.items()}
-    assert ranked("az_nas", failed) == [None, None, *ranked("az_nas", others)]
+    assert compute_aggregate("az_nas", failed) == [None, None, *compute_aggregate("az_nas", others)]
 
 
 def test_the_te_nas_score_is_the_sum_of_ranks_where_a_low_condition_number_is_good():
-    views = with_ties(("te_nas_condition", "te_nas_regions"))
+    views = draw_columns(("te_nas_condition", "te_nas_regions"))
     condition, regions = (np.array(column) for column in views.values())
     expected = (rankdata(-condition) + rankdata(regions)) / 12
-    np.testing.assert_allclose(ranked("te_nas", views), expected, rtol=1e-12)
+    np.testing.assert_allclose(compute_aggregate("te_nas", views), expected, rtol=1e-12)
 
 
-def with_ties(names: Sequence[str]) -> dict[str, list[float | None]]:
-    """Twelve candidates, six values."""
+def draw_columns(names: Sequence[str]) -> dict[str, list[float | None]]:
+    """Draw scores of twelve candidates with six different values, so that there are ties."""
     draw = np.random.default_rng(0)
     return {name: draw.integers(0, 6, 12).astype(float).tolist() for name in names}
 
 
-def ranked(name: str, views: dict[str, list[float | None]]) -> list[float | None]:
-    task, records = Task("noise", (3, 8, 8), 5), []
+def compute_aggregate(name: str, views: dict[str, list[float | None]]) -> list[float | None]:
+    task = Task("noise", (3, 8, 8), 5)
+    records = []
     for part, column in views.items():
         for i, value in enumerate(column):
-            arch, error = (
-                Arch("made up", (("i", i),), str(i)),
-                Failure("unsupported") if value is None else None,
-            )
+            arch = Arch("made up", (("i", i),), str(i))
+            error = Failure("unsupported") if value is None else None
             records.append(make_record(arch, load_proxy(part).measure, task, 0, value, error))
     return [record.value for record in compute_aggregates(records, load_proxy(name))]
 
@@ -335,7 +339,7 @@ def ranked(name: str, views: dict[str, list[float | None]]) -> list[float | None
 
 
 class Branches(nn.Module):
-    """Two ways from the input to the sum, of one and of `longer` layers; a third leads nowhere."""
+    """Two paths from input to output, of one and of `longer` layers; a third path is not used."""
 
     def __init__(self, longer: int) -> None:
         super().__init__()
@@ -357,17 +361,17 @@ def test_depth_is_the_longest_path(longer):
 
 
 def test_depth_counts_matrices_not_norms_or_functions():
-    assert score("depth", norm_net(), images(2)) == 3
-    assert score("depth", nn.Sequential(nn.ReLU(), nn.Flatten()), images(2)) == 0
+    assert score("depth", make_norm_net(), make_images(2)) == 3
+    assert score("depth", nn.Sequential(nn.ReLU(), nn.Flatten()), make_images(2)) == 0
     shared = nn.Linear(3, 3)
-    assert (
-        score("depth", nn.Sequential(shared, nn.ReLU(), shared), torch.randn(2, 3)) == 2
-    )  # used twice, passed twice
+    # A layer that is used twice counts twice.
+    assert score("depth", nn.Sequential(shared, nn.ReLU(), shared), torch.randn(2, 3)) == 2
 
 
-def test_harmonic_mean_is_high_where_both_are():
+def test_the_harmonic_mean_is_high_if_both_scores_are():
     """A linear layer 5 -> 3: 18 parameters, 15 multiply-adds."""
-    layer, x = nn.Linear(5, 3), torch.randn(2, 5)
+    layer = nn.Linear(5, 3)
+    x = torch.randn(2, 5)
     assert score("harmonic_mean(a=params,b=flops)", layer, x) == pytest.approx(
         2 * 18 * 15 / (18 + 15)
     )
@@ -380,12 +384,12 @@ def test_harmonic_mean_is_high_where_both_are():
 
 def test_random_depends_on_the_network_and_the_seed_alone():
     x = torch.randn(2, 3)
-    drawn = []
+    scores = []
     for seed in range(200):
         torch.manual_seed(seed)
         model = nn.Linear(3, 2)
-        drawn.append(score("random", model, x))
-        assert score("random", model, x) == drawn[-1]
-    assert len(set(drawn)) == 200
-    assert kstest(drawn, "uniform").pvalue > 0.01
-    assert score("random", model, x, seed=1) != drawn[-1]
+        scores.append(score("random", model, x))
+        assert score("random", model, x) == scores[-1]
+    assert len(set(scores)) == 200
+    assert kstest(scores, "uniform").pvalue > 0.01
+    assert score("random", model, x, seed=1) != scores[-1]

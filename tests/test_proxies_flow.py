@@ -1,5 +1,7 @@
-"""Proxies of the network made positive (SynFlow, LogSynFlow, DSS): absolute values of parameters, an input of ones, no
-norms. Expected values from numpy and plain autograd."""
+"""Proxies of the positive network (SynFlow, LogSynFlow, DSS), compared with numpy and plain autograd.
+
+The positive network has absolute values of parameters, an input of ones and no norms.
+"""
 
 from copy import deepcopy
 
@@ -13,7 +15,8 @@ from untrained.probe import Probe
 from untrained.proxies import load_proxy
 from untrained.types import Batch
 
-INPUTS, CLASSES = 5, 3
+INPUTS = 5
+CLASSES = 3
 
 
 def score(name: str, model: nn.Module, batch: Batch) -> float:
@@ -30,7 +33,8 @@ def test_synflow_removes_norms_and_signs(norm):
     W1, b1, W2, _ = (
         p.detach().numpy() for layer in (model[0], model[3]) for p in layer.parameters()
     )
-    h, back = np.abs(W1).sum(1) + np.abs(b1), np.abs(W2).sum(0)
+    h = np.abs(W1).sum(1) + np.abs(b1)
+    back = np.abs(W2).sum(0)
     batch = Batch(torch.randn(2, INPUTS, dtype=torch.float64), torch.zeros(2, dtype=torch.long))
     assert score("synflow", model, batch) == pytest.approx(
         (np.abs(W2) * h).sum() + (np.abs(W1).T * back).sum()
@@ -95,7 +99,8 @@ def test_dss_is_nuclear_norms_of_attention_and_saliency_of_the_rest(attention):
     positive(torch.ones(1, 3, INPUTS, dtype=torch.float64)).sum().backward()
     expected = 0.0
     for name, p in positive.named_parameters():
-        W, g = p.detach().numpy(), p.grad.numpy()
+        W = p.detach().numpy()
+        g = p.grad.numpy()
         if p.ndim == 2 and name.startswith("attention"):
             expected += np.linalg.svd(W)[1].sum() * np.linalg.svd(g)[1].sum()
         elif p.ndim == 2:

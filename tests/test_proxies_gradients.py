@@ -22,14 +22,18 @@ from untrained.spaces import load_space
 from untrained.types import Batch
 
 Array = NDArray[np.float64]
-INPUTS, CLASSES, SAMPLES = 5, 3, 8
+INPUTS = 5
+CLASSES = 3
+SAMPLES = 8
 
 
 def score(name: str, model: nn.Module, batch: Batch, loss: str = "cross_entropy") -> float:
     return load_proxy(name)(Probe(model, batch, loss=loss))
 
 
-def random_batch(samples: int = SAMPLES, inputs: int = INPUTS, classes: int = CLASSES) -> Batch:
+def make_random_batch(
+    samples: int = SAMPLES, inputs: int = INPUTS, classes: int = CLASSES
+) -> Batch:
     draw = torch.Generator().manual_seed(3)
     x = torch.randn(samples, inputs, generator=draw, dtype=torch.float64)
     return Batch(x, torch.arange(samples) * 7 % classes)
@@ -40,7 +44,7 @@ def random_batch(samples: int = SAMPLES, inputs: int = INPUTS, classes: int = CL
 
 @dataclass
 class Softmax:
-    """The linear model on a batch, worked out in numpy."""
+    """The linear model on a batch, computed with numpy."""
 
     W: Array
     b: Array
@@ -77,7 +81,7 @@ class Softmax:
 
     @property
     def kernel(self) -> Array:
-        """Tangent kernel of the label outputs: samples of one class meet in (x, 1), others have no weight in common."""
+        """Tangent kernel of the label outputs: (x, 1) . (x', 1) within a class, 0 between classes."""
         return (self.y[:, None] == self.y) * (self.x @ self.x.T + 1)
 
     def hessian_gradient(self) -> Array:
@@ -93,23 +97,24 @@ class Softmax:
 @pytest.fixture
 def linear() -> tuple[nn.Module, Batch, Softmax]:
     torch.manual_seed(5)
-    model, batch = nn.Linear(INPUTS, CLASSES).double(), random_batch()
+    model = nn.Linear(INPUTS, CLASSES).double()
+    batch = make_random_batch()
     W, b = (p.detach().numpy() for p in model.parameters())
     return model, batch, Softmax(W, b, batch.inputs.numpy(), batch.targets.numpy())
 
 
-def norm(x: Array) -> float:
+def compute_norm(x: Array) -> float:
     return float(np.linalg.norm(x))
 
 
-def condition(K: Array) -> float:
+def compute_condition(K: Array) -> float:
     eigenvalues = np.linalg.eigvalsh(K)
     return float(eigenvalues[-1] / eigenvalues[0])
 
 
 CLOSED_FORMS = {
-    "grad_norm": lambda s: norm(s.gw),
-    "grad": lambda s: norm(s.g.mean(0)),
+    "grad_norm": lambda s: compute_norm(s.gw),
+    "grad": lambda s: compute_norm(s.g.mean(0)),
     "snip": lambda s: np.abs(s.W * s.gw).sum(),
     "snip(variant=per_sample)": lambda s: np.abs((s.g * s.theta).sum((1, 2))).mean(),
     "plain": lambda s: (s.W * s.gw).sum(),
@@ -117,16 +122,16 @@ CLOSED_FORMS = {
     "fisher": lambda s: (
         INPUTS * (((s.x @ s.W.T + s.b) * s.residual / SAMPLES) ** 2).mean(0).sum() / 2
     ),
-    "l2_norm": lambda s: norm(s.W),
+    "l2_norm": lambda s: compute_norm(s.W),
     "nasi_batch": lambda s: (s.g.mean(0) ** 2).sum(),
     "nasi_samples": lambda s: (s.g**2).sum(),
     "ntk_trace": lambda s: CLASSES * ((s.x**2).sum(1) + 1).sum(),
     "trace": lambda s: sqrt(((s.x**2).sum(1) + 1).mean()),
     "knas": lambda s: sqrt(abs(s.kernel.mean())),
-    "ntk_condition": lambda s: condition(s.kernel),
+    "ntk_condition": lambda s: compute_condition(s.kernel),
     "gradsign": lambda s: np.abs(np.sign(s.g).sum(0)).sum(),
-    "te_nas_condition(samples=4)": lambda s: condition(s.x[:4] @ s.x[:4].T + 1),
-    "te_nas_condition(variant=published,samples=4)": lambda s: condition(
+    "te_nas_condition(samples=4)": lambda s: compute_condition(s.x[:4] @ s.x[:4].T + 1),
+    "te_nas_condition(variant=published,samples=4)": lambda s: compute_condition(
         s.x[:4] @ s.x[:4].T
     ),  # no "weight" in a bias
     "synflow": lambda s: np.abs(s.W).sum(),  # dR/dW is the input, ones
@@ -140,7 +145,7 @@ def test_on_a_linear_layer_the_score_is_its_closed_form(name, linear):
     assert score(name, model, batch) == pytest.approx(float(CLOSED_FORMS[name](by_hand)), rel=1e-9)
 
 
-def zico_by_hand(parts: list[Softmax]) -> float:
+def compute_zico(parts: list[Softmax]) -> float:
     g = np.stack([part.gw for part in parts])
     return float(np.log((np.abs(g).mean(0) / g.std(0)).sum()))
 
@@ -148,7 +153,7 @@ def zico_by_hand(parts: list[Softmax]) -> float:
 def test_zico_is_mean_over_spread_of_the_batches(linear):
     model, batch, s = linear
     assert score("zico", model, batch) == pytest.approx(
-        zico_by_hand([s.part(0, 4), s.part(4, 8)]), rel=1e-9
+        compute_zico([s.part(0, 4), s.part(4, 8)]), rel=1e-9
     )
 
 
@@ -165,17 +170,18 @@ def test_sigeo_is_equation_7(linear, options, l1, l2, l3):
     model, batch, s = linear
     parts = [s.part(2 * k, 2 * k + 2) for k in range(4)]
     fisher_rao = np.mean([(s.W * part.gw).sum() ** 2 for part in parts])
-    expected = l1 * zico_by_hand(parts) + l2 * log(fisher_rao) - l3 * parts[-1].loss
+    expected = l1 * compute_zico(parts) + l2 * log(fisher_rao) - l3 * parts[-1].loss
     assert score(f"sigeo({options})" if options else "sigeo", model, batch) == pytest.approx(
         expected, rel=1e-9
     )
 
 
+# From appendix E of the paper.
 PRESETS = {
     "zero-shot": (1, 1, 0),
     "vision": (1, 50, 1),
     "recommendation": (1, 1, 1),
-}  # of the paper's appendix E
+}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -196,8 +202,9 @@ def test_zico_is_the_special_case_of_sigeo(linear):
 
 
 def test_on_nasbench201_the_fisher_rao_norm_comes_from_three_shared_layers():
-    """A batch norm undoes the scale of the weights in front of it, so that weights . gradient is 0 there."""
-    space, draw = load_space("nasbench201(channels=8,cells=1)"), torch.Generator().manual_seed(0)
+    """A batch norm cancels the scale of the weights before it, so weights . gradient is 0 there."""
+    space = load_space("nasbench201(channels=8,cells=1)")
+    draw = torch.Generator().manual_seed(0)
     arch = space.parse(
         "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|"
     )
@@ -208,9 +215,8 @@ def test_on_nasbench201_the_fisher_rao_norm_comes_from_three_shared_layers():
     products = {
         name: float((probe.weights[name] * g).sum()) for name, g in weight_gradients(probe).items()
     }
-    assert (
-        len(products) == 1 + 3 * 3 + 2 * 3 + 1
-    )  # stem, three cells, two residual blocks, classifier
+    # Stem, three cells, two residual blocks, classifier
+    assert len(products) == 1 + 3 * 3 + 2 * 3 + 1
     seen = [name for name, product in products.items() if abs(product) > 1e-4]
     assert seen == [
         "cells.1.downsample.1.weight",
@@ -220,7 +226,7 @@ def test_on_nasbench201_the_fisher_rao_norm_comes_from_three_shared_layers():
 
 
 def test_sigeo_uses_the_weights_of_the_model(linear):
-    """Other weights, as after a warm-up: ln FR - L_k of those, worked out from them alone."""
+    """With other weights, as after a warm-up, the score is ln FR - L_k of those weights."""
     model, batch, s = linear
     parts = [replace(s, W=2 * s.W).part(2 * k, 2 * k + 2) for k in range(4)]
     with torch.no_grad():
@@ -234,7 +240,7 @@ def test_sigeo_notebook_variant_sums_gradients_before_the_absolute_value(linear)
     model, batch, s = linear
     parts = [s.part(4 * k, 4 * k + 4) for k in range(2)]
     fisher_rao = abs((s.W * sum(part.gw for part in parts)).sum()) + 1e-5
-    expected = zico_by_hand(parts) + log(fisher_rao)
+    expected = compute_zico(parts) + log(fisher_rao)
     assert score("sigeo(variant=notebook,batches=2)", model, batch) == pytest.approx(
         expected, rel=1e-9
     )
@@ -246,8 +252,10 @@ METRICS = ("grad", "grad_norm", "snip", "grasp", "trace", "knas", "fisher", "syn
 @pytest.mark.parametrize("metric", METRICS)
 def test_hnas_is_condition_over_metric_plus_distance_from_a_target(linear, metric):
     model, batch, s = linear
-    kappa, M = condition(s.kernel), abs(float(CLOSED_FORMS[metric](s)))
-    mu, nu = 0.3, 0.7
+    kappa = compute_condition(s.kernel)
+    M = abs(float(CLOSED_FORMS[metric](s)))
+    mu = 0.3
+    nu = 0.7
     values = {
         f"hnas(metric={metric})": kappa / M,
         f"hnas(metric={metric},mu={mu},nu={nu})": kappa / M + mu * abs(M**2 - nu),
@@ -285,21 +293,21 @@ def test_a_singular_kernel_is_a_failure(linear):
 # ----------------------------------------------------------------------------------------------------- one hidden layer
 
 
-def mlp(classes: int, hidden: int = 7) -> tuple[nn.Module, Array, Array, Array, Array]:
+def make_mlp(classes: int, hidden: int = 7) -> tuple[nn.Module, Array, Array, Array, Array]:
     torch.manual_seed(8)
     model = nn.Sequential(nn.Linear(INPUTS, hidden), nn.ReLU(), nn.Linear(hidden, classes)).double()
     return model, *(p.detach().numpy() for p in model.parameters())
 
 
-def input_gradients(W1: Array, b1: Array, W2: Array, x: Array) -> Array:
-    """Of the summed outputs: 1^T W2 diag(W1 x + b1 > 0) W1, a row a sample."""
+def compute_input_gradients(W1: Array, b1: Array, W2: Array, x: Array) -> Array:
+    """Return the gradients of the summed outputs, 1^T W2 diag(W1 x + b1 > 0) W1, one row per sample."""
     return (W2.sum(0) * (x @ W1.T + b1 > 0)) @ W1
 
 
 def test_jacob_cov_reads_the_eigenvalues_of_correlations_of_input_gradients():
-    model, W1, b1, W2, _ = mlp(CLASSES)
-    batch = random_batch(4)
-    v = np.linalg.eigvalsh(np.corrcoef(input_gradients(W1, b1, W2, batch.inputs.numpy())))
+    model, W1, b1, W2, _ = make_mlp(CLASSES)
+    batch = make_random_batch(4)
+    v = np.linalg.eigvalsh(np.corrcoef(compute_input_gradients(W1, b1, W2, batch.inputs.numpy())))
     expected = -(np.log(v + 1e-5) + 1 / (v + 1e-5)).sum()
     assert score("jacob_cov", model, batch) == pytest.approx(expected, rel=1e-6)
 
@@ -307,9 +315,10 @@ def test_jacob_cov_reads_the_eigenvalues_of_correlations_of_input_gradients():
 @pytest.mark.parametrize("classes", [3, 100, 101])
 def test_epe_nas_compares_input_gradients_within_a_class(classes):
     """Up to a hundred classes: the sum of |s_c|; more: all differences, each s_c divided by its number of samples."""
-    model, W1, b1, W2, _ = mlp(classes)
-    batch = random_batch(9, classes=3)
-    rows, y = input_gradients(W1, b1, W2, batch.inputs.numpy()), batch.targets.numpy()
+    model, W1, b1, W2, _ = make_mlp(classes)
+    batch = make_random_batch(9, classes=3)
+    rows = compute_input_gradients(W1, b1, W2, batch.inputs.numpy())
+    y = batch.targets.numpy()
     counts = np.array([(y == c).sum() for c in range(3)])
     s = np.array([np.log(np.abs(np.corrcoef(rows[y == c])) + 1e-5).sum() for c in range(3)])
     many = sum(abs(a - b) for a in s / counts for b in s / counts) / 3
@@ -318,9 +327,9 @@ def test_epe_nas_compares_input_gradients_within_a_class(classes):
     )
 
 
-def test_fisher_weighs_each_channel_by_its_fan_in():
-    model, W1, b1, W2, b2 = mlp(CLASSES)
-    batch = random_batch()
+def test_fisher_weights_each_channel_by_its_fan_in():
+    model, W1, b1, W2, b2 = make_mlp(CLASSES)
+    batch = make_random_batch()
     a1 = batch.inputs.numpy() @ W1.T + b1
     a2 = np.maximum(a1, 0) @ W2.T + b2
     d2 = Softmax(W2, b2, np.maximum(a1, 0), batch.targets.numpy()).residual / SAMPLES
@@ -330,10 +339,10 @@ def test_fisher_weighs_each_channel_by_its_fan_in():
 
 
 def test_per_sample_proxies_read_all_parameters_and_all_outputs():
-    """Also the weights of norms; one plain backward a sample, or a sample and output."""
-    model, *_ = mlp(CLASSES)
+    """Also the weights of norms. Expected: one plain backward pass per sample, or per sample and output."""
+    model, *_ = make_mlp(CLASSES)
     model.insert(1, nn.LayerNorm(7).double())
-    batch = random_batch()
+    batch = make_random_batch()
     outputs = model(batch.inputs)
     losses = nn.functional.cross_entropy(outputs, batch.targets, reduction="none")
     theta = nn.utils.parameters_to_vector(model.parameters())
@@ -367,7 +376,7 @@ def test_gradients_of_a_convolution_are_sums_over_positions():
         nn.Conv2d(INPUTS, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     ).double()
     x = torch.randn(SAMPLES, INPUTS, 2, 2, dtype=torch.float64)
-    y = random_batch().targets
+    y = make_random_batch().targets
     W, b = (p.detach().numpy() for p in model.parameters())
     s = Softmax(W.reshape(CLASSES, INPUTS), b, x.mean((2, 3)).numpy(), y.numpy())
     same = (

@@ -1,4 +1,4 @@
-"""Durations and shares as people type them."""
+"""Durations and shares as users write them."""
 
 import pytest
 
@@ -24,12 +24,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", DURATIONS)
-def test_a_duration(text):
+def test_a_duration_is_parsed(text):
     assert parse_duration(text) == pytest.approx(DURATIONS[text], rel=1e-12)
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_no_duration_says_what_would_be(text):
+def test_the_error_for_a_wrong_duration_says_what_to_write(text):
     with pytest.raises(UsageError) as caught:
         parse_duration(text)
     assert str(caught.value).startswith(WRONG[text])
@@ -39,17 +39,17 @@ def test_what_is_no_duration_says_what_would_be(text):
 @pytest.mark.parametrize(
     ("text", "value"), [("20%", 0.2), ("0.2", 0.2), (" 7 % ", 0.07), ("100%", 1.0), ("1", 1.0)]
 )
-def test_a_share(text, value):
+def test_a_share_is_parsed(text, value):
     assert parse_share(text) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize("text", ["0", "0%", "-5%", "101%", "20", "nan", "inf"])
-def test_a_share_is_of_something_and_no_more_than_all(text):
+def test_a_share_is_more_than_0_and_at_most_100_percent(text):
     with pytest.raises(UsageError, match="a share is more than 0 and at most 100%"):
         parse_share(text)
 
 
 @pytest.mark.parametrize("text", ["", "%", "half", "1/5"])
-def test_what_is_no_share_says_what_would_be(text):
+def test_the_error_for_a_wrong_share_says_what_to_write(text):
     with pytest.raises(UsageError, match=r"invalid share .*; write 20% or 0\.2"):
         parse_share(text)

@@ -83,7 +83,8 @@ def test_mutation_changes_one_of_the_common_choices(parent, seed):
     """The other choices that parent and child have in common keep their values."""
     child = tower.mutate(parent, np.random.default_rng(seed))
     assert child in set(ALL_TOWERS)
-    before, after = dict(parent.genes), dict(child.genes)
+    before = dict(parent.genes)
+    after = dict(child.genes)
     assert sum(before[name] != after[name] for name in before.keys() & after.keys()) == 1
 
 
@@ -227,7 +228,8 @@ def smallest_first(genes: Genes) -> Genes:
 @untrained.space(canonical=smallest_first, size=6)
 def sums(choose, task):
     """a + b = b + a, so 6 of the 3 x 3 pairs are different."""
-    a, b = choose("a", (1, 2, 3)), choose("b", (1, 2, 3))
+    a = choose("a", (1, 2, 3))
+    b = choose("b", (1, 2, 3))
     return nn.Linear(a + b, 1)
 
 
@@ -247,7 +249,8 @@ def test_architectures_with_the_same_canonical_form_are_equal():
 
 def test_mutation_changes_the_canonical_form():
     """From 1 + 2, changing one number gives 1 + 1, 1 + 3, 2 + 2 and 2 + 3."""
-    rng, parent = np.random.default_rng(0), sums.parse("a=1,b=2")
+    rng = np.random.default_rng(0)
+    parent = sums.parse("a=1,b=2")
     assert {str(sums.mutate(parent, rng)) for _ in range(100)} == {
         "a=1,b=1",
         "a=1,b=3",
@@ -259,7 +262,8 @@ def test_mutation_changes_the_canonical_form():
 @untrained.space
 def triangle(choose, task):
     """Three sides in ascending order; the last is shorter than the sum of the others."""
-    a, b = choose("a", (1, 2, 3)), choose("b", (1, 2, 3))
+    a = choose("a", (1, 2, 3))
+    b = choose("b", (1, 2, 3))
     if b < a:
         raise InvalidArch("the sides must be in ascending order")
     c = choose("c", (1, 2, 3))
@@ -289,10 +293,11 @@ def test_invalid_combinations_are_skipped():
     }
     assert all(texts <= set(TRIANGLES) - {text} for text, texts in mutants.items())
     assert mutants["a=2,b=2,c=3"] == {"a=2,b=2,c=2", "a=2,b=3,c=3"}  # one side changed
+    # No valid change of one side: two are changed
     assert mutants["a=1,b=1,c=1"] == {
         "a=1,b=2,c=2",
         "a=1,b=3,c=3",
-    }  # no valid change of one side: two are changed
+    }
 
 
 def test_the_error_for_an_invalid_combination_has_the_reason():
@@ -376,7 +381,7 @@ def test_the_error_for_an_unknown_space_lists_close_names():
         UsageError, match="no space is called 'nasbench210'; did you mean nasbench201"
     ):
         load_space("nasbench210")
-    with pytest.raises(UsageError, match=r"there are: .*nasbench201"):
+    with pytest.raises(UsageError, match=r"available: .*nasbench201"):
         load_space("xyz")
 
 

@@ -35,10 +35,8 @@ def test_a_mixture_is_a_weighted_sum_and_skips_branches_of_weight_zero():
 
 
 def test_shared_weights_are_views_of_the_leading_entries():
-    full, small = (
-        nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6)),
-        nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)),
-    )
+    full = nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6))
+    small = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
     share_weights(full, small)
     torch.testing.assert_close(small[0].weight, full[0].weight[:3, :2])
     with torch.no_grad():
@@ -61,7 +59,8 @@ def test_shared_weights_are_views_of_the_leading_entries():
 def test_a_one_hot_mixture_equals_the_subnet():
     space = load_space("nasbench201(channels=4,cells=1)")
     torch.manual_seed(0)
-    supernet, x = space.supernet(TASK).eval(), torch.randn(2, 3, 8, 8)
+    supernet = space.supernet(TASK).eval()
+    x = torch.randn(2, 3, 8, 8)
     arch = space.parse(GOOD)
     even = supernet(x)
     for name, ops in supernet.options.items():
@@ -82,7 +81,7 @@ def test_the_weights_of_a_mixture_have_gradients():
         assert all(others)
 
 
-def test_the_size_of_the_supernet():
+def test_the_supernet_has_the_expected_number_of_parameters():
     """Every edge holds a 1x1 and a 3x3 convolution with their norms: 73,306 parameters without any edge, and six times
     5 (16^2 + 32^2 + 64^2) (9 + 1) + 2 * 5 (16 + 32 + 64) 2 more."""
     supernet = load_space("nasbench201").supernet(device="meta")
@@ -109,15 +108,19 @@ def test_a_subnet_has_the_leading_channels_of_its_vertices(part):
     """14 channels divide unevenly among three, so widths differ from vertex to vertex."""
     space = load_space(f"nasbench1shot1_{part}(channels=14,stacks=1,cells=1,members=tight)")
     torch.manual_seed(0)
-    supernet, rng = space.supernet(TASK), np.random.default_rng(0)
+    supernet = space.supernet(TASK)
+    rng = np.random.default_rng(0)
     for _ in range(10):
         arch = space.sample(rng)
-        cell, full, spec = supernet.subnet(arch).layers[1], supernet.layers[1], spec_of(arch)
+        cell = supernet.subnet(arch).layers[1]
+        full = supernet.layers[1]
+        spec = spec_of(arch)
         used = sorted(int(name[2:]) for name, _ in arch.genes if name.startswith("op"))
         widths = compute_channels(spec, 14, 14)
         for place, node in enumerate(used, 1):
             if (op := arch[f"op{node}"]) != "maxpool3x3":
-                ours, w = full.ops[node - 1][OPS.index(op)][0].weight, widths[place]
+                ours = full.ops[node - 1][OPS.index(op)][0].weight
+                w = widths[place]
                 torch.testing.assert_close(cell.ops[str(place)][0].weight, ours[:w, :w])
 
 

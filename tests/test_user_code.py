@@ -1,4 +1,4 @@
-"""The user's own files: which of them a name leads to, what changes their fingerprint, and what importing them runs."""
+"""The user's own files: how names are resolved, what changes a fingerprint, and which code runs."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -57,42 +57,46 @@ IMPORTS = {
 def test_an_edit_of_an_imported_file_is_noticed_and_run(
     project: Path, source: str, imported: str, reference: str
 ):
-    """In one process, within one second, with equal sizes: nothing but the content tells."""
-    write(project / "mine.py", source)
-    write(project / "tools" / "__init__.py", "number = 0\n")
-    write(project / imported, "number = 1\n")
+    """In one process, within one second and with equal sizes, only the content differs."""
+    write_file(project / "mine.py", source)
+    write_file(project / "tools" / "__init__.py", "number = 0\n")
+    write_file(project / imported, "number = 1\n")
     before = fingerprint_user_code(reference)
     assert load_object(reference) == 1
-    write(project / imported, "number = 2\n")
+    write_file(project / imported, "number = 2\n")
     assert fingerprint_user_code(reference) != before
     assert load_object(reference) == 2
-    write(project / imported, "number = 1\n")
+    write_file(project / imported, "number = 1\n")
     assert fingerprint_user_code(reference) == before
     assert load_object(reference) == 1
 
 
-def test_imports_are_followed_to_the_end(project: Path):
-    write(project / "mine.py", "def later():\n    import first\n    return first.second.number\n")
-    write(project / "first.py", "import second\n")
-    write(project / "second.py", "from tools.deep import number\n")
-    write(project / "tools" / "deep.py", "from .deeper import number\n")
-    write(project / "tools" / "deeper.py", "number = 1\n")
-    write(project / "unrelated.py", "number = 1\n")
+def test_imports_are_followed_transitively(project: Path):
+    write_file(
+        project / "mine.py", "def later():\n    import first\n    return first.second.number\n"
+    )
+    write_file(project / "first.py", "import second\n")
+    write_file(project / "second.py", "from tools.deep import number\n")
+    write_file(project / "tools" / "deep.py", "from .deeper import number\n")
+    write_file(project / "tools" / "deeper.py", "number = 1\n")
+    write_file(project / "unrelated.py", "number = 1\n")
     code = find_user_code("./mine.py")
     assert code is not None
     names = [file.relative_to(project).as_posix() for file in code.files]
     assert names == ["first.py", "mine.py", "second.py", "tools/deep.py", "tools/deeper.py"]
     before = code.fingerprint
-    write(project / "unrelated.py", "number = 2\n")
+    write_file(project / "unrelated.py", "number = 2\n")
     assert fingerprint_user_code("./mine.py:later") == before
-    write(project / "tools" / "deeper.py", "number = 2\n")
+    write_file(project / "tools" / "deeper.py", "number = 2\n")
     assert fingerprint_user_code("./mine.py:later") != before
 
 
-def test_a_fingerprint_does_not_depend_on_the_typed_path_or_on_what_was_loaded(project: Path):
-    write(project / "mine.py", "import helper\nvalue = 1\n")
-    write(project / "helper.py", "number = 1\n")
-    write(project / "other.py", "import mine\nvalue = 1\n")
+def test_a_fingerprint_does_not_depend_on_the_spelling_of_the_path_or_on_loaded_modules(
+    project: Path,
+):
+    write_file(project / "mine.py", "import helper\nvalue = 1\n")
+    write_file(project / "helper.py", "number = 1\n")
+    write_file(project / "other.py", "import mine\nvalue = 1\n")
     names = ["./mine.py:value", "mine.py:value", f"{project}/mine.py:value", "mine:value"]
     before = {fingerprint_user_code(name) for name in names}
     assert len(before) == 1
@@ -100,9 +104,9 @@ def test_a_fingerprint_does_not_depend_on_the_typed_path_or_on_what_was_loaded(p
     assert {fingerprint_user_code(name) for name in names} == before
 
 
-def test_what_is_installed_and_what_is_ours_is_not_followed(project: Path):
-    write(project / "mine.py", "import torch, json, untrained, helper\n")
-    write(project / ".venv" / "lib" / "site-packages" / "helper.py", "number = 1\n")
+def test_imports_of_installed_packages_and_of_untrained_are_not_followed(project: Path):
+    write_file(project / "mine.py", "import torch, json, untrained, helper\n")
+    write_file(project / ".venv" / "lib" / "site-packages" / "helper.py", "number = 1\n")
     code = find_user_code("./mine.py")
     assert code is not None
     assert code.files == (project / "mine.py",)
@@ -110,7 +114,7 @@ def test_what_is_installed_and_what_is_ours_is_not_followed(project: Path):
     assert fingerprint_user_code("nasbench201(channels=4)", "dextr") == ""
 
 
-def test_an_installed_module_is_known_by_its_file_and_its_version(
+def test_an_installed_module_is_identified_by_its_file_and_its_version(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):
     before = fingerprint_user_code("numpy.linalg:norm")
@@ -119,9 +123,9 @@ def test_an_installed_module_is_known_by_its_file_and_its_version(
     assert fingerprint_user_code("numpy.linalg:norm") != before
 
 
-def test_finding_code_runs_none_of_it(project: Path):
-    write(project / "package" / "__init__.py", "open('marker', 'w').close()\n")
-    write(
+def test_finding_code_does_not_run_it(project: Path):
+    write_file(project / "package" / "__init__.py", "open('marker', 'w').close()\n")
+    write_file(
         project / "package" / "mine.py", "import package\nopen('marker', 'w').close()\nvalue = 1\n"
     )
     assert fingerprint_user_code("package.mine:value", "./package/mine.py:value")
@@ -130,36 +134,34 @@ def test_finding_code_runs_none_of_it(project: Path):
     assert (project / "marker").exists()
 
 
-def test_code_that_a_file_names_runs_only_if_the_user_named_it_as_it_is(project: Path):
-    write(project / "mine.py", "value = 1\n")
+def test_code_named_by_a_file_is_trusted_only_if_the_user_ran_it_unchanged(project: Path):
+    write_file(project / "mine.py", "value = 1\n")
     recorded = fingerprint_user_code("./mine.py:value")
-    ask = (
+    arguments = (
         "./mine.py:value",
         recorded,
         "runs/theirs",
         "untrained train runs/theirs --space ./mine.py:value",
     )
-    with pytest.raises(
-        UsageError, match="read it, then type: untrained train"
-    ):
-        require_trusted_code(*ask)
+    with pytest.raises(UsageError, match="read it, then type: untrained train"):
+        require_trusted_code(*arguments)
     load_object("./mine.py:value")
-    require_trusted_code(*ask)
+    require_trusted_code(*arguments)
     os.remove(project / "mine.py")
     with pytest.raises(UsageError, match="which was not found; give its location"):
-        require_trusted_code(*ask)
-    write(project / "mine.py", "value = 2\n")
+        require_trusted_code(*arguments)
+    write_file(project / "mine.py", "value = 2\n")
     with pytest.raises(UsageError, match="has changed since runs/theirs was made"):
-        require_trusted_code(*ask)
+        require_trusted_code(*arguments)
     with pytest.raises(UsageError, match="was not found"):
         require_trusted_code("nowhere.mine:value", None, "runs/theirs", "")
     require_trusted_code("nasbench201", "", "runs/theirs", "")
 
 
-def test_what_was_named_is_remembered_by_other_processes(
+def test_trusted_code_is_remembered_by_other_processes(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    write(project / "mine.py", "value = 1\n")
+    write_file(project / "mine.py", "value = 1\n")
     load_object("./mine.py:value")
     monkeypatch.setattr(user_code, "_marks_of_process", set())
     require_trusted_code("./mine.py:value", None, "runs/mine", "")

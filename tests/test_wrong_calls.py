@@ -1,5 +1,7 @@
-"""Wrong calls of the public functions are answered by a `UsageError` of one line, and nothing is written: the Python
-half of the bad-input matrix. `tests/cli/wrong_commands.py` is the other one."""
+"""Wrong calls of the public functions raise a `UsageError` of one line and write nothing.
+
+`tests/cli/wrong_commands.py` has the wrong commands of the command line.
+"""
 
 import random
 from collections.abc import Callable
@@ -19,11 +21,11 @@ NAN = float("nan")
 HUGE = 10**30
 
 
-def net() -> nn.Module:
+def make_net() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4))
 
 
-def pictures(**options: Any) -> torch.Tensor:
+def make_images(**options: Any) -> torch.Tensor:
     return torch.ones(4, 3, 2, 2, **options)
 
 
@@ -35,12 +37,12 @@ def tiny(choose: Any, task: ut.Task, width: int = 3) -> nn.Module:
     )
 
 
-def compiled_part() -> nn.Module:
+def make_compiled_part() -> nn.Module:
     return nn.Sequential(nn.Flatten(), torch.compile(nn.Linear(12, 4)))
 
 
 class Answers(nn.Module):
-    """A network whose answer is whatever a function makes of its outputs."""
+    """A network that applies a function to its outputs."""
 
     def __init__(self, answer: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()
@@ -51,28 +53,28 @@ class Answers(nn.Module):
         return self.answer(self.layer(x.flatten(1)))
 
 
-def on_meta() -> nn.Module:
+def make_meta_network() -> nn.Module:
     with torch.device("meta"):
         return Answers(lambda out: out)
 
 
-def train(what: Any = None, data: Any = "digits", **options: Any) -> Any:
+def train_network(what: Any = None, data: Any = "digits", **options: Any) -> Any:
     network = Answers(lambda out: out) if what is None else what
     return ut.train(network, data, **{"input_shape": (1, 8, 8), "run": "run"} | options)
 
 
-def search(**options: Any) -> Any:
-    usual: dict[str, Any] = {
+def search_tiny(**options: Any) -> Any:
+    defaults: dict[str, Any] = {
         "space": tiny,
         "proxy": "params",
         "data": "noise",
         "budget": 2,
         "run": "run",
     }
-    return ut.search(**usual | options)
+    return ut.search(**defaults | options)
 
 
-def space() -> Any:
+def load_tiny() -> Any:
     return ut.load_space("nasbench201")
 
 
@@ -86,14 +88,17 @@ SCORE: dict[str, tuple[Call, str]] = {
     ),  # type: ignore[arg-type]
     "None": (lambda: ut.score(None, proxies="params"), "cannot score a NoneType"),  # type: ignore[arg-type]
     "a number in a list": (
-        lambda: ut.score([net(), 5], pictures(), proxies="params"),
+        lambda: ut.score([make_net(), 5], make_images(), proxies="params"),
         "cannot score a int",
     ),  # type: ignore[list-item]
     "a model on meta": (
-        lambda: ut.score(on_meta(), torch.ones(4, 1, 8, 8), proxies="params"),
+        lambda: ut.score(make_meta_network(), torch.ones(4, 1, 8, 8), proxies="params"),
         "the network has no weights: layer.weight is on the device meta; build it on cpu",
     ),
-    "a class": (lambda: ut.score(nn.Linear, pictures(), proxies="params"), "cannot score a type"),  # type: ignore[arg-type]
+    "a class": (
+        lambda: ut.score(nn.Linear, make_images(), proxies="params"),
+        "cannot score a type",
+    ),  # type: ignore[arg-type]
     "a scripted model": (
         lambda: ut.score(torch.jit.script(nn.Linear(3, 2)), torch.ones(4, 3), proxies="params"),
         "scripted or traced by torch.jit; give the nn.Module that it was made from",
@@ -111,196 +116,206 @@ SCORE: dict[str, tuple[Call, str]] = {
         "scripted or traced by torch.jit",
     ),
     "a model with a compiled part": (
-        lambda: ut.score(compiled_part(), pictures(), proxies="params"),
+        lambda: ut.score(make_compiled_part(), make_images(), proxies="params"),
         "a part of the network is compiled by torch.compile; give the network without it",
     ),
     "bfloat16 inputs": (
-        lambda: ut.score(net(), pictures(dtype=torch.bfloat16)),
+        lambda: ut.score(make_net(), make_images(dtype=torch.bfloat16)),
         "the inputs are bfloat16, in which scores are not exact; give inputs.float() and model.float()",
     ),
     "float16 inputs": (
-        lambda: ut.score(net(), pictures(dtype=torch.float16)),
+        lambda: ut.score(make_net(), make_images(dtype=torch.float16)),
         "the inputs are float16",
     ),
     "complex inputs": (
-        lambda: ut.score(net(), pictures(dtype=torch.complex64)),
+        lambda: ut.score(make_net(), make_images(dtype=torch.complex64)),
         "the inputs are complex numbers",
     ),
     "inputs on meta": (
-        lambda: ut.score(net(), pictures(device="meta")),
+        lambda: ut.score(make_net(), make_images(device="meta")),
         "the inputs are on the device meta, where there are no numbers; make them on cpu",
     ),
     "inputs without an axis": (
-        lambda: ut.score(net(), torch.tensor(3.0)),
+        lambda: ut.score(make_net(), torch.tensor(3.0)),
         "have the shape (), so there is no sample",
     ),
     "no inputs": (
-        lambda: ut.score(net(), torch.ones(0, 3, 2, 2)),
+        lambda: ut.score(make_net(), torch.ones(0, 3, 2, 2)),
         "have the shape (0, 3, 2, 2), so there is no",
     ),
     "sparse inputs": (
-        lambda: ut.score(net(), pictures().to_sparse()),
+        lambda: ut.score(make_net(), make_images().to_sparse()),
         "sparse tensor; give inputs.to_dense()",
     ),
     "a list as data": (
-        lambda: ut.score(net(), [[1.0, 2.0]], proxies="params"),  # type: ignore[arg-type]
+        lambda: ut.score(make_net(), [[1.0, 2.0]], proxies="params"),  # type: ignore[arg-type]
         "give a tensor of inputs, or a pair (inputs, targets), such as torch.randn(8, 3, 32, 32)",
     ),
     "a list of tensors": (
-        lambda: ut.score(net(), [pictures()], proxies="params"),
+        lambda: ut.score(make_net(), [make_images()], proxies="params"),
         "give a tensor of inputs, or a pair",
     ),  # type: ignore[arg-type]
     "a dict as data": (
-        lambda: ut.score(net(), {"x": 1}, proxies="params"),
+        lambda: ut.score(make_net(), {"x": 1}, proxies="params"),
         "give a tensor of inputs, or a pair",
     ),  # type: ignore[arg-type]
     "a number as data": (
-        lambda: ut.score(net(), 5, proxies="params"),
+        lambda: ut.score(make_net(), 5, proxies="params"),
         "the inputs are 5; give a tensor of inputs",
     ),  # type: ignore[arg-type]
     "three tensors": (
-        lambda: ut.score(net(), (pictures(), torch.ones(4), torch.ones(4)), proxies="params"),  # type: ignore[arg-type]
+        lambda: ut.score(
+            make_net(), (make_images(), torch.ones(4), torch.ones(4)), proxies="params"
+        ),  # type: ignore[arg-type]
         "data is a tuple of 3; give a tensor of inputs, or a pair (inputs, targets)",
     ),
     "an empty tuple of data": (
-        lambda: ut.score(net(), (), proxies="params"),
+        lambda: ut.score(make_net(), (), proxies="params"),
         "data is a tuple of 0",
     ),  # type: ignore[arg-type]
     "text as targets": (
-        lambda: ut.score(net(), (pictures(), "cat"), proxies="params"),
+        lambda: ut.score(make_net(), (make_images(), "cat"), proxies="params"),
         "the targets are 'cat'; give",
     ),
     "too few targets": (
-        lambda: ut.score(net(), (pictures(), torch.zeros(3)), proxies="params"),
+        lambda: ut.score(make_net(), (make_images(), torch.zeros(3)), proxies="params"),
         "there are 4 inputs and 3 targets; give one target per input",
     ),
     "one target": (
-        lambda: ut.score(net(), (pictures(), torch.tensor(1)), proxies="params"),
+        lambda: ut.score(make_net(), (make_images(), torch.tensor(1)), proxies="params"),
         "4 inputs and no targets",
     ),
     "complex targets": (
         lambda: ut.score(
-            net(), (pictures(), torch.zeros(4, dtype=torch.complex64)), proxies="params"
+            make_net(), (make_images(), torch.zeros(4, dtype=torch.complex64)), proxies="params"
         ),
         "the targets are complex numbers; give labels",
     ),
     "targets on meta": (
-        lambda: ut.score(net(), (pictures(), torch.zeros(4, device="meta")), proxies="params"),
+        lambda: ut.score(
+            make_net(), (make_images(), torch.zeros(4, device="meta")), proxies="params"
+        ),
         "the targets are on the device meta",
     ),
     "an array of objects": (
-        lambda: ut.score(net(), np.array([object()]), proxies="params"),
+        lambda: ut.score(make_net(), np.array([object()]), proxies="params"),
         "the inputs are an array of object; give one of float32 or int64",
     ),
     "an array of text": (
-        lambda: ut.score(net(), np.array(["cat"]), proxies="params"),
+        lambda: ut.score(make_net(), np.array(["cat"]), proxies="params"),
         "the inputs are an array of <U3",
     ),
     "proxies=5": (
-        lambda: ut.score(net(), pictures(), proxies=5),
+        lambda: ut.score(make_net(), make_images(), proxies=5),
         "proxies is 5; give names, such as ['dextr', 'naswot']",
     ),  # type: ignore[arg-type]
     "proxies=None": (
-        lambda: ut.score(net(), pictures(), proxies=None),
+        lambda: ut.score(make_net(), make_images(), proxies=None),
         "proxies is None; give names",
     ),  # type: ignore[arg-type]
     "proxies=[]": (
-        lambda: ut.score(net(), pictures(), proxies=[]),
+        lambda: ut.score(make_net(), make_images(), proxies=[]),
         "score needs at least one proxy, such as dextr",
     ),
     "proxies=[5]": (
-        lambda: ut.score(net(), pictures(), proxies=[5]),
+        lambda: ut.score(make_net(), make_images(), proxies=[5]),
         "5 is not a proxy; give its name, such as",
     ),  # type: ignore[list-item]
     "proxies=[None]": (
-        lambda: ut.score(net(), pictures(), proxies=[None]),
+        lambda: ut.score(make_net(), make_images(), proxies=[None]),
         "None is not a proxy; give its name",
     ),  # type: ignore[list-item]
     "proxies=['dexter']": (
-        lambda: ut.score(net(), pictures(), proxies=["dexter"]),
+        lambda: ut.score(make_net(), make_images(), proxies=["dexter"]),
         "did you mean dextr",
     ),
-    "proxies=['']": (lambda: ut.score(net(), pictures(), proxies=[""]), "a name is missing"),
+    "proxies=['']": (
+        lambda: ut.score(make_net(), make_images(), proxies=[""]),
+        "a name is missing",
+    ),
     "seeds=1.5": (
-        lambda: ut.score(net(), pictures(), proxies="params", seeds=1.5),
+        lambda: ut.score(make_net(), make_images(), proxies="params", seeds=1.5),
         "seeds is 1.5; write a whole number",
     ),  # type: ignore[arg-type]
     "seeds='2'": (
-        lambda: ut.score(net(), pictures(), proxies="params", seeds="2"),
+        lambda: ut.score(make_net(), make_images(), proxies="params", seeds="2"),
         "seeds is '2'; write a whole number",
     ),  # type: ignore[arg-type]
     "seeds=None": (
-        lambda: ut.score(net(), pictures(), proxies="params", seeds=None),
+        lambda: ut.score(make_net(), make_images(), proxies="params", seeds=None),
         "seeds is None",
     ),  # type: ignore[arg-type]
     "seeds=True": (
-        lambda: ut.score(net(), pictures(), proxies="params", seeds=True),
+        lambda: ut.score(make_net(), make_images(), proxies="params", seeds=True),
         "seeds is True",
     ),
     "seeds=0": (
-        lambda: ut.score(net(), pictures(), proxies="params", seeds=0),
+        lambda: ut.score(make_net(), make_images(), proxies="params", seeds=0),
         "seeds is 0; write a whole number from 1",
     ),
-    "seeds=nan": (lambda: ut.score(net(), pictures(), proxies="params", seeds=NAN), "seeds is nan"),  # type: ignore[arg-type]
+    "seeds=nan": (
+        lambda: ut.score(make_net(), make_images(), proxies="params", seeds=NAN),
+        "seeds is nan",
+    ),  # type: ignore[arg-type]
     "device=None": (
-        lambda: ut.score(net(), pictures(), proxies="params", device=None),
+        lambda: ut.score(make_net(), make_images(), proxies="params", device=None),
         "device None cannot be used",
     ),  # type: ignore[arg-type]
     "device=0": (
-        lambda: ut.score(net(), pictures(), proxies="params", device=0),
+        lambda: ut.score(make_net(), make_images(), proxies="params", device=0),
         "device 0 cannot be used",
     ),  # type: ignore[arg-type]
     "device='meta'": (
-        lambda: ut.score(net(), pictures(), proxies="params", device="meta"),
+        lambda: ut.score(make_net(), make_images(), proxies="params", device="meta"),
         "device 'meta' cannot be used",
     ),
     "device='cpu:7'": (
-        lambda: ut.score(net(), pictures(), proxies="params", device="cpu:7"),
+        lambda: ut.score(make_net(), make_images(), proxies="params", device="cpu:7"),
         "try cpu",
     ),
     "device='gpu'": (
-        lambda: ut.score(net(), pictures(), proxies="params", device="gpu"),
+        lambda: ut.score(make_net(), make_images(), proxies="params", device="gpu"),
         "device 'gpu' cannot be used",
     ),
     "num_classes=-3": (
-        lambda: ut.score(net(), pictures(), proxies="params", num_classes=-3),
+        lambda: ut.score(make_net(), make_images(), proxies="params", num_classes=-3),
         "num_classes is -3; write a whole number from 1 to",
     ),
     "num_classes=0": (
-        lambda: ut.score(net(), pictures(), proxies="params", num_classes=0),
+        lambda: ut.score(make_net(), make_images(), proxies="params", num_classes=0),
         "num_classes is 0",
     ),
     "num_classes=2.5": (
-        lambda: ut.score(net(), pictures(), proxies="params", num_classes=2.5),
+        lambda: ut.score(make_net(), make_images(), proxies="params", num_classes=2.5),
         "num_classes is 2.5",
     ),  # type: ignore[arg-type]
     "num_classes=10**30": (
-        lambda: ut.score(net(), pictures(), proxies="params", num_classes=HUGE),
+        lambda: ut.score(make_net(), make_images(), proxies="params", num_classes=HUGE),
         "num_classes is 10000",
     ),
     "input_shape=5": (
-        lambda: ut.score(net(), proxies="params", input_shape=5),
+        lambda: ut.score(make_net(), proxies="params", input_shape=5),
         "invalid input shape 5; write",
     ),  # type: ignore[arg-type]
     "input_shape=(3, 0)": (
-        lambda: ut.score(net(), proxies="params", input_shape=(3, 0)),
+        lambda: ut.score(make_net(), proxies="params", input_shape=(3, 0)),
         "invalid input shape (3, 0)",
     ),
     "input_shape=(3, 2.0)": (
-        lambda: ut.score(net(), proxies="params", input_shape=(3, 2.0)),
+        lambda: ut.score(make_net(), proxies="params", input_shape=(3, 2.0)),
         "invalid input shape",
     ),  # type: ignore[arg-type]
     "input_shape=('3',)": (
-        lambda: ut.score(net(), proxies="params", input_shape=("3",)),
+        lambda: ut.score(make_net(), proxies="params", input_shape=("3",)),
         "invalid input shape ('3',)",
     ),  # type: ignore[arg-type]
     "input_shape=(10**30,)": (
-        lambda: ut.score(net(), proxies="params", input_shape=(HUGE,)),
+        lambda: ut.score(make_net(), proxies="params", input_shape=(HUGE,)),
         "invalid input shape (1000",
     ),
     "no input shape": (
-        lambda: ut.score(net(), proxies="params"),
-        "say what Sequential takes as input: --input-shape",
+        lambda: ut.score(make_net(), proxies="params"),
+        "the input shape of Sequential is unknown; add --input-shape",
     ),
     "data='cifr10'": (lambda: ut.score(SKIP, "cifr10", proxies="params"), "did you mean cifar10"),
     "data=''": (lambda: ut.score(SKIP, "", proxies="params"), "no data set is called ''"),
@@ -313,14 +328,17 @@ SCORE: dict[str, tuple[Call, str]] = {
         "5 is not a space; give its name, such as",
     ),  # type: ignore[arg-type]
     "an aggregate of one": (
-        lambda: ut.score(net(), pictures(), proxies="az_nas"),
+        lambda: ut.score(make_net(), make_images(), proxies="az_nas"),
         "compares networks with each other",
     ),
     "warm_up='most'": (lambda: ut.score(SKIP, "digits", proxies="params", warm_up="most"), "most"),
 }
 
 SPACE: dict[str, tuple[Call, str]] = {
-    "load_space(None)": (lambda: ut.load_space(None), "None is not a space; give its name, such as"),  # type: ignore[arg-type]
+    "load_space(None)": (
+        lambda: ut.load_space(None),
+        "None is not a space; give its name, such as",
+    ),  # type: ignore[arg-type]
     "load_space(5)": (lambda: ut.load_space(5), "5 is not a space; give its name"),  # type: ignore[arg-type]
     "load_space('')": (lambda: ut.load_space(""), "a name is missing"),
     "load_space('nasbench')": (
@@ -336,11 +354,11 @@ SPACE: dict[str, tuple[Call, str]] = {
         "channels is a whole number",
     ),
     "with_options(channels='8')": (
-        lambda: space().with_options(channels="8"),
+        lambda: load_tiny().with_options(channels="8"),
         "channels is a whole number",
     ),
     "with_options(channels=None)": (
-        lambda: space().with_options(channels=None),
+        lambda: load_tiny().with_options(channels=None),
         "channels is a whole number",
     ),
     "with_options(width=1.5) of one's own": (
@@ -364,210 +382,252 @@ SPACE: dict[str, tuple[Call, str]] = {
         "no stem is called 'moon'; available: cifar",
     ),
     "sample(random.Random(0))": (
-        lambda: space().sample(random.Random(0)),
+        lambda: load_tiny().sample(random.Random(0)),
         "is not a seed; give a whole number or numpy.random.default_rng(0)",
     ),
-    "sample('0')": (lambda: space().sample("0"), "'0' is not a seed; give a whole number"),
-    "sample(0.5)": (lambda: space().sample(0.5), "0.5 is not a seed; give a whole number"),
-    "sample(True)": (lambda: space().sample(True), "True is not a seed"),
-    "sample(-1)": (lambda: space().sample(-1), "seed is -1; write a whole number from 0 to"),
+    "sample('0')": (lambda: load_tiny().sample("0"), "'0' is not a seed; give a whole number"),
+    "sample(0.5)": (lambda: load_tiny().sample(0.5), "0.5 is not a seed; give a whole number"),
+    "sample(True)": (lambda: load_tiny().sample(True), "True is not a seed"),
+    "sample(-1)": (lambda: load_tiny().sample(-1), "seed is -1; write a whole number from 0 to"),
     "sample(2**64)": (
-        lambda: space().sample(2**64),
+        lambda: load_tiny().sample(2**64),
         "seed is 18446744073709551616; write a whole number from 0",
     ),
-    "sample(torch.Generator())": (lambda: space().sample(torch.Generator()), "is not a seed"),
-    "sample(np.random)": (lambda: space().sample(np.random), "is not a seed"),
+    "sample(torch.Generator())": (lambda: load_tiny().sample(torch.Generator()), "is not a seed"),
+    "sample(np.random)": (lambda: load_tiny().sample(np.random), "is not a seed"),
     "mutate('text')": (
-        lambda: space().mutate(SKIP, 0),
+        lambda: load_tiny().mutate(SKIP, 0),
         "is not an Arch; nasbench201 makes one by parse(text)",
     ),
-    "mutate(arch, 0.5)": (lambda: space().mutate(space().parse(SKIP), 0.5), "0.5 is not a seed"),
-    "mutate(None)": (lambda: space().mutate(None, 0), "None is not an Arch"),
+    "mutate(arch, 0.5)": (
+        lambda: load_tiny().mutate(load_tiny().parse(SKIP), 0.5),
+        "0.5 is not a seed",
+    ),
+    "mutate(None)": (lambda: load_tiny().mutate(None, 0), "None is not an Arch"),
     "cross(arch, None)": (
-        lambda: space().cross(space().parse(SKIP), None, 0),
+        lambda: load_tiny().cross(load_tiny().parse(SKIP), None, 0),
         "None is not an Arch",
     ),
     "build('text')": (
-        lambda: space().build(SKIP),
+        lambda: load_tiny().build(SKIP),
         "is not an Arch; nasbench201 makes one by parse(text)",
     ),
-    "build(5)": (lambda: space().build(5), "5 is not an Arch"),
-    "parse(5)": (lambda: space().parse(5), "5 is not an architecture; give its text, such as '|"),
-    "parse(None)": (lambda: space().parse(None), "None is not an architecture"),
+    "build(5)": (lambda: load_tiny().build(5), "5 is not an Arch"),
+    "parse(5)": (
+        lambda: load_tiny().parse(5),
+        "5 is not an architecture; give its text, such as '|",
+    ),
+    "parse(None)": (lambda: load_tiny().parse(None), "None is not an architecture"),
 }
 
 SEARCH: dict[str, tuple[Call, str]] = {
-    "space=None": (lambda: search(space=None), "None is not a space; give its name, such as"),
-    "space=5": (lambda: search(space=5), "5 is not a space; give its name"),
-    "proxy=None": (lambda: search(proxy=None), "None is not a proxy; give its name"),
-    "proxy=5": (lambda: search(proxy=5), "5 is not a proxy; give its name"),
-    "strategy=None": (lambda: search(strategy=None), "None is not a name; give one as text"),
-    "strategy=5": (lambda: search(strategy=5), "5 is not a name; give one as text"),
-    "budget='3'": (lambda: search(budget="3"), "budget is '3'; write a whole number from 1 to"),
-    "budget=nan": (lambda: search(budget=NAN), "budget is nan; write a whole number from 1 to"),
-    "budget=1.5": (lambda: search(budget=1.5), "budget is 1.5; write a whole number from 1 to"),
-    "budget=3.0": (lambda: search(budget=3.0), "budget is 3.0; write a whole number from 1 to"),
-    "budget=inf": (lambda: search(budget=float("inf")), "budget is inf"),
-    "budget=True": (lambda: search(budget=True), "budget is True"),
-    "budget=0": (lambda: search(budget=0), "budget is 0; write a whole number from 1 to"),
-    "budget=-1": (lambda: search(budget=-1), "budget is -1"),
-    "budget=10**30": (lambda: search(budget=HUGE), "budget is 1000000"),
-    "budget=[3]": (lambda: search(budget=[3]), "budget is [3]"),
+    "space=None": (lambda: search_tiny(space=None), "None is not a space; give its name, such as"),
+    "space=5": (lambda: search_tiny(space=5), "5 is not a space; give its name"),
+    "proxy=None": (lambda: search_tiny(proxy=None), "None is not a proxy; give its name"),
+    "proxy=5": (lambda: search_tiny(proxy=5), "5 is not a proxy; give its name"),
+    "strategy=None": (lambda: search_tiny(strategy=None), "None is not a name; give one as text"),
+    "strategy=5": (lambda: search_tiny(strategy=5), "5 is not a name; give one as text"),
+    "budget='3'": (
+        lambda: search_tiny(budget="3"),
+        "budget is '3'; write a whole number from 1 to",
+    ),
+    "budget=nan": (
+        lambda: search_tiny(budget=NAN),
+        "budget is nan; write a whole number from 1 to",
+    ),
+    "budget=1.5": (
+        lambda: search_tiny(budget=1.5),
+        "budget is 1.5; write a whole number from 1 to",
+    ),
+    "budget=3.0": (
+        lambda: search_tiny(budget=3.0),
+        "budget is 3.0; write a whole number from 1 to",
+    ),
+    "budget=inf": (lambda: search_tiny(budget=float("inf")), "budget is inf"),
+    "budget=True": (lambda: search_tiny(budget=True), "budget is True"),
+    "budget=0": (lambda: search_tiny(budget=0), "budget is 0; write a whole number from 1 to"),
+    "budget=-1": (lambda: search_tiny(budget=-1), "budget is -1"),
+    "budget=10**30": (lambda: search_tiny(budget=HUGE), "budget is 1000000"),
+    "budget=[3]": (lambda: search_tiny(budget=[3]), "budget is [3]"),
     "time=5": (
-        lambda: search(time=5),
+        lambda: search_tiny(time=5),
         "invalid duration 5; write it as text: '90s', '10m' or '1h30m'",
     ),
-    "time=''": (lambda: search(time=""), "invalid duration ''"),
+    "time=''": (lambda: search_tiny(time=""), "invalid duration ''"),
     "time='soon'": (
-        lambda: search(time="soon"),
+        lambda: search_tiny(time="soon"),
         "invalid duration 'soon'; write 90s, 10m or 1h30m",
     ),
-    "time_limit=5": (lambda: search(time_limit=5), "invalid duration 5"),
-    "stable='3'": (lambda: search(stable="3"), "stable is '3'; write a whole number from 1 to"),
-    "stable=0": (lambda: search(stable=0), "stable is 0"),
-    "top=0": (lambda: search(top=0), "top is 0; write a whole number from 1 to"),
-    "top=None": (lambda: search(top=None), "top is None"),
-    "seed=1.5": (lambda: search(seed=1.5), "seed is 1.5; write a whole number from 0 to"),
-    "seed='0'": (lambda: search(seed="0"), "seed is '0'"),
-    "seed=None": (lambda: search(seed=None), "seed is None"),
-    "seed=-1": (lambda: search(seed=-1), "seed is -1; write a whole number from 0 to"),
-    "seed=2**64": (lambda: search(seed=2**64), "seed is 18446744073709551616"),
-    "seeds=0": (lambda: search(seeds=0), "seeds is 0; write a whole number from 1 to"),
-    "seeds=1.5": (lambda: search(seeds=1.5), "seeds is 1.5"),
-    "confirm=-1": (lambda: search(confirm=-1), "confirm is -1; write a whole number from 0 to"),
-    "confirm=1.5": (lambda: search(confirm=1.5), "confirm is 1.5"),
+    "time_limit=5": (lambda: search_tiny(time_limit=5), "invalid duration 5"),
+    "stable='3'": (
+        lambda: search_tiny(stable="3"),
+        "stable is '3'; write a whole number from 1 to",
+    ),
+    "stable=0": (lambda: search_tiny(stable=0), "stable is 0"),
+    "top=0": (lambda: search_tiny(top=0), "top is 0; write a whole number from 1 to"),
+    "top=None": (lambda: search_tiny(top=None), "top is None"),
+    "seed=1.5": (lambda: search_tiny(seed=1.5), "seed is 1.5; write a whole number from 0 to"),
+    "seed='0'": (lambda: search_tiny(seed="0"), "seed is '0'"),
+    "seed=None": (lambda: search_tiny(seed=None), "seed is None"),
+    "seed=-1": (lambda: search_tiny(seed=-1), "seed is -1; write a whole number from 0 to"),
+    "seed=2**64": (lambda: search_tiny(seed=2**64), "seed is 18446744073709551616"),
+    "seeds=0": (lambda: search_tiny(seeds=0), "seeds is 0; write a whole number from 1 to"),
+    "seeds=1.5": (lambda: search_tiny(seeds=1.5), "seeds is 1.5"),
+    "confirm=-1": (
+        lambda: search_tiny(confirm=-1),
+        "confirm is -1; write a whole number from 0 to",
+    ),
+    "confirm=1.5": (lambda: search_tiny(confirm=1.5), "confirm is 1.5"),
     "networks_per_batch=0": (
-        lambda: search(networks_per_batch=0),
+        lambda: search_tiny(networks_per_batch=0),
         "networks_per_batch is 0; write a whole number from 1 to",
     ),
-    "networks_per_batch='2'": (lambda: search(networks_per_batch="2"), "networks_per_batch is '2'"),
+    "networks_per_batch='2'": (
+        lambda: search_tiny(networks_per_batch="2"),
+        "networks_per_batch is '2'",
+    ),
     "device=None": (
-        lambda: search(device=None),
+        lambda: search_tiny(device=None),
         "device None cannot be used on this machine; try cpu",
     ),
-    "device='meta'": (lambda: search(device="meta"), "device 'meta' cannot be used"),
-    "device='cpu:7'": (lambda: search(device="cpu:7"), "device 'cpu:7' cannot be used"),
-    "data=None": (lambda: search(data=None), "data is None; give a name as text, such as 'digits'"),
-    "data=5": (lambda: search(data=5), "data is 5; give a name as text"),
-    "data='nois'": (lambda: search(data="nois"), "did you mean noise"),
+    "device='meta'": (lambda: search_tiny(device="meta"), "device 'meta' cannot be used"),
+    "device='cpu:7'": (lambda: search_tiny(device="cpu:7"), "device 'cpu:7' cannot be used"),
+    "data=None": (
+        lambda: search_tiny(data=None),
+        "data is None; give a name as text, such as 'digits'",
+    ),
+    "data=5": (lambda: search_tiny(data=5), "data is 5; give a name as text"),
+    "data='nois'": (lambda: search_tiny(data="nois"), "did you mean noise"),
     "input_size=0": (
-        lambda: search(input_size=0),
+        lambda: search_tiny(input_size=0),
         "input_size is 0; write a whole number from 1 to",
     ),
-    "input_size='8'": (lambda: search(input_size="8"), "input_size is '8'"),
-    "run=5": (lambda: search(run=5), "run is 5; give a path as text, such as './folder'"),
-    "run='a\\0b'": (lambda: search(run="a\0b"), "which is not a valid file name in UTF-8"),
+    "input_size='8'": (lambda: search_tiny(input_size="8"), "input_size is '8'"),
+    "run=5": (lambda: search_tiny(run=5), "run is 5; give a path as text, such as './folder'"),
+    "run='a\\0b'": (lambda: search_tiny(run="a\0b"), "which is not a valid file name in UTF-8"),
     "run='\\udce9'": (
-        lambda: search(run="run-\udce9"),
+        lambda: search_tiny(run="run-\udce9"),
         "which is not a valid file name in UTF-8; choose another",
     ),
-    "limits params=-1": (lambda: search(limits={"params": -1}), "-1 is not a max params"),
+    "limits params=-1": (lambda: search_tiny(limits={"params": -1}), "-1 is not a max params"),
     "limits params='many'": (
-        lambda: search(limits={"params": "many"}),
+        lambda: search_tiny(limits={"params": "many"}),
         "'many' is not a max params; write it like 2M or 600M",
     ),
-    "limits params=nan": (lambda: search(limits={"params": NAN}), "nan is not a max params"),
-    "limits params=True": (lambda: search(limits={"params": True}), "True is not a max params"),
+    "limits params=nan": (lambda: search_tiny(limits={"params": NAN}), "nan is not a max params"),
+    "limits params=True": (
+        lambda: search_tiny(limits={"params": True}),
+        "True is not a max params",
+    ),
     "limits params=1": (
-        lambda: search(limits={"params": 1}),
+        lambda: search_tiny(limits={"params": 1}),
         "none of 1000 sampled architectures has at most 1 parameters",
     ),
     "limits latency='5ms@meta'": (
-        lambda: search(limits={"latency": "5ms@meta"}),
+        lambda: search_tiny(limits={"latency": "5ms@meta"}),
         "device 'meta' cannot be used",
     ),
     "limits latency=5": (
-        lambda: search(limits={"latency": 5}),
+        lambda: search_tiny(limits={"latency": 5}),
         "5 is not a max latency; write it like 5ms or 5ms@cpu",
     ),
     "screen='params', keep=2": (
-        lambda: search(proxy="naswot", screen="params", keep=2),
+        lambda: search_tiny(proxy="naswot", screen="params", keep=2),
         "at most 100%, not '2'",
     ),
     "screen='params', keep=None": (
-        lambda: search(proxy="naswot", screen="params", keep=None),
+        lambda: search_tiny(proxy="naswot", screen="params", keep=None),
         "invalid share None",
     ),
-    "screen=5": (lambda: search(screen=5), "5 is not a list of names"),
-    "beside=5": (lambda: search(beside=5), "5 is not a list of names"),
+    "screen=5": (lambda: search_tiny(screen=5), "5 is not a list of names"),
+    "beside=5": (lambda: search_tiny(beside=5), "5 is not a list of names"),
     "validate='training(epochs=0)'": (
-        lambda: search(strategy="best_of_pool", validate="training(epochs=0)"),
+        lambda: search_tiny(strategy="best_of_pool", validate="training(epochs=0)"),
         "accuracy(epochs=0): epochs is a whole number from 1 to 65,536, such as epochs=3",
     ),
     "validate=5": (
-        lambda: search(strategy="best_of_pool", validate=5),
+        lambda: search_tiny(strategy="best_of_pool", validate=5),
         "nothing validates by 5; type --validate",
     ),
     "nsga2 with the same objective": (
-        lambda: search(strategy="nsga2", proxy="params", beside="params"),
+        lambda: search_tiny(strategy="nsga2", proxy="params", beside="params"),
         "nsga2 weighs different objectives, and params is named twice; take another --beside, such as flops",
     ),
-    "warm_up=5": (lambda: search(warm_up=5), "5"),
-    "workers=0": (lambda: search(workers=0), "--workers must be a whole number of at least 1"),
+    "warm_up=5": (lambda: search_tiny(warm_up=5), "5"),
+    "workers=0": (lambda: search_tiny(workers=0), "--workers must be a whole number of at least 1"),
 }
 
 TRAIN: dict[str, tuple[Call, str]] = {
     "what=None": (lambda: ut.train(None, "digits"), "NoneType"),  # type: ignore[arg-type]
     "what=5": (lambda: ut.train(5, "digits"), "int"),  # type: ignore[arg-type]
-    "data=5": (lambda: train(data=5), "the inputs are 5"),
-    "data=None": (lambda: train(data=None), "name the data to train on: --data digits"),
-    "data='noise'": (lambda: train(data="noise"), "noise has nothing to learn from"),
-    "recipe=5": (lambda: train(recipe=5), "5 is not a name; give one as text"),
+    "data=5": (lambda: train_network(data=5), "the inputs are 5"),
+    "data=None": (lambda: train_network(data=None), "name the data to train on: --data digits"),
+    "data='noise'": (lambda: train_network(data="noise"), "noise has nothing to learn from"),
+    "recipe=5": (lambda: train_network(recipe=5), "5 is not a name; give one as text"),
     "recipe='quik'": (
-        lambda: train(recipe="quik"),
+        lambda: train_network(recipe="quik"),
         "no recipe is called 'quik'; did you mean quick",
     ),
     "checkpoint_every=0": (
-        lambda: train(checkpoint_every=0),
+        lambda: train_network(checkpoint_every=0),
         "checkpoint_every is 0; write a whole number from 1 to",
     ),
-    "checkpoint_every=-5": (lambda: train(checkpoint_every=-5), "checkpoint_every is -5"),
-    "checkpoint_every=None": (lambda: train(checkpoint_every=None), "checkpoint_every is None"),
-    "checkpoint_every=1.5": (lambda: train(checkpoint_every=1.5), "checkpoint_every is 1.5"),
-    "epochs=0": (lambda: train(epochs=0), "epochs is 0; write a whole number from 1 to"),
-    "epochs=1.5": (lambda: train(epochs=1.5), "epochs is 1.5"),
-    "epochs='3'": (lambda: train(epochs="3"), "epochs is '3'"),
-    "patience=0": (lambda: train(patience=0), "patience is 0"),
-    "patience='2'": (lambda: train(patience="2"), "patience is '2'"),
-    "seed=-1": (lambda: train(seed=-1), "seed is -1; write a whole number from 0 to"),
-    "seed=2**64": (lambda: train(seed=2**64), "seed is 18446744073709551616"),
-    "seed='0'": (lambda: train(seed="0"), "seed is '0'"),
-    "time=5": (lambda: train(time=5), "invalid duration 5; write it as text"),
-    "device=None": (lambda: train(device=None), "device None cannot be used"),
-    "device='meta'": (lambda: train(device="meta"), "device 'meta' cannot be used"),
-    "input_shape=(0,)": (lambda: train(input_shape=(0,)), "invalid input shape (0,)"),
-    "run=5": (lambda: train(run=5), "run is 5; give a path as text"),
-    "run='\\udce9'": (lambda: train(run="run-\udce9"), "which is not a valid file name in UTF-8"),
+    "checkpoint_every=-5": (lambda: train_network(checkpoint_every=-5), "checkpoint_every is -5"),
+    "checkpoint_every=None": (
+        lambda: train_network(checkpoint_every=None),
+        "checkpoint_every is None",
+    ),
+    "checkpoint_every=1.5": (
+        lambda: train_network(checkpoint_every=1.5),
+        "checkpoint_every is 1.5",
+    ),
+    "epochs=0": (lambda: train_network(epochs=0), "epochs is 0; write a whole number from 1 to"),
+    "epochs=1.5": (lambda: train_network(epochs=1.5), "epochs is 1.5"),
+    "epochs='3'": (lambda: train_network(epochs="3"), "epochs is '3'"),
+    "patience=0": (lambda: train_network(patience=0), "patience is 0"),
+    "patience='2'": (lambda: train_network(patience="2"), "patience is '2'"),
+    "seed=-1": (lambda: train_network(seed=-1), "seed is -1; write a whole number from 0 to"),
+    "seed=2**64": (lambda: train_network(seed=2**64), "seed is 18446744073709551616"),
+    "seed='0'": (lambda: train_network(seed="0"), "seed is '0'"),
+    "time=5": (lambda: train_network(time=5), "invalid duration 5; write it as text"),
+    "device=None": (lambda: train_network(device=None), "device None cannot be used"),
+    "device='meta'": (lambda: train_network(device="meta"), "device 'meta' cannot be used"),
+    "input_shape=(0,)": (lambda: train_network(input_shape=(0,)), "invalid input shape (0,)"),
+    "run=5": (lambda: train_network(run=5), "run is 5; give a path as text"),
+    "run='\\udce9'": (
+        lambda: train_network(run="run-\udce9"),
+        "which is not a valid file name in UTF-8",
+    ),
     "a model that answers a dict": (
-        lambda: train(Answers(lambda out: {"classes": out})),
+        lambda: train_network(Answers(lambda out: {"classes": out})),
         "the network cannot be trained: the model returns dict, from which no logits can be read",
     ),
     "a model that answers nothing": (
-        lambda: train(Answers(lambda out: None)),
+        lambda: train_network(Answers(lambda out: None)),
         "the model returns NoneType",
     ),
     "a model of complex answers": (
-        lambda: train(Answers(lambda out: out + 1j)),
+        lambda: train_network(Answers(lambda out: out + 1j)),
         "the model returns complex numbers",
     ),
     "a model on meta": (
-        lambda: train(on_meta()),
+        lambda: train_network(make_meta_network()),
         "layer.weight is on the device meta; build it on cpu",
     ),
     "a scripted model": (
-        lambda: train(torch.jit.script(nn.Linear(3, 2))),
+        lambda: train_network(torch.jit.script(nn.Linear(3, 2))),
         "scripted or traced by torch.jit",
     ),
     "a model of other inputs": (
-        lambda: train(net()),
+        lambda: train_network(make_net()),
         "the network cannot read samples of (1, 8, 8)",
     ),
     "a model of other classes": (
-        lambda: train(nn.Sequential(nn.Flatten(), nn.Linear(64, 3))),
+        lambda: train_network(nn.Sequential(nn.Flatten(), nn.Linear(64, 3))),
         "the network returns (2, 3), but digits needs (2, 10)",
     ),
     "a model that learns nothing": (
-        lambda: train(Answers(lambda out: out).requires_grad_(False)),
+        lambda: train_network(Answers(lambda out: out).requires_grad_(False)),
         "nothing to learn",
     ),
     "a mistyped folder": (
@@ -579,19 +639,22 @@ TRAIN: dict[str, tuple[Call, str]] = {
 OTHERS: dict[str, tuple[Call, str]] = {
     "export(None)": (lambda: ut.export(None, "out"), "NoneType"),  # type: ignore[arg-type]
     "export(5)": (lambda: ut.export(5, "out"), "int"),  # type: ignore[arg-type]
-    "export(out=None)": (lambda: ut.export(net(), None), "out is None; give a path as text"),  # type: ignore[arg-type]
-    "export(out=5)": (lambda: ut.export(net(), 5), "out is 5; give a path as text"),  # type: ignore[arg-type]
+    "export(out=None)": (lambda: ut.export(make_net(), None), "out is None; give a path as text"),  # type: ignore[arg-type]
+    "export(out=5)": (lambda: ut.export(make_net(), 5), "out is 5; give a path as text"),  # type: ignore[arg-type]
     "export(input_shape=(0,))": (
-        lambda: ut.export(net(), "out", input_shape=(0,)),
+        lambda: ut.export(make_net(), "out", input_shape=(0,)),
         "invalid input shape (0,)",
     ),
     "export(num_classes=-3)": (
-        lambda: ut.export(net(), "out", input_shape=(3, 2, 2), num_classes=-3),
+        lambda: ut.export(make_net(), "out", input_shape=(3, 2, 2), num_classes=-3),
         "num_classes is -3; write a whole number from 1 to",
     ),
-    "export(weights=5)": (lambda: ut.export(net(), "out", weights=5), "weights is 5; give a path"),  # type: ignore[arg-type]
+    "export(weights=5)": (
+        lambda: ut.export(make_net(), "out", weights=5),
+        "weights is 5; give a path",
+    ),  # type: ignore[arg-type]
     "export of a model on meta": (
-        lambda: ut.export(on_meta(), "out", input_shape=(1, 8, 8)),
+        lambda: ut.export(make_meta_network(), "out", input_shape=(1, 8, 8)),
         "the network has no weights: layer.weight is on the device meta; build it on cpu",
     ),
     "export of a scripted model": (
@@ -600,7 +663,7 @@ OTHERS: dict[str, tuple[Call, str]] = {
     ),
     "export of a model that answers a dict": (
         lambda: ut.export(Answers(lambda out: {"classes": out}), "out", input_shape=(1, 8, 8)),
-        "returns dict for two samples; to be exported it must return (2, 1)",
+        "returns a dict for two samples; to export it, it must return the shape (2, 1)",
     ),
     "export of a mistyped folder": (
         lambda: ut.export("rum-1", "out"),
@@ -676,7 +739,7 @@ WRONG = {f"{group}: {name}": row for group, rows in GROUPS.items() for name, row
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit warns of itself
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_call_is_answered_in_one_line_that_says_what_to_give(tmp_path, monkeypatch, name):
+def test_a_wrong_call_is_refused_in_one_line_that_says_what_to_give(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("UNTRAINED_DATA", raising=False)
@@ -686,11 +749,11 @@ def test_a_wrong_call_is_answered_in_one_line_that_says_what_to_give(tmp_path, m
         call()
     assert fragment in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert _written(tmp_path) == [tmp_path / "run-1"]
+    assert list_written_files(tmp_path) == [tmp_path / "run-1"]
 
 
-def _written(folder: Path) -> list[Path]:
-    """What was written, without the file that ONNX Runtime leaves when it is imported."""
+def list_written_files(folder: Path) -> list[Path]:
+    """List the written files, without the file that ONNX Runtime writes when it is imported."""
     return [
         path
         for path in folder.rglob("*")
@@ -698,7 +761,7 @@ def _written(folder: Path) -> list[Path]:
     ]
 
 
-def test_the_matrix_has_at_least_250_rows():
+def test_there_are_at_least_550_wrong_calls_and_commands():
     from tests.cli import wrong_commands
 
     assert len(WRONG) + len(wrong_commands.WRONG_COMMANDS) >= 550
@@ -716,24 +779,24 @@ def test_complex_outputs_are_a_failure_of_the_network():
 
 
 def test_a_network_that_calls_sys_exit_is_a_failure():
-    def leave(out: torch.Tensor) -> torch.Tensor:
+    def call_exit(out: torch.Tensor) -> torch.Tensor:
         raise SystemExit(3)
 
-    (record,) = ut.score(Answers(leave), torch.ones(4, 1, 8, 8), proxies="naswot").records
+    (record,) = ut.score(Answers(call_exit), torch.ones(4, 1, 8, 8), proxies="naswot").records
     assert record.value is None
     assert "SystemExit" in str(record.error)
 
 
-def test_a_compiled_model_is_scored_like_the_one_that_it_was_made_from():
-    model = net()
+def test_a_compiled_model_has_the_score_of_the_original():
+    model = make_net()
     inputs = torch.randn(4, 3, 2, 2)
     (plain,) = ut.score(model, inputs, proxies="naswot").records
     (compiled,) = ut.score(torch.compile(model), inputs, proxies="naswot").records  # type: ignore[arg-type]
     assert compiled.value == plain.value
 
 
-def test_arrays_are_taken_like_tensors():
-    model = net()
+def test_arrays_have_the_scores_of_tensors():
+    model = make_net()
     inputs = torch.randn(4, 3, 2, 2)
     targets = torch.tensor([0, 1, 2, 3])
     (of_tensors,) = ut.score(model, (inputs, targets), proxies="snip").records
@@ -748,15 +811,15 @@ def test_arrays_are_taken_like_tensors():
     assert reversed_.value is not None
 
 
-def test_an_architecture_is_drawn_by_an_integer_a_generator_or_nothing():
-    home = space()
+def test_a_sample_can_use_an_integer_a_generator_or_no_seed():
+    tiny_space = load_tiny()
     assert (
-        home.sample(3)
-        == home.sample(3)
-        == home.sample(np.random.default_rng(3))
-        == home.sample(np.int64(3))
+        tiny_space.sample(3)
+        == tiny_space.sample(3)
+        == tiny_space.sample(np.random.default_rng(3))
+        == tiny_space.sample(np.int64(3))
     )
-    assert len({home.sample(seed) for seed in range(10)}) > 1
-    assert home.sample() in home
-    arch = home.sample(0)
-    assert home.mutate(arch, 1) == home.mutate(arch, np.random.default_rng(1)) != arch
+    assert len({tiny_space.sample(seed) for seed in range(10)}) > 1
+    assert tiny_space.sample() in tiny_space
+    arch = tiny_space.sample(0)
+    assert tiny_space.mutate(arch, 1) == tiny_space.mutate(arch, np.random.default_rng(1)) != arch

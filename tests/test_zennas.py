@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.golden.spaces import run
+from tests.golden.spaces import run_and_count
 from untrained.errors import UsageError
 from untrained.spaces import Space, load_space, mobilenetv2, zen_resnet
 from untrained.spaces.zennas import structure
@@ -21,16 +21,17 @@ from untrained.types import Arch, Task
 
 GOOD = mobilenetv2.INITIAL["imagenet"]
 both = pytest.mark.parametrize("name", ["mobilenetv2", "zen_resnet"])
-mobile, resnet = load_space("mobilenetv2"), load_space("zen_resnet")
+mobile = load_space("mobilenetv2")
+resnet = load_space("zen_resnet")
 MUTATIONS = {"mobilenetv2": mobilenetv2.MUTATION, "zen_resnet": zen_resnet.MUTATION}
 
 
-def samples(space: Space, count: int, seed: int = 0) -> list[Arch]:
+def sample_archs(space: Space, count: int, seed: int = 0) -> list[Arch]:
     rng = np.random.default_rng(seed)
     return [space.sample(rng) for _ in range(count)]
 
 
-def total_stride(arch: Arch) -> int:
+def compute_total_stride(arch: Arch) -> int:
     return prod(block.stride for block in make_blocks(arch.genes))
 
 
@@ -96,7 +97,7 @@ def test_an_error_marks_the_position_in_a_malformed_string(text, place, expected
 @both
 def test_strings_survive_parsing_without_building_a_network(name):
     space = load_space(name)
-    for arch in samples(space, 20):
+    for arch in sample_archs(space, 20):
         assert space.parse(str(arch)) == arch
         numbers = [block.cin for block in make_blocks(arch.genes)[1:]]
         assert numbers == [block.cout for block in make_blocks(arch.genes)[:-1]]
@@ -112,33 +113,40 @@ def test_a_structure_of_the_other_space_is_rejected():
 
 @both
 def test_a_mutation_replaces_one_block_by_a_candidate(name):
-    space, mutation, rng = load_space(name), MUTATIONS[name], np.random.default_rng(1)
-    for parent in samples(space, 12):
+    space = load_space(name)
+    mutation = MUTATIONS[name]
+    rng = np.random.default_rng(1)
+    for parent in sample_archs(space, 12):
         old = [forget_input(block) for block in make_blocks(parent.genes)]
         new = [forget_input(block) for block in make_blocks(space.mutate(parent, rng).genes)]
-        ways = [
+        possible_children = [
             [*old[:n], *map(forget_input, split_block(candidate)), *old[n + 1 :]]
             for n, block in enumerate(old)
             for candidate in mutation.list_candidates(block)
             if candidate != block
         ]
-        assert new in ways
+        assert new in possible_children
 
 
 def test_the_published_variant_prefers_the_types_that_it_lists_more_often():
-    """Of 12 + 12 + 11 + ... + 2 = 89 entries 12 are E1K3 and 2 are E6K7; by default all have the same chance of 1/12
-    (but for the block itself). 6000 draws of a block: a standard deviation of at most 0.005."""
+    """Of 12 + 12 + 11 + ... + 2 = 89 entries 12 are E1K3 and 2 are E6K7.
+
+    By default all types have the probability 1/12 (except for the block itself). With 6000 draws of a block the
+    standard deviation is at most 0.005.
+    """
     blocks = make_blocks(mobile.parse(GOOD).genes)
     for variant, first, last in (("default", 1 / 12, 1 / 12), ("published", 12 / 89, 2 / 89)):
-        rng, seen = np.random.default_rng(0), Counter[str]()
+        rng = np.random.default_rng(0)
+        kinds = Counter[str]()
         for _ in range(6000):
-            seen[mobilenetv2.MUTATION._sample_candidate(blocks[3], variant, rng).kind] += 1
-        assert seen["SuperResIDWE1K3"] / 6000 == pytest.approx(first, abs=0.015)
-        assert seen["SuperResIDWE6K7"] / 6000 == pytest.approx(last, abs=0.015)
+            kinds[mobilenetv2.MUTATION._sample_candidate(blocks[3], variant, rng).kind] += 1
+        assert kinds["SuperResIDWE1K3"] / 6000 == pytest.approx(first, abs=0.015)
+        assert kinds["SuperResIDWE6K7"] / 6000 == pytest.approx(last, abs=0.015)
 
 
 def test_two_replacements_change_two_blocks():
-    space, rng = mobile.with_options(replacements=2), np.random.default_rng(0)
+    space = mobile.with_options(replacements=2)
+    rng = np.random.default_rng(0)
     parent = space.parse(GOOD)
     for _ in range(20):
         child = make_blocks(space.mutate(parent, rng).genes)
@@ -149,8 +157,8 @@ def test_two_replacements_change_two_blocks():
 
 
 def test_the_last_convolution_changes_in_one_space_only():
-    assert {arch["last"] for arch in samples(mobile, 60)} == {2048}
-    assert len({arch["last"] for arch in samples(resnet, 60)}) > 3
+    assert {arch["last"] for arch in sample_archs(mobile, 60)} == {2048}
+    assert len({arch["last"] for arch in sample_archs(resnet, 60)}) > 3
 
 
 def test_widths_stay_below_the_maximum():
@@ -174,20 +182,22 @@ def test_a_wrong_option_is_rejected(option):
     ("name", "initial"), [(name, start) for name in MUTATIONS for start in MUTATIONS[name].initial]
 )
 def test_samples_and_children_keep_the_strides_of_the_initial_structure(name, initial):
-    space, rng = load_space(name).with_options(initial=initial), np.random.default_rng(2)
-    expected = total_stride(space.parse(MUTATIONS[name].initial[initial]))
-    archs = samples(space, 30)
+    space = load_space(name).with_options(initial=initial)
+    rng = np.random.default_rng(2)
+    expected = compute_total_stride(space.parse(MUTATIONS[name].initial[initial]))
+    archs = sample_archs(space, 30)
     children = [space.cross(a, b, rng) for a, b in pairwise(archs)]
-    assert {total_stride(arch) for arch in archs + children} == {expected}
+    assert {compute_total_stride(arch) for arch in archs + children} == {expected}
     assert expected == (32 if initial == "imagenet" else 8)
     assert len(set(archs)) > 25
-    assert archs == samples(space, 30)
+    assert archs == sample_archs(space, 30)
 
 
 @both
 def test_a_child_has_its_choices_from_its_parents(name):
-    space, rng = load_space(name), np.random.default_rng(3)
-    for a, b in pairwise(samples(space, 20)):
+    space = load_space(name)
+    rng = np.random.default_rng(3)
+    for a, b in pairwise(sample_archs(space, 20)):
         child = space.cross(a, b, rng)
         given = {*a.genes, *b.genes}
         assert {*child.genes} <= given
@@ -196,20 +206,24 @@ def test_a_child_has_its_choices_from_its_parents(name):
 
 @both
 def test_max_layers_limits_sampling_and_parsing(name):
-    space, rng = load_space(name).with_options(max_layers=8), np.random.default_rng(4)
-    archs = samples(space, 40)
+    space = load_space(name).with_options(max_layers=8)
+    rng = np.random.default_rng(4)
+    archs = sample_archs(space, 40)
     archs += [space.mutate(arch, rng) for arch in archs] + [
         space.cross(a, b, rng) for a, b in pairwise(archs)
     ]
     assert max(map(count_arch_layers, archs)) == 8
-    long = next(arch for arch in samples(load_space(name), 100) if count_arch_layers(arch) > 9)
+    long = next(arch for arch in sample_archs(load_space(name), 100) if count_arch_layers(arch) > 9)
     with pytest.raises(UsageError, match="max_layers is 8"):
         space.parse(str(long))
 
 
-def structures(kinds: int, max_layers: int, widths: int) -> int:
-    """Two strides and any width of the stem, any last width; of B blocks any types, widths and bottlenecks, up to seven
-    strides among them, and sublayers that sum up to at most max_layers - 2 (a choice of B borders)."""
+def count_structures(kinds: int, max_layers: int, widths: int) -> int:
+    """Count the structures of a space.
+
+    The stem has two strides and any width, the last convolution any width. B blocks have any types, widths and
+    bottlenecks, up to seven strides among them, and sublayers that sum up to at most max_layers - 2.
+    """
     inner = max_layers - 2
     ways = (
         comb(inner, b) * sum(comb(b, k) for k in range(8)) * (kinds * widths**2) ** b
@@ -219,13 +233,15 @@ def structures(kinds: int, max_layers: int, widths: int) -> int:
 
 
 @both
-def test_the_sizes_stated_in_the_documentation(name, monkeypatch):
+def test_the_sizes_stated_in_the_documentation_are_right(name, monkeypatch):
     kinds = len(MUTATIONS[name].kinds)
     monkeypatch.setattr(structure, "WIDTHS", range(8, 9, 8))
-    assert len(list(load_space(name).with_options(max_layers=4))) == structures(kinds, 4, widths=1)
+    assert len(list(load_space(name).with_options(max_layers=4))) == count_structures(
+        kinds, 4, widths=1
+    )
     stated = {"mobilenetv2": [(16, 110), (30, 211)], "zen_resnet": [(30, 203)]}[name]
     for most, exponent in stated:
-        assert round(log10(structures(kinds, most, widths=1024))) == exponent
+        assert round(log10(count_structures(kinds, most, widths=1024))) == exponent
         assert f"10^{exponent}" in (
             {"mobilenetv2": mobilenetv2, "zen_resnet": zen_resnet}[name].__doc__ or ""
         )
@@ -238,15 +254,12 @@ def test_the_sizes_stated_in_the_documentation(name, monkeypatch):
 @pytest.mark.parametrize("shape", [(1, 2, 2), (3, 5, 9), (4, 32, 32), (3, 33, 47)])
 def test_networks_run_on_small_and_odd_inputs_and_counts_are_exact(name, shape):
     """torch's parameters and the multiply-adds of every layer that is called, against our counts."""
-    space, task = (
-        load_space(name).with_options(initial="imagenet", max_layers=8),
-        Task("noise", shape, 7),
-    )
-    for arch in samples(space, 2, seed=5):
+    space = load_space(name).with_options(initial="imagenet", max_layers=8)
+    task = Task("noise", shape, 7)
+    for arch in sample_archs(space, 2, seed=5):
         model = space.build(arch, task)
-        out, macs = run(
-            model.train(), torch.randn(1, *shape)
-        )  # one image: a norm needs more than one pixel
+        # One image: a norm needs more than one pixel
+        out, macs = run_and_count(model.train(), torch.randn(1, *shape))
         assert out.shape == (1, 7)
         assert out.isfinite().all()
         assert macs == count_flops(space, arch, task)
@@ -274,13 +287,15 @@ def test_networks_with_options_have_gradients(name, options):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     task = Task("noise", (3, 40, 40), 4)
     assert sum(p.numel() for p in model.parameters()) == count_params(space, arch, task)
-    assert run(model.eval(), torch.randn(1, 3, 40, 40))[1] == count_flops(space, arch, task)
+    assert run_and_count(model.eval(), torch.randn(1, 3, 40, 40))[1] == count_flops(
+        space, arch, task
+    )
 
 
 @both
 def test_a_diagram_lists_the_blocks(name):
     space = load_space(name)
-    for arch in samples(space, 5):
+    for arch in sample_archs(space, 5):
         stages = space.draw(arch).stages
         assert [stage.channels for stage in stages] == [
             block.cout for block in make_blocks(arch.genes)

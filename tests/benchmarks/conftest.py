@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.benchmarks import BenchmarkTable, import_benchmark
 
 
@@ -18,4 +18,4 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def load_table(data_root: Path) -> Callable[[str], BenchmarkTable]:
     """A function that returns the table of a benchmark, and skips the test if the data are absent."""
-    return cache(lambda name: import_benchmark(name, shared("data"), data_root))
+    return cache(lambda name: import_benchmark(name, find_shared("data"), data_root))

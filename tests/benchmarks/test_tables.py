@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from torch import nn
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.benchmarks import BENCHMARKS, BenchmarkTable
 from untrained.benchmarks.importers.suite_zero import ARCH_FORMATS
 from untrained.spaces import load_space
@@ -32,7 +32,7 @@ DIGITS = {"ops": str, "arch": str, "matrix": str}
 
 def read_csv(*parts: str) -> pd.DataFrame:
     """Read a file of the shared data folder."""
-    return pd.read_csv(shared("data", *parts), dtype=DIGITS)
+    return pd.read_csv(find_shared("data", *parts), dtype=DIGITS)
 
 
 def find_best(table: BenchmarkTable, **metric: object) -> tuple[float, str]:
@@ -86,7 +86,7 @@ def test_every_metric_is_described_and_has_values(load_table, name):
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_sources_are_listed_with_their_digests(load_table, name):
     for source in load_table(name).sources:
-        (file,) = shared("data").rglob(source.file)
+        (file,) = find_shared("data").rglob(source.file)
         assert sha256(file.read_bytes()).hexdigest() == source.sha256
 
 

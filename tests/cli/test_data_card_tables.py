@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from tests.cli.helpers import read_usage_error
-from tests.test_documents import blocks
+from tests.test_documents import read_code_blocks
 from untrained.data import load_data
 from untrained.types import Task
 
@@ -29,7 +29,7 @@ def table(project, monkeypatch):
 
 
 def test_the_commands_of_the_page_on_tables_work(run_cli, table):
-    commands = blocks("tables.md", "")[0].splitlines()
+    commands = read_code_blocks("tables.md", "")[0].splitlines()
     assert {command.split()[1] for command in commands} == {"data", "search", "score", "train"}
     for command in commands:
         code, out, err = run_cli(*shlex.split(command)[1:])
@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_on_tables_work(run_cli, table):
 
 
 def test_the_python_code_of_the_page_on_tables_works(run_cli, table, capsys):
-    exec(blocks("tables.md", "python")[0], {})
+    exec(read_code_blocks("tables.md", "python")[0], {})
     assert "planted" in capsys.readouterr().out
 
 
@@ -96,8 +96,8 @@ def test_a_calibration_on_a_table_recommends_a_search_that_works(run_cli, table)
 WRONG = {
     "data card csv:clicks.csv --label clack": "no column is called 'clack'; did you mean click?",
     "data card clicks --label click": "names a column of a table, csv:PATH or parquet:PATH, and clicks is not a table",
-    "data card clicks.csv --label click": "clicks.csv is a path; say what is there: csv:clicks.csv",
-    "search --data clicks.csv --label click": "clicks.csv is a path; say what is there: csv:clicks.csv",
+    "data card clicks.csv --label click": "clicks.csv is a path; write its kind before it: csv:clicks.csv",
+    "search --data clicks.csv --label click": "clicks.csv is a path; write its kind before it: csv:clicks.csv",
     "search --data digits --label click": "--label click names a column of a table",
     "score my_net.py:make --label click": "--label click names a column of a table",
     "train my_net.py:make --label click": "--label click names a column of a table",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 
 SIDE = 32
 
@@ -172,7 +172,7 @@ def write_odd_images(folder: Path) -> dict[str, np.ndarray]:
 
 def write_fashion(root: Path, each: int) -> int:
     """Write `each` grey images of 28x28 pixels per class of Fashion-MNIST; return the total."""
-    with np.load(shared("data", "fashion_mnist", "fashion_mnist_10k_2k.npz")) as archive:
+    with np.load(find_shared("data", "fashion_mnist", "fashion_mnist_10k_2k.npz")) as archive:
         x = archive["x_train"]
         y = archive["y_train"]
     for label in range(10):

@@ -4,7 +4,7 @@ from math import log1p
 
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from tests.data.logs import ANY, read_parts
 from untrained.data import load_data
 
@@ -107,7 +107,7 @@ def test_frappe_is_read_with_a_header_and_as_libfm(tmp_path):
 )
 def test_the_real_samples_have_the_documented_sizes(kind, file, rows, share, dense, identifiers):
     """The numbers of rows and the shares of clicks are documented beside the files."""
-    source = load_data(f"{kind}:{shared('data', 'ctr', file)}", ANY)
+    source = load_data(f"{kind}:{find_shared('data', 'ctr', file)}", ANY)
     assert source.card().facts["rows"].startswith(f"{rows} (")
     assert source.card().facts["label"].endswith(f"1 in {share} of the rows")
     assert source.card().facts["bad rows"] == "0"
@@ -120,7 +120,7 @@ def test_rows_of_criteo_are_encoded_as_computed_by_hand():
     """I1 is normalised after the logarithm, with 0 if missing; each value of C1 has one number."""
     import gzip
 
-    path = shared("data", "ctr", "criteo_10k.csv.gz")
+    path = find_shared("data", "ctr", "criteo_10k.csv.gz")
     with gzip.open(path, "rt") as file:
         lines = [line.rstrip("\n").split(",") for line in file][1:]
     # A split by I2 makes the parts predictable; equal values keep the order of the file.

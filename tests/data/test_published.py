@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from tests.data.tiny import RGB, make_cifar_images, write_binary, write_python
 from untrained.data import TEST, TRAIN, VAL, load_data
 from untrained.errors import UsageError
@@ -100,7 +100,7 @@ def test_cifar100_reads_the_publishers_files(form, tmp_path):
 
 def test_cifar100_has_the_published_class_names(tmp_path):
     write_cifar100(tmp_path, "binary")
-    with np.load(shared("data", "cifar100_partial", "cifar100_first_images.npz")) as archive:
+    with np.load(find_shared("data", "cifar100_partial", "cifar100_first_images.npz")) as archive:
         assert load_data("cifar100", RGB, tmp_path).classes == tuple(archive["fine_names"].tolist())
 
 
@@ -205,10 +205,10 @@ def test_the_error_for_missing_mnist_names_the_files(tmp_path):
 )
 def test_real_data_sets_are_read_from_archives_of_numpy(name, file):
     """Parts, labels, mean and deviation equal those of the archive."""
-    with np.load(shared("data", name, file)) as archive:
+    with np.load(find_shared("data", name, file)) as archive:
         y = archive["y_test"]
         x = archive["x_train"]
-    source = load_data(name, GREY, shared("data"))
+    source = load_data(name, GREY, find_shared("data"))
     assert source.parts[TEST].labels.tolist() == y.tolist()
     assert len(source.parts[TRAIN]) + len(source.parts[VAL]) == len(x)
     assert len(source.parts[VAL]) == pytest.approx(0.1 * len(x), abs=5)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.spaces import load_space
 from untrained.spaces.nasbench201 import EDGES
 
@@ -21,56 +21,56 @@ OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 
 
 @cache
-def golden() -> dict[str, Any]:
-    return json.loads(shared("golden", "nb201_golden.json").read_text())
+def read_golden_file() -> dict[str, Any]:
+    return json.loads(find_shared("golden", "nb201_golden.json").read_text())
 
 
 @cache
-def inputs() -> dict[str, Tensor]:
-    with np.load(shared("golden", "nb201_inputs.npz")) as archive:
+def load_inputs() -> dict[str, Tensor]:
+    with np.load(find_shared("golden", "nb201_inputs.npz")) as archive:
         return {name: torch.from_numpy(archive[name]) for name in archive.files}
 
 
 @cache
-def weights() -> dict[str, Tensor]:
-    with np.load(shared("golden", "nb201_weights.npz")) as archive:
+def load_weights() -> dict[str, Tensor]:
+    with np.load(find_shared("golden", "nb201_weights.npz")) as archive:
         return {name: torch.from_numpy(archive[name]) for name in archive.files}
 
 
-def architectures() -> list[tuple[str, dict[str, Any]]]:
+def list_golden_cells() -> list[tuple[str, dict[str, Any]]]:
     """(official string, metrics) of the twenty golden architectures."""
-    return [(arch["arch_str"], arch["metrics"]) for arch in golden()["archs"]]
+    return [(arch["arch_str"], arch["metrics"]) for arch in read_golden_file()["archs"]]
 
 
-def number(value: Any) -> float:
+def read_number(value: Any) -> float:
     return float(value)  # NaN and Infinity are strings in the file, and float reads them
 
 
-def network_a(text: str) -> nn.Module:
+def build_network_a(text: str) -> nn.Module:
     """Our NAS-Bench-201 network with the golden weights."""
     space = load_space("nasbench201")
     model = space.build(space.parse(text))
     cells = [module for module in model.cells if hasattr(module, "edges")]
     blocks = [module for module in model.cells if not hasattr(module, "edges")]
     with torch.no_grad():
-        model.stem[0].weight.copy_(weights()["stem.conv.weight"])
+        model.stem[0].weight.copy_(load_weights()["stem.conv.weight"])
         for k, cell in enumerate(cells):
-            for e, (edge, op) in enumerate(zip(cell.edges, operations(text), strict=True)):
+            for e, (edge, op) in enumerate(zip(cell.edges, parse_operations(text), strict=True)):
                 if op.startswith("nor_conv"):
-                    edge[1].weight.copy_(weights()[f"cells.{k}.edge.{e}.{op}.weight"])
+                    edge[1].weight.copy_(load_weights()[f"cells.{k}.edge.{e}.{op}.weight"])
         for j, block in enumerate(blocks):
             for name, conv in (
                 ("conv_a", block.conv_a[1]),
                 ("conv_b", block.conv_b[1]),
                 ("down", block.downsample[1]),
             ):
-                conv.weight.copy_(weights()[f"red.{j}.{name}.weight"])
-        model.classifier.weight.copy_(weights()["classifier.weight"])
-        model.classifier.bias.copy_(weights()["classifier.bias"])
+                conv.weight.copy_(load_weights()[f"red.{j}.{name}.weight"])
+        model.classifier.weight.copy_(load_weights()["classifier.weight"])
+        model.classifier.bias.copy_(load_weights()["classifier.bias"])
     return model
 
 
-def operations(text: str) -> list[str]:
+def parse_operations(text: str) -> list[str]:
     return [part.split("~")[0] for node in text.split("+") for part in node.strip("|").split("|")]
 
 
@@ -79,10 +79,10 @@ class NetworkF(nn.Module):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        ops = operations(text)
+        ops = parse_operations(text)
         stem_norm = nn.BatchNorm2d(16)
         self.stem = nn.Sequential(
-            nn.Sequential(_conv("stem.conv", 16, 3, 3, bias=False), stem_norm)
+            nn.Sequential(_make_conv("stem.conv", 16, 3, 3, bias=False), stem_norm)
         )
         stages: list[nn.Module] = []
         for stage, channels in enumerate((16, 32, 64)):
@@ -95,7 +95,7 @@ class NetworkF(nn.Module):
         )
         self.classifier = nn.Linear(64, 10)
         self.classifier.load_state_dict(
-            {n: weights()[f"classifier.{n}"] for n in ("weight", "bias")}
+            {n: load_weights()[f"classifier.{n}"] for n in ("weight", "bias")}
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class _CellF(nn.Module):
     def __init__(self, k: int, ops: list[str], channels: int) -> None:
         super().__init__()
         self.edges = nn.ModuleList(
-            _operation(f"cells.{k}.edge.{e}.{op}", op, channels) for e, op in enumerate(ops)
+            _make_operation(f"cells.{k}.edge.{e}.{op}", op, channels) for e, op in enumerate(ops)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -133,19 +133,21 @@ class _Zero(nn.Module):
 class _Reduction(nn.Module):
     def __init__(self, j: int, cin: int, cout: int) -> None:
         super().__init__()
-        self.conv_a = _relu_conv_bn(
-            _conv(f"red.{j}.conv_a", cout, cin, 3, bias=False, stride=2), nn.BatchNorm2d(cout)
+        self.conv_a = _make_relu_conv_bn(
+            _make_conv(f"red.{j}.conv_a", cout, cin, 3, bias=False, stride=2), nn.BatchNorm2d(cout)
         )
-        self.conv_b = _relu_conv_bn(
-            _conv(f"red.{j}.conv_b", cout, cout, 3, bias=False), nn.BatchNorm2d(cout)
+        self.conv_b = _make_relu_conv_bn(
+            _make_conv(f"red.{j}.conv_b", cout, cout, 3, bias=False), nn.BatchNorm2d(cout)
         )
-        self.down = nn.Sequential(nn.AvgPool2d(2), _conv(f"red.{j}.down", cout, cin, 1, bias=False))
+        self.down = nn.Sequential(
+            nn.AvgPool2d(2), _make_conv(f"red.{j}.down", cout, cin, 1, bias=False)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv_b(self.conv_a(x)) + self.down(x)
 
 
-def _operation(name: str, op: str, channels: int) -> nn.Module:
+def _make_operation(name: str, op: str, channels: int) -> nn.Module:
     if op == "none":
         return _Zero()
     if op == "skip_connect":
@@ -153,16 +155,18 @@ def _operation(name: str, op: str, channels: int) -> nn.Module:
     if op == "avg_pool_3x3":
         return nn.Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False))
     norm = nn.BatchNorm2d(channels, affine=False, track_running_stats=False)
-    return _relu_conv_bn(_conv(name, channels, channels, int(op[-1]), bias=True), norm)
+    return _make_relu_conv_bn(_make_conv(name, channels, channels, int(op[-1]), bias=True), norm)
 
 
-def _relu_conv_bn(conv: nn.Conv2d, norm: nn.Module) -> nn.Module:
+def _make_relu_conv_bn(conv: nn.Conv2d, norm: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Sequential(nn.ReLU(), conv, norm))
 
 
-def _conv(name: str, cout: int, cin: int, kernel: int, bias: bool, stride: int = 1) -> nn.Conv2d:
+def _make_conv(
+    name: str, cout: int, cin: int, kernel: int, bias: bool, stride: int = 1
+) -> nn.Conv2d:
     conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, bias=bias)
     conv.load_state_dict(
-        {n: weights()[f"{name}.{n}"] for n in ("weight", "bias") if n == "weight" or bias}
+        {n: load_weights()[f"{name}.{n}"] for n in ("weight", "bias") if n == "weight" or bias}
     )
     return conv

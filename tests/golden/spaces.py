@@ -13,26 +13,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 
 Convolution = nn.Conv2d | nn.ConvTranspose2d
 _NORMS = (nn.BatchNorm2d, nn.BatchNorm1d, nn.LayerNorm)
 
 
 @cache
-def golden() -> dict[str, Any]:
+def read_golden_file() -> dict[str, Any]:
     """The golden file; `golden()["darts"]["archs"]` and so on."""
-    return json.loads(shared("golden", "spaces_golden.json").read_text())
+    return json.loads(find_shared("golden", "spaces_golden.json").read_text())
 
 
-def sequence(shape: tuple[int, ...], start: int = 0) -> Tensor:
+def make_sequence(shape: tuple[int, ...], start: int = 0) -> Tensor:
     """u(start), u(start + 1), ... in the given shape."""
     stop = start + prod(shape)
-    return _first(1 << stop.bit_length())[start:stop].reshape(shape)
+    return _hash_positions(1 << stop.bit_length())[start:stop].reshape(shape)
 
 
 @cache
-def _first(count: int) -> Tensor:
+def _hash_positions(count: int) -> Tensor:
     """u(0), u(1), ...: a fixed hash of the position, in [-1, 1). Every weight of a network is the beginning of it."""
     x = (np.arange(1, count + 1, dtype=np.uint64) * 2654435761) & 0xFFFFFFFF
     for _ in range(2):
@@ -42,13 +42,13 @@ def _first(count: int) -> Tensor:
     return torch.from_numpy(2 * x.astype(np.float64) / 2**32 - 1)
 
 
-def fill(model: nn.Module) -> nn.Module:
+def fill_weights(model: nn.Module) -> nn.Module:
     """The same model in float64 and eval mode with the shape-determined weights."""
     model.double().eval()
     with torch.no_grad():
         for module in model.modules():
             for name, tensor in module.named_parameters(recurse=False):
-                tensor.copy_(_weight(module, name, tensor))
+                tensor.copy_(_make_weight(module, name, tensor))
             if (
                 isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d)
                 and module.running_mean is not None
@@ -57,22 +57,22 @@ def fill(model: nn.Module) -> nn.Module:
     return model
 
 
-def _weight(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
+def _make_weight(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
     if isinstance(module, _NORMS):
         return torch.ones_like(tensor) if name == "weight" else torch.zeros_like(tensor)
     if not isinstance(module, Convolution | nn.Linear):
-        return 0.02 * sequence(tuple(tensor.shape))
+        return 0.02 * make_sequence(tuple(tensor.shape))
     if name == "bias":
         return torch.zeros_like(tensor)
-    return sequence(tuple(tensor.shape)) * sqrt(6 / prod(tensor.shape[1:]))
+    return make_sequence(tuple(tensor.shape)) * sqrt(6 / prod(tensor.shape[1:]))
 
 
-def inputs(shape: list[int]) -> Tensor:
+def make_inputs(shape: list[int]) -> Tensor:
     """The golden input of this shape, samples first."""
-    return sequence(tuple(shape), start=77).clone()  # for networks that write into it
+    return make_sequence(tuple(shape), start=77).clone()  # for networks that write into it
 
 
-def run(model: nn.Module, x: Tensor) -> tuple[Tensor, int]:
+def run_and_count(model: nn.Module, x: Tensor) -> tuple[Tensor, int]:
     """The main output, and the multiply-adds of one sample: those of every convolution and linear layer that is called
     (transposed convolutions, attention products, biases, norms and pooling do not count)."""
     counted = 0
@@ -90,18 +90,18 @@ def run(model: nn.Module, x: Tensor) -> tuple[Tensor, int]:
     return (out[0] if isinstance(out, tuple) else out), counted
 
 
-def check(model: nn.Module, entry: dict[str, Any], rtol: float = 1e-7) -> None:
+def check_network(model: nn.Module, entry: dict[str, Any], rtol: float = 1e-7) -> None:
     """Parameters and multiply-adds equal those of the golden entry; its outputs too, within `rtol` of their norm.
     The weights of `model` are overwritten."""
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == entry["params"]
-    out, macs = run(fill(model), inputs(entry["input_shape"]))
+    out, macs = run_and_count(fill_weights(model), make_inputs(entry["input_shape"]))
     assert macs == entry["macs"]
     assert list(out.shape) == entry["output_shape"][0]
     if isinstance(entry.get("fwd"), dict):  # a sentence where the official network is random
-        compare(out, entry["fwd"], rtol)
+        check_output(out, entry["fwd"], rtol)
 
 
-def compare(out: Tensor, fwd: dict[str, Any], rtol: float = 1e-7) -> None:
+def check_output(out: Tensor, fwd: dict[str, Any], rtol: float = 1e-7) -> None:
     """The first logits, norm and mean of an output against golden ones; `rtol` is relative to the norm."""
     ours = [*out.flatten()[: len(fwd["first"])].tolist(), out.norm().item(), out.mean().item()]
     theirs = [*fwd["first"], fwd["l2"], fwd["mean"]]

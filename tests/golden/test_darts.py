@@ -10,8 +10,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.conftest import shared
-from tests.golden.spaces import check, compare, fill, golden, inputs, run
+from tests.conftest import find_shared
+from tests.golden.spaces import (
+    check_network,
+    check_output,
+    fill_weights,
+    make_inputs,
+    read_golden_file,
+    run_and_count,
+)
 from untrained.spaces import load_space
 from untrained.spaces.darts.operations import OPERATIONS
 from untrained.types import Task
@@ -23,9 +30,9 @@ NODES = [2, 3, 4, 5]
 IMAGENET = darts.with_options(channels=48, cells=14, stem="imagenet")
 
 
-def genotype(entry: Any) -> str:
+def format_genotype(entry: Any) -> str:
     """Return the string of a genotype of the golden file, or of a published one by name."""
-    cells = golden()["darts"]["genotypes"][entry] if isinstance(entry, str) else entry
+    cells = read_golden_file()["darts"]["genotypes"][entry] if isinstance(entry, str) else entry
     edges = {kind: [tuple(edge) for edge in cells[kind]] for kind in ("normal", "reduce")}
     return (
         f"Genotype(normal={edges['normal']}, normal_concat={cells['normal_concat']}, "
@@ -33,11 +40,11 @@ def genotype(entry: Any) -> str:
     )
 
 
-def task_of(entry: dict[str, Any]) -> Task:
+def make_task(entry: dict[str, Any]) -> Task:
     return Task("golden", tuple(entry["input_shape"][1:]), entry["output_shape"][0][1])
 
 
-def params(model: nn.Module) -> int:
+def count_params(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
@@ -53,24 +60,26 @@ def params(model: nn.Module) -> int:
     ],
 )
 def test_networks_equal_the_official_ones(group: str, stem: str, count: int):
-    entries = [entry for entry in golden()["darts"][group] if not entry["auxiliary"]]
+    entries = [entry for entry in read_golden_file()["darts"][group] if not entry["auxiliary"]]
     assert len(entries) == count
     for entry in entries:
         space = darts.with_options(channels=entry["C"], cells=entry["cells"], stem=stem)
-        check(space.build(space.parse(genotype(entry["genotype"])), task_of(entry)), entry)
+        check_network(
+            space.build(space.parse(format_genotype(entry["genotype"])), make_task(entry)), entry
+        )
 
 
 def test_few_cells_many_cells_and_tiny_imagenet():
-    entries = golden()["darts"]["small_variants"]
+    entries = read_golden_file()["darts"]["small_variants"]
     assert len(entries) == 6
     for entry in entries:
         stem = "tiny_imagenet" if "TinyImageNet" in entry["name"] else "cifar"
         space = darts.with_options(channels=entry["C"], cells=entry["cells"], stem=stem)
-        model = space.build(space.parse(genotype(entry["genotype"])), task_of(entry))
+        model = space.build(space.parse(format_genotype(entry["genotype"])), make_task(entry))
         kinds = [cell.kind for cell in model.cells]
         if "reduction_at" in entry:
             assert [i for i, kind in enumerate(kinds) if kind == "reduce"] == entry["reduction_at"]
-        check(model, entry)
+        check_network(model, entry)
 
 
 class Main(nn.Module):
@@ -90,30 +99,32 @@ class Main(nn.Module):
     [("cifar_C36_L20_aux", "cifar", 5), ("imagenet_C48_L14", "imagenet", 1)],
 )
 def test_the_auxiliary_tower_equals_the_official_one(group: str, stem: str, count: int):
-    entries = [entry for entry in golden()["darts"][group] if entry["auxiliary"]]
+    entries = [entry for entry in read_golden_file()["darts"][group] if entry["auxiliary"]]
     assert len(entries) == count
     for entry in entries:
         space = darts.with_options(
             channels=entry["C"], cells=entry["cells"], stem=stem, auxiliary=True
         )
-        model = space.build(space.parse(genotype(entry["genotype"])), task_of(entry))
-        assert params(model) == entry["params"]
-        assert params(model) - params(model.auxiliary) == entry["params_without_auxiliary"]
+        model = space.build(space.parse(format_genotype(entry["genotype"])), make_task(entry))
+        assert count_params(model) == entry["params"]
+        assert (
+            count_params(model) - count_params(model.auxiliary) == entry["params_without_auxiliary"]
+        )
         layers = [
             m
             for m in model.auxiliary.modules()
             if isinstance(m, nn.Conv2d | nn.BatchNorm2d | nn.Linear)
         ]
         assert [[type(m).__name__, list(m.weight.shape)] for m in layers] == entry["aux_layers"]
-        main = Main(fill(model))
-        with_tower(model)
-        out, macs = run(main, inputs(entry["input_shape"]))
+        main = Main(fill_weights(model))
+        enable_tower(model)
+        out, macs = run_and_count(main, make_inputs(entry["input_shape"]))
         assert macs == entry["macs"]
         assert [list(out.shape), list(main.beside.shape)] == entry["output_shape"]
-        compare(out, entry["fwd"])
+        check_output(out, entry["fwd"])
 
 
-def with_tower(model: nn.Module) -> None:
+def enable_tower(model: nn.Module) -> None:
     """Training mode, in which the tower runs, but with norms in evaluation mode, like the golden values."""
     model.train()
     for module in model.modules():
@@ -134,9 +145,9 @@ PUBLISHED = {  # comments in a public list of genotypes, cited in SPACES.md sect
 def test_the_published_counts_on_cifar(name: str):
     """Without the auxiliary tower, which published counts exclude."""
     published, flops = PUBLISHED[name]
-    model = CIFAR.build(CIFAR.parse(genotype(name)), device="meta").eval()
-    assert params(model) == pytest.approx(published, rel=0.015)
-    assert run(model, torch.zeros(1, 3, 32, 32, device="meta"))[1] == pytest.approx(
+    model = CIFAR.build(CIFAR.parse(format_genotype(name)), device="meta").eval()
+    assert count_params(model) == pytest.approx(published, rel=0.015)
+    assert run_and_count(model, torch.zeros(1, 3, 32, 32, device="meta"))[1] == pytest.approx(
         flops, rel=0.003
     )
 
@@ -146,9 +157,9 @@ def test_the_published_counts_on_cifar(name: str):
 )
 def test_the_published_counts_on_imagenet(name: str, published: float):
     model = IMAGENET.build(
-        IMAGENET.parse(genotype(name)), Task("imagenet", (3, 224, 224), 1000), device="meta"
+        IMAGENET.parse(format_genotype(name)), Task("imagenet", (3, 224, 224), 1000), device="meta"
     )
-    assert round(params(model) / 1e6, 1) == published
+    assert round(count_params(model) / 1e6, 1) == published
 
 
 def test_the_exact_counts_of_spaces_md():
@@ -160,27 +171,28 @@ def test_the_exact_counts_of_spaces_md():
         "PCDARTS_C10": 3634678,
         "GDAS_V1": 3368782,
     }
-    assert {n: params(CIFAR.build(CIFAR.parse(genotype(n)), device="meta")) for n in exact} == exact
-    large, task = (
-        {"DARTS_V2": 4718752, "PDARTS": 4944352, "PCDARTS_IN1K": 5342464},
-        Task("i", (3, 224, 224), 1000),
-    )
     assert {
-        n: params(IMAGENET.build(IMAGENET.parse(genotype(n)), task, device="meta")) for n in large
+        n: count_params(CIFAR.build(CIFAR.parse(format_genotype(n)), device="meta")) for n in exact
+    } == exact
+    large = {"DARTS_V2": 4718752, "PDARTS": 4944352, "PCDARTS_IN1K": 5342464}
+    task = Task("i", (3, 224, 224), 1000)
+    assert {
+        n: count_params(IMAGENET.build(IMAGENET.parse(format_genotype(n)), task, device="meta"))
+        for n in large
     } == large
     tower = (
         CIFAR.with_options(auxiliary=True)
-        .build(CIFAR.parse(genotype("DARTS_V2")), device="meta")
+        .build(CIFAR.parse(format_genotype("DARTS_V2")), device="meta")
         .auxiliary
     )
-    assert params(tower) == 476426
+    assert count_params(tower) == 476426
 
 
 def test_the_parameters_of_nas_bench_301():
     """1,225 cells scored by NASLib list the parameters of its network: 32 channels, 8 cells, and norms on the edges
     without affine parameters (2 per channel fewer than ours); read here for every 25th."""
     space = darts.with_options(channels=32, cells=8)
-    with gzip.open(shared("data", "nasbench301", "nb301_zc12_acc.csv.gz"), "rt") as file:
+    with gzip.open(find_shared("data", "nasbench301", "nb301_zc12_acc.csv.gz"), "rt") as file:
         rows = list(csv.DictReader(file))[::25]
     assert len(rows) == 49
     for row in rows:
@@ -189,16 +201,18 @@ def test_the_parameters_of_nas_bench_301():
             for cell in ast.literal_eval(row["arch"])
         )
         cells = {"normal": normal, "normal_concat": NODES, "reduce": reduce, "reduce_concat": NODES}
-        model = space.build(space.parse(genotype(cells)), device="meta")
+        model = space.build(space.parse(format_genotype(cells)), device="meta")
         norms = [
             m for cell in model.cells for m in cell.edges.modules() if isinstance(m, nn.BatchNorm2d)
         ]
-        assert params(model) - sum(map(params, norms)) == round(1e6 * float(row["params"]))
+        assert count_params(model) - sum(map(count_params, norms)) == round(
+            1e6 * float(row["params"])
+        )
 
 
 def test_the_trained_genotypes_of_swap_are_parsed():
     """1,000 random genotypes that were trained; `none` and equal sources occur, which we never sample."""
-    with gzip.open(shared("data", "darts", "darts1000_cifar10.csv.gz"), "rt") as file:
+    with gzip.open(find_shared("data", "darts", "darts1000_cifar10.csv.gz"), "rt") as file:
         rows = [row["genotype"] for row in csv.DictReader(file)]
     assert len(rows) == 1000
     for text in rows:
@@ -212,7 +226,7 @@ def test_the_trained_genotypes_of_swap_are_parsed():
 # ------------------------------------------------------------------------------------------------------------ supernets
 
 
-def shape_of(name: str) -> dict[str, Any]:
+def parse_options(name: str) -> dict[str, Any]:
     """`supernet s5 nettype=imagenet C=16 L=8` -> the options of ours."""
     match = re.search(r"C=(\d+) L=(\d+)", name)
     channels, cells = map(int, match.groups()) if match else (16, 8)
@@ -225,24 +239,24 @@ def shape_of(name: str) -> dict[str, Any]:
 
 def test_supernets_equal_the_official_ones():
     """Zero-Cost-PT's, with uniform weights, and one-hot ones whose other operations must not run (multiply-adds)."""
-    entries = golden()["darts_supernet"]["archs"]
+    entries = read_golden_file()["darts_supernet"]["archs"]
     assert len(entries) == 14
     for entry in entries:
-        net = darts.with_options(operations=entry["space"], **shape_of(entry["name"])).supernet(
-            task_of(entry)
-        )
+        net = darts.with_options(
+            operations=entry["space"], **parse_options(entry["name"])
+        ).supernet(make_task(entry))
         hot = re.search(r"one-hot (\w+)", entry["name"])
         if hot:
             net.mixture = {
                 name: torch.tensor([float(op == hot[1]) for op in ops])
                 for name, ops in net.options.items()
             }
-        check(net, entry)
+        check_network(net, entry)
 
 
 def test_the_operations_of_every_edge_are_the_official_ones():
     """In S1 each edge has its own pair; the file lists one list for all edges or one for each."""
-    for entry in golden()["darts_supernet"]["archs"]:
+    for entry in read_golden_file()["darts_supernet"]["archs"]:
         if "primitives_normal" not in entry:
             continue
         options = darts.with_options(operations=entry["space"]).supernet().options
@@ -266,7 +280,7 @@ def test_the_supernets_have_the_known_numbers_of_parameters():
         "s6": 767866,
     }
     assert {
-        name: params(darts.with_options(operations=name).supernet(device="meta"))
+        name: count_params(darts.with_options(operations=name).supernet(device="meta"))
         for name in expected
     } == expected
 
@@ -276,7 +290,7 @@ def test_the_supernets_have_the_known_numbers_of_parameters():
 
 def test_hnas_never_samples_dil_conv_5x5():
     """Its sampler gave 48,000 operations without one; all its samples are in our space `darts(operations=hnas)`."""
-    op_counts = golden()["darts"]["hnas_sampler_op_counts_3000_draws_seed123"]
+    op_counts = read_golden_file()["darts"]["hnas_sampler_op_counts_3000_draws_seed123"]
     assert sum(op_counts.values()) == 3000 * 16
     hnas = darts.with_options(operations="hnas")
     decisions = hnas.list_decisions(lambda _, options: options[0])
@@ -284,8 +298,10 @@ def test_hnas_never_samples_dil_conv_5x5():
         frozenset(op_counts)
     }
     draws = [
-        entry["genotype"] for entry in golden()["darts"]["hnas_C16_L5"] if "draw" in entry["name"]
+        entry["genotype"]
+        for entry in read_golden_file()["darts"]["hnas_C16_L5"]
+        if "draw" in entry["name"]
     ]
     assert len(draws) == 6
     for draw in draws:
-        assert hnas.parse(genotype(draw)).genes == darts.parse(genotype(draw)).genes
+        assert hnas.parse(format_genotype(draw)).genes == darts.parse(format_genotype(draw)).genes

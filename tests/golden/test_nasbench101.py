@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.conftest import shared
-from tests.golden.spaces import check, golden
+from tests.conftest import find_shared
+from tests.golden.spaces import check_network, read_golden_file
 from untrained.errors import UsageError
 from untrained.spaces import load_space
 from untrained.spaces.nasbench101.graph import (
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.data
 space = load_space("nasbench101")
 
 
-def entries() -> list[dict[str, Any]]:
-    return golden()["nasbench101"]["archs"]
+def list_entries() -> list[dict[str, Any]]:
+    return read_golden_file()["nasbench101"]["archs"]
 
 
 def make_spec_of_entry(entry: dict[str, Any], prefix: str = "") -> CellSpec:
@@ -34,7 +34,7 @@ def make_spec_of_entry(entry: dict[str, Any], prefix: str = "") -> CellSpec:
 
 
 def test_pruning_hash_and_channels_are_official():
-    valid = [entry for entry in entries() if entry["valid"]]
+    valid = [entry for entry in list_entries() if entry["valid"]]
     assert len(valid) == 17
     for entry in valid:
         cell = prune_spec(make_spec_of_entry(entry))
@@ -46,17 +46,17 @@ def test_pruning_hash_and_channels_are_official():
 
 def test_networks_in_the_given_order_of_vertices_are_official():
     """Also the cell of ten edges, which is outside the space, and the one with a stem of sixteen channels."""
-    for entry in (entry for entry in entries() if entry["valid"]):
+    for entry in (entry for entry in list_entries() if entry["valid"]):
         task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
         channels = entry["vertex_channels_stack1_first_cell"][0]
-        check(NASBench101(prune_spec(make_spec_of_entry(entry)), task, channels), entry)
+        check_network(NASBench101(prune_spec(make_spec_of_entry(entry)), task, channels), entry)
 
 
 def test_networks_of_the_space_are_official():
     """Where the order of the vertices is the canonical one or all of them are equally wide, so that it does not
     matter."""
     built = 0
-    for entry in entries():
+    for entry in list_entries():
         if entry["valid"] and "10 edges" not in entry["name"]:
             arch = space.parse(format_spec(make_spec_of_entry(entry)))
             assert hash_of(arch) == entry["hash"]
@@ -76,7 +76,7 @@ def test_networks_of_the_space_are_official():
 def test_an_invalid_cell_is_rejected():
     invalid = {
         entry["name"]: entry
-        for entry in entries()
+        for entry in list_entries()
         if not entry["valid"] or "10 edges" in entry["name"]
     }
     for name, entry in invalid.items():
@@ -86,7 +86,7 @@ def test_an_invalid_cell_is_rejected():
 
 
 def test_isomorphic_cells_are_equal():
-    pairs = golden()["nasbench101"]["isomorphism"]
+    pairs = read_golden_file()["nasbench101"]["isomorphism"]
     assert len(pairs) == 8
     for pair in pairs:
         a, b = (space.parse(format_spec(make_spec_of_entry(pair[side]))) for side in "ab")
@@ -96,8 +96,9 @@ def test_isomorphic_cells_are_equal():
 
 def test_the_number_of_cells_up_to_six_vertices():
     """All seven vertices: benchmarks/nasbench101_count.py."""
-    seen, labelled = set(), 0
-    for count in golden()["nasbench101_counts"]["counts"][:5]:
+    seen = set()
+    labelled = 0
+    for count in read_golden_file()["nasbench101_counts"]["counts"][:5]:
         for cell in enumerate_specs(count["max_vertices"]):
             labelled += 1
             seen.add(find_canonical_form(cell))
@@ -108,7 +109,7 @@ def test_the_number_of_cells_up_to_six_vertices():
 def test_our_order_of_vertices_is_that_of_the_benchmark():
     """A public table lists cells as the benchmark's file has them: all are in canonical order already."""
     table = pd.read_csv(
-        shared("data", "nasbench101", "nb101_zen_10250_noacc.csv.gz"), dtype=str
+        find_shared("data", "nasbench101", "nb101_zen_10250_noacc.csv.gz"), dtype=str
     ).dropna()
     assert len(table) == 8_644
     for matrix, ops in zip(table["matrix"], table["ops"], strict=True):

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.conftest import shared
-from tests.golden.spaces import check, golden
+from tests.conftest import find_shared
+from tests.golden.spaces import check_network, read_golden_file
 from untrained.errors import UsageError
 from untrained.spaces import load_space
 from untrained.spaces.nasbench1shot1.space import spec_of
@@ -17,7 +17,7 @@ from untrained.types import Task
 PARTS = ("S1", "S2", "S3")
 
 
-def part(name: str, **options: Any):
+def load_part(name: str, **options: Any):
     return load_space(f"nasbench1shot1_{name.lower()}").with_options(**options)
 
 
@@ -28,8 +28,8 @@ def make_spec_of_entry(entry: dict[str, Any], prefix: str = "") -> CellSpec:
 @pytest.mark.data
 @pytest.mark.parametrize("name", PARTS)
 def test_the_listed_cells_are_the_published_ones(name):
-    info = golden()["nasbench1shot1"][name]["info"]
-    space = part(name, channels=2, cells=1)
+    info = read_golden_file()["nasbench1shot1"][name]["info"]
+    space = load_part(name, channels=2, cells=1)
     archs = list(space)
     matrices = {str(arch).split("+")[0] for arch in archs}
     assert len(matrices) == info["adj_without_loose_ends_distinct"]
@@ -43,8 +43,8 @@ def test_the_listed_cells_are_the_published_ones(name):
 @pytest.mark.data
 @pytest.mark.parametrize("name", PARTS)
 def test_the_number_of_cells_with_loose_ends(name):
-    info = golden()["nasbench1shot1"][name]["info"]
-    space = part(name, members="loose")
+    info = read_golden_file()["nasbench1shot1"][name]["info"]
+    space = load_part(name, members="loose")
     assert space.size == info["archs_with_loose_ends_labelled"]
     if space.size < 20_000:
         assert len(list(space)) == space.size
@@ -54,19 +54,20 @@ def test_the_number_of_cells_with_loose_ends(name):
 def test_the_number_of_all_cells_without_loose_ends(name, matrices, cells):
     """Computed in the other direction: of all cells with loose ends, keep the nodes that are reachable from the
     output, and count the distinct results."""
-    space = part(name, members="tight")
+    space = load_part(name, members="tight")
     archs = list(space)
     assert space.size == len(archs) == len(set(archs)) == cells
     assert len({str(arch).split("+")[0] for arch in archs}) == matrices
     if name == "S1":
-        loose = part(name, members="loose")
+        loose = load_part(name, members="loose")
         used = {_keep_reachable(dict(arch.genes)) for arch in loose}
         assert len(used) == cells
 
 
 def _keep_reachable(genes: dict[str, Any]) -> tuple[Any, ...]:
     """Return the genes of the nodes that are reachable from the output."""
-    seen, todo = [], ["parents_out"]
+    seen = []
+    todo = ["parents_out"]
     while todo:
         name = todo.pop()
         seen += [
@@ -81,29 +82,32 @@ def _keep_reachable(genes: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", PARTS)
 def test_networks_are_official(name):
     """Cells of the official sampler, which also samples cells that are not listed."""
-    entries = golden()["nasbench1shot1"][name]["archs"]
+    entries = read_golden_file()["nasbench1shot1"][name]["archs"]
     assert len(entries) == 11
     for entry in entries:
-        space = part(name, members="loose" if "loose_ends=True" in entry["name"] else "tight")
+        space = load_part(name, members="loose" if "loose_ends=True" in entry["name"] else "tight")
         task = Task("cifar10", tuple(entry["input_shape"][1:]), entry["num_classes"])
         arch = space.parse(format_spec(make_spec_of_entry(entry)))
         assert spec_of(arch) == make_spec_of_entry(entry, "pruned_")
         assert compute_hash(spec_of(arch)) == entry["hash"]
-        check(space.build(arch, task), entry)
+        check_network(space.build(arch, task), entry)
 
 
 @pytest.mark.data
 def test_the_cells_with_known_accuracies_are_members():
-    table = pd.read_csv(shared("data", "nasbench101", "nb101_1shot1_spaces12.csv.gz"), dtype=str)
+    table = pd.read_csv(
+        find_shared("data", "nasbench101", "nb101_1shot1_spaces12.csv.gz"), dtype=str
+    )
     assert len(table) == 6_096
-    cells, members = set(), {"1": set(), "2": set()}
+    cells = set()
+    members = {"1": set(), "2": set()}
     for number, matrix, ops in zip(table["space"], table["matrix"], table["ops"], strict=True):
-        arch = part(f"S{number}").parse(f"{matrix}+{ops}")
+        arch = load_part(f"S{number}").parse(f"{matrix}+{ops}")
         assert str(arch).split("+")[0].replace("/", "") == matrix
         members[number].add(arch)
         cells.add(find_canonical_form(spec_of(arch)))
     assert [len(archs) for archs in members.values()] == [2_487, 3_609]
-    assert members["1"] == set(part("S1"))
+    assert members["1"] == set(load_part("S1"))
     assert len(cells) == 5_385
 
 
@@ -111,8 +115,8 @@ def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
     """Nodes 1 and 2 both read only the input and feed the output, so there is no chain."""
     text = f"{'0110001/0000001/0000001/' + '0000000/' * 3}0000000+input,{'maxpool3x3,' * 5}output"
     with pytest.raises(UsageError, match=r"do not form a chain.*members=tight"):
-        part("S2").parse(text)
-    assert spec_of(part("S2", members="tight").parse(text)).edge_count == 5
+        load_part("S2").parse(text)
+    assert spec_of(load_part("S2", members="tight").parse(text)).edge_count == 5
 
 
 @pytest.mark.parametrize(
@@ -133,11 +137,11 @@ def test_the_error_for_an_unlisted_cell_names_the_option_that_allows_it():
 def test_cells_of_other_spaces_are_rejected(rows, message):
     """Node 3 of space 3 has one parent, the vertex before the output of space 2 is idle, and its output has three."""
     n = rows.count("/") + 1
-    space = part("S3" if "parents3" in message else "S2")
+    space = load_part("S3" if "parents3" in message else "S2")
     with pytest.raises(UsageError, match=message):
         space.parse(f"{rows}+input,{'maxpool3x3,' * (n - 2)}output")
 
 
 def test_unknown_members_are_rejected():
     with pytest.raises(UsageError, match="one of listed, tight, loose, not 'all'"):
-        next(iter(part("S1", members="all")))
+        next(iter(load_part("S1", members="all")))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.spaces import Space, load_space
 from untrained.types import Task
 
@@ -58,20 +58,20 @@ OPS = {
 
 
 @cache
-def golden() -> list[dict[str, Any]]:
-    subnets: list[dict[str, Any]] = json.loads(shared("golden", "nasrec_golden.json").read_text())[
-        "subnets"
-    ]
+def read_golden_file() -> list[dict[str, Any]]:
+    subnets: list[dict[str, Any]] = json.loads(
+        find_shared("golden", "nasrec_golden.json").read_text()
+    )["subnets"]
     return subnets
 
 
-def rng(name: str) -> np.random.Generator:
+def make_generator(name: str) -> np.random.Generator:
     digest = hashlib.sha256(b"refs-v1|" + name.encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "little")))
 
 
-def weight(name: str, shape: list[int]) -> Tensor:
-    u = 2 * torch.from_numpy(rng("nasrec|" + name).random(int(np.prod(shape)))) - 1
+def make_weight(name: str, shape: list[int]) -> Tensor:
+    u = 2 * torch.from_numpy(make_generator("nasrec|" + name).random(int(np.prod(shape)))) - 1
     if len(shape) > 1:
         return u.reshape(shape) / shape[-1] ** 0.5
     return 1 + 0.1 * u if name.endswith(".weight") else 0.1 * u
@@ -105,11 +105,11 @@ def parse_entry(entry: dict[str, Any]) -> tuple[Space, Any]:
 @pytest.mark.parametrize("n", range(6))
 def test_networks_equal_those_of_the_authors(n):
     """All weights correspond one to one, and logits and loss agree."""
-    entry = golden()[n]
+    entry = read_golden_file()[n]
     space, arch = parse_entry(entry)
     shapes = entry["state_shapes"]
     weights = {
-        translate_name(k, entry["config"]): weight(k, s)
+        translate_name(k, entry["config"]): make_weight(k, s)
         for k, s in shapes.items()
         if not is_unused(k, shapes)
     }
@@ -122,27 +122,31 @@ def test_networks_equal_those_of_the_authors(n):
 
     network.load_state_dict(weights, assign=True)
     rows = np.concatenate(
-        [rng("nasrec.int").random((256, 13)), rng("nasrec.cat").integers(0, 50, (256, 26))], 1
+        [
+            make_generator("nasrec.int").random((256, 13)),
+            make_generator("nasrec.cat").integers(0, 50, (256, 26)),
+        ],
+        1,
     )
     with torch.no_grad():
         logits = network(torch.from_numpy(rows[:64]))
     assert logits.shape == (64, 1)
     np.testing.assert_allclose(logits[:8, 0], entry["logits_first8_b64"], rtol=0, atol=2e-6)
     assert logits.mean().item() == pytest.approx(entry["logits_mean_b64"], abs=1e-6)
-    clicks = torch.from_numpy(rng("nasrec.y").integers(0, 2, (256, 1))[:64]).double()
+    clicks = torch.from_numpy(make_generator("nasrec.y").integers(0, 2, (256, 1))[:64]).double()
     loss = F.binary_cross_entropy_with_logits(logits, clicks)
     assert loss.item() == pytest.approx(entry["bce_b64"], abs=1e-6)
 
 
 def test_the_six_networks_contain_every_operator_and_connection():
-    text = " ".join(str(parse_entry(entry)[1]) for entry in golden())
+    text = " ".join(str(parse_entry(entry)[1]) for entry in read_golden_file())
     for word in (*OPS["xlarge"], " fm", " interact"):
         assert word in text
 
 
 def test_the_json_of_the_authors_is_parsed_without_unused_inputs():
     """Left and right are dropped where no operator reads them; sets of inputs are sorted."""
-    _, arch = parse_entry(golden()[0])
+    _, arch = parse_entry(read_golden_file()[0])
     assert str(arch).startswith(
         "linear-2d(0)16 linear-3d(0)64 fm interact; dot-product(0+1)16 linear-3d(0+1)48; "
     )

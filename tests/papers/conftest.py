@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.benchmarks import import_benchmark
 from untrained.papers import dextr_searches, hnas_cells, nasi_searches, samples, sigeo_ctr
 from untrained.spaces import Space, load_space
@@ -55,7 +55,7 @@ DEXTR = {
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data root with all tables; tests that need it are skipped if the data are absent."""
     root = tmp_path_factory.mktemp("root")
-    data = shared("data")
+    data = find_shared("data")
     for name in TABLES:
         import_benchmark(name, data, root)
     (root / "ctr").mkdir()

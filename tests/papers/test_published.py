@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.papers import (
     dextr,
     dextr_figures,
@@ -27,7 +27,7 @@ FULL = "SiGeo @ NASRec-Full"
 
 
 def text(paper: str) -> str:
-    return shared("papers", f"{paper}.txt").read_text()
+    return find_shared("papers", f"{paper}.txt").read_text()
 
 
 def numbers(line: str) -> Numbers:
@@ -106,7 +106,8 @@ def test_hnas_table_1_and_its_neighbour_table_2():
 def test_hnas_table_2():
     """The text has lost its plus-minus signs: `312` is 31 +- 2, `27 1` is 27 +- 1."""
     for name, (width, depth, trace, kappa) in hnas_cells.TABLE_2.items():
-        wide, deep = f"{width:.1f}/[45].0", f"{depth:.0f}/[56]"
+        wide = f"{width:.1f}/[45].0"
+        deep = f"{depth:.0f}/[56]"
         assert re.search(
             rf"{name}\t{wide}\t{deep}\t{trace:.0f} ?\d+\t{kappa:.0f} \d+\n", text("hnas")
         ), name
@@ -244,7 +245,9 @@ def test_nasi_table_3_7_and_figure_1():
 
 
 def test_cells_of_table_2_are_the_published_ones():
-    golden = json.loads(shared("golden", "spaces_golden.json").read_text())["darts"]["genotypes"]
+    golden = json.loads(find_shared("golden", "spaces_golden.json").read_text())["darts"][
+        "genotypes"
+    ]
     darts = load_space("darts")
     names = {
         "NASNet": "NASNet",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.benchmarks import import_benchmark
 from untrained.cli.app import app, main
 from untrained.data import TRAIN, DataSource, ImagePart
@@ -127,7 +127,7 @@ def test_missing_table_is_reported_before_anything_is_measured(tmp_path, run_fol
 @pytest.mark.data
 def test_all_tables_are_checked_first(small, tmp_path, run_folder):
     """The second of two tables is missing: nothing is measured on the first."""
-    import_benchmark("nasbench1shot1_s1", shared("data"), tmp_path)
+    import_benchmark("nasbench1shot1_s1", find_shared("data"), tmp_path)
     with pytest.raises(UsageError, match="the table of nasbench1shot1_s2 is not at"):
         reproduce("nasi-figure-3", samples=3, batch=2, data_root=tmp_path, run=run_folder)
     assert not run_folder.exists()

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.config import ComputeConfig
 from untrained.errors import UsageError
 from untrained.papers import dextr_searches, nasi_searches, reproduce, searches
@@ -66,7 +66,8 @@ def test_search_of_experiment_equals_plain_search_with_its_seed(run_folder, tmp_
 
 
 def test_finished_searches_are_read_and_others_run(run_folder, monkeypatch):
-    events, asked = [], []
+    events = []
+    asked = []
 
     def count_search(config, on_progress):
         asked.append(config.seed)
@@ -143,7 +144,7 @@ def test_two_workers_find_the_same_as_one(run_folder, tmp_path):
 def test_failure_in_subprocess_is_reported_in_one_line(run_folder):
     wrong = [replace(plan, strategy="nasi(steps=0)") for plan in PLANS]
     with pytest.raises(
-        UsageError, match=r"seed.*failed: nasi takes steps, batch and samples from 1 up"
+        UsageError, match=r"seed.*failed: steps, batch and samples of nasi must be at least 1"
     ):
         run_searches(make_config(run_folder, compute=ComputeConfig(workers=2)), wrong, "searches")
 
@@ -157,9 +158,8 @@ def test_search_process_ends_with_its_parent(run_folder):
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            process.communicate(
-                json.dumps(document).encode() + b"\n", timeout=60
-            )  # which closes its standard input
+            # Which closes its standard input.
+            process.communicate(json.dumps(document).encode() + b"\n", timeout=60)
         finally:
             process.kill()
         assert process.returncode == 1
@@ -222,7 +222,7 @@ def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch)
         (f"nasi(steps={steps},batch=64)", seed) for steps in (100, 400) for seed in (0, 1)
     ]
     csv = pd.read_csv(
-        shared("data", "nasbench201", "nb201_full.csv.gz"), dtype={"ops": str}
+        find_shared("data", "nasbench201", "nb201_full.csv.gz"), dtype={"ops": str}
     ).set_index("arch_str")
     columns = {"C10": "c10_test_200", "C100": "c100_test_200", "IN-16-120": "in16_test_200"}
     lines = {line.what: line for line in outcomes.lines}

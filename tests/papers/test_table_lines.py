@@ -10,7 +10,7 @@ import torch
 from scipy.stats import kendalltau, spearmanr
 from torch import nn
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.benchmarks.statistics import spearman
 from untrained.data import load_data
 from untrained.papers import measurements, sigeo_warmup
@@ -377,7 +377,7 @@ def test_other_scores_of_the_table_are_in_the_note(data_root, run_folder):
     config = ExperimentConfig(3, 1, run_folder, data_root=data_root)
     task = BenchmarkTask("Scene", "transnas_micro", "class_scene")
     sample = measure_sample(config, ["random"], task)
-    source = pd.read_csv(shared("data", "transnasbench101", "tnb101_micro_full.csv.gz"))
+    source = pd.read_csv(find_shared("data", "transnasbench101", "tnb101_micro_full.csv.gz"))
     scene = source[source.task == "class_scene"]
     expected = spearmanr(scene.synflow, scene.val_accuracy)[0]
     assert (

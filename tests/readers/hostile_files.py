@@ -13,26 +13,26 @@ SIX_BILLION = b"\x8a\x05" + (6 * 10**9).to_bytes(5, "little")
 ADDRESS = struct.pack("<Q", 0x414141414141)
 
 
-def text(value: str) -> bytes:
+def encode_text(value: str) -> bytes:
     return b"X" + struct.pack("<I", len(value)) + value.encode()
 
 
-def name(module: str, attribute: str) -> bytes:
+def encode_name(module: str, attribute: str) -> bytes:
     return f"c{module}\n{attribute}\n".encode()
 
 
-DTYPE = name("numpy", "dtype")
-RECONSTRUCT = name("numpy.core.multiarray", "_reconstruct")
-EMPTY_ARRAY = RECONSTRUCT + name("numpy", "ndarray") + b"K\x00\x85C\x01b\x87R"
+DTYPE = encode_name("numpy", "dtype")
+RECONSTRUCT = encode_name("numpy.core.multiarray", "_reconstruct")
+EMPTY_ARRAY = RECONSTRUCT + encode_name("numpy", "ndarray") + b"K\x00\x85C\x01b\x87R"
 
 
 def make_dtype(code: str, state: bytes) -> bytes:
     """`numpy.dtype(code, False, True)` and its state."""
-    return DTYPE + text(code) + b"\x89\x88\x87R" + state + b"b"
+    return DTYPE + encode_text(code) + b"\x89\x88\x87R" + state + b"b"
 
 
-def plain_state(order: str = "<", flags: int = 0) -> bytes:
-    parts = b"(K\x03" + text(order) + b"NNN" + b"J\xff\xff\xff\xff" * 2
+def make_plain_state(order: str = "<", flags: int = 0) -> bytes:
+    parts = b"(K\x03" + encode_text(order) + b"NNN" + b"J\xff\xff\xff\xff" * 2
     return parts + b"K" + bytes([flags]) + b"t"
 
 
@@ -42,46 +42,51 @@ def make_array(shape: bytes, dtype: bytes, data: bytes) -> bytes:
 
 
 def make_int64(value: int) -> bytes:
-    """An integer of numpy, which is no `int`."""
-    data = b"C\x08" + struct.pack("<q", value)
+    """Encode an integer of numpy, which is not an `int`."""
+    value_bytes = b"C\x08" + struct.pack("<q", value)
     return (
-        name("numpy.core.multiarray", "scalar") + make_dtype("i8", plain_state()) + data + b"\x86R"
+        encode_name("numpy.core.multiarray", "scalar")
+        + make_dtype("i8", make_plain_state())
+        + value_bytes
+        + b"\x86R"
     )
 
 
-def in_table(value: bytes) -> bytes:
-    """A pickle that has the outer layout of HW-NAS-Bench."""
-    return b"\x80\x04}" + text("nasbench201") + value + b"s."
+def wrap_in_table(value: bytes) -> bytes:
+    """Make a pickle that has the outer layout of HW-NAS-Bench."""
+    return b"\x80\x04}" + encode_text("nasbench201") + value + b"s."
 
 
 HOSTILE_PICKLES: dict[str, bytes] = {
     # Flags of numpy's dtypes: an array of 8-byte "objects" that are addresses of the attacker's choice.
-    "dtype_flags": in_table(
+    "dtype_flags": wrap_in_table(
         b"("
-        + make_array(b"K\x01\x85", make_dtype("f8", plain_state("<", flags=63)), ADDRESS)
+        + make_array(b"K\x01\x85", make_dtype("f8", make_plain_state("<", flags=63)), ADDRESS)
         + b"l"
     ),
-    "dtype_objects": in_table(
-        make_array(b"K\x01\x85", make_dtype("O8", plain_state("|", 63)), ADDRESS)
+    "dtype_objects": wrap_in_table(
+        make_array(b"K\x01\x85", make_dtype("O8", make_plain_state("|", 63)), ADDRESS)
     ),
-    "dtype_state_twice": in_table(
+    "dtype_state_twice": wrap_in_table(
         make_array(
-            b"K\x01\x85", make_dtype("f8", plain_state()) + plain_state("<", 63) + b"b", ADDRESS
+            b"K\x01\x85",
+            make_dtype("f8", make_plain_state()) + make_plain_state("<", 63) + b"b",
+            ADDRESS,
         )
     ),
-    "ndarray_state_of_a_list": in_table(b"]" + plain_state() + b"b"),
-    "shape_too_large": in_table(
-        make_array(b"J\xff\xff\xff\x7f\x85", make_dtype("f8", plain_state()), ADDRESS)
+    "ndarray_state_of_a_list": wrap_in_table(b"]" + make_plain_state() + b"b"),
+    "shape_too_large": wrap_in_table(
+        make_array(b"J\xff\xff\xff\x7f\x85", make_dtype("f8", make_plain_state()), ADDRESS)
     ),
-    "shape_overflows": in_table(
+    "shape_overflows": wrap_in_table(
         make_array(
             b"\x8a\x08" + struct.pack("<q", 2**62) + b"K\x04\x86",
-            make_dtype("f8", plain_state()),
+            make_dtype("f8", make_plain_state()),
             b"",
         )
     ),
-    "shape_of_numpy_integers": in_table(
-        make_array(make_int64(2**62) + b"\x85", make_dtype("f8", plain_state()), ADDRESS)
+    "shape_of_numpy_integers": wrap_in_table(
+        make_array(make_int64(2**62) + b"\x85", make_dtype("f8", make_plain_state()), ADDRESS)
     ),
     # Lengths that are claimed in a few bytes.
     "long_of_2_gb": b"\x80\x04\x8b\xff\xff\xff\x7f.",
@@ -90,33 +95,43 @@ HOSTILE_PICKLES: dict[str, bytes] = {
     "text_of_64_gb": b"\x80\x04\x8d" + struct.pack("<Q", BIG) + b".",
     "frame_of_64_gb": b"\x80\x04\x95" + struct.pack("<Q", BIG) + b".",
     "memo_of_4_billion": b"\x80\x04Nr\xff\xff\xff\xff.",
-    "bytearray_by_call": in_table(
-        name("builtins", "bytearray") + b"\x8a\x05" + (6 * 10**9).to_bytes(5, "little") + b"\x85R"
+    "bytearray_by_call": wrap_in_table(
+        encode_name("builtins", "bytearray")
+        + b"\x8a\x05"
+        + (6 * 10**9).to_bytes(5, "little")
+        + b"\x85R"
     ),
-    "zeros_by_dtype": in_table(
-        RECONSTRUCT + name("numpy", "ndarray") + SIX_BILLION + b"\x85C\x01b\x87R"
+    "zeros_by_dtype": wrap_in_table(
+        RECONSTRUCT + encode_name("numpy", "ndarray") + SIX_BILLION + b"\x85C\x01b\x87R"
     ),
-    "text_dtype_of_gigabytes": in_table(make_dtype("U999999999", plain_state())),
-    # Structures that are small in memory and have no end when somebody walks through them.
-    "list_in_itself": in_table(b"]q\x00h\x00a"),
-    "doubled_lists": in_table(b"]" + b"q\x00]h\x00ah\x00a" * 60),
-    "doubled_tuples": in_table(b")" + b"2\x86" * 60),
-    "doubled_tuples_as_a_key": in_table(b"}" + b")" + b"2\x86" * 60 + b"Ns"),
-    "deep_nesting": in_table(b"]" * 5000 + b"a" * 4999),
+    "text_dtype_of_gigabytes": wrap_in_table(make_dtype("U999999999", make_plain_state())),
+    # Structures that are small in memory and endless when they are traversed.
+    "list_in_itself": wrap_in_table(b"]q\x00h\x00a"),
+    "doubled_lists": wrap_in_table(b"]" + b"q\x00]h\x00ah\x00a" * 60),
+    "doubled_tuples": wrap_in_table(b")" + b"2\x86" * 60),
+    "doubled_tuples_as_a_key": wrap_in_table(b"}" + b")" + b"2\x86" * 60 + b"Ns"),
+    "deep_nesting": wrap_in_table(b"]" * 5000 + b"a" * 4999),
     # Code.
-    "os_system": in_table(name("os", "system") + text("touch it_ran") + b"\x85R"),
-    "getattr_chain": in_table(
-        name("builtins", "getattr") + name("os", "system") + text("x") + b"\x86R"
+    "os_system": wrap_in_table(
+        encode_name("os", "system") + encode_text("touch it_ran") + b"\x85R"
     ),
-    "instance": in_table(b"(ios\nsystem\n"),
-    "object": in_table(b"(" + name("os", "system") + text("touch it_ran") + b"o"),
-    "new_object": in_table(name("numpy", "ndarray") + b"K\x02\x85\x85\x81"),
-    "persistent_id": in_table(text("x") + b"Q"),
-    "persistent_text": in_table(b"Px\n"),
-    "extension": in_table(b"\x82\x01"),
-    "out_of_band_buffer": in_table(b"\x97"),
-    "attributes_of_a_name": in_table(DTYPE + b"}" + text("a") + b"K\x01sb"),
-    "call_of_data": in_table(b"](K\x01tR"),
+    "getattr_chain": wrap_in_table(
+        encode_name("builtins", "getattr")
+        + encode_name("os", "system")
+        + encode_text("x")
+        + b"\x86R"
+    ),
+    "instance": wrap_in_table(b"(ios\nsystem\n"),
+    "object": wrap_in_table(
+        b"(" + encode_name("os", "system") + encode_text("touch it_ran") + b"o"
+    ),
+    "new_object": wrap_in_table(encode_name("numpy", "ndarray") + b"K\x02\x85\x85\x81"),
+    "persistent_id": wrap_in_table(encode_text("x") + b"Q"),
+    "persistent_text": wrap_in_table(b"Px\n"),
+    "extension": wrap_in_table(b"\x82\x01"),
+    "out_of_band_buffer": wrap_in_table(b"\x97"),
+    "attributes_of_a_name": wrap_in_table(DTYPE + b"}" + encode_text("a") + b"K\x01sb"),
+    "call_of_data": wrap_in_table(b"](K\x01tR"),
 }
 
 
@@ -131,13 +146,13 @@ def write_torch_zip(
 
 
 def make_tensor(offset: bytes, size: bytes, stride: bytes) -> bytes:
-    """A tensor over the storage `0`, which has as many numbers as its bytes hold."""
+    """Encode a tensor over the storage `0`, which has as many numbers as its bytes hold."""
     storage = (
         b"("
-        + text("storage")
-        + name("torch", "DoubleStorage")
-        + text("0")
-        + text("cpu")
+        + encode_text("storage")
+        + encode_name("torch", "DoubleStorage")
+        + encode_text("0")
+        + encode_text("cpu")
         + b"K\x04tQ"
     )
     arguments = (
@@ -147,24 +162,24 @@ def make_tensor(offset: bytes, size: bytes, stride: bytes) -> bytes:
         + size
         + stride
         + b"\x89"
-        + name("collections", "OrderedDict")
+        + encode_name("collections", "OrderedDict")
         + b")Rt"
     )
-    return name("torch._utils", "_rebuild_tensor_v2") + arguments + b"R"
+    return encode_name("torch._utils", "_rebuild_tensor_v2") + arguments + b"R"
 
 
-def in_transnas(value: bytes) -> bytes:
-    """A pickle with the outer layout of TransNAS-Bench-101, all of whose numbers are this value."""
+def wrap_in_transnas(value: bytes) -> bytes:
+    """Make a pickle with the outer layout of TransNAS-Bench-101; all its numbers are this value."""
     numbers = b""
     for split in ("train", "valid", "test"):
-        numbers += text(f"{split}_top1") + value
-    results = b"}" + text("metrics") + b"}(" + numbers + b"us"
-    tasks = b"}" + text("jigsaw") + results + b"s"
-    micro = b"}" + text("64-41414-3_33_333") + tasks + b"s"
-    return b"\x80\x02}" + text("data") + b"}" + text("micro") + micro + b"ss."
+        numbers += encode_text(f"{split}_top1") + value
+    results = b"}" + encode_text("metrics") + b"}(" + numbers + b"us"
+    tasks = b"}" + encode_text("jigsaw") + results + b"s"
+    micro = b"}" + encode_text("64-41414-3_33_333") + tasks + b"s"
+    return b"\x80\x02}" + encode_text("data") + b"}" + encode_text("micro") + micro + b"ss."
 
 
-def int_bytes(value: int) -> bytes:
+def encode_int(value: int) -> bytes:
     return b"\x8a\x0a" + value.to_bytes(10, "little", signed=True)
 
 
@@ -181,17 +196,17 @@ HOSTILE_TENSORS: dict[str, bytes] = {
     ),
     "reaches_outside": make_tensor(b"K\x00", b"K\x64\x85", b"K\x01\x85"),
     "offset_outside": make_tensor(b"K\x64", b"K\x01\x85", b"K\x01\x85"),
-    "negative_offset": make_tensor(int_bytes(-8), b"K\x01\x85", b"K\x01\x85"),
-    "negative_stride": make_tensor(b"K\x00", b"K\x02\x85", int_bytes(-1) + b"\x85"),
-    "stride_zero_of_8_gb": make_tensor(b"K\x00", int_bytes(10**9) + b"\x85", b"K\x00\x85"),
-    "size_of_2_to_the_70": make_tensor(b"K\x00", int_bytes(2**70) + b"\x85", b"K\x00\x85"),
+    "negative_offset": make_tensor(encode_int(-8), b"K\x01\x85", b"K\x01\x85"),
+    "negative_stride": make_tensor(b"K\x00", b"K\x02\x85", encode_int(-1) + b"\x85"),
+    "stride_zero_of_8_gb": make_tensor(b"K\x00", encode_int(10**9) + b"\x85", b"K\x00\x85"),
+    "size_of_2_to_the_70": make_tensor(b"K\x00", encode_int(2**70) + b"\x85", b"K\x00\x85"),
     "true_is_no_size": make_tensor(b"K\x00", b"\x88\x85", b"K\x01\x85"),
     "more_strides_than_sizes": make_tensor(b"K\x00", b"K\x01\x85", b"K\x01K\x01\x86"),
 }
 
 
 def write_npz(path: Path, header: str, content: bytes, method: int = zipfile.ZIP_STORED) -> Path:
-    """A numpy archive whose `x` has this header; `y` is in order."""
+    """Write a numpy archive whose `x` has this header; `y` is valid."""
     labels = io.BytesIO()
     np.save(labels, np.arange(4))
     packed = header.ljust(117).encode() + b"\n"
@@ -214,5 +229,5 @@ def encrypt_flags(path: Path) -> Path:
     return path
 
 
-def plain_pickle(value: object, protocol: int = 4) -> bytes:
+def dump_pickle(value: object, protocol: int = 4) -> bytes:
     return pickle.dumps(value, protocol=protocol)

@@ -1,4 +1,4 @@
-"""Plain data in pickles of all protocols are read, and nothing else may be named."""
+"""Plain data in pickles of all protocols are read; everything else is refused."""
 
 import bz2
 import pickle
@@ -68,12 +68,12 @@ def test_plain_data_are_read(tmp_path, value, protocol):
     ids=lambda array: f"{array.dtype}{array.shape}",
 )
 def test_arrays_are_read(tmp_path, array, protocol):
-    found = read_back(tmp_path, [array, array], protocol)
-    for each in found:
-        assert np.array_equal(each, array)
-        assert each.shape == array.shape
-        assert each.dtype == array.dtype.newbyteorder("=")
-    found[0][...] = 0  # a copy of its own, which may be changed
+    arrays = read_back(tmp_path, [array, array], protocol)
+    for read_array in arrays:
+        assert np.array_equal(read_array, array)
+        assert read_array.shape == array.shape
+        assert read_array.dtype == array.dtype.newbyteorder("=")
+    arrays[0][...] = 0  # a writable copy
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -81,9 +81,9 @@ def test_arrays_are_read(tmp_path, array, protocol):
     "value", [np.float64(1.5), np.float32(0.25), np.int64(-3), np.bool_(True), np.str_("ab")]
 )
 def test_scalars_of_numpy_become_plain_values(tmp_path, value, protocol):
-    found = read_back(tmp_path, value, protocol)
-    assert found == value
-    assert type(found) in (float, int, bool, str)
+    scalar = read_back(tmp_path, value, protocol)
+    assert scalar == value
+    assert type(scalar) in (float, int, bool, str)
 
 
 def test_packed_pickles_are_read(tmp_path):
@@ -112,7 +112,7 @@ def test_strings_of_python_2_are_bytes(tmp_path):
     ids="eval getattr torch.load numpy.load open frombuffer a_path".split(),
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_only_what_plain_data_need_may_be_named(tmp_path, evil, protocol):
+def test_only_names_of_plain_data_are_allowed(tmp_path, evil, protocol):
     with pytest.raises(UsageError, match="was refused: it asks for"):
         read_back(tmp_path, [evil], protocol)
 
@@ -125,32 +125,32 @@ def test_arrays_of_other_kinds_are_refused_by_name(tmp_path, value):
         read_back(tmp_path, value, 4)
 
 
-def test_what_is_shared_is_read_and_counted(tmp_path):
+def test_shared_objects_are_read(tmp_path):
     shared = ["x-valid", "x-test"]
     assert read_back(tmp_path, [shared] * 1000, 4) == [shared] * 1000
 
 
-def test_every_opcode_of_pickle_has_an_answer():
+def test_every_opcode_of_pickle_is_handled():
     import pickletools
 
     from untrained.readers import pickle_file
 
-    known = {ord(opcode.code) for opcode in pickletools.opcodes}
-    assert known == set(pickle_file._OPERATIONS) | {ord(".")}
+    opcodes = {ord(opcode.code) for opcode in pickletools.opcodes}
+    assert opcodes == set(pickle_file._OPERATIONS) | {ord(".")}
 
 
-def test_memory_follows_from_the_size_of_the_file(tmp_path):
-    """The allowance counts what CPython takes: never less than half of what was measured."""
+def test_the_memory_allowance_follows_the_real_memory(tmp_path):
+    """The allowance counts the memory of CPython: at least half and at most four times the measured peak."""
     value = {f"key{i}": [i / 3, {"a": i}, (i, "text"), {i}] for i in range(20_000)}
     data = pickle.dumps(value)
     from untrained.readers.pickle_file import interpret_pickle
 
     allowance = MemoryAllowance(len(data))
     tracemalloc.start()
-    found, _ = interpret_pickle(data, allowance)
+    read_value, _ = interpret_pickle(data, allowance)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found == value
+    assert read_value == value
     assert peak / 2 < allowance.used < 4 * peak
 
 
@@ -176,7 +176,7 @@ def test_a_tensor_that_reaches_outside_its_storage_is_refused():
     "content", [b"", b"hello", b"\x80\x04", pickle.dumps([1] * 50)[:-20], b"PK\x03\x04junk"]
 )
 @pytest.mark.parametrize("read", [read_pickle, read_torch])
-def test_what_is_no_pickle_is_said_in_one_line(tmp_path, content, read):
+def test_a_file_that_is_not_a_pickle_is_refused_in_one_line(tmp_path, content, read):
     (tmp_path / "a.pth").write_bytes(content)
     with pytest.raises(UsageError, match=r"a.pth (is damaged|was refused): ") as error:
         read(tmp_path / "a.pth")

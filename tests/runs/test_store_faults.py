@@ -44,7 +44,7 @@ def write_foreign(path: Path) -> None:
         (write_foreign, "another program"),
     ],
 )
-def testmake_file_that_is_not_our_store_is_refused_and_not_changed(tmp_path, write, reason):
+def test_a_file_that_is_not_our_store_is_refused_and_not_changed(tmp_path, write, reason):
     path = tmp_path / "s.sqlite"
     write(path)
     before = path.read_bytes()
@@ -207,7 +207,7 @@ def test_a_full_disk_is_an_error_and_stored_records_are_kept(tmp_path):
     assert read_all(path) == records + more[:2]
 
 
-def test_a_new_store_on_a_full_disk(tmp_path, monkeypatch):
+def test_a_new_store_on_a_full_disk_is_an_error(tmp_path, monkeypatch):
     path = tmp_path / "s.sqlite"
     connect = sqlite3.connect
 

@@ -92,9 +92,9 @@ def test_a_missing_store_is_not_created(tmp_path, where):
 
 def read_table(path: Path) -> pd.DataFrame:
     exact = {"value": lambda text: float(text) if text else None}  # pandas may round the last digit
-    return (
-        pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, converters=exact)
-    )
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    return pd.read_csv(path, converters=exact)
 
 
 def is_same_cell(cell: Any, expected: Any) -> bool:

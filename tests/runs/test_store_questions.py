@@ -25,7 +25,7 @@ def test_a_question_has_its_own_records_in_the_order_of_requests(store):
     store.add_to_question("one", [RECORDS[1], RECORDS[0]])  # a record keeps its first place
     assert store.read_question("one") == [RECORDS[3], RECORDS[1], RECORDS[0]]
     assert store.read_question("two") == [RECORDS[1]]
-    assert store.read_question("never asked") == []
+    assert store.read_question("unknown") == []
     assert list(store) == RECORDS
 
 

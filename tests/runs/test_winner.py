@@ -1,5 +1,7 @@
-"""One winner: search, report, training, export and confirmation name the same architecture, whatever happened to the
-run folder before."""
+"""One winner: search, report, training, export and confirmation name the same architecture.
+
+This holds after any sequence of searches, merges, interruptions, kills and changed data.
+"""
 
 import json
 import random
@@ -42,7 +44,7 @@ RUN = Path("run")
 
 
 class KilledError(BaseException):
-    """The process ends at once, as by `kill -9`: nothing after it runs."""
+    """Ends a search at once like `kill -9`: no handler runs."""
 
 
 @pytest.fixture
@@ -59,32 +61,32 @@ def write_data(name: str, seed: int) -> None:
     np.savez(name, x=pictures, y=np.arange(60) % 3)
 
 
-def ask(run: Path = RUN, data: str = "data.npz", **options: Any) -> SearchResult:
+def search_response(run: Path = RUN, data: str = "data.npz", **options: Any) -> SearchResult:
     return search(
         "./mine.py:mynet", "./mine.py:response", data=f"npz:{data}", run=run, workers=1, **options
     )
 
 
-def describe(result: SearchResult) -> list[tuple[object, ...]]:
-    """The records of a search without what they cost."""
+def list_facts(result: SearchResult) -> list[tuple[object, ...]]:
+    """List the records of a search without their costs."""
     return [
         (r.arch, r.measure, r.task, r.data, r.init, r.device, r.seed, r.value, r.error)
         for r in result.records
     ]
 
 
-def stop_after(count: int, error: type[BaseException]) -> Callable[[Progress], None]:
-    """Stop a search after so many architectures."""
+def make_interrupt(count: int, error: type[BaseException]) -> Callable[[Progress], None]:
+    """Make a progress callback that stops a search after `count` architectures."""
 
-    def watch(at: Progress) -> None:
-        if at.done == count:
+    def interrupt(event: Progress) -> None:
+        if event.done == count:
             raise error
 
-    return watch
+    return interrupt
 
 
 def name_winners(run: Path = RUN) -> dict[str, str | None]:
-    """The winner by the name of whoever names it."""
+    """Return the winner according to the report, its page, training and export."""
     reported = report_workflow.outcome(run)
     trained = resolve_subject(run, "nasbench201", None, load_recipe("quick"), None, "cpu", None)
     exported = resolve_export_subject(run, "nasbench201")
@@ -100,7 +102,7 @@ def name_winners(run: Path = RUN) -> dict[str, str | None]:
 
 
 def check_winner(result: SearchResult) -> None:
-    """Everything names the winner of the search, and an undisturbed search finds the same records."""
+    """Check that everything names the winner of the search."""
     best = str(result.best)
     assert set(name_winners().values()) == {best}
     if result.confirmed:
@@ -111,77 +113,77 @@ def check_winner(result: SearchResult) -> None:
 
 
 @dataclass
-class Story:
-    """What happens to a run folder, drawn at random."""
+class RandomStory:
+    """A random sequence of events in a run folder."""
 
     draw: random.Random
     events: list[str]
 
-    def happen(self) -> None:
+    def run_event(self) -> None:
         event = self.draw.choice(
             ["search", "search", "merge", "change data", "interrupt", "kill", "confirm"]
         )
         budget = self.draw.choice([2, 5, 9, 12])
         self.events.append(f"{event} {budget}")
         if event == "merge":
-            self.merge()
+            self.merge_other_run()
         elif event == "change data":
             write_data("data.npz", self.draw.randrange(10**6))
-            self.finish(budget)
+            self.finish_search(budget)
         elif event == "interrupt":
-            result = ask(
+            result = search_response(
                 budget=budget,
-                on_progress=stop_after(self.draw.randint(1, budget - 1), KeyboardInterrupt),
+                on_progress=make_interrupt(self.draw.randint(1, budget - 1), KeyboardInterrupt),
             )
             assert result.run.ended == "interrupted"
             check_winner(result)
         elif event == "kill":
             with pytest.raises(KilledError):
-                ask(
+                search_response(
                     budget=budget,
-                    on_progress=stop_after(self.draw.randint(1, budget - 1), KilledError),
+                    on_progress=make_interrupt(self.draw.randint(1, budget - 1), KilledError),
                 )
             assert len(set(name_winners().values())) == 1
         elif event == "confirm":
-            self.finish(budget, confirm=1)
+            self.finish_search(budget, confirm=1)
         else:
-            self.finish(budget)
+            self.finish_search(budget)
 
-    def merge(self) -> None:
-        """Records of another budget on other data, put into the store of the run."""
+    def merge_other_run(self) -> None:
+        """Merge records of other data into the store of the run."""
         if not RUN.exists():
             return
         winners = name_winners() if Path(RUN, "run.json").exists() else None
         other = Path(f"other{len(self.events)}")
         write_data("other.npz", self.draw.randrange(10**6))
-        ask(other, "other.npz", budget=12)
+        search_response(other, "other.npz", budget=12)
         stores.merge_stores(RUN, [other])
         assert name_winners() == winners
 
-    def finish(self, budget: int, **options: Any) -> None:
-        """A search that ends, and the same search in a folder where nothing has happened."""
-        result = ask(budget=budget, **options)
+    def finish_search(self, budget: int, **options: Any) -> None:
+        """Run a search to its end and compare it with the same search in a new folder."""
+        result = search_response(budget=budget, **options)
         check_winner(result)
-        whole = ask(Path(f"undisturbed{len(self.events)}"), budget=budget, **options)
+        whole = search_response(Path(f"undisturbed{len(self.events)}"), budget=budget, **options)
         assert str(result.best) == str(whole.best)
-        assert describe(result) == describe(whole)
+        assert list_facts(result) == list_facts(whole)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_everything_names_the_same_winner_whatever_happened_before(project, seed):
-    story = Story(random.Random(seed), [])
-    ask(budget=5)
+def test_everything_names_the_same_winner_after_any_events(project, seed):
+    story = RandomStory(random.Random(seed), [])
+    search_response(budget=5)
     for _ in range(6):
         try:
-            story.happen()
+            story.run_event()
         except AssertionError as error:
             raise AssertionError(f"after {', '.join(story.events)}: {error}") from error
 
 
-def test_a_smaller_budget_ranks_what_it_asks_for(project):
-    ask(budget=12)
-    small = ask(budget=2)
-    alone = ask(Path("alone"), budget=2)
+def test_a_smaller_budget_ranks_only_its_own_architectures(project):
+    search_response(budget=12)
+    small = search_response(budget=2)
+    alone = search_response(Path("alone"), budget=2)
     assert len(small.ranking.standings) == 2
     assert {str(s.arch) for s in small.ranking.standings} == {
         str(s.arch) for s in alone.ranking.standings
@@ -189,61 +191,61 @@ def test_a_smaller_budget_ranks_what_it_asks_for(project):
     assert name_winners() == name_winners(Path("alone"))
 
 
-def test_other_data_behind_the_same_name_are_another_question(project):
+def test_changed_data_under_the_same_name_are_scored_again(project):
     """Scores on old and new data are not averaged as if they were seeds."""
-    ask(budget=9)
+    search_response(budget=9)
     for seed in (1, 2, 3):
         write_data("data.npz", seed)
-        changed = ask(budget=9)
+        changed = search_response(budget=9)
         assert {standing.seeds for standing in changed.ranking.standings} == {1}
         assert len({record.data for record in changed.records if record.proxy == "response"}) == 1
         undisturbed = Path(f"undisturbed{seed}")
-        ask(undisturbed, budget=9)
+        search_response(undisturbed, budget=9)
         assert name_winners() == name_winners(undisturbed)
 
 
-def test_records_of_other_runs_have_no_say(project):
-    before = ask(budget=5)
+def test_records_of_other_runs_do_not_affect_the_winner(project):
+    before = search_response(budget=5)
     write_data("other.npz", 7)
-    ask(Path("other"), "other.npz", budget=12)
+    search_response(Path("other"), "other.npz", budget=12)
     assert stores.merge_stores(RUN, ["other"]) > 0
     best = str(before.best)
     assert set(name_winners().values()) == {best}
-    again = ask(budget=5)
-    assert describe(again) == describe(before)
+    again = search_response(budget=5)
+    assert list_facts(again) == list_facts(before)
 
 
-def test_a_killed_search_leaves_no_winner_of_an_earlier_question(project):
-    """The confirmation of 12 architectures says nothing about a search for 5 that was killed after 2."""
+def test_a_killed_search_does_not_keep_the_winner_of_an_earlier_search(project):
+    """The confirmation of 12 architectures does not apply to a search for 5 that was killed after 2."""
     write_data("data.npz", 3)
-    ask(budget=12, confirm=2)
+    search_response(budget=12, confirm=2)
     with pytest.raises(KilledError):
-        ask(budget=5, confirm=2, on_progress=stop_after(2, KilledError))
+        search_response(budget=5, confirm=2, on_progress=make_interrupt(2, KilledError))
     assert Path("run/confirmed.json").exists()
-    whole = ask(Path("alone"), budget=2)
+    whole = search_response(Path("alone"), budget=2)
     assert set(name_winners().values()) == {str(whole.best)}
 
 
 def test_a_kill_while_a_finished_search_is_repeated_changes_nothing(project):
-    before = ask(budget=9)
+    before = search_response(budget=9)
     with pytest.raises(KilledError):
-        ask(budget=9, on_progress=stop_after(1, KilledError))
+        search_response(budget=9, on_progress=make_interrupt(1, KilledError))
     assert set(name_winners().values()) == {str(before.best)}
 
 
 def test_a_smaller_screened_search_ranks_its_own_survivors(project):
-    """The store knows scores of architectures that the smaller pool holds and its screen does not let pass."""
-    ask(budget=12, screen="params", keep="100%")
-    small = ask(budget=6, screen="params", keep="50%", run=Path("run2"))
+    """The store has scores of architectures that the screening of the smaller pool drops."""
+    search_response(budget=12, screen="params", keep="100%")
+    small = search_response(budget=6, screen="params", keep="50%", run=Path("run2"))
     shutil.copyfile("run/records.sqlite", "run2/records.sqlite")
-    again = ask(budget=6, screen="params", keep="50%", run=Path("run2"))
+    again = search_response(budget=6, screen="params", keep="50%", run=Path("run2"))
     assert len(again.ranking.standings) == 3
-    assert describe(again) == describe(small)
+    assert list_facts(again) == list_facts(small)
     assert set(name_winners(Path("run2")).values()) == {str(small.best)}
 
 
 def test_a_run_of_an_earlier_version_owns_all_records_of_its_store(project):
-    whole = ask(budget=9)
+    whole = search_response(budget=9)
     facts = json.loads(Path("run/run.json").read_text())
     del facts["question"]
     Path("run/run.json").write_text(json.dumps(facts))

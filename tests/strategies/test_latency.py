@@ -15,7 +15,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import nn
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from tests.records import make_record
 from tests.strategies.toys import TASK, ten
 from untrained import search
@@ -222,7 +222,7 @@ def count_operations(arch: Arch):
 
 
 def predict_latencies(device: str):
-    with gzip.open(shared("data", "nasbench201", "nb201_latency_ms.csv.gz"), "rt") as file:
+    with gzip.open(find_shared("data", "nasbench201", "nb201_latency_ms.csv.gz"), "rt") as file:
         rows = {int(row["index"]): float(row[device]) for row in csv.DictReader(file)}
     indices = np.random.default_rng(0).choice(sorted(rows), 60, replace=False).tolist()
     model = LatencyModel(count_operations)

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from tests.training.toys import get_weights, states_equal
 from untrained.data import load_data
 from untrained.data.tables.source import TablePart, make_table_source
@@ -266,9 +266,9 @@ def test_a_logistic_regression_on_criteo_is_as_good_as_that_of_scikit_learn(tmp_
     rows, one-hot encoded, must not be clearly better.
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = load_data(f"criteo:{shared('data', 'ctr', 'criteo_10k.csv.gz')}", ANY)
+    source = load_data(f"criteo:{find_shared('data', 'ctr', 'criteo_10k.csv.gz')}", ANY)
     ours = train_on_clicks(
-        tmp_path / "run", Logistic, f"criteo:{shared('data', 'ctr', 'criteo_10k.csv.gz')}"
+        tmp_path / "run", Logistic, f"criteo:{find_shared('data', 'ctr', 'criteo_10k.csv.gz')}"
     )
     assert 0.66 < ours.auc < 0.80
     assert ours.normalised_entropy < 0.95

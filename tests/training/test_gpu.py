@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from tests.training.helpers import elastic, parse_warm_up
 from tests.training.toys import (
     RECIPE,
@@ -362,7 +362,7 @@ def test_a_search_on_the_gpu_leads_to_an_exported_model(tmp_path):
 def test_both_parts_of_the_benchmark_run(tmp_path, monkeypatch, capsys):
     from tests.training.test_benchmark import run_cifar, run_throughput
 
-    archive_of_pictures = f"npz:{shared('data', 'cifar10', 'subset_2000_1000.npz')}"
+    archive_of_pictures = f"npz:{find_shared('data', 'cifar10', 'subset_2000_1000.npz')}"
     assert "times the fastest plain loop; at least 3" in run_throughput(
         monkeypatch, capsys, archive_of_pictures, "cuda"
     )
