@@ -59,7 +59,7 @@ def test_parameters_are_not_praised_where_nothing_ranked():
     )
     assert (
         _make_advice([bad], "params")
-        == "Search by params: nothing ranked these architectures better than chance."
+        == "Search by params: no proxy ranked these architectures better than chance."
     )
 
 
@@ -78,14 +78,16 @@ def test_caution_says_how_many_cannot_be_told_from_the_best():
     )
     said = _describe_certainty([best, near, far], 12, "accuracy")
     assert (
-        "the intervals are wide: 1 of the other 2 cannot be told from best. What stands far below"
-        in said
+        "the intervals are wide: 1 of the other 2 do not differ significantly from best. "
+        "Proxies far below it" in said
     )
     flat = [row("flat", (1.0, 1.0, 1.0, 1.0))]
-    assert "came to the same accuracy, so nothing can be told" in _describe_certainty(
+    assert "reached the same accuracy, so proxies cannot be compared" in _describe_certainty(
         flat, 4, "accuracy"
     )
-    assert "came to the same AUC, so nothing can be told" in _describe_certainty(flat, 4, "AUC")
+    assert "reached the same AUC, so proxies cannot be compared" in _describe_certainty(
+        flat, 4, "AUC"
+    )
 
 
 def test_an_order_without_a_mistake_tells_nobody_apart():
@@ -94,9 +96,10 @@ def test_an_order_without_a_mistake_tells_nobody_apart():
     wrong = row("wrong", (4.0, 3.0, 2.0, 1.0))
     said = _describe_certainty([best, other, wrong], 4, "accuracy")
     assert said.startswith(
-        "With 4 trainings best has no interval: 2 of the other 2 cannot be told from best."
+        "With 4 trainings best has no interval: "
+        "2 of the other 2 do not differ significantly from best."
     )
-    assert "trusted here" not in said
+    assert "trusted on these data" not in said
 
 
 @pytest.mark.parametrize(("high", "apart"), [(0.4, True), (0.6, False)])
@@ -104,9 +107,9 @@ def test_terminal_and_page_agree_on_who_is_told_apart(high, apart):
     rows = (between("best", 0.5, 0.9), between("params", -0.4, high, "baseline"))
     said = _describe_certainty(rows, 12, "accuracy")
     headline = make_verdict(BenchmarkResult("", "", "", "", "", (), (), rows))
-    assert ("0 of the other 1 cannot be told from best" in said) == apart
+    assert ("0 of the other 1 do not differ significantly from best" in said) == apart
     assert ("confidence intervals do not overlap" in headline) == apart
-    assert ("1 of the other 1 cannot be told from best" in said) == (not apart)
+    assert ("1 of the other 1 do not differ significantly from best" in said) == (not apart)
     assert ("confidence intervals overlap" in headline) == (not apart)
 
 
@@ -185,7 +188,7 @@ def test_trainings_that_fail_are_named(tmp_path, monkeypatch):
     Path("bad.py").write_text(text)
     with pytest.raises(
         UsageError,
-        match=r"only 0 of 4 trainings came to an end, the first failed by error: RuntimeError",
+        match=r"only 0 of 4 trainings finished; the first failure is error: RuntimeError",
     ):
         calibrate("./bad.py:net", "params", "digits", trainings=4, epochs=1, samples=50, workers=1)
 

@@ -6,6 +6,7 @@ each other, and the result says so. They can reveal a proxy that fails here.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -15,17 +16,18 @@ from untrained.benchmarks.comparison import collect_scores, compare_with_truth, 
 from untrained.benchmarks.result import FILE, BenchmarkResult, ProxyResult
 from untrained.command_text import format_options
 from untrained.config import DEFAULT_DATA, ComputeConfig
-from untrained.data import load_data
+from untrained.data import DataSource, load_data
 from untrained.engine.devices import parse_device_name
 from untrained.errors import UsageError
 from untrained.formatting import format_count
 from untrained.names import is_reference, require_trusted_code
 from untrained.progress import ProgressCallback
-from untrained.proxies import load_proxy, parse_proxy_names
+from untrained.proxies import Proxy, load_proxy, parse_proxy_names
 from untrained.quantities import MAX_SAMPLES, parse_count, parse_path, parse_seed
 from untrained.runs.folder import STORE, make_file_name, read_versions
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
+from untrained.strategies.driver import DriverResult
 from untrained.strategies.random import RandomSearch
 from untrained.training.short_training import SHORT_TRAINING
 from untrained.types import Arch, Record
@@ -99,58 +101,59 @@ def calibrate(
     if run is not None:
         run = parse_path(run, "run")
     compute = ComputeConfig(device, workers, ray, time_limit)
-    search_space = load_space(space)
-    source = load_data(data, search_space.task, data_root)
-    folder = Path(run) if run else make_default_folder(space, data)
-    check_data(search_space, source.task)
+    loaded_space = load_space(space)
+    source = load_data(data, loaded_space.task, data_root)
+    default_folder = make_default_folder(space, data)
+    folder = default_folder
+    if run:
+        folder = Path(run)
+    check_data(loaded_space, source.task)
     training_name = f"{SHORT_TRAINING}(epochs={epochs},samples={samples})"
     training = load_proxy(training_name)
     proxies = load_proxies_and_baselines(proxy)
     proxy_names = map_measures_to_names(proxy)
     proxy_names[training.measure] = training_name
-    seeds = (seed,)
-    work = (compute, folder / STORE, proxy_names, on_progress)
+    scorer = _ArchScorer(space, source, seed, compute, folder / STORE, proxy_names, on_progress)
 
     # Sizes first: they decide which architectures are trained.
-    rng = make_generator("calibrate", search_space.name, seed)
-    pool = RandomSearch(search_space, rng).ask(POOL_PER_TRAINING * trainings)
-    params = load_proxy("params")
-    sizing = score_architectures(space, pool, [params], source, seeds, *work, stage="sizing")
+    rng = make_generator("calibrate", loaded_space.name, seed)
+    pool = RandomSearch(loaded_space, rng).ask(POOL_PER_TRAINING * trainings)
+    sizing = scorer.score(pool, [load_proxy("params")], "sizing")
     archs = _spread_over_sizes(sizing.records, trainings)
 
-    training_run = score_architectures(
-        space, archs, [training], source, seeds, *work, stage="training"
-    )
-    reached = {}
-    for record in training_run.records:
+    trained = scorer.score(archs, [training], "training")
+    accuracies = {}
+    for record in trained.records:
         if record.value is not None:
-            reached[record.arch] = record.value
-    archs = [arch for arch in archs if arch in reached]
+            accuracies[record.arch] = 100 * record.value
+    archs = [arch for arch in archs if arch in accuracies]
     if len(archs) < MIN_FINISHED:
-        first_failure = next(str(record.error) for record in training_run.records if record.error)
+        first_failure = next(str(record.error) for record in trained.records if record.error)
         raise UsageError(
-            f"only {len(archs)} of {trainings} trainings came to an end, "
-            f"the first failed by {first_failure}"
+            f"only {len(archs)} of {trainings} trainings finished; "
+            f"the first failure is {first_failure}"
         )
 
-    scoring = score_architectures(space, archs, proxies, source, seeds, *work)
-    truth = [100 * reached[arch] for arch in archs]
+    scoring = scorer.score(archs, proxies, "scoring")
+    truth = [accuracies[arch] for arch in archs]
     results = []
     for one_proxy in proxies:
-        by_seed, failures = collect_scores(scoring.records, one_proxy.measure, archs, seeds)
+        by_seed, failures = collect_scores(scoring.records, one_proxy.measure, archs, (seed,))
         column = make_proxy_scores(one_proxy, by_seed, failures)
         results.append(compare_with_truth(column, truth))
     ranked = sort_results(results)
 
     best = recommend_proxy(ranked)
     recommended = _name_as_typed(best, proxy)
-    target = "AUC" if source.task.loss == "bce" else "accuracy"
-    duration = format_count(epochs, "epoch")
-    sample_count = min(samples, len(source.batch(samples)))
     # `auto` looks in the default folder only.
     next_proxy = recommended
-    if folder == make_default_folder(space, data):
+    if folder == default_folder:
         next_proxy = "auto"
+    target = "accuracy"
+    if source.task.loss == "bce":
+        target = "AUC"
+    duration = format_count(epochs, "epoch")
+    sample_count = min(samples, len(source.batch(samples)))
     options: dict[str, Any] = {
         "space": space,
         "proxy": proxy,
@@ -190,14 +193,52 @@ def calibrate(
         },
         versions=read_versions(),
         cost={
-            "total": sizing.seconds + training_run.seconds + scoring.seconds,
-            "training": training_run.seconds,
+            "total": sizing.seconds + trained.seconds + scoring.seconds,
+            "training": trained.seconds,
         },
         recommended=recommended,
         folder=str(folder),
         made_on=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     )
     return result.save()
+
+
+@dataclass(frozen=True)
+class _ArchScorer:
+    """What the three stages of a calibration have in common.
+
+    Attributes:
+        space: Name of the space.
+        source: The data.
+        seed: Seed of weights and batches.
+        compute: Device, workers and time limit.
+        store_path: The SQLite file that keeps the records.
+        proxy_names: How the user wrote the proxies, by measure.
+        on_progress: Called after every architecture.
+    """
+
+    space: str
+    source: DataSource
+    seed: int
+    compute: ComputeConfig
+    store_path: Path
+    proxy_names: dict[str, str]
+    on_progress: ProgressCallback | None
+
+    def score(self, archs: Sequence[Arch], proxies: Sequence[Proxy], stage: str) -> DriverResult:
+        """Score architectures with proxies, or read their records."""
+        return score_architectures(
+            self.space,
+            archs,
+            proxies,
+            self.source,
+            (self.seed,),
+            self.compute,
+            self.store_path,
+            self.proxy_names,
+            self.on_progress,
+            stage=stage,
+        )
 
 
 def make_default_folder(space: str, data: str) -> Path:
@@ -216,8 +257,7 @@ def read_recommended_proxy(space: str, data: str) -> str:
         options = format_options(calibrate, {"space": space, "data": data})
         command = f"untrained calibrate {options}".strip()
         raise UsageError(
-            f"--proxy auto goes by a calibration, and there is none at {folder}: "
-            f"`{command}` makes it"
+            f"--proxy auto needs a calibration, and there is none at {folder}: `{command}` makes it"
         )
     recommended = BenchmarkResult.read(folder).recommended
     # The folder may come from elsewhere, and must not make us run code that the user did not name.
@@ -255,8 +295,14 @@ def _name_as_typed(label: str, proxy: str) -> str:
 
 
 def _make_advice(results: Sequence[ProxyResult], best: str, typed: str = "") -> str:
-    """Say which proxy to search with; `typed` is its name on the command line."""
-    reason = "nothing ranked these architectures better than chance"
+    """Say which proxy to search with.
+
+    Args:
+        results: All results, best first.
+        best: Label of the recommended proxy.
+        typed: What to type for it, if that is not its label.
+    """
+    reason = "no proxy ranked these architectures better than chance"
     for result in results:
         if result.proxy == best and _get_spearman(result) > 0:
             reason = "it ranked these architectures best"
@@ -279,7 +325,7 @@ def _spread_over_sizes(records: Sequence[Record], count: int) -> list[Arch]:
 
 
 def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str) -> str:
-    """Say what so few trainings can tell: which proxies may be as good as the best.
+    """Say how certain the result is: how many proxies may be as good as the best.
 
     Args:
         results: All results, best first.
@@ -293,7 +339,7 @@ def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str)
             estimates.append((result.proxy, estimate))
     if not estimates:
         return (
-            f"All trainings came to the same {target}, so nothing can be told: "
+            f"All trainings reached the same {target}, so proxies cannot be compared: "
             "train longer, or on harder data."
         )
     best_name, best = estimates[0]
@@ -304,11 +350,11 @@ def _describe_certainty(results: Sequence[ProxyResult], count: int, target: str)
         reason = f"{best_name} has no interval"
     text = (
         f"With {count} trainings {reason}: {len(similar)} of the other {len(others)} "
-        f"cannot be told from {best_name}."
+        f"do not differ significantly from {best_name}."
     )
     if len(similar) == len(others):
-        return f"{text} So few cannot say which proxy to trust."
+        return f"{text} More trainings are needed to say which proxy to trust."
     return (
-        f"{text} What stands far below is not to be trusted here; "
-        "what stands above is only not refuted."
+        f"{text} Proxies far below it should not be trusted on these data; "
+        "proxies close to it are not refuted, but not confirmed either."
     )
