@@ -1,7 +1,7 @@
 """The samples that networks are measured on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from untrained.data import DataSource
 from untrained.data.source import fingerprint_batch
@@ -13,19 +13,19 @@ from untrained.types import Batch
 
 @dataclass(frozen=True)
 class SeedBatches:
-    """One batch per seed. A proxy that needs fewer samples sees the first ones of the batch.
+    """One batch per seed. A proxy that needs fewer samples uses the first ones of the batch.
 
     Attributes:
         source: Where the samples come from.
         seeds: The seeds of the run.
-        max_samples: Number of samples of the proxy that needs most.
+        max_samples: Number of samples of the proxy that needs the most.
     """
 
     source: DataSource
     seeds: Sequence[int]
     max_samples: int
     # Batches and their fingerprints by number of samples and seed, drawn when first needed.
-    _drawn: dict[tuple[int, int], tuple[Batch, str]] = field(default_factory=dict)
+    _batches: dict[tuple[int, int], tuple[Batch, str]] = field(default_factory=dict)
 
     @staticmethod
     def for_proxies(
@@ -34,6 +34,10 @@ class SeedBatches:
         """Return batches that are large enough for every proxy."""
         max_samples = max(proxy.samples for proxy in proxies)
         return SeedBatches(source, seeds, max_samples)
+
+    def keep_first_seed(self) -> "SeedBatches":
+        """Return the same samples for the first seed alone."""
+        return replace(self, seeds=self.seeds[:1])
 
     def largest_batches(self) -> dict[int, Batch]:
         """Return the whole batch of every seed."""
@@ -49,10 +53,10 @@ class SeedBatches:
         return digest
 
     def _draw_once(self, samples: int, seed: int) -> tuple[Batch, str]:
-        if (samples, seed) not in self._drawn:
+        if (samples, seed) not in self._batches:
             batch = self._draw(samples, seed)
-            self._drawn[samples, seed] = (batch, fingerprint_batch(batch))
-        return self._drawn[samples, seed]
+            self._batches[samples, seed] = (batch, fingerprint_batch(batch))
+        return self._batches[samples, seed]
 
     def _draw(self, samples: int, seed: int) -> Batch:
         try:

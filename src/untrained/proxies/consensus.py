@@ -13,7 +13,7 @@ arXiv:1303.3257).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import log
+from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,14 +178,15 @@ class Consensus:
     def score(self, scores: Mapping[str, float]) -> float | None:
         """Combine the scores of one architecture.
 
-            sum_j w_j ln(p_j) / sum_j w_j,   p_j its percentile on member j
+            exp( sum_j w_j ln(p_j) / sum_j w_j ),   p_j its percentile on member j
 
         Args:
             scores: Scores by member, such that higher is better. A member that failed is absent;
                 its weight is then shared by the others.
 
         Returns:
-            A number below 0, higher is better. None if members with half of the weight failed.
+            A number between 0 and 1, the weighted geometric mean of the percentiles. None if
+            members with half of the weight failed.
         """
         weighted_sum = 0.0
         weight_sum = 0.0
@@ -195,20 +196,20 @@ class Consensus:
                 weight_sum += weight
         if weight_sum < MIN_WEIGHT_SHARE:
             return None
-        return weighted_sum / weight_sum
+        return exp(weighted_sum / weight_sum)
 
 
 @register_proxy
 @aggregate(
     parts=MEMBERS,
     paper="untrained",
-    measures="expressivity, trainability, size",
+    aspects="expressivity, trainability, size",
     reference_size=REFERENCE_SIZE,
 )
 def consensus(reference: ReferenceScores) -> Consensus:
-    """Weighted mean of log percentiles among random architectures of the space, over seven proxies.
+    """Mean percentile of a network on seven proxies, among random networks of its space.
 
-        sum_j w_j ln(p_j) / sum_j w_j,   w_j = max(0, R[j, flops]) / sum_i R[i, j]^4
+        exp( sum_j w_j ln(p_j) / sum_j w_j ),   w_j = max(0, R[j, flops]) / sum_i R[i, j]^4
         p_j: percentile of the network on member j among the reference networks
         R: rank correlations between the members on the reference networks
 

@@ -58,6 +58,7 @@ class RunFolder:
         limits: For each limit, the number of architectures that it rejected and the best one's value.
         workers: How each worker spent its time, over all sessions.
         versions: Versions of the packages that affect the numbers.
+        aggregates: What each aggregate learnt from the reference sample, see `runs/reference.py`.
         drawing: The architecture that the report draws, and its diagram. It is stored because making
             a report never runs the user's code.
     """
@@ -79,6 +80,7 @@ class RunFolder:
     limits: list[dict[str, Any]] = field(default_factory=list)
     workers: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    aggregates: list[dict[str, Any]] = field(default_factory=list)
     drawing: dict[str, Any] | None = None
 
     @classmethod

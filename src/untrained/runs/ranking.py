@@ -5,15 +5,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
 from scipy.special import stdtrit
 
+from untrained.formatting import format_count, format_number
 from untrained.types import Arch, Failure, Record
 
 CONFIDENCE = 0.95  # of all intervals
+ROWS_SHOWN = 10  # architectures in the text of a ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,48 @@ class Ranking:
 
     standings: tuple[Standing, ...]
     failed: tuple[tuple[Arch, Failure], ...]
+
+    def __repr__(self) -> str:
+        lines = [self._format_title()]
+        rows = self._make_rows()
+        place_width = len(str(len(rows)))
+        score_width = max((len(score) for _, score, _ in rows), default=0)
+        for place, score, arch in rows:
+            lines.append(f"  {place:>{place_width}}  {score:>{score_width}}  {arch}")
+        hidden = len(self.standings) - len(rows)
+        if hidden:
+            lines.append(f"  and {hidden:,} more")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows."""
+        lines = [
+            f"<table><caption>{escape(self._format_title())}</caption>",
+            "<tr><th>#</th><th>score</th><th>architecture</th></tr>",
+        ]
+        for place, score, arch in self._make_rows():
+            lines.append(f"<tr><td>{place}</td><td>{score}</td><td>{escape(arch)}</td></tr>")
+        lines.append("</table>")
+        return "\n".join(lines)
+
+    def _format_title(self) -> str:
+        title = f"Ranking of {format_count(len(self.standings), 'architecture')}"
+        shown = min(len(self.standings), ROWS_SHOWN)
+        if shown < len(self.standings):
+            title += f", the best {shown}"
+        if self.failed:
+            title += f"; {len(self.failed):,} failed"
+        return title
+
+    def _make_rows(self) -> list[tuple[str, str, str]]:
+        """Return place, score and architecture of the best, as text."""
+        rows = []
+        for place, standing in enumerate(self.standings[:ROWS_SHOWN], 1):
+            score = format_number(standing.score)
+            if standing.margin is not None:
+                score += f" \u00b1 {standing.margin:.3g}"
+            rows.append((str(place), score, str(standing.arch)))
+        return rows
 
 
 def rank_records(

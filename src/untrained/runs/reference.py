@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import nan
+from typing import Any
 
 from untrained.proxies import Proxy
 from untrained.proxies.base import list_parts
@@ -55,6 +56,19 @@ class FittedAggregate:
             columns[part.label] = [scores.get(arch, nan) for arch in archs]
         consensus: Consensus = aggregate.function(columns)
         return cls(aggregate, parts, consensus, _fingerprint_records(own_records))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was learnt as plain values, for `run.json` and the report."""
+        consensus = self.consensus
+        return {
+            "label": self.aggregate.label,
+            "measure": self.aggregate.measure,
+            "reference_size": consensus.reference_size,
+            "weights": dict(consensus.weights),
+            "left_out": dict(consensus.left_out),
+            "agreement": consensus.agreement,
+            "explained_by_size": consensus.explained_by_size,
+        }
 
     def compute_records(self, records: Sequence[Record]) -> list[Record]:
         """Compute the aggregate of every architecture and seed that has records of all parts.

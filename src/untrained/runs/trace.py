@@ -53,7 +53,7 @@ def _read_json(path: Path) -> Any:
         return None
 
 
-def _to_plain_data(value: Any) -> Any:
+def _to_plain_data(value: object) -> object:
     """Return dataclasses as dictionaries and architectures as text, recursively."""
     if isinstance(value, Arch):
         return str(value)

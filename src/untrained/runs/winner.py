@@ -43,7 +43,9 @@ def rank_run(run: RunFolder, records: list[Record]) -> RunRanking:
     proxy = run.config.proxy
     # The user's own proxies are never aggregates, and their files may have been deleted.
     base_name = proxy.partition("(")[0]
-    if base_name in PROXIES and PROXIES[base_name].parts:
+    is_aggregate = base_name in PROXIES and bool(PROXIES[base_name].parts)
+    # An aggregate with a reference is recorded like any other score.
+    if is_aggregate and not PROXIES[base_name].reference_size:
         records = records + compute_aggregates(records, load_proxy(proxy))
     too_slow = find_too_slow(records, run.config.limit_texts.get("max_latency"))
     ranking = rank_records(records, run.measure, run.higher_is_better, excluded=too_slow)

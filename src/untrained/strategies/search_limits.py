@@ -72,10 +72,17 @@ class SearchLimits:
         """
         if self.max_latency is not None:
             self.max_latency.check_device()
+        size_space = self.make_size_space()
+        if size_space.limits:
+            size_space.sample(make_generator("limits", self._full_space.name))
+
+    def make_size_space(self) -> ConstrainedSpace:
+        """Return the architectures that satisfy all limits but that of latency.
+
+        Sampling from it measures nothing.
+        """
         size_limits = replace(self._limits, max_latency=None)
-        if size_limits:
-            space = ConstrainedSpace(self._full_space, size_limits, self._task)
-            space.sample(make_generator("limits", self._full_space.name))
+        return ConstrainedSpace(self._full_space, size_limits, self._task)
 
     def use_store(self, store: Store, question: str) -> None:
         """Read latencies from a store and write them to it, as part of the question of the run."""

@@ -34,6 +34,7 @@ class ScoringPlan:
         screening: The cheap proxies that score all candidates first, if there are any.
         validation: What decides instead of `proxy`, if anything does.
         typed_names: The proxies as the user typed them, by measure. Workers load them by these names.
+        referenced_aggregates: Those of all these that compare a candidate with a reference sample.
     """
 
     proxy: Proxy
@@ -43,6 +44,7 @@ class ScoringPlan:
     screening: Screening | None
     validation: Validation | None
     typed_names: dict[str, str]
+    referenced_aggregates: tuple[Proxy, ...] = ()
 
     @property
     def all_proxies(self) -> list[Proxy]:
@@ -136,6 +138,7 @@ def make_scoring_plan(
         if other.measure != main_proxy.measure:
             proxies.append(other)
     single_proxies = index_proxies(expand_aggregates(proxies)).values()
+    referenced = [member for member in proxies if member.reference_size]
 
     names: list[str] = []
     if isinstance(proxy, str):
@@ -155,6 +158,7 @@ def make_scoring_plan(
         screening=screening,
         validation=validation,
         typed_names=typed_names,
+        referenced_aggregates=tuple(referenced),
     )
 
 

@@ -10,6 +10,7 @@ Ctrl-C ends the current stage. What was scored until then is ranked and saved.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -87,6 +88,25 @@ class SearchResult:
         from untrained.workflows.report import report
 
         return report(self.run.folder)
+
+    def __repr__(self) -> str:
+        lines = [self._format_title(), repr(self.ranking)]
+        if self.ranking.standings:
+            lines.append(f"best: {self.best}")
+        lines.append(f"run folder: {self.run.folder}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows."""
+        lines = [f"<p>{escape(self._format_title())}</p>", self.ranking._repr_html_()]
+        if self.ranking.standings:
+            lines.append(f"<p>best: <code>{escape(str(self.best))}</code></p>")
+        lines.append(f"<p>run folder: <code>{escape(str(self.run.folder))}</code></p>")
+        return "\n".join(lines)
+
+    def _format_title(self) -> str:
+        config = self.run.config
+        return f"Search of {config.space} by {config.score_name} on {config.data}"
 
 
 class SearchOptions(TypedDict, total=False):
@@ -292,12 +312,15 @@ def _run_session(
         run = replace(run, question=_name_question(run, stages)).save()
         setup.limits.use_store(store, run.question)
         max_ask = _choose_max_ask(setup, executor)
-        session = stages.run(setup.strategy, setup.budget, run.question, max_ask)
+        session = stages.run(
+            setup.strategy, setup.budget, run.question, setup.sample_reference(), max_ask
+        )
         ranked = _rank_within_latency(run, setup.limits, store)
         best = None
         if ranked.ranking.standings:
             best = ranked.ranking.standings[0].arch
-        run = replace(run, limits=setup.limits.describe(best))
+        aggregates = [fitted.describe() for fitted in stages.fitted_aggregates]
+        run = replace(run, limits=setup.limits.describe(best), aggregates=aggregates)
     warm_up_seconds = 0.0
     if weights is not None:
         warm_up_seconds = weights.seconds

@@ -70,7 +70,8 @@ def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> Non
     """Check that the proxies suit the strategy and the budget.
 
     An aggregate such as AZ-NAS compares all candidates with each other, so it has no score of a
-    single one: a strategy cannot learn from it, and its ranking changes with every candidate.
+    single one: a strategy cannot learn from it, and its ranking changes with every candidate. An
+    aggregate with a reference has a score of each.
 
     Raises:
         UsageError: They do not.
@@ -80,14 +81,14 @@ def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> Non
     if strategy.needs_objectives:
         objectives.extend(plan.beside)
     for objective in objectives:
-        if objective.parts and strategy.learns:
+        if _compares_candidates(objective) and strategy.learns:
             raise UsageError(
                 f"{objective.name} compares all candidates, and {strategy.name} needs a score of "
                 "each alone; take --strategy random, or another proxy"
             )
     if strategy.needs_objectives:
         _check_objectives_differ(strategy, plan)
-    if proxy.parts and budget.stable:
+    if _compares_candidates(proxy) and budget.stable:
         raise UsageError(
             f"{proxy.name} compares all candidates, so its ranking never settles; give a --budget"
         )
@@ -95,6 +96,10 @@ def check_plan(strategy: StrategySpec, plan: ScoringPlan, budget: Budget) -> Non
         raise UsageError(
             f"{proxy.label} cannot screen for itself; screen by something cheaper, such as params"
         )
+
+
+def _compares_candidates(proxy: Proxy) -> bool:
+    return bool(proxy.parts) and not proxy.reference_size
 
 
 def _check_objectives_differ(strategy: StrategySpec, plan: ScoringPlan) -> None:

@@ -11,12 +11,13 @@ from untrained.progress import ProgressCallback
 from untrained.proxies import Proxy
 from untrained.seeds import make_generator
 from untrained.spaces import Space, fingerprint_space, load_space
-from untrained.strategies.base import Strategy, StrategyInputs
+from untrained.strategies.base import NewArchSampler, Strategy, StrategyInputs
 from untrained.strategies.budget import Budget
 from untrained.strategies.parsing import StrategySpec
 from untrained.strategies.screening import Screening
 from untrained.strategies.search_limits import SearchLimits
 from untrained.training.warm_up import WarmUp
+from untrained.types import Arch
 from untrained.workflows.calibrate import read_recommended_proxy
 from untrained.workflows.scoring_plan import ScoringPlan, make_scoring_plan
 from untrained.workflows.search_checks import (
@@ -62,6 +63,19 @@ class SearchSetup:
     stages: SearchStages
     budget: Budget
     on_progress: ProgressCallback | None
+
+    def sample_reference(self) -> list[Arch]:
+        """Sample the architectures that aggregates such as `consensus` compare candidates with.
+
+        They satisfy the limits of size, because percentiles among far larger networks would not
+        tell candidates apart. They are the first proposals of random search, so that a random
+        search measures nothing in addition.
+        """
+        count = max((proxy.reference_size for proxy in self.plan.referenced_aggregates), default=0)
+        if count == 0:
+            return []
+        rng = make_generator("search", "random", self.space.name, self.config.seed)
+        return NewArchSampler(self.limits.make_size_space()).sample_new(count, rng)
 
 
 def prepare_search(

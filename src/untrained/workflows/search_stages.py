@@ -1,5 +1,5 @@
-"""The stages of a search in which architectures are scored: screening, scoring or validating, and
-the pool of a strategy that has one.
+"""The stages of a search in which architectures are scored: the reference sample of an aggregate,
+screening, scoring or validating, and the pool of a strategy that has one.
 
 Every stage joins the proxies of the scoring plan, an executor and the store to one evaluator, and
 notes in the store which records belong to the run.
@@ -15,6 +15,8 @@ from untrained.engine.executors.base import Executor
 from untrained.engine.worker_setup import WeightSource
 from untrained.progress import Progress, ProgressCallback
 from untrained.proxies import Proxy
+from untrained.runs.aggregates import expand_aggregates
+from untrained.runs.reference import FittedAggregate
 from untrained.runs.step_log import StepLog
 from untrained.runs.store import Store
 from untrained.strategies.base import Strategy
@@ -43,6 +45,7 @@ class SearchStages:
 
     Attributes:
         step_log: Steps that the strategy computes itself.
+        fitted_aggregates: Aggregates with what they learnt from the reference sample; set by `run`.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class SearchStages:
         on_progress: ProgressCallback | None = None,
     ) -> None:
         self.step_log = StepLog(on_progress, SUPERNET_STAGE)
+        self.fitted_aggregates: list[FittedAggregate] = []
         self._plan = plan
         self._batches = batches
         self._compute = compute
@@ -95,7 +99,12 @@ class SearchStages:
         return requests
 
     def run(
-        self, strategy: Strategy, budget: Budget, question: str, max_ask: int = DEFAULT_ASK
+        self,
+        strategy: Strategy,
+        budget: Budget,
+        question: str,
+        reference: Sequence[Arch] = (),
+        max_ask: int = DEFAULT_ASK,
     ) -> DriverResult:
         """Run a strategy until its budget is spent, with screening if the plan has it.
 
@@ -103,22 +112,28 @@ class SearchStages:
             strategy: Proposes architectures.
             budget: When to stop.
             question: Name of what the run asks for; the records are noted under it.
+            reference: The reference sample, if the plan has aggregates that need one.
             max_ask: How many architectures to ask for at a time.
         """
         self._question = question
+        seconds = 0.0
+        if reference:
+            measured = self._measure_reference(reference, max_ask)
+            if measured.ended == "interrupted":
+                # The records are stored, but without the whole reference there is no score yet.
+                return replace(measured, records=[])
+            seconds += measured.seconds
         screening = self._plan.screening
-        if screening is None:
-            return self._score(strategy, budget, max_ask)
-        screened = self._screen(screening, strategy, budget, max_ask)
-        if screened.ended == "interrupted":
-            return screened
-        survivors = screening.select_survivors(screened.records)
-        seconds_left = None
-        if budget.seconds:
-            seconds_left = budget.seconds - screened.seconds
-        budget = replace(budget, count=max(1, len(survivors)), seconds=seconds_left)
-        scored = self._score(FixedCandidates(survivors), budget, max_ask)
-        return replace(scored, seconds=screened.seconds + scored.seconds)
+        if screening is not None:
+            screened = self._screen(screening, strategy, _spend(budget, seconds), max_ask)
+            seconds += screened.seconds
+            if screened.ended == "interrupted":
+                return replace(screened, seconds=seconds)
+            survivors = screening.select_survivors(screened.records)
+            strategy = FixedCandidates(survivors)
+            budget = replace(budget, count=max(1, len(survivors)))
+        scored = self._score(strategy, _spend(budget, seconds), max_ask)
+        return replace(scored, seconds=seconds + scored.seconds)
 
     def score_pool(self, archs: Sequence[Arch]) -> Iterator[list[Record]]:
         """Score a pool for a strategy that has one.
@@ -129,9 +144,11 @@ class SearchStages:
         Yields:
             The records of one architecture after the other.
         """
-        evaluator = self._make_evaluator(self._plan.pool_proxies, self._init)
+        pool_proxies = expand_aggregates(self._plan.pool_proxies)
+        evaluator = self._make_evaluator(pool_proxies, self._init)
         total = self._pool_done + len(archs)
-        with closing(self._note_records(evaluator)(archs)) as evaluations:
+        evaluate = self._note_records(self._add_aggregates(evaluator))
+        with closing(evaluate(archs)) as evaluations:
             for records in evaluations:
                 self._pool_done += 1
                 if self._on_progress:
@@ -146,6 +163,30 @@ class SearchStages:
                     self._on_progress(progress)
                 yield records
         self._pool_measured += evaluator.measured
+
+    def _measure_reference(self, archs: Sequence[Arch], max_ask: int) -> DriverResult:
+        """Score the reference sample and fit the aggregates that compare candidates with it.
+
+        The first seed is enough, since candidates are compared with the distribution of scores. The
+        records are stored but not noted: a reference architecture is no candidate of the run unless
+        the strategy proposes it.
+        """
+        aggregates = self._plan.referenced_aggregates
+        evaluator = self._make_evaluator(expand_aggregates(aggregates), self._init)
+        evaluator.batches = self._batches.keep_first_seed()
+        result = run_strategy(
+            FixedCandidates(archs),
+            evaluator,
+            Budget(len(archs)),
+            lambda records: None,
+            self._make_callback(evaluator),
+            max_ask,
+            stage="scoring the reference sample",
+        )
+        if result.ended != "interrupted":
+            for aggregate in aggregates:
+                self.fitted_aggregates.append(FittedAggregate.fit(aggregate, result.records))
+        return result
 
     def _screen(
         self, screening: Screening, strategy: Strategy, budget: Budget, max_ask: int
@@ -166,7 +207,7 @@ class SearchStages:
     def _score(self, strategy: Strategy, budget: Budget, max_ask: int) -> DriverResult:
         """Score the proposed architectures with all proxies, and validate them."""
         proxy_evaluator = self._make_evaluator(self._plan.proxies, self._init)
-        evaluator: Evaluator = proxy_evaluator
+        evaluator = self._add_aggregates(proxy_evaluator)
         stage = "scoring"
         validation = self._plan.validation
         if validation is not None:
@@ -196,6 +237,22 @@ class SearchStages:
             self._compute.networks_per_pass,
         )
 
+    def _add_aggregates(self, evaluator: Evaluator) -> Evaluator:
+        """Return an evaluator that also computes and stores the aggregates with a reference."""
+        if not self.fitted_aggregates:
+            return evaluator
+
+        def evaluate(archs: Sequence[Arch]) -> Generator[list[Record]]:
+            with closing(evaluator(archs)) as evaluations:
+                for records in evaluations:
+                    combined: list[Record] = []
+                    for fitted in self.fitted_aggregates:
+                        combined += fitted.compute_records(records)
+                    self._store.add(combined)
+                    yield combined + records
+
+        return evaluate
+
     def _note_records(self, evaluator: Evaluator) -> Evaluator:
         """Return an evaluator that notes in the store which records belong to the run.
 
@@ -222,3 +279,10 @@ class SearchStages:
             on_progress(replace(progress, measured=evaluator.measured, workers=workers))
 
         return report_progress
+
+
+def _spend(budget: Budget, seconds: float) -> Budget:
+    """Return what is left of a budget after so many seconds."""
+    if budget.seconds is None:
+        return budget
+    return replace(budget, seconds=budget.seconds - seconds)

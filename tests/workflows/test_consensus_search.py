@@ -1,0 +1,122 @@
+"""Searches by `consensus`: the reference sample, its records, resumed searches, and limits."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import untrained as ut
+from untrained.proxies.consensus import MEMBERS, REFERENCE_SIZE
+from untrained.runs.reference import FittedAggregate
+from untrained.runs.store import Store
+from untrained.types import Record
+from untrained.workflows.search import SearchResult
+
+SPACE = "nasbench201(channels=2,cells=1)"
+
+
+def search(folder, **options) -> SearchResult:
+    defaults = {"proxy": "consensus", "budget": 6, "data": "noise", "workers": 1}
+    return ut.search(SPACE, run=folder, **{**defaults, **options})
+
+
+def list_consensus(records: list[Record]) -> list[Record]:
+    return [record for record in records if record.measure == "consensus@1"]
+
+
+def read_store(result: SearchResult) -> list[Record]:
+    with Store(result.run.store) as store:
+        return list(store)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory) -> SearchResult:
+    return search(tmp_path_factory.mktemp("consensus") / "run")
+
+
+def test_every_candidate_has_a_consensus_between_0_and_1(result):
+    assert len(result.ranking.standings) + len(result.ranking.failed) == 6
+    for standing in result.ranking.standings:
+        assert 0 < standing.score < 1
+    scores = [standing.score for standing in result.ranking.standings]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_reference_sample_is_stored_once_and_is_no_candidate(result):
+    stored_archs = {record.arch for record in read_store(result)}
+    assert len(stored_archs) == REFERENCE_SIZE
+    ranked_archs = {record.arch for record in result.records}
+    assert len(ranked_archs) == 6
+    # Random search proposes the reference architectures first, so nothing is measured twice.
+    assert ranked_archs < stored_archs
+
+
+def test_a_consensus_follows_from_the_stored_records(result):
+    """The records of the reference sample and of a candidate are all that is needed."""
+    stored = read_store(result)
+    parts = [record for record in stored if record.measure != "consensus@1"]
+    fitted = FittedAggregate.fit(ut.proxies.load_proxy("consensus"), parts)
+    expected = {record.arch: record for record in fitted.compute_records(parts)}
+    consensus_records = list_consensus(stored)
+    assert len(consensus_records) == 6
+    for record in consensus_records:
+        assert record.value == expected[record.arch].value
+        assert record.error == expected[record.arch].error
+
+
+def test_the_run_file_says_what_was_learnt(result):
+    document = json.loads((result.run.folder / "run.json").read_text())
+    (learnt,) = document["aggregates"]
+    assert learnt["reference_size"] == REFERENCE_SIZE
+    assert set(learnt["weights"]) | set(learnt["left_out"]) == set(MEMBERS)
+    assert sum(learnt["weights"].values()) == pytest.approx(1)
+    assert -1 <= learnt["agreement"] <= 1
+    assert 0 <= learnt["explained_by_size"] <= 1
+
+
+def test_a_larger_budget_keeps_the_scores(result, tmp_path):
+    first = {standing.arch: standing.score for standing in result.ranking.standings}
+    larger = search(tmp_path / "larger", budget=9)
+    second = {standing.arch: standing.score for standing in larger.ranking.standings}
+    assert first.items() <= second.items()
+
+
+def test_a_strategy_that_learns_can_use_it(tmp_path):
+    result = search(tmp_path / "run", strategy="evolution(population=4,tournament=2)", budget=8)
+    again = search(tmp_path / "run", strategy="evolution(population=4,tournament=2)", budget=8)
+    assert result.best == again.best
+    assert [replace(r, measure_seconds=0) for r in list_consensus(result.records)] == [
+        replace(r, measure_seconds=0) for r in list_consensus(again.records)
+    ]
+
+
+def test_the_reference_sample_keeps_the_limits_of_size(tmp_path):
+    result = search(tmp_path / "run", limits={"params": "1600"})
+    sizes = [record.value for record in read_store(result) if record.proxy == "params"]
+    assert len(sizes) >= 6
+    assert max(sizes) <= 1600
+
+
+def test_more_seeds_share_one_reference_sample(tmp_path):
+    result = search(tmp_path / "run", seeds=2, budget=3)
+    stored = read_store(result)
+    second_seed = {record.arch for record in stored if record.seed == 1}
+    assert len(second_seed) == 3
+    for standing in result.ranking.standings:
+        assert standing.seeds == 2
+
+
+def test_a_stopped_reference_sample_resumes(result, tmp_path):
+    """Ctrl-C during the reference sample keeps its records, and the same command resumes."""
+    folder = tmp_path / "run"
+
+    def stop(progress):
+        if progress.stage == "scoring the reference sample" and progress.done == 10:
+            raise KeyboardInterrupt
+
+    stopped = search(folder, on_progress=stop)
+    assert stopped.run.ended == "interrupted"
+    assert not stopped.ranking.standings
+    assert len({record.arch for record in read_store(stopped)}) >= 10
+    resumed = search(folder)
+    assert resumed.ranking == result.ranking
