@@ -257,3 +257,19 @@ def test_without_a_reference_the_candidates_are_compared_with_each_other():
         records += make_records(index, float(index))
     values = [record.value for record in compute_aggregates(records, consensus_proxy)]
     assert values == pytest.approx([(index + 1) / 13 for index in range(12)])
+
+
+def test_the_first_candidates_are_the_reference_of_many():
+    """Later candidates do not change the scores of earlier ones."""
+    size = consensus_proxy.reference_size
+    first_records = []
+    for index in range(size):
+        first_records += make_records(index, float(index))
+    later_records = make_records(size, 1e6) + make_records(size + 1, -5.0)
+    alone = compute_aggregates(first_records, consensus_proxy)
+    together = compute_aggregates(first_records + later_records, consensus_proxy)
+    assert together[:size] == alone
+    highest, lowest = together[size:]
+    values = [record.value for record in alone]
+    assert highest.value > max(values)
+    assert lowest.value < min(values)

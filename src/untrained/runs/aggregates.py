@@ -37,11 +37,11 @@ def compute_rank_fractions(values: Sequence[float], higher_is_better: bool) -> l
 def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
     """Compute the records of an aggregate such as AZ-NAS from the records of its parts.
 
-    An aggregate with a reference takes the candidates themselves for its reference. Searches and
-    benchmarks fit it on a reference sample instead, see `runs/reference.py`.
+    An aggregate with a reference takes the first candidates for its reference. A search samples a
+    reference instead, see `runs/reference.py`.
 
-    Other candidates are compared with each other, seed by seed. A candidate with a failed part has no
-    aggregate: it takes the failure of that part, and the others are compared without it.
+    Other aggregates compare the candidates with each other, seed by seed. A candidate with a failed
+    part has no aggregate: it takes the failure of that part, and the others are compared without it.
 
     Args:
         records: Records of all candidates. Records of other measures are ignored.
@@ -51,7 +51,7 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
         One record per candidate and seed that has records of all parts.
     """
     if aggregate.reference_size:
-        return _compare_with_candidates(records, aggregate)
+        return _compare_with_first_candidates(records, aggregate)
     parts = list_parts(aggregate)
     by_seed: dict[int, dict[Arch, dict[str, Record]]] = {}
     for record in records:
@@ -64,14 +64,18 @@ def compute_aggregates(records: Sequence[Record], aggregate: Proxy) -> list[Reco
     return aggregates
 
 
-def _compare_with_candidates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
-    """Compute an aggregate with a reference, seed by seed, with all candidates as the reference."""
-    aggregates = []
-    for seed in dict.fromkeys(record.seed for record in records):
-        records_of_seed = [record for record in records if record.seed == seed]
-        fitted = FittedAggregate.fit(aggregate, records_of_seed)
-        aggregates += fitted.compute_records(records_of_seed)
-    return aggregates
+def _compare_with_first_candidates(records: Sequence[Record], aggregate: Proxy) -> list[Record]:
+    """Compute an aggregate with a reference; the first candidates are the reference sample."""
+    if not records:
+        return []
+    archs = list(dict.fromkeys(record.arch for record in records))
+    reference_archs = set(archs[: aggregate.reference_size])
+    first_seed = records[0].seed
+    reference = []
+    for record in records:
+        if record.arch in reference_archs and record.seed == first_seed:
+            reference.append(record)
+    return FittedAggregate.fit(aggregate, reference).compute_records(records)
 
 
 def _aggregate_one_seed(
