@@ -1,4 +1,4 @@
-"""The networks every proxy must face, every proxy with every choice it declares, and where which has no score, and why.
+"""What the contract of proxies covers: networks, proxies with all their variants, and failures.
 
 A new proxy, and a new variant of one, is under contract as soon as it is registered.
 """
@@ -20,30 +20,32 @@ from untrained.types import Batch, Task
 
 GOOD = "|nor_conv_3x3~0|+|none~0|nor_conv_1x1~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_3x3~2|"
 ROW = Task("noise", (3 + 4,), 5, vocabularies=(5, 7, 9, 4))
-SAMPLES = 12  # enough for all: four batches of sigeo hold three each
+SAMPLES = 12  # enough for all proxies: sigeo splits them into four batches of three
 
 
-def variants(proxy: Proxy) -> list[str]:
-    """The proxy as it is and with each choice it declares besides, one at a time."""
-    usual = {
-        name: parameter.default for name, parameter in signature(proxy.function).parameters.items()
-    }
-    others = [
-        (name, v) for name, values in proxy.choices.items() for v in values if v != usual[name]
-    ]
-    return [proxy.name, *(f"{proxy.name}({name}={v})" for name, v in others)]
+def list_variants(proxy: Proxy) -> list[str]:
+    """Return the proxy with its defaults, and with every other choice of each option."""
+    parameters = signature(proxy.function).parameters
+    variants = [proxy.name]
+    for option, values in proxy.choices.items():
+        for value in values:
+            if value != parameters[option].default:
+                variants.append(f"{proxy.name}({option}={value})")
+    return variants
 
 
-NAMES = [
-    name for proxy in PROXIES.values() for name in variants(proxy) if not proxy.parts
-]  # not those of candidates
+NAMES: list[str] = []
+for _proxy in PROXIES.values():
+    # Aggregates rank candidates, so they do not score a single network.
+    if not _proxy.parts:
+        NAMES += list_variants(_proxy)
 
 
-# ----------------------------------------------------------------------------------------------------------- the models
+# ------------------------------------------------------------------------------------------------------------- networks
 
 
 class Attention(nn.Module):
-    """A small vision transformer for 16 patches: other input sizes do not fit its positions."""
+    """A small vision transformer for 16 patches; it does not accept other input sizes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +62,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """As timm writes it: one linear layer for queries, keys and values, and torch's fused attention."""
+    """Attention as in timm: one layer for queries, keys and values, and torch's fused function."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -76,11 +78,10 @@ class SelfAttention(nn.Module):
 class EncoderBlock(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.norm1, self.attn = nn.LayerNorm(dim), SelfAttention(dim, 2)
-        self.norm2, self.mlp = (
-            nn.LayerNorm(dim),
-            nn.Sequential(nn.Linear(dim, 12), nn.GELU(), nn.Linear(12, dim)),
-        )
+        self.norm1 = nn.LayerNorm(dim)
+        self.attn = SelfAttention(dim, 2)
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 12), nn.GELU(), nn.Linear(12, dim))
         self.scale = nn.Parameter(torch.full((dim,), 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,17 +90,16 @@ class EncoderBlock(nn.Module):
 
 
 class ViT(nn.Module):
-    """GELU, layer norm, a class token, learned positions and layer scale."""
+    """A vision transformer with GELU, layer norm, class token, learned positions and layer scale."""
 
     def __init__(self) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, 8, 8, stride=8)
-        self.token, self.positions = (
-            nn.Parameter(torch.randn(1, 1, 8)),
-            nn.Parameter(torch.randn(1, 17, 8)),
-        )
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.positions = nn.Parameter(torch.randn(1, 17, 8))
         self.blocks = nn.ModuleList(EncoderBlock(8) for _ in range(2))
-        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 5)
+        self.norm = nn.LayerNorm(8)
+        self.head = nn.Linear(8, 5)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.patches(x).flatten(2).transpose(1, 2)
@@ -110,25 +110,25 @@ class ViT(nn.Module):
 
 
 class DoublesInPlace(nn.Module):
-    """Writes into the very tensor it is given."""
+    """Overwrites its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mul_(2)
 
 
 class Noisy(nn.Module):
-    """Draws from every global generator."""
+    """Draws from the global generators of torch, Python and numpy."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.rand(()) + random.random() + float(np.random.rand())  # noqa: NPY002
 
 
-def nb201(text: str = GOOD) -> nn.Module:
+def make_nasbench201(text: str = GOOD) -> nn.Module:
     space = load_space("nasbench201").with_options(channels=4, cells=1)
     return space.build(space.parse(text), Task("noise", (3, 32, 32), 5))
 
 
-def cnn() -> nn.Module:
+def make_cnn() -> nn.Module:
     convolutions = [
         nn.Conv2d(3, 6, 3, stride=2),
         nn.BatchNorm2d(6),
@@ -146,15 +146,15 @@ def cnn() -> nn.Module:
     )
 
 
-def mlp() -> nn.Module:
+def make_mlp() -> nn.Module:
     return nn.Sequential(
         nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 5)
     )
 
 
-def mixed() -> nn.Module:
-    """Some modules in train mode, some in eval mode, some frozen, and hooks of the user's own."""
-    model = cnn()
+def make_mixed_modes() -> nn.Module:
+    """Some modules in train mode, some in eval mode, some frozen, and with hooks of the user."""
+    model = make_cnn()
     model[1].eval()
     model[9].eval()
     model[0].requires_grad_(False)
@@ -164,41 +164,48 @@ def mixed() -> nn.Module:
     return model
 
 
-def in_place() -> nn.Module:
-    return nn.Sequential(DoublesInPlace(), nn.ReLU(inplace=True), *cnn())
+def make_in_place() -> nn.Module:
+    return nn.Sequential(DoublesInPlace(), nn.ReLU(inplace=True), *make_cnn())
 
 
-def noisy() -> nn.Module:
+def make_noisy() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(3, 6, 3, 2), Noisy(), nn.SiLU(), nn.Flatten(2), nn.Linear(225, 1), nn.Flatten()
     )
 
 
-def smooth() -> nn.Module:
-    """No ReLU whose side could hang on a rounding, and no bias before a batch norm, whose gradient is rounding."""
+def make_smooth() -> nn.Module:
+    """A network whose scores hardly depend on rounding.
+
+    It has no ReLU, and no bias before a batch norm, whose gradient would be a rounding error.
+    """
     layers = [nn.Conv2d(3, 6, 3, 2, bias=False), nn.BatchNorm2d(6), nn.SiLU()]
     layers += [nn.Conv2d(6, 6, 3), nn.GroupNorm(2, 6), nn.SiLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5))
 
 
-def linear() -> nn.Module:
-    """No nonlinearity at all."""
+def make_linear() -> nn.Module:
+    """A network without any nonlinearity."""
     return nn.Sequential(
         nn.Conv2d(3, 6, 3, 2), nn.Conv2d(6, 6, 3), nn.AvgPool2d(13), nn.Flatten(), nn.Linear(6, 5)
     )
 
 
-def shared() -> nn.Module:
-    """A module registered twice, and another that holds the same parameter."""
-    layer, tied = nn.Linear(6, 6), nn.Linear(6, 6)
+def make_shared() -> nn.Module:
+    """A network with a module that is registered twice, and another with the same parameter."""
+    layer = nn.Linear(6, 6)
+    tied = nn.Linear(6, 6)
     tied.weight = layer.weight
     return nn.Sequential(
         layer, nn.Tanh(), layer, nn.ReLU(), tied, nn.ELU(inplace=True), nn.Linear(6, 5)
     )
 
 
-def nasrec() -> nn.Module:
-    """A row of three numbers and four identifiers; all operators, and all ways for the two streams to meet."""
+def make_nasrec() -> nn.Module:
+    """A network of NASRec with all operators and all connections between its two streams.
+
+    Its input is a row of three numbers and four identifiers.
+    """
     space = load_space("nasrec_full").with_options(blocks=3)
     first = (
         "dot-product(0)16 transformer(0)16 fm interact; sigmoid-gating(0,1)32 linear-3d(0+1)16 fm"
@@ -207,26 +214,26 @@ def nasrec() -> nn.Module:
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    "nasbench201": nb201,
-    "cnn": cnn,
+    "nasbench201": make_nasbench201,
+    "cnn": make_cnn,
     "transformer": Attention,
-    "mlp": mlp,
-    "mixed modes": mixed,
-    "in place": in_place,
-    "noisy": noisy,
+    "mlp": make_mlp,
+    "mixed modes": make_mixed_modes,
+    "in place": make_in_place,
+    "noisy": make_noisy,
     "vit": ViT,
-    "smooth": smooth,
-    "linear": linear,
-    "shared": shared,
-    "nasrec": nasrec,
+    "smooth": make_smooth,
+    "linear": make_linear,
+    "shared": make_shared,
+    "nasrec": make_nasrec,
 }
 
 
-# ------------------------------------------------------------------------------------------------------ without a score
+# --------------------------------------------------------------------------------------------------- expected failures
 
 
 _NO_ATTENTION = "unsupported: dss is for transformers: the network has no attention"
-_SAME_CODE = "singular: two samples have the same code"  # of few neurons
+_SAME_CODE = "singular: two samples have the same code"  # the network has few neurons
 _PARTS = "unsupported: a harmonic mean needs positive parts: zen is "
 _DEPENDENT = "singular: the tangent kernel is singular: some samples have dependent gradients"
 _LINEAR = "unsupported: the network has no pointwise nonlinearity"
@@ -239,17 +246,16 @@ REASONS: dict[str, dict[str, str]] = {  # by proxy, then by model
     "swap": {"linear": _LINEAR},
     "swap_reg": {"linear": _LINEAR},
     "te_nas_regions": {"linear": _LINEAR},
-    "te_nas_condition(variant=published)": {
-        "mixed modes": _DEPENDENT
-    },  # its frozen weights leave three vectors
+    # The frozen weights leave gradients in three dimensions only.
+    "te_nas_condition(variant=published)": {"mixed modes": _DEPENDENT},
 }
 
 
-# -------------------------------------------------------------------------------------------------------------- asking
+# ------------------------------------------------------------------------------------------------------------- scoring
 
 
-def made(kind: str) -> nn.Module:
-    """A model in train mode, unless it says otherwise, every other of whose parameters holds a gradient."""
+def make_model(kind: str) -> nn.Module:
+    """Make a network of `MODELS` in its mode; every second parameter already has a gradient."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = MODELS[kind]()
@@ -261,22 +267,22 @@ def made(kind: str) -> nn.Module:
     return model
 
 
-def batch_of(kind: str, samples: int = SAMPLES) -> Batch:
-    """The first samples of an endless batch: fewer are the beginning of more."""
+def make_batch(kind: str, samples: int = SAMPLES) -> Batch:
+    """Return a random batch for a network; a small batch is the head of a large one."""
     shape = {"mlp": (6,), "shared": (6,), "nasrec": ROW.input_shape}.get(kind, (3, 32, 32))
-    draw = torch.Generator().manual_seed(2)
-    targets = torch.randint(5, (1000,), generator=draw)[:samples]
-    return Batch(
-        torch.cat([torch.randn(1, *shape, generator=draw) for _ in range(samples)]), targets
-    )
+    generator = torch.Generator().manual_seed(2)
+    targets = torch.randint(5, (1000,), generator=generator)[:samples]
+    inputs = [torch.randn(1, *shape, generator=generator) for _ in range(samples)]
+    return Batch(torch.cat(inputs), targets)
 
 
-def batch_for(kind: str, proxy: Proxy) -> Batch:
-    return batch_of(kind, proxy.samples)
+def make_proxy_batch(kind: str, proxy: Proxy) -> Batch:
+    """Return a batch with the default number of samples of a proxy."""
+    return make_batch(kind, proxy.samples)
 
 
-def answer(name: str, probe: Probe) -> float | str:
-    """The score, or the reason why there is none; any other error is a bug, told apart from both."""
+def score_or_reason(name: str, probe: Probe) -> float | str:
+    """Return the score, or the reason why there is none; any other exception is marked as an error."""
     try:
         return load_proxy(name)(probe)
     except Unscorable as reason:
@@ -285,9 +291,9 @@ def answer(name: str, probe: Probe) -> float | str:
         return f"error: {bug!r}"
 
 
-def answers(
+def score_all(
     kind: str, model: nn.Module, seed: int = 0, names: list[str] = NAMES
 ) -> dict[str, float | str]:
-    """What all proxies say of one network, on one probe."""
-    probe = Probe(model, batch_of(kind), seed=seed)
-    return {name: answer(name, probe) for name in names}
+    """Return the scores or reasons of all proxies, which share one probe."""
+    probe = Probe(model, make_batch(kind), seed=seed)
+    return {name: score_or_reason(name, probe) for name in names}

@@ -23,11 +23,12 @@ from untrained.spaces import SPACES, Space, load_space
 from untrained.types import Arch, Batch, Task
 from untrained.workflows.score import score_networks
 
+# Options that make a network smaller, where a space has them.
 SMALL = {
     "channels": 8,
     "cells": 3,
     "blocks": 3,
-}  # options that make a network smaller, where a space has them
+}
 SIDES = (2, 3)  # times 16 pixels, or times 32 where the default images are large
 OTHER_OPTIONS = SMALL | {
     "relative_position": False,
@@ -45,7 +46,8 @@ SPACES_WITH_SUPERNET = [name for name in SPACES if SPACES[name].has_supernet]
 contract = pytest.mark.parametrize("name", NAMES)
 
 
-def small(name: str) -> Space:
+def load_small_space(name: str) -> Space:
+    """Return the space with options that make its networks small."""
     return configure(name, SMALL)
 
 
@@ -53,11 +55,12 @@ def configure(name: str, options: dict[str, Any]) -> Space:
     """Return the space with those of the options that it has."""
     space = _user[name] if name in _user else load_space(name)
     offered = signature(space.network).parameters
-    taken = {option: value for option, value in options.items() if option in offered}
-    return space.with_options(**taken) if taken else space
+    accepted = {option: value for option, value in options.items() if option in offered}
+    return space.with_options(**accepted) if accepted else space
 
 
-def task_of(space: Space, side: int = SIDES[0]) -> Task:
+def make_task(space: Space, side: int = SIDES[0]) -> Task:
+    """Return a task with small inputs that the networks of a space accept."""
     if space.task.vocabularies:  # a table: two dense columns and 2 * side columns of identifiers
         return Task("noise", (2 + 2 * side,), CLASSES, vocabularies=(5, 9) * side)
     channels, default_side = space.task.input_shape[:2]
@@ -65,12 +68,13 @@ def task_of(space: Space, side: int = SIDES[0]) -> Task:
     return Task("noise", (channels, pixels, pixels), CLASSES)
 
 
-def samples(space: Space, n: int) -> list[Arch]:
+def sample_archs(space: Space, n: int) -> list[Arch]:
     rng = np.random.default_rng(0)
     return [space.sample(rng) for _ in range(n)]
 
 
-def output(network: nn.Module, x: Tensor) -> Tensor:
+def compute_output(network: nn.Module, x: Tensor) -> Tensor:
+    """Return the logits; some networks return them with other outputs."""
     out = network(x)
     return out[0] if isinstance(out, tuple) else out
 
@@ -94,19 +98,20 @@ class NoMemory(torch.overrides.TorchFunctionMode):
 
 @contract
 def test_samples_are_valid_and_depend_on_the_generator(name):
-    space = small(name)
-    archs = samples(space, 20)
+    space = load_small_space(name)
+    archs = sample_archs(space, 20)
     for arch in archs:
         assert_member(space, arch)
-    assert samples(space, 20) == archs
+    assert sample_archs(space, 20) == archs
     assert len(set(archs)) > 5
     assert space.sample(seed=7) == space.sample(np.random.default_rng(7))
 
 
 @contract
 def test_mutants_differ_and_are_valid(name):
-    space, rng = small(name), np.random.default_rng(1)
-    for parent in samples(space, 5):
+    space = load_small_space(name)
+    rng = np.random.default_rng(1)
+    for parent in sample_archs(space, 5):
         line = [parent]
         for _ in range(5):
             line.append(space.mutate(line[-1], rng))
@@ -117,8 +122,9 @@ def test_mutants_differ_and_are_valid(name):
 
 @contract
 def test_children_of_two_parents_are_valid(name):
-    space, rng = small(name), np.random.default_rng(3)
-    first, *others = samples(space, 6)
+    space = load_small_space(name)
+    rng = np.random.default_rng(3)
+    first, *others = sample_archs(space, 6)
     for other in others:
         assert_member(space, space.cross(first, other, rng))
     assert space.cross(first, first, rng) == first
@@ -127,12 +133,12 @@ def test_children_of_two_parents_are_valid(name):
 @contract
 @pytest.mark.parametrize("side", SIDES)
 def test_networks_run_forward_and_backward(name, side):
-    space = small(name)
-    task = task_of(space, side)
+    space = load_small_space(name)
+    task = make_task(space, side)
     torch.manual_seed(0)
-    for arch in samples(space, 2):
+    for arch in sample_archs(space, 2):
         model = space.build(arch, task)
-        out = output(model, torch.randn(2, *task.input_shape))
+        out = compute_output(model, torch.randn(2, *task.input_shape))
         assert out.shape == (2, CLASSES)
         assert out.isfinite().all()
         nn.functional.cross_entropy(out, torch.tensor([0, 1])).backward()
@@ -144,9 +150,9 @@ def test_networks_run_forward_and_backward(name, side):
 @contract
 def test_dextr_and_params_score_a_sample(name):
     """A network without a path from input to output fails as `disconnected`; then the next sample is scored."""
-    space = small(name)
-    task = task_of(space)
-    for arch in samples(space, 5):
+    space = load_small_space(name)
+    task = make_task(space)
+    for arch in sample_archs(space, 5):
         options = {
             "space": space.with_task(task),
             "input_shape": task.input_shape,
@@ -172,9 +178,10 @@ for _name in SPACES:
 @pytest.mark.parametrize("name", dict.fromkeys(SPACES_WITH_COUNTS))
 def test_counts_by_formula_are_exact(name):
     """Compare with the counts of the network on the meta device; the images are not square."""
-    space, rng = load_space(name), np.random.default_rng(4)
+    space = load_space(name)
+    rng = np.random.default_rng(4)
     for side in SIDES:
-        channels, height, width = task_of(space, side).input_shape
+        channels, height, width = make_task(space, side).input_shape
         task = Task("noise", (channels + 1, height, 2 * width), CLASSES)
         for arch in (space.sample(rng), space.mutate(space.sample(rng), rng)):
             batch = Batch(
@@ -199,9 +206,10 @@ def test_counts_by_formula_are_exact(name):
         ("zen_resnet(use_se=True)", (3, 64, 64)),
     ],
 )
-def test_there_are_no_counts_where_a_network_does_not_run(name, shape):
-    space, task = load_space(name), Task("noise", shape, CLASSES)
-    arch = samples(space, 1)[0]
+def test_there_are_no_counts_if_a_network_does_not_accept_the_input(name, shape):
+    space = load_space(name)
+    task = Task("noise", shape, CLASSES)
+    arch = sample_archs(space, 1)[0]
     assert space.counts(arch, task) is None
     batch = Batch(torch.empty(1, *shape, device="meta"), torch.zeros(1, device="meta").long())
     with pytest.raises((Unscorable, RuntimeError)):
@@ -210,14 +218,17 @@ def test_there_are_no_counts_where_a_network_does_not_run(name, shape):
 
 @contract
 def test_a_seed_determines_the_weights(name):
-    space = small(name)
-    arch, task = samples(space, 1)[0], task_of(space)
+    space = load_small_space(name)
+    arch = sample_archs(space, 1)[0]
+    task = make_task(space)
 
     def build_weights(seed: int) -> dict[str, Tensor]:
         torch.manual_seed(seed)
         return space.build(arch, task).state_dict()
 
-    first, again, other = build_weights(0), build_weights(0), build_weights(1)
+    first = build_weights(0)
+    again = build_weights(0)
+    other = build_weights(1)
     assert list(first) == list(again)
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
@@ -226,17 +237,18 @@ def test_a_seed_determines_the_weights(name):
 @contract
 def test_sampling_and_mutation_allocate_nothing(name):
     """Sampling and mutation work where every tensor with memory is a failure; building does not."""
-    space, rng = small(name), np.random.default_rng(0)
+    space = load_small_space(name)
+    rng = np.random.default_rng(0)
     with NoMemory():
         arch = space.mutate(space.sample(rng), rng)
     with NoMemory(), pytest.raises(AssertionError):
-        space.build(arch, task_of(space))
+        space.build(arch, make_task(space))
 
 
 @contract
 def test_a_drawing_renders(name):
-    space = small(name)
-    for arch in samples(space, 3):
+    space = load_small_space(name)
+    for arch in sample_archs(space, 3):
         root = ElementTree.fromstring(draw_diagram(space.draw(arch)))
         assert root.tag in ("svg", "div") or root.tag.endswith("}svg")
         assert any(text.text for text in root.iter() if text.text)
@@ -244,42 +256,45 @@ def test_a_drawing_renders(name):
 
 @contract
 def test_a_space_has_a_description_and_a_size(name):
-    space = small(name)
+    space = load_small_space(name)
     assert space.about.endswith(".")
     assert name in ("mynet", "mobilenetv2", "zen_resnet") or (space.size or 0) > 1
 
 
 @pytest.mark.parametrize("name", SPACES_WITH_SUPERNET)
 def test_a_subnet_equals_the_built_network_with_the_weights_of_the_supernet(name):
-    space = small(name)
-    task = task_of(space)
+    space = load_small_space(name)
+    task = make_task(space)
     torch.manual_seed(0)
     supernet = space.supernet(task)
     x = torch.randn(2, *task.input_shape)
-    for arch in samples(space, 2):
-        subnet, built = supernet.subnet(arch).eval(), space.build(arch, task).eval()
+    for arch in sample_archs(space, 2):
+        subnet = supernet.subnet(arch).eval()
+        built = space.build(arch, task).eval()
         built.load_state_dict(subnet.state_dict())
-        before = output(subnet, x)
-        torch.testing.assert_close(before, output(built, x))
+        before = compute_output(subnet, x)
+        torch.testing.assert_close(before, compute_output(built, x))
         with torch.no_grad():
             for parameter in supernet.parameters():
                 parameter.mul_(1.5)
-        assert not torch.allclose(output(subnet, x), before)  # the weights are shared
-        torch.testing.assert_close(output(built, x), before)
+        assert not torch.allclose(compute_output(subnet, x), before)  # the weights are shared
+        torch.testing.assert_close(compute_output(built, x), before)
 
 
 @pytest.mark.parametrize("name", SPACES_WITH_SUPERNET)
 def test_training_a_subnet_trains_the_supernet(name):
-    space = small(name)
-    task = task_of(space)
+    space = load_small_space(name)
+    task = make_task(space)
     torch.manual_seed(0)
     supernet = space.supernet(task)
-    x, y = torch.randn(4, *task.input_shape), torch.arange(4)
-    arch = samples(space, 1)[0]
+    x = torch.randn(4, *task.input_shape)
+    y = torch.arange(4)
+    arch = sample_archs(space, 1)[0]
     first = supernet.subnet(arch).train()
     optimiser = torch.optim.SGD(first.parameters(), lr=0.1)
-    nn.functional.cross_entropy(output(first, x), y).backward()
+    nn.functional.cross_entropy(compute_output(first, x), y).backward()
     optimiser.step()
-    for theirs, ours in zip(supernet.subnet(arch).parameters(), first.parameters(), strict=True):
-        if ours.ndim > 1:  # a subnet may have its own norm weights
-            torch.testing.assert_close(theirs, ours)
+    second = supernet.subnet(arch)
+    for new_weight, weight in zip(second.parameters(), first.parameters(), strict=True):
+        if weight.ndim > 1:  # a subnet may have its own norm weights
+            torch.testing.assert_close(new_weight, weight)

@@ -47,6 +47,7 @@ SUPERNET_SPACE = load_space("nasbench201(channels=2,cells=1)")
 
 
 def evaluate_pool(archs: Sequence[Arch]) -> Any:
+    """Return random records of the metrics that HNAS reads."""
     for arch in archs:
         M = make_generator("M", arch).random() + 1
         kappa = make_generator("kappa", arch).random() + 1
@@ -57,36 +58,38 @@ def evaluate_pool(archs: Sequence[Arch]) -> Any:
         ]
 
 
-def space_for(name: str) -> Space:
+def get_space(name: str) -> Space:
     return SUPERNET_SPACE if name in ON_SUPERNETS else ten
 
 
 def make_strategy(name: str, seed: int = 0, space: Any = None, **options: Any) -> Strategy:
+    """Make a small and fast strategy with everything that it needs."""
     needs = {
         "source": load_data("noise", TASK),
         "evaluate_pool": evaluate_pool,
         "pool_fitness": read_fitness,
         "beside": (),
     }
-    given = {need: needs[need] for need in STRATEGIES[name].needs}
+    arguments = {need: needs[need] for need in STRATEGIES[name].needs}
     return STRATEGIES[name](
-        space or space_for(name),
+        space or get_space(name),
         np.random.default_rng(seed),
         read_fitness,
-        **given,
+        **arguments,
         **SMALL.get(name, {}),
     )
 
 
-def score(arch: Arch) -> float | None:
+def score_arch(arch: Arch) -> float | None:
     """Return a fixed random score per architecture; a fifth of them fail."""
     value = float(make_generator("answer", arch).random())
     return None if value < 0.2 else value
 
 
 def list_proposals(name: str, seed: int = 0, ask_size: int = 5, **options: Any) -> list[Arch]:
+    """Return all proposals of a search with made-up scores."""
     return list(
-        run_toy_search(make_strategy(name, seed, **options), score, BUDGETS[name], ask_size)
+        run_toy_search(make_strategy(name, seed, **options), score_arch, BUDGETS[name], ask_size)
     )
 
 
@@ -97,7 +100,7 @@ def list_default_proposals(name: str) -> tuple[Arch, ...]:
 
 
 @each_strategy
-def test_the_seed_decides_the_proposals(name):
+def test_the_seed_determines_the_proposals(name):
     first = list_default_proposals(name)
     assert first
     assert tuple(list_proposals(name)) == first
@@ -105,20 +108,20 @@ def test_the_seed_decides_the_proposals(name):
 
 
 @each_strategy
-def test_the_number_asked_for_at_a_time_does_not_matter(name):
+def test_proposals_do_not_depend_on_the_number_per_ask(name):
     for ask_size in {min(ask_size, BUDGETS[name]) for ask_size in (1, 7, 10**6)}:
         assert tuple(list_proposals(name, ask_size=ask_size)) == list_default_proposals(name)
 
 
 @each_strategy
-def test_the_order_of_records_does_not_matter(name):
+def test_proposals_do_not_depend_on_the_order_of_records(name):
     strategy = make_strategy(name)
     proposals = []
     while len(proposals) < BUDGETS[name] and (
         archs := strategy.ask(min(5, BUDGETS[name] - len(proposals)))
     ):
         proposals += archs
-        strategy.tell([make_toy_record(arch, score(arch)) for arch in reversed(archs)])
+        strategy.tell([make_toy_record(arch, score_arch(arch)) for arch in reversed(archs)])
     assert tuple(proposals) == list_default_proposals(name)
 
 
@@ -131,12 +134,12 @@ def test_records_may_arrive_one_by_one(name):
     ):
         proposals += archs
         for arch in archs:
-            strategy.tell([make_toy_record(arch, score(arch))])
+            strategy.tell([make_toy_record(arch, score_arch(arch))])
     assert tuple(proposals) == list_default_proposals(name)
 
 
 @each_strategy
-def test_after_a_kill_it_proposes_the_same_again(name):
+def test_a_killed_strategy_proposes_the_same_again(name):
     """The store has the scores of earlier proposals; then the search continues."""
     whole = list(list_default_proposals(name))
     store: dict[Arch, float | None] = {}
@@ -149,7 +152,7 @@ def test_after_a_kill_it_proposes_the_same_again(name):
             if len(store) in stops:
                 stops.remove(len(store))
                 raise Killed
-            store[arch] = score(arch)
+            store[arch] = score_arch(arch)
         return store[arch]
 
     stops = {int(stop) for stop in np.random.default_rng(7).integers(0, len(whole), 3)}
@@ -161,20 +164,19 @@ def test_after_a_kill_it_proposes_the_same_again(name):
 
 
 @each_strategy
-def test_nothing_is_proposed_twice_and_a_small_space_ends(name):
+def test_nothing_is_proposed_twice_and_a_small_space_is_exhausted(name):
     """The driver asserts that nothing is proposed twice."""
     space = SUPERNET_SPACE if name in ON_SUPERNETS else twelve
-    proposals = run_toy_search(
-        make_strategy(name, space=space), lambda arch: 1.0, 8 if name == "nasi" else 10**6
-    )
+    budget = 8 if name == "nasi" else 10**6
+    proposals = run_toy_search(make_strategy(name, space=space), lambda arch: 1.0, budget)
     assert 0 < len(proposals) <= space.size
     if name not in ON_SUPERNETS:
         assert make_strategy(name, space=space).ask(0) == []
 
 
 @each_strategy
-def test_every_proposal_keeps_the_limits(name):
-    space = space_for(name)
+def test_every_proposal_respects_the_limits(name):
+    space = get_space(name)
     sizes = [NetworkSize(space, arch, TASK).params for arch in list_default_proposals(name)]
     limit = sorted(sizes)[len(sizes) // 2]
     limited = ConstrainedSpace(space, Limits(max_params=limit), TASK)
@@ -184,7 +186,7 @@ def test_every_proposal_keeps_the_limits(name):
 
 
 @each_strategy
-def test_if_all_fail_it_ends_or_continues_with_new_proposals(name):
+def test_if_all_architectures_fail_a_strategy_ends_or_proposes_others(name):
     strategy = make_strategy(name)
     failed = []
     while len(failed) < BUDGETS[name] and (
@@ -196,12 +198,12 @@ def test_if_all_fail_it_ends_or_continues_with_new_proposals(name):
 
 
 @each_strategy
-def test_it_reads_records_through_the_fitness_only(name):
-    """Further records of other measures change nothing."""
+def test_a_strategy_reads_records_through_the_fitness_only(name):
+    """Records of other proxies change nothing."""
 
     def make_records(arch: Arch) -> list[Record]:
         return [
-            make_toy_record(arch, score(arch)),
+            make_toy_record(arch, score_arch(arch)),
             make_toy_record(arch, 1e9, "flops@1"),
             make_toy_record(arch, None, "params@1"),
         ]
@@ -212,12 +214,15 @@ def test_it_reads_records_through_the_fitness_only(name):
         archs := strategy.ask(min(5, BUDGETS[name] - len(proposals)))
     ):
         proposals += archs
-        strategy.tell([r for arch in archs for r in make_records(arch)])
+        records = []
+        for arch in archs:
+            records += make_records(arch)
+        strategy.tell(records)
     assert tuple(proposals) == list_default_proposals(name)
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in ON_SUPERNETS])
-def test_it_works_with_a_users_own_space(name):
+def test_a_strategy_works_with_a_space_of_the_user(name):
     from tests.contracts.test_spaces import _user
 
     space = _user["mynet"]
@@ -233,13 +238,12 @@ def test_a_missing_supernet_is_reported_in_one_line(name):
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in ON_SUPERNETS])
-def test_it_works_with_random_scores(name):
-    chance = {
-        arch: float(make_generator("chance", arch).random())
-        for arch in list_default_proposals(name)
-    }
+def test_a_strategy_works_with_random_scores(name):
+    scores = {}
+    for arch in list_default_proposals(name):
+        scores[arch] = float(make_generator("chance", arch).random())
     proposals = run_toy_search(
-        make_strategy(name), lambda arch: chance.get(arch, 0.5), BUDGETS[name]
+        make_strategy(name), lambda arch: scores.get(arch, 0.5), BUDGETS[name]
     )
     assert len(proposals) >= min(BUDGETS[name], 20)
 
@@ -253,13 +257,16 @@ def test_a_strategy_is_described_in_one_line(name):
 
 # ------------------------------------------------------------------------------ through `search`
 
-SEARCHED = {"hnas": {"steps": 3, "pool": 12, "more": 2}, "best_of_pool": {"pool": 12, "top": 6}}
-MORE: dict[str, dict[str, Any]] = {  # what a strategy needs besides its options
+SEARCH_OPTIONS = {
+    "hnas": {"steps": 3, "pool": 12, "more": 2},
+    "best_of_pool": {"pool": 12, "top": 6},
+}
+SEARCH_ARGUMENTS: dict[str, dict[str, Any]] = {  # what a strategy needs besides its options
     "nsga2": {"beside": "params"},
     "hnas": {"validate": "training(epochs=1,samples=20)", "proxy": "trace"},
     "best_of_pool": {"validate": "training(epochs=1,samples=20)"},
 }
-Searched = Callable[..., tuple[SearchResult, int]]
+FinishedSearch = Callable[..., tuple[SearchResult, int]]
 
 
 @untrained.proxy(needs=())
@@ -269,12 +276,16 @@ def fail_some(probe: Probe) -> float:
 
 
 def run_search(name: str, folder: Path, seed: int = 0, **options: Any) -> SearchResult:
-    small = SEARCHED.get(name) or SMALL.get(name, {})
+    """Search with a strategy on small networks."""
+    small = SEARCH_OPTIONS.get(name) or SMALL.get(name, {})
     text = f"{name}({','.join(f'{option}={value}' for option, value in small.items())})"
-    budget = None if name in SEARCHED else 2 if name in ON_SUPERNETS else 14
-    request = {"proxy": fail_some, **MORE.get(name, {}), **options}
+    if name in SEARCH_OPTIONS:
+        budget = None
+    else:
+        budget = 2 if name in ON_SUPERNETS else 14
+    request = {"proxy": fail_some, **SEARCH_ARGUMENTS.get(name, {}), **options}
     return search(
-        space_for(name),
+        get_space(name),
         strategy=text,
         budget=budget,
         data="noise",
@@ -291,11 +302,12 @@ def summarize(result: SearchResult) -> tuple[Any, ...]:
         for r in result.records
     }
     trace = result.run.folder / "trace.json"
-    return untimed, result.ranking, json.loads(trace.read_text()) if trace.exists() else None
+    content = json.loads(trace.read_text()) if trace.exists() else None
+    return untimed, result.ranking, content
 
 
 @pytest.fixture(scope="module")
-def finished_search(tmp_path_factory: pytest.TempPathFactory) -> Searched:
+def finished_search(tmp_path_factory: pytest.TempPathFactory) -> FinishedSearch:
     """Return a finished search, which runs once, and its number of progress calls."""
 
     def make(name: str) -> tuple[SearchResult, int]:
@@ -320,9 +332,9 @@ def test_an_interrupted_search_resumes_and_ends_the_same(name, finished_search, 
     half = calls_in_total // 2
     calls = list[int]()
 
-    def stop(at: Any) -> None:
-        calls.append(at.done)
-        if len(calls) > half and at.done:
+    def stop(progress: Any) -> None:
+        calls.append(progress.done)
+        if len(calls) > half and progress.done:
             raise KeyboardInterrupt
 
     stopped = run_search(name, tmp_path / "stopped", on_progress=stop)
@@ -332,10 +344,10 @@ def test_an_interrupted_search_resumes_and_ends_the_same(name, finished_search, 
 
 
 @each_strategy
-def test_a_search_ranks_nothing_over_its_limits_and_nothing_that_failed(
+def test_a_search_ranks_only_architectures_within_its_limits_that_have_a_score(
     name, finished_search, tmp_path
 ):
-    space = space_for(name)
+    space = get_space(name)
     sizes = sorted(
         NetworkSize(space, s.arch, space.task).params
         for s in finished_search(name)[0].ranking.standings

@@ -1,4 +1,4 @@
-"""A looking glass: everything a probe could have left behind in a model and around it, comparable with ==."""
+"""Everything that a probe could change in a model and around it, in a form that == compares."""
 
 import random
 from itertools import chain
@@ -10,43 +10,50 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 
-def bits(tensor: Tensor | None) -> bytes | None:
+def read_bytes(tensor: Tensor | None) -> bytes | None:
+    """Return the content of a tensor."""
     return None if tensor is None else tensor.detach().numpy().tobytes()
 
 
-def state(model: nn.Module) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def capture_state(model: nn.Module) -> dict[str, Any]:
+    """Return the state of a model and the global state."""
+    state: dict[str, Any] = {}
     for name, tensor in chain(model.named_parameters(), model.named_buffers()):
-        found[f"{name}: tensor"] = (id(tensor), tensor.data_ptr(), bits(tensor), tensor._version)
-        found[f"{name}: gradient"] = (
+        state[f"{name}: tensor"] = (
+            id(tensor),
+            tensor.data_ptr(),
+            read_bytes(tensor),
+            tensor._version,
+        )
+        state[f"{name}: gradient"] = (
             tensor.requires_grad,
             id(tensor.grad),
-            bits(tensor.grad),
+            read_bytes(tensor.grad),
             tensor.grad_fn,
         )
     for name, module in model.named_modules():
-        found[f"{name}: mode"] = module.training
-        found[f"{name}: attributes"] = {
+        state[f"{name}: mode"] = module.training
+        state[f"{name}: attributes"] = {
             key: id(value) for key, value in vars(module).items() if key != "training"
         }
-        found[f"{name}: hooks"] = {
+        state[f"{name}: hooks"] = {
             key: dict(hooks) for key, hooks in vars(module).items() if key.endswith("_hooks")
         }
-    return found | surroundings()
+    return state | capture_global_state()
 
 
-def surroundings() -> dict[str, Any]:
-    """What belongs to no model: random states, torch's global hooks and modes."""
-    kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - the global state is what is looked at
+def capture_global_state() -> dict[str, Any]:
+    """Return the state outside of models: random states, global hooks and modes of torch."""
+    kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - the global state is the point
+    global_hooks = {}
+    for name, hooks in vars(torch_module).items():
+        if name.startswith("_global_") and hooks:
+            global_hooks[name] = dict(hooks)
     return {
-        "torch": bits(torch.get_rng_state()),
+        "torch": read_bytes(torch.get_rng_state()),
         "numpy": (kind, keys.tobytes(), *rest),
         "python": random.getstate(),
-        "global hooks": {
-            n: dict(hooks)
-            for n, hooks in vars(torch_module).items()
-            if n.startswith("_global_") and hooks
-        },
+        "global hooks": global_hooks,
         "modes": (
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
@@ -57,5 +64,6 @@ def surroundings() -> dict[str, Any]:
     }
 
 
-def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+def list_changes(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """Return the names of everything that differs between two states."""
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
