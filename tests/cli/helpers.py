@@ -59,23 +59,23 @@ COMMANDS = {
     "--confirm --no-confirm --export --recipe --max-params --min-params --max-flops --max-memory --max-latency "
     "--data --label --input-size "
     "--seed --seeds --device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
-    "score": "what --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
+    "score": "networks --rank --proxy --space --input-shape --classes --data --label --warm-up --seeds "
     "--device --data-root --json",
     "bench": "--space --dataset --proxy --samples --seeds --benchmark --metric --scores --data --warm-up --seed "
     "--device --workers --networks-per-batch --ray --time-limit --run --data-root --json",
     "calibrate": "--space --data --label --proxy --trainings --epochs --samples --seed --device --workers --ray "
     "--time-limit --run --data-root --json",
-    "reproduce": "item --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
-    "train": "what --data --label --recipe --space --epochs --patience --time --input-shape --seed --device --run "
+    "reproduce": "experiment --samples --seeds --batch --device --workers --ray --time-limit --run --data-root --json",
+    "train": "network --data --label --recipe --space --epochs --patience --time --input-shape --seed --device --run "
     "--tensorboard --data-root --json",
-    "export": "what --out --space --weights --data --label --input-shape --classes --data-root --json",
+    "export": "network --out --space --weights --data --label --input-shape --classes --data-root --json",
     "data import": "name path --data-root --json",
     "data card": "name --label --input-size --data-root --json",
-    "list": "what --json",
+    "list": "kind --json",
     "report": "folder --json",
-    "store info": "where --json",
-    "store export": "where out --json",
-    "store merge": "into others --json",
+    "store info": "store --json",
+    "store export": "store out --json",
+    "store merge": "store others --json",
 }
 
 

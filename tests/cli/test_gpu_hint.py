@@ -9,7 +9,7 @@ from untrained.cli.terminal import gpu_hint
 from untrained.config import ComputeConfig
 
 HINT = (
-    "several workers share a GPU: they run faster if you start `nvidia-cuda-mps-control -d` first\n"
+    "several workers share a GPU; they run faster if you start `nvidia-cuda-mps-control -d` first\n"
 )
 
 

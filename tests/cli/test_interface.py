@@ -90,7 +90,7 @@ def test_help_shows_defaults_that_are_not_plain_values(run_cli):
     text = " ".join(run_cli("score", "--help")[1].replace("│", " ").split())
     assert re.search(r"npz:PATH\. \[default: \(\w+", text)
     assert "[default: ($UNTRAINED_DATA or the cache)]" in text
-    assert "[default: (the network's outputs)]" in text
+    assert "[default: (number of outputs)]" in text
 
 
 RUN_MAIN = "import sys; sys.argv = ['untrained', '{}']\ntry:\n import untrained.cli.app; untrained.cli.app.main()\nfinally: "

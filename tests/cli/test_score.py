@@ -148,7 +148,7 @@ def test_without_data_an_architecture_is_built_as_in_a_search(run_cli):
 def test_classes_must_match_the_data(run_cli):
     command = ("score", "width=3", "--space", "./mine.py:mynet", "--data", "digits", "--classes")
     assert run_cli(*command, "10", "--proxy", "params")[0] == 0
-    message = "networks for digits answer with 10 numbers, not 7; leave out --classes 7"
+    message = "networks for digits have 10 outputs, not 7; leave out --classes 7"
     assert message in read_usage_error(run_cli(*command, "7"))
 
 
@@ -207,7 +207,7 @@ def test_a_wrong_input_shape_of_one_network_is_a_usage_error(run_cli, as_json):
         )
     )
     assert (
-        "error: ./mine.py:make cannot read 1x8x8: Given groups=1, weight of size [4, 3, 3, 3], expected"
+        "error: ./mine.py:make fails on inputs of shape 1x8x8: Given groups=1, weight of size [4, 3, 3, 3], expected"
         in message
     )
 

@@ -85,6 +85,6 @@ def test_a_network_of_timm_has_the_same_score_on_both_devices(timm, score_rows):
 
 
 def test_an_unknown_name_lists_similar_names_of_timm(timm, run_cli):
-    assert "no network of timm is called 'resnet10x'; did you mean resnet10t" in read_usage_error(
+    assert "no timm model is called 'resnet10x'; did you mean resnet10t" in read_usage_error(
         run_cli("score", "timm:resnet10x")
     )

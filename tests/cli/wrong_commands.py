@@ -367,8 +367,8 @@ METHODS = {
 
 FILES = {
     "search --data digits:3": "digits takes no argument, but got '3'; write --data digits",
-    "search --data .": ". is a path; say what is there: folder:.",
-    "search --data mine.py": "mine.py is a path; say what is there: csv:mine.py",
+    "search --data .": ". is a path; write its kind before it: folder:.",
+    "search --data mine.py": "mine.py is a path; write its kind before it: csv:mine.py",
     "search --data clicks:rows=100": "; for a table add --space nasrec_small --proxy sigeo",
     "search --data clicks:rows=1": "1 rows are too few to learn from; write clicks:rows=100 or more",
     "search --data clicks:rows=many": "clicks cannot be made with 'rows=many'",
@@ -435,8 +435,8 @@ FILES = {
 }
 
 OWN_CODE = {
-    "score ./exits.py:make --input-shape 3x8x8": "exits.py called sys.exit(7) while it was loaded; put what is meant "
-    "for a script under `if __name__ == '__main__':`",
+    "score ./exits.py:make --input-shape 3x8x8": "exits.py called sys.exit(7) while it was loaded; put code that "
+    "only a script needs under `if __name__ == '__main__':`",
     "search --space ./exits.py:mynet": "exits.py called sys.exit(7) while it was loaded",
     "search --proxy ./exits.py:mine": "exits.py called sys.exit(7) while it was loaded",
     "search --proxy exits:mine": "exits called sys.exit(7) while it was imported",
@@ -463,8 +463,8 @@ OWN_CODE = {
         "the network has no weights: layer.weight is on the device meta; build it on cpu",
     "export ./odd.py:on_meta --out model --input-shape 3x8x8":
         "the network has no weights: layer.weight is on the device meta; build it on cpu",
-    "export ./odd.py:answers_dict --out model --input-shape 3x8x8": "returns dict for two samples",
-    "export ./odd.py:exits_in_forward --out model --input-shape 3x8x8": "cannot read (3, 8, 8)",
+    "export ./odd.py:answers_dict --out model --input-shape 3x8x8": "returns a dict for two samples",
+    "export ./odd.py:exits_in_forward --out model --input-shape 3x8x8": "fails on inputs of shape (3, 8, 8)",
 }  # fmt: skip
 
 DEEP = "-" * 200_000 + "1"

@@ -50,7 +50,8 @@ def make_transformer() -> nn.Module:
     ("make", "shape"), [(make_cnn, (2, 3, 16, 16)), (make_transformer, (2, 5, 8))]
 )
 def test_the_short_form_scores_a_model_with_its_own_weights(make, shape):
-    model, inputs = make(), torch.randn(shape)
+    model = make()
+    inputs = torch.randn(shape)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     (record,) = score(model, inputs).records
     expected = load_proxy("dextr")(Probe(model, Batch(inputs[:1], torch.zeros(1))))
@@ -73,7 +74,9 @@ def test_the_parameters_of_a_transformer_are_those_counted_by_hand():
 
 
 def test_a_proxy_sees_the_given_inputs_and_targets():
-    model, inputs, targets = nn.Linear(6, 4), torch.randn(5, 6), torch.tensor([3, 1, 0, 2, 2])
+    model = nn.Linear(6, 4)
+    inputs = torch.randn(5, 6)
+    targets = torch.tensor([3, 1, 0, 2, 2])
     loss = make_proxy(lambda probe: probe.loss, samples=5)
     expected = float(F.cross_entropy(model(inputs), targets).detach())
     assert get_value(score_networks(model, loss, (inputs, targets))) == pytest.approx(
@@ -122,7 +125,7 @@ def test_an_architecture_of_a_space_of_the_user_needs_that_space():
     assert get_value(score_networks(ARCH, "params", data="noise", space=tiny)) == get_value(
         score_networks(str(ARCH), "params", data="noise", space=tiny)
     )
-    with pytest.raises(UsageError, match=r"space 'tiny'; say where it is"):
+    with pytest.raises(UsageError, match=r"space 'tiny'; pass this space"):
         score_networks(ARCH, "params")
 
 
@@ -136,10 +139,10 @@ def test_an_architecture_object_is_built_by_its_own_space_beside_strings_of_anot
 @pytest.mark.parametrize(
     ("shape", "wanted"),
     [
-        (None, r"say what .* takes as input: --input-shape"),
-        ((), "impossible input shape"),
-        ((3, 0, 8), "impossible input shape"),
-        ((3, -1, 8), "impossible input shape"),
+        (None, r"the input shape of .* is unknown; add --input-shape"),
+        ((), "invalid input shape"),
+        ((3, 0, 8), "invalid input shape"),
+        ((3, -1, 8), "invalid input shape"),
         ((3, 10**7, 10**7), "do not fit into memory"),
     ],
 )

@@ -141,7 +141,7 @@ def test_the_error_for_a_wrong_name_lists_what_the_file_defines_and_not_its_impo
     [
         (
             "missing_package.nets:make",
-            r"no module called missing_package.nets .* \./missing_package/nets.py:NAME",
+            r"there is no module missing_package.nets .* \./missing_package/nets.py:NAME",
         ),
         (":make", "is incomplete"),
     ],

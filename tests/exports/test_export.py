@@ -219,7 +219,7 @@ def test_run_folder_exports_its_winner_with_score_and_limits(tmp_path, no_onnx):
     assert result.config["data"] == "digits"
     readme = (result.folder / "README.md").read_text()
     assert f"params {best.score:.6g}" in readme
-    assert "max_params 1M: it has" in readme
+    assert "max_params 1M: this network has" in readme
     assert "untrained search" in readme
 
 

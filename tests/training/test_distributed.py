@@ -49,7 +49,7 @@ def test_options_that_need_a_common_stop_are_refused(tmp_path: Path, monkeypatch
     data = write_archive(tmp_path)
     fake_accelerate(monkeypatch, 0, 2)
     for option in ({"time": "1m"}, {"patience": 3}):
-        with pytest.raises(UsageError, match="do not agree when to stop"):
+        with pytest.raises(UsageError, match="cannot be used with --device accelerate"):
             train_toy(tmp_path / "a", data, PLAIN, device="accelerate", **option)
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(UsageError, match="pip install accelerate"):

@@ -81,7 +81,7 @@ def test_all_factories_of_a_file_in_the_order_of_the_proxy(models):
     assert rows[4:] == [
         {"place": None, "arch": f"{models}:broken", "params": None, "flops": None, "error": why}
     ]
-    assert found.first_by(found.proxies[0]) == f"{models}:widest"
+    assert found.find_best(found.proxies[0]) == f"{models}:widest"
 
 
 def test_the_first_proxy_decides_in_its_own_direction_with_the_sizes_beside_it(models):
@@ -100,11 +100,11 @@ def test_the_first_proxy_decides_in_its_own_direction_with_the_sizes_beside_it(m
 
 
 def test_who_tells_too_few_classes_apart_has_no_place(models):
-    """All answer with 4 numbers, which is enough for 4 classes and for 3."""
+    """All have 4 outputs, which is enough for 4 classes and for 3."""
     for classes, told in (
         (3, None),
         (4, None),
-        (5, "unsupported: the network answers with 4 numbers, and there are 5"),
+        (5, "unsupported: the network has 4 outputs for 5 classes"),
     ):
         rows = rank_models(
             [f"{models}:small"], ["params"], input_shape=(3, 2, 2), num_classes=classes
@@ -122,7 +122,7 @@ def test_single_networks_stand_beside_a_file(models):
 
 def test_a_file_without_networks_is_told(tmp_path):
     (tmp_path / "empty.py").write_text("x = 1\n")
-    with pytest.raises(UsageError, match=r"nothing in .*empty.py makes a network"):
+    with pytest.raises(UsageError, match=r"no function in .*empty.py makes a network"):
         rank_models([str(tmp_path / "empty.py")])
     with pytest.raises(UsageError, match="there is no file"):
         rank_models([str(tmp_path / "absent.py")])
@@ -174,10 +174,10 @@ def test_a_pattern_stands_for_all_it_matches(timm):
 
 def test_unknown_networks_of_timm_are_told_with_near_ones(timm):
     with pytest.raises(
-        UsageError, match="no network of timm is called 'flat_c'; did you mean flat_"
+        UsageError, match="no timm model is called 'flat_c'; did you mean flat_"
     ):
         score_networks("timm:flat_c", "params")
-    with pytest.raises(UsageError, match=r"no network of timm is called 'vit\*'"):
+    with pytest.raises(UsageError, match=r"no timm model is called 'vit\*'"):
         rank_models(["timm:vit*"])
 
 

@@ -40,7 +40,7 @@ def test_scores_are_a_mapping_from_proxy_to_number():
     assert len(scores) == 2
     assert "params" in scores
     assert "flops" not in scores
-    with pytest.raises(KeyError, match="no score by 'flops'; there are: params, mean_input"):
+    with pytest.raises(KeyError, match="no score by 'flops'; available: params, mean_input"):
         scores["flops"]
     assert scores.get("flops") is None
 

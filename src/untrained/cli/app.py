@@ -1,4 +1,4 @@
-"""The program `untrained`: its commands, and how errors are printed."""
+"""The program `untrained`: registers all commands and prints errors."""
 
 import sys
 from typing import Annotated, Protocol, cast
@@ -32,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-# The order of the help: from the main job to tools around it.
+# `--help` lists the commands in this order: from the main job to the tools around it.
 add_command(app, "search", search)
 add_command(app, "score", score)
 add_command(app, "bench", bench)
@@ -50,8 +50,8 @@ app.add_typer(store_app, name="store")
 TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"untrained {__version__}")
         raise typer.Exit
 
@@ -65,19 +65,19 @@ def accept_program_options(
         ),
     ] = False,
 ) -> None:
-    # Typer shows options of the program itself if they are parameters of a callback. A docstring
-    # would replace the help of the app.
+    # Typer takes the options of the program itself from the parameters of this callback. A
+    # docstring would replace the help text of the app.
     pass
 
 
 def main() -> None:
     """Run the command line.
 
-    A wrong command is answered in one line and never with a traceback of this package.
+    A wrong command prints one line and never a traceback of this package.
     """
     try:
         _check_encoding(sys.argv[1:])
-        # In standalone mode typer would print errors in its own way and exit by itself.
+        # In standalone mode, typer would print errors in its own format and exit.
         exit_code = app(standalone_mode=False)
     except TyperUsageError as error:
         _print_error(_describe_typer_error(cast(_TyperError, error)))
@@ -90,12 +90,12 @@ def main() -> None:
         sys.exit(WRONG_USAGE)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    # Typer returns the code of `typer.Exit`, or whatever a command returned: None.
+    # Typer returns the code of `typer.Exit`, or what the command returned, which is None.
     sys.exit(exit_code if isinstance(exit_code, int) else 0)
 
 
 def _check_encoding(arguments: list[str]) -> None:
-    """Refuse names that are not UTF-8: reports, JSON and the store could not contain them."""
+    """Refuse names that are not UTF-8: reports, JSON and the store cannot contain them."""
     for argument in arguments:
         if not is_utf8(argument):
             raise UsageError(
@@ -105,7 +105,7 @@ def _check_encoding(arguments: list[str]) -> None:
 
 
 class _TyperError(Protocol):
-    """What `TyperUsageError` has, whichever copy of click it comes from."""
+    """The part of `TyperUsageError` that every copy of click has."""
 
     ctx: typer.Context | None
 
@@ -113,7 +113,7 @@ class _TyperError(Protocol):
 
 
 def _describe_typer_error(error: _TyperError) -> str:
-    """Return what is wrong with an option in one line, with the command that shows the help."""
+    """Describe a wrong option in one line, with the command that shows the help."""
     message = " ".join(error.format_message().split()).rstrip(".")
     command = "untrained" if error.ctx is None else error.ctx.command_path
     return f"{message}; see `{command} --help`"

@@ -26,32 +26,37 @@ from untrained.cli.options import (
 def bench(
     space: Annotated[
         str,
-        typer.Option(help="Space with known results.", rich_help_panel=WHAT),
+        typer.Option(help="Search space with known results.", rich_help_panel=WHAT),
     ] = "nasbench201",
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="Data set of the known accuracies: cifar10, cifar100, ...", rich_help_panel=WHAT
+            help="Data set of the known accuracies: cifar10, cifar100, ...",
+            show_default="the first of the table",
+            rich_help_panel=WHAT,
         ),
     ] = None,
     proxy: ProxiesOption = "all",
     benchmark: Annotated[
         str | None,
         typer.Option(
-            help="Table of known results; see `untrained list benchmarks`.", rich_help_panel=WHAT
+            help="Table of known results; see `untrained list benchmarks`.",
+            show_default="that of the space",
+            rich_help_panel=WHAT,
         ),
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Another metric of the table, by its full name: cifar10_val_12.",
+            help="Metric of the table to compare with: cifar10_val_12.",
+            show_default="test accuracy after the longest training",
             rich_help_panel=WHAT,
         ),
     ] = None,
     scores: Annotated[
         str,
         typer.Option(
-            help="Published scores in the table to compare with: table:synflow,table:nwot.",
+            help="Published scores in the table to compare too: table:synflow,table:nwot.",
             rich_help_panel=WHAT,
         ),
     ] = "",
@@ -65,8 +70,8 @@ def bench(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Data that the networks see.",
-            show_default="the data set, or digits",
+            help="Data set whose samples the networks see.",
+            show_default="that of --dataset, or digits",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -81,8 +86,9 @@ def bench(
 ) -> None:
     """Measure how well each proxy ranks architectures with known accuracy.
 
-    The result is the rank correlation of each proxy and of simple baselines, with intervals. Import
-    the tables of known results once with `untrained data import`.
+    The result is the rank correlation of each proxy and of simple baselines with the known
+    accuracy, with confidence intervals. Import the tables of known results once with `untrained
+    data import`.
 
     Example: untrained bench --space nasbench201 --dataset cifar10 --samples 1000 --proxy dextr,zico
     """

@@ -1,4 +1,4 @@
-"""`untrained calibrate`: find out which proxy works on the space and data of the user."""
+"""`untrained calibrate`: find the proxy that works best on the space and data of the user."""
 
 from typing import Annotated
 
@@ -32,7 +32,7 @@ def calibrate(
     ] = 12,
     epochs: Annotated[
         int,
-        typer.Option(min=1, help="Number of epochs of each training.", rich_help_panel=BUDGET),
+        typer.Option(min=1, help="Number of epochs per training.", rich_help_panel=BUDGET),
     ] = 3,
     samples: Annotated[
         int,
@@ -52,10 +52,10 @@ def calibrate(
     ray: RayOption = None,
     time_limit: TimeLimitOption = None,
 ) -> None:
-    """Find out which proxy works on your own space and data.
+    """Find the proxy that works best on your own space and data.
 
-    This trains a few architectures briefly and compares every proxy with the results. Then
-    `untrained search --proxy auto` uses the best proxy.
+    It trains a few architectures briefly and compares the ranking of each proxy with their
+    accuracies. Afterwards, `untrained search --proxy auto` uses the best proxy.
 
     Example: untrained calibrate --space ./mine.py:mynet --data digits --trainings 12 --epochs 3
 

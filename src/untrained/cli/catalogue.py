@@ -1,7 +1,7 @@
-"""Everything that can be named on the command line, as rows of facts.
+"""Everything that can be named on the command line, as rows of a table.
 
-`untrained list` prints the rows. `make docs` writes `docs/proxies.md` and `docs/spaces.md`:
-`python -m untrained.cli.catalogue proxies`.
+`untrained list` prints the rows. `make docs` writes `docs/proxies.md` and `docs/spaces.md` with
+`python -m untrained.cli.catalogue proxies` and `... spaces`.
 """
 
 import sys
@@ -43,7 +43,7 @@ def list_proxies() -> list[Row]:
         rows.append(
             {
                 "name": proxy.name,
-                "measures": proxy.measures,
+                "aspects": proxy.aspects,
                 "better": _describe_direction(proxy),
                 "needs": list(proxy.needs),
                 "samples": proxy.samples,
@@ -130,7 +130,7 @@ def list_datasets() -> list[Row]:
 
 
 def list_benchmarks() -> list[Row]:
-    """Return one row per benchmark, with the content of its table if it was imported."""
+    """Return one row per benchmark, with the content of its table if it has been imported."""
     from untrained.benchmarks import BENCHMARKS
 
     rows: list[Row] = []
@@ -148,7 +148,7 @@ def list_benchmarks() -> list[Row]:
 
 
 def _describe_table(benchmark: str) -> Row:
-    """Return the facts about the table of a benchmark, or why it is missing on this machine."""
+    """Describe the table of a benchmark, or say why it is missing on this machine."""
     from untrained.benchmarks import open_table
     from untrained.errors import UsageError
 
@@ -156,8 +156,8 @@ def _describe_table(benchmark: str) -> Row:
         table = open_table(benchmark)
     except UsageError as error:
         return {"rows": None, "metrics": [], "scores": [], "file": "", "missing": str(error)}
-    # A table may contain scores of one proxy for several data sets; `dict.fromkeys` drops repeats
-    # and keeps the order.
+    # A table may contain scores of one proxy for several data sets. `dict.fromkeys` removes
+    # duplicates and keeps the order.
     proxies = dict.fromkeys(score.proxy for score in table.scores)
     return {
         "rows": len(table),
@@ -208,13 +208,13 @@ def render_proxy_page() -> str:
     proxies = [PROXIES[name] for name in sorted(PROXIES)]
     lines = [
         PROXY_PAGE_INTRODUCTION,
-        "| proxy | measures | better | needs | samples | cost | paper |",
+        "| proxy | aspects | better | needs | samples | cost | paper |",
         "|---|---|---|---|---|---|---|",
     ]
     for proxy in proxies:
         cells = [
             f"[{proxy.name}](#{proxy.name})",
-            proxy.measures,
+            proxy.aspects,
             _describe_direction(proxy),
             ", ".join(proxy.needs) or "nothing",
             str(proxy.samples),

@@ -16,7 +16,7 @@ from untrained.cli.options import (
 from untrained.errors import UsageError
 
 data_app = typer.Typer(
-    help="Inspect your data; import tables of known results.",
+    help="Inspect your data, and import tables of known results.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -24,11 +24,11 @@ data_app = typer.Typer(
 
 def import_table(
     name: Annotated[str, typer.Argument(help="Benchmark; see `untrained list benchmarks`.")],
-    path: Annotated[Path, typer.Argument(help="File or folder from its publishers.")],
+    path: Annotated[Path, typer.Argument(help="File or folder from the authors of the table.")],
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the table of a benchmark from the files of its publishers.
+    """Import a table of known results from the files of its authors.
 
     Results that were imported before are kept.
 
@@ -51,17 +51,17 @@ def import_table(
 def show_data_card(
     name: Annotated[
         str,
-        typer.Argument(help="Data as for --data: folder:PATH, images:PATH, csv:PATH."),
+        typer.Argument(help="Data, as for --data: folder:PATH, images:PATH, csv:PATH."),
     ],
     label: LabelOption = None,
     input_size: InputSizeOption = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Inspect data before a search.
+    """Summarise data and their problems before a search.
 
-    The card says what the data contain, which files or values are broken, unusual or missing, and
-    how they are used.
+    The card lists what the data contain, which files or values are broken, unusual or missing, and
+    how a search uses them.
 
     Example: untrained data card folder:./photos
 
@@ -76,7 +76,7 @@ def show_data_card(
     from untrained.data import load_data, with_input_size
     from untrained.types import Task
 
-    # The data decide about classes and channels; the task only suggests the size of images.
+    # Classes and channels come from the data; the task only suggests the size of images.
     task = with_input_size(Task(name, (3, 32, 32), 2), input_size)
     # Reading many images takes a while; loading and inspecting both report progress.
     with show_progress(as_json):

@@ -1,4 +1,4 @@
-"""Exit codes of the program. 0 means that the command is done."""
+"""Exit codes of the program. 0 means success."""
 
 NOTHING_SCORED = 1
 WRONG_USAGE = 2

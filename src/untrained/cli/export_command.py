@@ -1,4 +1,4 @@
-"""`untrained export`: write a network as a folder that works without untrained."""
+"""`untrained export`: write a network to a folder that can be used without untrained."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,23 +21,21 @@ from untrained.quantities import parse_shape
 
 
 def export(
-    what: Annotated[
+    network: Annotated[
         str,
-        typer.Argument(help="Run folder (its winner), architecture string or ./file.py:factory."),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder to write. Files of an earlier export are replaced, other files stay.",
-            rich_help_panel=OUTPUT,
+        typer.Argument(
+            help="Run folder (for its winner), architecture string or ./file.py:factory.",
         ),
     ],
+    # Keyword-only, so that the required option --out can follow optional ones: `--help` shows the
+    # groups of options in the order of the parameters.
+    *,
     space: SpaceOption = "nasbench201",
     weights: Annotated[
         Path | None,
         typer.Option(
-            help="State dict (.pt, .safetensors).",
-            show_default="model.pt of the run folder, if trained",
+            help="File with a state dict: .pt or .safetensors.",
+            show_default="model.pt of the run folder, if it exists",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -46,23 +44,31 @@ def export(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Data set that gives the names of the classes and the mean of each channel.",
+            help="Data set for the names of the classes and the normalisation of inputs.",
             show_default="that of the run",
             rich_help_panel=DATA,
         ),
     ] = None,
     label: LabelOption = None,
     data_root: DataRootOption = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder to write. Files of an earlier export are replaced, other files stay.",
+            rich_help_panel=OUTPUT,
+        ),
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Write a network as a folder that works without untrained.
+    """Write a network to a folder that can be used without untrained.
 
-    The folder contains plain source code, weights, ONNX and a program that predicts. The ONNX model
-    is compared with torch, and its latency is measured. Requires: pip install 'untrained\\[export]'
+    The folder contains plain source code, weights, an ONNX model and a program that predicts. The
+    ONNX model is compared with torch, and its latency is measured. Requires:
+    pip install 'untrained\\[export]'
 
-    If the network of a run is in a file of your own, exporting runs that file. This is refused if
-    the file has changed since, or if you have never run it on this machine; then name it:
-    --space ./mine.py:mynet
+    If the network of a run is defined in a file of your own, exporting runs that file. This is
+    refused if the file has changed since the search, or if you have never run it on this machine.
+    To allow it, name the file: --space ./mine.py:mynet
 
     Example: untrained export runs/mine --out exported
 
@@ -78,7 +84,7 @@ def export(
     data_name = add_label(data, label)
     with reserve_stdout(as_json):
         result = export_network(
-            what,
+            network,
             out,
             space=space,
             weights=weights,

@@ -1,4 +1,4 @@
-"""`untrained list`: show what can be named on the command line."""
+"""`untrained list`: show the names that options accept."""
 
 from typing import Annotated
 
@@ -8,19 +8,21 @@ from untrained.cli.options import JsonOption
 from untrained.errors import unknown_name_error
 
 
-# Not called `list`, which would hide the type of that name.
+# Not called `list`, which would hide the built-in type.
 def list_entries(
-    what: Annotated[
+    kind: Annotated[
         str | None,
         typer.Argument(
-            help="spaces, proxies, strategies, datasets, benchmarks, papers or recipes."
+            help="What to list: spaces, proxies, strategies, datasets, benchmarks, papers or "
+            "recipes.",
+            show_default="the names of all kinds",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List spaces, proxies, strategies, data sets, benchmarks, papers or recipes.
 
-    With the name of one kind, this shows all facts about its members; without, the names of all
+    With one kind, it shows what each entry is and which options it has; without, the names of all
     kinds.
 
     Example: untrained list proxies
@@ -30,18 +32,18 @@ def list_entries(
     from untrained.cli.terminal.json_output import print_json
     from untrained.cli.terminal.listing import show_catalogue, show_overview
 
-    if what is None:
-        overview = {kind: list_rows() for kind, list_rows in CATALOGUE.items()}
+    if kind is None:
+        overview = {title: list_rows() for title, list_rows in CATALOGUE.items()}
         if as_json:
             print_json(overview)
         else:
             show_overview(overview)
         return
 
-    if what not in CATALOGUE:
-        raise unknown_name_error("list", what, CATALOGUE)
-    rows = CATALOGUE[what]()
+    if kind not in CATALOGUE:
+        raise unknown_name_error("list", kind, CATALOGUE)
+    rows = CATALOGUE[kind]()
     if as_json:
         print_json(rows)
     else:
-        show_catalogue(what, rows)
+        show_catalogue(kind, rows)

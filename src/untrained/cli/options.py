@@ -28,15 +28,16 @@ ProxiesOption = Annotated[
     str,
     typer.Option(
         "--proxy",
-        help="Proxies, separated by commas: dextr,params or ./mine.py:mine; or all.",
+        help="Proxies, separated by commas: dextr,params or ./mine.py:mine; all for every proxy.",
         rich_help_panel=WHAT,
     ),
 ]
 WarmUpOption = Annotated[
     str,
     typer.Option(
-        help="Train on a share of the data before scoring: 10%, 10%(paths=each), "
-        "1%(preset=nasrec).",
+        help="Train on a share of the data before scoring: 10%. This trains the supernet of the "
+        "space; 10%(paths=each) trains each architecture on its own, and 1%(preset=nasrec) uses "
+        "the schedule of NASRec.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -52,14 +53,14 @@ SeedsOption = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Number of initialisations and batches to average over.",
+        help="Number of seeds to average over, each with its own weights and batch.",
         rich_help_panel=WHAT,
     ),
 ]
 InputShapeOption = Annotated[
     str | None,
     typer.Option(
-        help="Shape of one input of your network, such as 3x224x224.", rich_help_panel=WHAT
+        help="Shape of one input of your own network, such as 3x224x224.", rich_help_panel=WHAT
     ),
 ]
 ClassesOption = Annotated[
@@ -67,13 +68,13 @@ ClassesOption = Annotated[
     typer.Option(
         min=1,
         help="Number of classes.",
-        show_default="the network's outputs",
+        show_default="number of outputs",
         rich_help_panel=WHAT,
     ),
 ]
 
 # Data
-# The default is None and not "digits": commands have to know whether the user named data.
+# The default is None, not "digits", because commands need to know whether the user named data.
 DataOption = Annotated[
     str | None,
     typer.Option(
@@ -85,7 +86,7 @@ DataOption = Annotated[
 LabelOption = Annotated[
     str | None,
     typer.Option(
-        help="Column to predict, if the data are csv:PATH or parquet:PATH.",
+        help="Column to predict in csv:PATH or parquet:PATH.",
         rich_help_panel=DATA,
     ),
 ]
@@ -93,8 +94,8 @@ InputSizeOption = Annotated[
     int | None,
     typer.Option(
         min=8,
-        help="Scale images to this many pixels per side: 64.",
-        show_default="as the space",
+        help="Scale images to this number of pixels per side: 64.",
+        show_default="that of the space",
         rich_help_panel=DATA,
     ),
 ]
@@ -108,11 +109,11 @@ DataRootOption = Annotated[
 ]
 
 # Output
-# Without a name, each command derives the folder from its options, so that it resumes too.
+# By default, each command derives the name of the folder from its options. So it resumes too.
 RunOption = Annotated[
     Path | None,
     typer.Option(
-        help="Run folder. The same command with the same folder resumes.",
+        help="Run folder. Repeating the command with the same folder resumes the run.",
         show_default="runs/...",
         rich_help_panel=OUTPUT,
     ),
@@ -127,7 +128,7 @@ JsonOption = Annotated[
 ]
 
 # Compute
-# `ComputeConfig` checks these values, with messages that say what this machine has.
+# `ComputeConfig` checks these values; its messages say what this machine has.
 DeviceOption = Annotated[
     str,
     typer.Option(help="Device: cpu, cuda, cuda:1 or mps.", rich_help_panel=COMPUTE),
@@ -144,9 +145,9 @@ NetworksPerBatchOption = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Networks that a worker measures in one pass. 64 on a GPU make dextr 3 times as "
-        "fast; on a CPU only small networks become faster. The values differ slightly from "
-        "those of single networks and are stored separately.",
+        help="Number of networks that a worker measures in one pass. On a GPU, 64 make dextr 3 "
+        "times as fast; on a CPU, only small networks become faster. The scores differ slightly "
+        "from those of one network per pass and are stored separately.",
         rich_help_panel=COMPUTE,
     ),
 ]
@@ -159,28 +160,29 @@ RayOption = Annotated[
 TimeLimitOption = Annotated[
     str | None,
     typer.Option(
-        help="Longest time for one architecture: 30s. A slower one counts as failed.",
+        help="Longest time for one architecture: 30s. Slower ones are recorded as failures.",
         rich_help_panel=COMPUTE,
     ),
 ]
 
 
-def require_option(name: str, value: object, needed: str, needed_value: object) -> None:
+def require_option(name: str, value: object, other_example: str, other_value: object) -> None:
     """Refuse an option that has no effect without another one.
 
     Args:
         name: The option, such as "--keep".
-        value: Its value; None if it was not given.
-        needed: The other option with an example value, such as "--screen params,naswot".
-        needed_value: Its value; empty if it was not given.
+        value: Its value; None if it is not set.
+        other_example: The other option with an example value, such as "--screen params,naswot".
+        other_value: The value of the other option; empty or None if it is not set.
 
     Raises:
-        UsageError: If the option was given without the other one.
+        UsageError: The option is set and the other one is not.
     """
-    if value is not None and not needed_value:
-        needed_name = needed.split()[0]
+    if value is not None and not other_value:
+        other_name = other_example.split()[0]
         raise UsageError(
-            f"{name} {value} has no effect without {needed_name}: add {needed}, or leave out {name}"
+            f"{name} {value} has no effect without {other_name}: "
+            f"add {other_example}, or leave out {name}"
         )
 
 
@@ -192,10 +194,10 @@ def add_label(data: str | None, label: str | None) -> str | None:
         label: Value of `--label`.
 
     Returns:
-        The complete name of the data; None if no data were named.
+        The complete name of the data; None if there is no `--data`.
 
     Raises:
-        UsageError: If there is a label but the data are not a table.
+        UsageError: There is a label, but the data are not a table.
     """
     if label is None:
         return data
@@ -203,8 +205,8 @@ def add_label(data: str | None, label: str | None) -> str | None:
         raise UsageError(
             f"--label {label} names a column of a table: add --data csv:PATH or --data parquet:PATH"
         )
-    # A path without "csv:" is refused when the data are opened, and that message says what to
-    # write instead. (`Path.exists` would raise on a name that is too long for a path.)
+    # A path without "csv:" is refused when the data are loaded, with a message that says what to
+    # write instead. (`Path.exists` would raise an error for a name that is too long for a path.)
     if os.path.exists(data):
         return data
     if not data.startswith(("csv:", "parquet:")):

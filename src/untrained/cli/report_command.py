@@ -9,20 +9,20 @@ from untrained.cli.options import JsonOption
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Run folder, such as runs/mine.")],
+    folder: Annotated[Path, typer.Argument(help="Run folder: runs/mine.")],
     as_json: JsonOption = False,
 ) -> None:
     """Rewrite the report of a run.
 
-    With --json, this prints the best architecture of a search, its confirmation and the result of
-    its training, for use in scripts.
+    With --json, it prints the best architecture of a search, its confirmation and the result of its
+    training, for use in scripts.
 
     Example: untrained report runs/mine
     """
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.json_output import print_json, reserve_stdout
     from untrained.cli.terminal.text import print_line
-    from untrained.workflows.report import outcome
+    from untrained.workflows.report import read_outcome
     from untrained.workflows.report import report as write_report
 
     with reserve_stdout(as_json):
@@ -31,5 +31,5 @@ def report(
         print_line(f"report: {page}")
         return
     with reserve_stdout(as_json):
-        result = outcome(folder)
-    print_json({"report": str(page), **result})
+        outcome = read_outcome(folder)
+    print_json({"report": str(page), **outcome})

@@ -17,9 +17,12 @@ from untrained.cli.options import (
 
 
 def reproduce(
-    item: Annotated[
+    experiment: Annotated[
         str | None,
-        typer.Argument(help="Name such as dextr-table-1; without one, all are listed."),
+        typer.Argument(
+            help="Name of the table or figure, such as dextr-table-1.",
+            show_default="list all experiments",
+        ),
     ] = None,
     samples: Annotated[
         int | None,
@@ -34,7 +37,7 @@ def reproduce(
         int | None,
         typer.Option(
             min=1,
-            help="Number of initialisations and batches to average over.",
+            help="Number of seeds to average over, each with its own weights and batch.",
             show_default="as in the experiment",
             rich_help_panel=BUDGET,
         ),
@@ -43,7 +46,7 @@ def reproduce(
         int | None,
         typer.Option(
             min=1,
-            help="Largest number of samples that networks see, for a quick trial.",
+            help="Upper limit on the number of samples per batch, for a quick trial.",
             rich_help_panel=BUDGET,
         ),
     ] = None,
@@ -55,11 +58,11 @@ def reproduce(
     ray: RayOption = None,
     time_limit: TimeLimitOption = None,
 ) -> None:
-    """Repeat a table or figure of a paper and compare its numbers with ours.
+    """Repeat a table or figure of a paper and compare the results with the published numbers.
 
-    The report states our numbers with intervals and every deviation from the paper. Without a name,
-    this lists all experiments and the result of their last run. Measurements are kept: the same
-    command resumes.
+    The report shows our numbers with confidence intervals and lists every deviation from the paper.
+    Without a name, this lists all experiments and the results of their last runs. The same command
+    resumes an interrupted run.
 
     Example: untrained reproduce dextr-table-4 --samples 300 --device cuda
     """
@@ -73,7 +76,7 @@ def reproduce(
     from untrained.papers import reproduce as run_experiment
     from untrained.workflows.report import report as write_report
 
-    if item is None:
+    if experiment is None:
         experiments = list_experiments()
         if as_json:
             print_json(experiments)
@@ -85,7 +88,7 @@ def reproduce(
     print_gpu_hint(compute, as_json)
     with show_progress(as_json) as on_progress, reserve_stdout(as_json):
         result = run_experiment(
-            item,
+            experiment,
             samples=samples,
             seeds=seeds,
             batch=batch,

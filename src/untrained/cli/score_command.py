@@ -23,17 +23,17 @@ from untrained.quantities import parse_shape
 
 
 def score(
-    what: Annotated[
+    networks: Annotated[
         list[str],
         typer.Argument(
-            help="Architecture strings, ./file.py:factory, package.module:factory or timm:NAME."
+            help="Architecture strings, ./file.py:factory, package.module:factory or timm:NAME.",
         ),
     ],
     rank: Annotated[
         bool,
         typer.Option(
             "--rank",
-            help="Rank several networks: all factories of ./file.py, all of timm:resnet*, ...",
+            help="Rank several networks: all factories in ./file.py, all models timm:resnet*, ...",
             rich_help_panel=WHAT,
         ),
     ] = False,
@@ -54,11 +54,11 @@ def score(
 ) -> None:
     """Score networks at initialisation: architectures of a space, or any nn.Module of your own.
 
-    A factory is a function without arguments that returns an nn.Module. If you name one, your code
-    is run.
+    A factory is a function without arguments that returns an nn.Module. Naming a factory runs your
+    code.
 
-    With --rank, a file stands for all its factories, and the first proxy decides which network to
-    train first.
+    With --rank, a file stands for all factories in it. The first proxy decides the order in which
+    to train the networks.
 
     Example: untrained score ./my_net.py:make_net --input-shape 3x224x224
 
@@ -72,7 +72,7 @@ def score(
     from untrained.runs.ranking import make_record_rows
     from untrained.workflows.rank import rank_models
     from untrained.workflows.score import score_networks
-    from untrained.workflows.subject import require_readable_shape
+    from untrained.workflows.subject import check_input_shape
 
     shape = None if input_shape is None else parse_shape(input_shape)
     data_name = add_label(data, label)
@@ -81,7 +81,7 @@ def score(
     if rank:
         with reserve_stdout(as_json):
             ranking = rank_models(
-                what,
+                networks,
                 proxies,
                 data_name,
                 space=space,
@@ -92,22 +92,22 @@ def score(
                 device=device,
                 data_root=data_root,
             )
-        # On the error stream, so that it is seen with --json too.
+        # The error stream is visible with --json too.
         if ranking.caution:
             print_line(f"warning: {ranking.caution}", err=True)
         if as_json:
             print_json(ranking.rows())
         else:
             show_model_ranking(ranking)
-        has_scores = ranking.first_by(ranking.proxies[0]) is not None
+        has_scores = ranking.find_best(ranking.proxies[0]) is not None
     else:
         with reserve_stdout(as_json):
-            if shape and len(what) == 1:
-                # A network that cannot read this shape is a mistake of the command, not a failure
-                # to record.
-                require_readable_shape(what[0], shape, space)
+            if shape and len(networks) == 1:
+                # If the only network does not accept this shape, the command is wrong. Among
+                # several networks, this is a failure of one of them.
+                check_input_shape(networks[0], shape, space)
             records = score_networks(
-                what,
+                networks,
                 proxies,
                 data_name,
                 space=space,

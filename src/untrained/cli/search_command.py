@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untrained.cli.delivery import check_delivery, deliver_winner
 from untrained.cli.exit_codes import INTERRUPTED, NOTHING_SCORED
 from untrained.cli.options import (
     BUDGET,
@@ -30,6 +29,7 @@ from untrained.cli.options import (
     add_label,
     require_option,
 )
+from untrained.cli.winner_export import check_winner_export, export_winner
 from untrained.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def search(
     proxy: Annotated[
         str,
         typer.Option(
-            help="Proxy that ranks the architectures: dextr, ./mine.py:mine, ...; auto is the one "
-            "that `untrained calibrate` recommended.",
+            help="Proxy that ranks the architectures: dextr, ./mine.py:mine, ...; auto for the one "
+            "that `untrained calibrate` recommends.",
             rich_help_panel=WHAT,
         ),
     ] = "dextr",
@@ -58,14 +58,14 @@ def search(
     screen: Annotated[
         str,
         typer.Option(
-            help="Cheap proxies that select the architectures to score: params,naswot.",
+            help="Cheap proxies that select which architectures --proxy scores: params,naswot.",
             rich_help_panel=WHAT,
         ),
     ] = "",
     keep: Annotated[
         str | None,
         typer.Option(
-            help="Share of the architectures that --screen selects.",
+            help="Share of the architectures that pass --screen.",
             show_default="20%",
             rich_help_panel=WHAT,
         ),
@@ -73,17 +73,17 @@ def search(
     beside: Annotated[
         str,
         typer.Option(
-            help="Further proxies to record: zico,naswot. Only the strategy nsga2 optimises them; "
-            "it minimises sizes.",
+            help="Additional proxies to record: zico,naswot. The strategy nsga2 also optimises "
+            "them, and minimises sizes such as params.",
             rich_help_panel=WHAT,
         ),
     ] = "",
     validate: Annotated[
         str,
         typer.Option(
-            help="How the strategies hnas and best_of_pool validate their few candidates: "
-            "training(epochs=3), or known results, table:cifar10_val_12, "
-            "or of a named table, table:darts1000:cifar10_val_200.",
+            help="How the strategies hnas and best_of_pool validate their final candidates: by "
+            "short trainings, training(epochs=3); by the known results of the space, "
+            "table:cifar10_val_12; or by another table, table:darts1000:cifar10_val_200.",
             rich_help_panel=WHAT,
         ),
     ] = "",
@@ -106,15 +106,15 @@ def search(
     max_memory: Annotated[
         str | None,
         typer.Option(
-            help="Largest size of weights and activations of one sample in float32: 300MB.",
+            help="Largest memory for weights and activations of one sample in float32: 300MB.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
     max_latency: Annotated[
         str | None,
         typer.Option(
-            help="Longest latency of one sample, measured on this machine, "
-            "on one CPU thread or a GPU: 5ms, 1ms@cuda.",
+            help="Longest latency for one sample, measured on this machine "
+            "with one CPU thread or on a GPU: 5ms, 1ms@cuda.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -136,7 +136,7 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Stop when the best have not changed for this many architectures.",
+            help="Stop when the best architectures have not changed during this many new ones.",
             rich_help_panel=BUDGET,
         ),
     ] = None,
@@ -144,7 +144,7 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="How many of the best --stable compares.",
+            help="Number of best architectures that --stable compares.",
             show_default="10",
             rich_help_panel=BUDGET,
         ),
@@ -153,8 +153,9 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Train this many of the best briefly, beside others, to check the proxy.",
-            show_default="5 on your own data",
+            help="Check the proxy at the end: train this many of the best architectures briefly, "
+            "and as many of the largest and of random ones.",
+            show_default="5 on your own data, else none",
             rich_help_panel=BUDGET,
         ),
     ] = None,
@@ -176,14 +177,15 @@ def search(
     export: Annotated[
         Path | None,
         typer.Option(
-            help="Train the winner and export it to this folder, which works without untrained.",
+            help="Train the winner and export it to this folder, which can be used without "
+            "untrained.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Recipe of the training for --export; see `untrained list recipes`.",
+            help="Recipe of the training before --export; see `untrained list recipes`.",
             show_default="quick; ctr for tables",
             rich_help_panel=OUTPUT,
         ),
@@ -198,9 +200,9 @@ def search(
 ) -> None:
     """Search a space for the best architecture and write a report.
 
-    Without options, this scores 100 NAS-Bench-201 networks with Dextr on a handwritten digit and
-    takes about a minute. Ctrl-C keeps the best architecture so far; the same command resumes, also
-    with another number of workers.
+    Without options, it scores 100 NAS-Bench-201 networks with Dextr on one handwritten digit, which
+    takes about a minute. Ctrl-C stops the search and reports the best architecture so far. The same
+    command resumes it, also with another number of workers.
 
     Example: untrained search --budget 1000 --seeds 3 --run runs/mine
 
@@ -236,14 +238,14 @@ def search(
             f"--confirm {confirm} and --no-confirm contradict each other: leave out one of them"
         )
     if export:
-        # A search may take hours: find out before it whether its winner can be exported.
-        check_delivery(export, recipe, run)
+        # A search may take hours, so check first whether its winner can be exported.
+        check_winner_export(export, recipe, run)
 
     data_name = add_label(data, label)
     if data_name is None:
         data_name = DEFAULT_DATA
-    # Trainings on the user's own data are worth their time; on data that come with the package
-    # the quality of a proxy is known.
+    # Confirmation takes time. It is worth it on the user's own data; for data that come with the
+    # package, the quality of the proxies is known.
     if no_confirm:
         confirm = 0
     elif confirm is None:
@@ -282,7 +284,7 @@ def search(
         if not as_json:
             show_card_summary(source)
         if export:
-            # Data that nothing can be trained on are refused here instead of after the search.
+            # Splitting the data raises a UsageError if no network can be trained on them.
             _ = source.parts
 
     print_gpu_hint(config.compute, as_json)
@@ -294,10 +296,10 @@ def search(
     else:
         show_search_result(result, page)
 
-    # After Ctrl-C the result so far is printed, but nothing new is started.
+    # After Ctrl-C the result so far is printed, but the winner is not trained.
     if result.run.ended == "interrupted":
         raise typer.Exit(INTERRUPTED)
     if not result.ranking.standings:
         raise typer.Exit(NOTHING_SCORED)
     if export:
-        deliver_winner(result.run.folder, export, recipe, device, data_root, as_json)
+        export_winner(result.run.folder, export, recipe, device, data_root, as_json)

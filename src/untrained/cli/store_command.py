@@ -1,4 +1,4 @@
-"""`untrained store`: look into a store of records, export it, merge stores."""
+"""`untrained store`: inspect, export and merge stores of records."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from untrained.cli.help_text import add_command
 from untrained.cli.options import JsonOption
 
 store_app = typer.Typer(
-    help="Look into a store of records, export it, merge several.",
+    help="Inspect, export and merge stores of records.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -17,7 +17,7 @@ store_app = typer.Typer(
 StoreArgument = Annotated[Path, typer.Argument(help="Run folder, or the SQLite file in it.")]
 
 
-def show_info(where: StoreArgument, as_json: JsonOption = False) -> None:
+def show_info(store: StoreArgument, as_json: JsonOption = False) -> None:
     """Show what a store contains: architectures, records, measures and failures.
 
     Example: untrained store info runs/mine
@@ -27,7 +27,7 @@ def show_info(where: StoreArgument, as_json: JsonOption = False) -> None:
     from untrained.cli.terminal.listing import show_facts
     from untrained.runs import store_files
 
-    facts = store_files.describe_store(where)
+    facts = store_files.describe_store(store)
     if as_json:
         print_json(facts)
     else:
@@ -35,14 +35,14 @@ def show_info(where: StoreArgument, as_json: JsonOption = False) -> None:
 
 
 def export_records(
-    where: StoreArgument,
-    out: Annotated[Path, typer.Argument(help="File that ends in .parquet or .csv.")],
+    store: StoreArgument,
+    out: Annotated[Path, typer.Argument(help="File to write; it ends in .parquet or .csv.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Write all records of a store as a table.
+    """Write all records of a store to a Parquet or CSV file.
 
-    In CSV, a text that a spreadsheet would read as a formula, or that begins with ', gets a ' in
-    front.
+    In a CSV file, a text that a spreadsheet would interpret as a formula, or that begins with ',
+    gets a ' in front.
 
     Example: untrained store export runs/mine records.parquet
     """
@@ -52,7 +52,7 @@ def export_records(
     from untrained.formatting import format_count
     from untrained.runs import store_files
 
-    count = store_files.export_store(where, out)
+    count = store_files.export_store(store, out)
     if as_json:
         print_json({"rows": count, "file": str(out)})
     else:
@@ -60,13 +60,14 @@ def export_records(
 
 
 def merge_stores(
-    into: StoreArgument,
+    store: StoreArgument,
     others: Annotated[
-        list[Path], typer.Argument(help="Stores to read from. They are not changed.")
+        list[Path],
+        typer.Argument(help="Stores whose records are added. They are not changed."),
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Add records of other stores to a store.
+    """Add the records of other stores to a store.
 
     Records that the store already contains are skipped.
 
@@ -78,11 +79,11 @@ def merge_stores(
     from untrained.formatting import format_count
     from untrained.runs import store_files
 
-    added = store_files.merge_stores(into, others)
+    count = store_files.merge_stores(store, others)
     if as_json:
-        print_json({"added": added, "store": str(into)})
+        print_json({"added": count, "store": str(store)})
     else:
-        print_line(f"{format_count(added, 'record')} added to {into}")
+        print_line(f"{format_count(count, 'record')} added to {store}")
 
 
 add_command(store_app, "info", show_info)

@@ -21,9 +21,11 @@ from untrained.quantities import parse_shape
 
 
 def train(
-    what: Annotated[
+    network: Annotated[
         str,
-        typer.Argument(help="Run folder (its winner), architecture string or ./file.py:factory."),
+        typer.Argument(
+            help="Run folder (for its winner), architecture string or ./file.py:factory.",
+        ),
     ],
     recipe: Annotated[
         str | None,
@@ -57,7 +59,7 @@ def train(
         int | None,
         typer.Option(
             min=1,
-            help="Stop after this many epochs without improvement.",
+            help="Stop after this number of epochs without improvement.",
             show_default="never",
             rich_help_panel=BUDGET,
         ),
@@ -79,8 +81,8 @@ def train(
     run: Annotated[
         str | None,
         typer.Option(
-            help="Folder of the training. The same command with the same folder resumes.",
-            show_default="that of the run, or runs/train-...",
+            help="Folder of the training. Repeating the command with the same folder resumes it.",
+            show_default="the run folder, or runs/train-...",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -96,23 +98,24 @@ def train(
     device: Annotated[
         str,
         typer.Option(
-            help="Device: cpu, cuda, cuda:1, mps; or accelerate, for several GPUs.",
+            help="Device: cpu, cuda, cuda:1 or mps; accelerate for several GPUs.",
             rich_help_panel=COMPUTE,
         ),
     ] = "cpu",
 ) -> None:
     """Train a network on your data and evaluate it once on the test part.
 
-    This writes model.pt, train.json and report.html with learning curves, a confusion matrix and
-    the worst mistakes; for click logs, with log loss, AUC and calibration. Ctrl-C and kill -9 lose
-    at most 200 steps: the same command resumes and reaches the same weights. If a run has a new
-    winner, the training of the former one is kept in its folder as former-1.
+    It writes model.pt, train.json and report.html. The report shows learning curves, a confusion
+    matrix and the worst mistakes; for click logs, log loss, AUC and calibration. After Ctrl-C or
+    kill -9, the same command resumes and ends with the same weights; at most 200 steps are
+    repeated. If a search has found a new winner since, the earlier training is kept as former-1 in
+    the run folder.
 
-    If the space of a run is in a file of your own, training runs that file. This is refused if the
-    file has changed since the search, or if you have never run it on this machine; then name it:
-    --space ./mine.py:mynet
+    If the space of a run is defined in a file of your own, training runs that file. This is refused
+    if the file has changed since the search, or if you have never run it on this machine. To allow
+    it, name the file: --space ./mine.py:mynet
 
-    Several GPUs share each batch with accelerate (pip install 'untrained\\[train]'):
+    To train on several GPUs, use accelerate (pip install 'untrained\\[train]'):
     accelerate launch --num_processes 4 --no_python untrained train runs/mine --device accelerate
 
     Example: untrained train runs/mine --recipe "quick(epochs=20)"
@@ -129,13 +132,13 @@ def train(
     from untrained.workflows.report import report as write_report
     from untrained.workflows.train import train as train_network
 
-    # Of several processes only the first one writes and prints.
+    # With accelerate there are several processes, of which only the first one writes and prints.
     is_main_process = connect_process(device).writes_files
     quiet = as_json or not is_main_process
     shape = None if input_shape is None else parse_shape(input_shape)
     with show_training_progress(quiet) as on_progress, reserve_stdout(as_json):
         result = train_network(
-            what,
+            network,
             add_label(data, label),
             recipe,
             space=space,

@@ -2,7 +2,7 @@
 
 All proxies score the same architectures, failures are counted, baselines are always included, and
 every statistic has a confidence interval. Records are kept in a run folder: the same call resumes,
-and a larger one measures only what is new.
+and a call with more samples measures only the new architectures.
 """
 
 from datetime import datetime
@@ -66,36 +66,41 @@ def bench(
     Args:
         space: Name of the space.
         proxy: Names of proxies, separated by commas; "all" for all of them.
-        dataset: Data set that the truth is about; None for the first one of the table.
+        dataset: Data set of the known accuracies; None for the first one of the table.
         benchmark: Name of the benchmark; None for the default one of the space.
-        metric: Full name of the metric that is the truth; None for test accuracy after the longest
-            training.
+        metric: Full name of the metric to compare with; None for the test accuracy after the
+            longest training.
         samples: Number of architectures, drawn from the table by `seed`.
         seed: First seed of weights and batches, and seed of the sample.
         seeds: Number of seeds per architecture.
-        scores: Published scores of the table that are compared too: "table:synflow".
-        data: Data that networks see; None for the data set of the truth, if it is available.
-        warm_up: Train before scoring: "10%" a supernet, "10%(paths=each)" every architecture.
+        scores: Published scores in the table to compare too: "table:synflow".
+        data: Data that networks see; None for those of `dataset` if they are available.
+        warm_up: Train on a share of the data before scoring: "10%" trains the supernet of the
+            space, "10%(paths=each)" each architecture on its own.
         device: A torch device.
         workers: Number of worker processes; None for one per core or per GPU.
         networks_per_batch: Number of networks that a worker measures in one pass.
         ray: "local" or the address of a Ray cluster.
         time_limit: Longest time for one architecture, such as "30s".
         run: The run folder; None for one under `runs/` that is named after the benchmark.
-        data_root: Where data sets and tables are.
+        data_root: Folder that contains the data sets and tables.
         on_progress: Called after every architecture.
 
     Returns:
         One result per proxy, best first. It is also saved in the run folder.
 
     Raises:
-        UsageError: Something that was asked for does not exist.
+        UsageError: An argument is invalid, or the table has not been imported.
 
     Example:
-        >>> result = bench("nasbench201", "dextr,zico", "cifar10", samples=100)
-        >>> result.rows()
+        The table must have been imported with `untrained data import`.
+
+        >>> import untrained as ut
+        >>> result = ut.bench("nasbench201", "naswot", "cifar10", samples=10, data="noise")
+        >>> sorted(row["proxy"] for row in result.rows())
+        ['flops', 'naswot', 'params', 'random']
     """
-    # A wrong space is reported before anything else.
+    # Load the space first, to report a wrong name before any work.
     load_space(space)
     samples = parse_count(samples, "samples", 3)
     seeds = parse_count(seeds, "seeds")
@@ -105,7 +110,7 @@ def bench(
     if run is not None:
         run = parse_path(run, "run")
     compute = ComputeConfig(device, workers, ray, time_limit, networks_per_batch)
-    proxies = load_with_baselines(proxy)
+    proxies = load_proxies_and_baselines(proxy)
     truth = load_ground_truth(space, benchmark, dataset, metric, samples, seed, data_root)
     data_name, source, data_note = load_benchmark_data(data, truth, data_root)
     if run:
@@ -125,7 +130,7 @@ def bench(
         seed_range,
         compute,
         folder / STORE,
-        name_proxies(proxy),
+        map_measures_to_names(proxy),
         on_progress,
         weights=weights,
     )
@@ -140,7 +145,7 @@ def bench(
 
     notes = [
         describe_shared_baseline(results, truth.values),
-        f"The table holds {truth.table.about}.",
+        f"The table contains {truth.table.about}.",
         data_note,
     ]
     options: dict[str, Any] = {
@@ -191,21 +196,27 @@ def bench(
     return result.save()
 
 
-def load_with_baselines(names: str) -> list[Proxy]:
-    """Load the named proxies and the baselines, each once."""
+def load_proxies_and_baselines(names: str) -> list[Proxy]:
+    """Load the named proxies and the baselines, each of them once."""
     proxies = [load_proxy(name) for name in (*parse_proxy_names(names), *BASELINES)]
     return list(index_proxies(proxies).values())
 
 
-def name_proxies(names: str) -> dict[str, str]:
-    """Return the names of proxies as the user wrote them, by measure."""
+def map_measures_to_names(names: str) -> dict[str, str]:
+    """Return the names of proxies as the user typed them, by measure."""
     return {load_proxy(name).measure: name for name in parse_proxy_names(names)}
 
 
 def make_proxy_scores(
     proxy: Proxy, by_seed: tuple[SeedScores, ...], failures: dict[str, int]
 ) -> ProxyScores:
-    """Combine the scores of a proxy with the facts about it."""
+    """Combine the scores of a proxy with its description.
+
+    Args:
+        proxy: The proxy.
+        by_seed: Its scores, by seed.
+        failures: Number of failures, by kind.
+    """
     kind = "proxy"
     if proxy.name in BASELINES:
         kind = "baseline"
@@ -217,7 +228,7 @@ def make_proxy_scores(
 
 
 def _read_published_scores(truth: GroundTruth, name: str) -> ProxyScores:
-    """Read scores of a table. Several runs of a proxy count as its seeds."""
+    """Read the published scores of a proxy in the table. Several runs of it count as seeds."""
     table = truth.table
     proxy = name.removeprefix("table:")
     runs = []
@@ -233,7 +244,7 @@ def _read_published_scores(truth: GroundTruth, name: str) -> ProxyScores:
     first = runs[0]
     return ProxyScores(
         proxy=f"table:{proxy}",
-        about=f"{proxy} by {first.source or 'others'}, as the table has it",
+        about=f"{proxy} by {first.source or 'others'}, from the table",
         kind="other",
         higher_is_better=first.higher_is_better,
         by_seed=tuple(by_seed),
@@ -244,7 +255,7 @@ def _read_published_scores(truth: GroundTruth, name: str) -> ProxyScores:
 def _make_default_folder(
     truth: GroundTruth, data: str, seed: int, device: str, warm_up: str
 ) -> Path:
-    """Name the run folder after everything that differs from the defaults."""
+    """Return the default run folder, which is named after all settings that change the records."""
     words = ["bench", truth.table.name, truth.metric.name, data]
     if seed != 0:
         words.append(f"seed{seed}")
@@ -264,7 +275,7 @@ def _warm_up(
     folder: Path,
     on_progress: ProgressCallback | None,
 ) -> WeightSource:
-    """Train what networks start from."""
+    """Train the weights from which the networks are initialised."""
     plan = WarmUp.parse(warm_up, source)
     folder.mkdir(parents=True, exist_ok=True)
     return plan.prepare_weights(load_space(truth.space), seed, device, folder, on_progress)

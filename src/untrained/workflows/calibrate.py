@@ -90,8 +90,14 @@ def calibrate(
         UsageError: Something that was asked for does not exist, or too few trainings finished.
 
     Example:
-        >>> result = calibrate("./mine.py:mynet", data="folder:./photos", trainings=12)
-        >>> result.recommended
+        A calibration on real data needs more and longer trainings than this one.
+
+        >>> import untrained as ut
+        >>> result = ut.calibrate(
+        ...     "nasbench201(channels=4,cells=1)", "naswot", trainings=4, epochs=1, samples=20, workers=1
+        ... )
+        >>> sorted(row["proxy"] for row in result.rows())
+        ['flops', 'naswot', 'params', 'random']
     """
     trainings = parse_count(trainings, "trainings", 4)
     epochs = parse_count(epochs, "epochs")

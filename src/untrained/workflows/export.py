@@ -1,7 +1,7 @@
-"""`export(what, out)`: write a network to a folder that can be used without `untrained`.
+"""`export(network, out)`: write a network to a folder that can be used without `untrained`.
 
-The folder appears at its path complete or not at all, and replaces only files that an earlier
-export wrote.
+The folder is written completely or not at all, and replaces only files that an earlier export
+wrote.
 """
 
 import json
@@ -41,13 +41,14 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The outcome of an export.
+    """The result of an export.
 
     Attributes:
-        folder: Where the files are.
+        folder: The folder of the export.
         config: The content of `config.json`.
         missing: Files that could not be written, with the reasons.
-        kept: A folder with files of the user that appeared in the old folder at the last moment.
+        kept: A folder with files of the user that appeared in the old folder during the export, or
+            None.
     """
 
     folder: Path
@@ -57,7 +58,7 @@ class ExportResult:
 
 
 def export(
-    what: "str | Path | Arch | nn.Module",
+    network: "str | Path | Arch | nn.Module",
     out: str | Path,
     *,
     space: str | Space = "nasbench201",
@@ -70,23 +71,30 @@ def export(
     """Export a network as plain source, weights and ONNX, with a program that predicts.
 
     Args:
-        what: A run folder (its winner, with the trained weights if `untrained train` left some), an
+        network: A run folder (its winner, with the trained weights if it has been trained), an
             architecture or its text, a module, or a reference to a factory such as
-            `./my_net.py:make_net`.
+            "./my_net.py:make_net".
         out: The folder to write.
         space: The search space of an architecture.
         weights: A file with a state dict.
-        data: Data that give the names of the classes and the normalisation; by default those of
-            the run.
-        input_shape: The shape of one sample, for a network that does not imply it.
-        num_classes: The number of classes, for a network that does not imply it.
-        data_root: The folder of the data.
+        data: Data for the names of the classes and the normalisation; by default those of the run.
+        input_shape: Shape of one sample, for a network of your own.
+        num_classes: Number of classes, for a network of your own.
+        data_root: Folder that contains the data sets.
 
     Returns:
-        Where the export is, and what could not be written.
+        The folder, its `config.json`, and what could not be written.
 
     Raises:
         UsageError: The network cannot be exported, or the folder cannot be written.
+
+    Example:
+        >>> import torch
+        >>> import untrained as ut
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
+        >>> result = ut.export(model, "exported", input_shape=(3, 32, 32))
+        >>> result.missing
+        {}
     """
     if num_classes is not None:
         num_classes = parse_count(num_classes, "num_classes", 1, MAX_CLASSES)
@@ -96,7 +104,7 @@ def export(
         weights = parse_path(weights, "weights")
     folder = check_export(parse_path(out, "out"))
     subject = resolve_export_subject(
-        what,
+        network,
         space,
         weights=weights,
         data=data,
@@ -116,7 +124,7 @@ def export(
 
 
 def check_export(out: Path, run: Path | None = None) -> Path:
-    """Check that an export can be written, for instance before hours of training.
+    """Check that an export can be written, for example before hours of training.
 
     Args:
         out: The folder to write.
@@ -126,7 +134,7 @@ def check_export(out: Path, run: Path | None = None) -> Path:
         The folder as an absolute path without links.
 
     Raises:
-        UsageError: A package is missing, the folder cannot be written, or it holds files that no
+        UsageError: A package is missing, the folder cannot be written, or it contains files that no
             export wrote.
     """
     for package in PACKAGES:
@@ -150,22 +158,23 @@ def _check_output_shape(subject: ExportSubject) -> None:
             output = subject.network(subject.make_inputs(2))
     except (Exception, SystemExit) as error:
         shape = subject.task.input_shape
-        raise UsageError(f"{subject.arch} cannot read {shape}: {_get_first_line(error)}") from error
+        reason = _get_first_line(error)
+        raise UsageError(f"{subject.arch} fails on inputs of shape {shape}: {reason}") from error
     expected = (2, subject.task.num_classes)
     if not hasattr(output, "shape"):
-        returned = type(output).__name__
+        description = f"a {type(output).__name__}"
     elif tuple(output.shape) != expected:
-        returned = str(tuple(output.shape))
+        description = f"the shape {tuple(output.shape)}"
     else:
         return
     raise UsageError(
-        f"{subject.arch} returns {returned} for two samples; to be exported it must return "
-        f"{expected}"
+        f"{subject.arch} returns {description} for two samples; "
+        f"to export it, it must return the shape {expected}"
     )
 
 
 def _write_files(subject: ExportSubject, folder: Path) -> ExportFacts:
-    """Write all files of an export and return what was measured."""
+    """Write all files of an export and return the facts about them."""
     probe = Probe(subject.network, Batch(subject.make_inputs(1), subject.make_inputs(1)))
     facts = ExportFacts(probe.params, _count_macs(probe), get_class_name(subject.network))
     facts, network, weights = _write_source_file(subject, folder, facts)
@@ -185,7 +194,7 @@ def _write_files(subject: ExportSubject, folder: Path) -> ExportFacts:
 
 
 def _count_macs(probe: Probe) -> int | None:
-    """Return the multiply-adds; None if an operation has no formula, which prevents no export."""
+    """Return the number of multiply-adds; None if there is no formula for an operation."""
     try:
         return probe.macs
     except Unscorable:
@@ -195,11 +204,12 @@ def _count_macs(probe: Probe) -> int | None:
 def _write_source_file(
     subject: ExportSubject, folder: Path, facts: ExportFacts
 ) -> tuple[ExportFacts, nn.Module, dict[str, Tensor]]:
-    """Write model.py if there is plain source for the network.
+    """Write model.py if the network can be written as plain source.
 
     Returns:
-        The facts, the network as the source describes it, and its weights. The described network
-        is also easier to capture for torch's ONNX exporter. Without source, the original network.
+        The facts, the network that the source builds, and its weights. torch's ONNX exporter can
+        capture this network more easily than the original one. If there is no source, this is the
+        original network.
     """
     shape = "x".join(map(str, subject.task.input_shape))
     title = (
@@ -234,7 +244,7 @@ def _write_onnx_file(
         # torch's exporter and ONNX Runtime raise exceptions of any type.
         path.unlink(missing_ok=True)
         return replace(facts, onnx_failure=_get_first_line(error))
-    # Written so that a disagreement of NaN is refused too.
+    # `not <=` instead of `>`, so that a disagreement of NaN is refused too.
     if not disagreement <= TOLERANCE:
         path.unlink()
         failure = f"its outputs differ from torch by {disagreement:.1g}, more than {TOLERANCE:g}"

@@ -1,7 +1,7 @@
-"""Find the network to export, its weights, and what is known about it.
+"""Find the network to export, its weights, and the facts about its data.
 
-The request is a text, a folder, an architecture or a module. Trained weights are in the folder of a
-training: `model.pt`, with `train.json` beside it.
+The user names a network by a text, a folder, an architecture or a module. The folder of a training
+contains the trained weights, `model.pt`, and their description, `train.json`.
 """
 
 from copy import deepcopy
@@ -23,7 +23,7 @@ from untrained.probe.guard import random_state
 from untrained.readers.json_file import parse_json
 from untrained.runs.folder import RunFolder
 from untrained.runs.ranking import Standing
-from untrained.runs.winner import open_space, read_winner
+from untrained.runs.winner import choose_trusted_space, read_winner
 from untrained.seeds import derive_seed
 from untrained.spaces import Space
 from untrained.training.checkpoint import WEIGHTS_FILE, load_tensors
@@ -36,20 +36,20 @@ from untrained.workflows.train_subject import find_run_folder, parse_subject
 
 @dataclass(frozen=True)
 class _Request:
-    """A request after its folder, if it names one, has been read.
+    """What to export. A folder that the user named is already replaced by its network.
 
     Attributes:
-        what: The architecture, module or reference.
+        network: The architecture, module or reference.
         space: The search space.
-        data: The data that were named or that the run used.
+        data: The data that the user named or that the run used.
         input_shape: The shape of one sample.
-        folder: The folder that was named.
+        folder: The folder that the user named, or None.
         training: The content of `train.json` in the folder; empty without a training.
         run: The run in the folder.
         standing: The place of the winner in the ranking of the run.
     """
 
-    what: Any
+    network: Any
     space: str | Space
     data: str | None
     input_shape: tuple[int, ...] | None
@@ -61,7 +61,7 @@ class _Request:
 
 @dataclass(frozen=True)
 class _DataFacts:
-    """What is known about the data of a network: the task, classes, normalisation and columns."""
+    """Facts about the data of a network: task, classes, normalisation and columns."""
 
     task: Task
     data: str | None
@@ -72,7 +72,7 @@ class _DataFacts:
 
 
 def resolve_export_subject(
-    what: "str | Path | Arch | nn.Module",
+    network: "str | Path | Arch | nn.Module",
     space: str | Space,
     *,
     weights: str | Path | None = None,
@@ -81,16 +81,19 @@ def resolve_export_subject(
     num_classes: int | None = None,
     data_root: str | Path | None = None,
 ) -> ExportSubject:
-    """Find the network to export, as described for `export`.
+    """Find the network to export. The parameters are those of `export`.
 
     Raises:
-        UsageError: There is no such network, or its weights do not fit.
+        UsageError: There is no such network, or the weights are those of another network.
     """
-    request = _read_folder(what, space, weights, data, input_shape)
-    is_path = isinstance(request.what, Path)
-    subject = parse_subject(str(request.what) if is_path else request.what, request.space, "cpu")
+    request = _read_folder(network, space, weights, data, input_shape)
+    requested_network = request.network
+    if isinstance(requested_network, Path):
+        requested_network = str(requested_network)
+    subject = parse_subject(requested_network, request.space, "cpu")
 
-    # A training describes the weights beside it. Weights from another file have another training.
+    # `train.json` describes the weights in the same folder. If the user names a file with weights,
+    # the description next to that file applies.
     weights_folder = None
     if weights is not None and Path(weights).name == WEIGHTS_FILE:
         weights_folder = Path(weights).parent
@@ -99,7 +102,7 @@ def resolve_export_subject(
     else:
         weights_training = request.training
 
-    # The task and the data come from a training if there is one: of the network or of the weights.
+    # The facts about the data come from a training if there is one, else from the data themselves.
     if request.training and request.folder is not None:
         data_facts = _read_data_facts(request.training, request.folder, request.data)
     elif weights_training and weights_folder is not None:
@@ -110,7 +113,7 @@ def resolve_export_subject(
         )
         data_facts = _find_data_facts(source, request.data)
 
-    network = _build_network(subject, data_facts.task)
+    model = _build_network(subject, data_facts.task)
     weights_file = None
     if weights is not None:
         weights_file = Path(weights)
@@ -118,9 +121,9 @@ def resolve_export_subject(
         weights_file = request.folder / WEIGHTS_FILE
     origin = ""
     if weights_file is not None:
-        _load_weights(network, weights_file)
+        _load_weights(model, weights_file)
         origin = str(weights_file)
-    elif isinstance(request.what, nn.Module):
+    elif isinstance(request.network, nn.Module):
         origin = "the module itself"
 
     is_same_network = not weights_training or _is_training_of(
@@ -129,7 +132,7 @@ def resolve_export_subject(
     return ExportSubject(
         arch=str(subject.arch),
         space=_get_space_name(subject, request.space),
-        network=network,
+        network=model,
         task=data_facts.task,
         weights=origin,
         data=data_facts.data or "",
@@ -157,21 +160,21 @@ def _get_space_name(subject: Subject, space: str | Space) -> str:
 
 
 def _read_folder(
-    what: "str | Path | Arch | nn.Module",
+    network: "str | Path | Arch | nn.Module",
     space: str | Space,
     weights: str | Path | None,
     data: str | None,
     input_shape: tuple[int, ...] | None,
 ) -> _Request:
     """Replace a folder by the winner of its run or the network of its training."""
-    folder = find_run_folder(what)
+    folder = find_run_folder(network)
     if folder is None:
-        return _Request(what, space, data, input_shape, None, {})
+        return _Request(network, space, data, input_shape, None, {})
     training = _read_training(folder)
     if not (folder / "run.json").is_file():
         if not training:
             raise UsageError(
-                f"{folder} holds neither a search nor a training; "
+                f"{folder} contains neither a search nor a training; "
                 f"`untrained search --run {folder}` starts a search"
             )
         training_space = _open_space_of_training(training["key"], folder, space) or space
@@ -181,21 +184,21 @@ def _read_folder(
     run = RunFolder.read(folder)
     winner = read_winner(folder)
     if training and training["key"]["arch"] != str(winner.arch):
-        # An earlier winner was trained, and the search has found a better one since.
+        # The search has found a better architecture after the training.
         if not weights:
             raise UsageError(
-                f"the training in {folder} is of an earlier winner; "
+                f"the training in {folder} is that of an earlier winner; "
                 f"first run untrained train {folder}"
             )
         training = {}
-    opened_space = open_space(winner, folder, space, f"untrained export {folder}")
+    opened_space = choose_trusted_space(winner, folder, space, f"untrained export {folder}")
     arch = winner.arch
     if training:
         arch = training["key"]["arch"]
         # The recipe may have added options to the space.
         opened_space = _open_space_of_training(training["key"], folder, space) or opened_space
     return _Request(
-        what=arch,
+        network=arch,
         space=opened_space,
         data=data or winner.data,
         input_shape=input_shape or winner.input_shape,
@@ -211,8 +214,8 @@ def _open_space_of_training(
 ) -> str | Space:
     """Return the space of a trained network if it may be loaded.
 
-    As for a search, code that a folder names runs only if it is unchanged and the user has named it
-    before or names it now.
+    Code that a folder refers to runs only if it is unchanged and the user has named it before, or
+    if the user names it now.
 
     Args:
         key: The key of the training.
@@ -220,10 +223,10 @@ def _open_space_of_training(
         named_space: The space that the user names now.
 
     Returns:
-        The space; empty for a factory of the user or a network of timm.
+        The space; empty for a factory of the user or a timm model.
 
     Raises:
-        UsageError: The code must be named; the message says how.
+        UsageError: The user must name the code; the message says how.
     """
     space: str = key["space"]
     code: str | None = key.get("code") or None
@@ -246,7 +249,7 @@ def _open_space_of_training(
 
 
 def _check_factory_of_training(arch: str, code: str | None, folder: Path) -> None:
-    """Refuse a network without a space that cannot or may not be built again."""
+    """Refuse a network without a space if it cannot be rebuilt or its code must not run."""
     if is_timm_name(arch):
         return
     weights = f"{folder}/{WEIGHTS_FILE}"
@@ -257,7 +260,7 @@ def _check_factory_of_training(arch: str, code: str | None, folder: Path) -> Non
 
 
 def _is_training_of(key: dict[str, Any], subject: Subject, space: str | Space) -> bool:
-    """Whether the code that made the trained network is the code that makes this one."""
+    """Return whether the trained network and this one are built by the same code."""
     code: str = key.get("code", "")
     if not code or subject.arch.space in ("module", "timm"):
         return True
@@ -277,7 +280,7 @@ def _read_training(folder: Path | None) -> dict[str, Any]:
         return {}
     try:
         training: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
-        # Everything that is read later is read here once, so that damage is reported in one place.
+        # Values that are needed later are parsed here too, to report a damaged file in one place.
         _read_task(training)
         _read_normalisation(training)
         for name in ("arch", "space", "data"):
@@ -289,14 +292,14 @@ def _read_training(folder: Path | None) -> dict[str, Any]:
 
 
 def _damaged_file_error(path: Path, error: Exception) -> UsageError:
-    return UsageError(f"{path} cannot be read: {error}; run the command again that wrote it")
+    return UsageError(f"{path} cannot be read: {error}; repeat the command that wrote it")
 
 
 # ----------------------------------------------------------------------------- facts about the data
 
 
 def _read_data_facts(training: dict[str, Any], folder: Path, data: str | None) -> _DataFacts:
-    """Return what a training says about its data, which need not be there any more."""
+    """Return the facts that a training saved about its data. The data need not exist any more."""
     mean, std = _read_normalisation(training)
     return _DataFacts(
         task=_read_task(training),
@@ -324,7 +327,7 @@ def _read_normalisation(
 
 
 def _read_schema(folder: Path) -> Schema | None:
-    """Return how the training in a folder encoded rows; None if its data were not a table."""
+    """Return how the training in a folder encoded rows; None if its data are not a table."""
     path = folder / SCHEMA
     if not path.is_file():
         return None
@@ -335,7 +338,7 @@ def _read_schema(folder: Path) -> Schema | None:
 
 
 def _find_data_facts(source: DataSource, data: str | None) -> _DataFacts:
-    """Return what a data source says about the data that the user named."""
+    """Return the facts about the data that the user named; empty ones for generated samples."""
     if data is None or not data:
         return _DataFacts(source.task, data, (), (), (), None)
     classes: tuple[str, ...] = ()
@@ -362,18 +365,18 @@ def _flatten(values: Any) -> tuple[float, ...]:
 
 
 def _build_network(subject: Subject, task: Task) -> nn.Module:
-    """Build the network with the weights of its scores; a module keeps its own and is copied."""
+    """Build the network with the weights that it is scored with; copy a module with its weights."""
     with random_state(derive_seed("weights", subject.arch.space, subject.arch, 0)):
         network = subject.build(task)
     if subject.arch.space == "module":
         network = deepcopy(network)
     network = network.cpu().eval()
-    # Files hold tensors in the default memory order, and another order rounds sums differently.
+    # Files contain tensors in the default memory format. Another format would round differently.
     return network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload,no-any-return]
 
 
 def _load_weights(network: nn.Module, file: Path) -> None:
-    """Put the weights of a file into a network. Nothing in the file is run."""
+    """Load weights from a file into a network without running any code in the file."""
     if not file.is_file():
         raise UsageError(
             f"there is no file {file}; --weights takes a state dict in a .pt or .safetensors file"
@@ -384,14 +387,15 @@ def _load_weights(network: nn.Module, file: Path) -> None:
     )
     if not is_state_dict:
         raise UsageError(
-            f"{file} does not hold a state dict: save it with torch.save(network.state_dict(), ...)"
+            f"{file} does not contain a state dict; "
+            "save one with torch.save(network.state_dict(), ...)"
         )
     _check_weights(network.state_dict(), state, file)
     network.load_state_dict(state)
 
 
 def _check_weights(expected: dict[str, Tensor], state: dict[str, Tensor], file: Path) -> None:
-    """Refuse weights of another network."""
+    """Raise a `UsageError` if weights are those of another network."""
     missing = []
     misshapen = []
     for name, tensor in expected.items():
@@ -401,15 +405,14 @@ def _check_weights(expected: dict[str, Tensor], state: dict[str, Tensor], file: 
             misshapen.append(name)
     unexpected = [name for name in state if name not in expected]
     problems = {
-        "it lacks": missing,
-        "the network does not have": unexpected,
-        "another shape has": misshapen,
+        "missing weights": missing,
+        "unexpected weights": unexpected,
+        "weights of another shape": misshapen,
     }
     for problem, names in problems.items():
         if names:
             raise UsageError(
-                f"{file} belongs to another network: {problem} {names[0]} "
-                f"({len(names)} such weights)"
+                f"{file} belongs to another network: {problem}: {names[0]} ({len(names)} in total)"
             )
 
 
@@ -425,6 +428,6 @@ def _read_weights(file: Path) -> Any:
         return load_tensors(file)
     except UsageError as error:
         raise UsageError(
-            f"{file} is refused: it is damaged, or holds more than weights, which could run code; "
+            f"{file} is refused: it is damaged, or contains objects that could run code; "
             "save a state dict with torch.save(network.state_dict(), ...)"
         ) from error

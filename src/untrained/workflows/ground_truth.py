@@ -1,6 +1,6 @@
-"""The truth of a benchmark: a table, one of its metrics and a sample of its architectures.
+"""The ground truth of a benchmark: a metric of a table for a sample of its architectures.
 
-Also the networks and the data that belong to them.
+This module also finds the task of these networks and the data that they see.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from untrained.config import DEFAULT_DATA
 from untrained.data import DataSource, load_data
 from untrained.errors import UsageError
 from untrained.formatting import format_count
+from untrained.runs.ranking import orient_score
 from untrained.seeds import make_generator
 from untrained.spaces import load_space
 from untrained.types import Arch, Task
@@ -21,22 +22,22 @@ _SHAPES = {
     "cifar100": ((3, 32, 32), 100),
     "ImageNet16-120": ((3, 16, 16), 120),
 }
-# Heads of TransNAS networks by task, where they have another name.
+# Heads of TransNAS networks, for tasks whose head has another name.
 _HEADS = {"class_scene": "scene", "class_object": "object", "segmentsemantic": "segmentation"}
 _TASKS_WITH_DECODER = ("autoencoder", "normal")
 
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Architectures and what they reach.
+    """Architectures and their known results.
 
     Attributes:
         table: The table.
-        metric: The metric that is the truth.
-        space: Name of the space, with options, as `load_space` takes it.
-        task: What the networks were trained for.
+        metric: The metric of the known results.
+        space: Name of the space, with options, for `load_space`.
+        task: The task that the networks were trained for.
         archs: The architectures.
-        values: The truth per architecture, oriented so that higher is better.
+        values: The known result of each architecture, with a sign such that higher is better.
     """
 
     table: BenchmarkTable
@@ -48,7 +49,7 @@ class GroundTruth:
 
     @property
     def about(self) -> str:
-        """The metric in words: "test accuracy on cifar10 after 200 epochs"."""
+        """Description of the metric: "test accuracy on cifar10 after 200 epochs"."""
         metric = self.metric
         words: list[str] = []
         if metric.split:
@@ -72,7 +73,9 @@ def load_ground_truth(
     seed: int,
     root: str | Path | None,
 ) -> GroundTruth:
-    """Sample architectures with a known result; the sample is the same for every proxy.
+    """Sample architectures with a known result.
+
+    The sample depends on the table, the metric and the seed, so it is the same for every proxy.
 
     Args:
         space: Name of the space, with options if they differ from those of the table.
@@ -81,7 +84,7 @@ def load_ground_truth(
         metric: Full name of the metric; None for the accuracy after the longest training.
         samples: Number of architectures.
         seed: Seed of the sample.
-        root: The data root, if not the default one.
+        root: Folder that contains the tables; None for the default.
 
     Raises:
         UsageError: There is no such table, data set or metric.
@@ -96,12 +99,13 @@ def load_ground_truth(
     space_name, task = _find_network_task(base_space, truth_metric.dataset)
     texts = [arch for arch in table.archs() if table.value(arch, truth_metric) is not None]
     rng = make_generator("bench", table.name, truth_metric.name, seed)
-    sampled = rng.permutation(len(texts))[:samples]
+    indices = rng.permutation(len(texts))[:samples]
     parse = load_space(space_name).parse
-    archs = tuple(parse(texts[index]) for index in sorted(sampled))
-    sign = 1 if truth_metric.higher_is_better else -1
-    values = tuple(sign * float(value) for value in table.values(archs, truth_metric))
-    return GroundTruth(table, truth_metric, space_name, task, archs, values)
+    archs = tuple(parse(texts[index]) for index in sorted(indices))
+    values = []
+    for value in table.values(archs, truth_metric):
+        values.append(orient_score(float(value), truth_metric.higher_is_better))
+    return GroundTruth(table, truth_metric, space_name, task, archs, tuple(values))
 
 
 def load_benchmark_data(
@@ -110,10 +114,10 @@ def load_benchmark_data(
     """Load the data that networks see in a benchmark.
 
     Args:
-        data: Name of the data. None for the data set that the truth is about, or embedded data if
-            that is not available.
-        truth: The truth.
-        root: The data root, if not the default one.
+        data: Name of the data. None for the data set of the known results, or embedded data if it
+            is not available.
+        truth: The ground truth.
+        root: Folder that contains the data sets; None for the default.
 
     Returns:
         Name of the data, the source, and a note for the report, which may be empty.
@@ -128,34 +132,34 @@ def load_benchmark_data(
     for name in (truth_dataset, embedded):
         try:
             source = load_data(name, truth.task, root)
-            # Files are read with the first batch.
+            # Files are read only when the first batch is drawn.
             source.batch(1)
         except UsageError:
             continue
         note = ""
         if name != truth_dataset:
-            note = f"Networks looked at {name}: {truth_dataset} is not under the data root."
+            note = f"Networks see {name}, since {truth_dataset} is not under the data root."
         return name, source, note
-    raise UsageError(f"there are no data for {truth.task}; name some with --data, such as noise")
+    raise UsageError(f"no data are available for {truth.task}; name some, such as --data noise")
 
 
 def _find_default_metric(table: BenchmarkTable, dataset: str | None) -> Metric:
-    """Return test accuracy, else validation accuracy, after the longest training."""
+    """Return the test accuracy after the longest training, or else the validation accuracy."""
     evaluated = [metric for metric in table.metrics if metric.split in ("test", "val")]
     without_variant = [metric for metric in evaluated if not metric.variant]
     candidates = without_variant or evaluated
     datasets = list(dict.fromkeys(metric.dataset for metric in candidates))
     dataset = dataset or datasets[0]
-    of_dataset = [metric for metric in candidates if metric.dataset == dataset]
-    if not of_dataset:
+    metrics_of_dataset = [metric for metric in candidates if metric.dataset == dataset]
+    if not metrics_of_dataset:
         raise UsageError(
-            f"{table.name} knows nothing about {dataset!r}; it has {', '.join(datasets)}"
+            f"{table.name} has no results on {dataset!r}; available: {', '.join(datasets)}"
         )
-    return max(of_dataset, key=lambda metric: (metric.split == "test", metric.epochs or 0))
+    return max(metrics_of_dataset, key=lambda metric: (metric.split == "test", metric.epochs or 0))
 
 
 def _find_network_task(space: str, dataset: str) -> tuple[str, Task]:
-    """Return the space with the head for a data set, and the task of its networks."""
+    """Return the name of the space with the head for a data set, and the task of its networks."""
     if space.startswith("transnas"):
         if dataset in _TASKS_WITH_DECODER:
             raise UsageError(

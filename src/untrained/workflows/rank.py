@@ -1,9 +1,9 @@
-"""`rank_models(...)`: which of these networks should be trained first?
+"""`rank_models(...)`: rank networks by a proxy, to decide which one to train first.
 
-Every factory in a file, or every network that a pattern matches, is scored on the same data, with
-its size beside the proxy. A factory is a public function, a partial or a module class that can be
-called without arguments; each is called once to see whether it returns a network. Naming a file
-runs its code.
+Every factory in a file, or every timm model that matches a pattern, is scored on the same data,
+together with its size. A factory is a public function, a partial or a module class that can be
+called without arguments; each is called once to check that it returns a network. Naming a file runs
+its code.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ from untrained.workflows.score import score_networks
 from untrained.workflows.timm_models import is_timm_name, list_timm_models
 
 BASELINES = ("params", "flops")
-# Functions of a file with these names are scripts, not factories.
-_NO_FACTORIES = ("main",)
+# Functions with these names run a script; they are not factories.
+_SCRIPT_FUNCTIONS = ("main",)
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,18 @@ class ModelRanking:
     Attributes:
         proxies: The proxies; the first one decides the order.
         records: All records.
-        left_out: Factories that raised instead of returning a network, and what they raised.
+        factory_errors: Names of factories that raised an exception, and the exceptions as text.
     """
 
     proxies: tuple[Proxy, ...]
     records: tuple[Record, ...]
-    left_out: tuple[tuple[str, str], ...]
+    factory_errors: tuple[tuple[str, str], ...]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per network, best first, failures last.
 
-        A row has the place, the mean of each proxy over the seeds, and the error if there is no
-        place.
+        A row contains the place, the mean of each proxy over the seeds, and the error of a network
+        without a place.
         """
         means: dict[str, dict[str, float]] = {}
         for proxy in self.proxies:
@@ -68,12 +68,12 @@ class ModelRanking:
             rows.append(make_row(str(standing.arch), place, None))
         for arch, failure in ranking.failed:
             rows.append(make_row(str(arch), None, str(failure)))
-        for name, error in self.left_out:
+        for name, error in self.factory_errors:
             rows.append(make_row(name, None, error))
         return rows
 
-    def first_by(self, proxy: Proxy) -> str | None:
-        """Return the network that a proxy ranks first; None if it scored none."""
+    def find_best(self, proxy: Proxy) -> str | None:
+        """Return the network that a proxy ranks first; None if it could not score any."""
         standings = self._rank(proxy).standings
         return str(standings[0].arch) if standings else None
 
@@ -83,17 +83,18 @@ class ModelRanking:
 
         Without named data, each network is scored on as many classes as it has outputs.
         """
-        decisive = self.proxies[0].label
+        first_proxy = self.proxies[0].label
         output_counts = set()
         for record in self.records:
-            if record.proxy == decisive and record.value is not None:
+            if record.proxy == first_proxy and record.value is not None:
                 output_counts.add(record.task.num_classes)
         if len(output_counts) < 2:
             return ""
         counts = [str(count) for count in sorted(output_counts)]
         return (
             f"the networks have {', '.join(counts[:-1])} or {counts[-1]} outputs, and each was "
-            f"judged on as many classes; --classes {counts[0]} or --data asks all the same"
+            f"scored on as many classes; to score all on the same classes, add "
+            f"--classes {counts[0]} or --data"
         )
 
     def _rank(self, proxy: Proxy) -> Ranking:
@@ -101,52 +102,57 @@ class ModelRanking:
 
 
 def rank_models(
-    what: Sequence[str],
+    networks: Sequence[str],
     proxies: "Sequence[str | Proxy]" = ("dextr",),
     data: str | None = None,
     **options: Any,
 ) -> ModelRanking:
-    """Rank networks by the first proxy, with the others and the sizes beside it.
+    """Rank networks by the first proxy, and report the other proxies and the sizes too.
 
     Args:
-        what: Files such as `./models.py` with factories, patterns such as `timm:resnet*`, or single
-            networks as `score_networks` takes them.
+        networks: Files with factories such as `./models.py`, patterns such as `timm:resnet*`, or
+            single networks as for `score_networks`.
         proxies: Proxies, or their names.
         data: Name of the data.
         **options: Further options of `score_networks`.
 
     Raises:
-        UsageError: No network was found.
+        UsageError: There is no network in the files.
     """
     names: list[str] = []
-    left_out: list[tuple[str, str]] = []
-    for name in what:
+    factory_errors: list[tuple[str, str]] = []
+    for name in networks:
         if is_timm_name(name):
             names += list_timm_models(name)
         elif name.endswith(".py"):
             factory_names, errors = _try_factories(name)
             names += factory_names
-            left_out += errors
+            factory_errors += errors
         else:
             names.append(name)
     if not names:
         raise UsageError(
-            f"nothing in {', '.join(what)} makes a network: "
+            f"no function in {', '.join(networks)} makes a network; "
             "write functions that return an nn.Module"
         )
-    # A baseline that was named is not scored twice.
+    # A baseline that the user also named is scored once.
     distinct_proxies = dict.fromkeys((*proxies, *BASELINES))
-    loaded = tuple(load_proxy(proxy) for proxy in distinct_proxies)
-    records = score_networks(names, loaded, data, **options)
-    return ModelRanking(loaded, tuple(records), tuple(left_out))
+    loaded_proxies = tuple(load_proxy(proxy) for proxy in distinct_proxies)
+    records = score_networks(names, loaded_proxies, data, **options)
+    return ModelRanking(loaded_proxies, tuple(records), tuple(factory_errors))
 
 
 def _try_factories(file: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Call the factories of a file; return those that make a network, and errors of the others."""
+    """Call the factories in a file.
+
+    Returns:
+        Names of the factories that return a network, and names and errors of those that raise an
+        exception.
+    """
     names = []
     errors = []
     for name, member in load_members(Path(file)).items():
-        if name in _NO_FACTORIES or not _is_factory(member):
+        if name in _SCRIPT_FUNCTIONS or not _is_factory(member):
             continue
         try:
             with random_state(0):
@@ -155,7 +161,7 @@ def _try_factories(file: str) -> tuple[list[str], list[tuple[str, str]]]:
             first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
             errors.append((f"{file}:{name}", first_line))
             continue
-        # A function that returns something else is no factory, and no error either.
+        # A function that returns something else is not a factory. It is ignored.
         if makes_network:
             names.append(f"{file}:{name}")
     return names, errors

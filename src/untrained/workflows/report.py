@@ -1,4 +1,4 @@
-"""`report(folder)`: read the folder of a run and write its page."""
+"""`report(folder)`: write the HTML report of a run folder."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ from untrained.reports.search_summary import (
     WorkerTimes,
 )
 from untrained.runs.folder import RunFolder
-from untrained.runs.ranking import Ranking, compute_fitnesses
+from untrained.runs.ranking import Ranking, compute_fitnesses, orient_score
 from untrained.runs.trace import read_belief, read_trace
 from untrained.runs.winner import RunRanking, find_winner, read_ranking
 from untrained.spaces import SPACES, Space
@@ -46,14 +46,22 @@ RUN_FILE = "run.json"
 def report(folder: str | Path) -> Path:
     """Write `report.html` of a search, a training, a benchmark or a reproduction.
 
+    An existing report is replaced.
+
     Args:
-        folder: The folder of the run.
+        folder: The run folder.
 
     Returns:
-        The path of the page.
+        The path of the report.
 
     Raises:
-        UsageError: If the folder contains no run, or its files are damaged.
+        UsageError: The folder contains no run, or its files are damaged.
+
+    Example:
+        >>> import untrained as ut
+        >>> result = ut.search("nasbench201", "params", budget=3, workers=1, run="runs/small")
+        >>> ut.report("runs/small").name
+        'report.html'
     """
     folder = parse_path(folder, "folder")
     try:
@@ -63,7 +71,8 @@ def report(folder: str | Path) -> Path:
         # short.
         message = " ".join(str(error).split())
         raise UsageError(
-            f"{folder} cannot be reported, its files are damaged: {type(error).__name__}: {message}"
+            f"there is no report of {folder}, because its files are damaged: "
+            f"{type(error).__name__}: {message}"
         ) from error
     path = Path(folder, REPORT_FILE)
     write_atomically(path, page)
@@ -71,11 +80,11 @@ def report(folder: str | Path) -> Path:
 
 
 def read_outcome(folder: str | Path) -> dict[str, Any]:
-    """Return the result of a search or a training as plain data for `--json`.
+    """Read the result of a search or a training as plain data for `--json`.
 
     Returns:
-        `best`, `confirmed`, `trained` and `weights` of a search, each None if there is none;
-        `trained` and `weights` of a training; nothing for other folders.
+        For a search: `best`, `confirmed`, `trained` and `weights`, each of which can be None. For a
+        training: `trained` and `weights`. For other folders: nothing.
     """
     training = _read_training(folder)
     result: dict[str, Any] = {}
@@ -88,7 +97,7 @@ def read_outcome(folder: str | Path) -> dict[str, Any]:
             result["best"] = str(winner.arch)
         if confirmation:
             result["confirmed"] = asdict(confirmation)
-    # The training in the folder of a search may be of an earlier winner.
+    # The training in the folder of a search may be that of an earlier winner.
     if training and training.key.arch == result.get("best", training.key.arch):
         result["trained"] = training.to_document()
         result["weights"] = str(Path(folder, WEIGHTS_FILE))
@@ -115,7 +124,7 @@ def _read_training(folder: str | Path) -> TrainingResult | None:
 
 
 def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
-    """Return the facts of a search that its page shows."""
+    """Return the facts about a search that its report shows."""
     config = run.config
     ranking = ranked.ranking
     records = list(ranked.records)
@@ -161,9 +170,9 @@ def summarise_run(run: RunFolder, ranked: RunRanking) -> SearchSummary:
 
 
 def _list_settings(run: RunFolder) -> dict[str, str]:
-    """Return the settings of a search as its page lists them."""
+    """Return the settings of a search as the report lists them."""
     config = run.config
-    listed = {
+    settings = {
         "strategy": config.strategy,
         "data": config.data,
         "seed": str(config.seed),
@@ -171,14 +180,14 @@ def _list_settings(run: RunFolder) -> dict[str, str]:
         "budget": run.describe_budget(),
     }
     if config.input_size:
-        listed["input size"] = str(config.input_size)
+        settings["input size"] = str(config.input_size)
     if config.warm_up:
-        listed["warm-up"] = config.warm_up
+        settings["warm-up"] = config.warm_up
     for name, limit in config.limit_texts.items():
-        listed[name.replace("_", " ")] = limit
+        settings[name.replace("_", " ")] = limit
     if config.confirm:
-        listed["confirmation"] = f"{format_count(config.confirm, 'short training')} per group"
-    return listed
+        settings["confirmation"] = f"{format_count(config.confirm, 'short training')} per group"
+    return settings
 
 
 def _sum_costs(run: RunFolder, records: Sequence[Record]) -> dict[str, float]:
@@ -188,7 +197,7 @@ def _sum_costs(run: RunFolder, records: Sequence[Record]) -> dict[str, float]:
         costs["warm-up"] = run.warm_up_seconds
     if run.strategy_seconds:
         costs["strategy"] = run.strategy_seconds
-    # Without a shared supernet, each network is warmed up when it is built.
+    # Without a shared supernet, each network is warmed up while it is built.
     build = "build"
     if run.config.warm_up and not run.warm_up_seconds:
         build = "build and warm-up"
@@ -229,19 +238,18 @@ def _list_scores_in_order(ranking: Ranking, records: Sequence[Record], measure: 
 
 
 def _make_tradeoff(run: RunFolder, ranking: Ranking, records: list[Record]) -> Tradeoff | None:
-    """Return the score against the first other objective; the front is that of all objectives."""
+    """Return the score against the first other objective, and the front of all objectives."""
     others = _list_objectives(run)
     if not others:
         return None
-    # All values are turned so that higher is better.
+    # The front is computed from values for which higher is better.
     values = {}
     for other in others:
         values[other.measure] = compute_fitnesses(records, other.measure, other.higher_is_better)
-    sign = 1 if run.higher_is_better else -1
     standings = []
     vectors = []
     for standing in ranking.standings:
-        vector = [sign * standing.score]
+        vector = [orient_score(standing.score, run.higher_is_better)]
         for other in others:
             value = values[other.measure].get(standing.arch)
             if value is not None:
@@ -253,16 +261,15 @@ def _make_tradeoff(run: RunFolder, ranking: Ranking, records: list[Record]) -> T
     other = others[0]
     points = []
     for place, standing in enumerate(standings):
-        objective = vectors[place][1]
-        if not other.higher_is_better:
-            objective = -objective
+        # The chart shows the value as it was measured. Applying the sign twice restores it.
+        objective = orient_score(vectors[place][1], other.higher_is_better)
         points.append(TradeoffPoint(objective, standing.score, str(standing.arch), place in front))
     return Tradeoff(other.label, other.higher_is_better, 1 + len(others), tuple(points))
 
 
 @dataclass(frozen=True)
 class _Objective:
-    """A proxy that is an objective besides the score."""
+    """A proxy that the strategy optimised in addition to the score."""
 
     label: str
     measure: str
@@ -270,7 +277,7 @@ class _Objective:
 
 
 def _list_objectives(run: RunFolder) -> list[_Objective]:
-    """Return the objectives that a run recorded."""
+    """Return the additional objectives of a run."""
     return [_Objective(**facts) for facts in run.objectives]
 
 
@@ -288,7 +295,7 @@ def _read_worker(row: dict[str, Any]) -> WorkerTimes:
 
 
 def _find_builtin_space(name: str) -> Space | None:
-    """Return the space of a run, or None if it is not built in: the user's code is not run."""
+    """Return the space if it is built in; None for a space of the user, whose code is not run."""
     base, options = parse_call(name)
     if base not in SPACES:
         return None
@@ -303,7 +310,7 @@ def _find_builtin_space(name: str) -> Space | None:
 def _make_diagram(space: Space | None, run: RunFolder, ranked: RunRanking) -> Diagram | None:
     """Return the diagram of the winner.
 
-    It is made now if the space is built in, otherwise read from the run folder.
+    For a built-in space it is drawn now, otherwise it is read from the run folder.
     """
     winner = find_winner(run, ranked)
     if winner is None:

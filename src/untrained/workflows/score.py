@@ -43,15 +43,14 @@ class ScoreOptions(TypedDict, total=False):
     """Further options of `score` and `score_networks`.
 
     Attributes:
-        space: The space of architectures that are given as text.
-        input_shape: Shape of one sample, where neither data nor network say it.
-        num_classes: Number of classes, where neither data nor network say it.
-        seeds: Number of seeds of weights and batches.
-        warm_up: Train before scoring, such as "10%" of data with labels. A module of the user is
-            copied first.
+        space: The space of architectures that are named by their text.
+        input_shape: Shape of one sample, if neither the data nor the network define it.
+        num_classes: Number of classes, if neither the data nor the network define it.
+        seeds: Number of seeds to average over, each with its own weights and batch.
+        warm_up: Train on a share of the data before scoring: "10%". A module is copied first.
         device: A torch device.
-        store: A store, or the path of one, whose records are not measured again.
-        data_root: Where data sets are.
+        store: A store, or its path. Records in it are not measured again.
+        data_root: Folder that contains the data sets.
     """
 
     space: str | Space
@@ -64,7 +63,7 @@ class ScoreOptions(TypedDict, total=False):
     data_root: str | Path | None
 
 
-# A text is a sequence of texts too, so the two signatures overlap; the first one is used for it.
+# A string is also a sequence of strings, so the two signatures overlap. The first one applies.
 @overload
 def score(  # type: ignore[overload-overlap]
     network: Network,
@@ -103,15 +102,15 @@ def score(
         data: Inputs or (inputs, targets) as tensors or numpy arrays, a torch Dataset or DataLoader,
             a path, or the name of a data source, such as "cifar10" or "folder:./photos". None for
             embedded data.
-        proxies: Names of proxies, or proxies.
-        **options: Everything else, see `ScoreOptions`.
+        proxies: Proxies, or their names.
+        **options: All other options, see `ScoreOptions`.
 
     Returns:
         The scores by proxy. For a list of networks, a list with one `Scores` per network.
 
     Raises:
-        UsageError: Something that was asked for is impossible. A proxy that fails does not raise
-            here, but when its score is read.
+        UsageError: An argument is invalid. If a proxy fails, no exception is raised here, but when
+            its score is read.
 
     Example:
         >>> import torch
@@ -141,7 +140,7 @@ def score_networks(
     """Score one or many networks as `score` does, and return plain records.
 
     Returns:
-        One record per network, seed and proxy, in this order; those of aggregates last.
+        One record per network, seed and proxy, in this order. Records of aggregates are last.
     """
     results, aggregates = _score_each_network(networks, proxies, data, **options)
     records = []
@@ -164,7 +163,7 @@ def _score_each_network(
     store: str | Path | Store | None = None,
     data_root: str | Path | None = None,
 ) -> tuple[list[list[Record]], list[Record]]:
-    """Return the records of each network, and those of aggregates over all networks."""
+    """Return the records of each network, and the records of aggregates over all networks."""
     loaded_proxies = _load_proxies(proxies)
     seeds = parse_count(seeds, "seeds")
     device = check_device(device)
@@ -184,7 +183,7 @@ def _score_each_network(
         if proxy.parts and len(subjects) < 2:
             raise UsageError(f"{proxy.name} compares networks with each other; give at least two")
     names = number_names([subject.arch for subject in subjects])
-    classes_are_given = isinstance(data, str | Path) or num_classes is not None
+    has_fixed_classes = isinstance(data, str | Path) or num_classes is not None
     warm_weights = _WarmWeights(warm_up, device)
     results: list[list[Record]] = []
     all_records: list[Record] = []
@@ -192,19 +191,19 @@ def _score_each_network(
         for subject, name in zip(subjects, names, strict=True):
             source = load_source_for(subject, data, input_shape, num_classes, data_root)
             evaluator = make_inline_evaluator(
-                make_checked_builder(subject, source.task, classes_are_given),
+                make_checked_builder(subject, source.task, has_fixed_classes),
                 source,
                 expand_aggregates(loaded_proxies),
                 range(seeds),
                 device,
                 opened_store if subject.cacheable else None,
-                # Networks of a list differ, so all threads work on one of them.
+                # One network is measured after the other, so each can use all threads.
                 single_thread=False,
                 code=subject.fingerprint_code(space),
                 **warm_weights.prepare(subject, source),
             )
-            # Random numbers depend on the name. Each network is measured under its plain name, so
-            # that its score does not depend on the other networks of the list.
+            # Random numbers depend on the name of a network. It is measured under its name without
+            # a number, so that its score does not depend on the other networks of the list.
             (measured,) = evaluator([subject.arch])
             records = []
             for record in measured:
@@ -219,10 +218,10 @@ def _score_each_network(
 
 
 def number_names(archs: Sequence[Arch]) -> list[Arch]:
-    """Number networks of the same name: `Sequential`, `Sequential#2`, `Sequential#3`.
+    """Number networks with the same name: `Sequential`, `Sequential#2`, `Sequential#3`.
 
-    A class name says little about a module, so every module, factory or timm model in a list is a
-    network of its own. Architectures of a space keep their names: equal ones are the same network.
+    Modules, factories and timm models with the same name can be different networks. Architectures
+    of a space are not numbered: equal ones are the same network.
     """
     counts: Counter[Arch] = Counter()
     names = []
@@ -257,7 +256,7 @@ def _list_networks(networks: object) -> Iterable[object]:
 
 
 def _open_store(store: "str | Path | Store | None") -> AbstractContextManager[Store | None]:
-    """Open the store at a path and close it afterwards; an open store stays open."""
+    """Open the store at a path for the duration of a block; an open store stays open after it."""
     if isinstance(store, str | Path):
         return Store(store)
     return nullcontext(store)
@@ -265,17 +264,17 @@ def _open_store(store: "str | Path | Store | None") -> AbstractContextManager[St
 
 @dataclass
 class _WarmWeights:
-    """Warmed-up weights. The supernet of a space is trained once for all of its architectures."""
+    """Prepares warmed-up weights. The supernet of a space is trained once for all architectures."""
 
     warm_up: str
     device: str
     _sources: dict[tuple[str, Task], WeightSource] = field(default_factory=dict)
 
     def prepare(self, subject: Subject, source: DataSource) -> dict[str, Any]:
-        """Return options of `make_inline_evaluator`; none for fresh weights."""
+        """Return the options of `make_inline_evaluator` for these weights; empty for fresh ones."""
         if not self.warm_up:
             return {}
-        # Warm-ups are rare, and their module is slow to import.
+        # Imported here, because warm-ups are rare and the module is slow to import.
         from untrained.training.warm_up import WarmUp
 
         space = subject.space

@@ -28,7 +28,7 @@ from untrained.strategies.screening import FixedCandidates
 from untrained.types import FRESH, Arch
 
 # Number of forward passes of one sample per network. From this number on, several worker processes
-# are started even for a few networks. Cheaper networks are scored before the processes have started.
+# are started even for a few networks; cheaper networks are scored before processes would start.
 EXPENSIVE_PASSES = 1000
 
 

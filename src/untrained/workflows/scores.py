@@ -1,4 +1,4 @@
-"""The scores of one network: a mapping from proxy to number."""
+"""The scores of one network: a mapping from proxy to score."""
 
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 class Scores(Mapping[str, float]):
     """The scores of one network by proxy, as `ut.score` returns them.
 
-    `scores["zico"]` is the mean over seeds. A proxy that failed on any seed raises `Unscorable`
-    with the reason; `failures` lists them without raising.
+    `scores["zico"]` is the mean over the seeds. If the proxy failed for any seed, it raises
+    `Unscorable` with the reason. `failures` contains all reasons.
 
     Attributes:
         records: One record per proxy and seed.
 
     Example:
-        >>> scores = ut.score(model, (inputs, targets), proxies=["zico", "naswot"])
-        >>> scores["zico"]
-        >>> scores.frame()
+        >>> import torch
+        >>> import untrained as ut
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
+        >>> ut.score(model, torch.randn(8, 3, 32, 32), proxies=["params", "flops"])
+        Scores of Sequential
+          params  30,730
+          flops   30,720
     """
 
     def __init__(self, records: list[Record]) -> None:
@@ -59,7 +63,7 @@ class Scores(Mapping[str, float]):
         return len(self._by_proxy)
 
     def __contains__(self, proxy: object) -> bool:
-        # The default would compute the score, which raises for a proxy that failed.
+        # The default implementation reads the score, which raises an error for a failed proxy.
         return proxy in self._by_proxy
 
     @property
@@ -69,7 +73,7 @@ class Scores(Mapping[str, float]):
 
     @property
     def failures(self) -> dict[str, Failure]:
-        """The first failure of each proxy that failed."""
+        """The first failure of each failed proxy."""
         failures: dict[str, Failure] = {}
         for record in self.records:
             if record.error:
@@ -77,7 +81,7 @@ class Scores(Mapping[str, float]):
         return failures
 
     def frame(self) -> "pd.DataFrame":
-        """Return the records as a pandas table, with mean and deviation over their seeds."""
+        """Return the records as a pandas DataFrame, with mean and deviation over the seeds."""
         import pandas as pd
 
         return pd.DataFrame(make_record_rows(self.records))

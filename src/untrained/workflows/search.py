@@ -169,8 +169,13 @@ def search(
 
     Example:
         >>> import untrained as ut
-        >>> result = ut.search("nasbench201", data="digits", budget=100, limits={"params": "1M"})
-        >>> result.best
+        >>> result = ut.search(
+        ...     "nasbench201(channels=4)", "naswot", budget=5, limits={"params": "50k"}, workers=1
+        ... )
+        >>> len(result.ranking.standings)
+        5
+        >>> result.best == result.ranking.standings[0].arch
+        True
     """
     for name in options:
         if name not in SearchOptions.__annotations__:

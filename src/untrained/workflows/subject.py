@@ -1,7 +1,7 @@
-"""What a user can name as a network: a module, a factory in a file, a timm model, an architecture.
+"""Load the networks that users name: modules, factories in files, timm models, architectures.
 
-`load_subject` turns any of them into a `Subject`, and `load_source_for` loads data in its shape.
-Scoring, training and export use both.
+`load_subject` turns each of them into a `Subject`, and `load_source_for` loads data in its input
+shape. Scoring, training and export use both.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,9 @@ from untrained.types import Arch, Batch, Task
 from untrained.user_code import is_path
 from untrained.workflows.timm_models import build_timm_model, get_timm_input_shape, is_timm_name
 
-# Names of spaces for networks that belong to no search space.
+# `Arch.space` of networks that do not belong to a search space.
 OWN_SPACES = ("module", "factory", "timm")
-# The task of such networks: shape and classes come with the data.
+# The task of such networks. Input shape and number of classes come from the data.
 _OPEN_TASK = Task("", (), 0)
 _FINGERPRINT_LENGTH = 16
 
@@ -45,13 +45,13 @@ class Subject:
     """A network that can be built for a task.
 
     Attributes:
-        arch: Its name.
-        task: Its default task; shape and classes may be open.
-        build: Builds it for a task.
-        cacheable: Whether records may be read from a store. A network of the user's own may change
-            under its name, so it is always measured.
+        arch: The architecture, or the name of a network without a space as an `Arch`.
+        task: The default task. Input shape and number of classes are empty if they are not known.
+        build: Builds the network for a task.
+        cacheable: Whether records may be read from a store. A network of the user can change and
+            keep its name, so it is always measured.
         space: The space of an architecture, else None.
-        factory: The name of the user's factory as it was typed, else empty.
+        factory: The name of the user's factory as the user typed it, else empty.
     """
 
     arch: Arch
@@ -62,7 +62,7 @@ class Subject:
     factory: str = ""
 
     def fingerprint_code(self, space: str | Space) -> str:
-        """Return a fingerprint of the user's code that builds it; empty if there is none."""
+        """Return a fingerprint of the user's code that builds the network, or an empty text."""
         if self.factory:
             return fingerprint_user_code(self.factory)[:_FINGERPRINT_LENGTH]
         if self.space and not self.cacheable:
@@ -73,16 +73,16 @@ class Subject:
 def load_subject(
     network: object, space: str | Space, device: str, copy_module: bool = False
 ) -> Subject:
-    """Find out what a user means by a network.
+    """Load a network in one of the forms that a user can name.
 
     Args:
         network: A module, the name of a factory or of a timm model, an architecture or its text.
-        space: The space of architectures that are given as text.
-        device: Where networks are built.
-        copy_module: Whether to build copies of a module, because building is followed by training.
+        space: The space of architectures that are named by their text.
+        device: Device on which the network is built.
+        copy_module: Whether `build` returns copies of a module, because they will be trained.
 
     Raises:
-        UsageError: It is none of these.
+        UsageError: The argument is not a network.
     """
     if isinstance(network, nn.Module):
         return _load_module(network, device, copy_module)
@@ -111,12 +111,12 @@ def _parse_arch(text: str, space: str | Space) -> Arch:
     try:
         return load_space(space).parse(text)
     except UsageError as error:
-        # A file or a folder deserves a better message than a malformed architecture.
+        # For a file or a folder, a message about a malformed architecture would be misleading.
         raise find_path_error(text) or error from None
 
 
 def unknown_network_error(network: object) -> UsageError:
-    """Return the error for an object that is no network."""
+    """Make the error for an object that is not a network."""
     return UsageError(
         f"cannot score a {type(network).__name__}; "
         "give a module, an architecture, or 'file.py:factory'"
@@ -134,8 +134,8 @@ def _load_module(module: nn.Module, device: str, copy_module: bool) -> Subject:
 
 
 def _place_module(module: nn.Module, device: str) -> nn.Module:
-    """Return the module if it is on the device, else a copy: the user's own stays where it was."""
-    # An empty tensor knows the number of the device, where there are several of a kind.
+    """Return the module if it is on the device, else a copy, because the user's must not move."""
+    # torch.device("cuda") has no index, so it differs from that of a tensor, such as "cuda:0".
     target = torch.empty(0, device=device).device
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.device != target:
@@ -170,8 +170,8 @@ def unwrap_module(module: nn.Module) -> nn.Module:
 
 
 def _find_compiled_module(module: nn.Module) -> nn.Module | None:
-    """Return what `torch.compile` made a module from; None for other modules."""
-    # The class of compiled modules is not imported to check for it: that takes seconds.
+    """Return the module that `torch.compile` wraps; None for other modules."""
+    # isinstance would need the class of compiled modules, which takes seconds to import.
     inner = getattr(module, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else None
 
@@ -187,10 +187,10 @@ def _load_timm_model(name: str) -> Subject:
 
 
 def _load_factory(name: str) -> Subject:
-    # A mistyped name is reported before the data are loaded.
+    # Load the factory now, to report a mistyped name before the data are loaded.
     load_object(name)
     where, _, attribute = name.rpartition(":")
-    # The name is the same however the path was typed, and another one if the code has changed.
+    # The identity does not depend on how the user typed the path, but on the code.
     short_name = name
     if is_path(where):
         short_name = f"./{Path(where).name}:{attribute}"
@@ -202,7 +202,7 @@ def _load_factory(name: str) -> Subject:
 
 
 def _call_factory(name: str) -> nn.Module:
-    """Call the user's factory; what it raises is shown as an error of the user's code."""
+    """Call the user's factory; an exception in it becomes a `UserCodeError`."""
     factory = load_object(name)
     if not callable(factory):
         raise UsageError(
@@ -222,17 +222,18 @@ def find_space_of(arch: Arch, space: str | Space) -> Space:
 
     Args:
         arch: The architecture.
-        space: Where to look if the space is not registered, because it is the user's own.
+        space: The space that the user named. It is needed if the space of the architecture is not
+            registered, because it is defined by the user.
 
     Raises:
-        UsageError: It is in neither.
+        UsageError: The space of the architecture is neither registered nor `space`.
     """
-    given = load_space(space)
-    if given.name == arch.space:
-        return given
+    named_space = load_space(space)
+    if named_space.name == arch.space:
+        return named_space
     if arch.space not in SPACES:
         raise UsageError(
-            f"{arch} is of the space {arch.space!r}; say where it is, such as "
+            f"{arch} belongs to the space {arch.space!r}; pass this space, such as "
             "space='./mine.py:mynet'"
         )
     return SPACES[arch.space]
@@ -248,17 +249,17 @@ def load_source_for(
     num_classes: int | None,
     root: str | Path | None,
 ) -> DataSource:
-    """Load data in the shape that a network takes.
+    """Load data in the input shape of a network.
 
     Args:
         subject: The network.
-        data: Samples of the caller, a name, a path, or None for embedded data.
+        data: Samples, a name, a path, or None for embedded data.
         input_shape: Shape of one sample; None for that of the data or of the network.
         num_classes: Number of classes; None for that of the data or of the network.
-        root: The data root, if not the default one.
+        root: Folder that contains the data sets; None for the default.
 
     Raises:
-        UsageError: The shape is unknown, or data, shape and classes contradict each other.
+        UsageError: The shape is unknown, or data, shape and number of classes are inconsistent.
     """
     task = subject.task
     if data is not None and not isinstance(data, str | Path):
@@ -273,7 +274,7 @@ def load_source_for(
     shape = tuple(input_shape or task.input_shape)
     if not shape:
         raise UsageError(
-            f"say what {subject.arch} takes as input: --input-shape 3x224x224 "
+            f"the input shape of {subject.arch} is unknown; add --input-shape 3x224x224 "
             "(in Python, input_shape=...)"
         )
     classes = num_classes or task.num_classes
@@ -285,26 +286,26 @@ def load_source_for(
         data_classes = source.task.num_classes
         if num_classes not in (None, data_classes):
             raise UsageError(
-                f"networks for {data} answer with {format_count(data_classes, 'number')}, "
+                f"networks for {data} have {format_count(data_classes, 'output')}, "
                 f"not {num_classes}; leave out --classes {num_classes}"
             )
         return source
     source = load_data(_choose_embedded_data(shape), task, root)
-    # An architecture sees the same labels as in a search, unless the user wants other classes.
-    is_open = num_classes is not None or not subject.task.num_classes
-    if is_open and source.task.num_classes != classes:
+    # An architecture sees the same labels as in a search, unless the user sets `num_classes`.
+    may_change_labels = num_classes is not None or not subject.task.num_classes
+    if may_change_labels and source.task.num_classes != classes:
         return _fold_labels(source, classes)
     return source
 
 
 def _choose_embedded_data(shape: tuple[int, ...]) -> str:
-    """Return digits for a network that takes images, else noise, which exists in every shape."""
+    """Return "digits" for networks with images as inputs, else "noise", which has any shape."""
     is_image = len(shape) == 3 and shape[0] in (1, 3)
     return DEFAULT_DATA if is_image else "noise"
 
 
 def _fold_labels(source: DataSource, classes: int) -> DataSource:
-    """Return embedded data with labels folded into the number of classes of a network."""
+    """Return the same data with labels modulo `classes`, for a network with fewer outputs."""
 
     def draw(samples: int, generator: torch.Generator) -> Batch:
         batch = source.draw(samples, generator)
@@ -317,18 +318,18 @@ def _fold_labels(source: DataSource, classes: int) -> DataSource:
 
 
 def make_checked_builder(
-    subject: Subject, task: Task, classes_are_given: bool
+    subject: Subject, task: Task, has_fixed_classes: bool
 ) -> Callable[[Arch], nn.Module]:
-    """Return a function that builds the network for a task.
+    """Return a function that builds the network for a task and checks its number of outputs.
 
     Args:
         subject: The network.
         task: The task.
-        classes_are_given: Whether the user named data or classes. Then a network of the user's own
-            that has fewer outputs than classes is a failure.
+        has_fixed_classes: Whether the user named data or the number of classes. Then a network of
+            the user with fewer outputs than classes cannot be scored.
     """
     output_count = task.num_classes
-    if classes_are_given and subject.space is None:
+    if has_fixed_classes and subject.space is None:
         outputs = _try_run(subject, task, lambda: torch.zeros(1, *task.input_shape))
         if outputs is not None and outputs.ndim == 2:
             output_count = outputs.shape[1]
@@ -337,22 +338,22 @@ def make_checked_builder(
         if output_count < task.num_classes:
             raise Unscorable(
                 "unsupported",
-                f"the network answers with {output_count} numbers, "
-                f"and there are {task.num_classes} classes",
+                f"the network has {format_count(output_count, 'output')} "
+                f"for {task.num_classes} classes",
             )
         return subject.build(task)
 
     return build
 
 
-def require_readable_shape(network: str, shape: tuple[int, ...], space: str | Space) -> None:
-    """Refuse a network of the user's own that torch cannot run on a sample of this shape.
+def check_input_shape(network: str, shape: tuple[int, ...], space: str | Space) -> None:
+    """Check that a network of the user accepts inputs of a shape.
 
-    It is meant for a command about one network. Among many networks, and where the user's own code
-    raises, that is a failure in a record.
+    This is for commands with a single network. Among many networks, an unsuitable shape becomes the
+    failure of one record, and so does an exception in the user's own code.
 
     Raises:
-        UsageError: torch cannot run it.
+        UsageError: torch raises an error for inputs of this shape.
     """
     subject = load_subject(network, space, "cpu")
     if subject.space:
@@ -365,7 +366,7 @@ def require_readable_shape(network: str, shape: tuple[int, ...], space: str | Sp
         if isinstance(error, RuntimeError) and not is_out_of_memory(error):
             sides = "x".join(map(str, shape))
             first_line = str(error).partition("\n")[0]
-            raise UsageError(f"{network} cannot read {sides}: {first_line}") from error
+            raise UsageError(f"{network} fails on inputs of shape {sides}: {first_line}") from error
 
 
 def _count_outputs(subject: Subject, make_inputs: Callable[[], Tensor]) -> int:
@@ -377,7 +378,7 @@ def _count_outputs(subject: Subject, make_inputs: Callable[[], Tensor]) -> int:
 
 
 def _try_run(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor | None:
-    """Run the user's network on one sample; None if it fails, which its record will explain."""
+    """Run the user's network on one sample; None if it fails. Scoring records the failure later."""
     try:
         return _run_network(subject, task, make_inputs)
     except UsageError:
@@ -389,5 +390,5 @@ def _try_run(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) ->
 def _run_network(subject: Subject, task: Task, make_inputs: Callable[[], Tensor]) -> Tensor:
     with random_state(0):
         model = subject.build(task)
-    # Inputs of an impossible shape raise here, where the caller catches it.
+    # `make_inputs` is called here, because it raises an error for an impossible shape.
     return Probe(model, Batch(make_inputs(), torch.zeros(1))).outputs

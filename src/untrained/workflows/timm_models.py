@@ -1,4 +1,4 @@
-"""Networks of the library timm, by name: `timm:resnet18`. Only this module imports timm."""
+"""Models of the library timm, by name: `timm:resnet18`. Only this module imports timm."""
 
 from fnmatch import fnmatchcase
 from functools import cache
@@ -14,7 +14,7 @@ PREFIX = "timm:"
 
 
 def is_timm_name(name: str) -> bool:
-    """Return whether a name refers to a network of timm."""
+    """Return whether a name refers to a timm model."""
     return name.startswith(PREFIX)
 
 
@@ -26,27 +26,27 @@ def list_timm_models(pattern: str) -> list[str]:
     """
     names = _import_timm().list_models()
     timm_pattern = pattern.removeprefix(PREFIX)
-    matching = [f"{PREFIX}{name}" for name in names if fnmatchcase(name, timm_pattern)]
-    if not matching:
-        raise unknown_name_error("network of timm", timm_pattern, names)
-    return matching
+    matching_names = [f"{PREFIX}{name}" for name in names if fnmatchcase(name, timm_pattern)]
+    if not matching_names:
+        raise unknown_name_error("timm model", timm_pattern, names)
+    return matching_names
 
 
 def build_timm_model(name: str, num_classes: int) -> nn.Module:
-    """Build a network with new weights.
+    """Build a timm model with random weights.
 
     Args:
-        name: Such as `timm:resnet18`.
-        num_classes: Number of outputs; 0 for the default of the network.
+        name: Name with prefix, such as `timm:resnet18`.
+        num_classes: Number of outputs; 0 for the default of the model.
 
     Raises:
-        UsageError: There is no such network, or timm is not installed.
+        UsageError: There is no such model, or timm is not installed.
     """
     timm = _import_timm()
     timm_name = name.removeprefix(PREFIX)
     names = timm.list_models()
     if timm_name not in names:
-        raise unknown_name_error("network of timm", timm_name, names)
+        raise unknown_name_error("timm model", timm_name, names)
     options = {"num_classes": num_classes} if num_classes else {}
     network: nn.Module = timm.create_model(timm_name, pretrained=False, **options)
     return network
@@ -54,7 +54,7 @@ def build_timm_model(name: str, num_classes: int) -> nn.Module:
 
 @cache
 def get_timm_input_shape(name: str) -> tuple[int, ...]:
-    """Return the input shape that a network was designed for."""
+    """Return the input shape that a timm model was designed for."""
     with random_state(0):
         network: Any = build_timm_model(name, 0)
     return tuple(int(side) for side in network.default_cfg["input_size"])

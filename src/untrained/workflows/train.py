@@ -1,11 +1,11 @@
-"""`train(...)`: train a network on data with a recipe, and keep the result in a folder.
+"""`train(...)`: train a network on data with a recipe, and save the result in a folder.
 
 The samples, augmentation and dropout of a step depend only on the seed and the number of the step.
-A training that was killed therefore resumes from its last checkpoint and ends with the same weights,
-on a CPU bit for bit. After every epoch, the weights and their moving average are evaluated on the
-validation part, by accuracy or, for clicks, by log loss. The best ones are kept: of equally good
-epochs the later one, and of equally good weights the average. The test part is evaluated once, at the
-end, with the best weights.
+So a training that was killed resumes from its last checkpoint and ends with the same weights, on a
+CPU bit for bit. After every epoch, the weights and their moving average are evaluated on the
+validation part: by accuracy or, for clicks, by log loss. The best weights are kept. Of equally good
+epochs, the later one is kept; of equally good weights, the average. The test part is evaluated
+once, at the end, with the best weights.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ CHECKPOINT_EVERY = 200
 
 
 def train(
-    what: "nn.Module | Arch | str | Path",
+    network: "nn.Module | Arch | str | Path",
     data: str | None = None,
     recipe: str | None = None,
     *,
@@ -91,34 +91,44 @@ def train(
     a finished one.
 
     Args:
-        what: A module, which is copied; an architecture of `space` or its string; a factory such as
-            `./file.py:factory`; or a run folder, for its winner.
-        data: What to train on, such as "digits" or "folder:./photos". The default is the data of the
-            run.
+        network: A module, which is copied; an architecture of `space` or its string; a factory such
+            as "./file.py:factory"; or a run folder, for its winner.
+        data: Data to train on, such as "digits" or "folder:./photos". The default is the data of
+            the run.
         recipe: A recipe, with options in brackets: "quick(epochs=5,rate=0.05)". The default is the
-            recipe that the run was trained with before, else `ctr` for clicks and `quick` otherwise.
+            recipe of the earlier training of the run if there is one, else "ctr" for clicks and
+            "quick" for everything else.
         space: The space of an architecture.
         epochs: Number of epochs, instead of that of the recipe.
-        run: Folder of the training. The default is the run folder, or a new one below `runs`. If a
-            run has another winner since it was trained, the former training is moved into a
-            subfolder.
+        run: Folder of the training. The default is the run folder, or a new one below `runs`. If
+            the run has a new winner, the training of the earlier winner is moved into a subfolder.
         device: A torch device, or "accelerate" for several processes.
         seed: Seed of weights, order and augmentation. The default is that of the run, or 0.
         patience: Stop after this number of epochs without improvement.
         time: Stop after this time, such as "5m". The same call then continues.
         checkpoint_every: Number of steps between checkpoints.
         input_shape: Input shape of the network, such as (3, 32, 32).
-        tensorboard: Whether to write the curve for TensorBoard too.
-        data_root: Folder with data sets.
+        tensorboard: Whether to write the learning curve for TensorBoard too.
+        data_root: Folder that contains the data sets.
         on_progress: Called after every step.
 
     Returns:
         The result. Its `model` has the best weights and is in evaluation mode.
 
     Raises:
-        UsageError: A value makes no sense, the network does not fit the data, the folder holds
+        UsageError: A value is invalid, the network does not fit the data, the folder contains
             another training, or the training diverged.
         Interrupted: The user pressed Ctrl-C.
+
+    Example:
+        >>> import torch
+        >>> import untrained as ut
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
+        >>> result = ut.train(
+        ...     model, "digits", "quick(epochs=1)", input_shape=(3, 32, 32), run="runs/linear"
+        ... )
+        >>> result.ended
+        'epochs'
     """
     checkpoint_every = parse_count(checkpoint_every, "checkpoint_every")
     epochs = parse_optional_count(epochs, "epochs")
@@ -133,16 +143,16 @@ def train(
     if time is not None:
         time_limit = parse_duration(time)
     process = connect_process(device)
-    recipe_text = recipe or _read_former_recipe(what)
+    recipe_text = recipe or _read_former_recipe(network)
     # Clicks have another default recipe, but the task is known only after the data are loaded.
     loaded_recipe = _load_recipe(recipe_text or "quick", epochs)
     if device == ACCELERATE and (time or patience):
         # Each process has its own clock and its own running statistics.
         raise UsageError(
-            "several processes do not agree when to stop; leave out --time and --patience"
+            "--time and --patience cannot be used with --device accelerate; leave them out"
         )
     subject = resolve_subject(
-        what, space, data, loaded_recipe, input_shape, process.device, data_root
+        network, space, data, loaded_recipe, input_shape, process.device, data_root
     )
     if recipe_text is None:
         default_recipe = get_default_recipe_name(subject.source.task)
@@ -151,7 +161,7 @@ def train(
         seed = subject.seed
     parts = _load_parts(subject)
     key = TrainingKey(
-        what=subject.what,
+        what=subject.name,
         space=subject.space,
         arch=subject.arch,
         data=subject.data,
@@ -169,18 +179,18 @@ def train(
     else:
         folder = Path(run)
     if folder == subject.run_folder:
-        _make_way_for_winner(folder, key, process)
-    finished = _read_finished_training(folder, key)
-    if finished is not None:
+        _move_earlier_training(folder, key, process)
+    earlier_result = _read_finished_training(folder, key)
+    if earlier_result is not None:
         if process.writes_files:
             # A process may have been killed just before it removed its checkpoint. The folder of a
             # finished training may be read-only.
             with suppress(OSError):
                 _remove_checkpoint(folder)
         model = _load_trained_network(subject, folder, process.device, seed)
-        return replace(finished, model=model)
-    network = subject.build_network(process.device, seed)
-    training = Training(network, subject.source, loaded_recipe, parts, process, seed)
+        return replace(earlier_result, model=model)
+    model = subject.build_network(process.device, seed)
+    training = Training(model, subject.source, loaded_recipe, parts, process, seed)
     training.resume(folder / CHECKPOINT_FILE, key)
     board = None
     if tensorboard:
@@ -218,19 +228,19 @@ def train(
         if subject.source.schema:
             subject.source.schema.save(folder)
         result.save()
-        # A training that ran out of time needs its checkpoint to continue.
+        # A training that reached its time limit needs its checkpoint to continue.
         if ended != "time":
             _remove_checkpoint(folder)
     process.wait_for_others()
     return result
 
 
-def _read_former_recipe(what: object) -> str | None:
-    """Read the recipe that a run was trained with before.
+def _read_former_recipe(network: object) -> str | None:
+    """Read the recipe of the earlier training in a run folder; None if there is none.
 
-    It matters because a comparison with hand-made networks may have selected its learning rate.
+    A confirmation may have selected the learning rate of this recipe.
     """
-    run_folder = find_run_folder(what)
+    run_folder = find_run_folder(network)
     if run_folder is None:
         return None
     former_key = read_training_key(run_folder)
@@ -253,27 +263,27 @@ def _load_parts(subject: TrainingSubject) -> dict[str, Part]:
         part = subject.source.parts[name]
         if len(part) == 0:
             raise UsageError(
-                f"{subject.data} has no samples for the {name} part; it needs some of each class"
+                f"{subject.data} has no samples for the {name} part; add more samples of each class"
             )
         parts[name] = part
     return parts
 
 
-def _make_way_for_winner(folder: Path, key: TrainingKey, process: TrainingProcess) -> None:
-    """Move the training of a former winner out of the run folder."""
+def _move_earlier_training(folder: Path, key: TrainingKey, process: TrainingProcess) -> None:
+    """Move the training of an earlier winner into a subfolder of the run folder."""
     if process.writes_files:
         former_key = read_training_key(folder)
         if former_key is not None and former_key.arch != key.arch:
             move_training_aside(folder)
-    # The other processes must not read the folder before.
+    # The other processes must not read the folder before it is moved.
     process.wait_for_others()
 
 
 def _read_finished_training(folder: Path, key: TrainingKey) -> TrainingResult | None:
-    """Read the result of an earlier call; None if there is none or it ran out of time.
+    """Read the result of an earlier call; None if there is none or its time limit was reached.
 
     Raises:
-        AnotherTrainingError: The folder holds another training.
+        AnotherTrainingError: The folder contains another training.
     """
     if not (folder / TRAINING_FILE).is_file():
         return None
@@ -316,21 +326,21 @@ def _explain_early_end(training: Training, folder: Path) -> Iterator[None]:
             f"stopped by Ctrl-C in epoch {epoch} of {training.recipe.epochs}; {advice}"
         ) from None
     except DivergedError as error:
-        # To resume from this checkpoint would diverge again.
+        # A training resumed from this checkpoint would diverge again.
         checkpoint.unlink(missing_ok=True)
         recipe = _lower_rate(training.recipe).label
         raise UsageError(f"{error}; try a lower rate: --recipe '{recipe}'") from None
 
 
 def _lower_rate(recipe: Recipe) -> Recipe:
-    """Return the recipe with a tenth of its rate, or its default rate if that is still lower."""
+    """Return the recipe with a tenth of its learning rate, or the default rate if that is lower."""
     tenth = float(f"{recipe.rate / 10:g}")
     default_rate = RECIPES[recipe.name].rate
     return recipe.with_options(rate=min(tenth, default_rate))
 
 
 def _describe_progress(training: Training) -> Progress:
-    """Describe how far a training is, with the metrics of the last finished epoch."""
+    """Return the progress of a training, with the metrics of the last finished epoch."""
     last_row: Mapping[str, float] = {}
     if training.curve:
         last_row = training.curve[-1]
@@ -346,7 +356,7 @@ def _describe_progress(training: Training) -> Progress:
 
 
 def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
-    """Return what to type to repeat a training; empty for a module, which cannot be typed."""
+    """Return the command that repeats a training; empty for a module, which has no name."""
     if not key.space and not is_reference(key.what):
         return ""
     options: dict[str, Any] = {
@@ -363,7 +373,7 @@ def _format_command(key: TrainingKey, recipe: Recipe, folder: Path) -> str:
 
 
 class TensorBoardWriter:
-    """Writes the curve of a training for TensorBoard, which is an optional package."""
+    """Writes the learning curve of a training for TensorBoard, which is an optional package."""
 
     def __init__(self, folder: Path) -> None:
         try:

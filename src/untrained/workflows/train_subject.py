@@ -1,8 +1,8 @@
-"""What a user wants to train, and on what data.
+"""Resolve the arguments of `train` to a network and its data.
 
-The network may be given as a string, a run folder, an architecture or a module; names are parsed as
-`score` parses them. A recipe that was published for one network of a space adds the options of that
-network, if the space has them and the user has not set them.
+The network can be a string, a run folder, an architecture or a module. Strings are parsed as in
+`score`. A recipe that was published for one network of a space adds the options of that network, if
+the space has them and the user has not set them.
 """
 
 import os
@@ -24,7 +24,7 @@ from untrained.identity import fingerprint_module
 from untrained.names import UserCodeError, fingerprint_user_code, is_reference, parse_call
 from untrained.probe.guard import random_state
 from untrained.runs.folder import make_file_name
-from untrained.runs.winner import open_space, read_winner
+from untrained.runs.winner import choose_trusted_space, read_winner
 from untrained.seeds import derive_seed
 from untrained.spaces import Space, load_space
 from untrained.training.recipes import Recipe
@@ -37,16 +37,16 @@ class TrainingSubject:
     """A network and its data.
 
     Attributes:
-        what: The network as the user named it, or the class name of a module.
-        space: What to type for its space; empty for a user's own network.
-        subject: The architecture, and how to build it.
-        data: The data as the user named it.
+        name: The network as the user typed it, or the class name of a module.
+        space: What to type for its space; empty for a network of the user.
+        subject: The network as `load_subject` returns it.
+        data: The data as the user typed them.
         source: The data.
         run_folder: The run folder whose winner is trained; None for any other network.
         seed: The seed of that run.
     """
 
-    what: str
+    name: str
     space: str
     subject: Subject
     data: str
@@ -72,9 +72,10 @@ class TrainingSubject:
         return network.to(device)
 
     def fingerprint_code(self) -> str:
-        """Fingerprint what makes the network: the user's files or module, or the version of timm.
+        """Return a fingerprint of what defines the network.
 
-        It is empty for a network of a registered space.
+        This is the user's files or module, or the version of timm. The fingerprint is empty for a
+        network of a registered space.
         """
         if self.subject.arch.space == "module":
             return fingerprint_module(self.subject.build(self.source.task))
@@ -83,12 +84,12 @@ class TrainingSubject:
         return fingerprint_user_code(self.space or self.subject.factory)
 
     def make_default_folder(self, recipe: str, code: str, samples: str) -> Path:
-        """Return the folder for a user that names none: the run folder, or one below `runs`.
+        """Return the default folder of the training: the run folder, or a folder below `runs`.
 
         Args:
             recipe: Name of the recipe.
-            code: Fingerprint of the user's code. Changed code has another folder.
-            samples: Fingerprint of the samples. Changed data of the user have another folder.
+            code: Fingerprint of the user's code. If the code changes, so does the folder.
+            samples: Fingerprint of the samples. If the user's data change, so does the folder.
         """
         if self.run_folder:
             return self.run_folder
@@ -106,7 +107,7 @@ class TrainingSubject:
 
 
 def resolve_subject(
-    what: Any,
+    network: Any,
     space: str | Space,
     data: str | None,
     recipe: Recipe,
@@ -114,73 +115,76 @@ def resolve_subject(
     device: str,
     data_root: str | Path | None,
 ) -> TrainingSubject:
-    """Find the network and the data that a user means.
+    """Find the network and the data to train on.
 
-    For a run folder the network is its winner, and space, data and input shape are those of the run
-    unless others are given.
+    For a run folder, the network is its winner. Space, data and input shape are those of the run
+    unless the user names others. The parameters are those of `train`.
 
     Raises:
-        UsageError: The network or the data are unknown, or no data are given.
+        UsageError: The network or the data are unknown, or no data are named.
     """
-    name = type(what).__name__
-    if isinstance(what, str | Path | Arch):
-        name = str(what)
-    run_folder = find_run_folder(what)
+    name = type(network).__name__
+    if isinstance(network, str | Path | Arch):
+        name = str(network)
+    run_folder = find_run_folder(network)
     seed = 0
     if run_folder:
         winner = read_winner(run_folder)
-        what = winner.arch
-        space = open_space(winner, run_folder, space, f"untrained train {run_folder}")
+        network = winner.arch
+        space = choose_trusted_space(winner, run_folder, space, f"untrained train {run_folder}")
         data = data or winner.data
         input_shape = input_shape or winner.input_shape
         seed = winner.seed
-    if isinstance(what, Arch):
+    if isinstance(network, Arch):
         if not run_folder:
-            space = find_space_of(what, space)
-        what = str(what)
-    is_own_network = not isinstance(what, str) or is_reference(what)
+            space = find_space_of(network, space)
+        network = str(network)
+    is_own_network = not isinstance(network, str) or is_reference(network)
     space_text = ""
     if not is_own_network:
         space_with_options = add_recipe_options(space, recipe)
         space_text = format_space(space, space_with_options)
         space = space_with_options
-    subject = parse_subject(what, space, device)
+    subject = parse_subject(network, space, device)
     if data is None:
         raise UsageError("name the data to train on: --data digits (in Python, data='digits')")
     source = load_source_for(subject, data, input_shape, None, data_root)
     return TrainingSubject(name, space_text, subject, data, source, run_folder, seed)
 
 
-def parse_subject(what: Any, space: str | Space, device: str) -> Subject:
-    """Parse a network as `load_subject` does, for a text that may also be a mistyped run folder.
+def parse_subject(network: object, space: str | Space, device: str) -> Subject:
+    """Parse a network as `load_subject` does, but suggest run folders for an unknown name.
 
     Raises:
-        UsageError: The text names neither a network nor a run folder; it lists similar folders.
+        UsageError: The text names neither a network nor a run folder. The message lists run folders
+            with similar names.
     """
     try:
-        return load_subject(what, space, device)
+        return load_subject(network, space, device)
     except UsageError as error:
-        is_word = isinstance(what, str) and re.fullmatch(r"[\w. +-]+", what) is not None
-        if not is_word or isinstance(error, UserCodeError):
+        if not isinstance(network, str) or isinstance(error, UserCodeError):
+            raise
+        may_be_folder = re.fullmatch(r"[\w. +-]+", network) is not None
+        if not may_be_folder:
             raise
         run_files = [*Path().glob("*/run.json"), *Path().glob("runs/*/run.json")]
         run_folders = [str(file.parent) for file in run_files]
-        similar = get_close_matches(what, run_folders, n=2, cutoff=0.5)
+        similar_folders = get_close_matches(network, run_folders, n=2, cutoff=0.5)
         hint = "give runs/NAME, an architecture or ./my_net.py:make_net"
-        if similar:
-            hint = f"did you mean {' or '.join(similar)}?"
+        if similar_folders:
+            hint = f"did you mean {' or '.join(similar_folders)}?"
         space_name = load_space(space).name
         message = (
-            f"no run folder is called {what}, and {space_name} has no such architecture; {hint}"
+            f"no run folder is called {network}, and {space_name} has no such architecture; {hint}"
         )
         raise UsageError(message) from error
 
 
-def find_run_folder(what: Any) -> Path | None:
-    """Return the folder that `what` names; None if it is not a folder."""
-    # os.path, because Path.is_dir raises an error for an architecture that is too long for a path.
-    if isinstance(what, str | Path) and os.path.isdir(what):
-        return Path(what)
+def find_run_folder(network: object) -> Path | None:
+    """Return the folder if the user named a folder as the network; else None."""
+    # os.path is used because Path.is_dir raises an error for a text that is too long for a path.
+    if isinstance(network, str | Path) and os.path.isdir(network):
+        return Path(network)
     return None
 
 
@@ -189,19 +193,25 @@ def add_recipe_options(space: str | Space, recipe: Recipe) -> Space:
 
     Options that the space does not have, or that the user has set, are left out.
     """
-    loaded = load_space(space)
-    available = set(signature(loaded.network).parameters) - set(dict(loaded.options))
+    base_space = load_space(space)
+    all_options = set(signature(base_space.network).parameters)
+    unset_options = all_options - set(dict(base_space.options))
     options = {}
     for name, value in recipe.space_options:
-        if name in available:
+        if name in unset_options:
             options[name] = value
     if not options:
-        return loaded
-    return loaded.with_options(**options)
+        return base_space
+    return base_space.with_options(**options)
 
 
 def format_space(space: str | Space, space_with_options: Space) -> str:
-    """Return what to type for a space to which options were added."""
+    """Return what to type for a space after options were added to it.
+
+    Args:
+        space: The space as the user named it.
+        space_with_options: The space with the options.
+    """
     text = space if isinstance(space, str) else space.name
     base, _ = parse_call(text)
     _, bracket, options = space_with_options.name.partition("(")

@@ -9,7 +9,7 @@ from rich.table import Table
 from untrained.benchmarks.result import BenchmarkResult, ProxyResult
 from untrained.cli.terminal.console import SafeConsole
 
-WIDE_TERMINAL = 100  # columns that are enough for all statistics
+WIDE_TERMINAL = 100  # columns; enough for all statistics
 
 
 def show_benchmark_result(result: BenchmarkResult, page: Path) -> None:
@@ -30,7 +30,7 @@ def _make_table(result: BenchmarkResult, wide: bool) -> Table:
     table = Table(
         title=escape(f"Rank correlation with {result.truth_about} ({archs})"),
         title_justify="left",
-        caption="cost: in forward passes",
+        caption="cost: number of forward passes",
         caption_justify="left",
         box=SIMPLE_HEAD,
     )

@@ -17,18 +17,18 @@ class SafeConsole(Console):
     ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             if segment.control:
-                # rich itself wants this control code, for example to redraw a progress bar.
+                # rich itself emits this control code, for example to redraw a progress bar.
                 yield segment
             else:
                 yield Segment(clean_text(segment.text), segment.style)
 
     def print_plain(self, text: str, *, wrap: bool = True) -> None:
-        """Print text as it is: without markup and without colours for numbers.
+        """Print text without markup and without colours for numbers.
 
         Args:
             text: What to print.
-            wrap: Whether rich breaks long lines at the width of the terminal. Paths and commands
-                are easier to copy from a line that the terminal breaks itself.
+            wrap: Whether rich wraps long lines. Lines with paths and commands are not wrapped by
+                rich but by the terminal, so that they can be copied.
         """
         # Names of files and options contain square brackets, which are markup in rich.
         self.print(escape(text), highlight=False, soft_wrap=not wrap)

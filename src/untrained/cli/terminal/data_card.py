@@ -1,19 +1,20 @@
-"""The card of a data set: what it contains and what a person should look at."""
+"""The card of a data set: what it contains, and its problems."""
 
 from collections.abc import Iterable, Sequence
 
 from untrained.cli.terminal.console import SafeConsole
 from untrained.data import Card, DataSource
+from untrained.formatting import format_count
 
 PROBLEMS_IN_SUMMARY = 3
 
 
 def show_card(card: Card) -> None:
-    """Print everything that was found in a data set, with all problems."""
+    """Print the complete card of a data set, with all problems."""
     console = SafeConsole()
     _print_lines(console, [*card.lines(), *card.details()])
     if card.problems:
-        _print_lines(console, ["", f"{len(card.problems):,} to look at:"])
+        _print_lines(console, ["", f"{format_count(len(card.problems), 'problem')}:"])
         _print_problems(console, card.problems)
 
 

@@ -11,14 +11,14 @@ def show_export_result(result: ExportResult) -> None:
     for file_name, reason in result.missing.items():
         console.print_plain(f"{file_name} was not written: {reason}", wrap=False)
     if not result.config["trained"]:
-        console.print_plain("the weights are untrained: `untrained train` trains them")
+        console.print_plain("the weights are not trained; to train them, use `untrained train`")
     latency = result.config["latency"]
     if latency:
         milliseconds = format_limited_value("max_latency", latency["seconds"])
         console.print_plain(f"model.onnx: {milliseconds} per sample on this machine")
     if result.kept:
         console.print_plain(
-            f"other files appeared in the folder during the export, moved to: {result.kept}",
+            f"files that appeared in the folder during the export were moved to: {result.kept}",
             wrap=False,
         )
     console.print_plain(f"exported: {result.folder}", wrap=False)

@@ -29,7 +29,7 @@ def print_gpu_hint(compute: ComputeConfig, as_json: bool) -> None:
     gpus = min(torch.cuda.device_count(), usable)
     if 0 < gpus < compute.workers:
         print_line(
-            f"several workers share a GPU: they run faster if you start `{MPS_DAEMON} -d` first",
+            f"several workers share a GPU; they run faster if you start `{MPS_DAEMON} -d` first",
             err=True,
         )
 

@@ -15,8 +15,8 @@ def print_json(document: Mapping[str, object] | Sequence[object]) -> None:
 def reserve_stdout(as_json: bool) -> AbstractContextManager[object]:
     """Keep standard output free for the JSON document.
 
-    Within the block, everything that user code prints goes to the error stream if `as_json` is
-    true.
+    If `as_json` is true, everything that user code prints within the block goes to the error
+    stream.
     """
     if as_json:
         return redirect_stdout(sys.stderr)

@@ -1,4 +1,4 @@
-"""Lists of what can be named on the command line, and facts about a store."""
+"""The output of `untrained list` and `untrained store info`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,12 +8,12 @@ from rich.padding import Padding
 from untrained.cli.catalogue import Row
 from untrained.cli.terminal.console import SafeConsole
 
-# Name and description are the heading of an entry; formulas and notes would fill pages.
+# Name and description are the heading of an entry; formulas and notes are too long for a list.
 NOT_LISTED_AS_FACTS = ("name", "about", "formula", "notes")
 
 
 def show_overview(catalogue: Mapping[str, Sequence[Row]]) -> None:
-    """Print the names of all kinds, and the command that tells more about each kind."""
+    """Print the names of all kinds, and the command that shows the details of each kind."""
     console = SafeConsole()
     for kind, rows in catalogue.items():
         heading = f"[bold]{kind}[/] ({len(rows)}); more: untrained list {kind}"
@@ -30,7 +30,7 @@ def show_catalogue(kind: str, rows: Sequence[Row]) -> None:
         name = escape(str(row["name"]))
         about = escape(str(row["about"]))
         console.print(_indent(f"[bold cyan]{name}[/]  {about}", 2), highlight=False)
-        # Facts are below the description, so that nothing is squeezed into columns.
+        # Facts are printed below the description, because columns would be too narrow.
         facts = []
         for key, value in row.items():
             text = format_value(value)
@@ -49,7 +49,7 @@ def show_facts(facts: Mapping[str, object]) -> None:
 
 
 def format_value(value: object) -> str:
-    """Return a value as people read it: 1,000 or 3x32x32 or `dextr 10, params 10`."""
+    """Format a value for people: 1,000 or 3x32x32 or `dextr 10, params 10`."""
     if value is None:
         return ""
     if isinstance(value, int):

@@ -48,7 +48,7 @@ def show_progress(
         def on_progress(progress: Progress) -> None:
             now = perf_counter()
             stage = progress.stage
-            # Only now there is something to show; starting it again does nothing.
+            # The bar starts with the first event. Later calls of `start` have no effect.
             bar.start()
             log.write(stage, _format_status(progress), now)
             if stage not in tasks:
@@ -58,7 +58,7 @@ def show_progress(
             if message:
                 bar.console.print(message, highlight=False)
 
-        # Reading data reports its progress without a parameter for the callback.
+        # Functions that read data report progress through this context, not through a parameter.
         with use_progress_callback(on_progress):
             yield on_progress
 
@@ -71,13 +71,16 @@ def _format_status(progress: Progress) -> str:
 
 @contextmanager
 def open_progress_bar(status: ProgressColumn) -> Iterator[ProgressBar]:
-    """Yield a progress bar that the caller starts when there is something to show.
+    """Open a progress bar, which the caller starts when there is something to show.
 
-    A wrong command is answered by one line without a bar, so the bar does not start by itself. An
-    error removes an unfinished bar, because it says nothing beside the error message.
+    The bar does not start by itself, because a wrong command prints one line without a bar. An
+    exception removes an unfinished bar, so that only the error message stays.
 
     Args:
         status: Column between the bar and the times, such as "12/100".
+
+    Yields:
+        The progress bar.
     """
     bar = ProgressBar(
         TextColumn("{task.description}"),
@@ -123,12 +126,12 @@ class ProgressLog:
             return
         self._stages.add(stage)
         self._last_time = now
-        # Without wrapping: a log file has no width.
+        # Lines are not wrapped, because a log file has no width.
         self._console.print(f"{stage}: {status}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _make_time_columns() -> list[ProgressColumn]:
-    # In a narrow terminal the bar becomes shorter; the times stay complete.
+    # In a narrow terminal, the bar becomes shorter and the times stay complete.
     width = len("0:00:00")
     return [
         TextColumn("elapsed"),

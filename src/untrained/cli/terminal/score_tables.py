@@ -14,7 +14,7 @@ from untrained.workflows.rank import ModelRanking
 
 
 def show_scores(rows: Sequence[dict[str, Any]]) -> None:
-    """Print one line per network and proxy: the mean over seeds and its deviation, or the failure.
+    """Print one line per network and proxy: mean and deviation over the seeds, or the failure.
 
     Args:
         rows: One row per record, with the statistics over its seeds.
@@ -32,7 +32,7 @@ def show_scores(rows: Sequence[dict[str, Any]]) -> None:
         first = group[0]
         failure = next((row["error"] for row in group if row["error"]), None)
         deviation = ""
-        # A failure with one seed is shown instead of a mean over the others.
+        # A failure of one seed is shown instead of the mean over the others.
         if failure is None:
             score = Text(format_number(first["mean"]))
             if first["std"] is not None:
@@ -47,7 +47,7 @@ def show_scores(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _group_rows(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Collect the rows of each architecture and proxy, which differ in the seed."""
+    """Group the rows by architecture and proxy. The rows of a group differ in their seed."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["arch"], row["proxy"]), []).append(row)
@@ -57,8 +57,8 @@ def _group_rows(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[di
 def show_model_ranking(ranking: ModelRanking) -> None:
     """Print the networks, best first, and which one to train first.
 
-    Baselines are shown beside the proxy: if a mere size would choose another network, a line says
-    so.
+    The sizes of the networks are baselines: if a size alone would choose another network, a line
+    says so.
     """
     console = SafeConsole()
     labels = [proxy.label for proxy in ranking.proxies]
@@ -76,11 +76,11 @@ def show_model_ranking(ranking: ModelRanking) -> None:
         table.add_row(place, *scores, network)
     console.print(table)
 
-    first = ranking.first_by(ranking.proxies[0])
+    first = ranking.find_best(ranking.proxies[0])
     if first is None:
         return
     console.print_plain(f"train first: {first}", wrap=False)
     for proxy in ranking.proxies[1:]:
-        other = ranking.first_by(proxy)
+        other = ranking.find_best(proxy)
         if other not in (None, first):
             console.print_plain(f"{proxy.label} would choose {other}", wrap=False)

@@ -1,8 +1,8 @@
-"""Text from outside this package: names of files and classes, messages of other code.
+"""Print text from outside this package: names of files and classes, messages of other code.
 
-A terminal obeys control characters: a name that contains them could move the cursor, change the
-title of the window or overwrite lines. Everything that we print goes through `clean_text`;
-`SafeConsole` applies it to tables and progress bars.
+A terminal interprets control characters: a name that contains them could move the cursor, change
+the title of the window or overwrite lines. Everything that the commands print passes through
+`clean_text`; `SafeConsole` applies it to tables and progress bars.
 """
 
 import re
@@ -16,7 +16,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def clean_text(text: str) -> str:
-    """Replace every character that a terminal would obey instead of showing it."""
+    """Replace every character that a terminal would interpret instead of showing it."""
     return _UNSAFE_CHARACTERS.sub(_REPLACEMENT, text)
 
 

@@ -1,4 +1,4 @@
-"""How long a stage will take, estimated from the first architectures that were measured."""
+"""Estimate how long a stage takes, from the first architectures that were measured."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ BATCHES_PER_WORKER = 2  # the same, if workers measure several networks in one p
 
 @dataclass
 class _StageTiming:
-    """What an estimate needs to know about one stage.
+    """The timing of one stage.
 
     Attributes:
         batch_size: Largest number of networks that were measured together so far.
-        start_count: Architectures that were measured when the timing started.
-        start_time: When the timing started.
-        announced: Whether the estimate was given.
+        start_count: Number of measured architectures when the timing started.
+        start_time: Time at which the timing started.
+        announced: Whether the estimate was already returned.
     """
 
     batch_size: int
@@ -29,9 +29,9 @@ class _StageTiming:
 class TimeEstimate:
     """Gives one estimate per stage, as soon as a few architectures per worker are timed.
 
-    The time before the first result is not counted, because it contains the start of the workers.
-    If workers measure networks in batches, the networks that they measure one by one at first are
-    not counted either.
+    The time before the first result is not counted, because it includes the start of the workers.
+    Workers that measure networks in batches measure the first ones one by one; these are not
+    counted either.
 
     Args:
         time_budget: Seconds that the search may take, if it has no fixed number of architectures.
@@ -42,14 +42,14 @@ class TimeEstimate:
         self._stages: dict[str, _StageTiming] = {}
 
     def update(self, progress: Progress, now: float) -> str:
-        """Take note of an event.
+        """Process an event.
 
         Args:
             progress: The event.
             now: The time in seconds, on any clock.
 
         Returns:
-            The estimate as text, or "" if there is nothing (new) to say.
+            The estimate as text; empty if it is too early or was returned before.
         """
         if progress.measured == 0:
             return ""

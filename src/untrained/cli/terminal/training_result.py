@@ -19,7 +19,7 @@ STAGE = "training"
 
 @contextmanager
 def show_training_progress(quiet: bool) -> Iterator[ProgressCallback | None]:
-    """Show epoch, loss and validation result beside a progress bar.
+    """Show a progress bar with epoch, loss and validation result.
 
     Args:
         quiet: Whether to show nothing.
@@ -65,12 +65,12 @@ def format_metrics(progress: Progress) -> str:
 
 
 def show_training_result(result: TrainingResult, page: Path) -> None:
-    """Print the result, the selected epoch, the cost and where the files are."""
+    """Print the result, the selected epoch, the cost and the paths of the files."""
     console = SafeConsole()
     console.print(f"[bold]{make_training_headline(result)}[/]", highlight=False)
     console.print_plain(f"selected on the validation part: {_describe_selection(result)}")
     if result.ended == "time":
-        console.print_plain("stopped early: the time is up; the same command resumes")
+        console.print_plain("stopped early: --time was reached; the same command resumes")
     elif result.ended != "epochs":
         console.print_plain("stopped early: the validation result no longer improved")
     if result.warning:

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from untrained.training.result import TrainingResult
 
 
-def check_delivery(out: Path, recipe: str | None, run: Path | None) -> None:
-    """Refuse before the search what `deliver_winner` would refuse after it.
+def check_winner_export(out: Path, recipe: str | None, run: Path | None) -> None:
+    """Check before a search that `export_winner` can export its winner.
 
     Args:
         out: Folder to export to.
@@ -16,7 +16,7 @@ def check_delivery(out: Path, recipe: str | None, run: Path | None) -> None:
         run: Run folder; None for the default.
 
     Raises:
-        UsageError: If the folder cannot be written, a package is missing or there is no such recipe.
+        UsageError: The folder cannot be written, a package is missing or there is no such recipe.
     """
     # Imported here and not above, because `--help` must not load torch.
     from untrained.training import recipes
@@ -28,7 +28,7 @@ def check_delivery(out: Path, recipe: str | None, run: Path | None) -> None:
         recipes.load_recipe(recipe)
 
 
-def deliver_winner(
+def export_winner(
     run: Path,
     out: Path,
     recipe: str | None,
@@ -44,7 +44,7 @@ def deliver_winner(
         recipe: Recipe of the training; None for the default.
         device: Device of the training.
         data_root: Folder that contains the data sets; None for the default.
-        as_json: Whether to print nothing, because standard output is a JSON document.
+        as_json: Whether to print nothing, because standard output already has a JSON document.
     """
     # Imported here and not above, because `--help` must not load torch.
     from untrained.cli.terminal.export_result import show_export_result
@@ -79,8 +79,8 @@ def _train_winner(
                 run, recipe=recipe, device=device, data_root=data_root, on_progress=on_progress
             )
         except AnotherTrainingError:
-            # The confirmation on a table trains the winner with a recipe of its own. The recipe
-            # that the user asked for replaces that training.
+            # On a table, the confirmation has trained the winner with a recipe of its own. A recipe
+            # that the user names replaces that training.
             if recipe is None:
                 raise
             move_training_aside(run)
