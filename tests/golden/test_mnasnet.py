@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.conftest import shared
+from tests.conftest import find_shared
 from untrained.spaces import load_space
+from untrained.spaces.core.inverted_residual import InvertedResidual
 from untrained.spaces.core.layers import SqueezeExcitation
-from untrained.spaces.mnasnet import InvertedResidual, plan_layers
+from untrained.spaces.mnasnet import plan_layers
 from untrained.types import Arch, Task
 
 space = load_space("mnasnet")
@@ -41,7 +42,7 @@ def count_norms_and_pools(arch: Arch) -> int:
 
 @pytest.mark.data
 def test_parameters_and_multiply_adds_of_all_published_networks():
-    table = pd.read_csv(shared("data", "accel_nasbench", "accel_nasbench.csv.gz"))
+    table = pd.read_csv(find_shared("data", "accel_nasbench", "accel_nasbench.csv.gz"))
     assert len(table) == 5_138
     for row in table.itertuples():
         arch = space.parse(row.arch)
@@ -53,7 +54,7 @@ def test_parameters_and_multiply_adds_of_all_published_networks():
 
 @pytest.mark.data
 def test_the_text_of_an_architecture_is_that_of_the_table():
-    table = pd.read_csv(shared("data", "accel_nasbench", "accel_nasbench.csv.gz"))
+    table = pd.read_csv(find_shared("data", "accel_nasbench", "accel_nasbench.csv.gz"))
     for text in table["arch"][:100]:
         assert str(space.parse(text)) == text
 

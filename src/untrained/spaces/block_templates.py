@@ -21,13 +21,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 P = ParamSpec("P")
 M = TypeVar("M", bound=nn.Module)
 _IMMUTABLE = (int, float, str, tuple, torch.Size, type(None))  # attributes that copies may share
-_CONTAINERS = (dict, OrderedDict, set, list)  # attributes of which each copy has its own
+_CONTAINERS = (dict, OrderedDict, set, list)  # attributes that are copied
 _TENSOR_GROUPS = ("_parameters", "_buffers")
 _TEMPLATES: WeakKeyDictionary[nn.Module, "_BlockTemplate"] = WeakKeyDictionary()
 
@@ -72,8 +73,8 @@ def _record_template(
     make: Callable[..., nn.Module],
     device: torch.device,
     dtype: torch.dtype,
-    args: tuple[Any, ...],
-    kwargs: tuple[tuple[str, Any], ...],
+    args: tuple[object, ...],
+    kwargs: tuple[tuple[str, object], ...],
 ) -> "_BlockTemplate | None":
     """Construct a block and record how; the random state is restored."""
     with torch.random.fork_rng(range(torch.cuda.device_count())), _DrawRecorder() as recorder:
@@ -85,9 +86,9 @@ class _Draw(NamedTuple):
     """A call that fills a tensor at random, or changes a tensor that was filled at random."""
 
     storage: int
-    fill: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    fill: OpOverload
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
 
 
 class _DrawRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -108,11 +109,11 @@ class _DrawRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self,
-        func: Any,
-        types: Any,
+        func: OpOverload,
+        types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> object:
         kwargs = kwargs or {}
         storages = []
         for leaf in tree_leaves((args, kwargs)):
@@ -149,7 +150,7 @@ class _FixedTensors(NamedTuple):
 
     @staticmethod
     def group_by_type(tensors: Sequence[tuple[int, Tensor]]) -> "list[_FixedTensors]":
-        """Group tensors, which are given with their places."""
+        """Group tensors, each with its index, by type."""
         groups: dict[torch.dtype, list[tuple[int, Tensor]]] = {}
         for place, tensor in tensors:
             groups.setdefault(tensor.dtype, []).append((place, tensor))
@@ -178,14 +179,14 @@ class _ModuleTemplate(NamedTuple):
     Attributes:
         kind: Its class.
         shared: Attributes that copies share.
-        own: Attributes of which each copy has its own: name, type, content.
+        own: Attributes that are copied: name, type, content.
         places: By group (parameters, buffers, modules), the name of each member and its place among
             the tensors or modules of the block.
     """
 
     kind: type[nn.Module]
-    shared: dict[str, Any]
-    own: list[tuple[str, type, Any]]
+    shared: dict[str, object]
+    own: list[tuple[str, type, object]]
     places: dict[str, list[tuple[str, int | None]]]
 
     def describes(self, module: nn.Module) -> bool:
@@ -202,7 +203,7 @@ class _ModuleTemplate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _BlockTemplate:
-    """How to make copies of a block.
+    """Everything that is needed to make copies of a block.
 
     Attributes:
         modules: The modules of the block.
@@ -280,7 +281,7 @@ class _BlockTemplate:
             for name, kind, content in template.own:
                 state[name] = kind(content) if content else kind()
             for group, members in template.places.items():
-                candidates: Sequence[Any] = tensors if group in _TENSOR_GROUPS else modules
+                candidates: Sequence[object] = tensors if group in _TENSOR_GROUPS else modules
                 state[group] = {}
                 for name, place in members:
                     state[group][name] = None if place is None else candidates[place]

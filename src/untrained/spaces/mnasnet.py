@@ -12,15 +12,14 @@ counts are then equal to ours. Published multiply-adds also contain batch norms 
 pooling (1 per element and 1 per result), which ours leave out.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 from torch import Tensor, nn
 
-from untrained.spaces.core.counts import Counts
+from untrained.spaces.core.counts import Counts, halve_shape
 from untrained.spaces.core.diagrams import Stage, StageList
-from untrained.spaces.core.layers import SqueezeExcitation
+from untrained.spaces.core.inverted_residual import ConvNormReLU, InvertedPlan, InvertedResidual
 from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.types import Arch, Task
 
@@ -32,38 +31,15 @@ EXPANSIONS = (1, 4, 6)
 KERNELS = (3, 5)
 # Only the sixth block may have four layers.
 LAYERS = ((1, 2, 3),) * 5 + ((1, 2, 3, 4), (1, 2, 3))
-_SE_REDUCTION = 4
 
 
-@dataclass(frozen=True)
-class LayerPlan:
-    """One inverted residual layer."""
-
-    cin: int
-    cout: int
-    stride: int
-    expansion: int
-    kernel: int
-    squeeze: bool
-
-    @property
-    def hidden(self) -> int:
-        """Channels of the depthwise convolution."""
-        return self.cin * self.expansion
-
-    @property
-    def squeezed(self) -> int:
-        """Channels inside the squeeze-and-excitation."""
-        return self.cin // _SE_REDUCTION
-
-
-def plan_layers(arch: Arch) -> list[LayerPlan]:
+def plan_layers(arch: Arch) -> list[InvertedPlan]:
     """Return the layers of an architecture from the stem to the head."""
     plans = []
     cin = STEM_WIDTH
     for block, (cout, first_stride) in enumerate(zip(WIDTHS, STRIDES, strict=True)):
         for layer in range(int(arch[f"block{block}_l"])):
-            plan = LayerPlan(
+            plan = InvertedPlan(
                 cin=cin,
                 cout=cout,
                 stride=first_stride if layer == 0 else 1,
@@ -93,28 +69,19 @@ def _draw_blocks(arch: Arch) -> StageList:
 def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
     """Sum over the stem, all layers and the head."""
     # The stem and four blocks halve the resolution, rounding up.
-    shape = task.input_shape[1:]
-    shape = _halve(shape)
+    shape = halve_shape(task.input_shape[1:])
     pixels = prod(shape)
     weights = task.input_shape[0] * STEM_WIDTH * 9
     params = weights + 2 * STEM_WIDTH
     flops = weights * pixels
     for plan in plan_layers(arch):
-        hidden = plan.hidden
-        if plan.expansion > 1:
-            params += plan.cin * hidden + 2 * hidden
-            flops += plan.cin * hidden * pixels
+        pixels_before = pixels
         if plan.stride == 2:
-            shape = _halve(shape)
+            shape = halve_shape(shape)
             pixels = prod(shape)
-        depthwise = hidden * plan.kernel**2
-        params += depthwise + 2 * hidden
-        flops += depthwise * pixels
-        if plan.squeeze:
-            params += 2 * hidden * plan.squeezed + plan.squeezed + hidden
-            flops += 2 * hidden * plan.squeezed
-        params += hidden * plan.cout + 2 * plan.cout
-        flops += hidden * plan.cout * pixels
+        counts = plan.count(pixels_before, pixels)
+        params += counts.params
+        flops += counts.flops
     if pixels < 2:
         return None  # a batch norm would see a single pixel: the network does not run
     params += WIDTHS[-1] * HEAD_WIDTH + 2 * HEAD_WIDTH
@@ -122,10 +89,6 @@ def _count_network(space: Space, arch: Arch, task: Task) -> Counts | None:
     params += (HEAD_WIDTH + 1) * task.num_classes
     flops += HEAD_WIDTH * task.num_classes
     return Counts(params, flops)
-
-
-def _halve(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple((side + 1) // 2 for side in shape)
 
 
 def _compute_size() -> int:
@@ -161,9 +124,9 @@ class MnasNet(nn.Module):
     def __init__(self, arch: Arch, task: Task) -> None:
         super().__init__()
         channels = task.input_shape[0]
-        self.stem = _ConvNormReLU(channels, STEM_WIDTH, kernel=3, stride=2)
+        self.stem = ConvNormReLU(channels, STEM_WIDTH, kernel=3, stride=2)
         self.layers = nn.Sequential(*(InvertedResidual(plan) for plan in plan_layers(arch)))
-        self.head = _ConvNormReLU(WIDTHS[-1], HEAD_WIDTH, kernel=1)
+        self.head = ConvNormReLU(WIDTHS[-1], HEAD_WIDTH, kernel=1)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(HEAD_WIDTH, task.num_classes)
 
@@ -174,39 +137,3 @@ class MnasNet(nn.Module):
         x = self.pool(x).flatten(1)
         logits: Tensor = self.classifier(x)
         return logits
-
-
-class InvertedResidual(nn.Module):
-    """1x1 expansion, depthwise convolution, squeeze-and-excitation if planned, 1x1 projection.
-
-    The input is added where stride and widths allow it.
-    """
-
-    def __init__(self, plan: LayerPlan) -> None:
-        super().__init__()
-        hidden = plan.hidden
-        steps: list[nn.Module] = []
-        if plan.expansion > 1:
-            steps.append(_ConvNormReLU(plan.cin, hidden, kernel=1))
-        depthwise = _ConvNormReLU(hidden, hidden, plan.kernel, plan.stride, groups=hidden)
-        steps.append(depthwise)
-        if plan.squeeze:
-            steps.append(SqueezeExcitation(hidden, plan.squeezed))
-        steps.append(nn.Conv2d(hidden, plan.cout, 1, bias=False))
-        steps.append(nn.BatchNorm2d(plan.cout))
-        self.steps = nn.Sequential(*steps)
-        self.adds_input = plan.stride == 1 and plan.cin == plan.cout
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.steps(x)
-        if self.adds_input:
-            out = x + out
-        return out
-
-
-class _ConvNormReLU(nn.Sequential):
-    def __init__(
-        self, cin: int, cout: int, kernel: int, stride: int = 1, *, groups: int = 1
-    ) -> None:
-        conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
-        super().__init__(conv, nn.BatchNorm2d(cout), nn.ReLU())

@@ -40,7 +40,7 @@ POSITION_COUNT = 2 * MAX_DISTANCE + 2
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """What all architectures of a network have in common.
+    """Settings that all architectures of a network share.
 
     Attributes:
         patch: Side of a patch.

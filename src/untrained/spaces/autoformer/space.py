@@ -32,7 +32,7 @@ from untrained.spaces.autoformer.supernet import (
 )
 from untrained.spaces.core.diagrams import TransformerLayers
 from untrained.spaces.core.notation import make_parse_error
-from untrained.spaces.core.space import SPACES, Choose, NetworkBuilder, Space, space
+from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.types import Genes, Task
 
 IMAGENET = Task("imagenet", (3, 224, 224), 1000)
@@ -120,7 +120,7 @@ def _compute_size(
     return size
 
 
-def _register_space(name: str, about: str, family: AutoformerFamily) -> Space:
+def _register_autoformer_space(name: str, about: str, family: AutoformerFamily) -> Space:
     """Create and register a space of transformers."""
 
     def choose_network(
@@ -161,15 +161,15 @@ def _register_space(name: str, about: str, family: AutoformerFamily) -> Space:
         supernet=build_supernet,
         counts=count_arch,
     )
-    return SPACES.add(name, make_space(choose_network))
+    return register_space(make_space(choose_network))
 
 
-autoformer_tiny = _register_space(
+autoformer_tiny = _register_autoformer_space(
     "autoformer_tiny", "Vision transformers of 5 to 11 M parameters.", TINY
 )
-autoformer_small = _register_space(
+autoformer_small = _register_autoformer_space(
     "autoformer_small", "Vision transformers of 13 to 35 M parameters.", SMALL
 )
-autoformer_base = _register_space(
+autoformer_base = _register_autoformer_space(
     "autoformer_base", "Vision transformers of 42 to 77 M parameters.", BASE
 )

@@ -28,7 +28,7 @@ class AutoformerFamily:
         heads: Numbers of heads.
         embeds: Widths of the tokens.
         supernet_embed: Width of the tokens in the supernet.
-        ratio_note: What an error about a ratio adds.
+        ratio_note: A hint that is appended to errors about ratios.
     """
 
     depths: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What all spaces share: the `@space` decorator and what it needs.
+"""Code that all spaces share: the `@space` decorator and its parts.
 
 | module | content |
 |---|---|

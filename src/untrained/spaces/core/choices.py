@@ -1,8 +1,8 @@
 """Run a function of choices: decide what `choose` returns and record the decisions.
 
 The function of a space calls `choose(name, options)`. A *chooser* answers these calls: at random,
-from the genes of an architecture, or from the genes of two parents. This module does not know
-networks, names of spaces or notations; `space.py` builds `Space` from it.
+from the genes of an architecture, or from the genes of two parents. `space.py` builds `Space` from
+this module.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ def make_replay_chooser(genes: Genes, label: str) -> Chooser:
 
     Args:
         genes: Names and values of the choices.
-        label: How error messages call the architecture.
+        label: Name of the architecture in error messages.
     """
     values = dict(genes)
 

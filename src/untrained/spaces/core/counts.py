@@ -1,7 +1,7 @@
-"""Parameters and multiply-adds by formula, for networks that are not built.
+"""Parameters and multiply-adds by formula, without building the network.
 
-A space may give a formula for the size of its networks. It is then a sum over convolutions. The
-contract test of spaces compares every formula with the network itself.
+The formulas of cell spaces are sums over convolutions. The contract test of spaces compares every
+formula with the network itself.
 """
 
 from collections.abc import Iterable
@@ -78,3 +78,8 @@ def list_residual_block_convs(cin: int, cout: int, pixels: int) -> list[CountedC
         CountedConv(cout, cout, 3, pixels),
         CountedConv(cin, cout, 1, pixels, norm=False),
     ]
+
+
+def halve_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sides of a map after a padded convolution of stride 2: half, rounded up."""
+    return tuple((side + 1) // 2 for side in shape)

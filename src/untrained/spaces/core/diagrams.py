@@ -1,4 +1,4 @@
-"""What a drawing of an architecture shows: plain data. `untrained.reports` renders it.
+"""Diagrams of architectures as plain data, which `untrained.reports` renders.
 
 `CellGraph` is a graph, `CellGraphs` are several of them (the normal and the reduction cell of
 DARTS), `StageList` is a network that is a list of blocks (MobileNet, ResNet, an MLP), and
@@ -39,7 +39,7 @@ class Stage:
     """A block, or several equal blocks: `Stage("conv 3x3", 32, stride=2)`.
 
     Attributes:
-        label: What a block consists of.
+        label: Description of a block.
         channels: Output channels.
         stride: Stride of the first block.
         repeats: Number of blocks.
@@ -116,7 +116,7 @@ _MAX_NUMBER = 1_000_000
 _MAX_REPEATS = 1_000
 
 
-def write_diagram(diagram: Diagram) -> dict[str, Any]:
+def write_diagram(diagram: Diagram) -> dict[str, object]:
     """Return a diagram as plain data for a JSON file."""
     return {"kind": type(diagram).__name__, **asdict(diagram)}
 

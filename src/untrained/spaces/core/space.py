@@ -1,12 +1,10 @@
 """A space is a function of choices: `def mynet(choose, task) -> nn.Module` below `@space`.
 
-The function calls `choose(name, options)` as often as it likes, also in loops and branches, and
+The function calls `choose(name, options)` any number of times, also in loops and branches, and
 returns the network, or a function without arguments that builds it (then choices can be listed
 without building anything). It raises `InvalidArch("reason")` if choices exclude each other.
 `choose(name, options, also=more)` accepts more values in a written architecture but never samples
 them. Sampling, mutation, crossover, enumeration, printing and parsing follow from these calls.
-
-This module does not know proxies or scores.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,7 +57,7 @@ _ATTEMPTS_PER_CHANGE = 100
 
 @dataclass(frozen=True)
 class SpaceHooks:
-    """What a space defines beside its function; everything is optional.
+    """Optional parts of a space in addition to its function.
 
     A hook has the name of the `Space` method or property that uses it. `space` documents them.
     """
@@ -84,7 +82,7 @@ class Space:
     Attributes:
         name: Public name, with the options in brackets if there are any.
         network: The function of choices.
-        hooks: What the space defines beside its function.
+        hooks: Optional parts of the space.
         options: Values for keyword arguments of the function, such as `channels=32`.
     """
 
@@ -125,7 +123,7 @@ class Space:
         """Names of the options: the parameters of the function after `choose` and `task`."""
         return list(signature(self.network).parameters)[2:]
 
-    def with_options(self, **options: Any) -> "Space":
+    def with_options(self, **options: object) -> "Space":
         """Return the same space with other keyword arguments for its function.
 
         Args:
@@ -315,7 +313,7 @@ class Space:
 
         Args:
             genes: Names and values of all choices.
-            label: How error messages call the architecture; by default its genes.
+            label: Name of the architecture in error messages; by default its genes.
 
         Raises:
             UsageError: A choice is missing, unknown, given twice or has a value that is not
@@ -416,7 +414,7 @@ class Space:
 
 def _create_tensors_on(device: str) -> AbstractContextManager[object]:
     """Return a context in which new tensors are created on `device`."""
-    # Entering the context costs a seventh of building a network, so skip it where it is redundant.
+    # Entering the context takes a seventh of the time to build a network, so skip it if redundant.
     if torch.get_default_device() == torch.device(device):
         return nullcontext()
     return torch.device(device)
@@ -485,5 +483,5 @@ def space(
 
 
 def register_space(member: Space) -> Space:
-    """Add one of the package's own spaces to the registry; a decorator above `@space`."""
+    """Register a space of this package; a decorator above `@space`."""
     return SPACES.add(member.name, member)

@@ -1,4 +1,4 @@
-"""What supernets share: one set of weights for all architectures, and a mixture of options.
+"""Code that supernets share: one set of weights for all architectures, and a mixture of options.
 
 A supernet has `options`, the options of every choice by name, and `mixture`, the weights of these
 options: uniform at first, one-hot for a single architecture, anything in between for a search by
@@ -26,7 +26,7 @@ ScoredGenes = tuple[float, Genes]
 
 
 class Supernet(Protocol):
-    """What a search with a mixture needs from a supernet. A supernet is an `nn.Module` too."""
+    """The interface of supernets with a mixture. A supernet is an `nn.Module` too."""
 
     options: dict[str, tuple[str, ...]]
     mixture: Mixture

@@ -220,7 +220,7 @@ def _parse_fields(text: str) -> dict[str, ast.expr]:
     try:
         call = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        # Python counts from 1 and may point behind the end.
+        # Python counts from 1 and may point beyond the end.
         column = max(error.offset or 1, 1) - 1
         raise make_parse_error(text, min(column, len(text)), expected) from None
     except (ValueError, RecursionError, MemoryError):

@@ -24,8 +24,8 @@ from untrained.spaces.darts.genotype import Genotype, Wiring
 from untrained.spaces.darts.operations import build_operation
 from untrained.types import Task
 
-# What cells need in a forward pass beside their inputs: the probability of drop path in a final
-# network, the mixture in a supernet.
+# An additional argument of cells in a forward pass: the probability of drop path in a final network,
+# the mixture in a supernet.
 ContextT = TypeVar("ContextT")
 
 _build_relu_conv_bn = copy_from_template(ReLUConvBN)
@@ -84,7 +84,7 @@ class DartsConfig:
 
 @dataclass(frozen=True)
 class CellPosition:
-    """What a cell must know about its position in the network.
+    """The position of a cell in the network.
 
     Attributes:
         input_channels: Channels of the older and of the newer input.
@@ -219,7 +219,7 @@ class CellNetwork(nn.Module, ABC, Generic[ContextT]):
 
     @abstractmethod
     def make_context(self) -> ContextT:
-        """Return what the cells need in this forward pass."""
+        """Return the additional argument of the cells for this forward pass."""
 
 
 class DartsNetwork(CellNetwork[float]):

@@ -137,7 +137,8 @@ def _edge_bit(source: int, target: int) -> int:
 def compute_hash(spec: CellSpec) -> str:
     """Return the hash of the benchmark for a pruned cell; isomorphic cells have the same.
 
-    Every vertex hashes the hashes of its neighbours, as often as there are vertices.
+    In each round, every vertex hashes the hashes of its neighbours; there are as many rounds as
+    vertices.
     """
     labels = {op: number for number, op in enumerate(OPS)}
     labels[INPUT] = -1
@@ -244,8 +245,8 @@ def _list_pairs(vertex_count: int) -> list[tuple[int, int]]:
 def compute_channels(spec: CellSpec, cin: int, cout: int) -> tuple[int, ...]:
     """Return the width of every vertex of a pruned cell.
 
-    Inner vertices that feed the output share its channels; the first ones get the remainder. Any
-    other inner vertex is as wide as the widest vertex it feeds.
+    Inner vertices that feed the output share its channels; the first ones get the remainder. All
+    other inner vertices are as wide as the widest vertex they feed.
     """
     last = len(spec.ops) - 1
     output_sources = [vertex for vertex in spec.sources(last) if vertex > 0]

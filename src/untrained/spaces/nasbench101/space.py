@@ -159,7 +159,7 @@ def _list_genes(spec: CellSpec, places: Sequence[int] = ()) -> Genes:
 
     Args:
         spec: A pruned cell.
-        places: Which of the vertices 1 to 5 its inner vertices become; by default the first ones.
+        places: Numbers from 1 to 5 for its inner vertices; by default 1, 2, ...
     """
     inner_ops = spec.ops[1:-1]
     inner_places = places or range(1, len(inner_ops) + 1)
@@ -180,7 +180,7 @@ def _make_pruned_spec(genes: Genes) -> CellSpec:
     """Return the pruned cell of these genes."""
     values = dict(genes)
     edges = [pair for pair in _PAIRS if values[_edge_name(*pair)]]
-    # A vertex without an operation is on no path, so any operation will do.
+    # A vertex without an operation is pruned below, so its operation does not matter.
     ops = [str(values.get(f"op{vertex}", OPS[0])) for vertex in _INNER_VERTICES]
     return prune_spec(make_spec(edges, ops))
 

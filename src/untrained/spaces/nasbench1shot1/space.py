@@ -52,7 +52,7 @@ S2 = (1, 1, 2, 2, 3)
 S3 = (1, 1, 1, 2, 2, 2)
 _PARENT_COUNTS = {"nasbench1shot1_s1": S1, "nasbench1shot1_s2": S2, "nasbench1shot1_s3": S3}
 
-# What tables write at unused vertices.
+# The operation of unused vertices in tables.
 IDLE = "conv1x1-bn-relu"
 _MEMBERS = ("listed", "tight", "loose")
 

@@ -1,4 +1,4 @@
-"""The operators of NASRec: what a block computes from the dense and sparse tensors it reads.
+"""The operators of NASRec, which a block applies to the dense and sparse tensors that it reads.
 
 Legend: B samples, D width of the dense inputs, T tokens of the sparse inputs, e width of a token,
 D' and T' the output sizes. Dense tensors are (B, D), sparse ones (B, T, e).
@@ -26,7 +26,7 @@ _TRANSFORMER_NORM_INIT = 0.17
 
 @dataclass(frozen=True)
 class OperatorSize:
-    """What an operator reads and computes.
+    """Sizes of the inputs and outputs of an operator.
 
     Attributes:
         dense: Width of every dense input.

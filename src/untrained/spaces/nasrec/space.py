@@ -7,7 +7,7 @@ searches both. The notation is described in `blocks.py`, the network and the spe
 authors' code in `network.py`, the supernets in `supernet.py`.
 
 The default task is Criteo's: 13 dense columns and 26 columns of identifiers (with small
-vocabularies here). object other table with identifiers works: the columns follow from the task.
+vocabularies here). Other tables with identifiers work too: the columns follow from the task.
 
 Differences to the authors' code:
 * An architecture only contains what its network uses: operators of two inputs have left and right,
@@ -33,11 +33,11 @@ from untrained.options import Count
 from untrained.spaces.core.choices import pick_uniformly
 from untrained.spaces.core.diagrams import CellGraph, CellGraphs
 from untrained.spaces.core.space import (
-    SPACES,
     Choose,
     InvalidArch,
     NetworkBuilder,
     Space,
+    register_space,
     space,
 )
 from untrained.spaces.nasrec.blocks import (
@@ -73,7 +73,7 @@ _INNER_CHOICES = (("dense", "sparse"), ("dense_dim",), ("sparse_dim",), ("intera
 # ---------------------------------------------------------------------------------- the spaces
 
 
-def _register_space(
+def _register_nasrec_space(
     name: str, about: str, dense_ops: tuple[str, ...], sparse_ops: tuple[str, ...]
 ) -> Space:
     """Create and register a space with these operators."""
@@ -116,7 +116,7 @@ def _register_space(
         size=partial(_compute_size, dense_ops, sparse_ops),
         supernet=build_supernet,
     )
-    return SPACES.add(name, make_space(choose_network))
+    return register_space(make_space(choose_network))
 
 
 def _choose_block(
@@ -188,12 +188,12 @@ def _mutate_arch(space: Space, arch: Arch, rng: np.random.Generator) -> Arch:
     if rng.random() > 0.5:
         groups = _WIRING_CHOICES
     group = groups[int(rng.integers(len(groups)))]
-    kept = dict(arch.genes)
+    kept_values = dict(arch.genes)
     for name in group:
-        if f"{name}{index}" not in kept:
+        if f"{name}{index}" not in kept_values:
             raise InvalidArch("this input is not used")
-        del kept[f"{name}{index}"]
-    return _complete_arch(space, rng, kept)
+        del kept_values[f"{name}{index}"]
+    return _complete_arch(space, rng, kept_values)
 
 
 def _complete_arch(space: Space, rng: np.random.Generator, values: dict[str, Choice]) -> Arch:
@@ -255,13 +255,13 @@ def _draw_stream(labels: Sequence[str], inputs: Sequence[tuple[int, ...]]) -> Ce
     return CellGraph(("table", *labels, "head"), tuple(edges))
 
 
-nasrec_small = _register_space(
+nasrec_small = _register_nasrec_space(
     "nasrec_small",
     "Networks for tables of clicks: seven blocks of linear layers and dot products.",
     ("linear-2d", "dot-product"),
     ("linear-3d",),
 )
-nasrec_full = _register_space(
+nasrec_full = _register_nasrec_space(
     "nasrec_full",
     "Networks for tables of clicks: seven blocks of linear layers, dot products, gates, sums and "
     "attention.",

@@ -1,6 +1,6 @@
 """The networks of TransNAS-Bench-101: a convolutional encoder and one head per task.
 
-We build what was benchmarked, including its accidents:
+We build the networks of the benchmark, including its bugs:
 * The batch norm in the shortcut of a residual block has eps = 1.0 and momentum = 1.0 (positional
   arguments that were meant for something else), which halves the variance of the shortcut. Every
   macro network that was trained has it.

@@ -1,1 +1,1 @@
-"""What the spaces of ZenNAS share: `mobilenetv2.py` and `zen_resnet.py` define the spaces."""
+"""Code of ZenNAS's networks. `mobilenetv2.py` and `zen_resnet.py` define the two spaces."""

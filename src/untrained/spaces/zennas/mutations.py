@@ -50,7 +50,7 @@ class CandidateValues(NamedTuple):
 
 @dataclass(frozen=True)
 class StructureMutation:
-    """Where a search starts, and what a block may become.
+    """Initial structures of a search, and the candidates that may replace a block.
 
     In the official code a list of candidates grows while it is copied, type by type. Of n types in
     a family, the first two are listed n times, the third n - 1 times, and the last one twice. With
@@ -75,7 +75,7 @@ class StructureMutation:
         return tuple(kind for family in self.families for kind in family)
 
     def list_candidates(self, block: ZenBlock, variant: str = "default") -> list[ZenBlock]:
-        """Return all candidates for a block, as often as they are in the list to sample from."""
+        """Return all candidates for a block; a candidate may occur several times."""
         values = self._list_values(block, variant)
         candidates = []
         for kind, width, inner, layer_count in product(*values):
@@ -121,9 +121,9 @@ class StructureMutation:
             if is_published or self.last_changes or block.kind != LAST:
                 indices.append(index)
         count = min(read_option(space, "replacements"), len(indices))
-        picked = rng.choice(indices, count, replace=is_published).tolist()
+        picked_indices = rng.choice(indices, count, replace=is_published).tolist()
         mutant = list(blocks)
-        for index in sorted(set(picked)):
+        for index in sorted(set(picked_indices)):
             mutant[index] = self._sample_candidate(blocks[index], variant, rng)
         split_blocks: list[ZenBlock] = []
         for block in link_widths(mutant):
@@ -135,8 +135,8 @@ class StructureMutation:
     ) -> ZenBlock:
         values = self._list_values(block, variant)
         while True:
-            picked = [options[int(rng.integers(len(options)))] for options in values]
-            candidate = _replace_values(block, *picked)
+            picked_values = [options[int(rng.integers(len(options)))] for options in values]
+            candidate = _replace_values(block, *picked_values)
             if candidate != block or variant == "published":
                 return candidate
 
@@ -155,7 +155,7 @@ class StructureMutation:
         return CandidateValues(kinds, widths, self._list_widths(block.inner), layer_counts)
 
     def _list_published_kinds(self) -> list[str]:
-        """Return the types as often as the official code lists them."""
+        """Return the types, repeated as in the list of the official code."""
         kinds = []
         for family in self.families:
             family_size = len(family)
@@ -220,7 +220,7 @@ def _list_defaults(network: NetworkFunction) -> dict[str, Any]:
 
 
 def read_config(space: Space) -> ZenConfig:
-    """Return what the options of a space say about its networks."""
+    """Return the settings of networks that the options of a space determine."""
     return ZenConfig(
         use_se=bool(read_option(space, "use_se")),
         no_reslink=bool(read_option(space, "no_reslink")),

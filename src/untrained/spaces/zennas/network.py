@@ -48,7 +48,7 @@ class ZenBlock:
 
 @dataclass(frozen=True, slots=True)
 class ZenConfig:
-    """What holds for every block of a network. The names are the official ones.
+    """Settings of all blocks of a network. The names are the official ones.
 
     Attributes:
         use_se: Add squeeze-and-excitation.

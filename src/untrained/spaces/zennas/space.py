@@ -3,7 +3,7 @@
 from functools import partial
 
 from untrained.options import Count
-from untrained.spaces.core.space import SPACES, Choose, NetworkBuilder, Space, space
+from untrained.spaces.core.space import Choose, NetworkBuilder, Space, register_space, space
 from untrained.spaces.zennas.counts import count_arch
 from untrained.spaces.zennas.mutations import StructureMutation
 from untrained.spaces.zennas.network import PlainNet, ZenConfig
@@ -56,4 +56,4 @@ def register_zennas_space(
         sample=mutation.sample,
         counts=count_arch,
     )
-    return SPACES.add(name, make_space(choose_network))
+    return register_space(make_space(choose_network))

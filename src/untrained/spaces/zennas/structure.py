@@ -3,8 +3,8 @@
 A structure is a list of blocks. As choices it is a stem, stages that each halve the map (except the
 first, which keeps that of the stem), the blocks of a stage, and the last convolution. The input
 channels of a block follow from the block before it. With stages as the unit, a crossover of two
-structures neither loses nor gains a stride. Sampling such choices uniformly would give absurd
-networks (most widths are thousands), and no paper does it; `mutations.py` samples structures.
+structures neither loses nor gains a stride. Uniform samples of these choices would be unusable (most
+widths would be thousands), and no paper uses them; `mutations.py` samples structures.
 """
 
 import re
@@ -132,7 +132,7 @@ def _shorten_kind(kind: str) -> str:
 
 
 class BlockNumber(NamedTuple):
-    """One number in the brackets of a block, and what it may be."""
+    """One number in the brackets of a block, and its allowed values."""
 
     name: str
     is_allowed: Callable[[int], bool]
@@ -204,7 +204,7 @@ def _find_kind(text: str, position: int, kinds: Sequence[str]) -> str | None:
 
 
 def _list_numbers(kind: str, cin: int) -> list[BlockNumber]:
-    """Return what the numbers of a block may be; the two ends have no bottleneck."""
+    """Return the numbers of a block with their allowed values; the two ends have no bottleneck."""
     width_text = f"a multiple of 8 from {WIDTHS[0]} to {WIDTHS[-1]}"
     numbers = [
         BlockNumber("channels in", lambda value: value == cin, str(cin)),
