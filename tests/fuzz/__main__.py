@@ -44,9 +44,9 @@ def read_mutated_files(
 
 
 def read_examples(reader: GuardedReader, examples: Sequence[Example], scratch: Path) -> None:
-    """Read every example as it is: a reader that refuses it could not show anything.
+    """Read every example without mutation, because a reader that refuses it would prove nothing.
 
-    Imports that a reader makes when it is first used happen here and are not taken for foreign.
+    Lazy imports of a reader happen here, so that they do not count as foreign code.
     """
     for example in examples:
         target = scratch / "example"
@@ -57,7 +57,7 @@ def read_examples(reader: GuardedReader, examples: Sequence[Example], scratch: P
 
 
 def format_table(readings: Sequence[Reading]) -> str:
-    """Return a table in Markdown: what became of the files of each kind."""
+    """Return a table in Markdown with the outcomes for each kind of file."""
     lines = [
         "| kind | files | read | refused in one line | defects | most memory, MB | slowest, s |",
         "|---|---:|---:|---:|---:|---:|---:|",

@@ -56,7 +56,7 @@ WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Watch:
-    """Notes what the readers do that they may not do."""
+    """Records forbidden actions of readers."""
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = str(scratch)
@@ -66,7 +66,7 @@ class Watch:
             {sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry), "<frozen "}
         )
 
-    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def record_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.active:
             return
         if event in FORBIDDEN_EVENTS:
@@ -108,7 +108,7 @@ def read_hwnas(path: Path, scratch: Path) -> None:
 
 
 def read_nats(path: Path, scratch: Path) -> None:
-    """The file is the results of one architecture; the list of architectures lies beside it."""
+    """The file has the results of one architecture; the list of architectures is beside it."""
     import_table("nasbench201", path.parent, scratch)
 
 
@@ -129,7 +129,7 @@ def read_table_csv(path: Path, scratch: Path) -> None:
 
 
 def read_parquet_table(path: Path, scratch: Path) -> None:
-    """A table of ours, as it lies under the data root."""
+    """The file is an imported table under the data root."""
     from untrained.benchmarks import open_table
 
     table = open_table("transnas", path.parents[1])
@@ -178,7 +178,7 @@ def read_run(path: Path, scratch: Path) -> None:
     from untrained.workflows import report as report_workflow
 
     report_workflow.report(path.parent)
-    report_workflow.outcome(path.parent)
+    report_workflow.read_outcome(path.parent)
 
 
 def read_checkpoint(path: Path, scratch: Path) -> None:
@@ -187,7 +187,7 @@ def read_checkpoint(path: Path, scratch: Path) -> None:
     load_tensors(path)
 
 
-# Readers that do what none may do: they show that the watch works.
+# Readers with forbidden actions, which show that the watch works.
 
 
 def crash(path: Path, scratch: Path) -> None:
@@ -260,7 +260,7 @@ def reset_peak() -> None:
 
 
 def read_file(kind: str, path: Path, scratch: Path, watch: Watch) -> dict[str, Any]:
-    """Read one file and tell what happened."""
+    """Read one file and return what happened."""
     from untrained.errors import UsageError
 
     reset_peak()
@@ -293,7 +293,7 @@ def read_file(kind: str, path: Path, scratch: Path, watch: Watch) -> dict[str, A
 
 
 def import_readers() -> None:
-    """Import what the readers import when they are first used, so that it is not taken for foreign."""
+    """Import all modules that readers import lazily, so that they do not count as foreign code."""
     import torch
 
     from untrained import data
@@ -317,7 +317,7 @@ def import_readers() -> None:
 def main() -> None:
     scratch = Path(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a reader prints is no answer
+    os.dup2(2, 1)  # output of a reader must not mix with the answers
     os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
     os.environ["TMPDIR"] = str(scratch)
     resource.setrlimit(resource.RLIMIT_AS, (LARGEST_ADDRESS_SPACE, LARGEST_ADDRESS_SPACE))
@@ -325,7 +325,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     import_readers()
     watch = Watch(scratch)
-    sys.addaudithook(watch.hear)
+    sys.addaudithook(watch.record_event)
     for line in sys.stdin:
         job = json.loads(line)
         result = read_file(job["kind"], Path(job["path"]), scratch, watch)

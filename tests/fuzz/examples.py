@@ -1,4 +1,4 @@
-"""Small valid files of every kind that is read, written as their publishers write them."""
+"""Small valid files of every kind that is read, in the formats of their publishers."""
 
 import gzip
 import json
@@ -93,7 +93,7 @@ def _make_tables(root: Path) -> list[Example]:
 
 
 def _make_cifar(root: Path) -> list[Example]:
-    """Batches as Python 2 and as Python 3 write them: arrays as text, as bytes and as buffers."""
+    """Batches as Python 2 and Python 3 write them: arrays are text, bytes or buffers."""
     examples = []
     for protocol in (2, 4, 5):
         folder = root / f"protocol{protocol}"
@@ -154,7 +154,7 @@ def _make_csv(root: Path) -> list[Example]:
 
 
 def _make_run(folder: Path) -> Path:
-    """A search of six architectures, with the trace that the strategy writes down."""
+    """A search of six architectures, with the trace of its strategy."""
     search(
         "nasbench201",
         "params",

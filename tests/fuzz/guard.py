@@ -1,4 +1,4 @@
-"""Reads files in a child process, so that a crash is an answer and not the end of the tests."""
+"""Reads files in a child process, so that a crash is a result and does not end the tests."""
 
 import json
 import os
@@ -41,12 +41,12 @@ class Reading:
 
     @property
     def defects(self) -> list[str]:
-        found = list(self.violations)
+        defects = list(self.violations)
         if self.outcome not in ("read", "refused"):
-            found.append(f"{self.outcome}: {self.message}")
+            defects.append(f"{self.outcome}: {self.message}")
         if self.memory_bytes > self.memory_limit:
-            found.append(f"{self.memory_bytes >> 20} MB for {self.file_bytes} bytes")
-        return found
+            defects.append(f"{self.memory_bytes >> 20} MB for {self.file_bytes} bytes")
+        return defects
 
 
 class GuardedReader:
@@ -76,7 +76,7 @@ class GuardedReader:
         return Reading(kind, size, **answer)
 
     def restart(self) -> None:
-        """Begin with a fresh process: what earlier files left in caches is gone."""
+        """Use a new process for the next file, whose caches are empty."""
         self.close()
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class GuardedReader:
         code = process.wait()
         self.close()
         self._errors.seek(0)
-        last_words = self._errors.read()[-500:].decode(errors="replace").strip()
+        last_output = self._errors.read()[-500:].decode(errors="replace").strip()
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}; {last_words}"
-        return f"ended with code {code}; {last_words}"
+            return f"killed by {signal.Signals(-code).name}; {last_output}"
+        return f"ended with code {code}; {last_output}"

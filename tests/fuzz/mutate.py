@@ -1,4 +1,4 @@
-"""Seeded mutations of files: of raw bytes, and of what lies inside of archives and checksums."""
+"""Seeded mutations of files: of raw bytes, and of the content of archives and checked records."""
 
 import bz2
 import gzip
@@ -213,7 +213,7 @@ def _put_piece(content: bytes, rng: random.Random, pieces: tuple[bytes, ...]) ->
     return content[:place] + piece + content[end:]
 
 
-# ---------------------------------------------------------------------------- formats with insides
+# ------------------------------------------------------------------------------- structured formats
 
 
 def mutate_pickle(content: bytes, rng: random.Random) -> bytes:
@@ -229,9 +229,9 @@ def _change_opcode(content: bytes, rng: random.Random) -> bytes:
     places = _find_opcodes(content)
     if len(places) < 2:
         return mutate_bytes(content, rng, PICKLE_PIECES)
-    chosen = rng.randrange(len(places) - 1)
-    start = places[chosen]
-    end = places[chosen + 1]
+    index = rng.randrange(len(places) - 1)
+    start = places[index]
+    end = places[index + 1]
     opcode = content[start:end]
     other = rng.randrange(len(places) - 1)
     other_opcode = content[places[other] : places[other + 1]]
@@ -263,7 +263,7 @@ def _find_opcodes(content: bytes) -> list[int]:
 
 def mutate_text(content: bytes, rng: random.Random) -> bytes:
     """Replace a number or a quoted text, or mutate the bytes."""
-    tokens = [found.span() for found in re.finditer(rb'-?[0-9.]+|"[^"]*"|[\w.]+', content)]
+    tokens = [match.span() for match in re.finditer(rb'-?[0-9.]+|"[^"]*"|[\w.]+', content)]
     if tokens and rng.random() < 0.7:
         start, end = rng.choice(tokens)
         return content[:start] + rng.choice(TEXT_PIECES) + content[end:]
@@ -311,19 +311,19 @@ def _change_value(value: Any, rng: random.Random) -> Any:
 
 
 def mutate_zip(content: bytes, rng: random.Random, mutate_member: Callable[..., bytes]) -> bytes:
-    """Mutate one member and pack everything again with right checksums, or mutate the archive."""
+    """Mutate one member and write the archive again with right checksums, or mutate its bytes."""
     if rng.random() < 0.3:
         return mutate_bytes(content, rng)
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(made, "w") as new:
-        chosen = rng.choice(old.infolist()).filename
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(buffer, "w") as new:
+        mutated_name = rng.choice(old.infolist()).filename
         for member in old.infolist():
             data = old.read(member)
-            if member.filename == chosen:
+            if member.filename == mutated_name:
                 data = mutate_member(member.filename, data, rng)
             method = rng.choice((member.compress_type, zipfile.ZIP_DEFLATED))
             new.writestr(member.filename, data, method)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def mutate_torch(content: bytes, rng: random.Random) -> bytes:
@@ -362,7 +362,7 @@ def mutate_gzip_text(content: bytes, rng: random.Random) -> bytes:
 
 
 def mutate_tfrecord(content: bytes, rng: random.Random) -> bytes:
-    """Mutate one record and frame it with right checksums, or claim a length, or mutate the file."""
+    """Mutate one record and write its right checksums, or change a length, or mutate the bytes."""
     (length,) = struct.unpack("<Q", content[:8])
     choice = rng.random()
     if choice < 0.3:
@@ -374,7 +374,7 @@ def mutate_tfrecord(content: bytes, rng: random.Random) -> bytes:
 
 
 def _frame_length(length: bytes) -> bytes:
-    """The checksum of a length, which `frame_record` writes behind the data that it is given."""
+    """Return the checksum of a length, which `frame_record` writes after its data."""
     return frame_record(length)[20:24]
 
 

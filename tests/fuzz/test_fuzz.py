@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_file():
         ("bad: error", "exception: KeyError"),
     ],
 )
-def test_the_watch_notices_what_no_reader_may_do(reader, tmp_path, kind, defect):
+def test_the_watch_notices_forbidden_actions(reader, tmp_path, kind, defect):
     path = tmp_path / "file"
     path.write_bytes(b"x")
     reading = reader.read(kind, path)
