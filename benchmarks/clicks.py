@@ -1,15 +1,16 @@
-"""Does what is found beat what people make by hand, where the truth is known? A network is searched on `clicks`, a log
-with interactions planted in it, and stands beside hand-made ones that are trained on the same rows by the same recipe,
-each with the learning rate, of three, that the validation rows like best.
+"""Does the winner of a search beat hand-made networks on data with known probabilities?
+
+The search runs on `clicks`, a synthetic log with interactions. Its winner and the hand-made networks are trained on the
+same rows with the same recipe; validation selects the learning rate of each from three.
 
     python benchmarks/clicks.py [--seeds 0 1 2 3 4] [--rows 100000] [--workers 5] [--device cpu] [--run FOLDER]
 
-Each seed makes another log, other samples of the space and other weights, in a process of its own with one thread.
-Networks of three blocks without norms and with at most 100,000 parameters are searched (with the published norms:
---space "nasrec_small(blocks=3)"); the hand-made ones have 200 to 40,000. Printed
-are log loss and AUC on the test rows, mean and deviation over seeds, and how much higher the AUC of the found network
-is in the same seed, with the 95 % interval of the mean by Student's t. The first row is the truth: the probabilities by
-which the clicks were drawn, which nobody can beat. The same command goes on where it was stopped.
+Each seed has another log, other samples of the space and other weights, in a separate process with one thread.
+The space has networks of three blocks without norms and with at most 100,000 parameters (with the published norms:
+--space "nasrec_small(blocks=3)"); the hand-made networks have 200 to 40,000. The table shows log loss and AUC on the
+test rows, mean and deviation over seeds, and by how much the AUC of the winner is higher in the same seed, with
+Student's 95 % interval of the mean. The first row is the ground truth: the probabilities from which the clicks were
+drawn, which no network can beat. The same command resumes.
 """
 
 import argparse
@@ -31,15 +32,15 @@ from untrained.training.ctr_references import REFERENCES
 from untrained.types import Task
 from untrained.workflows.search import search
 
-TRUTH = "the truth"
+TRUTH = "ground truth"
 HEAD = (
     "network",
     "log loss",
     "AUC",
-    "AUC of the found one, more",
+    "AUC of the winner minus this",
     "95 % interval",
     "seeds where it is higher",
-    "rates",
+    "learning rates",
 )
 
 
@@ -57,76 +58,80 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-clicks"))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with ProcessPoolExecutor(
-        asked.workers, get_context("spawn"), torch.set_num_threads, (1,)
+        options.workers, get_context("spawn"), torch.set_num_threads, (1,)
     ) as pool:
-        found = list(pool.map(partial(entries, asked), asked.seeds))
+        results = list(pool.map(partial(run_seed, options), options.seeds))
     print(
-        f"{asked.space} by {asked.proxy}: best of {asked.budget}, {asked.rows:,} rows, seeds {asked.seeds}\n"
+        f"{options.space} by {options.proxy}: best of {options.budget}, {options.rows:,} rows, seeds {options.seeds}\n"
     )
     print(f"| {' | '.join(HEAD)} |\n|" + "---|" * len(HEAD))
     for name in (TRUTH, WINNER, *REFERENCES):
-        print(row(name, found))
+        print(format_row(name, results))
 
 
-def entries(asked: argparse.Namespace, seed: int) -> dict[str, ReferenceResult]:
-    """What is known of the found network and the hand-made ones, by name."""
-    done = search(
-        asked.space,
-        asked.proxy,
-        budget=asked.budget,
-        data=f"clicks:rows={asked.rows},seed={seed}",
-        confirm=asked.confirm,
-        limits={"params": asked.max_params},
+def run_seed(options: argparse.Namespace, seed: int) -> dict[str, ReferenceResult]:
+    """Run one seed; return the results of the winner and of the hand-made networks by name."""
+    result = search(
+        options.space,
+        options.proxy,
+        budget=options.budget,
+        data=f"clicks:rows={options.rows},seed={seed}",
+        confirm=options.confirm,
+        limits={"params": options.max_params},
         seed=seed,
-        device=asked.device,
+        device=options.device,
         workers=1,
-        run=asked.run / f"seed{seed}",
+        run=options.run / f"seed{seed}",
     )
-    if done.confirmed is None:
-        raise SystemExit(f"seed {seed}: not one training came to an end; see {done.report()}")
+    if result.confirmed is None:
+        raise SystemExit(f"seed {seed}: no training finished; see {result.report()}")
     print(
-        "\n".join((f"seed {seed}: {done.confirmed.winner}", *done.confirmed.sentences)), flush=True
+        "\n".join((f"seed {seed}: {result.confirmed.winner}", *result.confirmed.sentences)),
+        flush=True,
     )
-    return {entry.name: entry for entry in (truth(asked.rows, seed), *done.confirmed.entries)}
+    return {
+        entry.name: entry
+        for entry in (measure_truth(options.rows, seed), *result.confirmed.entries)
+    }
 
 
-def truth(rows: int, seed: int) -> ReferenceResult:
-    """What the logits that the clicks were drawn by say of the test rows."""
+def measure_truth(rows: int, seed: int) -> ReferenceResult:
+    """Evaluate the logits from which the clicks were drawn on the test rows."""
     (test,) = (
         load_data(f"clicks:rows={rows},seed={seed}", Task("any", (1,), 1)).parts[TEST].batches(rows)
     )
-    known = compute_click_metrics(
+    metrics = compute_click_metrics(
         generate_clicks(rows, seed)[2][-len(test) :], test.targets.double().numpy()
     )
-    return ReferenceResult(TRUTH, loss=known.log_loss, auc=known.auc)
+    return ReferenceResult(TRUTH, loss=metrics.log_loss, auc=metrics.auc)
 
 
-def row(name: str, found: list[dict[str, ReferenceResult]]) -> str:
+def format_row(name: str, results: list[dict[str, ReferenceResult]]) -> str:
     losses, aucs = (
-        [value for by in found if (value := getattr(by[name], key)) is not None]
+        [value for entries in results if (value := getattr(entries[name], key)) is not None]
         for key in ("loss", "auc")
     )
-    pairs = [(by[WINNER].auc, by[name].auc) for by in found]
-    more = [
+    pairs = [(entries[WINNER].auc, entries[name].auc) for entries in results]
+    gains = [
         ours - theirs
         for ours, theirs in pairs
         if ours is not None and theirs is not None and name != WINNER
     ]
-    higher = f"{sum(value > 0 for value in more)} of {len(more)}" if more else ""
-    rates = ", ".join(f"{rate:g}" for by in found if (rate := by[name].rate))
-    apart = f"{fmean(more):+.4f}" if more else ""
-    return f"| {name} | {spread(losses)} | {spread(aucs)} | {apart} | {interval(more)} | {higher} | {rates} |"
+    higher = f"{sum(value > 0 for value in gains)} of {len(gains)}" if gains else ""
+    rates = ", ".join(f"{rate:g}" for entries in results if (rate := entries[name].rate))
+    mean_gain = f"{fmean(gains):+.4f}" if gains else ""
+    return f"| {name} | {format_mean(losses)} | {format_mean(aucs)} | {mean_gain} | {format_interval(gains)} | {higher} | {rates} |"
 
 
-def spread(values: list[float]) -> str:
-    """The mean, and the deviation over seeds where there are several."""
+def format_mean(values: list[float]) -> str:
+    """Format the mean and, if there are several values, their deviation."""
     deviation = f" \u00b1 {stdev(values):.4f}" if len(values) > 1 else ""
     return f"{fmean(values):.4f}{deviation}" if values else ""
 
 
-def interval(values: list[float]) -> str:
+def format_interval(values: list[float]) -> str:
     if len(values) < 2:
         return ""
     mean = fmean(values)

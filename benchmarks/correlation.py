@@ -1,6 +1,6 @@
-"""How well does Dextr rank NAS-Bench-201, and which image should it look at?
+"""How well does Dextr rank NAS-Bench-201, and which image should it use?
 
-    python benchmarks/correlation.py TABLE --data cifar10 --samples 1000              one line a data set and proxy
+    python benchmarks/correlation.py TABLE --data cifar10 --samples 1000              one line per data set and proxy
     python benchmarks/correlation.py TABLE --data noise,photos,digits,cifar10 --samples 300 --seeds 0,1,2,3
 
 TABLE is a CSV with columns arch_str and c10_test_200 (CIFAR-10 test accuracy after 200 epochs). The architectures are
@@ -32,34 +32,36 @@ PROXIES = ("dextr", "dextr_conditions", "dextr_curvature", "params", "flops")
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_options()
     accuracy = pd.read_csv(options.table).set_index("arch_str")["c10_test_200"]
     space = load_space("nasbench201")
     archs = RandomSearch(space, make_generator("correlation", 0)).ask(options.samples)
-    print(f"{options.samples} architectures, seed 0; {machine()}, {datetime.date.today()}\n")
+    print(
+        f"{options.samples} architectures, seed 0; {describe_machine()}, {datetime.date.today()}\n"
+    )
     print("| data | image seed | proxy | Spearman | Kendall | n | failed | s / arch |")
     print("|---|---|---|---|---|---|---|---|")
     for data in options.data.split(","):
         for seed in map(int, options.seeds.split(",")):
             source = load_data(data, space.task, options.data_root)
-            judges = [load_proxy(name) for name in PROXIES]
+            proxies = [load_proxy(name) for name in PROXIES]
             build = partial(space.build, task=source.task)
-            evaluate = make_inline_evaluator(build, source, judges, (seed,), store=options.store)
+            evaluate = make_inline_evaluator(build, source, proxies, (seed,), store=options.store)
             start = perf_counter()
-            records = [record for found in evaluate(archs) for record in found]
+            records = [record for arch_records in evaluate(archs) for record in arch_records]
             seconds = (perf_counter() - start) / len(archs)
-            for judge in judges:
-                row(
+            for proxy in proxies:
+                print_row(
                     data,
                     seed,
-                    judge.label,
-                    [r for r in records if r.proxy == judge.label],
+                    proxy.label,
+                    [r for r in records if r.proxy == proxy.label],
                     accuracy,
                     seconds,
                 )
 
 
-def row(
+def print_row(
     data: str,
     seed: int,
     proxy: str,
@@ -70,7 +72,8 @@ def row(
     scored: list[tuple[Arch, float]] = [(r.arch, r.value) for r in records if r.value is not None]
     truth = accuracy.loc[[str(arch) for arch, _ in scored]].to_numpy()
     scores = np.array([value for _, value in scored])
-    rho, tau = spearmanr(scores, truth).statistic, kendalltau(scores, truth).statistic
+    rho = spearmanr(scores, truth).statistic
+    tau = kendalltau(scores, truth).statistic
     failed = len(records) - len(scored)
     print(
         f"| {data} | {seed} | {proxy} | {rho:.3f} | {tau:.3f} | {len(scored)} | {failed} | {seconds:.2f} |",
@@ -78,13 +81,13 @@ def row(
     )
 
 
-def machine() -> str:
+def describe_machine() -> str:
     import torch
 
     return f"{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}, {torch.get_num_threads()} threads"
 
 
-def arguments() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

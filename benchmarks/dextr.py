@@ -1,10 +1,10 @@
-"""Speed of Dextr: our way against the textbook way, as ratios from one run on this machine.
+"""Speed of Dextr: our implementation compared with the textbook one, as ratios from one run on this machine.
 
     python benchmarks/dextr.py [--repeats 3] [--archs 20]
 
-Textbook, as the authors do it: curvature by double backward of ten output coordinates, condition numbers by one SVD a
-hook on every module, containers included. Both ways see the same networks, one 32x32 image and a 64x64 circle; building
-is left out of both. Medians over architectures of the ratio of each architecture's best of `repeats` times.
+The textbook implementation is that of the authors: curvature by double backward of ten output coordinates, condition
+numbers by one SVD per module, containers included. Both use the same networks, one 32x32 image and a 64x64 circle, and
+exclude building. The ratios are medians over architectures; for each, the best of `repeats` times counts.
 """
 
 import argparse
@@ -34,14 +34,14 @@ CELLS = """
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_options()
     space = load_space("nasbench201")
     image = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     rows = []
     for cell in CELLS[: options.archs]:
-        arch = space.parse(official(cell))
+        arch = space.parse(format_official(cell))
         torch.manual_seed(0)
-        rows.append(measure(space.build(arch), image, options.repeats))
+        rows.append(measure_seconds(space.build(arch), image, options.repeats))
     threads = torch.get_num_threads()
     print(
         f"{len(rows)} NAS-Bench-201 networks, {os.cpu_count()} cores ({platform.machine()}), {threads} threads"
@@ -60,34 +60,35 @@ def main() -> None:
     )
 
 
-def measure(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
+def measure_seconds(model: nn.Module, image: Tensor, repeats: int) -> dict[str, float]:
     batch = Batch(image, torch.zeros(1, dtype=torch.long))
     u1, u2 = Probe(model, batch).plane((3, SIDE, SIDE))
     three = torch.cat([u1, u2, -u1])
-    dextr, conditions = load_proxy("dextr"), load_proxy("dextr_conditions")
+    dextr = load_proxy("dextr")
+    conditions = load_proxy("dextr_conditions")
 
     def forward_of_three() -> None:
         with torch.no_grad(), Probe(model, batch).scoring_mode():
             model(three)
 
     seconds = {
-        "three": best(forward_of_three, repeats),
-        "jet": best(lambda: jet(Probe(model, batch), u1, u2), repeats),
-        "conditions": best(lambda: conditions(Probe(model, batch)), repeats),
-        "whole": best(lambda: dextr(Probe(model, batch)), repeats),
-        "textbook curvature": best(lambda: textbook_curvature(model, u1, u2), repeats),
-        "textbook conditions": best(lambda: textbook_conditions(model, image), repeats),
+        "three": measure_best(forward_of_three, repeats),
+        "jet": measure_best(lambda: measure_jet(Probe(model, batch), u1, u2), repeats),
+        "conditions": measure_best(lambda: conditions(Probe(model, batch)), repeats),
+        "whole": measure_best(lambda: dextr(Probe(model, batch)), repeats),
+        "textbook curvature": measure_best(lambda: textbook_curvature(model, u1, u2), repeats),
+        "textbook conditions": measure_best(lambda: textbook_conditions(model, image), repeats),
     }
     seconds["textbook"] = seconds["textbook curvature"] + seconds["textbook conditions"]
     return seconds
 
 
-def jet(probe: Probe, u1: Tensor, u2: Tensor) -> None:
+def measure_jet(probe: Probe, u1: Tensor, u2: Tensor) -> None:
     with probe.scoring_mode():
         measure_by_taylor_mode(probe.model, u1, u2)
 
 
-def best(work: Callable[[], object], repeats: int) -> float:
+def measure_best(work: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(repeats):
         start = perf_counter()
@@ -102,18 +103,20 @@ def textbook_curvature(model: nn.Module, u1: Tensor, u2: Tensor) -> float:
     theta = torch.zeros((), requires_grad=True)
     out = model(u1 * theta.cos() + u2 * theta.sin())[0]
     ten = torch.randint(len(out), (10,), generator=torch.Generator().manual_seed(0))
-    v, a = [], []
+    v = []
+    a = []
     for i in ten:
         (first,) = torch.autograd.grad(out[i], theta, create_graph=True)
         (second,) = torch.autograd.grad(first, theta, retain_graph=True)
         v.append(first.detach())
         a.append(second)
-    V, A = torch.stack(v), torch.stack(a)
+    V = torch.stack(v)
+    A = torch.stack(a)
     return float((V @ V) ** -1.5 * ((V @ V) * (A @ A) - (V @ A) ** 2).sqrt())
 
 
 def textbook_conditions(model: nn.Module, image: Tensor) -> float:
-    """One SVD a hook, on every module."""
+    """Run one SVD per module."""
     total = 0.0
 
     def hook(module: nn.Module, args: object, output: Tensor) -> None:
@@ -129,13 +132,13 @@ def textbook_conditions(model: nn.Module, image: Tensor) -> float:
     return total
 
 
-def official(cell: str) -> str:
+def format_official(cell: str) -> str:
     names = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
     a, b, c, d, e, f = (names[int(digit)] for digit in cell)
     return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
 
 
-def arguments() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -2,13 +2,13 @@
 
     python benchmarks/engine.py [--part workers|long|store|devices ...] [--networks 200]
 
-workers   The same NAS-Bench-201 networks, scored by dextr, in this process with one thread, by one process, by two, and
-          by two Ray actors. Starting is left out and said apart. All records are checked to be equal.
-long      One search over the whole of NAS-Bench-201 by its cheapest proxies: memory of the driver after 1,000 and after
-          all 15,625 architectures, and seconds an architecture around the 100th and the 5,000th.
+workers   The same NAS-Bench-201 networks, scored by dextr, in this process with one thread, in one process, in two, and
+          by two Ray actors. Starting is reported separately. All records are checked to be equal.
+long      One search over the whole of NAS-Bench-201 with its cheapest proxies: memory of the driver after 1,000 and
+          after all 15,625 architectures, and seconds per architecture around the 100th and the 5,000th.
 store     A million records: seconds to write and to look up ten thousand, in an empty store and in a full one.
 devices   The same networks on the CPU and on a GPU: rank correlation and largest relative difference of each proxy,
-          with the same weights moved there, and with weights drawn there, as the engine does.
+          with the same weights moved to the GPU, and with weights drawn on the GPU, as the engine does.
 """
 
 import argparse
@@ -44,15 +44,15 @@ SPACE = load_space("nasbench201")
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_options()
     print(
         f"{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}, Python {platform.python_version()}"
     )
     for part in options.part:
-        {"workers": workers, "long": long, "store": store, "devices": devices}[part](options)
+        PARTS[part](options)
 
 
-def arguments() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -64,68 +64,76 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def drawn(count: int) -> list[Arch]:
+def sample_archs(count: int) -> list[Arch]:
     return RandomSearch(SPACE, make_generator("engine")).ask(count)
 
 
 # ------------------------------------------------------------------------------------------------------------ workers
 
 
-def workers(options: argparse.Namespace) -> None:
-    archs, proxies = drawn(options.networks + 8), [load_proxy("dextr")]
+def measure_workers(options: argparse.Namespace) -> None:
+    archs = sample_archs(options.networks + 8)
+    proxies = [load_proxy("dextr")]
     samples = SeedBatches.for_proxies(load_data(options.data, SPACE.task), proxies, (0,))
-    job = WorkerSetup("nasbench201", ("dextr",), samples.source.task, samples.largest_batches())
-    crews: dict[str, Callable[[], Executor]] = {
-        "here, one thread": lambda: InlineExecutor(job.open_worker()),
-        "one process": lambda: PoolExecutor(ProcessBackend(job), 1),
-        "two processes": lambda: PoolExecutor(ProcessBackend(job), 2),
-        "two Ray actors": lambda: _ray(job),
+    setup = WorkerSetup("nasbench201", ("dextr",), samples.source.task, samples.largest_batches())
+    executors: dict[str, Callable[[], Executor]] = {
+        "here, one thread": lambda: InlineExecutor(setup.open_worker()),
+        "one process": lambda: PoolExecutor(ProcessBackend(setup), 1),
+        "two processes": lambda: PoolExecutor(ProcessBackend(setup), 2),
+        "two Ray actors": lambda: open_ray(setup),
     }
-    seconds, first = {}, None
-    for name, hire in crews.items():
+    seconds = {}
+    first_records = None
+    for name, open_executor in executors.items():
         start = perf_counter()
-        with closing(hire()) as executor:
+        with closing(open_executor()) as executor:
             evaluate = ProxyEvaluator(samples, proxies, executor)
-            list(evaluate(archs[:8]))  # until everybody is at work
+            list(evaluate(archs[:8]))  # until all workers have started
             ready = perf_counter()
-            found = [replace(r, build_seconds=0, transfer_seconds=0, measure_seconds=0)
-                     for records in evaluate(archs[8:]) for r in records]  # fmt: skip
+            records = [record for arch_records in evaluate(archs[8:]) for record in arch_records]
             seconds[name] = perf_counter() - ready
-        first = first or found
+        # Times differ between runs, so they are not compared.
+        records = [
+            replace(record, build_seconds=0, transfer_seconds=0, measure_seconds=0)
+            for record in records
+        ]
+        first_records = first_records or records
         rate = options.networks / seconds[name]
         print(f"{name:<20} {rate:6.2f} networks / s, after {ready - start:.1f} s of starting; "
-              f"records equal: {found == first}", flush=True)  # fmt: skip
+              f"records equal: {records == first_records}", flush=True)  # fmt: skip
     one = seconds["one process"]
     print(f"two processes / one: {one / seconds['two processes']:.2f}; two Ray actors / one process: "
           f"{one / seconds['two Ray actors']:.2f}")  # fmt: skip
 
 
-def _ray(job: WorkerSetup) -> Executor:
+def open_ray(setup: WorkerSetup) -> Executor:
     from untrained.engine.executors.ray import RayBackend
 
-    return PoolExecutor(RayBackend(job, "local", 2), 2)
+    return PoolExecutor(RayBackend(setup, "local", 2), 2)
 
 
 # --------------------------------------------------------------------------------------------------------------- long
 
 
-def long(options: argparse.Namespace) -> None:
+def measure_long_search(options: argparse.Namespace) -> None:
     size = SPACE.size or 0
     times: list[float] = []
     memory: dict[int, float] = {}
 
-    def watch(at: Progress) -> None:
+    def watch_progress(event: Progress) -> None:
         times.append(perf_counter())
-        if at.done in (1000, 5000, 10_000, size):
-            memory[at.done] = resident()
+        if event.done in (1000, 5000, 10_000, size):
+            memory[event.done] = read_resident_memory()
             print(
-                f"after {at.done:,}: {memory[at.done]:.0f} MiB, {times[-1] - times[0]:.0f} s",
+                f"after {event.done:,}: {memory[event.done]:.0f} MiB, {times[-1] - times[0]:.0f} s",
                 flush=True,
             )
 
     with tempfile.TemporaryDirectory() as folder:
-        search("nasbench201", "params", budget=size, run=folder, workers=2, on_progress=watch)
-    memory.setdefault(size, resident())  # drawing at random may give up on the last few
+        search(
+            "nasbench201", "params", budget=size, run=folder, workers=2, on_progress=watch_progress
+        )
+    memory.setdefault(size, read_resident_memory())  # random search may give up on the last few
     early, late = (times[stop] - times[start] for start, stop in ((100, 1100), (4000, 5000)))
     print(f"driver: {memory[1000]:.0f} MiB after 1,000, {memory[size]:.0f} MiB after {size:,} architectures "
           f"({memory[size] / memory[1000] - 1:+.1%})")  # fmt: skip
@@ -133,8 +141,8 @@ def long(options: argparse.Namespace) -> None:
           f"5,000th ({late / early - 1:+.1%}); all {size:,} in {times[-1] - times[0]:.0f} s")  # fmt: skip
 
 
-def resident() -> float:
-    """Memory of this process in MiB."""
+def read_resident_memory() -> float:
+    """Return the memory of this process in MiB."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -143,32 +151,37 @@ def resident() -> float:
 # -------------------------------------------------------------------------------------------------------------- store
 
 
-def store(options: argparse.Namespace) -> None:
-    some = 10_000
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "records.sqlite") as kept:
-        kept.add(made(0, some))
-        early = look(kept, some, before=some)
+def measure_store(options: argparse.Namespace) -> None:
+    batch_size = 10_000
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "records.sqlite") as store:
+        store.add(make_records(0, batch_size))
+        early = measure_look_ups(store, batch_size, before=batch_size)
         start = perf_counter()
-        for first in range(some, options.records, some):
-            kept.add(made(first, first + some))
-        whole = perf_counter() - start
+        for first in range(batch_size, options.records, batch_size):
+            store.add(make_records(first, first + batch_size))
+        write_seconds = perf_counter() - start
         begin = perf_counter()
-        kept.add(made(options.records, options.records + some))
-        added = perf_counter() - begin
-        late = look(kept, some, before=options.records)
-        one = timed(lambda: kept.add(made(options.records + some, options.records + some + 3)))
-        size = kept.path.stat().st_size
+        store.add(make_records(options.records, options.records + batch_size))
+        add_seconds = perf_counter() - begin
+        late = measure_look_ups(store, batch_size, before=options.records)
+        add_three_seconds = measure_seconds(
+            lambda: store.add(
+                make_records(options.records + batch_size, options.records + batch_size + 3)
+            )
+        )
+        size = store.path.stat().st_size
     total = options.records
-    print(f"{total:,} records in {whole:.0f} s, {size / total:.0f} bytes each; at the end {some:,} more "
-          f"in {added:.2f} s, three in {1000 * one:.1f} ms")  # fmt: skip
+    print(f"{total:,} records in {write_seconds:.0f} s, {size / total:.0f} bytes each; at the end {batch_size:,} more "
+          f"in {add_seconds:.2f} s, three in {1000 * add_three_seconds:.1f} ms")  # fmt: skip
     print(
-        f"a look-up: {1e6 * early / some:.0f} us among {some:,}, {1e6 * late / some:.0f} us among {total:,}"
+        f"a look-up: {1e6 * early / batch_size:.0f} us among {batch_size:,}, {1e6 * late / batch_size:.0f} us among {total:,}"
     )
 
 
-def made(start: int, stop: int) -> list[Record]:
-    """Four measures of each of many architectures."""
-    task, measures = Task("digits", (3, 32, 32), 10), ("dextr@1", "params@1", "flops@1", "naswot@1")
+def make_records(start: int, stop: int) -> list[Record]:
+    """Make records of four measures per architecture."""
+    task = Task("digits", (3, 32, 32), 10)
+    measures = ("dextr@1", "params@1", "flops@1", "naswot@1")
     archs = {
         n: Arch("s", (("n", n), ("text", "x" * 60)), f"{n}:{'x' * 60}")
         for n in range(start // 4, stop // 4 + 1)
@@ -180,17 +193,17 @@ def made(start: int, stop: int) -> list[Record]:
     return records
 
 
-def look(kept: Store, count: int, before: int) -> float:
-    """Seconds to look up so many records, spread over all that were written before."""
-    keys = [made(i, i + 1)[0].key for i in range(0, before, before // count)]
-    found: list[Record | None] = []
-    seconds = timed(lambda: found.extend(kept.get(key) for key in keys))
-    assert len(found) == count
-    assert None not in found
+def measure_look_ups(store: Store, count: int, before: int) -> float:
+    """Return the seconds to look up `count` records, spread over all `before` records."""
+    keys = [make_records(i, i + 1)[0].key for i in range(0, before, before // count)]
+    records: list[Record | None] = []
+    seconds = measure_seconds(lambda: records.extend(store.get(key) for key in keys))
+    assert len(records) == count
+    assert None not in records
     return seconds
 
 
-def timed(work: Callable[[], object]) -> float:
+def measure_seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
     return perf_counter() - start
@@ -199,31 +212,29 @@ def timed(work: Callable[[], object]) -> float:
 # ------------------------------------------------------------------------------------------------------------ devices
 
 
-def devices(options: argparse.Namespace) -> None:
+def compare_devices(options: argparse.Namespace) -> None:
     from scipy.stats import spearmanr
 
-    archs, proxies = (
-        drawn(options.networks),
-        [load_proxy(name) for name in split_names(options.proxies)],
-    )
+    archs = sample_archs(options.networks)
+    proxies = [load_proxy(name) for name in split_names(options.proxies)]
     source = load_data(options.data, SPACE.task)
 
-    def values(build: BuildFunction, device: str) -> dict[str, list[float | None]]:
+    def score_archs(build: BuildFunction, device: str) -> dict[str, list[float | None]]:
         evaluate = make_inline_evaluator(build, source, proxies, device=device)
         rows = list(evaluate(archs))
         return {p.label: [row[i].value for row in rows] for i, p in enumerate(proxies)}
 
-    here = values(lambda arch: SPACE.build(arch), "cpu")
-    moved = values(lambda arch: SPACE.build(arch), "cuda")
-    there = values(lambda arch: SPACE.build(arch, device="cuda"), "cuda")
+    on_cpu = score_archs(lambda arch: SPACE.build(arch), "cpu")
+    moved_to_gpu = score_archs(lambda arch: SPACE.build(arch), "cuda")
+    built_on_gpu = score_archs(lambda arch: SPACE.build(arch, device="cuda"), "cuda")
     print(
         "| proxy | networks | same weights: Spearman | largest relative difference | weights drawn there: Spearman |"
     )
     print("|---|---|---|---|---|")
-    for name, cpu in here.items():
+    for name, cpu in on_cpu.items():
         both = [
             (a, b, c)
-            for a, b, c in zip(cpu, moved[name], there[name], strict=True)
+            for a, b, c in zip(cpu, moved_to_gpu[name], built_on_gpu[name], strict=True)
             if a is not None
         ]
         assert all(b is not None and c is not None for _, b, c in both), (
@@ -231,9 +242,17 @@ def devices(options: argparse.Namespace) -> None:
         )
         a, b, c = zip(*both, strict=True)
         gap = max(abs(x - y) / abs(x) for x, y in zip(a, b, strict=True))
-        rho, own = spearmanr(a, b).statistic, spearmanr(a, c).statistic
+        rho = spearmanr(a, b).statistic
+        own = spearmanr(a, c).statistic
         print(f"| {name} | {len(both)} | {rho:.4f} | {gap:.1e} | {own:.4f} |", flush=True)
 
+
+PARTS = {
+    "workers": measure_workers,
+    "long": measure_long_search,
+    "store": measure_store,
+    "devices": compare_devices,
+}
 
 if __name__ == "__main__":
     main()

@@ -1,9 +1,10 @@
-"""One architecture of every space taken out: plain source, ONNX, and how far their answers are from the original's.
+"""Export one architecture of every space as plain source and as ONNX, and compare their outputs with the original.
 
     python benchmarks/exports.py            the scoring networks of all spaces, at the size of their own task
     python benchmarks/exports.py nasbench201 "darts(channels=36,cells=20,auxiliary=True)"
 
-Source must answer to the last bit (it is refused otherwise), ONNX within 1e-4. The exit code is 1 where one does not.
+Outputs of the source must be equal to the last bit (it is refused otherwise), those of ONNX within 1e-4. Otherwise the
+exit code is 1.
 """
 
 import argparse
@@ -21,23 +22,24 @@ from untrained.seeds import derive_seed, make_generator
 from untrained.spaces import SPACES, load_space
 
 
-def row(name: str) -> tuple[int, bool, float]:
-    """Lines of source, whether it also trains as the original does, and how far ONNX is from torch."""
+def export_space(name: str) -> tuple[int, bool, float]:
+    """Return the lines of source, whether it trains like the original, and the difference of ONNX from torch."""
     space = load_space(name)
     arch = space.sample(make_generator("export", name))
     torch.manual_seed(derive_seed("weights", name, arch, 0))
-    network, noise = space.build(arch).eval(), load_data("noise", space.task)
-    made = write_source(
+    network = space.build(arch).eval()
+    noise = load_data("noise", space.task)
+    source = write_source(
         network, lambda samples: noise.batch(samples).inputs, f"A network of {name}."
     )
     with TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
-        write_onnx(build_from_source(made), noise.batch(2).inputs, path, dynamic_batch=True)
+        write_onnx(build_from_source(source), noise.batch(2).inputs, path, dynamic_batch=True)
         opened = open_onnx(path, 1)
-        apart = max(
+        difference = max(
             measure_disagreement(network, opened, noise.batch(samples).inputs) for samples in (1, 3)
         )
-    return len(made.text.splitlines()), made.is_trainable, apart
+    return len(source.text.splitlines()), source.is_trainable, difference
 
 
 def main() -> int:
@@ -45,17 +47,21 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("space", nargs="*", default=list(SPACES))
-    names, bad = parser.parse_args().space, 0
+    names = parser.parse_args().space
+    failures = 0
     print(f"{'space':45} {'lines':>5}  {'trains':6}  ONNX differs by")
     for name in names:
         try:
-            lines, trainable, apart = row(name)
-            print(f"{name:45} {lines:5}  {'yes' if trainable else 'no':6}  {apart:.1e}", flush=True)
-            bad += apart > TOLERANCE
+            lines, trainable, difference = export_space(name)
+            print(
+                f"{name:45} {lines:5}  {'yes' if trainable else 'no':6}  {difference:.1e}",
+                flush=True,
+            )
+            failures += difference > TOLERANCE
         except UsageError as error:
             print(f"{name:45} {error}", flush=True)
-            bad += 1
-    return int(bad > 0)
+            failures += 1
+    return int(failures > 0)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""An exported folder in an environment of its own: torch, ONNX Runtime, safetensors, Pillow and numpy, nothing of ours.
+"""An exported folder in an environment without untrained: torch, ONNX Runtime, safetensors, Pillow and numpy.
 
-    python benchmarks/fresh_export.py /tmp/fresh        makes the environment there unless it is there already
+    python benchmarks/fresh_export.py FOLDER        makes the environment in FOLDER unless it exists
 
-Exports an architecture for digits, writes ten digits as pictures, predicts them there by both runtimes, and compares
-with what the network says here. The exit code is 1 where they differ.
+Exports an architecture for digits, writes ten digits as images, predicts them in the environment with both runtimes,
+and compares with the network here. The exit code is 1 if they differ.
 """
 
 import argparse
@@ -26,8 +26,8 @@ ARCH = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|avg_poo
 NEEDED = ("torch", "onnxruntime", "safetensors", "pillow", "numpy")
 
 
-def environment(folder: Path) -> Path:
-    """The Python of an environment that has what the folder's README asks for."""
+def make_environment(folder: Path) -> Path:
+    """Return the Python of an environment with the packages that the exported README lists."""
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
@@ -51,45 +51,52 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "home", type=Path, help="folder of the environment, of the export and of the pictures"
+        "home", type=Path, help="folder for the environment, the export and the images"
     )
     home = parser.parse_args().home.resolve()
     home.mkdir(parents=True, exist_ok=True)
-    python = environment(home / "venv")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    python = make_environment(home / "venv")
+    clean_environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+    }
     absent = subprocess.run(
-        [python, "-c", "import untrained"], cwd=home, env=clean, capture_output=True
+        [python, "-c", "import untrained"], cwd=home, env=clean_environment, capture_output=True
     )
     assert absent.returncode == 1, "untrained can be imported there"
 
-    made = export(ARCH, home / "exported", data="digits")
+    exported = export(ARCH, home / "exported", data="digits")
     subject = resolve_export_subject(ARCH, "nasbench201", data="digits")
     test = load_data("digits", subject.task).parts[TEST]
     assert isinstance(test, ImagePart)
     pictures = home / "pictures"
     pictures.mkdir(exist_ok=True)
-    for place in range(10):
-        Image.fromarray(test.images[place].numpy()).save(pictures / f"{place}.png")
+    for index in range(10):
+        Image.fromarray(test.images[index].numpy()).save(pictures / f"{index}.png")
     with torch.no_grad():
         expected = subject.network(test.normalise(test.images[:10])).softmax(1)
     worst = 0.0
     for runtime in ("onnx", "torch"):
-        asked = [made.folder / "predict.py", pictures, "--runtime", runtime]
-        done = subprocess.run(
-            [python, *asked], cwd=home, env=clean, capture_output=True, text=True, check=True
+        arguments = [exported.folder / "predict.py", pictures, "--runtime", runtime]
+        process = subprocess.run(
+            [python, *arguments],
+            cwd=home,
+            env=clean_environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        lines = [line.split("\t") for line in done.stdout.splitlines()]
-        assert len(lines) == 10, done.stdout
-        for place, (_, said) in enumerate(lines):
-            kind, chance = said.split(" ")
-            worst = max(worst, abs(float(chance) - float(expected[place, int(kind)])))
-            assert int(kind) == int(expected[place].argmax()), (place, said)
+        lines = [line.split("\t") for line in process.stdout.splitlines()]
+        assert len(lines) == 10, process.stdout
+        for index, (_, prediction) in enumerate(lines):
+            label, probability = prediction.split(" ")
+            worst = max(worst, abs(float(probability) - float(expected[index, int(label)])))
+            assert int(label) == int(expected[index].argmax()), (index, prediction)
     print(
         json.dumps(
             {
                 "pictures": 20,
                 "largest difference of a probability": round(worst, 6),
-                "missing": made.missing,
+                "missing": exported.missing,
             }
         )
     )

@@ -1,15 +1,15 @@
-"""Kill `untrained` with SIGKILL at random moments, type the same command again, and compare with an undisturbed run.
+"""Kill `untrained` with SIGKILL at random moments, run the same command again, and compare with an undisturbed run.
 
     python benchmarks/kill.py [--part search training export table] [--kills 1000] [--seed 0] [--folder runs/kill]
 
 Real commands run on tiny inputs. A trial starts a command in a fresh folder, kills it one to three times, each time at
-a moment drawn uniformly over the duration of an undisturbed run, and then lets it come to its end. After every kill:
-nothing that was finished is lost or damaged. At the end: nothing is lost, nothing is doubled, and the records, the
-winner, the weights and the exported files equal those of the undisturbed run.
+a moment drawn uniformly over the duration of an undisturbed run, and then lets it finish. After every kill, no finished
+result is lost or damaged. At the end nothing is lost, nothing is doubled, and the records, the winner, the weights and
+the exported files equal those of the undisturbed run.
 
 Results are appended to `trials.jsonl` in the folder after every trial, so the script itself can be stopped: the same
-command goes on where it was. Commands run in forks of one process that has imported torch, which saves seconds per
-kill. Needs Linux or macOS.
+command resumes. Commands run in forks of one process that has imported torch, which saves seconds per kill. Needs Linux
+or macOS.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from untrained.cli import app as cli
 from untrained.seeds import make_generator
 
 Content = dict[str, Any]  # what a command leaves behind, without times; compared for equality
-MOST_KILLS = 3  # per trial
+MAX_KILLS = 3  # per trial
 TIMED_RUNS = 3
 PATIENCE = 300.0  # seconds until a command that was not killed counts as hanging
 NETWORK = """
@@ -60,14 +60,13 @@ class Broken(Exception):  # noqa: N818 - it names a state of a folder
 
 @dataclass(frozen=True)
 class Part:
-    """A command and what must be true of its folder."""
+    """A command and the checks of its folder."""
 
     command: tuple[str, ...]
     prepare: Callable[[Path], None]  # writes the input of the command into an empty folder
-    check_killed: Callable[
-        [Path, Content, Content], Content
-    ]  # folder, content after the last kill, undisturbed content
-    read: Callable[[Path], Content]  # of a command that came to its end
+    # Folder, content after the last kill, undisturbed content
+    check_killed: Callable[[Path, Content, Content], Content]
+    read: Callable[[Path], Content]  # reads the content after a command that finished
 
 
 @dataclass
@@ -85,7 +84,7 @@ class Trial:
 
 
 def run_command(command: Sequence[str], folder: Path, report_modules: bool = False) -> int:
-    """Start `untrained COMMAND` in a fork; the process id."""
+    """Start `untrained COMMAND` in a fork and return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -94,7 +93,7 @@ def run_command(command: Sequence[str], folder: Path, report_modules: bool = Fal
         os.setsid()  # Ctrl-C is for the script; it waits for the trial
         os.chdir(folder)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-        os.environ.pop("UNTRAINED_DATA", None)  # it would take the place of the cache
+        os.environ.pop("UNTRAINED_DATA", None)  # it would replace the cache folder
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(
                 os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), descriptor
@@ -120,8 +119,8 @@ def run_command(command: Sequence[str], folder: Path, report_modules: bool = Fal
         os._exit(code)
 
 
-def wait(pid: int, seconds: float) -> int | None:
-    """The exit code of a process, negative for a signal; None where it still runs after so many seconds."""
+def wait_for_exit(pid: int, seconds: float) -> int | None:
+    """Return the exit code of a process, negative for a signal, or None if it still runs after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -133,44 +132,44 @@ def wait(pid: int, seconds: float) -> int | None:
         time.sleep(min(0.002, left))
 
 
-def kill(pid: int) -> None:
+def kill_process(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 
 
-def finish(command: Sequence[str], folder: Path, report_modules: bool = False) -> float:
-    """Run a command to its end; how many seconds it took."""
+def run_to_end(command: Sequence[str], folder: Path, report_modules: bool = False) -> float:
+    """Run a command to its end and return its duration in seconds."""
     start = time.monotonic()
     pid = run_command(command, folder, report_modules)
-    code = wait(pid, PATIENCE)
+    code = wait_for_exit(pid, PATIENCE)
     if code is None:
-        kill(pid)
+        kill_process(pid)
         raise Broken(f"the command did not end within {PATIENCE:g} s")
     if code != 0:
-        said = (folder / "stderr").read_text(errors="replace").strip()
-        raise Broken(f"the command ended with code {code}: {said[-2000:]}")
+        message = (folder / "stderr").read_text(errors="replace").strip()
+        raise Broken(f"the command ended with code {code}: {message[-2000:]}")
     return time.monotonic() - start
 
 
 # -------------------------------------------------------------------------------------------------------- comparison
 
 
-def digest(content: bytes) -> str:
+def hash_bytes(content: bytes) -> str:
     return sha256(content).hexdigest()[:16]
 
 
 def hash_tensors(path: Path) -> dict[str, str]:
     tensors = torch.load(path, weights_only=True)
-    return {name: digest(tensor.numpy().tobytes()) for name, tensor in tensors.items()}
+    return {name: hash_bytes(tensor.numpy().tobytes()) for name, tensor in tensors.items()}
 
 
-def without_times(value: Any) -> Any:
-    """JSON without what differs from run to run: seconds, memory, and latencies measured on a busy machine."""
+def drop_times(value: Any) -> Any:
+    """Return a JSON value without what differs between runs: times, memory and latencies."""
     if isinstance(value, dict):
-        kept = {name: without_times(entry) for name, entry in value.items()}
-        return {name: entry for name, entry in kept.items() if not is_time(name)}
+        cleaned = {name: drop_times(entry) for name, entry in value.items()}
+        return {name: entry for name, entry in cleaned.items() if not is_time(name)}
     if isinstance(value, list):
-        return [without_times(entry) for entry in value]
+        return [drop_times(entry) for entry in value]
     return value
 
 
@@ -178,24 +177,26 @@ def is_time(name: str) -> bool:
     return any(word in name for word in ("second", "latency", "peak_bytes", "made_on"))
 
 
-def require_kept(before: Content, after: Content) -> None:
-    """What was there after the last kill is still there."""
+def require_still_there(before: Content, after: Content) -> None:
+    """Require that everything that existed after the last kill still exists."""
     for name, value in before.items():
         if name not in after:
             raise Broken(f"lost: {name}")
         if after[name] != value:
-            raise Broken(f"changed: {name} was {shorten(value)}, is {shorten(after[name])}")
+            raise Broken(
+                f"changed: {name} was {shorten_repr(value)}, is {shorten_repr(after[name])}"
+            )
 
 
 def require_part_of(content: Content, whole: Content) -> None:
     for name, value in content.items():
         if whole.get(name) != value:
             raise Broken(
-                f"different: {name} is {shorten(value)}, undisturbed {shorten(whole.get(name))}"
+                f"different: {name} is {shorten_repr(value)}, undisturbed {shorten_repr(whole.get(name))}"
             )
 
 
-def shorten(value: Any) -> str:
+def shorten_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 400 else f"{text[:400]}..."
 
@@ -209,7 +210,7 @@ SEARCH = (
 
 
 def read_records(store: Path) -> Content:
-    """Records by everything that identifies them; times left out."""
+    """Read the records by everything that identifies them, without times."""
     database = sqlite3.connect(store)
     try:
         (verdict,) = database.execute("PRAGMA integrity_check").fetchone()
@@ -237,7 +238,7 @@ def read_records(store: Path) -> Content:
 def check_killed_search(folder: Path, before: Content, undisturbed: Content) -> Content:
     store = folder / "run" / "records.sqlite"
     records = read_records(store) if store.exists() else {}
-    require_kept(before, records)
+    require_still_there(before, records)
     require_part_of(records, undisturbed["records"])
     return records
 
@@ -248,7 +249,7 @@ def read_search(folder: Path) -> Content:
     report = (folder / "run" / "report.html").read_text()
     return {
         "records": read_records(folder / "run" / "records.sqlite"),
-        "ranking": without_times(shown),
+        "ranking": drop_times(shown),
         "winner": shown[0]["arch"],
         "winner is in the report": shown[0]["arch"] in report,
         "ended": run["ended"],
@@ -266,20 +267,20 @@ def write_network(folder: Path) -> None:
 
 
 def check_killed_training(folder: Path, before: Content, undisturbed: Content) -> Content:
-    """A checkpoint that is there can be read, and a finished training stays finished."""
-    found: Content = {}
+    """Check that existing checkpoints can be read and that a finished training stays finished."""
+    content: Content = {}
     for path in (folder / "run").glob("*.pt"):
         try:
             torch.load(path, weights_only=False, map_location="cpu")
         except Exception as error:
             raise Broken(f"{path.name} cannot be read: {error}") from error
     if (folder / "run" / "train.json").exists():
-        document = without_times(json.loads((folder / "run" / "train.json").read_text()))
-        found["weights"] = hash_tensors(folder / "run" / "model.pt")
-        found["document"] = document
-        require_part_of(found, undisturbed)
-    require_kept(before, found)
-    return found
+        document = drop_times(json.loads((folder / "run" / "train.json").read_text()))
+        content["weights"] = hash_tensors(folder / "run" / "model.pt")
+        content["document"] = document
+        require_part_of(content, undisturbed)
+    require_still_there(before, content)
+    return content
 
 
 def read_training(folder: Path) -> Content:
@@ -287,7 +288,7 @@ def read_training(folder: Path) -> Content:
         raise Broken("doubled: a former training was set aside")
     return {
         "weights": hash_tensors(folder / "run" / "model.pt"),
-        "document": without_times(json.loads((folder / "run" / "train.json").read_text())),
+        "document": drop_times(json.loads((folder / "run" / "train.json").read_text())),
         "files": list_files(folder / "run"),
     }
 
@@ -299,11 +300,12 @@ def list_files(folder: Path) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ export
 
 EXPORT = "export ./net.py:make --out out --input-shape 1x8x8 --classes 10 --weights WEIGHTS --json"
-FORMER, NEW = "former.pt", "new.pt"
+FORMER = "former.pt"
+NEW = "new.pt"
 
 
 def prepare_export(folder: Path, former: Path | None = None) -> None:
-    """A network, two sets of weights, and an export of the first of them."""
+    """Write a network, two sets of weights, and an export of the first of them."""
     write_network(folder)
     scope: dict[str, Any] = {}
     exec(NETWORK, scope)
@@ -315,18 +317,18 @@ def prepare_export(folder: Path, former: Path | None = None) -> None:
 
 
 def read_export(folder: Path) -> Content:
-    """The exported files. Latencies are measured anew each time, so the pages that tell them are read without them."""
+    """Read the exported files. Latencies differ between runs, so the pages that show them are not compared."""
     out = folder / "out"
-    found: Content = {}
+    content: Content = {}
     for name in list_files(out):
         path = out / name
         if name == "config.json":
-            found[name] = without_times(json.loads(path.read_text()))
+            content[name] = drop_times(json.loads(path.read_text()))
         elif path.is_file() and path.suffix not in (".md", ".json"):
-            found[name] = digest(path.read_bytes())
+            content[name] = hash_bytes(path.read_bytes())
         else:
-            found[name] = "there"
-    return found
+            content[name] = "exists"
+    return content
 
 
 def read_finished_export(folder: Path) -> Content:
@@ -339,21 +341,23 @@ def read_finished_export(folder: Path) -> Content:
 
 
 def make_export_check(former: Content) -> Callable[[Path, Content, Content], Content]:
-    def check(folder: Path, before: Content, undisturbed: Content) -> Content:
-        """The folder is there, and is the former export or the new one, never a mixture."""
+    def check_export(folder: Path, before: Content, undisturbed: Content) -> Content:
+        """Check that the folder is the former export or the new one, never a mixture."""
         if not (folder / "out").is_dir():
             raise Broken("lost: there is no folder `out`")
-        found = read_export(folder)
-        if found not in (former, undisturbed["files"]):
-            known = (
-                "former" if found.get("model.safetensors") == former["model.safetensors"] else "new"
+        content = read_export(folder)
+        if content not in (former, undisturbed["files"]):
+            weights = (
+                "former"
+                if content.get("model.safetensors") == former["model.safetensors"]
+                else "new"
             )
             raise Broken(
-                f"the export is neither the former nor the new one; its weights are the {known} ones"
+                f"the export is neither the former nor the new one; its weights are the {weights} ones"
             )
         return {}
 
-    return check
+    return check_export
 
 
 # ------------------------------------------------------------------------------------------------------------- table
@@ -374,14 +378,16 @@ def write_table(folder: Path) -> None:
 
 
 def read_cache(folder: Path) -> Content:
-    """The encoded table, which later commands read instead of the file."""
+    """Read the encoded table, which later commands use instead of the file."""
     tables = [
         path
         for path in (folder / "cache").rglob("train")
         if path.is_file() and not is_temporary(path)
     ]
     return {
-        path.name: digest(path.read_bytes()) for table in tables for path in table.parent.iterdir()
+        path.name: hash_bytes(path.read_bytes())
+        for table in tables
+        for path in table.parent.iterdir()
     }
 
 
@@ -392,13 +398,13 @@ def is_temporary(path: Path) -> bool:
 def check_killed_table(folder: Path, before: Content, undisturbed: Content) -> Content:
     cache = read_cache(folder)
     if cache and cache != undisturbed["cache"]:
-        raise Broken(f"the cache of the table is incomplete: {shorten(cache)}")
-    require_kept(before, cache)
+        raise Broken(f"the cache of the table is incomplete: {shorten_repr(cache)}")
+    require_still_there(before, cache)
     return cache
 
 
 def read_table(folder: Path) -> Content:
-    card = without_times(json.loads((folder / "stdout").read_text()))
+    card = drop_times(json.loads((folder / "stdout").read_text()))
     left_over = [path.name for path in (folder / "cache").rglob("*") if is_temporary(path)]
     return {"card": card, "cache": read_cache(folder), "left over": left_over}
 
@@ -407,16 +413,16 @@ def read_table(folder: Path) -> Content:
 
 
 def make_parts(home: Path) -> dict[str, Callable[[], Part]]:
-    def search() -> Part:
+    def make_search_part() -> Part:
         return Part(tuple(SEARCH.split()), lambda folder: None, check_killed_search, read_search)
 
-    def training() -> Part:
+    def make_training_part() -> Part:
         return Part(tuple(TRAINING.split()), write_network, check_killed_training, read_training)
 
-    def export() -> Part:
-        earlier = fresh_folder(home / "former-export")
+    def make_export_part() -> Part:
+        earlier = make_fresh_folder(home / "former-export")
         prepare_export(earlier)
-        finish(EXPORT.replace("WEIGHTS", FORMER).split(), earlier)
+        run_to_end(EXPORT.replace("WEIGHTS", FORMER).split(), earlier)
         return Part(
             tuple(EXPORT.replace("WEIGHTS", NEW).split()),
             lambda folder: prepare_export(folder, earlier / "out"),
@@ -424,32 +430,37 @@ def make_parts(home: Path) -> dict[str, Callable[[], Part]]:
             read_finished_export,
         )
 
-    def table() -> Part:
+    def make_table_part() -> Part:
         return Part(tuple(TABLE.split()), write_table, check_killed_table, read_table)
 
-    return {"search": search, "training": training, "export": export, "table": table}
+    return {
+        "search": make_search_part,
+        "training": make_training_part,
+        "export": make_export_part,
+        "table": make_table_part,
+    }
 
 
-def fresh_folder(folder: Path) -> Path:
+def make_fresh_folder(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
 
 
 def run_undisturbed(part: Part, home: Path) -> tuple[Content, float]:
-    """What the command leaves behind when nobody kills it, the same every time, and its median duration."""
-    folder = fresh_folder(home)
+    """Return the content after an undisturbed run, the same in every run, and the median duration."""
+    folder = make_fresh_folder(home)
     part.prepare(folder)
-    finish(part.command, folder, report_modules=True)
+    run_to_end(part.command, folder, report_modules=True)
     expected = part.read(folder)
     for name in (folder / "modules").read_text().split():
         with suppress(Exception):
             import_module(name)  # so that forks need not import it
     seconds = []
     for _ in range(TIMED_RUNS):
-        folder = fresh_folder(home)
+        folder = make_fresh_folder(home)
         part.prepare(folder)
-        seconds.append(finish(part.command, folder))
+        seconds.append(run_to_end(part.command, folder))
         require_part_of(part.read(folder), expected)
     return expected, median(seconds)
 
@@ -460,22 +471,22 @@ def run_trial(
     """Kill a command a few times in one folder, let it finish, and compare."""
     draw = make_generator("kill", seed, name, number)
     trial = Trial(name, number)
-    folder = fresh_folder(home)
+    folder = make_fresh_folder(home)
     part.prepare(folder)
-    kept: Content = {}
+    content: Content = {}
     try:
-        for _ in range(int(draw.integers(1, MOST_KILLS + 1))):
+        for _ in range(int(draw.integers(1, MAX_KILLS + 1))):
             moment = float(draw.uniform(0, duration))
             pid = run_command(part.command, folder)
-            if wait(pid, moment) is None:
-                kill(pid)
+            if wait_for_exit(pid, moment) is None:
+                kill_process(pid)
                 trial.kills += 1
                 trial.moments.append(round(moment, 4))
-                kept = part.check_killed(folder, kept, expected)
-        finish(part.command, folder)
-        found = part.read(folder)
-        require_part_of(found, expected)
-        require_part_of(expected, found)
+                content = part.check_killed(folder, content, expected)
+        run_to_end(part.command, folder)
+        final_content = part.read(folder)
+        require_part_of(final_content, expected)
+        require_part_of(expected, final_content)
     except Broken as problem:
         trial.problem = str(problem)
         shutil.copytree(folder, home.with_name(f"broken-{name}-{number}"), dirs_exist_ok=True)
@@ -483,7 +494,7 @@ def run_trial(
 
 
 def read_trials(path: Path) -> list[Trial]:
-    """Trials of earlier runs; a line that was cut off by a kill of this script is left out."""
+    """Read the trials of earlier runs; a line that a kill of this script cut off is ignored."""
     if not path.exists():
         return []
     trials = []
@@ -493,15 +504,15 @@ def read_trials(path: Path) -> list[Trial]:
     return trials
 
 
-def summarise(trials: Iterable[Trial], seconds: dict[str, float]) -> list[str]:
+def format_summary(trials: Iterable[Trial], seconds: dict[str, float]) -> list[str]:
     lines = ["| part | one undisturbed run | trials | kills | problems |", "|---|---|---|---|---|"]
     trials = list(trials)
     for part in dict.fromkeys(trial.part for trial in trials):
-        mine = [trial for trial in trials if trial.part == part]
-        kills = sum(trial.kills for trial in mine)
-        problems = sum(bool(trial.problem) for trial in mine)
-        took = f"{seconds[part]:.2f} s" if part in seconds else ""
-        lines.append(f"| {part} | {took} | {len(mine):,} | {kills:,} | {problems:,} |")
+        part_trials = [trial for trial in trials if trial.part == part]
+        kills = sum(trial.kills for trial in part_trials)
+        problems = sum(bool(trial.problem) for trial in part_trials)
+        duration = f"{seconds[part]:.2f} s" if part in seconds else ""
+        lines.append(f"| {part} | {duration} | {len(part_trials):,} | {kills:,} | {problems:,} |")
     kills = sum(trial.kills for trial in trials)
     problems = sum(bool(trial.problem) for trial in trials)
     lines.append(f"| all | | {len(trials):,} | {kills:,} | {problems:,} |")
@@ -515,7 +526,9 @@ def main() -> None:
     parser.add_argument(
         "--part", nargs="+", choices=["search", "training", "export", "table"], default=None
     )
-    parser.add_argument("--kills", type=int, default=1000, help="of all parts together")
+    parser.add_argument(
+        "--kills", type=int, default=1000, help="number of kills in all parts together"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("runs", "kill"))
     options = parser.parse_args()
@@ -529,8 +542,8 @@ def main() -> None:
     share = -(-options.kills // len(names))  # rounded up
     seconds: dict[str, float] = {}
     for name in names:
-        mine = [trial for trial in trials if trial.part == name]
-        kills = sum(trial.kills for trial in mine)
+        part_trials = [trial for trial in trials if trial.part == name]
+        kills = sum(trial.kills for trial in part_trials)
         if kills >= share:
             continue
         part = makers[name]()
@@ -539,7 +552,7 @@ def main() -> None:
             f"{name}: one undisturbed run takes {seconds[name]:.2f} s; {kills:,} of {share:,} kills done",
             flush=True,
         )
-        number = max((trial.number for trial in mine), default=-1) + 1
+        number = max((trial.number for trial in part_trials), default=-1) + 1
         while kills < share:
             trial = run_trial(
                 name, number, part, expected, seconds[name], options.seed, home / "trial"
@@ -552,7 +565,7 @@ def main() -> None:
             if trial.problem:
                 print(f"{name}, trial {trial.number}: {trial.problem}", flush=True)
     print(f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, seed {options.seed}")
-    print("\n".join(summarise((trial for trial in trials if trial.part in names), seconds)))
+    print("\n".join(format_summary((trial for trial in trials if trial.part in names), seconds)))
     if any(trial.problem for trial in trials):
         sys.exit(1)
 

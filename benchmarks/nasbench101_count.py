@@ -2,7 +2,7 @@
 
     python benchmarks/nasbench101_count.py [--max-vertices 7]
 
-Prints, for each number of vertices, how many cells there are up to it: with their vertices in every order, and
+Prints, for each number of vertices, how many cells have at most that many: with their vertices in every order, and
 unique ones by our canonical form.
 """
 
@@ -20,7 +20,9 @@ def main() -> None:
     )
     parser.add_argument("--max-vertices", type=int, default=7, choices=range(2, 8))
     arguments = parser.parse_args()
-    began, labelled, unique = perf_counter(), 0, set()
+    began = perf_counter()
+    labelled = 0
+    unique = set()
     for vertices in range(2, arguments.max_vertices + 1):
         for cell in enumerate_specs(vertices):
             labelled += 1

@@ -1,4 +1,4 @@
-"""Where the time of a population goes, for `population.py`."""
+"""Where the time goes when many networks are scored per pass, for `population.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,34 +20,37 @@ from untrained.proxies import load_proxy
 from untrained.spaces import Space
 from untrained.types import Arch, Task
 
+# Functions of `batched/plan.py`.
 _TIMED = {
-    "write": "record_tape",
-    "play": "run_tapes",
+    "record": "record_tape",
+    "run": "run_tapes",
     "conditions": "compute_conditions",
-}  # functions of `batched/plan.py`
+}
 
 
-class Clock:
-    """Seconds by purpose, without what is charged to another purpose inside; a GPU is waited for before each look."""
+class PurposeTimer:
+    """Seconds per purpose, without nested purposes; a GPU is synchronised before each reading of the clock."""
 
-    PARTS: ClassVar = ("build", "write", "play", "conditions", "tell", "ask")
+    PURPOSES: ClassVar = ("build", "record", "run", "conditions", "measure", "score")
 
     def __init__(self, device: str) -> None:
-        self.device, self.seconds = device, dict.fromkeys(self.PARTS, 0.0)
+        self.device = device
+        self.seconds = dict.fromkeys(self.PURPOSES, 0.0)
 
     @contextmanager
-    def on(self, purpose: str) -> Iterator[None]:
-        start, before = self._now(), sum(self.seconds.values())
+    def measure(self, purpose: str) -> Iterator[None]:
+        start = self._now()
+        before = sum(self.seconds.values())
         yield
         inside = sum(self.seconds.values()) - before
         self.seconds[purpose] += self._now() - start - inside
 
-    def timed(self, purpose: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self.on(purpose):
+    def wrap_function(self, purpose: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call_and_measure(*args: Any, **kwargs: Any) -> Any:
+            with self.measure(purpose):
                 return function(*args, **kwargs)
 
-        return wrapped
+        return call_and_measure
 
     def _now(self) -> float:
         if self.device != "cpu":
@@ -55,45 +58,48 @@ class Clock:
         return perf_counter()
 
 
-def profiled(
+def profile_scoring(
     space: Space, task: Task, archs: Sequence[Arch], size: int, device: str
-) -> tuple[Clock, RunStatistics]:
-    """Score all networks in populations of that size, by the clock; one population more beforehand, to get warm."""
+) -> tuple[PurposeTimer, RunStatistics]:
+    """Score all networks in batches of `size` and measure the time; one batch before that is for warm-up."""
     dextr = load_proxy("dextr")
     batch = load_data("noise", task).batch(1, 0).to(device)
 
-    def built(arch: Arch) -> Probe:
+    def build_probe(arch: Arch) -> Probe:
         with random_state(0):
             return Probe(space.build(arch, task, device), batch)
 
-    def ask(probe: Probe) -> None:
+    def score_probe(probe: Probe) -> None:
         with suppress(Unscorable):
             dextr(probe)
 
-    clock, tally, known, first = Clock(device), RunStatistics(), SignatureCache(), built(archs[0])
-    ask(first)
-    look = MeasurementPlan.from_probe(first)
+    timer = PurposeTimer(device)
+    statistics = RunStatistics()
+    signatures = SignatureCache()
+    first = build_probe(archs[0])
+    score_probe(first)
+    measurement_plan = MeasurementPlan.from_probe(first)
 
-    def together(part: Sequence[Arch], tally: RunStatistics) -> None:
+    def score_batch(part: Sequence[Arch], statistics: RunStatistics) -> None:
         with pause_garbage_collection():
-            with clock.on("build"):
-                probes = [built(arch) for arch in part]
+            with timer.measure("build"):
+                probes = [build_probe(arch) for arch in part]
             if size > 1:
-                with clock.on("tell"):
-                    look.measure(probes, known, tally)
-            with clock.on("ask"):
+                with timer.measure("measure"):
+                    measurement_plan.measure(probes, signatures, statistics)
+            with timer.measure("score"):
                 for probe in probes:
-                    ask(probe)
+                    score_probe(probe)
 
     originals = {purpose: getattr(plan, name) for purpose, name in _TIMED.items()}
     try:
         for purpose, name in _TIMED.items():
-            setattr(plan, name, clock.timed(purpose, originals[purpose]))
-        together(archs[:size], RunStatistics())
-        clock.seconds = dict.fromkeys(Clock.PARTS, 0.0)
+            setattr(plan, name, timer.wrap_function(purpose, originals[purpose]))
+        score_batch(archs[:size], RunStatistics())
+        timer.seconds = dict.fromkeys(PurposeTimer.PURPOSES, 0.0)
         for start in range(0, len(archs), size):
-            together(archs[start : start + size], tally)
+            score_batch(archs[start : start + size], statistics)
     finally:
         for purpose, name in _TIMED.items():
             setattr(plan, name, originals[purpose])
-    return clock, tally
+    return timer, statistics

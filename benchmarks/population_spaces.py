@@ -1,4 +1,4 @@
-"""Spaces as users write them, for `population.py`: one that works, and one of which some networks cannot be scored."""
+"""Spaces as users write them, for `population.py`: one that works, and one with networks that cannot be scored."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ import untrained
 from untrained.types import Task
 
 TASK = Task("noise", (3, 32, 32), 10)
-OWN, FAULTY = f"{__file__}:own", f"{__file__}:faulty"
+OWN = f"{__file__}:own"
+FAULTY = f"{__file__}:faulty"
 
 
 @untrained.space(task=TASK)
@@ -18,7 +19,8 @@ def own(choose: Any, task: Task) -> nn.Module:
     layers: list[nn.Module] = []
     channels = task.input_shape[0]
     for i in range(choose("depth", [3, 4, 5])):
-        width, kernel = choose(f"width{i}", [8, 16, 24, 32]), choose(f"kernel{i}", [1, 3, 5])
+        width = choose(f"width{i}", [8, 16, 24, 32])
+        kernel = choose(f"kernel{i}", [1, 3, 5])
         layers += [
             nn.Conv2d(channels, width, kernel, padding=kernel // 2),
             nn.BatchNorm2d(width),
@@ -47,13 +49,15 @@ class TooLarge(nn.Module):
 
 @untrained.space(task=TASK)
 def faulty(choose: Any, task: Task) -> nn.Module:
-    """Small networks with a part that spoils some of them."""
-    width, kernel = choose("width", [8, 16]), choose("kernel", [1, 3, 5])
-    spoils = {"cut off": CutOff, "not finite": NotFinite, "too large": TooLarge}
-    part = choose("part", ["nothing", "still nothing", *spoils])
+    """Small networks, some of which have a part that makes scoring fail."""
+    width = choose("width", [8, 16])
+    kernel = choose("kernel", [1, 3, 5])
+    failing_parts = {"cut off": CutOff, "not finite": NotFinite, "too large": TooLarge}
+    part = choose("part", ["nothing", "still nothing", *failing_parts])
     layers = [nn.Conv2d(3, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width), nn.ReLU()]
     layers += [nn.Conv2d(width, width, kernel, padding=kernel // 2), nn.BatchNorm2d(width)]
-    layers += [spoils[part]()] if part in spoils else []
+    if part in failing_parts:
+        layers.append(failing_parts[part]())
     return nn.Sequential(
         *layers,
         nn.ReLU(),

@@ -4,8 +4,8 @@
 
 1. Rank correlation of every proxy with CIFAR-10 test accuracy.
 2. HNAS, Table 4: rank correlation between any two of its metrics, the paper's beside ours.
-3. Agreement with a third party's scores of the same architectures (NAS-Bench-Suite-Zero), beside that party's agreement
-   with itself: it scored some architectures in several runs, each with its own random batch and initialisation.
+3. Agreement with a third party's scores of the same architectures (NAS-Bench-Suite-Zero), beside the agreement between
+   that party's own runs, each with its own random batch and initialisation.
 """
 
 import argparse
@@ -37,31 +37,33 @@ COLUMNS = ["arch", "proxy", "seed", "value", "error", "seconds"]
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_options()
     benchmark = pd.read_csv(options.benchmark).set_index("arch_str")
-    scores = read(options.scores)
-    with_accuracy(scores, benchmark["c10_test_200"])
-    with_each_other(scores)
-    with_third_party(read(options.agreement), benchmark, pd.read_csv(options.third_party))
+    scores = read_scores(options.scores)
+    print_accuracy_table(scores, benchmark["c10_test_200"])
+    print_agreement_table(scores)
+    print_third_party_table(
+        read_scores(options.agreement), benchmark, pd.read_csv(options.third_party)
+    )
 
 
-def read(path: str) -> pd.DataFrame:
-    """Scores as written; a failure may be called `nan`."""
+def read_scores(path: str) -> pd.DataFrame:
+    """Read scores; the kind of a failure may be `nan`, which pandas must not take for a missing value."""
     return pd.read_csv(
         path, names=COLUMNS, keep_default_na=False, na_values={"value": [""], "error": [""]}
     )
 
 
-def with_accuracy(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> None:
+def print_accuracy_table(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> None:
     print(f"## With test accuracy: {scores.arch.nunique()} random architectures\n")
     print("| proxy | Spearman | Kendall | n | failed |\n|---|---|---|---|---|")
     rows = []
-    for name, found in scores.groupby("proxy"):
-        good = found.dropna(subset=["value"])
+    for name, proxy_scores in scores.groupby("proxy"):
+        good = proxy_scores.dropna(subset=["value"])
         sign = 1 if PROXIES[str(name)].higher_is_better else -1
         truth = accuracy.loc[good.arch].to_numpy()
         rho, tau = (sign * f(good.value, truth).statistic for f in (spearmanr, kendalltau))
-        reasons = ", ".join(f"{n} {kind}" for kind, n in found.error.value_counts().items())
+        reasons = ", ".join(f"{n} {kind}" for kind, n in proxy_scores.error.value_counts().items())
         rows.append((rho, f"| {name} | {rho:.3f} | {tau:.3f} | {len(good)} | {reasons} |"))
     print(
         "\n".join(line for _, line in sorted(rows, key=lambda row: -np.nan_to_num(row[0], nan=-1))),
@@ -69,20 +71,22 @@ def with_accuracy(scores: pd.DataFrame, accuracy: "pd.Series[float]") -> None:
     )
 
 
-def with_each_other(scores: pd.DataFrame) -> None:
-    """GraSP by its absolute value, as HNAS defines it; grad over all parameters and, as in its code, by layer."""
+def print_agreement_table(scores: pd.DataFrame) -> None:
+    """Use the absolute value of GraSP, as in HNAS; grad is over all parameters and, as in its code, by layer."""
     table = scores.pivot(index="arch", columns="proxy", values="value")
     table["grasp"] = table["grasp"].abs()
     print("## HNAS, Table 4: Spearman between two metrics, NAS-Bench-201\n")
     print("| | | ours | ours, grad_norm for grad | paper |\n|---|---|---|---|---|")
     for (a, b), paper in PAPER.items():
-        ours = _spearman(table[a], table[b])
-        layered = f"{_spearman(table['grad_norm'], table[b]):.2f}" if a == "grad" else ""
+        ours = correlate(table[a], table[b])
+        layered = f"{correlate(table['grad_norm'], table[b]):.2f}" if a == "grad" else ""
         print(f"| {a} | {b} | {ours:.2f} | {layered} | {paper:.2f} |")
     print()
 
 
-def with_third_party(ours: pd.DataFrame, benchmark: pd.DataFrame, theirs: pd.DataFrame) -> None:
+def print_third_party_table(
+    ours: pd.DataFrame, benchmark: pd.DataFrame, theirs: pd.DataFrame
+) -> None:
     theirs = theirs[theirs.task == "cifar10"].replace(-1e8, np.nan)
     table = ours.pivot(index="arch", columns="proxy", values="value")
     table.index = benchmark.loc[table.index, "index"]
@@ -92,21 +96,24 @@ def with_third_party(ours: pd.DataFrame, benchmark: pd.DataFrame, theirs: pd.Dat
     )
     for name in table:
         column = THEIR_NAMES.get(str(name), str(name))
-        known = theirs[["index", "run", column]].dropna()
-        both = known.merge(table[name].rename("ours"), left_on="index", right_index=True).dropna()
-        runs = known.pivot_table(index="index", columns="run", values=column)
+        their_scores = theirs[["index", "run", column]].dropna()
+        both = their_scores.merge(
+            table[name].rename("ours"), left_on="index", right_index=True
+        ).dropna()
+        runs = their_scores.pivot_table(index="index", columns="run", values=column)
         pairs = pd.concat(
             [runs[[a, b]].dropna().set_axis(["x", "y"], axis=1) for a, b in combinations(runs, 2)]
         )
-        rho, own = _spearman(both.ours, both[column]), _spearman(pairs.x, pairs.y)
+        rho = correlate(both.ours, both[column])
+        own = correlate(pairs.x, pairs.y)
         print(f"| {name} | {rho:.3f} | {len(both)} | {own:.3f} | {len(pairs)} | {own - rho:+.3f} |")
 
 
-def _spearman(x: "pd.Series[float]", y: "pd.Series[float]") -> float:
+def correlate(x: "pd.Series[float]", y: "pd.Series[float]") -> float:
     return float(spearmanr(x, y, nan_policy="omit").statistic)
 
 
-def arguments() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

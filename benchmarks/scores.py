@@ -1,9 +1,9 @@
-"""Score many NAS-Bench-201 networks by many proxies, one line a network and proxy, as CSV on standard output.
+"""Score many NAS-Bench-201 networks with many proxies; print one line per network and proxy as CSV.
 
     python benchmarks/scores.py TABLE --archs agreement --device cuda --shard 0/8 > scores_0.csv
 
-TABLE is the benchmark's CSV with columns index and arch_str. `--archs agreement` are the architectures of a second CSV
-with a column index (`--indices`), `--archs random:500` are drawn with seed 0. Shards share the work among processes.
+TABLE is the benchmark's CSV with columns index and arch_str. `--archs agreement` uses the architectures of a second CSV
+with a column index (`--indices`), `--archs random:500` samples with seed 0. Shards split the work among processes.
 """
 
 import argparse
@@ -23,14 +23,13 @@ from untrained.types import Arch
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_options()
     torch.set_num_threads(options.threads)
     space = load_space("nasbench201")
-    names = (
-        [name for name in PROXIES if name != "dss"]
-        if options.proxy == "all"
-        else split_names(options.proxy)
-    )
+    if options.proxy == "all":
+        names = [name for name in PROXIES if name != "dss"]
+    else:
+        names = split_names(options.proxy)
     source = load_data(options.data, space.task, options.data_root)
     evaluate = make_inline_evaluator(
         lambda arch: space.build(arch, source.task),
@@ -41,14 +40,14 @@ def main() -> None:
     )
     part, parts = map(int, options.shard.split("/"))
     out = csv.writer(sys.stdout)
-    for records in evaluate(architectures(options)[part::parts]):
+    for records in evaluate(list_architectures(options)[part::parts]):
         for r in records:
             seconds = round(r.measure_seconds, 4)
             out.writerow([str(r.arch), r.proxy, r.seed, r.value, r.error and r.error.kind, seconds])
 
 
-def architectures(options: argparse.Namespace) -> list[Arch]:
-    """Known cells by index, or random ones."""
+def list_architectures(options: argparse.Namespace) -> list[Arch]:
+    """Return the architectures of the indices, or random ones."""
     space = load_space("nasbench201")
     kind, _, count = options.archs.partition(":")
     if kind == "random":
@@ -57,7 +56,7 @@ def architectures(options: argparse.Namespace) -> list[Arch]:
     return [space.parse(strings[i]) for i in sorted(pd.read_csv(options.indices)["index"].unique())]
 
 
-def arguments() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

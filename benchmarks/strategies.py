@@ -1,11 +1,11 @@
-"""What a search costs beside judging: proposing, checking limits, asking the store, bookkeeping.
+"""The cost of a search beside scoring: proposing, checking limits, reading and writing the store, bookkeeping.
 
     python benchmarks/strategies.py [--space nasbench201 ...] [--networks 500] [--scored 12]
 
-For every strategy and space, without a limit and with one, the real driver works with the real store, and workers that
-answer at once with made-up numbers: all the time that is left is the driver's. It stands beside the time that one
-process takes to build a network and judge it by dextr, measured in the same run, with one thread. `turned down` are the
-architectures that were checked and rejected for each that was judged.
+For every strategy and space, without a limit and with one, the real driver runs with the real store and with an executor
+that returns made-up scores at once, so all measured time is that of the driver. It is compared with the time that one
+process with one thread takes to build a network and to score it by dextr, measured in the same run. `rejected` is the
+number of rejected architectures per scored one.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from untrained.spaces import load_space
 from untrained.types import Record
 from untrained.workflows.search_setup import prepare_search
 
-BAR = 0.05
+MAX_SHARE = 0.05
 LIMITS = {
     "nasbench201": {"params": "300k"},
     "autoformer_tiny": {"params": "6M"},
@@ -43,64 +43,66 @@ STRATEGIES = ("random", "evolution", "local", "nsga2", "best_of_pool(top=20)")
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_options()
     print(
-        f"torch {torch.__version__}, {platform.machine()}, one thread, {options.networks} networks a search\n"
+        f"torch {torch.__version__}, {platform.machine()}, one thread, {options.networks} networks per search\n"
     )
     print(
-        "| space | strategy | limit | turned down | driver, ms a network | dextr, ms a network | share |"
+        "| space | strategy | limit | rejected | driver, ms per network | dextr, ms per network | share |"
     )
     print("|---|---|---|---|---|---|---|")
     shares = []
     with use_threads(1):
         for name in options.space:
-            judging = scoring(name, options.scored)
+            scoring_seconds = measure_scoring(name, options.scored)
             for strategy in STRATEGIES:
-                for limit in ({}, LIMITS[name]):
-                    driven = driving(name, strategy, limit, options.networks)
-                    shares.append(driven.seconds / judging)
-                    said = " ".join(f"{key}={value}" for key, value in limit.items()) or "none"
-                    print(f"| {name} | {strategy} | {said} | {driven.rejected:.1f} | {1e3 * driven.seconds:.2f} | "
-                          f"{1e3 * judging:.1f} | {shares[-1]:.1%} |", flush=True)  # fmt: skip
+                for limits in ({}, LIMITS[name]):
+                    driver_cost = measure_driver(name, strategy, limits, options.networks)
+                    shares.append(driver_cost.seconds / scoring_seconds)
+                    limit_text = (
+                        " ".join(f"{key}={value}" for key, value in limits.items()) or "none"
+                    )
+                    print(f"| {name} | {strategy} | {limit_text} | {driver_cost.rejected:.1f} | {1e3 * driver_cost.seconds:.2f} | "
+                          f"{1e3 * scoring_seconds:.1f} | {shares[-1]:.1%} |", flush=True)  # fmt: skip
     print(
-        f"\nlargest share: {max(shares):.1%}; under {BAR:.0%}: {'yes' if max(shares) < BAR else 'NO'}"
+        f"\nlargest share: {max(shares):.1%}; under {MAX_SHARE:.0%}: {'yes' if max(shares) < MAX_SHARE else 'NO'}"
     )
 
 
-def arguments() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--space", nargs="+", default=list(LIMITS), choices=list(LIMITS))
     parser.add_argument("--networks", type=int, default=500)
     parser.add_argument(
-        "--scored", type=int, default=12, help="networks that are really judged, for each space"
+        "--scored", type=int, default=12, help="networks that are really scored, per space"
     )
     return parser.parse_args()
 
 
-def scoring(name: str, count: int) -> float:
-    """Seconds to build a network and to judge it by dextr, after a first one."""
-    home = load_space(name)
-    judge = load_proxy("dextr")
-    samples = SeedBatches.for_proxies(load_data("noise", home.task), [judge], (0,))
+def measure_scoring(name: str, count: int) -> float:
+    """Return the seconds to build a network and to score it by dextr, after a first one for warm-up."""
+    space = load_space(name)
+    proxy = load_proxy("dextr")
+    samples = SeedBatches.for_proxies(load_data("noise", space.task), [proxy], (0,))
     rng = make_generator("strategies", name)
-    archs = [home.sample(rng) for _ in range(count + 1)]
+    archs = [space.sample(rng) for _ in range(count + 1)]
     evaluate = ProxyEvaluator(
         samples,
-        [judge],
+        [proxy],
         InlineExecutor(
-            WorkerSetup(name, ("dextr",), home.task, samples.largest_batches()).open_worker()
+            WorkerSetup(name, ("dextr",), space.task, samples.largest_batches()).open_worker()
         ),
     )
     list(evaluate(archs[:1]))
-    records = [record for found in evaluate(archs[1:]) for record in found]
+    records = [record for arch_records in evaluate(archs[1:]) for record in arch_records]
     return sum(record.build_seconds + record.measure_seconds for record in records) / len(records)
 
 
 @dataclass
-class AtOnce:
-    """An executor that makes its answers up."""
+class InstantExecutor:
+    """An executor that returns made-up scores at once."""
 
     workers: int = 1
     networks: int = 0
@@ -115,19 +117,19 @@ class AtOnce:
         return []
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Nothing was started, so there is nothing to close."""
 
 
 @dataclass(frozen=True)
-class Driven:
-    """Seconds of the driver and rejected architectures, both for each network that was judged."""
+class DriverCost:
+    """Seconds of the driver and rejected architectures, both per scored network."""
 
     seconds: float
     rejected: float
 
 
-def driving(name: str, strategy: str, limits: dict[str, str], count: int) -> Driven:
-    """Run a search as `untrained search` does, with workers that answer at once."""
+def measure_driver(name: str, strategy: str, limits: dict[str, str], count: int) -> DriverCost:
+    """Run a search as `untrained search` does, with an executor that returns at once."""
     beside = ""
     validate = ""
     budget = count
@@ -149,7 +151,7 @@ def driving(name: str, strategy: str, limits: dict[str, str], count: int) -> Dri
     setup = prepare_search(config)
     # Drawing the samples is not the work of the driver.
     setup.batches.largest_batches()
-    executor = AtOnce()
+    executor = InstantExecutor()
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "scores.sqlite")) as store:
         start = perf_counter()
         setup.stages.connect(executor, store)
@@ -158,7 +160,7 @@ def driving(name: str, strategy: str, limits: dict[str, str], count: int) -> Dri
         store.read_question(question)
         seconds = perf_counter() - start
     networks = executor.networks
-    return Driven(seconds / networks, setup.limits.space.rejected.total() / networks)
+    return DriverCost(seconds / networks, setup.limits.space.rejected.total() / networks)
 
 
 if __name__ == "__main__":

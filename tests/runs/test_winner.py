@@ -87,7 +87,7 @@ def make_interrupt(count: int, error: type[BaseException]) -> Callable[[Progress
 
 def name_winners(run: Path = RUN) -> dict[str, str | None]:
     """Return the winner according to the report, its page, training and export."""
-    reported = report_workflow.outcome(run)
+    reported = report_workflow.read_outcome(run)
     trained = resolve_subject(run, "nasbench201", None, load_recipe("quick"), None, "cpu", None)
     exported = resolve_export_subject(run, "nasbench201")
     page = report_workflow.report(run).read_text(encoding="utf-8")

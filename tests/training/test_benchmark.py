@@ -104,7 +104,7 @@ def test_the_cifar_part_searches_trains_and_resumes(monkeypatch, capsys, data, t
     out = tmp_path / "out"
     first = run_cifar(monkeypatch, capsys, data, out, "cpu")
     networks = json.loads((out / "networks.json").read_text())["networks"]
-    assert list(networks) == ["found", "params", "random"]
+    assert list(networks) == ["winner", "params", "random"]
     with (out / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["network"], row["epoch"]) for row in rows] == [
@@ -122,8 +122,8 @@ def test_the_cifar_part_searches_trains_and_resumes(monkeypatch, capsys, data, t
     }
     frame = json.loads((out / "search" / "run.json").read_text())["config"]
     assert (frame["proxy"], frame["limits"]) == ("naswot", {"params": "10k"})
-    assert sizes["params"] >= sizes["found"]
-    weights = torch.load(out / "found" / "model.pt", weights_only=True)
+    assert sizes["params"] >= sizes["winner"]
+    weights = torch.load(out / "winner" / "model.pt", weights_only=True)
     again = run_cifar(monkeypatch, capsys, data, out, "cpu")
     assert "epoch 1 of 2" in first
     assert "epoch 1 of 2" not in again  # nothing is trained twice
@@ -132,14 +132,14 @@ def test_the_cifar_part_searches_trains_and_resumes(monkeypatch, capsys, data, t
         map(
             torch.equal,
             weights.values(),
-            torch.load(out / "found" / "model.pt", weights_only=True).values(),
+            torch.load(out / "winner" / "model.pt", weights_only=True).values(),
         )
     )
 
 
 def test_the_plain_loop_augments_as_the_recipe_says():
     """Without shifts and cutout an image is itself or its mirror image; a blanked square has the mean colour."""
-    one_by_one = runpy.run_path(str(SCRIPT))["OneByOne"]
+    one_by_one = runpy.run_path(str(SCRIPT))["ImageByImage"]
     images = torch.arange(2 * 6 * 6 * 3, dtype=torch.uint8).reshape(2, 6, 6, 3)
     part = ImagePart(images, torch.tensor([0, 1]), torch.full((3,), 0.5), torch.full((3,), 0.25))
     plain = one_by_one(part, load_recipe("cifar(crop=0,cutout=0)"))

@@ -366,6 +366,6 @@ def test_both_parts_of_the_benchmark_run(tmp_path, monkeypatch, capsys):
     assert "times the fastest plain loop; at least 3" in run_throughput(
         monkeypatch, capsys, archive_of_pictures, "cuda"
     )
-    assert "were wanted: " in run_cifar(
+    assert "The goal of " in run_cifar(
         monkeypatch, capsys, archive_of_pictures, tmp_path / "out", "cuda"
     )
