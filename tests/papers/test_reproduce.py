@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.conftest import find_shared
+from tests.docstring_examples import run_examples
 from untrained.benchmarks import import_benchmark
 from untrained.cli.app import app, main
 from untrained.data import TRAIN, DataSource, ImagePart
@@ -45,8 +46,8 @@ RESULT = ReproductionResult(
 
 
 def test_result_is_read_as_it_was_saved(run_folder):
-    found = replace(RESULT, folder=str(run_folder)).save()
-    assert ReproductionResult.read(run_folder) == found
+    result = replace(RESULT, folder=str(run_folder)).save()
+    assert ReproductionResult.read(run_folder) == result
     head, *rows = (run_folder / "reproduction.csv").read_text().splitlines()
     assert head == "what,published,ours,low,high,spread,note,difference"
     assert rows[1].startswith('"NB201-cf10, zen",0.33,0.21,0.15,0.27,,3 disconnected,-0.12')
@@ -131,6 +132,13 @@ def test_all_tables_are_checked_first(small, tmp_path, run_folder):
     with pytest.raises(UsageError, match="the table of nasbench1shot1_s2 is not at"):
         reproduce("nasi-figure-3", samples=3, batch=2, data_root=tmp_path, run=run_folder)
     assert not run_folder.exists()
+
+
+@pytest.mark.data
+def test_the_example_in_the_docstring_is_right(small, data_root, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNTRAINED_DATA", str(data_root))
+    monkeypatch.chdir(tmp_path)
+    run_examples(reproduce)
 
 
 def test_unknown_experiment_lists_similar_names():

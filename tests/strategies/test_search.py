@@ -82,7 +82,7 @@ def test_a_proxy_of_ranks_with_options_has_a_winner(run_folder):
 def test_a_search_without_any_score_has_a_report_and_no_best(run_folder):
     result = search_tiny(run_folder, untrained.proxy()(lambda probe: float("inf")))
     assert (len(result.ranking.standings), len(result.ranking.failed)) == (0, 6)
-    with pytest.raises(UsageError, match="nothing could be scored"):
+    with pytest.raises(UsageError, match="no architecture could be scored"):
         _ = result.best
     assert "infinite" in result.report().read_text()
 
@@ -125,6 +125,18 @@ def test_the_frame_holds_every_record(run_folder):
     failed = frame[(frame.proxy == "odd") & frame.value.isna()]
     assert set(failed.error) == {"nan: the score is not a number"}
     assert list(frame.arch) == [str(r.arch) for r in result.records]
+
+
+def test_the_text_and_the_notebook_table_of_a_result(run_folder):
+    result = search_tiny(run_folder, "params", 3)
+    lines = repr(result).splitlines()
+    assert lines[0] == f"Search of {result.run.config.space} by params on {result.run.config.data}"
+    assert lines[1] == "Ranking of 3 architectures"
+    assert lines[2].endswith(str(result.best))
+    assert lines[5:] == [f"best: {result.best}", f"run folder: {run_folder}"]
+    html = result._repr_html_()
+    assert "<caption>Ranking of 3 architectures</caption>" in html
+    assert f"<td>{result.best}</td>" in html
 
 
 def test_the_same_call_twice_gives_the_same_records_byte_for_byte(tmp_path):

@@ -1,4 +1,4 @@
-"""Proxies against the tables of known results."""
+"""`bench` compares proxies with tables of known results."""
 
 import json
 from pathlib import Path
@@ -7,24 +7,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.docstring_examples import run_examples
 from untrained.benchmarks.result import BenchmarkResult
 from untrained.errors import UsageError
 from untrained.runs.store import Store
 from untrained.workflows.bench import bench
-from untrained.workflows.ground_truth import load_ground_truth as sampled
+from untrained.workflows.ground_truth import load_ground_truth as load_ground_truth
 
 pytestmark = pytest.mark.data
 
 
-def by_name(trust: BenchmarkResult) -> dict:
-    return {row.proxy: row for row in trust.proxy_results}
+def index_by_proxy(result: BenchmarkResult) -> dict:
+    return {row.proxy: row for row in result.proxy_results}
 
 
-def test_the_size_of_networks_ranks_them_as_the_tables_own_sizes_do(
+def test_params_rank_networks_like_the_sizes_in_the_table(
     load_table, data_root, tmp_path
 ):
     table = load_table("nasbench201")
-    found = bench(
+    result = bench(
         "nasbench201",
         "params",
         "cifar10",
@@ -33,10 +34,10 @@ def test_the_size_of_networks_ranks_them_as_the_tables_own_sizes_do(
         run=tmp_path,
         data_root=data_root,
     )
-    truth = table.values(found.archs, "cifar10_test_200")
-    assert found.truth == tuple(truth)
-    sizes = table.values(found.archs, "cifar10_params")
-    row = by_name(found)["params"]
+    truth = table.values(result.archs, "cifar10_test_200")
+    assert result.truth == tuple(truth)
+    sizes = table.values(result.archs, "cifar10_params")
+    row = index_by_proxy(result)["params"]
     assert row.statistics["spearman"].value == pytest.approx(
         stats.spearmanr(sizes, truth).statistic
     )
@@ -45,27 +46,34 @@ def test_the_size_of_networks_ranks_them_as_the_tables_own_sizes_do(
     )
     assert np.array(row.scores) == pytest.approx(1e6 * sizes)
     assert {"params": "baseline", "flops": "baseline", "random": "baseline"}.items() <= {
-        name: row.kind for name, row in by_name(found).items()
+        name: row.kind for name, row in index_by_proxy(result).items()
     }.items()
 
 
-def test_the_same_architectures_for_all_proxies_and_for_a_seed(load_table, data_root, tmp_path):
+def test_the_example_in_the_docstring_is_right(load_table, data_root, tmp_path, monkeypatch):
     load_table("nasbench201")
-    ask = {"samples": 12, "data": "noise", "data_root": data_root}
-    first = bench("nasbench201", "params", run=tmp_path / "a", **ask)
-    assert bench("nasbench201", "depth", run=tmp_path / "b", **ask).archs == first.archs
-    other = bench("nasbench201", "params", run=tmp_path / "c", seed=1, **ask)
+    monkeypatch.setenv("UNTRAINED_DATA", str(data_root))
+    monkeypatch.chdir(tmp_path)
+    run_examples(bench)
+
+
+def test_architectures_depend_on_the_seed_and_not_on_the_proxy(load_table, data_root, tmp_path):
+    load_table("nasbench201")
+    options = {"samples": 12, "data": "noise", "data_root": data_root}
+    first = bench("nasbench201", "params", run=tmp_path / "a", **options)
+    assert bench("nasbench201", "depth", run=tmp_path / "b", **options).archs == first.archs
+    other = bench("nasbench201", "params", run=tmp_path / "c", seed=1, **options)
     assert set(other.archs) != set(first.archs)
     assert len(set(first.archs)) == 12
 
 
 def test_the_options_of_a_space_are_kept(load_table, data_root, tmp_path):
     load_table("nasbench201")
-    ask = {"samples": 3, "data": "noise", "data_root": data_root}
-    small = bench("nasbench201(channels=4)", "params", run=tmp_path / "a", **ask)
-    usual = bench("nasbench201", "params", run=tmp_path / "b", **ask)
-    assert small.archs == usual.archs
-    pairs = zip(by_name(small)["params"].scores, by_name(usual)["params"].scores, strict=True)
+    options = {"samples": 3, "data": "noise", "data_root": data_root}
+    small = bench("nasbench201(channels=4)", "params", run=tmp_path / "a", **options)
+    default = bench("nasbench201", "params", run=tmp_path / "b", **options)
+    assert small.archs == default.archs
+    pairs = zip(index_by_proxy(small)["params"].scores, index_by_proxy(default)["params"].scores, strict=True)
     assert all(
         few < many / 8 for few, many in pairs
     )  # a quarter of the channels: about a sixteenth of the weights
@@ -73,11 +81,11 @@ def test_the_options_of_a_space_are_kept(load_table, data_root, tmp_path):
 
 def test_a_run_resumes_and_grows(load_table, data_root, tmp_path):
     load_table("nasbench201")
-    ask = {"samples": 6, "data": "noise", "run": tmp_path, "data_root": data_root}
-    bench("nasbench201", "params", **ask)
+    options = {"samples": 6, "data": "noise", "run": tmp_path, "data_root": data_root}
+    bench("nasbench201", "params", **options)
     with Store(tmp_path / "records.sqlite") as store:
         before = list(store)
-    bench("nasbench201", "params,depth", **ask)
+    bench("nasbench201", "params,depth", **options)
     with Store(tmp_path / "records.sqlite") as store:
         after = list(store)
     assert after[: len(before)] == before
@@ -85,22 +93,22 @@ def test_a_run_resumes_and_grows(load_table, data_root, tmp_path):
 
 
 def test_a_network_that_fails_is_counted(load_table, data_root, tmp_path):
-    """Cells without a path from input to output are in the table, with the accuracy of guessing."""
+    """The table contains cells without a path from input to output; their accuracy is that of guessing."""
     load_table("nasbench201")
-    samples = (sampled("nasbench201", None, None, None, 6, seed, data_root) for seed in range(100))
+    samples = (load_ground_truth("nasbench201", None, None, None, 6, seed, data_root) for seed in range(100))
     seed, truth = next(
         (seed, sample) for seed, sample in enumerate(samples) if min(sample.values) < 15
     )
-    found = bench(
+    result = bench(
         "nasbench201", "meco", samples=6, seed=seed, data="noise", run=tmp_path, data_root=data_root
     )
-    row = by_name(found)["meco"]
-    cut = [value for value, score in zip(found.truth, row.scores, strict=True) if score is None]
-    assert found.truth == truth.values
-    assert row.failures == {"disconnected": len(cut)}
-    assert row.n == 6 - len(cut)
-    assert cut
-    assert max(cut) < 15
+    row = index_by_proxy(result)["meco"]
+    failed_truths = [value for value, score in zip(result.truth, row.scores, strict=True) if score is None]
+    assert result.truth == truth.values
+    assert row.failures == {"disconnected": len(failed_truths)}
+    assert row.n == 6 - len(failed_truths)
+    assert failed_truths
+    assert max(failed_truths) < 15
 
 
 @pytest.mark.parametrize(
@@ -111,23 +119,23 @@ def test_a_network_that_fails_is_counted(load_table, data_root, tmp_path):
         ("transnas_micro", "validation accuracy on class_scene, transnas", "%"),
     ],
 )
-def test_the_usual_truth_of_each_space(load_table, data_root, tmp_path, space, about, unit):
+def test_every_space_has_a_default_ground_truth(load_table, data_root, tmp_path, space, about, unit):
     load_table({"darts": "nasbench301", "transnas_micro": "transnas"}.get(space, space))
-    ask = {"samples": 3, "data": "noise", "run": tmp_path, "data_root": data_root}
-    found = bench(space, "params", "class_scene" if space == "transnas_micro" else None, **ask)
-    assert (found.truth_about, found.truth_unit) == (about, unit)
-    assert len(found.archs) == 3
+    options = {"samples": 3, "data": "noise", "run": tmp_path, "data_root": data_root}
+    result = bench(space, "params", "class_scene" if space == "transnas_micro" else None, **options)
+    assert (result.truth_about, result.truth_unit) == (about, unit)
+    assert len(result.archs) == 3
 
 
-def test_scores_of_others_in_the_table(load_table, data_root, tmp_path):
+def test_scores_of_the_table_are_compared_too(load_table, data_root, tmp_path):
     table = load_table("nasbench301")
-    ask = {"samples": 30, "data": "noise", "run": tmp_path, "data_root": data_root}
-    found = bench("darts", "params", scores="table:synflow", **ask)
-    row = by_name(found)["table:synflow"]
+    options = {"samples": 30, "data": "noise", "run": tmp_path, "data_root": data_root}
+    result = bench("darts", "params", scores="table:synflow", **options)
+    row = index_by_proxy(result)["table:synflow"]
     assert row.kind == "other"
-    runs = [table.values(found.archs, score) for score in table.scores if score.proxy == "synflow"]
+    runs = [table.values(result.archs, score) for score in table.scores if score.proxy == "synflow"]
     rhos = [
-        stats.spearmanr(run[~np.isnan(run)], np.array(found.truth)[~np.isnan(run)]).statistic
+        stats.spearmanr(run[~np.isnan(run)], np.array(result.truth)[~np.isnan(run)]).statistic
         for run in runs
     ]
     assert row.statistics["spearman"].value == pytest.approx(
@@ -135,12 +143,12 @@ def test_scores_of_others_in_the_table(load_table, data_root, tmp_path):
     )
 
 
-def test_what_was_found_can_be_read_back(load_table, data_root, tmp_path):
+def test_a_result_can_be_read_from_its_folder(load_table, data_root, tmp_path):
     load_table("nasbench201")
-    found = bench(
+    result = bench(
         "nasbench201", "params", samples=5, data="noise", run=tmp_path, data_root=data_root
     )
-    assert BenchmarkResult.read(tmp_path) == found
+    assert BenchmarkResult.read(tmp_path) == result
     assert (
         (tmp_path / "trust.csv")
         .read_text()
@@ -153,7 +161,7 @@ def test_what_was_found_can_be_read_back(load_table, data_root, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ask", "wanted"),
+    ("options", "message"),
     [
         ({"space": "mlp"}, "there is no table of known results for mlp; there are tables for"),
         (
@@ -166,29 +174,30 @@ def test_what_was_found_can_be_read_back(load_table, data_root, tmp_path):
         ({"space": "transnas_micro", "dataset": "normal"}, "have a decoder"),
     ],
 )
-def test_wrong_requests_are_answered_in_one_line(load_table, data_root, tmp_path, ask, wanted):
-    load_table("nasbench201"), load_table("transnas")
-    usual = {
+def test_wrong_options_are_refused_in_one_line(load_table, data_root, tmp_path, options, message):
+    load_table("nasbench201")
+    load_table("transnas")
+    defaults = {
         "proxy": "params",
         "samples": 3,
         "data": "noise",
         "run": tmp_path,
         "data_root": data_root,
     }
-    with pytest.raises(UsageError) as told:
-        bench(**usual | ask)
-    assert wanted in str(told.value)
-    assert "\n" not in str(told.value)
+    with pytest.raises(UsageError) as caught:
+        bench(**defaults | options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_table_that_is_not_there_says_how_to_make_it(tmp_path):
+def test_the_error_for_a_missing_table_says_how_to_import_it(tmp_path):
     with pytest.raises(UsageError, match="untrained data import nasbench201 PATH"):
         bench("nasbench201", "params", data_root=tmp_path, run=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_data_that_are_not_there_are_replaced_and_that_is_said(load_table, data_root, tmp_path):
+def test_missing_data_are_replaced_with_a_note(load_table, data_root, tmp_path):
     load_table("nasbench201")
-    found = bench("nasbench201", "params", samples=3, run=tmp_path, data_root=data_root)
-    assert "Networks see digits, since cifar10 is not under the data root." in found.notes
+    result = bench("nasbench201", "params", samples=3, run=tmp_path, data_root=data_root)
+    assert "Networks see digits, since cifar10 is not under the data root." in result.notes
     assert json.loads(Path(tmp_path, "trust.json").read_text())["settings"]["data"] == "digits"

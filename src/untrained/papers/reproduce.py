@@ -1,4 +1,4 @@
-"""`reproduce(name)` runs an experiment; `list_experiments()` says what was run and how it ended."""
+"""Run experiments, and list all experiments with the results of their last runs."""
 
 import re
 from datetime import datetime
@@ -32,39 +32,47 @@ def reproduce(
     data_root: str | Path | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> ReproductionResult:
-    """Repeat a table or figure of a paper and compare its numbers with the published ones.
+    """Reproduce a table or figure of a paper and compare its numbers with the published ones.
 
-    Everything that was measured is kept in the folder, so the same call resumes an interrupted one.
+    The folder keeps all measurements, so the same call resumes an interrupted one.
 
     Args:
         experiment: Its name, such as `dextr-table-1`.
-        samples: Number of architectures; by default as many as the experiment asks for.
-        seeds: Number of initialisations and batches; by default as many as the experiment asks for.
+        samples: Number of architectures; by default that of the experiment.
+        seeds: Number of initialisations and batches; by default that of the experiment.
         batch: Largest number of samples that a network sees, for a quick trial.
-        device: Where networks run, such as `cpu` or `cuda`.
+        device: Device of the networks, such as `cpu` or `cuda`.
         workers: Number of worker processes.
         ray: Address of a Ray cluster that does the work.
         time_limit: Time limit per score, such as `30s`.
         run: Folder of the results; `runs/reproduce-NAME` by default.
-        data_root: Where tables and images are.
-        on_progress: Is called with the progress.
+        data_root: Folder of the tables and images.
+        on_progress: Called with every progress event.
 
     Returns:
         The numbers, saved in the folder as JSON, CSV and Markdown.
 
     Raises:
-        UsageError: If there is no such experiment, an argument is wrong, or a table is missing.
+        UsageError: There is no such experiment, an argument is invalid, or a table is missing.
+
+    Example:
+        The tables must have been imported with `untrained data import`.
+
+        >>> import untrained as ut
+        >>> result = ut.reproduce("nasi-figure-3", samples=3, batch=2, run="runs/figure-3")
+        >>> len(result.lines) > 0
+        True
     """
-    chosen = EXPERIMENTS[experiment]
-    sample_count = parse_count(chosen.samples if samples is None else samples, "samples", 3)
-    seed_count = parse_count(chosen.seeds if seeds is None else seeds, "seeds")
+    selected = EXPERIMENTS[experiment]
+    sample_count = parse_count(selected.samples if samples is None else samples, "samples", 3)
+    seed_count = parse_count(selected.seeds if seeds is None else seeds, "seeds")
     batch = parse_optional_count(batch, "batch")
     device = parse_device_name(device)
     if run is not None:
         run = parse_path(run, "run")
     compute = ComputeConfig(device, workers, ray, time_limit)
     # A missing table is reported before anything is measured.
-    for table in chosen.needs:
+    for table in selected.needs:
         open_table(table, data_root)
     folder = Path(run) if run else default_folder(experiment)
     config = ExperimentConfig(
@@ -77,7 +85,7 @@ def reproduce(
         on_progress=on_progress,
     )
     start = perf_counter()
-    findings = chosen.run(config)
+    findings = selected.run(config)
     settings = {"samples": f"{sample_count:,}", "seeds": str(seed_count), "device": device}
     if batch:
         settings["batch"] = str(batch)
@@ -91,10 +99,10 @@ def reproduce(
     }
     result = ReproductionResult(
         experiment=experiment,
-        paper=chosen.paper,
-        title=chosen.title,
-        about=chosen.about,
-        unit=chosen.unit,
+        paper=selected.paper,
+        title=selected.title,
+        about=selected.about,
+        unit=selected.unit,
         lines=findings.lines,
         deviations=tuple(dict.fromkeys(filter(None, findings.deviations))),  # each sentence once
         plots=findings.plots,
@@ -109,14 +117,14 @@ def reproduce(
 
 
 def default_folder(experiment: str) -> Path:
-    """Return the folder of an experiment for which none was named."""
+    """Return the default folder of an experiment."""
     return Path("runs", f"reproduce-{experiment}")
 
 
 def list_experiments() -> list[dict[str, Any]]:
-    """Return the facts about every experiment and the outcome of its last run.
+    """Return a description of every experiment and the result of its last run.
 
-    Numbers within names are compared as numbers, so table 2 comes before table 10.
+    Names are sorted naturally, so table 2 comes before table 10.
     """
     rows = []
     for name in sorted(EXPERIMENTS, key=_sort_key):
@@ -145,7 +153,7 @@ def _describe_last_run(experiment: str) -> dict[str, Any]:
     try:
         result = ReproductionResult.read(folder)
     except UsageError as error:
-        # One damaged file must not hide the list.
+        # A damaged file must not prevent the list.
         return {"state": str(error), "made_on": "", "furthest": None, "folder": str(folder)}
     line = result.worst_line
     state = "no published numbers"

@@ -7,6 +7,7 @@ from pathlib import Path
 from untrained.names import fingerprint_user_code, load_member
 from untrained.spaces import (  # noqa: F401 - importing a space registers it
     autoformer,
+    convnet,
     darts,
     mlp,
     mnasnet,
