@@ -73,7 +73,7 @@ def test_what_was_trained_is_known_and_the_rest_goes_on_after_ctrl_c(archs, tmp_
 
     monkeypatch.setattr(Training, "run", stopped)
     with pytest.raises(
-        UsageError, match=r"stopped by Ctrl-C; what was trained is in .*the same command goes on"
+        UsageError, match=r"stopped by Ctrl-C; finished trainings are in .*the same command resumes"
     ):
         TrainingTrials(SMALL, *SAME, tmp_path).validate(archs)
     assert len(json.loads((tmp_path / references.TRAININGS).read_text())) == 1

@@ -87,7 +87,7 @@ def calibrate(
         folder.
 
     Raises:
-        UsageError: Something that was asked for does not exist, or too few trainings finished.
+        UsageError: An argument is wrong, or too few trainings finished.
 
     Example:
         A calibration on real data needs more and longer trainings than this one.

@@ -103,7 +103,7 @@ class TrainingTrials:
         The winner is trained in the folder of the run, as `untrained train` does it.
 
         Args:
-            winner: The architecture that was chosen.
+            winner: The winner of the confirmation.
             references: Names of hand-designed networks; None for all of them.
 
         Returns:
@@ -203,7 +203,7 @@ class TrainingTrials:
             )
         except KeyboardInterrupt:
             raise Interrupted(
-                f"stopped by Ctrl-C; what was trained is in {path}, and the same command goes on"
+                f"stopped by Ctrl-C; finished trainings are in {path}, and the same command resumes"
             ) from None
         if isinstance(result, Failure):
             if result.kind in TRANSIENT_FAILURES:

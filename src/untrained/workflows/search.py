@@ -165,7 +165,7 @@ def search(
         The records, their ranking and the run folder.
 
     Raises:
-        UsageError: Something that was asked for is impossible.
+        UsageError: An argument is wrong, or arguments contradict each other.
 
     Example:
         >>> import untrained as ut
@@ -187,7 +187,7 @@ def search(
             compute_options[name] = value
         else:
             search_options[name] = value
-    # A config is plain data. Objects that a name does not lead to travel beside it.
+    # A config is plain data and holds names only, so the objects are passed beside it.
     space_object = None
     if isinstance(space, Space):
         space_object = space
@@ -224,8 +224,8 @@ def run_search(
     Args:
         config: What the user asks for.
         on_progress: Called after every architecture and every step.
-        space: The space, if it is an object that `config.space` does not lead to.
-        proxy: The proxy, if it is an object that `config.proxy` does not lead to.
+        space: The space itself, if it cannot be loaded by the name in `config`.
+        proxy: The proxy itself, if it cannot be loaded by the name in `config`.
         on_data: Called with the data before the work begins.
 
     Returns:
@@ -239,7 +239,8 @@ def run_search(
     run = _open_run(setup)
     weights = _warm_up(setup, run)
     with _open_executor(setup, run, weights) as executor:
-        result = _run_session(setup, run.save(), executor, weights)
+        run.save()
+        result = _run_session(setup, run, executor, weights)
     if setup.config.confirm and result.ranking.standings and result.run.ended != "interrupted":
         result = _confirm_winner(setup, result)
     return _save_drawing(setup, result)
@@ -353,8 +354,8 @@ def _name_question(run: RunFolder, stages: SearchStages) -> str:
 def _choose_max_ask(setup: SearchSetup, executor: Executor) -> int:
     """Return how many architectures to ask for at a time.
 
-    Workers wait for the slowest of them before the next ones are asked for, so many at a time are
-    better. With limits most proposals are rejected, which is expensive, so fewer are asked for.
+    At the end of each portion some workers wait for the slowest, so large portions are better. But
+    with limits proposals are expensive, because most are rejected, so portions are smaller.
     """
     if setup.limits.texts:
         return DEFAULT_ASK

@@ -35,7 +35,7 @@ class SearchSetup:
     """Everything that a search needs.
 
     Attributes:
-        config: What the user asked for, with defaults and names resolved.
+        config: The configuration of the search, with defaults and names resolved.
         space: The space.
         named_space: How other processes load the space: its name, or an object without one.
         source: The data.
@@ -43,7 +43,7 @@ class SearchSetup:
         batches: What networks are measured on, for each seed.
         limits: What an architecture may cost.
         warm_up: The training before networks are scored, if there is one.
-        strategy_spec: The strategy as the user asked for it.
+        strategy_spec: Name and options of the strategy.
         strategy: The strategy.
         stages: Scores what the strategy proposes.
         budget: When to stop.
@@ -91,8 +91,8 @@ def prepare_search(
     Args:
         config: What the user asks for.
         on_progress: Called after every architecture and every step.
-        space: The space, if it is an object that `config.space` does not lead to.
-        proxy: The proxy, if it is an object that `config.proxy` does not lead to.
+        space: The space itself, if it cannot be loaded by the name in `config`.
+        proxy: The proxy itself, if it cannot be loaded by the name in `config`.
         on_data: Called with the data once they are loaded.
 
     Raises:
@@ -132,7 +132,7 @@ def prepare_search(
     rng = make_generator("search", strategy_spec.seed_name, loaded_space.name, config.seed)
     strategy = strategy_spec.make(limits.space, rng, plan.fitness, inputs)
     if budget == Budget(top=config.top):
-        # The user set nothing that ends the search; some strategies know when they are done.
+        # The user set no budget, time or stability, and some strategies have a budget of their own.
         budget = replace(budget, count=strategy.default_budget)
 
     config = replace(
