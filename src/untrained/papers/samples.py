@@ -1,7 +1,7 @@
-"""Architectures of a table of known results, with their accuracies and their scores.
+"""Samples of architectures of a benchmark table, with their accuracies and their scores.
 
-Scores are arrays of shape (seeds, architectures), NaN where a network has no score, so that a
-formula of scores reads like the formula in the paper.
+Scores are arrays of shape (seeds, architectures) in which missing scores are NaN, so code for a
+formula reads like the formula in the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from untrained.names import parse_call
 from untrained.papers.experiment import ExperimentConfig
 from untrained.proxies import Proxy, load_proxy
 from untrained.runs.folder import STORE
+from untrained.runs.ranking import orient_score
 from untrained.spaces import load_space
 from untrained.training.warm_up import WarmUp
 from untrained.types import Arch, Task
@@ -32,7 +33,7 @@ Scores = NDArray[np.float64]  # (seeds, architectures)
 
 @dataclass(frozen=True)
 class BenchmarkTask:
-    """Where correlations are measured: a table of known results and one of its data sets.
+    """A benchmark table and one of its data sets, on which correlations are measured.
 
     Attributes:
         label: Its name in the paper.
@@ -56,7 +57,7 @@ class Measurements:
     """Scores of some architectures.
 
     Attributes:
-        scores: The scores of each proxy, by the name that was asked for.
+        scores: The scores of each proxy, by its name as the experiment wrote it.
         failures: How many architectures have no score, by proxy and by kind of failure.
         proxies: The proxies by name.
     """
@@ -69,13 +70,13 @@ class Measurements:
         return self.scores[name]
 
     def oriented_scores(self, name: str) -> Scores:
-        """Return the scores of a proxy, with the sign changed if lower ones are better."""
+        """Return the scores of a proxy, with the sign reversed if lower is better."""
         if self.proxies[name].higher_is_better:
             return self[name]
         return -self[name]
 
     def describe_failures(self, *names: str) -> str:
-        """Say how many architectures have no score and why, such as "3 disconnected, 1 nan"."""
+        """Return the numbers of failures by kind, such as "3 disconnected, 1 nan"."""
         counts: dict[str, int] = {}
         for name in names:
             # Proxies often fail on the same networks, so the counts of several are not added.
@@ -89,10 +90,10 @@ class Sample(Measurements):
     """Architectures of a table, their known accuracies, and their scores.
 
     Attributes:
-        task: Where the sample comes from.
+        task: The table and the data set.
         truth: The table, the architectures and their values in it.
         source: The images that networks saw.
-        deviations: Sentences that say what differs from any paper for a reason of ours.
+        deviations: Sentences about missing tables or images, which are deviations from any paper.
     """
 
     task: BenchmarkTask
@@ -108,7 +109,7 @@ class Sample(Measurements):
     def accuracies_on(self, dataset: str) -> Scores:
         """Return the test accuracies of the same architectures on another data set of the table."""
         metric = self.truth.table.metric(dataset=dataset, split="test", epochs=200)
-        # The new axis stands for the seeds: accuracies are the same for all of them.
+        # The new axis is that of the seeds. Accuracies are the same for all of them.
         return self.truth.table.values(self.truth.archs, metric)[None]
 
 
@@ -160,7 +161,7 @@ def measure_archs(
     stage: str,
     start: WeightSource | None = None,
 ) -> Measurements:
-    """Score architectures with several proxies; scores that the folder already has are read.
+    """Score architectures with several proxies; scores that are already in the folder are reused.
 
     Args:
         config: Number of seeds, folder, device.
@@ -168,15 +169,15 @@ def measure_archs(
         space: The space of the architectures.
         archs: The architectures.
         source: The images that networks see.
-        stage: What the progress is called.
-        start: Where weights come from; by default they are random.
+        stage: Name of the stage in progress events.
+        start: Source of the weights; by default they are random.
     """
     calls = {name: limit_samples(name, config.batch) for name in names}
     proxies = {name: load_proxy(call) for name, call in calls.items()}
-    # Two names may mean the same proxy, which is measured once.
+    # Two names may denote the same proxy, which is measured once.
     distinct = {proxy.measure: proxy for proxy in proxies.values()}
     # Workers in other processes load the proxies by these texts.
-    typed = {proxies[name].measure: call for name, call in calls.items()}
+    calls_by_measure = {proxies[name].measure: call for name, call in calls.items()}
     seeds = range(config.seeds)
     result = score_architectures(
         space,
@@ -186,7 +187,7 @@ def measure_archs(
         seeds,
         config.compute,
         config.folder / STORE,
-        typed,
+        calls_by_measure,
         config.on_progress,
         stage,
         start,
@@ -217,21 +218,22 @@ def _select_archs(task: BenchmarkTask, truth: GroundTruth, archs: Sequence[str])
     texts = archs or [str(arch) for arch in truth.archs]
     selected = tuple(space.parse(text) for text in texts)
     # Values are oriented so that higher is better, as everywhere in the experiments.
-    sign = 1 if truth.metric.higher_is_better else -1
-    values = sign * truth.table.values(selected, truth.metric)
-    return replace(truth, space=space.name, archs=selected, values=tuple(values.tolist()))
+    values = []
+    for value in truth.table.values(selected, truth.metric).tolist():
+        values.append(orient_score(value, truth.metric.higher_is_better))
+    return replace(truth, space=space.name, archs=selected, values=tuple(values))
 
 
 def find_images(dataset: str, root: str | Path | None) -> str | None:
-    """Return what to type for the images of a data set.
+    """Find the images of a data set.
 
     Args:
         dataset: Name of the data set.
         root: The data root.
 
     Returns:
-        The name of the data set, or that of a file DATASET.npz under the data root; None if
-        there are no images.
+        The name of the data source: that of the data set, or of a file DATASET.npz in the data
+        root. None if there are no images.
     """
     task = Task(dataset, (3, 32, 32), 10)
     # Drawing one sample is the only sure way to know that the images are there.
@@ -247,7 +249,7 @@ def _choose_data(
 ) -> tuple[str, DataSource]:
     """Return the images that networks see: those of the data set, or the best substitute."""
     name = task.data
-    # Tasks whose inputs are not images have no substitute but noise.
+    # For inputs that are not images, noise is the only substitute.
     if name is None and len(truth.task.input_shape) == 3:
         name = (
             find_images(truth.metric.dataset, config.data_root)
@@ -261,34 +263,34 @@ def _choose_data(
 def _describe_deviations(
     task: BenchmarkTask, truth: GroundTruth, data: str, data_task: Task, config: ExperimentConfig
 ) -> tuple[str, ...]:
-    """Say what differs from any paper because of the tables and images that are available."""
+    """Return sentences about tables that are incomplete and images that are missing."""
     table = truth.table
     dataset = truth.metric.dataset
     deviations = []
-    # DARTS has about 1e18 architectures: of such a space no table is complete.
+    # A space such as DARTS has about 1e18 architectures, so no table of it is complete.
     if len(table) < table.size and table.size < 1e9:
         deviations.append(
-            f"{task.label}: our table holds {len(table):,} of {table.size:,} architectures."
+            f"{task.label}: our table contains {len(table):,} of {table.size:,} architectures."
         )
     if truth.metric.about.startswith("a surrogate"):
         deviations.append(
             f"{task.label}: accuracies are predictions of a surrogate for {len(table):,} cells, "
             "not trainings."
         )
-    # An experiment that names its images has them on purpose.
+    # Images that the experiment names itself are not a deviation.
     if task.data is None and not _is_name_of(data, dataset):
         outputs = ""
         if data_task.num_classes != truth.task.num_classes:
             outputs = f" and have {data_task.num_classes} outputs"
         deviations.append(
-            f"{task.label}: networks see {data}{outputs}, since images of {dataset} are not "
-            "under the data root."
+            f"{task.label}: networks see {data}{outputs}, because the images of {dataset} are not "
+            "in the data root."
         )
     if config.batch is not None:
-        deviations.append(f"Networks see at most {config.batch} samples: this is a trial.")
+        deviations.append(f"This is a quick trial: networks see at most {config.batch} samples.")
     return tuple(deviations)
 
 
 def _is_name_of(data: str, dataset: str) -> bool:
-    """Whether `data` means the images of a data set, directly or as a file."""
+    """Return whether `data` denotes the images of a data set, by name or as a file."""
     return data == dataset or data.endswith(f"{dataset}.npz")

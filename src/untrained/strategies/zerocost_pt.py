@@ -38,6 +38,7 @@ from untrained.errors import Unscorable, UsageError, unknown_name_error
 from untrained.probe import Probe
 from untrained.probe.guard import fastest_kernels
 from untrained.proxies import Proxy, load_proxy
+from untrained.runs.ranking import orient_score
 from untrained.runs.step_log import StepLog
 from untrained.spaces import Space
 from untrained.spaces.core.supernet import Supernet
@@ -366,11 +367,10 @@ def _orient_scores(
     Raises:
         Unscorable: All scores are missing.
     """
-    sign = 1 if proxy.higher_is_better else -1
     oriented: list[tuple[int, float]] = []
     for index, score in enumerate(scores):
         if score is not None:
-            oriented.append((index, sign * score))
+            oriented.append((index, orient_score(score, proxy.higher_is_better)))
     if not oriented:
         raise Unscorable("unsupported", f"no {proxy.label} at {name}")
     return oriented

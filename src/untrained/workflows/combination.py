@@ -7,6 +7,7 @@ import numpy as np
 
 from untrained.benchmarks.aggregate import choose_diverse_columns, compute_mean_ranks
 from untrained.benchmarks.comparison import ProxyScores, SeedScores
+from untrained.runs.ranking import orient_score
 
 # With fewer proxies a combination is not worth a row.
 MIN_PROXIES = 3
@@ -70,5 +71,10 @@ def _combine_seed(seed_index: int, members: Sequence[ProxyScores]) -> SeedScores
 
 def _orient_scores(member: ProxyScores, seed_index: int) -> list[float]:
     """Return the scores of a seed of which higher is better; NaN is a failure."""
-    sign = 1 if member.higher_is_better else -1
-    return [nan if score is None else sign * score for score in member.by_seed[seed_index]]
+    oriented_scores = []
+    for score in member.by_seed[seed_index]:
+        if score is None:
+            oriented_scores.append(nan)
+        else:
+            oriented_scores.append(orient_score(score, member.higher_is_better))
+    return oriented_scores

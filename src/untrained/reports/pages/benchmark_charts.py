@@ -23,6 +23,7 @@ from untrained.reports.svg.plot import MAX_POINTS
 from untrained.reports.svg.scatter import ScatterPoint, draw_scatter
 from untrained.reports.svg.strips import Strip, draw_strips, locate_best_tenth
 from untrained.reports.svg.tradeoff import CostPoint, draw_tradeoff
+from untrained.runs.ranking import orient_score
 
 MAX_ROWS = 60  # of a chart that has one row per proxy
 SHOWN_SCATTERS = 12  # the others are folded
@@ -164,10 +165,12 @@ def _list_points(proxy: ProxyResult, result: BenchmarkResult) -> list[ScatterPoi
 
 def _orient_scores(proxy: ProxyResult) -> Floats:
     """Return the scores of a proxy, with the sign reversed if lower is better; missing ones are NaN."""
-    sign = 1 if proxy.higher_is_better else -1
     scores = []
     for score in proxy.scores:
-        scores.append(np.nan if score is None else sign * score)
+        if score is None:
+            scores.append(np.nan)
+        else:
+            scores.append(orient_score(score, proxy.higher_is_better))
     return np.array(scores, dtype=np.float64)
 
 
