@@ -1,0 +1,85 @@
+"""The space of convolutional networks for pictures: sizes, shapes and blocks."""
+
+import pytest
+import torch
+
+from untrained.spaces import load_space
+from untrained.spaces.convnet import (
+    BlockPlan,
+    ConvNeXtBlock,
+    ResidualBlock,
+    build_block,
+    count_stem_halvings,
+    plan_blocks,
+)
+from untrained.types import Task
+
+space = load_space("convnet")
+
+
+@pytest.mark.parametrize("side", [16, 28, 33, 64, 96])
+def test_networks_take_pictures_of_any_size(side):
+    task = Task("noise", (3, side, side), 7)
+    for seed in range(4):
+        network = space.build(space.sample(seed=seed), task)
+        assert network(torch.zeros(2, 3, side, side)).shape == (2, 7)
+
+
+@pytest.mark.parametrize(
+    ("side", "halvings"),
+    [(16, 0), (32, 0), (48, 0), (49, 1), (96, 1), (128, 2), (224, 3), (384, 3)],
+)
+def test_the_stem_brings_pictures_to_at_most_48_pixels(side, halvings):
+    task = Task("noise", (3, side, side), 10)
+    assert count_stem_halvings(task) == halvings
+    network = space.build(space.sample(seed=0), task)
+    stem_output = network.stem(torch.zeros(1, 3, side, side))
+    assert 24 < stem_output.shape[-1] <= 48 or side < 25
+    assert len(network.stem) == max(1, halvings)
+
+
+def test_there_are_stem_convolutions_for_every_halving():
+    task = Task("noise", (3, 224, 224), 10)
+    network = space.build(space.sample(seed=0), task)
+    assert [conv[0].stride for conv in network.stem] == [(2, 2)] * 3
+
+
+@pytest.mark.parametrize("kind", ["residual", "inverted", "convnext"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("squeeze", [False, True])
+def test_all_kinds_of_blocks_return_the_same_shape(kind, stride, squeeze):
+    """Also for odd sides, which are halved and rounded up."""
+    plan = BlockPlan(kind, 6, 10, stride, kernel=5, expansion=2, squeeze=squeeze)
+    output = build_block(plan)(torch.randn(2, 6, 7, 9))
+    assert output.shape == ((2, 10, 7, 9) if stride == 1 else (2, 10, 4, 5))
+
+
+def test_a_residual_block_adds_its_input():
+    plan = BlockPlan("residual", 4, 4, 1, kernel=3, expansion=1, squeeze=False)
+    block = ResidualBlock(plan).eval()
+    torch.nn.init.zeros_(block.steps[3].weight)
+    x = torch.randn(2, 4, 5, 5)
+    torch.testing.assert_close(block(x), x.relu())
+
+
+def test_a_convnext_block_adds_its_input():
+    plan = BlockPlan("convnext", 4, 4, 1, kernel=3, expansion=2, squeeze=False)
+    block = ConvNeXtBlock(plan)
+    torch.nn.init.zeros_(block.steps[4].weight)
+    torch.nn.init.zeros_(block.steps[4].bias)
+    x = torch.randn(2, 4, 5, 5)
+    torch.testing.assert_close(block(x), x)
+
+
+def test_widths_grow_from_stage_to_stage():
+    arch = space.parse(
+        "width=12,stages=3,kind0=residual,kernel0=3,depth0=2,se0=False,"
+        "stride1=2,growth1=1.5,kind1=inverted,kernel1=5,expansion1=4,depth1=1,se1=True,"
+        "stride2=1,growth2=2.0,kind2=convnext,kernel2=7,expansion2=2,depth2=1,se2=False"
+    )
+    stages = plan_blocks(arch)
+    # 12, then 18 and 36, rounded to multiples of 4 (to even where two are equally near).
+    assert [blocks[0].cout for blocks in stages] == [12, 16, 36]
+    assert [len(blocks) for blocks in stages] == [2, 1, 1]
+    assert [blocks[0].stride for blocks in stages] == [1, 2, 1]
+    assert [blocks[0].cin for blocks in stages] == [12, 12, 16]
