@@ -1,4 +1,4 @@
-"""The engine turns architectures into records. It does not know how architectures are chosen."""
+"""The engine turns architectures into records. Strategies choose the architectures."""
 
 from untrained.engine.evaluator import Evaluator as Evaluator
 from untrained.engine.evaluator import ProxyEvaluator as ProxyEvaluator

@@ -1,6 +1,6 @@
-"""One network while it is measured: built, moved to the device, and scored by proxies.
+"""A network that is built, moved to the device, and scored by proxies.
 
-This is where scores and failures become records, see `BuiltNetwork.score`.
+Scores and failures become records in `BuiltNetwork.score`.
 """
 
 from collections.abc import Sequence
@@ -26,23 +26,26 @@ if TYPE_CHECKING:
 
 
 class _Inputs(NamedTuple):
-    """What a probe is made of, both on the device."""
+    """What a probe needs: the network and the samples, both on the device."""
 
     model: nn.Module
     batch: Batch
 
 
 class BuiltNetwork:
-    """One network on its device, with the time that it took to get there.
+    """One network on its device, with the time for building and moving it.
 
-    A network that cannot be built or moved is a `BuiltNetwork` too: all of its records hold that
-    failure.
+    If the network cannot be built or moved, all its records hold that failure.
 
     Args:
         worker: Builds the network and provides samples, proxies and the device.
         request: Any request about the network.
         wait: Whether to wait for the device before the clock is read. If `wait` is false, weight
             initialisation on the GPU is billed to the next synchronisation.
+
+    Attributes:
+        build_seconds: Time for building the network.
+        transfer_seconds: Time for moving the network and the samples to the device.
     """
 
     def __init__(self, worker: "Worker", request: ScoreRequest, wait: bool = True) -> None:
@@ -56,7 +59,7 @@ class BuiltNetwork:
         model = catch_failure(worker.build_network, request.arch, request.seed, request.init)
         if wait:
             self.device.synchronize()
-        built = perf_counter()
+        build_end = perf_counter()
         self._inputs: _Inputs | Failure
         if isinstance(model, Failure):
             self._inputs = model
@@ -64,8 +67,8 @@ class BuiltNetwork:
             self._inputs = catch_failure(self._move_inputs, model)
         if wait:
             self.device.synchronize()
-        self.build_seconds = built - start
-        self.transfer_seconds = perf_counter() - built
+        self.build_seconds = build_end - start
+        self.transfer_seconds = perf_counter() - build_end
 
     def score_all(
         self, requests: Sequence[ScoreRequest], shared_seconds: float = 0.0
@@ -83,20 +86,20 @@ class BuiltNetwork:
             One record per request, in the same order.
         """
         count = len(requests)
-        scored = [self.score(request) for request in requests]
+        records = [self.score(request) for request in requests]
         # Read after the last proxy, because the peak belongs to the network and not to one proxy.
         peak_bytes = self.device.peak_memory()
-        records = []
-        for record in scored:
-            record = replace(
+        records_with_cost = []
+        for record in records:
+            record_with_cost = replace(
                 record,
                 build_seconds=self.build_seconds / count,
                 transfer_seconds=self.transfer_seconds / count,
                 measure_seconds=record.measure_seconds + shared_seconds / count,
                 peak_bytes=peak_bytes,
             )
-            records.append(record)
-        return records
+            records_with_cost.append(record_with_cost)
+        return records_with_cost
 
     def score(self, request: ScoreRequest) -> Record:
         """Score the network with one proxy.
@@ -118,10 +121,10 @@ class BuiltNetwork:
         return self._open_probe(self._inputs)
 
     def _compute_outcome(self, request: ScoreRequest) -> float | Failure:
-        """Return the score on the whole batch, or why there is none.
+        """Return the score on the whole batch, or the failure if there is none.
 
-        Nothing is tried again on fewer samples: the score would be stored as that of the whole
-        batch. A network that runs out of memory is a failure that another run tries again.
+        A network that runs out of memory is not scored on fewer samples, because that score would
+        be stored as one of the whole batch. The failure is transient, so another run tries again.
         """
         if isinstance(self._inputs, Failure):
             return self._inputs
@@ -131,7 +134,7 @@ class BuiltNetwork:
         with random_state(seed):
             outcome = catch_failure(self._apply_proxy, proxy, self._inputs)
             if isinstance(outcome, Failure) and outcome.kind == "oom":
-                # Drop all measurements so far, so that the next proxy has room.
+                # Drop all measurements so far, to free memory for the next proxy.
                 self.probe = None
                 self.device.free_memory()
         return outcome
@@ -146,7 +149,7 @@ class BuiltNetwork:
         return score
 
     def _open_probe(self, inputs: _Inputs) -> Probe:
-        """Return the shared probe, made when it is first needed."""
+        """Return the shared probe, which is created at the first call."""
         if self.probe is None:
             counts = self._worker.find_counts(self.arch)
             macs = None

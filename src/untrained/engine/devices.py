@@ -1,4 +1,4 @@
-"""Names of devices, and the clock and memory of the device that a network is measured on."""
+"""Names of devices, and synchronisation and memory of the device that networks run on."""
 
 import gc
 
@@ -9,9 +9,9 @@ from untrained.quantities import show_value
 
 
 def check_device(device: object) -> str:
-    """Return the name of a device, if this machine can compute on it.
+    """Return the name of a device, after checking that this machine can compute on it.
 
-    Work is never moved to the CPU silently: a device that is missing is an error.
+    A missing device is an error. Work is never moved to the CPU silently.
 
     Args:
         device: A name, such as `cuda:1`, or a `torch.device`.
@@ -34,7 +34,7 @@ def parse_device_name(device: object) -> str:
         device: A name, such as `cuda:1`, or a `torch.device`.
 
     Raises:
-        UsageError: Torch knows no such device, or its tensors hold no numbers.
+        UsageError: Torch does not know the device, or it is `meta`, where tensors have no data.
     """
     if not isinstance(device, str | torch.device):
         raise _unusable_device_error(device)
@@ -43,10 +43,10 @@ def parse_device_name(device: object) -> str:
         parsed = torch.device(name)
     except RuntimeError as error:
         raise _unusable_device_error(name) from error
-    # Tensors on `meta` hold no numbers.
+    # Tensors on `meta` have no data.
     if parsed.type == "meta":
         raise _unusable_device_error(name)
-    # Torch accepts any index after `cpu`, although there is only one.
+    # Torch accepts `cpu:1`, although there is only one CPU device.
     if parsed.type == "cpu" and parsed.index is not None:
         raise _unusable_device_error(name)
     return name
@@ -64,9 +64,9 @@ def _unusable_device_error(device: object) -> UsageError:
 
 
 class DeviceMonitor:
-    """Waits for a GPU and reads its peak memory. On any other device it does nothing.
+    """Synchronises a GPU and reads its peak memory. On any other device it does nothing.
 
-    Creating a monitor resets the peak memory of its GPU.
+    The constructor resets the peak memory of the GPU.
     """
 
     def __init__(self, device: str) -> None:

@@ -1,12 +1,12 @@
 """Evaluators turn architectures into records.
 
 `ProxyEvaluator` scores networks with proxies. Tables of known results and short trainings are
-evaluators too, so a strategy does not know where its records come from. The way of a request:
+evaluators too, so a strategy does not depend on where its records come from. Path of a request:
 
     ProxyEvaluator -> Executor (executors/) -> Worker (worker.py) -> BuiltNetwork (built_network.py)
 
-Requests that the store can answer are not sent. Records are stored as soon as they arrive, and only
-by the process that runs the evaluator.
+Requests whose records are in the store are not sent. New records are stored as soon as they arrive,
+by the process that runs the evaluator and no other.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ from untrained.types import FRESH, Arch, Record, ScoreKey, ScoreRequest
 
 
 class Evaluator(Protocol):
-    """Turns architectures into records, one list of records per architecture, in their order."""
+    """Yields one list of records per architecture, in the order of `archs`."""
 
     def __call__(self, archs: Sequence[Arch]) -> Generator[list[Record]]: ...
 
@@ -42,11 +42,11 @@ class ProxyEvaluator:
         proxies: What to measure.
         executor: Where the work runs.
         device: Where networks are measured; its type is part of a score's key.
-        store: Where records are kept; None to keep none.
+        store: Where records are kept; None if they are not stored.
         init: Identity of the weights that networks are scored with.
         code: Fingerprint of the user's code that builds the networks.
         networks_per_pass: Number of networks that the workers measure in one pass.
-        measured: Number of architectures so far whose records were not all in the store.
+        measured: Number of architectures that were measured because a record was missing.
     """
 
     batches: SeedBatches
@@ -71,7 +71,7 @@ class ProxyEvaluator:
             The records of one architecture after the other, in the order of `archs`; those of one
             architecture in the order of seeds and proxies.
         """
-        keys_of_arch: dict[Arch, list[ScoreKey]] = {}
+        keys_by_arch: dict[Arch, list[ScoreKey]] = {}
         requests: dict[ScoreKey, ScoreRequest] = {}
         for arch in archs:
             keys = []
@@ -79,12 +79,12 @@ class ProxyEvaluator:
                 key = request.key
                 keys.append(key)
                 requests[key] = request
-            keys_of_arch[arch] = keys
+            keys_by_arch[arch] = keys
 
         records = self._read_stored(requests)
         missing = [request for key, request in requests.items() if key not in records]
         groups = _group_by_network(missing)
-        archs_to_measure = {requests_of_network[0].arch for requests_of_network in groups}
+        archs_to_measure = {group[0].arch for group in groups}
 
         # Records arrive in any order. An architecture is yielded once all of its records and all
         # architectures before it are complete.
@@ -93,11 +93,11 @@ class ProxyEvaluator:
             for new_records in arrivals:
                 for record in new_records:
                     records[record.key] = record
-                while pending and all(key in records for key in keys_of_arch[pending[0]]):
+                while pending and all(key in records for key in keys_by_arch[pending[0]]):
                     arch = pending.popleft()
                     if arch in archs_to_measure:
                         self.measured += 1
-                    yield [records[key] for key in keys_of_arch[arch]]
+                    yield [records[key] for key in keys_by_arch[arch]]
 
     def make_requests(self, arch: Arch) -> list[ScoreRequest]:
         """Return the requests about one architecture, in the order of seeds and proxies."""
@@ -121,8 +121,8 @@ class ProxyEvaluator:
     def _read_stored(self, keys: Iterable[ScoreKey]) -> dict[ScoreKey, Record]:
         """Return the records in the store that need not be measured again.
 
-        Failures of the machine are left out, and so are records with a note: earlier versions
-        measured them on half of the samples after running out of memory.
+        Transient failures are left out. So are records with a note, which earlier versions measured
+        on half of the samples after running out of memory.
         """
         records: dict[ScoreKey, Record] = {}
         if self.store is None or len(self.store) == 0:
@@ -138,13 +138,13 @@ class ProxyEvaluator:
 
     def _measure(self, groups: Sequence[RequestGroup]) -> Generator[list[Record]]:
         """Yield records as they arrive from the executor, after storing them."""
-        # An empty list first lets the caller pass on the records that were in the store.
+        # The empty list lets the caller yield architectures whose records are all in the store.
         yield []
         if not groups:
             return
         for index, arrived in self.executor.map(groups):
-            # Records from another process are copies. With our own request they share its
-            # architecture and task, so that a long search does not keep a copy per record.
+            # Records from another process hold a copy of their request. It is replaced by our own
+            # request, so that a long search keeps one copy of each architecture and task.
             records = []
             for request, record in zip(groups[index], arrived, strict=True):
                 records.append(replace(record, request=request))
@@ -165,7 +165,7 @@ def make_inline_evaluator(
     prepare_weights: PrepareWeights | None = None,
     code: str = "",
 ) -> ProxyEvaluator:
-    """Return an evaluator that works in this process and can build networks with any function.
+    """Return an evaluator that works in this process and builds networks with any function.
 
     Args:
         build: Builds the network of an architecture.
@@ -173,7 +173,7 @@ def make_inline_evaluator(
         proxies: What to measure.
         seeds: One record per architecture, proxy and seed.
         device: Where networks are measured.
-        store: Where records are kept; None to keep none.
+        store: Where records are kept; None if they are not stored.
         single_thread: Whether to compute with one thread, as worker processes do.
         init: Identity of the weights.
         prepare_weights: Changes the weights of networks if `init` is not `FRESH`.

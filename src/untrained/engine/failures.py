@@ -1,7 +1,7 @@
-"""Failures are values: an exception about one network becomes the `Failure` in its record.
+"""Failures are values: an exception of one network becomes the `Failure` in its record.
 
 `catch_failure` is the only function that turns exceptions into failures. `built_network.py` puts
-them into records, and so does `executors/pool.py` for networks that kill or block their worker.
+them into records. `executors/pool.py` makes the failures of networks that kill or block a worker.
 """
 
 import functools
@@ -20,28 +20,28 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def catch_failure(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failure:
-    """Call a function and return its result, or the failure if it raises.
+def catch_failure(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failure:
+    """Call a function and return its result, or a failure if it raises.
 
     Args:
-        work: A function that does something with one network.
+        function: A function that works on one network.
         *args: Arguments of the function.
         **kwargs: Keyword arguments of the function.
 
     Returns:
-        The result of the function, or why there is none.
+        The result of the function, or the failure.
 
     Raises:
-        UsageError: The user asked for something impossible, which is not the fault of a network.
+        UsageError: The user made a mistake that concerns the whole run, not one network.
         KeyboardInterrupt: The user pressed Ctrl-C.
     """
     try:
-        return work(*args, **kwargs)
+        return function(*args, **kwargs)
     except UsageError:
         raise
-    except Unscorable as reason:
-        return Failure(reason.kind, reason.detail)
-    # A network that calls sys.exit must end its own score only, so SystemExit is caught too.
+    except Unscorable as unscorable:
+        return Failure(unscorable.kind, unscorable.detail)
+    # SystemExit is caught too, so that a network that calls sys.exit fails alone.
     except (Exception, SystemExit) as error:
         return Failure(classify_error(error), _describe_error(error), _format_traceback(error))
 
@@ -66,8 +66,8 @@ def get_first_line(error: BaseException) -> str:
 
 
 def _describe_error(error: BaseException) -> str:
-    """Return type, message and, where there is one, the last place in the user's own code."""
-    # Cached properties are called through functools, which is not the user's code either.
+    """Return type and message of an exception, and the last line of user code in its traceback."""
+    # functools calls cached properties, so it is not user code either.
     library_paths = (
         str(Path(__file__).parents[1]),
         str(Path(torch.__file__).parent),

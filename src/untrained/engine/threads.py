@@ -10,7 +10,7 @@ import torch
 def use_threads(count: int) -> Iterator[None]:
     """Let torch compute with this number of threads inside the block.
 
-    The number of threads decides the order in which sums are added, and so their last digits.
+    The number of threads determines the order of summation, and so the last digits of a sum.
     """
     count_before = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -1,7 +1,7 @@
-"""A worker builds networks and scores them. It knows nothing about stores, strategies or processes.
+"""A worker builds networks and scores them. It is independent of stores, strategies and processes.
 
 Executors decide in which process a worker runs. `worker_setup.py` describes a worker in a form that
-can be sent there.
+can be sent to another process.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,10 +27,10 @@ RequestGroup = Sequence[ScoreRequest]
 
 BuildFunction = Callable[[Arch], nn.Module]
 
-# Parameters and multiply-adds of an architecture by a formula, or None if there is no formula.
+# Computes parameters and multiply-adds of an architecture; None if its space has no formula.
 CountsFunction = Callable[[Arch], Counts | None]
 
-# Replaces the freshly drawn weights of a network, given its architecture and seed.
+# Replaces the initial weights of a network, given its architecture and seed.
 PrepareWeights = Callable[[nn.Module, Arch, int], None]
 
 
@@ -46,12 +46,11 @@ class Worker:
         build: Builds the network of an architecture.
         proxies: Proxies that requests may name.
         loss: Name of the loss of the task.
-        batches: Samples by seed. A proxy sees as many of the first samples as it needs.
+        batches: Samples by seed. A proxy that needs fewer samples uses the first ones.
         device: Where networks are measured.
-        prepare_weights: Changes the weights of networks whose requests ask for other weights than
-            fresh ones.
-        networks_per_batch: Number of networks that are measured in one pass.
-        workers_per_device: Number of workers that share the memory of the device, with this one.
+        prepare_weights: Replaces the initial weights, if a request asks for trained weights.
+        networks_per_pass: Number of networks that are measured in one pass.
+        workers_per_device: Number of workers that share the memory of the device, including this.
         find_counts: Parameters and multiply-adds by formula, so that they need not be counted.
     """
 
@@ -61,7 +60,7 @@ class Worker:
     batches: Mapping[int, Batch]
     device: str = "cpu"
     prepare_weights: PrepareWeights | None = None
-    networks_per_batch: int = 1
+    networks_per_pass: int = 1
     workers_per_device: int = 1
     find_counts: CountsFunction = _no_counts
     # Samples are moved to the device once and stay there.
@@ -74,8 +73,8 @@ class Worker:
     def score(self, requests: RequestGroup) -> list[Record]:
         """Score one network.
 
-        The network is built once, and all proxies share one probe of the largest batch. A small
-        batch is the beginning of a large one, so no record depends on the other requests.
+        The network is built once, and all proxies share one probe of the largest batch. A proxy
+        that needs fewer samples uses the first ones, so no record depends on the other requests.
 
         Args:
             requests: What to measure. All of them are about the same network.
@@ -95,7 +94,7 @@ class Worker:
         Yields:
             The records of one network after the other, in the order of `groups`.
         """
-        if self.networks_per_batch > 1:
+        if self.networks_per_pass > 1:
             yield from self._get_batch_scorer().score_groups(groups)
             return
         for requests in groups:
@@ -107,7 +106,7 @@ class Worker:
         Args:
             arch: The architecture.
             seed: The weights depend on architecture, seed and `init` only.
-            init: Identity of the weights; for any other than `FRESH`, `prepare_weights` is called.
+            init: Identity of the weights. `prepare_weights` is called if it is not `FRESH`.
 
         Returns:
             The network.
@@ -127,15 +126,15 @@ class Worker:
 
     def _get_batch_scorer(self) -> "BatchScorer":
         if self._batch_scorer is None:
-            # Most runs measure one network at a time and never need this module.
+            # Most runs measure one network per pass and never need this module.
             from untrained.engine.batched.batch_scorer import BatchScorer
 
-            self._batch_scorer = BatchScorer(self, self.networks_per_batch)
+            self._batch_scorer = BatchScorer(self, self.networks_per_pass)
         return self._batch_scorer
 
 
 def index_proxies(proxies: Iterable[Proxy]) -> dict[str, Proxy]:
-    """Return proxies by measure, the name that is part of a score's key.
+    """Return proxies by measure, which is part of a score's key.
 
     Raises:
         UsageError: Two different proxies have the same name, so their records would be confused.

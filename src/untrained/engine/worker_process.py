@@ -2,11 +2,11 @@
 
 DRIVER is the process id of the process that started it. The worker reads its setup and then request
 groups from standard input, writes records to standard output, and ends when its input ends. Both
-streams carry pickles; every message to the driver is a pair of a kind and a content:
+streams carry pickles. Every message to the driver is a pair of kind and content:
 
     ("ready", None)         the worker is open
     ("records", records)    the records of the next group
-    ("refused", message)    wrong usage, which ends the run; the message is for the user
+    ("refused", message)    a usage error, which ends the run; the message is for the user
 """
 
 import ctypes
@@ -32,11 +32,12 @@ def main() -> None:
     """Run a worker until its driver ends."""
     driver = int(sys.argv[1])
     end_with_driver(driver)
-    # Ctrl-C reaches all processes of a terminal; the driver decides what becomes of its workers.
+    # Ctrl-C reaches all processes of a terminal. The driver handles it and stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
-    # What the user's code prints must not get into our messages, and it must not read our requests.
+    # User code may print or read standard input. It must not write between our messages or consume
+    # our requests, so both streams are redirected.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
@@ -54,9 +55,9 @@ def main() -> None:
 def end_with_driver(driver: int) -> None:
     """Ask Linux to kill this process when the driver ends.
 
-    `_read_groups` notices the end of the driver too, but it is a thread: while a regular expression
-    or another function in C holds the interpreter's lock, it does not run. Other systems have only
-    `_read_groups`.
+    `_read_groups` detects the end of the driver too, but it runs in a thread, which is blocked
+    while a C function, such as a regular expression, holds the interpreter lock. Other systems than
+    Linux have only `_read_groups`.
 
     Linux sends the signal when the thread that started this process ends. That is the thread that
     called `search`, which outlives its workers.
@@ -68,7 +69,7 @@ def end_with_driver(driver: int) -> None:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        # A sandbox may forbid it; `_read_groups` remains.
+        # A sandbox may forbid the call. `_read_groups` still works.
         return
     if os.getppid() != driver:
         # The driver ended before the call above, so no signal will come.
@@ -76,7 +77,7 @@ def end_with_driver(driver: int) -> None:
 
 
 def run_worker(setup: WorkerSetup, requests: IO[bytes], send_message: SendMessage) -> None:
-    """Open a worker and score request groups for ever.
+    """Open a worker and score request groups until the process ends.
 
     Args:
         setup: Describes the worker.
@@ -96,7 +97,7 @@ def run_worker(setup: WorkerSetup, requests: IO[bytes], send_message: SendMessag
 
 
 def _read_groups(requests: IO[bytes], inbox: "SimpleQueue[list[RequestGroup]]") -> None:
-    """Receive request groups while others are scored; end this process when the driver is gone."""
+    """Receive request groups while others are scored. End this process when the driver ends."""
     try:
         while True:
             inbox.put(pickle.load(requests))

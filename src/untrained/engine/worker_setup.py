@@ -1,6 +1,6 @@
 """What a worker needs before its first request, in a form that can be sent to another process.
 
-Code travels by name and samples by value, so a worker needs no data set.
+Spaces and proxies are sent by name, samples by value. So a worker needs no access to the data set.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +22,9 @@ from untrained.types import Batch, Task
 
 
 class WeightSource(Protocol):
-    """Weights for networks that are scored with other weights than fresh ones.
+    """Trained weights for networks that are not scored at initialisation.
 
-    It is sent to workers, so it holds everything it needs.
+    It is sent to workers, so it must contain everything that it needs.
     """
 
     @property
@@ -34,11 +34,11 @@ class WeightSource(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Time that was spent before the first network was scored, over all runs of the command."""
+        """Training time before the first network was scored, in all runs of the command."""
         ...
 
     def open(self, make_supernet: Callable[[], Any], device: str) -> PrepareWeights:
-        """Return a function that prepares networks on a device.
+        """Return a function that gives a network its trained weights.
 
         Args:
             make_supernet: Builds the supernet of the space.
@@ -54,13 +54,13 @@ class WorkerSetup:
     Attributes:
         space: Name of the space.
         proxies: Names of the proxies.
-        task: What the networks are for.
+        task: The task that networks are built for.
         batches: Samples by seed.
         device: Where networks are measured.
-        weights: Where weights come from that are not fresh ones.
-        networks_per_batch: Number of networks that are measured in one pass, meant for a GPU.
+        weights: Trained weights; None to score networks at initialisation.
+        networks_per_pass: Number of networks that are measured in one pass, meant for a GPU.
         workers_per_device: Number of workers that share the memory of a GPU.
-        measures: What the proxies measured when the run began, to notice that a file has changed.
+        measures: Measures of the proxies when the run began. They differ if a file has changed.
     """
 
     space: str
@@ -69,12 +69,12 @@ class WorkerSetup:
     batches: Mapping[int, Batch]
     device: str = "cpu"
     weights: WeightSource | None = None
-    networks_per_batch: int = 1
+    networks_per_pass: int = 1
     workers_per_device: int = 1
     measures: tuple[str, ...] = ()
 
     def for_slot(self, slot: int) -> "WorkerSetup":
-        """Return the setup of one of several workers. GPUs are assigned in turn."""
+        """Return the setup of the worker in a slot. GPUs are assigned to slots in turn."""
         gpu_count = torch.cuda.device_count()
         if self.device == "cuda" and gpu_count > 1:
             return replace(self, device=f"cuda:{slot % gpu_count}")
@@ -84,8 +84,8 @@ class WorkerSetup:
         """Load the space and the proxies and return a worker.
 
         Raises:
-            UsageError: The device is missing, or a name cannot be loaded, or the file of a proxy
-                has changed since the run began.
+            UsageError: The device is missing, a name cannot be loaded, or the file of a proxy has
+                changed since the run began.
         """
         check_device(self.device)
         space = load_space(self.space)
@@ -97,14 +97,14 @@ class WorkerSetup:
                     "the new version"
                 )
         return _make_worker(
-            space,
-            proxies,
-            self.task,
-            self.batches,
-            self.device,
-            self.weights,
-            self.networks_per_batch,
-            self.workers_per_device,
+            space=space,
+            proxies=proxies,
+            task=self.task,
+            batches=self.batches,
+            device=self.device,
+            weights=self.weights,
+            networks_per_pass=self.networks_per_pass,
+            workers_per_device=self.workers_per_device,
         )
 
 
@@ -124,42 +124,42 @@ def make_worker_setup(
         batches: What networks are measured on.
         compute: Device and number of networks per pass.
         proxy_names: Names of the user's own proxies, by measure.
-        weights: Where weights come from that are not fresh ones.
+        weights: Trained weights; None to score networks at initialisation.
 
     Returns:
-        A setup if the space and all proxies can be loaded by name, or else a worker, which can only
-        be used in this process.
+        A setup if the space and all proxies can be loaded by name; otherwise a worker, which works
+        only in this process.
     """
     task = batches.source.task
     largest_batches = batches.largest_batches()
     space_name = _find_name(space, load_space)
     names = []
     for proxy in proxies:
-        named: str | Proxy = proxy
+        proxy_or_name: str | Proxy = proxy
         if proxy_names is not None:
-            named = proxy_names.get(proxy.measure, proxy)
-        name = _find_name(named, load_proxy)
+            proxy_or_name = proxy_names.get(proxy.measure, proxy)
+        name = _find_name(proxy_or_name, load_proxy)
         if name:
             names.append(name)
     if space_name and len(names) == len(proxies):
         return WorkerSetup(
-            space_name,
-            tuple(names),
-            task,
-            largest_batches,
-            compute.device,
-            weights,
-            compute.networks_per_pass,
+            space=space_name,
+            proxies=tuple(names),
+            task=task,
+            batches=largest_batches,
+            device=compute.device,
+            weights=weights,
+            networks_per_pass=compute.networks_per_pass,
             measures=tuple(proxy.measure for proxy in proxies),
         )
     return _make_worker(
-        load_space(space),
-        proxies,
-        task,
-        largest_batches,
-        compute.device,
-        weights,
-        compute.networks_per_pass,
+        space=load_space(space),
+        proxies=proxies,
+        task=task,
+        batches=largest_batches,
+        device=compute.device,
+        weights=weights,
+        networks_per_pass=compute.networks_per_pass,
     )
 
 
@@ -170,7 +170,7 @@ def _make_worker(
     batches: Mapping[int, Batch],
     device: str,
     weights: WeightSource | None,
-    networks_per_batch: int,
+    networks_per_pass: int,
     workers_per_device: int = 1,
 ) -> Worker:
     prepare_weights = None
@@ -178,27 +178,36 @@ def _make_worker(
         make_supernet = partial(space.supernet, task, device)
         prepare_weights = weights.open(make_supernet, device)
     return Worker(
-        partial(space.build, task=task, device=device),
-        proxies,
-        task.loss,
-        batches,
-        device,
-        prepare_weights,
-        networks_per_batch,
-        workers_per_device,
+        build=partial(space.build, task=task, device=device),
+        proxies=proxies,
+        loss=task.loss,
+        batches=batches,
+        device=device,
+        prepare_weights=prepare_weights,
+        networks_per_pass=networks_per_pass,
+        workers_per_device=workers_per_device,
         find_counts=partial(space.counts, task=task),
     )
 
 
-def _find_name(member: str | Space | Proxy, load: Callable[[str], object]) -> str | None:
-    """Return the name that loads an equal object in another process, or None if there is none."""
-    if isinstance(member, str):
-        return make_absolute(member)
-    name = member.label if isinstance(member, Proxy) else member.name
+def _find_name(source: str | Space | Proxy, load: Callable[[str], object]) -> str | None:
+    """Return the name that loads a space or a proxy in another process; None if there is none.
+
+    Args:
+        source: The space or proxy, or its name.
+        load: Loads a space or a proxy by name.
+    """
+    if isinstance(source, str):
+        return make_absolute(source)
+    if isinstance(source, Proxy):
+        name = source.label
+    else:
+        name = source.name
     try:
         loaded = load(name)
     except UsageError:
         return None
-    if loaded != member:
+    # Another object may be registered under this name.
+    if loaded != source:
         return None
     return name

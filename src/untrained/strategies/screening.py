@@ -1,4 +1,4 @@
-"""`--screen`: cheap proxies rank all candidates, and only the best go on to the expensive proxy.
+"""`--screen`: cheap proxies rank all candidates, and the main proxy scores only the best of them.
 
 Candidates are ordered by their mean rank over the cheap proxies. A candidate that one of these
 proxies could not score is dropped.

@@ -1,1 +1,1 @@
-"""Measures many networks in one pass (`--networks-per-batch`). Ordinary scoring does not use it."""
+"""Many networks in one pass (`--networks-per-batch`). Ordinary scoring does not pass through it."""

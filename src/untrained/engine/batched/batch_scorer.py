@@ -1,11 +1,11 @@
-"""Scores many networks at once.
+"""Measures many networks in one pass.
 
-Networks are built one after the other, measured in one pass, and then scored one after the other as
-if each were alone.
+Networks are built one by one, measured in one pass, and then scored one by one. The proxies read
+the measurements of the pass instead of taking them again.
 
-The first network of a kind is scored alone, to see what its proxies read; that is measured in one
-pass for the networks after it. A pass that runs out of memory is repeated in halves, and a network
-whose measurement fails for another reason is measured alone, so one network spoils no other.
+The first network is scored alone, to find out what its proxies read. A pass measures the same for
+the networks after it. A pass that runs out of memory is repeated in halves, and a network whose
+measurement fails for another reason is measured alone, so one network cannot affect the others.
 """
 
 import gc
@@ -28,11 +28,12 @@ from untrained.types import Record, ScoreRequest
 if TYPE_CHECKING:
     from untrained.engine.worker import RequestGroup, Worker
 
-# Pixels of an image up to which one pass for many networks is faster on a CPU. Larger images keep a
-# CPU busy with one network at a time (`benchmarks/population.py`).
+# Largest image for which a pass of many networks is faster on a CPU. With larger images, a single
+# network keeps the CPU busy (`benchmarks/population.py`).
 MAX_CPU_PIXELS = 28 * 28
 
-# Fraction of a worker's part of the GPU memory that one pass may fill, as estimated by one network.
+# Fraction of a worker's share of the GPU memory that a pass may use. The memory of a pass is
+# estimated from that of one network.
 MEMORY_FRACTION = 0.75
 
 
@@ -47,7 +48,8 @@ class BatchScorer:
     def __init__(self, worker: "Worker", pass_size: int) -> None:
         self.pass_size = pass_size
         self._worker = worker
-        # What to measure, by the requested measures. Filled by the first network of each kind.
+        # What to measure in a pass, by the measures of its requests. The first network with these
+        # measures adds the plan.
         self._plans: dict[tuple[str, ...], MeasurementPlan] = {}
         self._signatures = SignatureCache()
         # The largest part of the current pass that fitted into memory.
@@ -55,8 +57,8 @@ class BatchScorer:
 
     def score_groups(self, groups: Sequence["RequestGroup"]) -> Iterator[list[Record]]:
         """Score networks and yield the records of each, in the order of `groups`."""
-        for measures, groups_of_kind in groupby(groups, _get_measures):
-            remaining = list(groups_of_kind)
+        for measures, groups_of_measures in groupby(groups, _get_measures):
+            remaining = list(groups_of_measures)
             while remaining:
                 count = 1
                 seed = remaining[0][0].seed
@@ -71,7 +73,7 @@ class BatchScorer:
                 yield from results
 
     def _has_measurements(self, measures: tuple[str, ...]) -> bool:
-        """Return whether it is known what to measure in a pass, and there is something."""
+        """Return whether there is anything that a pass can measure for these measures."""
         plan = self._plans.get(measures)
         return plan is not None and bool(plan.views)
 
@@ -99,7 +101,7 @@ class BatchScorer:
         return first_half + second_half
 
     def _score_alone(self, requests: "RequestGroup", measures: tuple[str, ...]) -> list[Record]:
-        """Score one network; the first of a kind also decides what to measure in a pass."""
+        """Score one network. The first with these measures also determines the plan of a pass."""
         network = BuiltNetwork(self._worker, requests[0])
         records = network.score_all(requests)
         if measures in self._plans or self.pass_size == 1 or network.probe is None:
@@ -123,8 +125,7 @@ class BatchScorer:
         """Measure networks in one pass and score them.
 
         Returns:
-            The records of each network, or None if not all of it fits into memory. Smaller parts
-            show which network is too large.
+            The records of each network, or None if the pass runs out of memory.
         """
         networks = []
         for requests in portion:
@@ -137,17 +138,21 @@ class BatchScorer:
         shared_seconds = (perf_counter() - start) / len(portion)
         is_measured = [probe is not None and plan.is_complete(probe) for probe in probes]
         measured_count = sum(is_measured)
-        # From here on only `networks` refers to the probes, so that each can be freed in turn.
+        # From here on only `networks` refers to the probes, so that they can be freed one by one.
         probes.clear()
         results: list[list[Record]] = []
         for requests, measured in zip(portion, is_measured, strict=True):
-            # Removing the network from the list frees its memory when the next one is scored.
+            # A network is removed from the list, so that its memory is freed when the variable gets
+            # the next one.
             network = networks.pop(0)
             if not fits:
+                # Only free the memory of the remaining networks.
                 continue
             records = network.score_all(requests, shared_seconds)
             fits = not _ran_out_of_memory(records)
-            together = measured_count if measured else 1
+            together = 1
+            if measured:
+                together = measured_count
             results.append([replace(record, together=together) for record in records])
         if not fits:
             device.free_memory()
@@ -155,13 +160,13 @@ class BatchScorer:
         return results
 
     def _measure_probes(self, plan: MeasurementPlan, probes: list[Probe]) -> bool:
-        """Measure in one pass what the proxies will read; return whether memory was sufficient."""
+        """Measure in one pass what the proxies will read. Return whether memory was sufficient."""
         try:
             plan.measure(probes, self._signatures)
         except UsageError:
             raise
         except Exception as error:
-            # Probes without these measurements take them alone, and fail alone if they must.
+            # The networks are then measured one by one, and the one that fails gets the failure.
             return not is_out_of_memory(error)
         return True
 
@@ -170,8 +175,8 @@ class BatchScorer:
 def pause_garbage_collection() -> Iterator[None]:
     """Turn garbage collection off inside the block.
 
-    A pass creates a hundred thousand objects that all stay in use. Searching them for garbage again
-    and again takes a fifth of the time.
+    A pass creates a hundred thousand objects that stay in use. Searching them for garbage again and
+    again takes a fifth of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -191,12 +196,12 @@ def _ran_out_of_memory(records: Sequence[Record]) -> bool:
 
 
 def _count_networks_in_memory(device: str, network_bytes: int, workers: int) -> int:
-    """Return how many networks a GPU has room for, if each of its workers has as many.
+    """Return how many networks one worker can hold in the memory of a GPU.
 
     Args:
         device: The GPU.
         network_bytes: Memory of one network.
-        workers: Number of workers that share the GPU.
+        workers: Number of workers that share the GPU in equal parts.
     """
     free, total = torch.cuda.mem_get_info(device)
     available = MEMORY_FRACTION * min(free, total // workers)

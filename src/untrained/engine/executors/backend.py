@@ -1,4 +1,4 @@
-"""What the pool needs from a kind of worker: start it, send requests, wait for events, stop it."""
+"""The interface between the pool and its workers: start, send requests, wait for events, stop."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from untrained.types import Record
 
 @dataclass(frozen=True)
 class WorkerReady:
-    """A worker is open and waits for requests."""
+    """A worker is ready for requests."""
 
     worker: int
 
@@ -25,7 +25,7 @@ class WorkerScored:
 
 @dataclass(frozen=True)
 class WorkerRefused:
-    """A worker reports wrong usage, which ends the run. It is not the failure of a network."""
+    """A worker reports a usage error, which ends the run. It is not the failure of a network."""
 
     worker: int
     message: str
@@ -33,7 +33,7 @@ class WorkerRefused:
 
 @dataclass(frozen=True)
 class WorkerDied:
-    """A worker has ended without being asked to.
+    """A worker has ended unexpectedly.
 
     Attributes:
         worker: The worker.
@@ -50,12 +50,12 @@ WorkerEvent = WorkerReady | WorkerScored | WorkerRefused | WorkerDied
 
 
 class WorkerBackend(Protocol):
-    """Workers of one kind, such as processes. A worker is a number that is never used again."""
+    """Workers of one kind, such as processes. Every worker has a number of its own."""
 
     name: str
 
     def start_worker(self, worker: int, slot: int) -> None:
-        """Start a worker. `slot` decides which GPU it uses."""
+        """Start a worker. `slot` determines its GPU."""
         ...
 
     def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
@@ -67,7 +67,7 @@ class WorkerBackend(Protocol):
         ...
 
     def stop_worker(self, worker: int) -> None:
-        """Stop a worker at once. Events of it may still arrive."""
+        """Stop a worker immediately. Events of it may still arrive."""
         ...
 
     def close(self) -> None:

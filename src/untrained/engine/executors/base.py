@@ -22,7 +22,7 @@ IndexedRecords = tuple[int, list[Record]]
 
 @dataclass
 class WorkerCost:
-    """What one worker did with its time.
+    """How one worker spent its time.
 
     Attributes:
         worker: Name of the worker.
@@ -77,7 +77,7 @@ class Executor(Protocol):
         ...
 
     def costs(self) -> list[WorkerCost]:
-        """Return what each worker has done so far."""
+        """Return the cost of each worker so far."""
         ...
 
     def close(self) -> None:
@@ -92,9 +92,9 @@ class InlineExecutor:
     Attributes:
         worker: Scores the networks.
         single_thread: Whether to compute with one thread, as worker processes do. Records are then
-            equal bit by bit, whatever the executor.
+            equal bit for bit, whatever the executor.
         workers: Number of workers.
-        cost: What the worker has done so far.
+        cost: Cost of the worker so far.
     """
 
     worker: Worker
@@ -103,9 +103,9 @@ class InlineExecutor:
     cost: WorkerCost = field(default_factory=lambda: WorkerCost("this process"))
 
     def map(self, groups: Iterable[RequestGroup]) -> Iterator[IndexedRecords]:
-        """Score groups in their order."""
-        numbered = enumerate(groups)
-        while portion := list(islice(numbered, self.worker.networks_per_batch)):
+        """Score groups in order."""
+        indexed_groups = enumerate(groups)
+        while portion := list(islice(indexed_groups, self.worker.networks_per_pass)):
             results = self.worker.score_groups([requests for _, requests in portion])
             for index, _ in portion:
                 start = perf_counter()
@@ -130,13 +130,13 @@ class InlineExecutor:
 
 @dataclass
 class LazyExecutor:
-    """Opens an executor when the first request comes.
+    """Opens an executor at the first request.
 
-    A run whose records are all in the store needs neither workers nor the device.
+    So a run whose records are all in the store needs neither workers nor the device.
 
     Attributes:
         open_executor: Opens the executor.
-        executor: The executor, once it is open.
+        executor: The executor; None before the first request.
     """
 
     open_executor: Callable[[], Executor]
@@ -150,13 +150,13 @@ class LazyExecutor:
         return self.executor.workers
 
     def map(self, groups: Iterable[RequestGroup]) -> Iterator[IndexedRecords]:
-        """Open the executor if it is not open yet, and pass the groups on."""
+        """Open the executor if necessary, and send the groups to it."""
         if self.executor is None:
             self.executor = self.open_executor()
         return self.executor.map(groups)
 
     def costs(self) -> list[WorkerCost]:
-        """Return what each worker has done so far."""
+        """Return the cost of each worker so far."""
         if self.executor is None:
             return []
         return self.executor.costs()

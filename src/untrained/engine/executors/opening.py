@@ -1,4 +1,4 @@
-"""Chooses an executor by what the user asked for: `--workers`, `--ray`, `--time-limit`."""
+"""Opens the executor that the options require: `--workers`, `--ray`, `--time-limit`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,8 @@ from untrained.engine.worker_setup import WorkerSetup
 from untrained.errors import UsageError
 from untrained.workers import count_cores
 
-FEW_NETWORKS = 32  # are scored in less time than it takes to start a process
+# Fewer networks than this are scored in less time than it takes to start a process.
+FEW_NETWORKS = 32
 
 
 @contextmanager
@@ -30,17 +31,17 @@ def open_executor(
 ) -> Iterator[Executor]:
     """Open an executor for a block and close it afterwards.
 
-    By default there is one worker process per core or per GPU, and none for a few networks. A time
-    limit needs a worker that can be stopped, so it always starts processes. They measure one
-    network at a time, because in a pass of several it is unknown which one is late.
+    By default there is one worker process per core or per GPU. A few networks are scored in this
+    process. A time limit needs workers that can be stopped, so it always starts processes. They
+    measure one network per pass, because in a pass of several it is unknown which one is late.
 
     Args:
         setup: Describes the workers. A `Worker` cannot be sent to another process, so it works in
             this one.
         compute: Number of workers, Ray and time limit.
         network_count: Number of networks that will be scored, if it is known.
-        lazy: Whether to start workers, and to check the device, only when the first request comes.
-            A finished run can then be read on any machine.
+        lazy: Whether to start workers, and to check the device, only at the first request. A
+            finished run can then be read on any machine.
 
     Yields:
         The executor.
@@ -50,20 +51,20 @@ def open_executor(
             process.
     """
     if compute.time_limit is not None:
-        setup = replace(setup, networks_per_batch=1)
-    choose = partial(_choose_executor, setup, compute, network_count)
+        setup = replace(setup, networks_per_pass=1)
+    make_executor = partial(_make_executor, setup, compute, network_count)
     executor: Executor
     if lazy:
-        executor = LazyExecutor(choose)
+        executor = LazyExecutor(make_executor)
     else:
-        executor = choose()
+        executor = make_executor()
     try:
         yield executor
     finally:
         executor.close()
 
 
-def _choose_executor(
+def _make_executor(
     setup: WorkerSetup | Worker, compute: ComputeConfig, network_count: int | None
 ) -> Executor:
     check_device(setup.device)
@@ -85,17 +86,17 @@ def _choose_executor(
         from untrained.engine.executors.ray import RayBackend
 
         ray_backend = RayBackend(setup, compute.ray, workers)
-        return PoolExecutor(ray_backend, workers, time_limit, setup.networks_per_batch)
+        return PoolExecutor(ray_backend, workers, time_limit, setup.networks_per_pass)
 
     few_networks = network_count is not None and network_count < FEW_NETWORKS
     prefers_inline = workers == 1 or (compute.workers is None and few_networks)
     if prefers_inline and not needs_pool:
         return InlineExecutor(setup.open_worker())
-    return PoolExecutor(ProcessBackend(setup), workers, time_limit, setup.networks_per_batch)
+    return PoolExecutor(ProcessBackend(setup), workers, time_limit, setup.networks_per_pass)
 
 
 def _default_worker_count(device: str) -> int:
-    """Return one worker per core, or one per GPU."""
+    """Return the number of cores, or of GPUs."""
     if torch.device(device).type == "cpu":
         return count_cores()
     if device == "cuda":
@@ -104,7 +105,7 @@ def _default_worker_count(device: str) -> int:
 
 
 def _count_workers_per_device(device: str, workers: int) -> int:
-    """Return how many workers share a GPU, if GPUs are assigned in turn."""
+    """Return how many workers share a GPU, if GPUs are assigned to workers in turn."""
     if torch.device(device).type != "cuda":
         return 1
     gpu_count = 1

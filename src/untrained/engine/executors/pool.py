@@ -1,11 +1,12 @@
-"""The pool keeps workers busy and survives their deaths.
+"""The pool keeps workers busy and replaces those that die.
 
-It knows nothing about processes or clusters; a `WorkerBackend` does.
+A `WorkerBackend` starts and stops the workers, which are processes or Ray actors.
 
 A worker scores its queue in order, so a worker that dies was working on the first group of its
 queue. That group is sent once more; a group that kills two workers is recorded as `crashed`. The
 rest of the queue goes to other workers. If a worker measures several networks in one pass, any of
-them may have killed it: each of them is sent again by itself, and only then is one of them blamed.
+them may have killed it. They become suspects, and each is sent again in a pass of its own, which
+shows which one kills its worker.
 """
 
 from collections import Counter, deque
@@ -28,25 +29,32 @@ from untrained.engine.worker import RequestGroup
 from untrained.errors import UsageError
 from untrained.types import Failure, Record
 
-SECONDS_AHEAD = 0.2  # work that is queued at a worker, so that it never waits for the next group
-MAX_QUEUED = 64  # groups at one worker
-MAX_CRASHES = 2  # workers that a group may kill before it is recorded as a failure
-MAX_FAILED_STARTS = 3  # workers in a row that may die before they are ready
-CLOCK_INTERVAL = 1.0  # longest time in seconds between two checks of the time limit
+# Seconds of work in the queue of a worker, so that it does not wait for the next group.
+SECONDS_AHEAD = 0.2
+# Largest number of groups in the queue of a worker.
+MAX_QUEUED = 64
+# A group that kills this many workers is recorded as a failure.
+MAX_CRASHES = 2
+# The run ends if this many workers in a row die before they are ready.
+MAX_FAILED_STARTS = 3
+# Longest time in seconds between two checks of the time limit.
+CLOCK_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
 class _QueuedGroup:
+    """A request group and its index among the groups of `map`."""
+
     index: int
     requests: RequestGroup
 
 
 @dataclass
 class _WorkerState:
-    """What the pool knows about a worker.
+    """State of a worker.
 
     Attributes:
-        slot: Its place among the workers. A worker that dies is replaced by another in its slot.
+        slot: Its place among the workers. A worker that dies is replaced in the same slot.
         started: When it was started.
         queue: Groups that were sent and not answered yet.
         ready: Whether it has opened its setup.
@@ -67,7 +75,7 @@ class PoolExecutor:
         backend: Starts and stops workers.
         workers: Number of workers.
         time_limit: Longest time in seconds for one group.
-        networks_per_batch: Number of networks that a worker measures in one pass.
+        networks_per_pass: Number of networks that a worker measures in one pass.
     """
 
     def __init__(
@@ -75,12 +83,12 @@ class PoolExecutor:
         backend: WorkerBackend,
         workers: int,
         time_limit: float | None = None,
-        networks_per_batch: int = 1,
+        networks_per_pass: int = 1,
     ) -> None:
         self.backend = backend
         self.workers = workers
         self.time_limit = time_limit or inf
-        self.networks_per_batch = networks_per_batch
+        self.networks_per_pass = networks_per_pass
         self._worker_numbers = count()
         self._states: dict[int, _WorkerState] = {}
         self._failed_starts = 0
@@ -103,8 +111,8 @@ class PoolExecutor:
         self._reset(groups)
         try:
             while self._send_groups():
-                # All events are handled before records are passed on: the caller may take long, or
-                # stop.
+                # All events are handled before records are yielded, because the caller may take
+                # long, or stop.
                 results: list[IndexedRecords] = []
                 timeout = min(CLOCK_INTERVAL, self._seconds_to_time_limit())
                 for event in self.backend.wait_for_events(timeout):
@@ -114,13 +122,13 @@ class PoolExecutor:
                 results += self._stop_late_workers()
                 yield from results
         finally:
-            # Nothing reads the records of groups that are still in a queue.
+            # The records of groups that are still in a queue would not be read.
             for worker, state in list(self._states.items()):
                 if state.queue:
                     self._stop_worker(worker)
 
     def costs(self) -> list[WorkerCost]:
-        """Return what the workers of each slot have done so far."""
+        """Return the cost of the workers of each slot so far."""
         now = perf_counter()
         costs = [replace(cost) for cost in self._costs]
         for state in self._states.values():
@@ -134,26 +142,26 @@ class PoolExecutor:
         self.backend.close()
 
     def _reset(self, groups: Iterable[RequestGroup]) -> None:
-        """Forget the groups of an earlier call of `map`."""
+        """Prepare for the groups of a new call of `map`."""
         self._new_groups = enumerate(groups)
         self._returned_groups: deque[_QueuedGroup] = deque()  # from workers that died
         self._crash_counts: Counter[int] = Counter()  # by index of the group
-        self._suspects: set[int] = set()  # indices of groups that must be sent by themselves
-        self._pass_size = self.networks_per_batch  # groups that a worker measures in one pass
+        self._suspects: set[int] = set()  # indices of groups that need a pass of their own
+        self._pass_size = self.networks_per_pass  # groups that a worker measures in one pass
         if isinstance(groups, Sized):
-            # A few groups are divided among all workers, so that none is idle.
+            # Passes of a few groups are smaller, so that all workers get some.
             fair_size = ceil(len(groups) / (2 * self.workers))
-            self._pass_size = max(1, min(self.networks_per_batch, fair_size))
+            self._pass_size = max(1, min(self.networks_per_pass, fair_size))
 
     # ---------------------------------------------------------------------------- sending groups
 
     def _send_groups(self) -> bool:
-        """Fill the queues of workers; return whether there is anything left to wait for."""
+        """Fill the queues of workers, and return whether there are groups without records."""
         for worker, state in self._states.items():
             limit = self._queue_limit()
             if not state.ready or len(state.queue) > limit // 2:
                 continue
-            # Only whole passes are sent, so that networks that belong together stay together.
+            # Only whole passes are sent, so that a pass is never split.
             passes = (limit - len(state.queue)) // self._pass_size
             groups = self._take_groups(passes * self._pass_size)
             if not groups:
@@ -165,26 +173,27 @@ class PoolExecutor:
                 self.backend.send_groups(worker, [queued.requests for queued in portion])
         if any(state.queue for state in self._states.values()):
             return True
-        # No worker is busy. If there is a group left, no worker was ready for it.
+        # No worker is busy. If there is a group left, no worker is ready yet. To find out, take a
+        # group and put it back.
         waiting = self._take_groups(1)
         self._returned_groups.extendleft(waiting)
         return bool(waiting)
 
-    def _take_groups(self, most: int) -> list[_QueuedGroup]:
-        """Return up to `most` groups, those of dead workers first."""
+    def _take_groups(self, max_count: int) -> list[_QueuedGroup]:
+        """Return up to `max_count` groups, those of dead workers first."""
         groups: list[_QueuedGroup] = []
-        while len(groups) < most:
+        while len(groups) < max_count:
             if self._returned_groups:
                 groups.append(self._returned_groups.popleft())
                 continue
-            numbered = next(self._new_groups, None)
-            if numbered is None:
+            indexed_group = next(self._new_groups, None)
+            if indexed_group is None:
                 break
-            groups.append(_QueuedGroup(*numbered))
+            groups.append(_QueuedGroup(*indexed_group))
         return groups
 
     def _separate_suspects(self, groups: Sequence[_QueuedGroup]) -> list[list[_QueuedGroup]]:
-        """Split groups into portions, in which every suspect is alone."""
+        """Split groups into portions such that every suspect is alone in its portion."""
         portions: list[list[_QueuedGroup]] = []
         can_extend = False
         for queued in groups:
@@ -197,8 +206,8 @@ class PoolExecutor:
         return portions
 
     def _queue_limit(self) -> int:
-        """Return how many groups a worker may hold: those it works on, and some in reserve."""
-        if self.networks_per_batch > 1:
+        """Return how many groups a worker may have: those in work, and some in reserve."""
+        if self.networks_per_pass > 1:
             return 2 * self._pass_size
         networks = sum(cost.networks for cost in self._costs)
         busy_seconds = sum(cost.build + cost.transfer + cost.measure for cost in self._costs)
@@ -210,7 +219,7 @@ class PoolExecutor:
     # --------------------------------------------------------------------------- handling events
 
     def _handle_event(self, event: WorkerEvent) -> list[IndexedRecords]:
-        """Update the state of a worker and return the records that the event completes."""
+        """Update the state of a worker, and return the records that the event brings."""
         state = self._states[event.worker]
         match event:
             case WorkerReady():
@@ -240,7 +249,7 @@ class PoolExecutor:
         return self._replace_worker(event.worker, failure, MAX_CRASHES)
 
     def _stop_late_workers(self) -> list[IndexedRecords]:
-        """Replace workers that exceed the time limit; return the failures of their groups."""
+        """Replace workers that exceed the time limit, and return the failures of their groups."""
         now = perf_counter()
         late_workers = []
         for worker, state in self._states.items():
@@ -267,8 +276,8 @@ class PoolExecutor:
 
         Args:
             worker: The worker that died or was too slow.
-            failure: What happened to the group that it was working on.
-            max_crashes: Number of workers that a group may cost. A group that has cost fewer is
+            failure: The failure of the group that it was working on.
+            max_crashes: Number of workers that a group may kill. A group that has killed fewer is
                 sent again.
 
         Returns:
@@ -278,7 +287,8 @@ class PoolExecutor:
         queue = self._states[worker].queue
         if queue:
             first = queue[0]
-            if self.networks_per_batch == 1 or first.index in self._suspects:
+            if self.networks_per_pass == 1 or first.index in self._suspects:
+                # The worker was measuring this group alone.
                 queue.popleft()
                 self._crash_counts[first.index] += 1
                 if self._crash_counts[first.index] < max_crashes:
@@ -288,8 +298,8 @@ class PoolExecutor:
                     results.append((first.index, records))
             else:
                 # Any network of the pass may be responsible.
-                measured_together = list(queue)[: self.networks_per_batch]
-                self._suspects.update(queued.index for queued in measured_together)
+                groups_in_pass = list(queue)[: self.networks_per_pass]
+                self._suspects.update(queued.index for queued in groups_in_pass)
         self._returned_groups.extend(queue)
         self._stop_worker(worker)
         self._start_missing_workers()

@@ -1,6 +1,6 @@
 """Workers as processes of this machine.
 
-They are started by name (`python -m`), not forked, and import nothing of the user's program. A
+They are started with `python -m`, not forked, and do not import the main module of the user. A
 script therefore needs no `if __name__ == "__main__"`, and a notebook works too.
 """
 
@@ -33,16 +33,16 @@ _ENVIRONMENT = {
     "PYTHONFAULTHANDLER": "1",  # a worker that crashes prints its stack
 }
 
-# Bytes of a dead worker's output that are kept. The stacks of a crash can be long, and they come
-# after what the user's code printed.
+# Number of bytes of a dead worker's output that are kept. They are the last ones, because the stack
+# of a crash comes after the output of user code. It can be long.
 _MAX_OUTPUT = 16_000
 
 
 class ProcessBackend:
     """Exchanges requests and records with worker processes through pipes.
 
-    One thread per worker reads its messages. What a worker prints goes to a temporary file and is
-    shown if the worker dies.
+    One thread per worker reads its messages. The output of a worker is written to a temporary file
+    and shown if the worker dies.
 
     Args:
         setup: Describes the workers.
@@ -74,12 +74,12 @@ class ProcessBackend:
 
     def send_groups(self, worker: int, groups: list[RequestGroup]) -> None:
         """Send request groups to a worker."""
-        # The worker may have died, and its pipe may be closed. The thread of the worker reports it.
+        # If the worker has died, its pipe is closed. The thread of the worker reports the death.
         with suppress(OSError, ValueError):
             _send(self._processes[worker].stdin, groups)
 
     def wait_for_events(self, timeout: float) -> Iterable[WorkerEvent]:
-        """Wait for the first event, at most `timeout` seconds, and return all that are there."""
+        """Wait for an event, at most `timeout` seconds, and return all events that have arrived."""
         events: list[WorkerEvent] = []
         try:
             events.append(self._events.get(timeout=timeout))
@@ -120,7 +120,7 @@ class ProcessBackend:
         finally:
             process.stdout.close()
             output.close()
-            # The pipe may hold the rest of a message that the worker did not read.
+            # Closing flushes the pipe, which fails if the worker did not read the whole message.
             with suppress(OSError):
                 process.stdin.close()
 
@@ -132,7 +132,7 @@ def _send(stream: "IO[bytes] | None", message: object) -> None:
 
 
 def _make_event(worker: int, kind: str, content: Any) -> WorkerEvent:
-    """Turn a message of `worker_process.py` into an event."""
+    """Turn a message of `worker_process.py` into an event. The kind determines the content."""
     if kind == "ready":
         return WorkerReady(worker)
     if kind == "records":
@@ -145,7 +145,7 @@ def _read_last_lines(output: IO[bytes]) -> str:
     start = output.seek(0, os.SEEK_END) - _MAX_OUTPUT
     output.seek(max(0, start))
     if start > 0:
-        # Skip the rest of a line that began before.
+        # Skip the first line, which is incomplete.
         output.readline()
     return output.read().decode(errors="replace").strip()
 

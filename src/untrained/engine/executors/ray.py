@@ -1,7 +1,7 @@
 """Workers as actors of a Ray cluster. This is the only file that imports ray.
 
-An actor keeps its device, its code and its samples; only requests and records travel. Files of the
-user must be readable under the same path on every machine of the cluster.
+An actor keeps its device, its code and its samples; only requests and records are sent. Files of
+the user must be readable under the same path on every machine of the cluster.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ class _Actor:
         self._setup = setup
 
     def open(self) -> str:
-        """Open the worker; return an empty string, or why it cannot be opened."""
+        """Open the worker; return an empty string, or the message of a usage error."""
         try:
             self._worker = self._setup.open_worker()
         except UsageError as error:
@@ -50,7 +50,7 @@ class _Actor:
         return ""
 
     def score_groups(self, groups: list[RequestGroup]) -> list[list[Record]] | str:
-        """Return the records of each group, or a message about wrong usage."""
+        """Return the records of each group, or the message of a usage error."""
         try:
             return list(self._worker.score_groups(groups))
         except UsageError as error:
@@ -60,7 +60,7 @@ class _Actor:
 class RayBackend:
     """Sends request groups to Ray actors.
 
-    There is one call per pass, and an actor works through its calls in order.
+    There is one call per pass, and an actor handles its calls in order.
 
     Args:
         setup: Describes the workers.
@@ -77,14 +77,14 @@ class RayBackend:
         self._started_ray = not ray.is_initialized()
         if self._started_ray:
             _connect(address, workers)
-        resources = ray.cluster_resources()
-        needs: dict[str, float]
+        cluster_resources = ray.cluster_resources()
+        actor_resources: dict[str, float]
         if setup.device.startswith("cuda"):
-            # Ray shows each actor only the GPU that it may use.
-            needs = {"num_gpus": min(1.0, resources.get("GPU", 0.0) / workers)}
+            # Ray makes only the assigned GPU visible to an actor.
+            actor_resources = {"num_gpus": min(1.0, cluster_resources.get("GPU", 0.0) / workers)}
         else:
-            needs = {"num_cpus": 1}
-            cores = int(resources.get("CPU", 0))
+            actor_resources = {"num_cpus": 1}
+            cores = int(cluster_resources.get("CPU", 0))
             if workers > cores:
                 self.close()
                 raise UsageError(
@@ -92,14 +92,16 @@ class RayBackend:
                     f"--workers {max(cores, 1)}"
                 )
         self._setup = ray.put(setup)
-        self._pass_size = setup.networks_per_batch
-        self._actor_class = ray.remote(max_restarts=0, max_task_retries=0, **needs)(_Actor)
+        self._pass_size = setup.networks_per_pass
+        # The pool replaces dead workers itself, so Ray must not restart them.
+        make_remote = ray.remote(max_restarts=0, max_task_retries=0, **actor_resources)
+        self._actor_class = make_remote(_Actor)
         self._actors: dict[int, Any] = {}
-        # Results that are not there yet, in the order of the calls.
+        # Results of calls that have not finished yet, in the order of the calls.
         self._pending: dict[int, deque[Any]] = {}
 
     def start_worker(self, worker: int, slot: int) -> None:
-        """Start an actor; Ray assigns its GPU, so the slot is not used."""
+        """Start an actor. Ray assigns its GPU, so the slot is not used."""
         actor = self._actor_class.remote(self._setup)
         self._actors[worker] = actor
         self._pending[worker] = deque([actor.open.remote()])
@@ -112,21 +114,21 @@ class RayBackend:
             self._pending[worker].append(actor.score_groups.remote(portion))
 
     def wait_for_events(self, timeout: float) -> Iterable[WorkerEvent]:
-        """Wait for the first result, at most `timeout` seconds, and return all that are there."""
-        worker_of_result = {}
+        """Wait for a result, at most `timeout` seconds, and return the events of all results."""
+        worker_by_result = {}
         for worker, results in self._pending.items():
             if results:
-                worker_of_result[results[0]] = worker
-        if not worker_of_result:
+                worker_by_result[results[0]] = worker
+        if not worker_by_result:
             return []
-        next_results = list(worker_of_result)
+        next_results = list(worker_by_result)
         finished, _ = ray.wait(next_results, num_returns=1, timeout=timeout)
         if finished:
-            # Other actors may have finished meanwhile.
+            # Other actors may have finished in the meantime.
             finished, _ = ray.wait(next_results, num_returns=len(next_results), timeout=0)
         events: list[WorkerEvent] = []
         for result in finished:
-            worker = worker_of_result[result]
+            worker = worker_by_result[result]
             self._pending[worker].popleft()
             events += _read_result(worker, result)
         return events
@@ -137,18 +139,18 @@ class RayBackend:
         del self._pending[worker]
 
     def close(self) -> None:
-        """Disconnect from the cluster, unless the user's program had connected before."""
+        """Disconnect from the cluster, unless the user's program had connected to it."""
         if self._started_ray:
             ray.shutdown()
 
 
 def _connect(address: str, workers: int) -> None:
     """Start a local cluster or connect to one."""
-    where: dict[str, Any] = {"address": address}
+    options: dict[str, Any] = {"address": address}
     if address == RAY_LOCAL:
-        where = {"num_cpus": workers}
+        options = {"num_cpus": workers}
     try:
-        ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(**options, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise UsageError(
             f"no Ray cluster at {address!r}: {get_first_line(error)}; `--ray local` starts one here"
@@ -156,7 +158,7 @@ def _connect(address: str, workers: int) -> None:
 
 
 def _read_result(worker: int, result: Any) -> list[WorkerEvent]:
-    """Turn the result of a call of an actor into events."""
+    """Turn the result of an actor's call into events."""
     try:
         content = ray.get(result)
     except RayActorError as error:
