@@ -1,4 +1,4 @@
-"""Tables of known results, and experiments on networks that are small enough for a test."""
+"""Benchmark tables, and experiments on networks that are small enough for a test."""
 
 import gzip
 import sys

@@ -48,9 +48,9 @@ def test_text_is_escaped():
 
 def test_curves_have_colours_and_a_legend():
     curves = (Curve("good", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)), Curve("bad", (1.0, 2.0), (0.0, 0.1)))
-    drawn = draw_figure(Plot("r by layer", "layer", "r", curves, joined=True))
-    assert drawn.count("<polyline") == 2
-    assert re.findall(r'class="dot (k-\w)"></span> (\w+)', drawn) == [
+    figure = draw_figure(Plot("r by layer", "layer", "r", curves, joined=True))
+    assert figure.count("<polyline") == 2
+    assert re.findall(r'class="dot (k-\w)"></span> (\w+)', figure) == [
         ("k-a", "good"),
         ("k-b", "bad"),
     ]
@@ -59,9 +59,9 @@ def test_curves_have_colours_and_a_legend():
 
 def test_number_of_drawn_points_is_limited():
     many = Curve("", tuple(map(float, range(5000))), tuple(map(float, range(5000))))
-    drawn = draw_figure(Plot("many", "x", "y", (many,)))
-    assert drawn.count("h0") <= MAX_CURVE_POINTS
-    assert "figcaption" not in drawn
+    figure = draw_figure(Plot("many", "x", "y", (many,)))
+    assert figure.count("h0") <= MAX_CURVE_POINTS
+    assert "figcaption" not in figure
 
 
 def test_report_writes_page_of_reproduction_folder(run_folder):

@@ -1,4 +1,4 @@
-"""Published numbers are those that the papers print."""
+"""The published numbers in our code equal those in the text of the papers."""
 
 import json
 import re
@@ -26,29 +26,34 @@ Numbers = tuple[float | None, ...]
 FULL = "SiGeo @ NASRec-Full"
 
 
-def text(paper: str) -> str:
+def read_paper(paper: str) -> str:
     return find_shared("papers", f"{paper}.txt").read_text()
 
 
-def numbers(line: str) -> Numbers:
-    """All decimal numbers of a line, with anything between them."""
+def parse_numbers(line: str) -> Numbers:
+    """Return all decimal numbers of a line."""
     return tuple(map(float, re.findall(r"-?\d+\.\d+", line.replace("\u2212", "-"))))
 
 
-def printed(paper: str, starts: str, count: int) -> list[Numbers]:
-    """The first `count` numbers of every line that starts with a text."""
-    return [numbers(line)[:count] for line in text(paper).splitlines() if line.startswith(starts)]
+def find_numbers(paper: str, starts: str, count: int) -> list[Numbers]:
+    """Return the first `count` numbers of every line that starts with a text."""
+    return [
+        parse_numbers(line)[:count]
+        for line in read_paper(paper).splitlines()
+        if line.startswith(starts)
+    ]
 
 
-def table_rows(paper: str, after: str) -> list[list[str]]:
-    """The rows of the first HTML table after a text."""
-    table = text(paper).partition(after)[2].partition("</table>")[0]
+def read_table_rows(paper: str, after: str) -> list[list[str]]:
+    """Return the cells of all rows of the first HTML table after a text."""
+    table = read_paper(paper).partition(after)[2].partition("</table>")[0]
     plain = (re.sub(r"<(?!/?t[dr])[^>]+>", "", row) for row in table.split("<tr>"))
     return [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in plain]
 
 
-def first_numbers(cells: list[str]) -> Numbers:
-    return tuple(numbers(cell)[0] for cell in cells)
+def list_first_numbers(cells: list[str]) -> Numbers:
+    """Return the first number of each cell."""
+    return tuple(parse_numbers(cell)[0] for cell in cells)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +63,8 @@ def first_numbers(cells: list[str]) -> Numbers:
 )  # fmt: skip
 def test_dextr_table_1(row, name):
     rows = {
-        cells[0]: first_numbers(cells[1:])
-        for cells in table_rows("dextr", "Table 1: Comparison")
+        cells[0]: list_first_numbers(cells[1:])
+        for cells in read_table_rows("dextr", "Table 1: Comparison")
         if cells
     }
     assert dextr.TABLE_1[name] == rows[row]
@@ -70,13 +75,15 @@ def test_dextr_table_1(row, name):
 
 def test_dextr_table_4():
     rows = [
-        first_numbers(cells[2:]) for cells in table_rows("dextr", "Table 4: Comparison") if cells
+        list_first_numbers(cells[2:])
+        for cells in read_table_rows("dextr", "Table 4: Comparison")
+        if cells
     ]
     assert list(dextr.TABLE_4.values()) == rows
 
 
 def test_dextr_table_5_and_figure_2():
-    text_of_paper = text("dextr")
+    text_of_paper = read_paper("dextr")
     for place, number in dextr.TABLE_5.items():
         benchmark = {
             "NB101": "NAS-Bench-101",
@@ -95,38 +102,41 @@ def test_dextr_table_5_and_figure_2():
 def test_hnas_table_1_and_its_neighbour_table_2():
     """Both are printed side by side: the first four numbers of a line belong to Table 1."""
     for name, column in zip(("Grad", "SNIP", "GraSP", "Trace"), range(4), strict=True):
-        found = [row for row in printed("hnas", f"M_{{{name}}}\t", 4) if len(row) == 4]
-        for scenario, row in zip(("realizable", "non-realizable"), found[:2], strict=True):
-            ours = [hnas.TABLE_1[f"{scenario}/{place}"] for place in ("NB101", "NB201")]
-            assert (
-                tuple(v for numbers in ours for v in (numbers[column], numbers[column + 4])) == row
-            )
+        rows = [row for row in find_numbers("hnas", f"M_{{{name}}}\t", 4) if len(row) == 4]
+        for scenario, row in zip(("realizable", "non-realizable"), rows[:2], strict=True):
+            expected: list[float | None] = []
+            for benchmark in ("NB101", "NB201"):
+                numbers = hnas.TABLE_1[f"{scenario}/{benchmark}"]
+                expected += [numbers[column], numbers[column + 4]]
+            assert tuple(expected) == row
 
 
 def test_hnas_table_2():
-    """The text has lost its plus-minus signs: `312` is 31 +- 2, `27 1` is 27 +- 1."""
+    """The text has no plus-minus signs: `312` is 31 +- 2, `27 1` is 27 +- 1."""
     for name, (width, depth, trace, kappa) in hnas_cells.TABLE_2.items():
         wide = f"{width:.1f}/[45].0"
         deep = f"{depth:.0f}/[56]"
         assert re.search(
-            rf"{name}\t{wide}\t{deep}\t{trace:.0f} ?\d+\t{kappa:.0f} \d+\n", text("hnas")
+            rf"{name}\t{wide}\t{deep}\t{trace:.0f} ?\d+\t{kappa:.0f} \d+\n", read_paper("hnas")
         ), name
 
 
 def test_hnas_table_4():
-    rows = re.findall(r"^M _\{(\w+)\}\tM _\{(\w+)\}\t(.*)$", text("hnas"), flags=re.MULTILINE)
-    assert {f"{a}/{b}": numbers(values) for a, b, values in rows} == hnas.TABLE_4
+    rows = re.findall(r"^M _\{(\w+)\}\tM _\{(\w+)\}\t(.*)$", read_paper("hnas"), flags=re.MULTILINE)
+    assert {f"{a}/{b}": parse_numbers(values) for a, b, values in rows} == hnas.TABLE_4
 
 
 @pytest.mark.parametrize("label", ["C10", "C100", "IN-16"])
 def test_hnas_tables_5_6_and_13(label):
     scenarios = ("realizable", "trade-off", "condition", "non-realizable")
-    start = text("hnas").index("\nTable 5: ")
-    block = text("hnas")[text("hnas").index(f"\n{label}\t", start) :].splitlines()[1:5]
+    start = read_paper("hnas").index("\nTable 5: ")
+    block = read_paper("hnas")[read_paper("hnas").index(f"\n{label}\t", start) :].splitlines()[1:5]
     assert [hnas.TABLE_5[f"{how}/{label}"] for how in scenarios] == [
-        numbers(line) for line in block
+        parse_numbers(line) for line in block
     ]
-    mean_and_deviation = [row for row in printed("hnas", f"{label}\t", 16) if len(row) in (8, 16)]
+    mean_and_deviation = [
+        row for row in find_numbers("hnas", f"{label}\t", 16) if len(row) in (8, 16)
+    ]
     six = [row[::2] for row in mean_and_deviation if len(row) == 8 and row[1] < 0.1]
     thirteen = [row[::2] for row in mean_and_deviation if len(row) == 16]
     both = ("realizable", "non-realizable")
@@ -136,49 +146,59 @@ def test_hnas_tables_5_6_and_13(label):
 
 def test_hnas_ablations():
     for name in ("LeCun", "Xavier", "He"):
-        rows = [row for row in printed("hnas", f"{name} [", 8) if len(row) == 8]
+        rows = [row for row in find_numbers("hnas", f"{name} [", 8) if len(row) == 8]
         assert [
             hnas_ablations.TABLE_10[f"{how}/{name}"] for how in ("realizable", "non-realizable")
         ] == rows
     for table, sizes, before in ((hnas_ablations.TABLE_11, (4, 8, 16, 32, 64), "Table 11: "),
                                  (hnas_ablations.TABLE_12, (4, 8, 16, 32), "Table 12: ")):  # fmt: skip
-        block = text("hnas").partition(f"\n{before}")[2].splitlines()
-        rows = [numbers(line) for line in block if re.match(r"\d+\t", line)][: 2 * len(sizes)]
+        block = read_paper("hnas").partition(f"\n{before}")[2].splitlines()
+        rows = [parse_numbers(line) for line in block if re.match(r"\d+\t", line)][: 2 * len(sizes)]
         assert [table[f"{which}:{size}"] for which in ("M", "kappa") for size in sizes] == rows
 
 
-def block(number: int) -> list[str]:
-    """The lines after the caption of one of HNAS's tables."""
-    return text("hnas").partition(f"\nTable {number}: ")[2].splitlines()
+def read_caption_block(number: int) -> list[str]:
+    """Return the lines after the caption of a table of HNAS."""
+    return read_paper("hnas").partition(f"\nTable {number}: ")[2].splitlines()
 
 
 def test_hnas_tables_7_and_14():
-    """Table 3 has the same numbers as Table 14, as has Table 7."""
+    """Tables 3, 7 and 14 have the same numbers."""
     for label, row in hnas_searches.TABLE_14.items():
         starts = (
             "Optimal" if label == "Optimal" else f"HNAS ($\\mathcal{{M}}_{{\\text{{{label}}}}}$)"
         )
         ours = tuple(value for value in row if value is not None)
-        assert next(numbers(line) for line in block(14) if line.startswith(starts)) == ours
+        assert (
+            next(parse_numbers(line) for line in read_caption_block(14) if line.startswith(starts))
+            == ours
+        )
         if label in ("Grad", "SNIP", "GraSP", "Trace"):
             for table in (3, 7):
                 (line,) = [
-                    line for line in block(table)[:30] if line.startswith(f"HNAS (M _{{{label}}})")
+                    line
+                    for line in read_caption_block(table)[:30]
+                    if line.startswith(f"HNAS (M _{{{label}}})")
                 ]
-                assert numbers(line) == row
+                assert parse_numbers(line) == row
     for label, row in hnas_searches.TABLE_7.items():
-        assert next(numbers(line) for line in block(7) if line.startswith(label)) == row
-    assert [next(line for line in block(7) if line.startswith(name)).split()[-1] for name in ("REA", "RS")] == [
+        assert (
+            next(parse_numbers(line) for line in read_caption_block(7) if line.startswith(label))
+            == row
+        )
+    assert [next(line for line in read_caption_block(7) if line.startswith(name)).split()[-1] for name in ("REA", "RS")] == [
         "102", "106",
     ]  # fmt: skip
 
 
 def test_hnas_tables_15_and_16():
     free = tuple(value for value in hnas_searches.FREE_TRACE if value is not None)
-    assert next(numbers(line) for line in block(15) if "Trace" in line) == free
-    rows = [numbers(line) for line in block(16) if line.startswith("HNAS (")]
+    assert next(parse_numbers(line) for line in read_caption_block(15) if "Trace" in line) == free
+    rows = [parse_numbers(line) for line in read_caption_block(16) if line.startswith("HNAS (")]
     assert list(hnas_searches.TABLE_16.values()) == rows
-    hybrid = next(numbers(line) for line in block(15) if line.startswith("HNAS ("))
+    hybrid = next(
+        parse_numbers(line) for line in read_caption_block(15) if line.startswith("HNAS (")
+    )
     assert hybrid == hnas_searches.TABLE_16["Trace/UCB"]
 
 
@@ -186,12 +206,12 @@ def test_sigeo_table_3():
     """The columns of NAS-Bench-201 with CIFAR-10: the third and fourth of ten numbers."""
     for name, label in (("ZiCo", "zico"), ("SiGeo", "sigeo")):
         for level in sigeo_warmup.LEVELS:
-            (row,) = printed("sigeo", f"{name} {level}% ", 4)
+            (row,) = find_numbers("sigeo", f"{name} {level}% ", 4)
             assert sigeo_warmup.TABLE_3[f"{label}/{level}"] == row[2:]
 
 
 def test_sigeo_table_2():
-    rows = [row for row in map(numbers, text("sigeo").splitlines()) if len(row) == 10]
+    rows = [row for row in map(parse_numbers, read_paper("sigeo").splitlines()) if len(row) == 10]
     printed_rows = rows[: len(sigeo.TABLE_2)]
     assert list(sigeo.TABLE_2.values()) == printed_rows
 
@@ -202,17 +222,17 @@ def test_sigeo_table_2():
      ("nasrec_full@1%", FULL)],
 )  # fmt: skip
 def test_sigeo_table_5(name, starts):
-    """The text has lost some points: `04396` is 0.4396."""
-    block = text("sigeo").partition("Table 5: Performance of SiGeo-NAS on CTR")[2]
+    """The text has no point in some numbers: `04396` is 0.4396."""
+    block = read_paper("sigeo").partition("Table 5: Performance of SiGeo-NAS on CTR")[2]
     lines = [line for line in block.splitlines() if line.startswith(starts)]
     place = {"nasrec_full@1%": 1}.get(name, 0)  # the first is of 100 %
-    found = re.findall(r"0\.?\d{4}\b", lines[place])[:4]
-    assert sigeo_ctr.TABLE_5[name] == tuple(float(f"0.{digits[-4:]}") for digits in found)
+    numbers = re.findall(r"0\.?\d{4}\b", lines[place])[:4]
+    assert sigeo_ctr.TABLE_5[name] == tuple(float(f"0.{digits[-4:]}") for digits in numbers)
 
 
 def test_sigeo_table_4():
     """ZiCo and SiGeo are the last two columns of eight."""
-    block = text("sigeo").partition("Table 4: Top-1 accuracies")[2]
+    block = read_paper("sigeo").partition("Table 4: Top-1 accuracies")[2]
     rows = [
         re.findall(r"(\d+\.\d+)%", line)
         for line in block.splitlines()
@@ -232,13 +252,15 @@ def test_nasi_table_3_7_and_figure_1():
             "synflow": "SynFlow (",
             "naswot": "NASWOT (Mellor",
         }
-        (found,) = [
-            r for r in printed("nasi", starts.get(name, "NASI (conditioned)"), 6) if len(r) == 6
+        (numbers,) = [
+            r
+            for r in find_numbers("nasi", starts.get(name, "NASI (conditioned)"), 6)
+            if len(r) == 6
         ]
-        assert row == (found[0], found[3], found[1], found[4])
+        assert row == (numbers[0], numbers[3], numbers[1], numbers[4])
     for name, row in nasi.TABLE_7.items():
-        assert row in printed("nasi", f"{name} ", 7)
-    text_of_paper = text("nasi")
+        assert row in find_numbers("nasi", f"{name} ", 7)
+    text_of_paper = read_paper("nasi")
     assert text_of_paper.count("\u00bd = 1:00") >= 2
     assert "Search Space 2 1e5Search Space 3 4 \u00bd = 0:95" in text_of_paper
     assert nasi.FIGURE_1 == {"labels": {"S1": 1.00, "S2": 1.00}, "data": {"S1": 0.94, "S2": 0.95}}
@@ -257,13 +279,10 @@ def test_cells_of_table_2_are_the_published_ones():
         "SNAS": "SNAS_mild",
     }
     for name, reference in names.items():
-        told = {
-            key: golden[reference][key]
-            for key in ("normal", "normal_concat", "reduce", "reduce_concat")
-        }
-        edges = {
-            key: list(map(tuple, value)) if "concat" not in key else value
-            for key, value in told.items()
-        }
-        written = ", ".join(f"{key}={value}" for key, value in edges.items())
-        assert CELLS[name].genes == darts.parse(f"Genotype({written})").genes
+        fields = []
+        for key in ("normal", "normal_concat", "reduce", "reduce_concat"):
+            value = golden[reference][key]
+            if "concat" not in key:
+                value = list(map(tuple, value))
+            fields.append(f"{key}={value}")
+        assert CELLS[name].genes == darts.parse(f"Genotype({', '.join(fields)})").genes

@@ -194,7 +194,7 @@ def test_command_prints_table_page_and_json(small, data_root, run_folder, capsys
     assert run_command("reproduce", "dextr-table-5", *options) == 0
     shown = capsys.readouterr().out
     assert "99.18" in shown
-    assert "NB101: our table holds 5,621 of 423,624 architectures." in shown
+    assert "NB101: our table contains 5,621 of 423,624 architectures." in shown
     assert {path.name for path in run_folder.iterdir()} >= {
         "report.html",
         "reproduction.csv",

@@ -67,17 +67,17 @@ def test_search_of_experiment_equals_plain_search_with_its_seed(run_folder, tmp_
 
 def test_finished_searches_are_read_and_others_run(run_folder, monkeypatch):
     events = []
-    asked = []
+    seeds = []
 
     def count_search(config, on_progress):
-        asked.append(config.seed)
+        seeds.append(config.seed)
         return run_search(config, on_progress)
 
     monkeypatch.setattr(searches, "run_search", count_search)
     first = run_searches(make_config(run_folder, on_progress=events.append), PLANS[:1], "searches")
-    assert asked == [3]
+    assert seeds == [3]
     both = run_searches(make_config(run_folder, on_progress=events.append), PLANS, "searches")
-    assert asked == [3, 4]
+    assert seeds == [3, 4]
     assert both[0] == first[0]
     assert [(event.done, event.total, event.measured) for event in events] == [
         (0, 1, 0),
@@ -87,9 +87,9 @@ def test_finished_searches_are_read_and_others_run(run_folder, monkeypatch):
     ]
     set_ended(PLANS[0].folder(make_config(run_folder)), "interrupted")
     assert run_searches(make_config(run_folder), PLANS, "searches")[0].arch == first[0].arch
-    assert asked == [3, 4, 3]
+    assert seeds == [3, 4, 3]
     more = run_searches(make_config(run_folder), [replace(PLANS[0], budget=2)], "searches")
-    assert asked == [3, 4, 3, 3]
+    assert seeds == [3, 4, 3, 3]
     assert more[0].scored_count == 2
 
 
@@ -158,7 +158,7 @@ def test_search_process_ends_with_its_parent(run_folder):
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            # Which closes its standard input.
+            # This closes the standard input, as the end of the parent process does.
             process.communicate(json.dumps(document).encode() + b"\n", timeout=60)
         finally:
             process.kill()
@@ -169,7 +169,7 @@ def test_search_process_ends_with_its_parent(run_folder):
 
 
 def test_mean_over_searches_has_interval_and_spread():
-    """2, 4 and 6: mean 4, deviation 2, half-width 4.3027 * 2 / sqrt(3)."""
+    """2, 4 and 6 have the mean 4, the deviation 2 and the half-width 4.3027 * 2 / sqrt(3)."""
     line = nasi_searches.make_searches_line("what", 5.0, [2.0, 4.0, 6.0])
     assert (line.ours, line.spread, line.note) == (4.0, 2.0, "")
     assert line.high - line.ours == line.ours - line.low == pytest.approx(4.302652730 * 2 / 3**0.5)
@@ -179,7 +179,10 @@ def test_mean_over_searches_has_interval_and_spread():
 
 
 def test_best_options_worked_out_by_hand():
-    """R of (x, p), (x, q), (y, p), (y, q) is 1, 2, 4, 9: y by 6.5 against 1.5, q by 5.5 against 2.5."""
+    """R of (x, p), (x, q), (y, p) and (y, q) is 1, 2, 4 and 9.
+
+    The means are 6.5 for y and 1.5 for x, 5.5 for q and 2.5 for p.
+    """
     archs = [(("a", a), ("b", b)) for a in "xy" for b in "pq"]
     assert nasi_searches.average_by_option(np.array([1.0, 2.0, 4.0, 9.0]), archs)["a"] == {
         "x": 1.5,
@@ -197,28 +200,28 @@ def test_best_options_worked_out_by_hand():
 
 def test_cell_is_most_likely_if_no_option_has_larger_logit():
     cell = make_outcome(BEST)
-    wanted = {name: [[option, 0.5], ["avg_pool_3x3", 0.1]] for name, option in cell.arch.genes}
-    assert nasi_searches.is_most_likely(replace(cell, trace=[{"alpha": list(wanted.items())}]))
-    wanted["2<-1"][1][1] = 0.6
-    assert not nasi_searches.is_most_likely(replace(cell, trace=[{"alpha": list(wanted.items())}]))
+    logits = {name: [[option, 0.5], ["avg_pool_3x3", 0.1]] for name, option in cell.arch.genes}
+    assert nasi_searches.is_most_likely(replace(cell, trace=[{"alpha": list(logits.items())}]))
+    logits["2<-1"][1][1] = 0.6
+    assert not nasi_searches.is_most_likely(replace(cell, trace=[{"alpha": list(logits.items())}]))
 
 
 @pytest.mark.data
 def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch):
-    """All three accuracies of the two cells equal the publishers' file; so do the means at random."""
-    asked = []
+    """The accuracies of the two cells, and the means of random cells, equal the published file."""
+    all_plans = []
 
     def return_outcomes(config, plans, stage):
-        asked.extend(plans)
+        all_plans.extend(plans)
         return [make_outcome(BEST, 10.0), make_outcome(PLAIN, 20.0)]
 
     monkeypatch.setattr(nasi_searches, "run_searches", return_outcomes)
-    limits = nasi_searches.LimitCells({"with ever more steps": PLAIN}, {"skip_connect": 2.5}, 3)
+    limits = nasi_searches.LimitCells({"limit of many steps": PLAIN}, {"skip_connect": 2.5}, 3)
     monkeypatch.setattr(nasi_searches, "find_limit_cells", lambda config: limits)
     outcomes = reproduce(
         "nasi-table-4", samples=20_000, seeds=2, run=run_folder, data_root=data_root
     )
-    assert [(plan.strategy, plan.seed) for plan in asked] == [
+    assert [(plan.strategy, plan.seed) for plan in all_plans] == [
         (f"nasi(steps={steps},batch=64)", seed) for steps in (100, 400) for seed in (0, 1)
     ]
     csv = pd.read_csv(
@@ -231,41 +234,43 @@ def test_nasi_accuracies_come_from_the_table(data_root, run_folder, monkeypatch)
             line = lines[f"NASI ({budget}), {label}"]
             assert line.ours == pytest.approx(csv.loc[[BEST, PLAIN], column].mean())
             assert line.spread == pytest.approx(csv.loc[[BEST, PLAIN], column].std())
-        assert lines[f"at random, {label}"].ours == pytest.approx(csv[column].mean())
+        assert lines[f"random architectures, {label}"].ours == pytest.approx(csv[column].mean())
         convolutions = csv[
             csv.index.map(lambda cell: re.findall("[a-z]+_", cell).count("nor_") == 6)
         ]
-        assert lines[f"convolutions alone, {label}"].ours == pytest.approx(
+        assert lines[f"convolutions only, {label}"].ours == pytest.approx(
             convolutions[column].mean()
         )
-        assert lines[f"with ever more steps, {label}"].ours == pytest.approx(csv.loc[PLAIN, column])
+        assert lines[f"limit of many steps, {label}"].ours == pytest.approx(csv.loc[PLAIN, column])
     assert lines["mean R with skip_connect on edge 3<-0"].ours == 2.5
     assert lines["NASI (4T), C100"].published == 71.20
     assert lines["NASI (T), search cost, s"].ours == 15.0
 
 
 @pytest.mark.data
-def test_nu_hides_the_few_cells_with_a_huge_t(data_root, run_folder, monkeypatch):
-    """With a convolution on the first edge t is 3, and 1 without; but a skip there and on both edges behind it has 100.
-    So the mean of t is 3 against 100 / 16 + 15 / 16 = 7.2, and no more than 3 of each counts below the ceiling of 3."""
+def test_a_lower_nu_ignores_the_few_cells_with_a_huge_t(data_root, run_folder, monkeypatch):
+    """With a convolution on the first edge t is 3, and without it 1.
+
+    But t is 100 with a skip there and on the two edges of the next node. So the mean of t is 3 for
+    a convolution and 100 / 16 + 15 / 16 = 7.2 for a skip, unless nu limits t to 3.
+    """
 
     def measure_sample(config, proxies, place, cells):
         archs = [load_space("nasbench201").parse(cell) for cell in cells]
-        first, *behind = [
-            [dict(arch.genes)[edge] for arch in archs] for edge in ("1<-0", "2<-0", "2<-1")
-        ]
-        huge = [
-            all(option == "skip_connect" for option in options)
-            for options in zip(first, *behind, strict=True)
-        ]
-        t = np.where(huge, 100.0, np.where(np.array(first) == "nor_conv_3x3", 3.0, 1.0))
-        return SampleScores({"nasi_batch": t[None]}, SimpleNamespace(archs=archs))
+        t = []
+        for arch in archs:
+            options = dict(arch.genes)
+            if {options["1<-0"], options["2<-0"], options["2<-1"]} == {"skip_connect"}:
+                t.append(100.0)
+            else:
+                t.append(3.0 if options["1<-0"] == "nor_conv_3x3" else 1.0)
+        return SampleScores({"nasi_batch": np.array([t])}, SimpleNamespace(archs=archs))
 
     monkeypatch.setattr(nasi_searches, "measure_sample", measure_sample)
     limits = nasi_searches.find_limit_cells(
         ExperimentConfig(2000, 1, run_folder, data_root=data_root)
     )
-    chosen = {name: cell.split("~")[0] for name, cell in limits.cells.items()}
+    first_operations = {name: cell.split("~")[0] for name, cell in limits.cells.items()}
     assert limits.cell_count == 2000
     assert limits.edge_means.keys() == {
         "nor_conv_3x3",
@@ -273,20 +278,26 @@ def test_nu_hides_the_few_cells_with_a_huge_t(data_root, run_folder, monkeypatch
         "skip_connect",
         "avg_pool_3x3",
     }
-    assert chosen["nu above 90 % of t"] == chosen["nu above 95 % of t"] == "|nor_conv_3x3"
-    assert chosen["nu above 100 % of t"] == "|skip_connect"
+    assert (
+        first_operations["nu at percentile 90 of t"]
+        == first_operations["nu at percentile 95 of t"]
+        == "|nor_conv_3x3"
+    )
+    assert first_operations["nu at percentile 100 of t"] == "|skip_connect"
 
 
 # --- Dextr ---
 
 
 def test_cost_of_evolution_is_extrapolated(run_folder, monkeypatch):
-    """2,000 networks in 864 s are 0.01 days; 100,000 would be 0.5."""
+    """2,000 networks take 864 s, which are 0.01 days; 100,000 would take 0.5 days."""
     start = load_space("mobilenetv2").sample(np.random.default_rng(0))
     best = SearchOutcome(start, 864.0, {"params": 2e6, "flops": 449e6}, 2000, ())
     plans = []
     monkeypatch.setattr(
-        dextr_searches, "run_searches", lambda config, asked, stage: plans.extend(asked) or [best]
+        dextr_searches,
+        "run_searches",
+        lambda config, new_plans, stage: plans.extend(new_plans) or [best],
     )
     outcomes = reproduce("dextr-table-8-search", run=run_folder)
     assert (plans[0].max_flops, plans[0].budget, plans[0].proxy) == ("450M", 2000, "dextr")

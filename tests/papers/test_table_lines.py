@@ -1,4 +1,4 @@
-"""From measurements to lines: correlations, bounds and measurements on cases worked out by hand."""
+"""Lines of tables from measurements: worked examples of correlations, bounds and measurements."""
 
 from math import exp, sqrt
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ from untrained.papers.samples import (
     measure_sample,
 )
 from untrained.papers.table_lines import (
-    describe_other_scores,
+    describe_published_scores,
     make_correlation_line,
     make_correlation_table,
     make_gain_line,
@@ -51,7 +51,7 @@ from untrained.types import Batch
 nan = float("nan")
 
 
-def scores(*rows):
+def make_scores(*rows):
     return np.array(rows, dtype=np.float64)
 
 
@@ -59,32 +59,32 @@ def scores(*rows):
 
 
 def test_line_is_mean_over_seeds_without_missing_scores():
-    x = scores([1, 2, 3, nan, 5], [3, 2, 1, 0, -1])
-    found = make_correlation_line("x", 0.5, spearman, x, scores([10, 20, 30, 40, 50]))
-    # Perfect on the first seed, reversed on the second.
-    assert found.ours == pytest.approx((1 - 1) / 2)
-    assert found.spread == pytest.approx(sqrt(2))
-    assert found.difference == pytest.approx(-0.5)
+    x = make_scores([1, 2, 3, nan, 5], [3, 2, 1, 0, -1])
+    line = make_correlation_line("x", 0.5, spearman, x, make_scores([10, 20, 30, 40, 50]))
+    # The order is perfect on the first seed and reversed on the second.
+    assert line.ours == pytest.approx((1 - 1) / 2)
+    assert line.spread == pytest.approx(sqrt(2))
+    assert line.difference == pytest.approx(-0.5)
     assert make_correlation_line("x", None, spearman, x, x).difference is None
 
 
 def test_undefined_line_has_a_note():
-    found = make_correlation_line(
-        "x", 0.3, spearman, scores([1, 1, 1]), scores([1, 2, 3]), "2 singular"
+    line = make_correlation_line(
+        "x", 0.3, spearman, make_scores([1, 1, 1]), make_scores([1, 2, 3]), "2 singular"
     )
-    assert (found.ours, found.difference, found.paper_in_interval) == (None, None, None)
-    assert found.note == "2 singular; not defined on this sample"
+    assert (line.ours, line.difference, line.paper_in_interval) == (None, None, None)
+    assert line.note == "2 singular; not defined on this sample"
 
 
 def test_gain_compares_the_same_architectures():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(1, 200))
     before = truth + rng.normal(size=(1, 200))
-    known = spearmanr(truth[0], truth[0]).statistic - spearmanr(before[0], truth[0]).statistic
-    found = make_gain_line("x", spearman, truth, before, truth)
-    assert found.ours == pytest.approx(known)
-    assert found.low < known < found.high
-    # Ranks alike, so every resample agrees.
+    expected = spearmanr(truth[0], truth[0]).statistic - spearmanr(before[0], truth[0]).statistic
+    line = make_gain_line("x", spearman, truth, before, truth)
+    assert line.ours == pytest.approx(expected)
+    assert line.low < expected < line.high
+    # Both rank equally, so every resample agrees.
     again = make_gain_line("x", spearman, 2 * before, before, truth)
     assert (again.ours, again.low, again.high) == (0, 0, 0)
     without = before.copy()
@@ -97,28 +97,30 @@ def test_gain_compares_the_same_architectures():
     two = make_gain_line(
         "x", spearman, np.concatenate([truth, before]), np.concatenate([before, before]), truth
     )
-    assert two.ours == pytest.approx(known / 2)
+    assert two.ours == pytest.approx(expected / 2)
     assert (
         make_gain_line("x", spearman, truth, 0 * before, truth).note == "not defined on this sample"
     )
 
 
 def test_mean_line_has_two_standard_errors():
-    found = make_mean_line("x", 5.0, scores([2, 4, 6, nan]))
-    assert found.ours == 4
-    assert found.high - found.ours == pytest.approx(1.96 * 2 / sqrt(3))
-    assert found.spread is None
-    assert make_mean_line("x", 1.0, scores([1, 2, 3], [2, 3, 4])).spread == pytest.approx(sqrt(0.5))
-    assert make_mean_line("x", 1.0, scores([nan, nan])).ours is None
+    line = make_mean_line("x", 5.0, make_scores([2, 4, 6, nan]))
+    assert line.ours == 4
+    assert line.high - line.ours == pytest.approx(1.96 * 2 / sqrt(3))
+    assert line.spread is None
+    assert make_mean_line("x", 1.0, make_scores([1, 2, 3], [2, 3, 4])).spread == pytest.approx(
+        sqrt(0.5)
+    )
+    assert make_mean_line("x", 1.0, make_scores([nan, nan])).ours is None
 
 
-def test_paper_in_interval():
+def test_a_line_tells_whether_the_published_number_is_in_the_interval():
     assert TableLine("x", 0.5, 0.4, 0.3, 0.6).paper_in_interval is True
     assert TableLine("x", 0.5, 0.4, 0.3, 0.45).paper_in_interval is False
     assert TableLine("x", None, 0.4, 0.3, 0.45).paper_in_interval is None
 
 
-def test_parse_table():
+def test_a_table_is_parsed_with_missing_numbers():
     assert parse_table("\na/b  0.5 -0.25\nc  - 1\n") == {"a/b": (0.5, -0.25), "c": (None, 1.0)}
 
 
@@ -133,27 +135,28 @@ def test_bins_ascend_and_omit_missing_values():
 
 
 def test_bound_of_corollary_2_by_hand():
-    M = scores([1, 2, 4])
-    kappa = scores([8, 8, 8])
+    M = make_scores([1, 2, 4])
+    kappa = make_scores([8, 8, 8])
     assert compute_bound(M).tolist() == [[1, 0.5, 0.25]]
     assert compute_bound(M, kappa).tolist() == [[8, 4, 2]]
-    # nu is the largest M^2 = 16: |M^2 - nu| = 15, 12, 0, its median 12; the median of kappa / M is 4, so mu = 4 / 12
-    assert compute_bound(M, kappa, (1.0, 1.0)) == pytest.approx(scores([8 + 5, 4 + 4, 2]))
-    assert np.isnan(compute_bound(scores([1, nan, 2]), scores([1, 1, 1]), (0.1, 1.0))).tolist() == [
-        [False, True, False]
-    ]
+    # nu is the largest M^2, 16. The median of |M^2 - nu| = 15, 12, 0 is 12.
+    # The median of kappa / M is 4, so mu is 4 / 12.
+    assert compute_bound(M, kappa, (1.0, 1.0)) == pytest.approx(make_scores([8 + 5, 4 + 4, 2]))
+    assert np.isnan(
+        compute_bound(make_scores([1, nan, 2]), make_scores([1, 1, 1]), (0.1, 1.0))
+    ).tolist() == [[False, True, False]]
 
 
 def test_scenario_scores_are_higher_for_better_networks():
-    M = scores([1, 2, 4])
-    kappa = scores([1, 10, 100])
+    M = make_scores([1, 2, 4])
+    kappa = make_scores([1, 10, 100])
     assert np.argsort(score_scenario("realizable", M, kappa)).tolist() == [[0, 1, 2]]
     assert np.argsort(score_scenario("condition", M, kappa)).tolist() == [[2, 1, 0]]
 
 
 def test_trade_off_is_fitted_if_the_best_are_in_the_middle():
-    """Accuracy is highest in the middle of M: M alone does not rank, a bound with a suitable nu does."""
-    M = scores(np.linspace(1, 3, 41))
+    """Accuracy is highest for medium M, so M itself does not rank, but a bound with a suitable nu does."""
+    M = make_scores(np.linspace(1, 3, 41))
     reached = -np.abs(M**2 - np.quantile(M**2, 0.5))
     kappa = np.ones_like(M)
     cases = [BoundCase("C10", {"M": M}, kappa, reached, "1 singular")]
@@ -166,7 +169,7 @@ def test_trade_off_is_fitted_if_the_best_are_in_the_middle():
 
 
 def test_without_base_every_row_has_its_own_trade_off():
-    M = scores(np.linspace(1, 3, 41))
+    M = make_scores(np.linspace(1, 3, 41))
     low, high = (
         BoundCase(f"at {q}", {"M": M}, np.ones_like(M), -np.abs(M**2 - np.quantile(M**2, q)))
         for q in (0.25, 0.75)
@@ -179,10 +182,10 @@ def test_without_base_every_row_has_its_own_trade_off():
 
 
 def test_dead_network_is_ranked_last_and_failed_one_is_omitted():
-    M = scores([1.0, 2.0, 4.0, np.nan, 3.0])
-    reached = scores([60.0, 70.0, 90.0, 10.0, 20.0])
+    M = make_scores([1.0, 2.0, 4.0, np.nan, 3.0])
+    reached = make_scores([60.0, 70.0, 90.0, 10.0, 20.0])
     # The fourth is dead, the last has a singular kernel.
-    kappa = scores([1.0, 1.0, 1.0, np.nan, np.nan])
+    kappa = make_scores([1.0, 1.0, 1.0, np.nan, np.nan])
     numbers = {f"{how}/C10": (0.5,) for how in ("realizable", "condition")}
     case = BoundCase("C10", {"M": M}, kappa, reached)
     plain, condition = make_bound_lines(
@@ -197,16 +200,18 @@ def test_dead_network_is_ranked_last_and_failed_one_is_omitted():
 
 def make_measurements(**columns):
     return Measurements(
-        {name: scores(values) for name, values in columns.items()},
+        {name: make_scores(values) for name, values in columns.items()},
         {name: {} for name in columns},
         {},
     )
 
 
 def test_swap_reg_prefers_large_networks():
-    found = compute_swap_reg(make_measurements(swap=[10, 10, 10], params=[1e6, 2e6, 3e6]))
+    swap_reg = compute_swap_reg(make_measurements(swap=[10, 10, 10], params=[1e6, 2e6, 3e6]))
     sigma = (4e12 + 1e12 + 0) / 3
-    assert found == pytest.approx(scores([10 * exp(-4e12 / sigma), 10 * exp(-1e12 / sigma), 10]))
+    assert swap_reg == pytest.approx(
+        make_scores([10 * exp(-4e12 / sigma), 10 * exp(-1e12 / sigma), 10])
+    )
 
 
 def test_nasi_constraint_is_its_mean():
@@ -220,7 +225,7 @@ def test_published_variant_follows_ours():
         [make_proxy_row("a", "zico", (1,)), make_proxy_row("b", "dextr", (2,))], "dextr"
     )
     assert [(each.label, each.proxies) for each in rows] == [
-        ("a", ("zico",)), ("b", ("dextr",)), ("b, as coded", ("dextr(variant=published)",)),
+        ("a", ("zico",)), ("b", ("dextr",)), ("b, authors' code", ("dextr(variant=published)",)),
     ]  # fmt: skip
 
 
@@ -252,22 +257,25 @@ def test_random_labels_keep_the_images():
 # --- measures ---
 
 
-def linear(weight: list[list[float]]) -> nn.Module:
+def make_linear(weight: list[list[float]]) -> nn.Module:
     layer = nn.Linear(len(weight[0]), len(weight), bias=False)
     layer.weight.data = torch.tensor(weight)
     return nn.Sequential(layer, nn.ReLU())
 
 
 def test_share_of_large_layers_by_hand():
-    """Outputs (3, 0.1) and (3, 0): both large. With a tenth of the weights neither is; containers count if asked."""
+    """The layers have the outputs (3, 0.1) and (3, 0), which are large.
+
+    With a tenth of the weights neither is. Containers count with `which=modules`.
+    """
     image = Batch(torch.ones(1, 1), torch.zeros(1).long())
     for factor, share in ((1.0, 1.0), (0.1, 0.0)):
-        model = linear([[3.0 * factor], [0.1 * factor]])
+        model = make_linear([[3.0 * factor], [0.1 * factor]])
         assert measurements.large_layers(Probe(model, image)) == share
-    mixed = nn.Sequential(linear([[0.5], [0.1]]), linear([[0.0, 0.0], [40.0, 0.0]]))
+    mixed = nn.Sequential(make_linear([[0.5], [0.1]]), make_linear([[0.0, 0.0], [40.0, 0.0]]))
     assert measurements.large_layers(Probe(mixed, image)) == 0.5
     modules = load_proxy(f"{measurements.NAME}:large_layers(which=modules)")
-    # The last block and the whole repeat the last ReLU.
+    # The last block and the whole network have the output of the last ReLU.
     assert modules(Probe(mixed, image)) == pytest.approx(4 / 7)
 
 
@@ -281,11 +289,9 @@ def test_initialisation_does_not_change_the_network():
     model = nn.Sequential(nn.Linear(3, 500), nn.ReLU(), nn.Linear(500, 2))
     before = [p.clone() for p in model.parameters()]
     batch = Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
-    asked = (
-        f"{measurements.NAME}:with_initialisation(metric=l2_norm,rule={how})"
-        for how in ("he", "lecun")
-    )
-    he, lecun = (load_proxy(name)(Probe(model, batch)) for name in asked)
+    name = f"{measurements.NAME}:with_initialisation(metric=l2_norm,rule="
+    he = load_proxy(f"{name}he)")(Probe(model, batch))
+    lecun = load_proxy(f"{name}lecun)")(Probe(model, batch))
     assert he / lecun == pytest.approx(sqrt(2))  # the same draws, twice the variance
     assert lecun == pytest.approx(sqrt(1500 / 3) + sqrt(1000 / 500), rel=0.1)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
@@ -306,27 +312,27 @@ def test_circle_of_linear_network_is_an_ellipse():
 
 @pytest.mark.data
 def test_parameters_and_correlations_equal_the_table(data_root, run_folder):
-    """Our params against the table's own params column, and correlations against scipy."""
+    """Our `params` has the order of the column of the table, and correlations equal those of scipy."""
     config = ExperimentConfig(30, 1, run_folder, data_root=data_root)
     task = BenchmarkTask("NB201", dataset="cifar100")
     sample = measure_sample(config, ["params"], task)
-    theirs = sample.truth.table.values(sample.truth.archs, "cifar100_params")
-    assert spearmanr(sample["params"][0], theirs)[0] == pytest.approx(1)
-    found = make_correlation_table(
+    params = sample.truth.table.values(sample.truth.archs, "cifar100_params")
+    assert spearmanr(sample["params"][0], params)[0] == pytest.approx(1)
+    result = make_correlation_table(
         config, [task], [make_proxy_row("size", "params", (0.73, 0.55))], ("Spearman", "Kendall")
     )
     reached = sample.truth.table.values(sample.truth.archs, "cifar100_test_200")
-    assert found.lines[0].ours == pytest.approx(spearmanr(theirs, reached)[0])
-    assert found.lines[1].ours == pytest.approx(kendalltau(theirs, reached)[0])
-    values = [(each.what, each.published) for each in found.lines]
+    assert result.lines[0].ours == pytest.approx(spearmanr(params, reached)[0])
+    assert result.lines[1].ours == pytest.approx(kendalltau(params, reached)[0])
+    values = [(each.what, each.published) for each in result.lines]
     assert values == [("NB201, size, Spearman", 0.73), ("NB201, size, Kendall", 0.55)]
-    assert "networks see digits and have 10 outputs" in found.deviations[0]
+    assert "networks see digits and have 10 outputs" in result.deviations[0]
     assert np.array_equal(sample.accuracies_on("cifar100"), sample.accuracies)
     assert not np.array_equal(sample.accuracies_on("cifar10"), sample.accuracies)
 
 
 def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch):
-    """Scores are composed of known terms: ZiCo, ln FR and the loss at each level."""
+    """Scores are made of three terms: ZiCo, ln FR and the loss at each level."""
     rng = np.random.default_rng(0)
     zico = rng.normal(size=(4, 1, 40)) * 100
     norms = rng.normal(size=(4, 1, 40))
@@ -364,11 +370,13 @@ def test_gain_of_warm_up_is_separated_from_gain_of_weights(tmp_path, monkeypatch
         rho(norms[3] - losses[3] / 50)
     )
     more = rho(norms[3] - losses[3] / 50) - rho(norms[0])
-    assert values["FR norm alone, 40 % warm-up, Spearman above that without"] == pytest.approx(more)
+    what = "FR norm alone, 40 % warm-up, Spearman, gain over no warm-up"
+    assert values[what] == pytest.approx(more)
     assert values["sigeo with weights 1, 50, 0, 0 % warm-up, Spearman"] == pytest.approx(rho(cold))
-    above = "sigeo, 40 % warm-up, Spearman above that of"
-    assert values[f"{above} weights 1, 50, 0 without"] == pytest.approx(rho(warm) - rho(cold))
-    assert values[f"{above} zico"] == pytest.approx(rho(warm) - rho(zico[3]))
+    difference = "sigeo, 40 % warm-up, Spearman minus that of"
+    reweighted = f"{difference} weights 1, 50, 0 without warm-up"
+    assert values[reweighted] == pytest.approx(rho(warm) - rho(cold))
+    assert values[f"{difference} zico"] == pytest.approx(rho(warm) - rho(zico[3]))
 
 
 @pytest.mark.data
@@ -381,10 +389,10 @@ def test_other_scores_of_the_table_are_in_the_note(data_root, run_folder):
     scene = source[source.task == "class_scene"]
     expected = spearmanr(scene.synflow, scene.val_accuracy)[0]
     assert (
-        describe_other_scores(sample, "synflow", spearman)
-        == f"by others {expected:.2f} ({len(scene):,})"
+        describe_published_scores(sample, "synflow", spearman)
+        == f"published scores {expected:.2f} (n = {len(scene):,})"
     )
-    assert describe_other_scores(sample, "random", spearman) == ""
+    assert describe_published_scores(sample, "random", spearman) == ""
 
 
 @pytest.mark.data

@@ -1,4 +1,4 @@
-"""Searches on an invented table of 60 architectures, repeated without any strategy."""
+"""Searches on an invented table of 60 architectures."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -57,7 +57,8 @@ VALIDATION = ACCURACIES["cifar10_val_12"]
 class Table:
     """The part of a table that a search reads, including a row that was not measured."""
 
-    name, extra = "made up", SPACE.make_arch(SPACE.sample(make_generator("test", "more")).genes)
+    name = "made up"
+    extra = SPACE.make_arch(SPACE.sample(make_generator("test", "more")).genes)
 
     def archs(self):
         return (*map(str, ARCHS), str(self.extra))
@@ -103,24 +104,24 @@ def config(table, monkeypatch, tmp_path) -> ExperimentConfig:
     return ExperimentConfig(SIZE, 1, tmp_path)
 
 
-def best(places) -> int:
-    """The index of the best validation accuracy."""
+def find_best(places) -> int:
+    """Return the index with the best validation accuracy."""
     return max(places, key=lambda place: VALIDATION[place])
 
 
 def test_measured_space_contains_only_measured_architectures():
-    known = MeasuredSpace(SPACE, ARCHS[:20])
-    draw = make_generator("test", "known")
-    assert known.size == 20
-    assert {known.sample(draw) for _ in range(400)} == set(ARCHS[:20])
-    assert all(known.mutate(ARCHS[k], draw) in ARCHS[:20] for k in range(20))
+    space = MeasuredSpace(SPACE, ARCHS[:20])
+    generator = make_generator("test", "known")
+    assert space.size == 20
+    assert {space.sample(generator) for _ in range(400)} == set(ARCHS[:20])
+    assert all(space.mutate(ARCHS[k], generator) in ARCHS[:20] for k in range(20))
 
 
 def test_mutations_are_neighbours_if_these_are_measured():
     neighbour = SPACE.mutate(ARCHS[0], make_generator("test", "neighbour"))
-    known = MeasuredSpace(SPACE, (ARCHS[0], neighbour, *ARCHS[30:]))
-    drawn = [known.mutate(ARCHS[0], make_generator("test", k)) for k in range(30)]
-    assert drawn.count(neighbour) > 20
+    space = MeasuredSpace(SPACE, (ARCHS[0], neighbour, *ARCHS[30:]))
+    children = [space.mutate(ARCHS[0], make_generator("test", k)) for k in range(30)]
+    assert children.count(neighbour) > 20
 
 
 def test_incumbents_start_with_the_first_value_and_keep_the_first_of_equals():
@@ -129,74 +130,78 @@ def test_incumbents_start_with_the_first_value_and_keep_the_first_of_equals():
         make_record(arch, "toy@1", SPACE.task, 0, value, Failure("nan") if value is None else None)
         for arch, value in zip(ARCHS, values, strict=False)
     ]
-    found = list_incumbents(lambda records: records[0].value, records)
-    assert [ARCHS.index(arch) for arch in found] == [1, 1, 1, 1, 5]
+    incumbents = list_incumbents(lambda records: records[0].value, records)
+    assert [ARCHS.index(arch) for arch in incumbents] == [1, 1, 1, 1, 5]
     assert list_incumbents(lambda records: None, records) == []
 
 
 def test_best_of_pool_queries_the_best_by_the_proxy(table):
     """The pool has all architectures: the 20 best by dextr (NaN last), then the best by accuracy."""
     top = np.argsort(-SCORES["dextr"][0])[:QUERIES]
-    for found in repeat_search(table, "screen", hnas_searches.make_best_of_pool("dextr")):
-        assert [ARCHS.index(arch) for arch in found] == [best(top[: k + 1]) for k in range(QUERIES)]
+    expected = [find_best(top[: k + 1]) for k in range(QUERIES)]
+    for incumbents in repeat_search(table, "screen", hnas_searches.make_best_of_pool("dextr")):
+        assert [ARCHS.index(arch) for arch in incumbents] == expected
 
 
 def test_search_by_proxy_takes_the_best_score(table):
-    """A thousand draws from sixty see all of them."""
+    """A thousand draws from sixty architectures contain all of them."""
     first = int(np.nanargmax(SCORES["dextr"][0]))
     for search in (
         hnas_searches.make_random_search_by_proxy("dextr"),
         hnas_searches.make_evolution_by_proxy("dextr"),
     ):
-        assert {ARCHS.index(found[-1]) for found in repeat_search(table, "free", search)} == {first}
+        for incumbents in repeat_search(table, "free", search):
+            assert ARCHS.index(incumbents[-1]) == first
 
 
 def test_lower_scores_win_if_lower_is_better(table):
     lowest = int(np.nanargmin(SCORES["ntk_condition"][0]))
-    found = table.search_by_proxy(
+    incumbents = table.search_by_proxy(
         hnas_searches.RandomSearch(table.space, make_generator("low")), "ntk_condition", 1000
     )
-    assert ARCHS.index(found[-1]) == lowest
+    assert ARCHS.index(incumbents[-1]) == lowest
 
 
 def test_random_search_with_all_queries_finds_the_best_of_the_table(table):
-    found = repeat_search(table, "all", hnas_searches.make_random_search(SIZE))
-    assert len(found) == RUNS
-    assert {ARCHS.index(each[-1]) for each in found} == {best(range(SIZE))}
-    assert len({tuple(each) for each in found}) > 1, "every search has its own order"
+    searches = repeat_search(table, "all", hnas_searches.make_random_search(SIZE))
+    assert len(searches) == RUNS
+    assert {ARCHS.index(incumbents[-1]) for incumbents in searches} == {find_best(range(SIZE))}
+    assert len({tuple(incumbents) for incumbents in searches}) > 1, "every search has its own order"
 
 
 def test_evolution_spends_its_queries_and_keeps_the_best(table):
     for run in range(3):
-        course = hnas_searches.make_evolution(14)(table, make_generator("test", "evolution", run))
-        values = [VALIDATION[ARCHS.index(arch)] for arch in course]
+        evolution = hnas_searches.make_evolution(14)
+        incumbents = evolution(table, make_generator("test", "evolution", run))
+        values = [VALIDATION[ARCHS.index(arch)] for arch in incumbents]
         assert len(values) == 14
         assert values == sorted(values)
 
 
 def test_hnas_chooses_the_best_of_its_queries(table):
-    draw = make_generator("hnas")
-    strategy = table_searches.make_hnas_strategy(table, draw, "knas", acquisition="ucb")
-    found = table.search_with_queries(strategy)
-    asked = [ARCHS.index(query.arch) for query in strategy.trace]
-    assert len(set(asked)) == QUERIES
-    assert 7 not in asked, "it has no score"
+    generator = make_generator("hnas")
+    strategy = table_searches.make_hnas_strategy(table, generator, "knas", acquisition="ucb")
+    incumbents = table.search_with_queries(strategy)
+    queries = [ARCHS.index(query.arch) for query in strategy.trace]
+    assert len(set(queries)) == QUERIES
+    assert 7 not in queries, "it has no score"
     assert (strategy.plan.metric, strategy.plan.acquisition) == ("knas", "ucb")
-    assert ARCHS.index(found[-1]) == best(asked)
-    assert [query.value for query in strategy.trace] == [VALIDATION[place] for place in asked]
+    assert ARCHS.index(incumbents[-1]) == find_best(queries)
+    assert [query.value for query in strategy.trace] == [VALIDATION[index] for index in queries]
 
 
 def test_accuracy_lines_are_mean_and_deviation(table):
-    first, second = ARCHS[3], ARCHS[4]
+    first = ARCHS[3]
+    second = ARCHS[4]
 
-    def either(ground: MeasuredTable, draw: np.random.Generator) -> list[Arch]:
-        return [ARCHS[9], first if draw.random() < 0.5 else second]
+    def toss_coin(table: MeasuredTable, generator: np.random.Generator) -> list[Arch]:
+        return [ARCHS[9], first if generator.random() < 0.5 else second]
 
     picked = [
         3 if make_generator("search", "coin", run).random() < 0.5 else 4 for run in range(RUNS)
     ]
     lines = compare_algorithms(
-        table, {"coin": either}, {"coin": (94.0, 0.1, 72.0, None, 45.0, 0.25)}
+        table, {"coin": toss_coin}, {"coin": (94.0, 0.1, 72.0, None, 45.0, 0.25)}
     )
     assert [line.what for line in lines] == ["coin, C10", "coin, C100", "coin, IN-16"]
     assert [line.published for line in lines] == [94.0, 72.0, 45.0]
@@ -213,47 +218,51 @@ def test_accuracy_lines_are_mean_and_deviation(table):
 
 
 def test_grid_lines_are_the_best_first_choice(table):
-    """The same grid, written as a loop over architectures."""
+    """The expected value is computed by a loop over the grid and the architectures."""
     good = [place for place in range(SIZE) if place != 7]
-    M, kappa = SCORES["snip"][0], SCORES["ntk_condition"][0]
-    answers = set()
+    M = SCORES["snip"][0]
+    kappa = SCORES["ntk_condition"][0]
+    best_per_cell = set()
     for i in range(hnas_searches.GRID_SIDE):
         for j in range(hnas_searches.GRID_SIDE):
             nu = np.quantile([M[place] ** 2 for place in good], i / (hnas_searches.GRID_SIDE - 1))
             balance = np.median([kappa[place] / M[place] for place in good])
             mu = 10 ** (-2 + 3 * j / (hnas_searches.GRID_SIDE - 1)) * balance
             mu /= np.median([abs(M[place] ** 2 - nu) for place in good])
-            answers.add(
+            best_per_cell.add(
                 min(good, key=lambda place: kappa[place] / M[place] + mu * abs(M[place] ** 2 - nu))
             )
     lines = hnas_searches.make_grid_lines(table, {"SNIP": "snip"})
-    assert [line.ours for line in lines] == pytest.approx(TESTS[:, best(answers)].tolist())
+    assert [line.ours for line in lines] == pytest.approx(
+        TESTS[:, find_best(best_per_cell)].tolist()
+    )
 
 
 def test_training_free_variant_has_the_smallest_kappa_over_trace(config):
     least = int(np.nanargmin(SCORES["ntk_condition"][0] / SCORES["trace"][0]))
-    found = {line.what: line for line in hnas_searches.table_15(config).lines}
-    assert found["kappa / M_Trace, C100"].ours == pytest.approx(TESTS[1, least])
-    assert found["kappa / M_Trace, C100"].published == 69.78
-    assert found["Best of the table, IN-16"].ours == 99.0, (
-        "the whole table, also what was not measured"
+    lines = {line.what: line for line in hnas_searches.table_15(config).lines}
+    assert lines["kappa / M_Trace, C100"].ours == pytest.approx(TESTS[1, least])
+    assert lines["kappa / M_Trace, C100"].published == 69.78
+    assert lines["Best of the table, IN-16"].ours == 99.0, (
+        "the whole table counts, including rows that were not measured"
     )
 
 
 def test_figure_2_is_the_mean_error_of_the_incumbents(config, table):
-    found = hnas_search_figures.figure_2(config)
-    for picture, row in zip(found.plots, TESTS, strict=True):
+    result = hnas_search_figures.figure_2(config)
+    for picture, row in zip(result.plots, TESTS, strict=True):
         curve = next(curve for curve in picture.curves if curve.name == "RS")
-        courses = repeat_search(table, "RS", hnas_searches.make_random_search(QUERIES))
-        errors = [
-            np.mean([100 - row[ARCHS.index(each[k])] for each in courses]) for k in range(QUERIES)
-        ]
+        searches = repeat_search(table, "RS", hnas_searches.make_random_search(QUERIES))
+        errors = []
+        for k in range(QUERIES):
+            incumbents = [ARCHS.index(search[k]) for search in searches]
+            errors.append(np.mean([100 - row[index] for index in incumbents]))
         assert curve.y == pytest.approx(errors)
         assert curve.x == tuple(range(1, QUERIES + 1))
         assert {curve.y for curve in picture.curves if curve.name == "best of the table"} == {
             (1.0,) * QUERIES
         }
-    (last,) = [line for line in found.lines if line.what == "RS, IN-16, 20 queries"]
+    (last,) = [line for line in result.lines if line.what == "RS, IN-16, 20 queries"]
     assert last.ours == pytest.approx(errors[-1])
 
 
@@ -268,7 +277,8 @@ def test_figure_5_uses_the_weights_of_the_best_query(config, table):
         for k in range(QUERIES):
             top = max(strategy.trace[: k + 1], key=lambda query: query.value)
             places = [place for place in range(SIZE) if place != 7]
-            M, kappa = SCORES["trace"][0, places], SCORES["ntk_condition"][0, places]
+            M = SCORES["trace"][0, places]
+            kappa = SCORES["ntk_condition"][0, places]
             course.append(spearman(kappa / M + top.mu * abs(M**2 - top.nu), 100 - TESTS[0, places]))
         courses.append(course)
     (picture,) = hnas_search_figures.figure_5(config).plots

@@ -84,7 +84,7 @@ def test_the_page_shows_the_result_in_order():
         "1 min 15 s", "1,234 on cpu", "the moving average of the weights after epoch 3", "used once", "Learning curves",
         "Confusion matrix", "Rows are true classes", "Calibration", "calibration error is 6.2 percentage points",
         "Worst mistakes",
-        "cat, predicted dog\u00a0(90\u00a0%)", "Settings", "Command", "untrained train runs/mine",
+        "cat, predicted dog (90 %)", "Settings", "Command", "untrained train runs/mine",
     ]  # fmt: skip
     places = [text.find(words) for words in order]
     assert -1 not in places, order[places.index(-1)]

@@ -125,7 +125,7 @@ def test_the_page_shows_the_result_in_order() -> None:
     text = extract_body(render_benchmark_page(make_study()))
     order = [
         "benchmark report", "The best of 17 proxies is mean of ranks", "20 proxies and baselines on 300 architectures",
-        "3 seeds each", "The table holds 15,625", "<h2>Proxies", "What they measure", "<h2>Rank correlation",
+        "3 seeds each", "The table holds 15,625", "<h2>Proxies", "What the proxies measure", "<h2>Rank correlation",
         "<h2>Score against ground truth", "dot hollow", "The other 8", "<h2>Best tenth", "<h2>Agreement between proxies",
         "<h2>Correlation against cost", "<h2>Failures", "<h2>Cost", "15 min 12 s", "3 s (300 architectures)",
         "<h2>Settings", "torch",

@@ -1,9 +1,10 @@
-"""Tables and figures of four papers as experiments, with the published numbers beside ours.
+"""Experiments that reproduce tables and figures of four papers.
 
     reproduce("dextr-table-1", samples=300, device="cuda")
     EXPERIMENTS                                                 all experiments by name
 
-Experiments plan and compare; networks are scored and trained by the workflows.
+An experiment decides what to measure and compares the results with the published numbers. The
+workflows score and train the networks.
 """
 
 from untrained.papers import (  # noqa: F401 - they register their experiments

@@ -1,7 +1,7 @@
-"""Dextr (Asthana et al.): tables about the relation of its score to accuracy.
+"""Dextr (Asthana et al.): tables of the correlation of its score with accuracy.
 
-Its searches (Tables 2, 3, 8) are in `dextr_searches.py`. Its Tables 6 and 7 need the size space of
-NATS-Bench, for which we have no table.
+The searches (Tables 2, 3 and 8) are in `dextr_searches.py`. Tables 6 and 7 need the size search
+space of NATS-Bench, for which we have no table.
 """
 
 import numpy as np
@@ -35,8 +35,8 @@ TRANSNAS = (
 ALL_TASKS = (*TRANSNAS, NB101, *NB201, NB301)  # in the order of Table 1
 
 VARIANT_NOTE = (
-    "Dextr is ours: leaf modules once per call, all output coordinates, float64; beside it is the "
-    "variant of the authors' code (every module, ten random coordinates)."
+    "Dextr is our implementation: leaf modules once per call, all output coordinates, float64. Rows "
+    'with "authors\' code" are the variant of the authors: every module, ten random coordinates.'
 )
 
 TABLE_1 = parse_table("""
@@ -84,7 +84,7 @@ def add_published_variants(rows: list[CorrelationRow], *names: str) -> list[Corr
         proxy = row.proxies[0]
         if proxy in names:
             variant = f"{proxy}(variant=published)"
-            all_rows.append(make_proxy_row(f"{row.label}, as coded", variant, row.published))
+            all_rows.append(make_proxy_row(f"{row.label}, authors' code", variant, row.published))
     return all_rows
 
 
@@ -112,7 +112,7 @@ def table_1(config: ExperimentConfig) -> Findings:
     deviations = (
         *findings.deviations,
         VARIANT_NOTE,
-        "The paper draws 1,000 architectures of NAS-Bench-Suite-Zero; ours are drawn from our "
+        "The paper samples 1,000 architectures of NAS-Bench-Suite-Zero; ours are sampled from our "
         "tables.",
         "SWAP's mu and sigma are not published for these spaces: mu is the largest number of "
         "parameters in the sample, sigma the mean squared distance from it.",
@@ -124,7 +124,7 @@ def table_1(config: ExperimentConfig) -> Findings:
 @experiment(
     "dextr-table-4",
     PAPER,
-    "The halves of Dextr beside Zen, ZiCo and their harmonic mean",
+    "The two terms of Dextr compared with Zen, ZiCo and their harmonic mean",
     "Spearman",
 )
 def table_4(config: ExperimentConfig) -> Findings:
@@ -163,6 +163,6 @@ def table_5(config: ExperimentConfig) -> Findings:
     deviations += [
         "The paper does not say what it counts as a layer: all modules, as its code does, or "
         "leaf modules only.",
-        "A feature map of zeros, behind a none edge, counts as small.",
+        "A feature map of zeros, after an edge with the operation none, counts as small.",
     ]
     return Findings(tuple(lines), tuple(deviations))

@@ -1,7 +1,7 @@
 """Dextr (Asthana et al.): its figures.
 
-The paper prints few numbers beside them; its claims are in the descriptions. Figure 1a (right)
-shows trainings and is left out.
+The paper gives few numbers for them. The docstrings of the experiments state its claims. Figure 1a
+(right) shows trainings and is left out.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def make_probe(config: ExperimentConfig, sample: Sample, index: int) -> Probe:
     space = load_space(sample.truth.space)
     device = config.compute.device
     batches = {0: sample.source.batch(1)}
-    # The engine's own worker draws the weights, so the network is the one that was scored.
+    # A worker of the engine initialises the weights, so this is the network that was scored.
     worker = Worker(lambda arch: space.build(arch, task, device), (), task.loss, batches, device)
     network = worker.build_network(sample.truth.archs[index], 0).to(device)
     return Probe(network, worker.get_batch(0), loss=task.loss, seed=0)
@@ -124,9 +124,9 @@ def figure_1b(config: ExperimentConfig) -> Findings:
         plots.append(plot)
     deviations = (
         *sample.deviations,
-        "The six networks are ours, nearest to given accuracies: the paper names none and gives "
-        "no numbers.",
-        "Two of the three components are drawn.",
+        "We selected the six networks by their accuracies; the paper does not name its networks "
+        "and gives no numbers.",
+        "The plots show two of the three components.",
     )
     return Findings(tuple(lines), deviations, tuple(plots))
 
@@ -149,7 +149,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
     sample = measure_sample(config, [published_variant, "dextr"], NB201[0], archs)
     lines = []
     curves = []
-    for label, proxy in (("as coded", published_variant), ("ours", "dextr")):
+    for label, proxy in (("authors' code", published_variant), ("ours", "dextr")):
         network_lines = []
         for index, (target, accuracy) in enumerate(zip(targets, sample.truth.values, strict=True)):
             what = f"{label}, network with {accuracy:.1f} %"
@@ -168,9 +168,9 @@ def figure_2(config: ExperimentConfig) -> Findings:
     plot = Plot("Mean Dextr of ten networks", "test accuracy, %", "Dextr", tuple(curves), True)
     deviations = (
         *sample.deviations,
-        "Our seeds draw other weights as well as another image and circle; the paper keeps the "
+        "Each of our seeds changes the weights, the image and the circle; the paper keeps the "
         "weights.",
-        "The ten networks are ours, nearest to ten accuracies between those that the paper names.",
+        "We selected ten networks with accuracies between the two that the paper names.",
         VARIANT_NOTE,
     )
     return Findings(tuple(lines), deviations, (plot,))
@@ -204,8 +204,8 @@ def figure_3(config: ExperimentConfig) -> Findings:
     plot = Plot(title, "layer", "1 / c", tuple(curves), True)
     deviations = (
         *sample.deviations,
-        "The two networks are ours, nearest to the accuracies that the paper names; it gives no "
-        "other numbers.",
+        "We selected the two networks with the accuracies nearest to those that the paper names; "
+        "it gives no other numbers.",
         "Layers are leaf modules in call order; those with a single position have no condition "
         "number and are left out.",
     )
@@ -230,5 +230,5 @@ def figure_5(config: ExperimentConfig) -> Findings:
         points = make_points("", scores[0], sample.accuracies[0])
         plots.append(Plot(task.label, "Dextr", "validation accuracy, %", (points,)))
         deviations += sample.deviations
-    deviations.append("The paper gives no numbers beside these plots.")
+    deviations.append("The paper gives no numbers for these plots.")
     return Findings(tuple(lines), tuple(deviations), tuple(plots))

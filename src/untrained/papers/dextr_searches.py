@@ -1,7 +1,7 @@
-"""Dextr (Asthana et al.): its three searches for ImageNet, what they find and what they cost.
+"""Dextr (Asthana et al.): the results and the cost of its three searches for ImageNet.
 
-DARTS by Zero-Cost-PT, AutoFormer by sampling, MobileNetV2 by evolution. The networks that are found
-are written down; the trainings on ImageNet that give the paper's errors are not run.
+The searches are DARTS by Zero-Cost-PT, AutoFormer by sampling and MobileNetV2 by evolution. The
+winners are reported, but not trained on ImageNet, so there are no errors to compare.
 """
 
 from dataclasses import replace
@@ -37,19 +37,18 @@ TABLE_3 = {
 }  # parameters (M), FLOPs (G), days
 TABLE_8 = (457.0, 0.6)  # multiply-adds (M), days
 
-NOT_TRAINED = "Nothing is trained on ImageNet here, so the errors of this table are left out."
-COST = (
-    "Search costs are days of one device: the paper's is an RTX A6000, ours that of the command "
-    "({device})."
+NOT_TRAINED_NOTE = (
+    "The winners are not trained on ImageNet, so the errors of this table are left out."
 )
+COST_NOTE = "Search costs are days on one device: an RTX A6000 in the paper, {device} here."
 
 
 def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, ...]:
     """Add the deviations that all three searches have."""
     trial = ""
     if config.batch:
-        trial = f"Networks see at most {config.batch} samples: this is a trial."
-    return (*deviations, NOT_TRAINED, COST.format(device=config.compute.device), trial)
+        trial = f"This is a quick trial: networks see at most {config.batch} samples."
+    return (*deviations, NOT_TRAINED_NOTE, COST_NOTE.format(device=config.compute.device), trial)
 
 
 @experiment(
@@ -80,7 +79,7 @@ def table_2(config: ExperimentConfig) -> Findings:
         return Findings((line,), _list_deviations(config))
     best = archs[int(np.nanargmax(scores))]
     space = load_space(DARTS_IMAGENET)
-    # The cell is searched in a small network, and the large one is what the paper counts.
+    # The search uses a small network; the paper counts the parameters of the large one.
     size = NetworkSize(space, space.parse(str(best)), IMAGENET)
     days = sum(outcome.seconds for outcome in outcomes) / DAY
     cost_note = f"{len(outcomes)} proposals, {len(archs)} different"
@@ -88,12 +87,12 @@ def table_2(config: ExperimentConfig) -> Findings:
         TableLine(params_label, published_params, size.params / 1e6, note=str(best)),
         TableLine("ImageNet network, multiply-adds, M", None, size.flops / 1e6),
         TableLine("dextr of the best proposal", None, float(np.nanmax(scores))),
-        TableLine("dextr of the mean proposal", None, float(np.nanmean(scores))),
+        TableLine("mean dextr of all proposals", None, float(np.nanmean(scores))),
         TableLine("search cost, days", published_days, days, note=cost_note),
     )
     data_note = ""
     if data == "digits":
-        data_note = "The supernet sees digits, since CIFAR-10 is not under the data root."
+        data_note = "The supernet sees digits, because CIFAR-10 is not in the data root."
     deviations = _list_deviations(
         config,
         f"Each of {config.seeds} proposals is a search with its own seed and its own supernet; "
@@ -127,7 +126,7 @@ def table_3(config: ExperimentConfig) -> Findings:
         published_params, published_flops, published_days = TABLE_3[label]
         params = best.scores["params"] / 1e6
         days = best.seconds / DAY
-        cost_note = f"{best.scored_count:,} scored"
+        cost_note = f"{best.scored_count:,} architectures scored"
         lines += [
             TableLine(f"{label}, parameters, M", published_params, params, note=str(best.arch)),
             TableLine(f"{label}, FLOPs, G", published_flops, flops / 1e9),
@@ -138,7 +137,7 @@ def table_3(config: ExperimentConfig) -> Findings:
         f"{config.samples:,} architectures within the limit are scored in each space, drawn at "
         "random.",
         "FLOPs are counted as AutoFormer's own code does.",
-        "Every network has random weights of its own; the authors take them from one untrained "
+        "Every network is initialised separately; the authors take all weights from one untrained "
         "supernet.",
         _describe_images(data),
     )
@@ -182,10 +181,10 @@ def table_8(config: ExperimentConfig) -> Findings:
     )
     deviations = _list_deviations(
         config,
-        f"Evolution scores {config.samples:,} networks; the paper's makes {ITERATIONS:,} "
+        f"Evolution scores {config.samples:,} networks; in the paper it takes {ITERATIONS:,} "
         "iterations.",
-        "No network beyond 450 M FLOPs is scored; the paper's has 457 M, so its limit or its "
-        "count differs.",
+        "We score no network with more than 450 M FLOPs. The winner of the paper has 457 M, so "
+        "its limit or its way of counting differs.",
         _describe_images(data),
     )
     return Findings(lines, deviations)
@@ -196,7 +195,7 @@ def _run_search(config: ExperimentConfig, plan: SearchPlan, stage: str) -> Searc
 
 
 def _find_imagenet_images(config: ExperimentConfig) -> str:
-    """Return what to type for images of ImageNet, or for the best substitute."""
+    """Return the name of the data source for ImageNet, or of the best substitute."""
     for name in ("imagenet", "photos"):
         data = find_images(name, config.data_root)
         if data:
@@ -208,4 +207,4 @@ def _describe_images(data: str) -> str:
     substitutes = {"photos": "crops of two photographs", "noise": "noise"}
     if data not in substitutes:
         return ""
-    return f"Networks see {substitutes[data]}, since ImageNet is not available."
+    return f"Networks see {substitutes[data]}, because ImageNet is not available."

@@ -1,4 +1,4 @@
-"""What an experiment is: a function that repeats one table or figure of a paper.
+"""The class of experiments. An experiment is a function that reproduces a table or a figure.
 
 @experiment("dextr-table-4", PAPER, "The halves of Dextr beside ...", "Spearman")
 def table_4(config: ExperimentConfig) -> Findings:
@@ -21,13 +21,13 @@ class ExperimentConfig:
     """How large an experiment is and where it runs.
 
     Attributes:
-        samples: Number of architectures that are taken from a table or judged by a search.
+        samples: Number of architectures that are taken from a table or scored by a search.
         seeds: Number of initialisations and batches, or of searches.
-        folder: Keeps everything that was measured, so that an interrupted experiment resumes.
+        folder: Folder for all measurements, from which an interrupted experiment resumes.
         compute: Device, workers and time limit.
         batch: Largest number of samples that a network sees; None for no limit. For quick trials.
-        data_root: Where tables and images are.
-        on_progress: Is called with the progress.
+        data_root: Folder of the tables and images.
+        on_progress: Called with every progress event.
     """
 
     samples: int
@@ -41,11 +41,11 @@ class ExperimentConfig:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an experiment found.
+    """The result of an experiment.
 
     Attributes:
         lines: Published numbers beside ours.
-        deviations: Sentences that say what differs from the paper. Empty ones are dropped.
+        deviations: Sentences that describe deviations from the paper. Empty ones are dropped.
         plots: Charts of a figure.
     """
 
@@ -64,8 +64,8 @@ class Experiment:
         title: What the table or figure is about.
         unit: Unit of its numbers.
         about: What the paper shows there, the docstring of `run`.
-        needs: Tables of known results that must be imported before.
-        run: Does the work.
+        needs: Benchmark tables that must be imported first.
+        run: The function.
         samples: Default number of samples.
         seeds: Default number of seeds.
     """
@@ -100,12 +100,12 @@ def experiment(
         paper: The paper and its authors.
         title: What the table or figure is about.
         unit: Unit of its numbers; empty if they have several.
-        needs: Tables of known results that must be imported before.
+        needs: Benchmark tables that must be imported first.
         samples: Default number of samples.
         seeds: Default number of seeds.
 
     Returns:
-        A decorator that leaves the function as it is.
+        A decorator that returns the function unchanged.
     """
 
     def register(

@@ -1,7 +1,7 @@
 """HNAS (Shu et al., NeurIPS 2022): gradient metrics and bounds on the generalisation error.
 
-Its searches are in `hnas_searches.py`. The paper correlates with test error. We correlate with test
-accuracy and change the sign of the scores, which gives the same numbers.
+The searches are in `hnas_searches.py`. The paper correlates the bounds with test error. We reverse
+the sign of the bounds and correlate them with test accuracy, which gives the same numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,10 @@ NB201 = BenchmarkTask("NB201", dataset="cifar10")
 NB101 = BenchmarkTask("NB101", "nasbench101", "cifar10")
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "ImageNet16-120"}
 SUBSTITUTE_IMAGES = ("digits", "photos", "noise")
-SAMPLE_NOTE = "The paper takes all architectures of the space; ours is a sample."
+SAMPLE_NOTE = "The paper uses all architectures of the space; we use a sample."
 NASWOT_NOTE = (
-    "The NASWOT of HNAS's code is a log determinant of linear kernels; ours is that of the "
-    "NASWOT paper."
+    "NASWOT in the code of HNAS is a log determinant of linear kernels; ours is that of the NASWOT "
+    "paper."
 )
 
 TABLE_1 = parse_table("""
@@ -122,7 +122,7 @@ def table_1(config: ExperimentConfig) -> Findings:
 @experiment(
     "hnas-table-4",
     PAPER,
-    "Gradient metrics against each other",
+    "Correlations between gradient metrics",
     "correlation",
     ("nasbench201", "nasbench101"),
 )
@@ -152,7 +152,10 @@ def table_4(config: ExperimentConfig) -> Findings:
 
 
 @experiment(
-    "hnas-table-5", PAPER, "What the trade-off and the condition number add", "rank correlation"
+    "hnas-table-5",
+    PAPER,
+    "Contributions of the trade-off and the condition number",
+    "rank correlation",
 )
 def table_5(config: ExperimentConfig) -> Findings:
     """Table 5: correlation with test error of the realizable bound, with the trade-off, with the
@@ -163,7 +166,7 @@ def table_5(config: ExperimentConfig) -> Findings:
     for label, dataset in DATASETS.items():
         task = BenchmarkTask(label, dataset=dataset)
         sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], task, archs)
-        # All data sets have the architectures of the first.
+        # All data sets use the same architectures.
         archs = tuple(str(arch) for arch in sample.truth.archs)
         cases.append(make_case(label, GRADIENT_METRICS, sample, sample.accuracies))
         deviations += sample.deviations
@@ -171,10 +174,10 @@ def table_5(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), (*deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE))
 
 
-@experiment("hnas-table-6", PAPER, "Metrics on images of another data set", "Spearman")
+@experiment("hnas-table-6", PAPER, "Metrics computed on images of other data sets", "Spearman")
 def table_6(config: ExperimentConfig) -> Findings:
-    """Table 6: correlation of test error on one data set with bounds whose metrics see images of
-    others; mean and standard deviation over the images."""
+    """Table 6: correlation of test error on one data set with bounds whose metrics are computed on
+    images of other data sets; mean and standard deviation over the kinds of images."""
     return _correlate_across_images(config, GRADIENT_METRICS, TABLE_6, ("Spearman",))
 
 
@@ -242,7 +245,7 @@ def _choose_images(config: ExperimentConfig) -> tuple[list[BenchmarkTask], str]:
     if not substitutes:
         return tasks, ""
     listing = ", ".join(substitutes)
-    return tasks, f"Images that are not under the data root have substitutes: {listing}."
+    return tasks, f"Images that are not in the data root are replaced: {listing}."
 
 
 @experiment(

@@ -79,8 +79,8 @@ def table_10(config: ExperimentConfig) -> Findings:
         cases.append(BoundCase(label, metrics, sample[kappa], sample.accuracies, note))
     lines = make_bound_lines(cases, cases[0], TABLE_10, BOTH_BOUNDS)
     rules_note = (
-        "All three rules are normal with biases of zero; the paper does not say whether its own "
-        "are uniform."
+        "All three rules draw from a normal distribution and set biases to zero; the paper does not "
+        "say which distribution it uses."
     )
     deviations = (*sample.deviations, SAMPLE_NOTE, FITTED_NOTE, CODE_NOTE, rules_note)
     return Findings(tuple(lines), deviations)
@@ -122,7 +122,7 @@ def table_12(config: ExperimentConfig) -> Findings:
     for width in WIDTHS:
         task = BenchmarkTask(f"{width} channels", f"nasbench201(channels={width})", "cifar10")
         sample = measure_sample(config, [*GRADIENT_METRICS.values(), KAPPA], task, archs)
-        # All widths have the architectures of the first.
+        # All widths use the same architectures.
         archs = tuple(str(arch) for arch in sample.truth.archs)
         metrics[width] = {}
         for name, proxy in GRADIENT_METRICS.items():

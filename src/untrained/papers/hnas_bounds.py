@@ -5,9 +5,9 @@
     realizable        1 / M                               (Corollary 1)
     non-realizable    kappa / M + mu |M^2 - nu|           (Corollary 2, Eq. 7), lower is better
 
-Metrics differ by many orders of magnitude, so mu and nu are given without units: nu as a quantile
-of M^2, and mu such that the median of the second term is a multiple of the median of the first.
-Such a pair means the same for every metric.
+Metrics differ by many orders of magnitude, so mu and nu are expressed relative to the metric: nu as
+a quantile of M^2, and mu as the ratio of the medians of the second and the first term. So one pair
+of values has the same meaning for every metric.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,15 +34,15 @@ WITH_TRADE_OFF = ("trade-off", "non-realizable")
 WITH_KAPPA = ("condition", "non-realizable")
 KAPPA = "ntk_condition"
 FITTED_NOTE = (
-    f"mu and nu are the pair of {len(SHARES) * len(QUANTILES)} that ranks the sample best; the "
-    "paper finds its own by hundreds of steps of Bayesian optimisation. Ours are relative to the "
-    "median of kappa / M and to the quantiles of M^2."
+    f"mu and nu are the best of {len(SHARES) * len(QUANTILES)} pairs for ranking the sample; the paper "
+    "finds them with hundreds of steps of Bayesian optimisation. Ours are relative to the median of "
+    "kappa / M and to the quantiles of M^2."
 )
 CODE_NOTE = (
     "M_Grad and M_SNIP are those of the authors' code (zero-cost-nas: a sum of norms per layer, a "
     "sum over weights), M_GraSP is its absolute value; kappa is computed in float64, and a "
     "singular kernel is a failure. A network that no gradient reaches has M = 0, so its bound is "
-    "infinite and it is ranked last."
+    "infinite and it ranks last."
 )
 
 
@@ -66,7 +66,7 @@ class BoundCase:
 
     @property
     def dead(self) -> NDArray[np.bool_]:
-        """Which networks no gradient reaches, seed by seed: they have no score at all."""
+        """Per seed, which networks no gradient reaches; these have no score at all."""
         return np.asarray(np.isnan([self.kappa, *self.metrics.values()]).all(0))
 
 
@@ -94,12 +94,12 @@ def compute_bound(
 
     Without a trade-off it is the first term alone.
     """
-    # A metric of 0 gives an infinite bound, which is what it should be.
+    # A metric of 0 gives an infinite bound, as intended.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         first_term = kappa / M
         if trade_off is None or not np.isfinite(first_term).any():
             return np.asarray(first_term)
-        mu, nu = hnas.trade(M, kappa, *trade_off)
+        mu, nu = hnas.choose_mu_and_nu(M, kappa, *trade_off)
         return np.asarray(hnas.bound(M, kappa, mu, nu))
 
 

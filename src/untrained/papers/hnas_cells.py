@@ -1,4 +1,4 @@
-"""HNAS (Shu et al.), Table 2: wiring, trace norm and condition number of published cells.
+"""HNAS (Shu et al.), Table 2: width, depth, trace norm and condition number of published cells.
 
 Width and depth of a cell are those of "Understanding Architectures Learnt by Cell-based NAS" (Shu
 et al., ICLR 2020): the width of a node is the share of its edges that come from the cell's inputs,
@@ -134,14 +134,14 @@ def table_2(config: ExperimentConfig) -> Findings:
         ]
     data_note = ""
     if data == "digits":
-        data_note = f"Networks see {data}, since CIFAR-10 is not under the data root."
+        data_note = f"Networks see {data}, because CIFAR-10 is not in the data root."
     deviations = (
         data_note,
         "Networks have 16 channels and 5 cells, as the authors' code scores them; the spread is "
         f"over {config.seeds} initialisations and batches.",
-        "The paper does not say which operations its widest and deepest cell have. Ours are "
-        "separable 3x3 convolutions in both kinds of cells: of those that were tried they come "
-        "nearest to its M_Trace.",
+        "The paper does not say which operations its widest and deepest cells have. Ours have "
+        "separable 3x3 convolutions in both kinds of cells; of the operations that we tried, these "
+        "come closest to its M_Trace.",
     )
     return Findings(tuple(lines), deviations)
 
@@ -149,7 +149,7 @@ def table_2(config: ExperimentConfig) -> Findings:
 def _make_line(
     what: str, published: float | None, measurements: Measurements, proxy: str, index: int
 ) -> TableLine:
-    """Average the scores of one cell over seeds and say how many seeds have none."""
+    """Average the scores of one cell over seeds; a note says how many seeds have no score."""
     values = measurements[proxy][:, index]
     failed = int((~np.isfinite(values)).sum())
     note = ""

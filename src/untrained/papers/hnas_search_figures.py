@@ -34,8 +34,9 @@ from untrained.types import Arch
     "hnas-figure-2", PAPER, "Test error by the number of queries", "test error, %", samples=POOL
 )
 def figure_2(config: ExperimentConfig) -> Findings:
-    """Figure 2: mean test error on the three data sets of what HNAS (Trace), random search,
-    regularised evolution, and queries of the best by M_Trace have found after so many queries."""
+    """Figure 2: mean test error on three data sets, by the number of queries, of the best
+    architectures so far of HNAS (Trace), random search, regularised evolution, and a search that
+    queries the best architectures by M_Trace."""
     table = measure_table(config, GRADIENT_METRICS["Trace"], KAPPA)
     algorithms = make_hnas_searches({"Trace": "trace"})
     algorithms["Zero-cost (Trace)"] = make_best_of_pool("trace")
@@ -67,7 +68,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
         curves.append(Curve("best of the table", longest, constant))
         plots.append(Plot(dataset, "queries", "test error, %", tuple(curves), joined=True))
     axis_note = (
-        "The paper draws curves without numbers along search budgets; ours are along queries. "
+        "The paper plots curves over search budgets and gives no numbers; ours are over queries. "
         "REINFORCE is left out."
     )
     return Findings(
@@ -100,7 +101,7 @@ def _choose_queries(count: int) -> list[int]:
 @experiment(
     "hnas-figure-5",
     PAPER,
-    "What Bayesian optimisation does to the bound",
+    "Progress of the bound during Bayesian optimisation",
     "Spearman",
     samples=POOL,
 )
@@ -130,7 +131,7 @@ def figure_5(config: ExperimentConfig) -> Findings:
     deviations = (
         *table.sample.deviations,
         *COMMON_NOTES,
-        "The paper draws one curve without numbers.",
+        "The paper shows one curve and gives no numbers.",
     )
     return Findings(tuple(lines), deviations, (plot,))
 

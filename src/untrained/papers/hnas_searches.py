@@ -1,8 +1,8 @@
 """HNAS (Shu et al.): its searches on NAS-Bench-201 (Tables 3, 7, 14, 15 and 16).
 
-The first `samples` architectures of the table, 8,192 by default, are measured once. Every search
-sees them in an order of its own and reads 20 validation accuracies from the table. The searches on
-DARTS (Tables 8 and 9) train on CIFAR and ImageNet and are not here.
+A pool of `samples` architectures of the table, 8,192 by default, is measured once. Every search
+sees the pool in a different order and reads 20 validation accuracies from the table. The searches
+of DARTS (Tables 8 and 9) train on CIFAR and ImageNet and are left out.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from untrained.papers.table_searches import (
     make_accuracy_lines,
     make_hnas_search,
 )
-from untrained.proxies.hnas import bound, trade
+from untrained.proxies.hnas import bound, choose_mu_and_nu
 from untrained.reports.reproduction_result import TableLine
 from untrained.strategies.best_of_pool import BestOfPool
 from untrained.strategies.evolution import Evolution
@@ -69,7 +69,7 @@ SEARCHES_NOTE = (
     f"Every number is the mean of {RUNS} searches, its spread their standard deviation; the paper "
     "has 5. All searches read one measurement (one initialisation, one batch) of the same "
     "architectures, so their spread comes only from the order in which they see them and from "
-    "Bayesian optimisation: where it is 0 all chose the same architecture."
+    "Bayesian optimisation: where it is 0, all searches selected the same architecture."
 )
 UNITS_NOTE = (
     "nu is a quantile of M^2 in the pool, and mu is relative to its medians, so that both mean "
@@ -77,8 +77,8 @@ UNITS_NOTE = (
     "whatever the metric: hnas(preset=nasbench201)."
 )
 POOL_NOTE = (
-    "The paper draws 40,000 architectures with repetition, nearly the whole space; ours are "
-    "those of the sample."
+    "The paper samples 40,000 architectures with replacement, nearly the whole space; our pool is "
+    "the sample."
 )
 NETWORKS_NOTE = (
     "The authors' networks have biases before norms, which dominate M_Trace where a convolution "
@@ -86,11 +86,11 @@ NETWORKS_NOTE = (
     "effect was not measured."
 )
 BELOW_PAPER_NOTE = (
-    'Where HNAS stays below the paper, compare it with its row "with every mu and nu": the best '
-    "validation accuracy "
-    f"among the first choices of {GRID_SIDE * GRID_SIDE} pairs on a grid, and the test accuracy "
-    "of that architecture. Where HNAS is as good, no mu and nu get more out of these scores; "
-    f"where it is not, the better pairs fill too little of the square for {QUERIES} queries."
+    'Where HNAS is below the paper, compare it with its row "with the best mu and nu". That row is '
+    "the architecture with the best validation accuracy among the first queries of "
+    f"{GRID_SIDE * GRID_SIDE} pairs of mu and nu on a grid. Where HNAS equals it, no mu and nu give a "
+    "better result with these scores; where HNAS is worse, the good pairs are too rare to be found "
+    f"with {QUERIES} queries."
 )
 COMMON_NOTES = (SEARCHES_NOTE, POOL_NOTE, UNITS_NOTE, NETWORKS_NOTE, CODE_NOTE)
 
@@ -111,7 +111,7 @@ def label_as_hnas(rows: PublishedTable) -> PublishedTable:
 
 
 def make_optimum_lines(table: MeasuredTable) -> list[TableLine]:
-    """Return the best test accuracies of the whole table, also outside the pool."""
+    """Return the best test accuracies of the whole table, including architectures outside the pool."""
     all_archs = [table.space.space.parse(text) for text in table.sample.truth.table.archs()]
     best = np.nanmax(table.read_test_accuracies(all_archs), axis=1, keepdims=True)
     return make_accuracy_lines("Best of the table", best, TABLE_14["Optimal"])
@@ -176,10 +176,10 @@ def make_evolution_by_proxy(proxy: str) -> Algorithm:
 
 
 def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[TableLine]:
-    """Return the best that HNAS could find with any mu and nu of a grid.
+    """Return the best result that HNAS could reach with any mu and nu of a grid.
 
-    Every pair on the grid would query some architecture first. Of these architectures the one with
-    the best validation accuracy counts.
+    With each pair of the grid, HNAS would query some architecture first. Of these architectures,
+    the one with the best validation accuracy is reported.
     """
     plan = PRESETS[""]
     sample = table.sample
@@ -197,12 +197,12 @@ def make_grid_lines(table: MeasuredTable, metrics: Mapping[str, str]) -> list[Ta
             continue
         first_choices = set()
         for quantile, share in product(quantiles, shares):
-            mu, nu = trade(M, kappa, float(share), float(quantile))
+            mu, nu = choose_mu_and_nu(M, kappa, float(share), float(quantile))
             first_choices.add(int(np.nanargmin(bound(M, kappa, mu, nu))))
         # Sorted, so that ties do not depend on the order of a set.
         best = max(sorted(first_choices), key=lambda index: validation[index])
         accuracies = table.read_test_accuracies([archs[best]])
-        lines += make_accuracy_lines(f"HNAS ({label}) with every mu and nu", accuracies)
+        lines += make_accuracy_lines(f"HNAS ({label}) with the best mu and nu", accuracies)
     return lines
 
 

@@ -1,6 +1,6 @@
-"""Measurements that only an experiment of a paper needs, so `untrained list proxies` omits them.
+"""Proxies that only the experiments need. `untrained list proxies` does not show them.
 
-They are proxies, so that the engine handles workers, resuming and failures:
+The engine handles workers, resuming and failures for them as for any proxy:
 
     load_proxy("untrained.papers.measurements:with_initialisation(metric=trace,rule=he)")
 """
@@ -20,7 +20,7 @@ NAME = "untrained.papers.measurements"
 Rule = Literal["lecun", "xavier", "he"]
 
 
-@proxy(measures="the features", samples=1)
+@proxy(aspects="the features", samples=1)
 def large_layers(probe: Probe, which: Literal["leaves", "modules"] = "leaves") -> float:
     """Share of layers whose feature map of one image has a largest singular value of at least 1.
 
@@ -46,9 +46,7 @@ def _largest_singular_values(X: torch.Tensor) -> torch.Tensor:
     return largest.clamp_min(0).sqrt()
 
 
-@proxy(
-    measures="what the metric measures", needs=("data", "labels", "gradients"), samples=64, cost=3
-)
+@proxy(aspects="those of the metric", needs=("data", "labels", "gradients"), samples=64, cost=3)
 def with_initialisation(probe: Probe, metric: str = "trace", rule: Rule = "lecun") -> float:
     """A proxy on a copy of the network with new weights: normal, with the variance of a rule.
 

@@ -1,7 +1,7 @@
 """NASI (Shu et al., ICLR 2022): the trace norm of the tangent kernel and its approximations.
 
-Space S3 of NAS-Bench-1Shot1 is left out, since its accuracies could not be obtained. The searches
-are in `nasi_searches.py`.
+Space S3 of NAS-Bench-1Shot1 is left out, because its accuracies are not available to us. The
+searches are in `nasi_searches.py`.
 """
 
 import numpy as np
@@ -39,9 +39,9 @@ TASKS = (
     BenchmarkTask("S2", f"nasbench1shot1_s2(channels={WIDTH})", "cifar10"),
 )
 BATCH_SIZES = (4, 8, 16, 32, 64, 128)
-MAX_LABELS = 4096  # labels that are drawn, so that a small batch is the start of a large one
+MAX_LABELS = 4096  # random labels per batch, of which smaller batches use the first ones
 NO_S3_NOTE = "Space S3 is left out: we have no accuracies for it."
-SAMPLE_NOTE = "The paper takes all architectures of a space; ours is a sample."
+SAMPLE_NOTE = "The paper uses all architectures of a space; we use a sample."
 WIDTH_NOTE = (
     f"Networks start with {WIDTH} channels; the paper does not say how many it uses for its "
     "correlations."
@@ -67,7 +67,7 @@ def apply_constraint(sample: Sample) -> Scores:
     """t(A) of Eq. 12 where t(A) <= nu, NaN elsewhere, as in Eq. 8; nu is the mean of t."""
     t = sample["nasi_batch"]
     finite = np.isfinite(t)
-    # Missing scores count neither in the sum nor in the number; no division by zero.
+    # Missing scores are excluded from the mean. At least 1 avoids a division by zero.
     counts = np.maximum(finite.sum(1, keepdims=True), 1)
     nu = np.where(finite, t, 0).sum(1, keepdims=True) / counts
     return np.where(t <= nu, t, np.nan)
@@ -76,7 +76,7 @@ def apply_constraint(sample: Sample) -> Scores:
 @experiment(
     "nasi-table-3",
     PAPER,
-    "NASI's metric beside others on NAS-Bench-1Shot1",
+    "NASI's metric compared with others on NAS-Bench-1Shot1",
     "rank correlation",
     TABLES,
 )
@@ -162,7 +162,9 @@ def figure_1(config: ExperimentConfig) -> Findings:
             line = make_correlation_line(what, number, pearson, randomised, original, note)
             lines.append(line)
             points = make_points(task.label, original[0], randomised[0])
-            plots.append(Plot(what, "t(A), as it is", f"t(A), random {kind}", (points,)))
+            plots.append(
+                Plot(what, "t(A), true labels and images", f"t(A), random {kind}", (points,))
+            )
         deviations += sample.deviations
     notes = (NO_S3_NOTE, WIDTH_NOTE, SAMPLE_NOTE)
     return Findings(tuple(lines), (*deviations, *notes), tuple(plots))
@@ -173,7 +175,7 @@ def randomise_labels(source: DataSource) -> DataSource:
 
     def draw_batch(samples: int, generator: torch.Generator) -> Batch:
         images = source.draw(samples, generator).inputs
-        # Always as many labels, so that a larger batch begins with the smaller one.
+        # The number of labels is constant, so a larger batch starts with the smaller one.
         labels = draw_random_labels(MAX_LABELS, source.task, generator)
         return Batch(images, labels[:samples])
 

@@ -1,9 +1,9 @@
 """NASI (Shu et al., ICLR 2022): its searches of NAS-Bench-201 and NAS-Bench-1Shot1.
 
-Every search has its own seed: another supernet, other samples of architectures and images. The
-accuracy of what it finds is read from the table; nothing is trained. The table of NAS-Bench-1Shot1
-has only the cells that the paper of that benchmark lists, so a search there returns the most likely
-of these; a note says how often it is the most likely of all cells.
+Every search has its own seed, which determines the supernet and the samples of architectures and
+images. The accuracy of the winner is read from the table; nothing is trained. The tables of
+NAS-Bench-1Shot1 contain only the cells that its paper lists, so a search returns the most likely of
+these cells. A note says how often this is the most likely of all cells.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from untrained.types import Genes
 T = 100  # steps
 EPOCH = 782  # mini-batches of 64 in the 50,000 training images of CIFAR-10
 BATCH = 64
-NB201 = "nasbench201"  # the space that is searched; tests replace it by a smaller one
+NB201 = "nasbench201"  # the space; tests replace it by a smaller one
 TABLE = "nasbench201"  # the table with the accuracies of its cells
 SPACES = {"S1": "nasbench1shot1_s1", "S2": "nasbench1shot1_s2"}
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16-120": "ImageNet16-120"}
@@ -55,12 +55,12 @@ S2  6.9 7.3 7.1 7.2 6.8
 """)
 
 STEPS_NOTE = (
-    f"A search of NAS-Bench-1Shot1 takes {T} steps, like the paper's searches of DARTS; the paper "
-    f"gives it one epoch there, which is {EPOCH} steps: nasi-figure-2 has both."
+    f"A search of NAS-Bench-1Shot1 takes {T} steps, as the paper's searches of DARTS do. The paper "
+    f"uses one epoch for NAS-Bench-1Shot1, which is {EPOCH} steps; nasi-figure-2 has both."
 )
 CELLS_NOTE = (
-    "The table of a space of NAS-Bench-1Shot1 holds the cells that its paper lists, and the "
-    "search returns the most likely of them."
+    "The tables of NAS-Bench-1Shot1 contain the cells that its paper lists, and the search returns "
+    "the most likely of these."
 )
 SETTINGS_NOTE = (
     "mu is 1 and nu adaptive from 1000 on all spaces; for NAS-Bench-201 the paper gives neither."
@@ -75,7 +75,7 @@ def search_with_nasi(
     Args:
         config: Number of seeds, folder, device.
         space: The space.
-        stage: What the progress is called.
+        stage: Name of the stage in progress events.
         **options: Options of the strategy that differ from `T` steps and batches of `BATCH`.
     """
     # Without CIFAR-10 the experiment still runs, and a deviation says so.
@@ -93,7 +93,7 @@ def read_accuracies(
     outcomes: Sequence[SearchOutcome], dataset: str, config: ExperimentConfig
 ) -> list[float]:
     """Read the test accuracies of winners from the table of their space."""
-    # The table is that of the space without its options, such as channels.
+    # Options of a space, such as channels, are not part of the name of its table.
     table = open_table(outcomes[0].arch.space.partition("(")[0], config.data_root)
     metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
     archs = [outcome.arch for outcome in outcomes]
@@ -110,7 +110,7 @@ def make_searches_line(
 ) -> TableLine:
     """Average over searches, with the 95 % interval and the standard deviation.
 
-    Searches without a value do not count; the note says how many these are.
+    Searches without a value are excluded; the note says how many.
     """
     finite = [value for value in values if np.isfinite(value)]
     if len(finite) < len(values):
@@ -133,7 +133,7 @@ def draw_random_accuracies(space: str, dataset: str, config: ExperimentConfig) -
     metric = table.metric(dataset=dataset, split="test", epochs=EPOCHS[table.name])
     accuracies = table.column(metric)
     finite = accuracies[np.isfinite(accuracies)]
-    # The seed depends on table and data set only, so all experiments draw the same ones.
+    # The seed depends on table and data set only, so all experiments use the same architectures.
     shuffled = make_generator("at random", table.name, dataset).permutation(finite)
     return shuffled[None, : config.samples]
 
@@ -147,7 +147,7 @@ def read_convolution_accuracies(dataset: str, config: ExperimentConfig) -> Score
 
 
 def is_most_likely(outcome: SearchOutcome) -> bool:
-    """Whether the winner has, for every choice, the option with the largest logit."""
+    """Return whether the winner has, for every choice, the option with the largest logit."""
     logits = {name: dict(options) for name, options in outcome.trace[-1]["alpha"]}
     return all(
         logits[name][option] == max(logits[name].values()) for name, option in outcome.arch.genes
@@ -163,16 +163,16 @@ def _list_deviations(config: ExperimentConfig, *deviations: str) -> tuple[str, .
     """Add the deviations that all searches have."""
     data_note = ""
     if not find_images("cifar10", config.data_root):
-        data_note = "Supernets see digits, since CIFAR-10 is not under the data root."
+        data_note = "Supernets see digits, because CIFAR-10 is not in the data root."
     trial_note = ""
     if config.batch:
-        trial_note = f"Supernets see at most {config.batch} samples: this is a trial."
+        trial_note = f"This is a quick trial: supernets see at most {config.batch} samples."
     return (*deviations, SETTINGS_NOTE, data_note, trial_note)
 
 
 @experiment("nasi-table-4", PAPER, "NASI's searches of NAS-Bench-201", "test accuracy, %", seeds=10)
 def table_4(config: ExperimentConfig) -> Findings:
-    """Table 4: test accuracy on the three data sets of NAS-Bench-201 of what NASI finds with a
+    """Table 4: test accuracy on the three data sets of NAS-Bench-201 of the winners of NASI with a
     budget of T (30 seconds) and of four times that, mean and standard deviation over four
     searches."""
     lines: list[TableLine] = []
@@ -187,9 +187,9 @@ def table_4(config: ExperimentConfig) -> Findings:
         lines.append(make_searches_line(what, published_seconds, seconds))
     for column, dataset in DATASETS.items():
         random_accuracies = draw_random_accuracies(NB201, dataset, config)
-        lines.append(make_mean_line(f"at random, {column}", None, random_accuracies))
+        lines.append(make_mean_line(f"random architectures, {column}", None, random_accuracies))
         convolution_accuracies = read_convolution_accuracies(dataset, config)
-        lines.append(make_mean_line(f"convolutions alone, {column}", None, convolution_accuracies))
+        lines.append(make_mean_line(f"convolutions only, {column}", None, convolution_accuracies))
     limits = find_limit_cells(config)
     for name, cell in limits.cells.items():
         lines += _make_cell_lines(name, cell, config)
@@ -199,15 +199,15 @@ def table_4(config: ExperimentConfig) -> Findings:
         config,
         f"T is {T} steps with {BATCH} images and 4T four times as many; the paper gives T in "
         "seconds on a GTX 1080 Ti.",
-        "Every search sees CIFAR-10, and what it finds is judged on all three data sets; the "
-        "paper does not say whether it searches on each.",
+        "Every search uses CIFAR-10, and its winner is evaluated on all three data sets; the paper "
+        "does not say whether it searches on each data set.",
         "The operation that returns zero is left out, as in the paper's searches of DARTS.",
-        "Convolutions alone: the mean of the 64 cells whose edges are all convolutions.",
-        "With more and more steps a search converges to the operation of each edge with the "
-        "largest mean of R, and adaptive nu to the mean of t: both are computed from t of "
+        "Convolutions only: the mean of the 64 cells whose edges are all convolutions.",
+        "With more steps, a search converges to the operation with the largest mean of R on each "
+        "edge, and adaptive nu converges to the mean of t. Both limits are computed from t of "
         f"{limits.cell_count:,} single cells.",
-        "The cells to which searches with another nu converge are computed in the same way: nu "
-        "above so many of these t.",
+        "The limits of searches with a fixed nu are computed in the same way; nu is a percentile "
+        "of these t.",
     )
     return Findings(tuple(lines), deviations)
 
@@ -254,9 +254,9 @@ def find_limit_cells(config: ExperimentConfig) -> LimitCells:
     t = sample["nasi_batch"][0]
     genes = [arch.genes for arch in sample.truth.archs]
     # Adaptive nu converges to the mean of t; percentiles are other choices of nu.
-    nus = {"with ever more steps": float(t.mean())}
+    nus = {"limit of many steps": float(t.mean())}
     for percentile in PERCENTILES:
-        nus[f"nu above {percentile} % of t"] = float(np.percentile(t, percentile))
+        nus[f"nu at percentile {percentile} of t"] = float(np.percentile(t, percentile))
     limit_cells = {}
     for name, nu in nus.items():
         best_genes = choose_best_options(np.minimum(t, nu), genes)
@@ -301,7 +301,7 @@ def average_by_option(R: Scores, archs: Sequence[Genes]) -> dict[str, dict[Any, 
     seeds=10,
 )
 def figure_2(config: ExperimentConfig) -> Findings:
-    """Figure 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with a
+    """Figure 2: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 with a
     budget of one epoch, mean and standard error over ten searches; it is below that of random
     search."""
     budgets = {T: f"{T} steps", EPOCH: "one epoch"}
@@ -319,17 +319,17 @@ def figure_2(config: ExperimentConfig) -> Findings:
             # A search without an accuracy leaves a gap in the curve.
             means.append(line.ours or float("nan"))
         random_errors = 100 - draw_random_accuracies(space, "cifar10", config)
-        lines.append(make_mean_line(f"{label}, at random", None, random_errors))
+        lines.append(make_mean_line(f"{label}, random architectures", None, random_errors))
         epochs = tuple(steps / EPOCH for steps in budgets)
         random_mean = float(random_errors.mean())
         curves = (
             Curve("NASI", epochs, tuple(means)),
-            Curve("at random", epochs, (random_mean,) * len(epochs)),
+            Curve("random architectures", epochs, (random_mean,) * len(epochs)),
         )
         plots.append(Plot(label, "search budget, epochs", "test error, %", curves, True))
     figure_note = (
-        "The paper draws a figure without numbers; of the other algorithms only random search is "
-        "here."
+        "The paper shows a figure without numbers. Of the other algorithms, only random search is "
+        "included."
     )
     deviations = _list_deviations(config, figure_note, NO_S3_NOTE, CELLS_NOTE)
     return Findings(tuple(lines), deviations, tuple(plots))
@@ -344,7 +344,7 @@ def figure_2(config: ExperimentConfig) -> Findings:
     seeds=5,
 )
 def table_2(config: ExperimentConfig) -> Findings:
-    """Table 2: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 and in
+    """Table 2: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 and in
     DARTS, with the true labels and images, with random labels, and with Gaussian noise instead of
     images; five searches each."""
     lines: list[TableLine] = []
@@ -358,7 +358,7 @@ def table_2(config: ExperimentConfig) -> Findings:
         outcomes = search_with_nasi(config, NB201, what, **options)
         lines.append(make_searches_line(what, None, _read_errors(outcomes, config)))
     darts_note = (
-        "The column DARTS is left out, since its cells would have to be trained; NAS-Bench-201 "
+        "The column DARTS is left out, because its cells would have to be trained; NAS-Bench-201 "
         "is added."
     )
     deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, darts_note, CELLS_NOTE)
@@ -374,7 +374,7 @@ def table_2(config: ExperimentConfig) -> Findings:
     seeds=5,
 )
 def table_6(config: ExperimentConfig) -> Findings:
-    """Table 6: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with
+    """Table 6: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 with
     supernets that start with 2 to 32 channels."""
     lines: list[TableLine] = []
     for label, space in SPACES.items():
@@ -388,8 +388,7 @@ def table_6(config: ExperimentConfig) -> Findings:
             errors = _read_errors(outcomes, config)
             lines.append(make_searches_line(what, number, errors, _count_most_likely(outcomes)))
     width_note = (
-        "N counts the channels of a cell, which its nodes share; the paper does not say what it "
-        "counts."
+        "N is the number of channels of a cell, which its nodes share; the paper does not define N."
     )
     deviations = _list_deviations(config, STEPS_NOTE, NO_S3_NOTE, CELLS_NOTE, width_note)
     return Findings(tuple(lines), deviations)
@@ -404,7 +403,7 @@ def table_6(config: ExperimentConfig) -> Findings:
     seeds=5,
 )
 def table_8(config: ExperimentConfig) -> Findings:
-    """Table 8: test error on CIFAR-10 of what NASI finds in the spaces of NAS-Bench-1Shot1 with
+    """Table 8: test error on CIFAR-10 of the winners of NASI in the spaces of NAS-Bench-1Shot1 with
     mini-batches of 8 to 128 images."""
     lines: list[TableLine] = []
     for label, space in SPACES.items():
@@ -418,7 +417,7 @@ def table_8(config: ExperimentConfig) -> Findings:
 
 
 def _set_channels(space: str, channels: int) -> str:
-    """Return the name of a space whose networks start with so many channels."""
+    """Return the name of a space with the option `channels`."""
     if space.endswith(")"):
         return f"{space[:-1]},channels={channels})"
     return f"{space}(channels={channels})"

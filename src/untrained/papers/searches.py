@@ -3,9 +3,9 @@
     plans = [SearchPlan("nasbench201", "nasi(steps=400)", "cifar10", seed) for seed in range(10)]
     outcomes = run_searches(config, plans, "NASI, 4T")
 
-A finished search is read from its folder. The same command resumes the others; a strategy that
-logs its steps continues at the step where it was interrupted. `--workers` searches run at a time,
-each in a process that ends with this one.
+Finished searches are read from their folders, and unfinished ones are resumed. A strategy that logs
+its steps continues at the step where it was interrupted. `--workers` searches run at a time, each in
+a process that ends when this one ends.
 """
 
 import json
@@ -86,14 +86,14 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         arch: The winner.
-        seconds: How long the search took.
+        seconds: Duration of the search.
         scores: Scores of the winner by proxy.
         scored_count: Number of architectures that the search scored.
-        trace: What the strategy recorded, step by step.
+        trace: Steps of the strategy.
     """
 
     arch: Arch
@@ -111,7 +111,7 @@ def run_searches(
     Args:
         config: Folder, device and workers.
         plans: The searches.
-        stage: What the progress is called.
+        stage: Name of the stage in progress events.
 
     Returns:
         One outcome per plan, in the same order.
@@ -119,7 +119,7 @@ def run_searches(
     Raises:
         Interrupted: If Ctrl-C stopped a search.
     """
-    # Two equal plans are one search, whose outcome is read twice.
+    # Equal plans are run once, and the outcome is read for each of them.
     unfinished = [plan for plan in dict.fromkeys(plans) if read_outcome(plan, config) is None]
     workers = min(config.compute.workers or 1, max(1, len(unfinished)))
 
@@ -199,7 +199,7 @@ def _combine_steps(
         return None
 
     def report_step(progress: Progress) -> None:
-        # Other stages of such a search take no time and would make the bar jump.
+        # Other stages of such a search are short and would make the progress bar jump.
         if progress.stage == SUPERNET_STAGE and progress.total is not None:
             done = index * progress.total + progress.done
             total = count * progress.total
@@ -226,7 +226,7 @@ def _run_in_subprocesses(searches: Sequence[SearchConfig], workers: int) -> Iter
             assert process.stdin is not None
             assert process.stderr is not None
             process.stdin.write(json.dumps(config.to_document()) + "\n")
-            # The pipe stays open: when it closes, the process knows that we are gone and ends.
+            # The pipe stays open. When this process ends, the pipe closes and the search ends too.
             process.stdin.flush()
             errors = process.stderr.read().strip()
             if process.wait():
@@ -242,7 +242,7 @@ def _run_in_subprocesses(searches: Sequence[SearchConfig], workers: int) -> Iter
         except KeyboardInterrupt:
             return
         finally:
-            # Also after an error in one search: the others would run on without a reader.
+            # After an error in one search, the others must not continue either.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(processes):
                 process.kill()

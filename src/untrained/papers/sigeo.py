@@ -1,7 +1,7 @@
 """SiGeo (Zhou et al., arXiv:2311.13169): correlation of its score with accuracy, without warm-up.
 
-Its other experiments train: two-layer networks (Figures 2, 5 to 7), candidates after a warm-up
-(Table 3), recommenders.
+The other experiments include training and are in `sigeo_figures.py` (two-layer networks),
+`sigeo_warmup.py` (scores after a warm-up), `sigeo_ctr.py` (recommenders) and `sigeo_resnet.py`.
 """
 
 from untrained.papers.experiment import ExperimentConfig, Findings, experiment
@@ -50,8 +50,8 @@ def table_2(config: ExperimentConfig) -> Findings:
     findings = make_correlation_table(config, TASKS, rows, ("Spearman", "Kendall"))
     deviations = (
         *findings.deviations,
-        "SiGeo is ours (Eq. 7 with weights 1, 1, 0 and four batches of 64); the authors' "
-        "recommender code reads one coordinate per layer.",
-        "The paper does not say how many architectures it takes; ours are a sample of our tables.",
+        "SiGeo is our implementation (Eq. 7 with weights 1, 1, 0 and four batches of 64); the "
+        "authors' code for recommenders uses one coordinate per layer.",
+        "The paper does not say how many architectures it uses; we use a sample of our tables.",
     )
     return Findings(findings.lines, deviations)

@@ -1,7 +1,7 @@
 """SiGeo (Zhou et al., arXiv:2311.13169): recommenders, searched and trained on tables of clicks.
 
-The tables are expected in `ctr/` under the data root. They are samples of the logs that the paper
-uses, so what is compared is the method on equal data, not the published number.
+The tables are expected in `ctr/` in the data root. They are samples of the logs of the paper, so
+the networks can be compared with each other, but not with the published numbers.
 """
 
 from collections.abc import Sequence
@@ -34,19 +34,19 @@ SPACES = ("nasrec_small", "nasrec_full")
 WARM_UP = "1%"  # the share of the rows on which a supernet is trained before the search
 SIGEO = "sigeo(preset=recommendation)"  # the paper's weights after a warm-up: 1, 1, 1
 TERMS = {"sigeo": SIGEO, "zico": "sigeo(l1=1,l2=0,l3=0)", "FR norm": "sigeo(l1=0,l2=1,l3=0)"}
-TOP = 15  # the best by a proxy that are trained from scratch, as in the paper
+TOP = 15  # number of best architectures that are trained from scratch, as in the paper
 ABLATION_TABLE = "criteo"  # the table of Figure 4
 
 SAMPLES_NOTE = (
-    "The tables are samples: 10,000 rows of Criteo's and of Avazu's log (the first hour), where "
-    "the paper has tens of millions, and Frappe instead of KDD Cup 2012. Larger networks have "
-    "little to learn from them."
+    "The tables are samples: 10,000 rows each of the logs of Criteo and of Avazu (the first hour), "
+    "while the paper uses tens of millions, and Frappe instead of KDD Cup 2012. They are too small "
+    "for larger networks to show their advantage."
 )
 WARM_UP_NOTE = (
-    f"Warm-up is {WARM_UP} of the training rows, as in the paper; for so small a table that is a "
-    "single step of less than one batch of 512, where the paper has hundreds of steps."
+    f"The warm-up uses {WARM_UP} of the training rows, as in the paper. For such a small table this is "
+    "a single step with less than one batch of 512, while the paper has hundreds of steps."
 )
-RECIPE_NOTE = f"All are trained with the recipe {RECIPE.name}. {RECIPE.differences}"
+RECIPE_NOTE = f"All networks are trained with the recipe {RECIPE.name}. {RECIPE.differences}"
 
 # log loss and AUC of Criteo, then of Avazu; `SPACE@WARM_UP` is SiGeo's
 TABLE_5 = parse_table("""
@@ -67,34 +67,34 @@ _TABLE_5_COLUMNS = (
 @experiment(
     "sigeo-table-5",
     PAPER,
-    "Click-through rates: what SiGeo finds beside networks made by hand",
+    "Click-through rates: winners of SiGeo and hand-designed networks",
     "log loss, AUC",
     needs=(),
     samples=200,
 )
 def table_5(config: ExperimentConfig) -> Findings:
-    """Tables 1 and 5: log loss and AUC on the test rows of Criteo and Avazu, of the networks that
-    SiGeo finds in NASRec's two spaces and of networks made by hand."""
+    """Tables 1 and 5: log loss and AUC on the test rows of Criteo and Avazu, of the winners of SiGeo
+    in NASRec's two spaces and of hand-designed networks."""
     lines: list[TableLine] = []
     for table in TABLES:
-        manual_lines: list[TableLine] = []
+        reference_lines: list[TableLine] = []
         for space in SPACES:
-            # Networks made by hand do not depend on the space, so they are trained once.
-            manual_networks: Sequence[str] | None = () if manual_lines else None
-            winner, *others = search_and_train(config, table, space, manual_networks)
+            # Hand-designed networks do not depend on the space, so they are trained once.
+            references: Sequence[str] | None = () if reference_lines else None
+            winner, *others = search_and_train(config, table, space, references)
             lines += make_entry_lines(table, space, winner)
             for entry in others:
-                manual_lines += make_entry_lines(table, space, entry)
-        lines += manual_lines
+                reference_lines += make_entry_lines(table, space, entry)
+        lines += reference_lines
     deviations = (
         SAMPLES_NOTE,
         WARM_UP_NOTE,
-        "Weights of SiGeo are the paper's after a warm-up, 1, 1, 1; its numbers are those of "
-        f"{WARM_UP}.",
+        "SiGeo has the weights of the paper after a warm-up, 1, 1, 1; the published numbers are "
+        f"those of a warm-up of {WARM_UP}.",
         _describe_evolution(config),
         f"The best {TOP} by the proxy are trained from scratch, as in the paper; the one with the "
-        "smallest log loss on the validation rows is evaluated once on the test rows, as are the "
-        "networks made by hand.",
+        "lowest log loss on the validation rows is evaluated once on the test rows, as are the "
+        "hand-designed networks.",
         RECIPE_NOTE,
         _describe_trial(config),
     )
@@ -104,14 +104,14 @@ def table_5(config: ExperimentConfig) -> Findings:
 @experiment(
     "sigeo-figure-4",
     PAPER,
-    "Networks that SiGeo, ZiCo and the FR norm choose, trained",
+    "Trained networks that were selected by SiGeo, ZiCo and the FR norm",
     "AUC, %",
     needs=(),
     samples=200,
 )
 def figure_4(config: ExperimentConfig) -> Findings:
-    """Figure 4: what the best 15 networks by SiGeo and by each of two of its terms alone reach when
-    they are trained, after a warm-up of 1 %: without either term SiGeo chooses worse ones."""
+    """Figure 4: results of training the best 15 networks by SiGeo and by each of two of its terms
+    alone, after a warm-up of 1 %: without either term, SiGeo selects worse networks."""
     groups = {name: _train_best(config, name, proxy) for name, proxy in TERMS.items()}
     lines = []
     curves = []
@@ -125,26 +125,26 @@ def figure_4(config: ExperimentConfig) -> Findings:
         if sigeo_group.finished and term_group.finished:
             comparison = compare_groups(sigeo_group, term_group)
             line = TableLine(
-                f"best by {sigeo_group.name}, more than those by {comparison.against}",
+                f"best by {sigeo_group.name} minus best by {comparison.against}",
                 None,
                 comparison.difference,
                 comparison.low,
                 comparison.high,
-                note=f"{comparison.shared} are in both",
+                note=f"{comparison.shared} networks are in both groups",
             )
             lines.append(line)
     title = "Trained networks by their rank"
     plot = Plot(title, "rank by the proxy", "AUC on validation rows, %", tuple(curves))
     deviations = (
-        "The paper draws box plots without numbers: only the signs of the two differences can be "
-        "compared.",
+        "The paper shows box plots without numbers, so only the signs of the two differences can "
+        "be compared.",
         SAMPLES_NOTE,
         f"Only the table {ABLATION_TABLE} and the space {SPACES[0]} are used; the paper does not "
-        "say which it shows.",
+        "say which ones it used.",
         WARM_UP_NOTE,
         _describe_evolution(config),
-        "AUC is that of the validation rows, which also choose the epoch, since test rows are "
-        "kept for a winner; the paper's are test numbers.",
+        "AUC is computed on the validation rows, which also select the epoch, because test rows "
+        "are only used for a winner; the paper shows test results.",
         RECIPE_NOTE,
         _describe_trial(config),
     )
@@ -156,7 +156,7 @@ def _train_best(config: ExperimentConfig, name: str, proxy: str) -> TrainedGroup
     table = ABLATION_TABLE
     space = SPACES[0]
     result = _run_search(config, table, space, proxy, name.replace(" ", "-"))
-    best = _best_archs(result)
+    best = _list_best_archs(result)
     data, source = _load_table(config, table, space)
     trials = TrainingTrials(
         space, data, source, 0, config.compute, config.folder, config.on_progress
@@ -169,7 +169,7 @@ def _train_best(config: ExperimentConfig, name: str, proxy: str) -> TrainedGroup
 
 
 def search_and_train(
-    config: ExperimentConfig, table: str, space: str, manual_networks: Sequence[str] | None
+    config: ExperimentConfig, table: str, space: str, references: Sequence[str] | None
 ) -> tuple[ReferenceResult, ...]:
     """Search on one table and train the best architectures.
 
@@ -177,30 +177,30 @@ def search_and_train(
         config: Number of architectures and seeds, folder, device.
         table: Name of the table.
         space: The space.
-        manual_networks: Networks made by hand that are trained as well; None for all of them.
+        references: Hand-designed networks that are trained as well; None for all of them.
 
     Returns:
-        The winner on the test rows, then the networks made by hand.
+        Results on the test rows: the winner, then the hand-designed networks.
     """
     result = _run_search(config, table, space, SIGEO, "")
     data, source = _load_table(config, table, space)
     trials = TrainingTrials(
         space, data, source, 0, config.compute, result.run.folder, config.on_progress
     )
-    metrics = trials.validate(_best_archs(result))
+    metrics = trials.validate(_list_best_archs(result))
     if not metrics:
         return (ReferenceResult(WINNER, error="no training finished"),)
-    # Chosen on validation rows; test rows are read only once, for the winner.
+    # The validation rows select the winner. Test rows are read only once, for the winner.
     winner = min(metrics, key=lambda arch: metrics[arch]["loss"])
-    return trials.compare_with_references(winner, manual_networks)
+    return trials.compare_with_references(winner, references)
 
 
-def _best_archs(result: SearchResult) -> list[Arch]:
+def _list_best_archs(result: SearchResult) -> list[Arch]:
     return [standing.arch for standing in result.ranking.standings[:TOP]]
 
 
 def _load_table(config: ExperimentConfig, table: str, space: str) -> tuple[str, DataSource]:
-    """Return what to type for a table, and the data source that this names."""
+    """Return the name of the data source of a table, and the data source."""
     data = f"{table}:{_find_table(config, table)}"
     return data, load_data(data, load_space(space).task, config.data_root)
 
@@ -245,7 +245,7 @@ def _describe_evolution(config: ExperimentConfig) -> str:
 def _describe_trial(config: ExperimentConfig) -> str:
     if not config.batch:
         return ""
-    return f"Networks see at most {config.batch} rows: this is a trial."
+    return f"This is a quick trial: networks see at most {config.batch} rows."
 
 
 def make_entry_lines(table: str, space: str, entry: ReferenceResult) -> list[TableLine]:
@@ -254,7 +254,7 @@ def make_entry_lines(table: str, space: str, entry: ReferenceResult) -> list[Tab
     Args:
         table: Name of the table.
         space: The space that was searched.
-        entry: The winner of the search, or a network made by hand beside it.
+        entry: The result of the winner of the search or of a hand-designed network.
     """
     if entry.name == WINNER:
         name = f"sigeo in {space}"
@@ -262,11 +262,11 @@ def make_entry_lines(table: str, space: str, entry: ReferenceResult) -> list[Tab
     else:
         name = entry.name
         published_row = entry.name
-    # Frappe is not in the paper, and not every network made by hand.
+    # The paper has neither Frappe nor all of the hand-designed networks.
     published = dict(zip(_TABLE_5_COLUMNS, TABLE_5.get(published_row, ()), strict=False))
     loss_note = entry.error
     if not loss_note and entry.excess_loss is not None:
-        loss_note = f"{entry.excess_loss:+.4f} \u00b1 {entry.margin:.4f} beside {space}"
+        loss_note = f"{entry.excess_loss:+.4f} \u00b1 {entry.margin:.4f} compared with {space}"
     return [
         TableLine(
             f"{table}, {name}, log loss",

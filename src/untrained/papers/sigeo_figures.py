@@ -1,7 +1,7 @@
 """SiGeo (Zhou et al., arXiv:2311.13169), Figures 2, 5, 6 and 7: gradients during training.
 
-The paper draws points for two-layer networks and prints no numbers. Its claims are in the
-descriptions, and ours are rank correlations.
+The paper shows scatter plots for two-layer networks and gives no numbers. The docstrings of the
+experiments state its claims, and we compute rank correlations.
 """
 
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ NAMES = {
 TEXT, CODE, MIXED = SETTINGS
 UNIT = "Spearman with the final loss"
 WIDTHS = 24  # number of widths in the paper
-TREND_NOTE = "The paper gives no numbers: only the trend can be compared."
+TREND_NOTE = "The paper gives no numbers, so only the trend can be compared."
 SETTINGS_NOTE = (
     "The paper's text and its authors' notebook differ, so there are three settings. "
     f"{TEXT.name}: a rate of {TEXT.rate}, MNIST normalised by CIFAR-10's mean and deviation, as "
     f"in appendix F.1. {CODE.name}: images from 0 to 1, a ReLU after the last layer and a rate of "
-    f"{CODE.rate}, as in the notebook. {MIXED.name}: the same at the rate of Section 4.1, a "
-    "mixture that neither of them describes."
+    f"{CODE.rate}, as in the notebook. {MIXED.name}: the same with the rate of Section 4.1, a "
+    "combination that neither of them describes."
 )
 COMMON_NOTE = (
     f"All settings: batches of {BATCH}, three epochs, no momentum; networks see the same batches "
@@ -44,8 +44,8 @@ COMMON_NOTE = (
 )
 STATISTICS_NOTE = (
     "Statistics are those of the next four batches, for weights without biases; the loss is their "
-    "mean. The notebook accumulates gradients without resetting them, including those of earlier "
-    "levels; that is not repeated."
+    "mean. The notebook accumulates gradients without resetting them, even across levels; we do "
+    "not."
 )
 
 
@@ -147,7 +147,7 @@ def _correlate_losses(
         widths_note = f"{width_count} of the {WIDTHS} widths are trained."
     trial_note = ""
     if config.batch:
-        trial_note = f"Batches of {config.batch}: this is a trial."
+        trial_note = f"This is a quick trial with batches of {config.batch}."
     deviations = (
         TREND_NOTE,
         SETTINGS_NOTE,

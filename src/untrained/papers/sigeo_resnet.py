@@ -1,6 +1,6 @@
 """SiGeo (Zhou et al., arXiv:2311.13169), Table 4: residual networks found by SiGeo and by ZiCo.
 
-They have at most a million parameters. The searches run here; the trainings of the winners do not.
+The networks have at most a million parameters. The searches are run; the winners are not trained.
 """
 
 from dataclasses import asdict
@@ -33,7 +33,7 @@ sigeo  97.01 81.19
 @experiment(
     "sigeo-table-4-search",
     PAPER,
-    "Residual networks of a million parameters: the search by SiGeo and by ZiCo",
+    "Searches for residual networks of a million parameters by SiGeo and by ZiCo",
     "millions, %",
     needs=(),
     samples=1000,
@@ -50,28 +50,28 @@ def table_4(config: ExperimentConfig) -> Findings:
     for name, numbers in TABLE_4.items():
         for dataset, number in zip(("CIFAR-10", "CIFAR-100"), numbers, strict=True):
             what = f"{name}, accuracy on {dataset}, %"
-            lines.append(TableLine(what, number, None, note="the training is not run"))
+            lines.append(TableLine(what, number, None, note="not trained"))
     train_command = f"untrained train {config.folder / 'sigeo'} --recipe zen-cifar"
     images_name = "digits" if images == "digits" else "CIFAR-10"
     trial_note = ""
     if config.batch:
-        trial_note = f"Networks see at most {config.batch} samples: this is a trial."
+        trial_note = f"This is a quick trial: networks see at most {config.batch} samples."
     deviations = (
         "The winners are not trained: the paper trains for 1,440 epochs, with AutoAugment and a "
         f"large network as teacher. A training without these two: {train_command}.",
         f"Evolution scores {config.samples:,} networks of at most {LIMIT} parameters; the paper "
         f"scores 480,000, with the same population of {POPULATION}.",
-        "Only SiGeo and ZiCo are used for a search: the paper takes the other six columns from "
-        "ZenNAS as well.",
-        f"Networks see {images_name}; one search serves both data sets, since the space is the "
-        "same.",
+        "Only the columns of SiGeo and ZiCo are reproduced; the paper takes the other six from "
+        "ZenNAS.",
+        f"Networks see {images_name}; one search is used for both data sets, because the space is "
+        "the same.",
         trial_note,
     )
     return Findings(tuple(lines), deviations)
 
 
 def _run_search(config: ExperimentConfig, name: str, images: str) -> SearchResult:
-    """Search by one of the two proxies and record the other one beside it."""
+    """Search by one of the two proxies and record the scores of the other one."""
     # The other proxy does not guide the search; it is recorded for the comparison.
     other_name = "zico" if name == "sigeo" else "sigeo"
     return search(
@@ -105,7 +105,7 @@ def _make_size_line(name: str, result: SearchResult) -> TableLine:
 
 def _make_agreement_line(config: ExperimentConfig, name: str, result: SearchResult) -> TableLine:
     """Correlate the two proxies: SiGeo without warm-up is ZiCo and one more term."""
-    # Every architecture has several records; each counts once, in the order of the search.
+    # Every architecture has several records. Each architecture is listed once, in search order.
     archs = list(dict.fromkeys(record.arch for record in result.records))
     scores = []
     for call in PROXIES.values():

@@ -1,4 +1,4 @@
-"""SiGeo's small trainings: two-layer networks on MNIST, with statistics of their gradients.
+"""SiGeo: trainings of two-layer networks on MNIST, with statistics of their gradients.
 
     theta  weights of both layers
     g_i    loss gradient of batch i of the next four batches
@@ -7,8 +7,8 @@
     gradient   sum of the means over i of |g_i|
     deviation  sum of the standard deviations over i of g_i
 
-One training gives all statistics of an architecture at once, so this module has an evaluator of its
-own. It stores records like any other evaluator, and reads them when an experiment is repeated.
+One training gives all statistics of an architecture, so this module has its own evaluator. It stores
+records like any other evaluator, and reads them when an experiment is repeated.
 """
 
 from collections.abc import Generator, Sequence
@@ -61,10 +61,10 @@ RESULTS += [(name, END) for name in FINAL_LOSSES]
 
 @dataclass(frozen=True)
 class TrainingSetting:
-    """How networks are trained; the paper's text and its authors' notebook differ here.
+    """Settings of a training, in which the text of the paper and the authors' notebook differ.
 
     Attributes:
-        name: What it is called in the table.
+        name: Name in the table.
         rate: Learning rate.
         normalise: Whether images are normalised by the statistics above, or stay from 0 to 1.
         relu_logits: Whether a ReLU follows the last layer.
@@ -91,7 +91,7 @@ class TrainingStatistics:
         scores: By name and per cent of an epoch, arrays (seeds, architectures), NaN where a
             training diverged. The final losses are "train" and "test" at `END`.
         widths: Widths of the networks.
-        deviations: Sentences that say what differs from the paper.
+        deviations: Sentences that describe deviations from the paper.
     """
 
     scores: dict[tuple[str, int], Scores]
@@ -100,9 +100,9 @@ class TrainingStatistics:
 
 
 def train_networks(config: ExperimentConfig, setting: TrainingSetting) -> TrainingStatistics:
-    """Train networks of evenly spread widths from 2, 4, ..., 48.
+    """Train networks of evenly spaced widths from 2, 4, ..., 48.
 
-    Trainings that the folder of the experiment already has are read.
+    Trainings that are already in the folder of the experiment are read.
     """
     space = load_space("mlp").with_options(**SIGEO, relu_logits=setting.relu_logits)
     task, parts, deviations = _load_data(config, space.task)
@@ -228,7 +228,7 @@ class _TrainingEvaluator:
         step = 0
         values: list[float] = []
         for epoch in range(EPOCHS):
-            # All widths see the same batches, since they differ little from each other.
+            # All widths see the same batches, so that only the width differs.
             order = make_torch_generator("course", seed, epoch)
             # Statistics of the last step need the batches after it.
             batch_count = steps_per_epoch + STATISTIC_BATCHES
@@ -242,7 +242,7 @@ class _TrainingEvaluator:
                     # With few batches per epoch, several levels are the same step.
                     values += statistic_steps.count(step) * statistics
                 loss = F.cross_entropy(model(batches[index].inputs), batches[index].targets)
-                # Statistics after a divergence would be NaN; the whole training is a failure.
+                # After a divergence all statistics would be NaN, so the whole training fails.
                 if not torch.isfinite(loss):
                     raise Unscorable("nan", f"the training diverged after {step} batches")
                 optimiser.zero_grad()
@@ -290,10 +290,10 @@ def _remove_normalisation(part: Part) -> Part:
 
 
 def _load_data(config: ExperimentConfig, task: Task) -> tuple[Task, Parts, tuple[str, ...]]:
-    """Load MNIST as published, 60,000 and 10,000 images, or else scikit-learn's digits.
+    """Load MNIST with its published split (60,000 and 10,000 images), or else the digits.
 
     Returns:
-        The task, the parts, and the deviation that this makes.
+        The task, the parts, and the deviations from the paper.
     """
     root = find_data_root(config.data_root)
     for path in (root / "mnist.npz", root / "mnist" / "mnist.npz"):
@@ -307,7 +307,7 @@ def _load_data(config: ExperimentConfig, task: Task) -> tuple[Task, Parts, tuple
             return task, parts, ()
     source = load_data("digits", task)
     deviation = (
-        "Networks learn the digits of scikit-learn, since there is no mnist.npz under the data "
-        "root."
+        "Networks are trained on the digits of scikit-learn, because there is no mnist.npz in the "
+        "data root."
     )
     return source.task, source.parts, (deviation,)

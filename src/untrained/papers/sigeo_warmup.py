@@ -56,7 +56,7 @@ def table_3(config: ExperimentConfig) -> Findings:
     deviations: list[str] = []
     for level in LEVELS:
         warm_up = format_warm_up(level, images, config.batch) if level else ""
-        sample = measure_sample(config, [_sigeo_at(level), ZICO], NB201, warm_up=warm_up)
+        sample = measure_sample(config, [_choose_sigeo(level), ZICO], NB201, warm_up=warm_up)
         samples[level] = sample
         deviations += sample.deviations
     lines = [
@@ -67,10 +67,10 @@ def table_3(config: ExperimentConfig) -> Findings:
     deviations += [
         describe_levels(images),
         "The warm-up is one pass of SGD (Nesterov 0.9, rate 0.1, decay 5e-4, batches of 128) over "
-        "a random part of the training images; the paper does not describe its own.",
-        "Both see four batches of 64; weights of SiGeo are 1, 1, 0 without and 1, 50, 1 with a "
-        "warm-up.",
-        "So a gain of SiGeo may come from other weights. The last lines separate the two causes: "
+        "a random part of the training images; the paper does not describe its warm-up.",
+        "Both proxies use four batches of 64. The weights of SiGeo are 1, 1, 0 without and 1, 50, "
+        "1 with a warm-up.",
+        "So a gain of SiGeo may come from its weights. The last lines separate the two causes: "
         "without a warm-up SiGeo minus ZiCo is ln FR, which gives the score with weights 1, 50, "
         "0; after one it is 50 ln FR minus the loss, which represents the FR norm alone.",
         "NAS-Bench-201 with CIFAR-10 only: the training images of the other four columns are not "
@@ -79,22 +79,22 @@ def table_3(config: ExperimentConfig) -> Findings:
     return Findings(tuple(lines), tuple(deviations))
 
 
-def _sigeo_at(level: int) -> str:
-    """Return what to type for SiGeo, whose weights change with the warm-up."""
+def _choose_sigeo(level: int) -> str:
+    """Return SiGeo with the weights for a level of warm-up."""
     return "sigeo(preset=vision)" if level else "sigeo"
 
 
-def _proxy_at(label: str, level: int) -> str:
-    return ZICO if label == "zico" else _sigeo_at(level)
+def _choose_proxy(label: str, level: int) -> str:
+    return ZICO if label == "zico" else _choose_sigeo(level)
 
 
 def _make_level_lines(label: str, samples: Mapping[int, Sample]) -> list[TableLine]:
-    """Return the lines of the paper's table, and what each level gains."""
+    """Return the lines of the paper's table, and the gain of each level."""
     lines = []
     # The gain of a level is measured against the same architectures without a warm-up.
-    scores_before = samples[0].oriented_scores(_proxy_at(label, 0))
+    scores_before = samples[0].oriented_scores(_choose_proxy(label, 0))
     for level, sample in samples.items():
-        proxy = _proxy_at(label, level)
+        proxy = _choose_proxy(label, level)
         scores = sample.oriented_scores(proxy)
         note = sample.describe_failures(proxy)
         level_label = f"{label}, {level} % warm-up"
@@ -106,13 +106,13 @@ def _make_level_lines(label: str, samples: Mapping[int, Sample]) -> list[TableLi
                 make_correlation_line(what, number, statistic, scores, sample.accuracies, note)
             )
         if level:
-            what = f"{level_label}, Spearman above that without"
+            what = f"{level_label}, Spearman, gain over no warm-up"
             lines.append(make_gain_line(what, spearman, scores, scores_before, sample.accuracies))
     return lines
 
 
 def _make_term_lines(samples: Mapping[int, Sample]) -> list[TableLine]:
-    """Separate what a warm-up gains from what other weights gain.
+    """Separate the gain of a warm-up from the gain of other weights.
 
     Without a warm-up SiGeo minus ZiCo is ln FR; after one it is 50 ln FR minus the loss.
     """
@@ -121,7 +121,7 @@ def _make_term_lines(samples: Mapping[int, Sample]) -> list[TableLine]:
     zico = {}
     norms = {}
     for level, sample in samples.items():
-        sigeo[level] = sample.oriented_scores(_sigeo_at(level))
+        sigeo[level] = sample.oriented_scores(_choose_sigeo(level))
         zico[level] = sample.oriented_scores(ZICO)
         norms[level] = sigeo[level] - zico[level]
     # SiGeo without a warm-up, but with the weight that it has after one.
@@ -131,13 +131,13 @@ def _make_term_lines(samples: Mapping[int, Sample]) -> list[TableLine]:
     for level in samples:
         sigeo_label = f"sigeo, {level} % warm-up, Spearman"
         norm_label = f"FR norm alone, {level} % warm-up, Spearman"
-        what = f"{sigeo_label} above that of zico"
+        what = f"{sigeo_label} minus that of zico"
         lines.append(make_gain_line(what, spearman, sigeo[level], zico[level], accuracies))
         lines.append(make_correlation_line(norm_label, None, spearman, norms[level], accuracies))
         if level:
-            what = f"{norm_label} above that without"
+            what = f"{norm_label}, gain over no warm-up"
             lines.append(make_gain_line(what, spearman, norms[level], norms[0], accuracies))
-            what = f"{sigeo_label} above that of weights 1, 50, 0 without"
+            what = f"{sigeo_label} minus that of weights 1, 50, 0 without warm-up"
             lines.append(make_gain_line(what, spearman, sigeo[level], reweighted, accuracies))
     return lines
 
@@ -150,12 +150,12 @@ def _count_images(config: ExperimentConfig) -> int:
 
 
 def _are_enough(images: int) -> bool:
-    """Whether the largest level, as a share of CIFAR-10, is available."""
+    """Return whether there are enough images for the largest level, as a share of CIFAR-10."""
     return 100 * images >= max(LEVELS) * TRAINING_IMAGES
 
 
 def describe_levels(images: int) -> str:
-    """Say what levels mean if CIFAR-10 is not complete."""
+    """Return a sentence about the meaning of levels if CIFAR-10 is not complete."""
     if images == TRAINING_IMAGES:
         return ""
     if _are_enough(images):
@@ -170,7 +170,7 @@ def describe_levels(images: int) -> str:
 
 
 def format_warm_up(level: int, images: int, batch: int | None) -> str:
-    """Return what to type for a warm-up.
+    """Return the warm-up of a level as text for `--warm-up`.
 
     Args:
         level: Per cent of CIFAR-10, or of the available images if these are too few.

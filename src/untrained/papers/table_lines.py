@@ -1,4 +1,4 @@
-"""Turn measurements into lines of a table: correlations and means, with intervals."""
+"""Compute the lines of a table from measurements: correlations and means, with intervals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from untrained.reports.reproduction_result import Curve, TableLine
 from untrained.seeds import make_generator
 
 BINS = 20
-MIN_OTHER_SCORES = 30  # fewer scores of other people are not worth a remark
+MIN_PUBLISHED_SCORES = 30  # with fewer published scores, their correlation is not reported
 STATISTICS = {"Spearman": spearman, "Kendall": kendall, "Pearson": pearson}
 PublishedTable = dict[str, tuple[float | None, ...]]
 
@@ -38,7 +38,7 @@ def make_correlation_line(
     """Correlate two arrays of scores, seed by seed.
 
     Args:
-        what: What the number is about.
+        what: Description of the number.
         published: The number in the paper.
         statistic: The correlation.
         x: Scores of shape (seeds, architectures), or (1, architectures) if they hold for all seeds.
@@ -67,10 +67,10 @@ def make_correlation_line(
 def make_gain_line(
     what: str, statistic: Statistic, x: Scores, before: Scores, y: Scores
 ) -> TableLine:
-    """Say by how much a statistic of `x` and `y` exceeds that of `before` and `y`.
+    """Compute by how much a statistic of `x` and `y` exceeds that of `before` and `y`.
 
-    Only architectures that have both scores count. The number is the mean over seeds; the interval
-    is that of the difference, since every resample takes the same architectures for both.
+    Only architectures that have both scores are used. The number is the mean over seeds. The
+    interval is a paired bootstrap interval: every resample uses the same architectures for both.
     """
     gains = []
     for new_scores, old_scores in zip(x, before, strict=True):
@@ -87,7 +87,7 @@ def _compute_gain(
     statistic: Statistic, new_scores: Scores, old_scores: Scores, y: Scores
 ) -> tuple[float, float, float] | None:
     """Return the difference of a statistic and its interval; None if it is not defined."""
-    # Both sides must see the same architectures, or their difference means nothing.
+    # The difference is only meaningful if both sides use the same architectures.
     complete = np.isfinite(new_scores) & np.isfinite(old_scores) & np.isfinite(y)
     values = []
     resamples = []
@@ -133,7 +133,7 @@ def make_seeds_line(
     """Average over seeds, with the standard deviation as spread; missing values do not count.
 
     Args:
-        what: What the number is about.
+        what: Description of the number.
         published: The number in the paper.
         values: One value per seed or search, NaN where there is none.
         note: A remark.
@@ -223,10 +223,12 @@ def make_correlation_table(
                 if len(statistics) > 1:
                     what = f"{what}, {name}"
                 statistic = STATISTICS[name]
-                other_scores = ""
+                published_scores = ""
                 if len(row.proxies) == 1:
-                    other_scores = describe_other_scores(sample, row.proxies[0], statistic)
-                note = join_notes(row.note, sample.describe_failures(*row.proxies), other_scores)
+                    published_scores = describe_published_scores(sample, row.proxies[0], statistic)
+                note = join_notes(
+                    row.note, sample.describe_failures(*row.proxies), published_scores
+                )
                 number = row.published[column * len(statistics) + index]
                 scores = row.compute(sample)
                 lines.append(
@@ -235,14 +237,14 @@ def make_correlation_table(
     return Findings(tuple(lines), tuple(deviations))
 
 
-def describe_other_scores(sample: Sample, proxy: str, statistic: Statistic) -> str:
-    """Say how scores of a proxy that other people published in the table correlate.
+def describe_published_scores(sample: Sample, proxy: str, statistic: Statistic) -> str:
+    """Return the correlation of published scores of a proxy, if the table contains such scores.
 
-    They were measured by other code on other batches, so they help to tell a surprising table from
-    a mistake of ours.
+    They were measured with other code and other batches. If our correlation is surprising, they show
+    whether the table or our implementation is the reason.
 
     Returns:
-        A remark such as "by others 0.57 (4,096)"; empty if the table has no such scores.
+        A remark such as "published scores 0.57 (n = 4,096)"; empty without such scores.
     """
     table = sample.truth.table
     metric = sample.truth.metric
@@ -252,22 +254,22 @@ def describe_other_scores(sample: Sample, proxy: str, statistic: Statistic) -> s
             candidates.append(score)
     if not candidates:
         return ""
-    # Of several published columns the most complete one counts.
-    other_score = max(candidates, key=table.count)
-    x, y = _drop_missing(table.column(other_score), table.column(metric))
-    if len(x) < MIN_OTHER_SCORES:
+    # If several columns of scores are published, the most complete one is used.
+    most_complete = max(candidates, key=table.count)
+    x, y = _drop_missing(table.column(most_complete), table.column(metric))
+    if len(x) < MIN_PUBLISHED_SCORES:
         return ""
     value = statistic(x, y)
     if value is None:
         return ""
-    # The note shows the correlation with both sides oriented the same way.
-    if other_score.higher_is_better != metric.higher_is_better:
+    # The sign is that of the correlation when higher is better for both.
+    if most_complete.higher_is_better != metric.higher_is_better:
         value = -value
-    return f"by others {value:.2f} ({len(x):,})"
+    return f"published scores {value:.2f} (n = {len(x):,})"
 
 
 def parse_table(text: str) -> PublishedTable:
-    """Read a table as it is printed: a line is a word and its numbers, `-` is a missing number."""
+    """Parse a table of text: a line is a name and its numbers, and `-` is a missing number."""
     table: PublishedTable = {}
     for line in text.strip().splitlines():
         name, *words = line.split()

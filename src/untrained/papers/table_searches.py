@@ -1,8 +1,8 @@
 """Search among the architectures of a table whose scores were measured once.
 
-The strategies are those of `untrained search`. A proxy score is read from the measurements, and a
-query reads the table's validation accuracy after 12 epochs. What a search chose is judged by test
-accuracies after 200 epochs, which no search sees.
+The strategies are those of `untrained search`. Proxy scores are read from the measurements, and a
+query reads the validation accuracy after 12 epochs from the table. The winner is evaluated by its
+test accuracy after 200 epochs, which no search reads.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -57,7 +57,7 @@ class MeasuredSpace(ConstrainedSpace):
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """A sample of a table on which strategies search: a space, proxy scores and queries."""
+    """A sample of a table in which strategies search: a space, proxy scores and accuracies."""
 
     sample: Sample
 
@@ -68,7 +68,7 @@ class MeasuredTable:
 
     @cached_property
     def records(self) -> dict[Arch, list[Record]]:
-        """The measured scores of each architecture, by the names that were asked for."""
+        """The measured scores of each architecture, as records."""
         records: dict[Arch, list[Record]] = {}
         for index, arch in enumerate(self.sample.truth.archs):
             arch_records = []
@@ -85,7 +85,7 @@ class MeasuredTable:
         return Record.of(request, value)
 
     def read_scores(self, archs: Sequence[Arch]) -> Generator[list[Record]]:
-        """Evaluate architectures by reading their measured scores."""
+        """Yield the measured scores of architectures, as an evaluator does."""
         for arch in archs:
             yield self.records[arch]
 
@@ -107,7 +107,7 @@ class MeasuredTable:
             The best architecture after every query.
         """
         table = self.sample.truth.table
-        # A search of the user validates by a table with the same evaluator.
+        # The same evaluator serves `untrained search --validate table:...`.
         metric = TableMetric(table, table.metric(VALIDATION), MEASURE)
         evaluator = TableEvaluator(metric, _score_nothing, self.sample.source.task)
         result = run_strategy(strategy, evaluator, Budget(queries), self.read_accuracy)
@@ -134,15 +134,15 @@ class MeasuredTable:
 
 
 def _score_nothing(archs: Sequence[Arch]) -> Generator[list[Record]]:
-    """An evaluator without proxies: queries of the table are all that a search sees."""
+    """Evaluate no proxy, for searches that only query the table."""
     for _ in archs:
         yield []
 
 
 def list_incumbents(fitness: Fitness, records: Sequence[Record]) -> list[Arch]:
-    """Return the best architecture so far after every architecture.
+    """Return the best architecture so far, after every evaluated architecture.
 
-    The list starts with the first architecture that has a value. Of equal ones the first counts.
+    The list starts with the first architecture that has a value. Of equal ones, the first is best.
     """
     incumbents: list[Arch] = []
     best_value = -np.inf
@@ -197,10 +197,10 @@ def compare_algorithms(
     algorithms: Mapping[str, Algorithm],
     published: Mapping[str, tuple[float | None, ...]],
 ) -> list[TableLine]:
-    """Compare the test accuracies of what algorithms choose.
+    """Compare the test accuracies of the winners of several algorithms.
 
     Args:
-        table: Where they search.
+        table: The table in which they search.
         algorithms: The algorithms by label.
         published: By label: mean and standard deviation, data set by data set.
 
@@ -224,7 +224,7 @@ def make_accuracy_lines(
     """Make one line per data set from accuracies of shape (data sets, searches).
 
     Args:
-        label: What the lines are about.
+        label: Start of the descriptions of the lines.
         accuracies: The accuracies.
         published: Mean and standard deviation of the paper, data set by data set; may be empty.
     """
